@@ -1,0 +1,1 @@
+//! Checkers: they see histories and nothing else.

@@ -1,0 +1,10 @@
+//! The executor of one engine: pooled tasks, no allocation per task in the steady state, no
+//! wakers but its own. Both worlds run protocol code on it.
+
+mod join;
+mod signal;
+mod tasks;
+
+pub use join::{JoinAll, join_all};
+pub use signal::{Signal, SignalWait};
+pub use tasks::{Executor, TaskRef};

@@ -1,0 +1,194 @@
+//! Tasks: futures in slots that are reused per future type.
+
+use std::any::{Any, TypeId};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Names a task for waking it. A stale name wakes whatever runs in the slot now, which does no
+/// harm: every future re-checks what it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskRef(u32);
+
+/// A slot that can hold a future of one type, again and again.
+trait Slot: Any {
+    /// Polls the future; on completion drops it and reports `Ready`.
+    fn poll(&self, context: &mut Context<'_>) -> Poll<()>;
+    /// The type it is pooled under.
+    fn kind(&self) -> TypeId;
+}
+
+/// The boxed option stays; only its content comes and goes.
+struct TypedSlot<T: Future<Output = ()> + 'static> {
+    future: RefCell<Pin<Box<Option<T>>>>,
+}
+
+impl<T: Future<Output = ()> + 'static> Slot for TypedSlot<T> {
+    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut future = self.future.borrow_mut();
+        let polled = match future.as_mut().as_pin_mut() {
+            Some(running) => running.poll(context),
+            None => Poll::Ready(()),
+        };
+        if polled.is_ready() {
+            future.set(None);
+        }
+        polled
+    }
+
+    fn kind(&self) -> TypeId {
+        TypeId::of::<T>()
+    }
+}
+
+/// One place of the task table.
+#[derive(Default)]
+struct Place {
+    slot: Option<Rc<dyn Slot>>,
+    queued: bool,
+}
+
+/// Runs the tasks of one engine, first come, first served.
+#[derive(Default)]
+pub struct Executor {
+    places: RefCell<Vec<Place>>,
+    vacant: RefCell<Vec<u32>>,
+    ready: RefCell<VecDeque<u32>>,
+    idle_slots: RefCell<BTreeMap<TypeId, Vec<Rc<dyn Slot>>>>,
+    current: Cell<Option<TaskRef>>,
+    live: Cell<usize>,
+}
+
+impl Executor {
+    /// Tasks that have been spawned and are not finished.
+    pub fn live(&self) -> usize {
+        self.live.get()
+    }
+
+    /// Is any task ready to run?
+    pub fn has_ready(&self) -> bool {
+        !self.ready.borrow().is_empty()
+    }
+
+    /// The task being polled.
+    ///
+    /// # Panics
+    /// Outside a task: a fabric future was polled by a foreign executor.
+    pub fn current(&self) -> TaskRef {
+        let Some(task) = self.current.get() else {
+            panic!("a fabric future may only be polled by a task of its own engine");
+        };
+        task
+    }
+
+    /// Adds a task; it runs in the current or the next [`Executor::run`].
+    pub fn spawn<T: Future<Output = ()> + 'static>(&self, task: T) {
+        let slot = self.slot(task);
+        let vacant = self.vacant.borrow_mut().pop();
+        let mut places = self.places.borrow_mut();
+        let index = vacant.unwrap_or_else(|| {
+            places.push(Place::default());
+            (places.len() - 1) as u32
+        });
+        let place = &mut places[index as usize];
+        assert!(place.slot.is_none(), "a vacant place holds no task");
+        *place = Place { slot: Some(slot), queued: true };
+        self.ready.borrow_mut().push_back(index);
+        self.live.set(self.live.get() + 1);
+    }
+
+    /// Makes `task` ready. Waking a ready or finished task does nothing.
+    pub fn wake(&self, task: TaskRef) {
+        if let Some(place) = self.places.borrow_mut().get_mut(task.0 as usize)
+            && place.slot.is_some()
+            && !place.queued
+        {
+            place.queued = true;
+            self.ready.borrow_mut().push_back(task.0);
+        }
+    }
+
+    /// Polls ready tasks, those made ready meanwhile included, until none is ready or `limit` were
+    /// polled; returns how many were.
+    pub fn run(&self, limit: usize) -> usize {
+        let mut context = Context::from_waker(Waker::noop());
+        for polled in 0..limit {
+            let Some(index) = self.ready.borrow_mut().pop_front() else { return polled };
+            let slot = {
+                let mut places = self.places.borrow_mut();
+                let place = &mut places[index as usize];
+                place.queued = false;
+                place.slot.clone()
+            };
+            let Some(slot) = slot else { continue };
+            self.current.set(Some(TaskRef(index)));
+            let done = slot.poll(&mut context).is_ready();
+            self.current.set(None);
+            if done {
+                self.retire(index, slot);
+            }
+        }
+        limit
+    }
+
+    fn retire(&self, index: u32, slot: Rc<dyn Slot>) {
+        {
+            let mut places = self.places.borrow_mut();
+            places[index as usize].slot = None;
+            // A task that woke itself and then finished is still queued; its place must not be
+            // handed out before that entry has been popped, and popping an empty place is free.
+            places[index as usize].queued = false;
+        }
+        self.vacant.borrow_mut().push(index);
+        self.live.set(self.live.get() - 1);
+        self.idle_slots.borrow_mut().entry(slot.kind()).or_default().push(slot);
+    }
+
+    fn slot<T: Future<Output = ()> + 'static>(&self, task: T) -> Rc<dyn Slot> {
+        let idle = self.idle_slots.borrow_mut().get_mut(&TypeId::of::<T>()).and_then(Vec::pop);
+        if let Some(idle) = idle {
+            let any: Rc<dyn Any> = idle;
+            if let Ok(typed) = any.downcast::<TypedSlot<T>>() {
+                typed.future.borrow_mut().set(Some(task));
+                return typed;
+            }
+        }
+        Rc::new(TypedSlot { future: RefCell::new(Box::pin(Some(task))) })
+    }
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Executor({} tasks)", self.live())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::Signal;
+
+    #[test]
+    fn tasks_run_until_they_wait_and_again_when_signalled() {
+        let executor = Rc::new(Executor::default());
+        let signal = Signal::new(executor.clone());
+        let seen = Rc::new(Cell::new(0));
+        for _ in 0..3 {
+            let (signal, seen) = (signal.clone(), seen.clone());
+            executor.spawn(async move {
+                seen.set(seen.get() + 1);
+                signal.wait().await;
+                seen.set(seen.get() + 10);
+            });
+        }
+        executor.run(100);
+        assert_eq!((seen.get(), executor.live()), (3, 3));
+        signal.notify();
+        executor.run(100);
+        assert_eq!((seen.get(), executor.live()), (33, 0));
+    }
+}

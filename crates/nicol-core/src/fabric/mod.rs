@@ -1,0 +1,237 @@
+//! `Fabric`: everything a protocol may do to the world, and the only way to do it.
+
+pub mod conformance;
+mod work;
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+pub use work::Work;
+
+use crate::cluster::Layout;
+use crate::exec::Signal;
+use crate::ids::{EngineId, NodeId, RKey};
+use crate::memory::{Access, AccessError, Doorbell, Region};
+use crate::units::Nanos;
+use crate::wire::{Malformed, Writer};
+
+/// A fault of the fabric: a result, never a panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FabricError {
+    /// No such engine in this view.
+    #[error("the engine is not reachable")]
+    Unreachable,
+    /// Patience ran out. The request may still take effect, unless a later call
+    /// [supersedes](Fabric::call_superseding) it.
+    #[error("no reply in time")]
+    TimedOut {
+        /// Names the request for a call that supersedes it.
+        request: RequestId,
+    },
+    /// The rkey, bounds or alignment were wrong. The memory is untouched.
+    #[error("access denied: {0}")]
+    AccessDenied(AccessError),
+    /// The receiver has no room for the request (receiver not ready).
+    #[error("the receiver has no resources")]
+    NoResources,
+    /// The receiver could not parse the request.
+    #[error("the receiver found the message malformed")]
+    Malformed,
+}
+
+/// Names a request of one engine to another, for superseding it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestId {
+    /// The call slot towards that engine.
+    pub slot: u16,
+    /// The use of that slot.
+    pub sequence: u32,
+}
+
+/// Where a reply goes. It may travel in messages, so that a third party replies (multi-hop).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyTo {
+    /// The engine that waits.
+    pub engine: EngineId,
+    /// The request it waits for.
+    pub request: RequestId,
+}
+
+/// How long a call waits for its reply over an unreliable route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Retransmit for this long, then give up with `TimedOut`.
+    For(Nanos),
+    /// Retransmit until the reply comes: for effects that must happen.
+    Forever,
+}
+
+/// A typed message: `emit` cannot fail, `parse` (on the receiving side) checks everything.
+pub trait Message {
+    /// The kind on the wire; unique within a system. Kinds from 0xff00 are the engine's own.
+    const KIND: u16;
+
+    /// Appends the body.
+    fn emit(&self, to: &mut Writer<'_>);
+}
+
+/// A message as it reaches a service. The body is only valid during `deliver`.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery<'a> {
+    /// The engine that sent it.
+    pub from: EngineId,
+    /// Where the reply goes; `None` for a one-way message.
+    pub reply_to: Option<ReplyTo>,
+    /// The message's kind.
+    pub kind: u16,
+    /// The message's body, unparsed.
+    pub body: &'a [u8],
+}
+
+/// What an engine runs for arriving messages.
+pub trait Service {
+    /// Handles one message: at once, or by spawning a task. A malformed body is returned as such:
+    /// the engine counts it and answers a request with [`FabricError::Malformed`].
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed>;
+}
+
+/// A one-sided operation on a remote region. Offsets are multiples of eight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OneSided<'a> {
+    /// Reads `len` bytes.
+    Read {
+        /// The region's key.
+        rkey: RKey,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+    },
+    /// Writes `bytes`; resolves when they are in the remote memory.
+    Write {
+        /// The region's key.
+        rkey: RKey,
+        /// First byte.
+        offset: u64,
+        /// What to write.
+        bytes: &'a [u8],
+    },
+    /// Compares and swaps a word; yields the previous value (eight bytes, little-endian).
+    CompareSwap {
+        /// The region's key.
+        rkey: RKey,
+        /// The word.
+        offset: u64,
+        /// Swap only if the word has this value.
+        expected: u64,
+        /// The new value.
+        new: u64,
+    },
+    /// Adds to a word, wrapping; yields the previous value (eight bytes, little-endian).
+    FetchAdd {
+        /// The region's key.
+        rkey: RKey,
+        /// The word.
+        offset: u64,
+        /// What to add.
+        amount: u64,
+    },
+}
+
+/// The contract between a protocol and the world it runs in. A value is a handle of one engine;
+/// clones are handles of the same engine, and none of them leaves its thread.
+///
+/// Nothing here blocks and nothing panics on a fault. Futures resolve in the order the world
+/// decides; dropping one abandons its result, never its effect.
+///
+/// - **Messages** between engines of different nodes may be lost, duplicated, reordered and
+///   delayed; a corrupt one is dropped by its checksum. Between engines of one node (the PCIe
+///   queues) they are reliable and ordered. [`Fabric::call`] retransmits and its effects happen at
+///   most once at the receiver.
+/// - **Aggregation**: everything bound for one engine in one poll round leaves as one frame, which
+///   is never held back to be filled.
+pub trait Fabric: Clone + 'static {
+    /// What calls, one-sided operations and DMAs resolve to: the reply's bytes.
+    type Completion: Future<Output = Result<Self::Payload, FabricError>> + Unpin + 'static;
+    /// Bytes in a pooled buffer, given back when dropped.
+    type Payload: AsRef<[u8]> + 'static;
+    /// Resolves when woken: see [`Fabric::sleep_until`], [`Fabric::rung`].
+    type Wake: Future<Output = ()> + Unpin + 'static;
+
+    /// The engine this is a handle of.
+    fn here(&self) -> EngineId;
+    /// The cluster.
+    fn layout(&self) -> &Layout;
+    /// The time at this engine.
+    fn now(&self) -> Nanos;
+    /// Resolves at `deadline` or soon after.
+    fn sleep_until(&self, deadline: Nanos) -> Self::Wake;
+    /// Lets every other ready task of this engine run once.
+    fn yield_now(&self) -> Self::Wake;
+    /// Random bits from this engine's protocol stream.
+    fn random(&self) -> u64;
+    /// Runs `task` on this engine, starting in this poll round. Its memory is pooled by type.
+    fn spawn<T: Future<Output = ()> + 'static>(&self, task: T);
+    /// Charges a step's computation to this core: free in the live world.
+    fn work(&self, work: Work);
+
+    /// Sets what handles arriving messages; the first call counts, later ones are refused (false).
+    fn serve(&self, service: Rc<dyn Service>) -> bool;
+    /// Sends a one-way message.
+    fn send<M: Message>(&self, to: EngineId, message: &M);
+    /// Sends a request and resolves to the reply's body.
+    fn call<M: Message>(&self, to: EngineId, message: &M, patience: Patience) -> Self::Completion;
+    /// Like [`Fabric::call`]; before it is delivered, the receiver fences `timed_out`: if that
+    /// request has not been delivered yet, it never will be.
+    fn call_superseding<M: Message>(
+        &self,
+        to: EngineId,
+        message: &M,
+        timed_out: RequestId,
+    ) -> Self::Completion;
+    /// Answers a request, of whichever engine.
+    fn reply<M: Message>(&self, to: ReplyTo, message: &M);
+    /// Answers a request with an error.
+    fn refuse(&self, to: ReplyTo, error: FabricError);
+    /// Copies `bytes` into a pooled buffer, for a task that outlives a delivery.
+    fn keep(&self, bytes: &[u8]) -> Self::Payload;
+
+    /// Registers a region of this node for one-sided access by others.
+    fn register(&self, region: &Arc<Region>, access: Access) -> RKey;
+    /// Takes a registration back. Returns whether it was there.
+    fn revoke(&self, rkey: RKey) -> bool;
+    /// Posts a one-sided operation to `node`, executed there without its host's CPU.
+    fn one_sided(&self, node: NodeId, operation: OneSided<'_>) -> Self::Completion;
+
+    /// Reads `len` bytes of the other side's memory over PCIe; joins this round's read vector.
+    fn dma_read(&self, from: &Arc<Region>, offset: u64, len: usize) -> Self::Completion;
+    /// Writes the other side's memory over PCIe; joins this round's write vector, resolves when
+    /// the bytes have landed, and rings the region's bell.
+    fn dma_write(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Self::Completion;
+    /// Resolves once `bell` has rung more often than `seen` times.
+    fn rung(&self, bell: &Arc<dyn Bell>, seen: u64) -> Self::Wake;
+    /// Resolves when `len` bytes of this node's memory from `offset` on are durable under the
+    /// node's log device.
+    fn persist(&self, region: &Arc<Region>, offset: u64, len: usize) -> Self::Completion;
+    /// A condition that tasks of this engine may wait for.
+    fn signal(&self) -> Signal;
+}
+
+/// Something with a doorbell that an engine may watch.
+pub trait Bell: Send + Sync + 'static {
+    /// The doorbell.
+    fn bell(&self) -> &Doorbell;
+}
+
+impl Bell for Region {
+    fn bell(&self) -> &Doorbell {
+        Self::bell(self)
+    }
+}
+
+impl Bell for Doorbell {
+    fn bell(&self) -> &Doorbell {
+        self
+    }
+}

@@ -1,0 +1,27 @@
+//! Named computation steps, charged to the core that makes them.
+
+/// A step of computation between fabric calls. Its cost is a number of the profile, in
+/// nanoseconds on a host core, scaled to NIC cores by the profile's core ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Work {
+    /// Looking one key up in the NIC index, locking or unlocking it. [Xenic21 4.1.3]
+    IndexLookup,
+    /// Looking one key up in a host hash table (one probe sequence in local memory).
+    TableLookup,
+    /// Applying one logged write to a host table. [Xenic21 4.2 (7)]
+    TableApply,
+    /// Setting up or tearing down a transaction's state.
+    TxnSetup,
+    /// The application's execution logic, per key it touches. [Xenic21 4.2 (3)]
+    Execute {
+        /// Keys of the transaction.
+        keys: u16,
+    },
+    /// Generating one transaction at a client and recording its end.
+    Client,
+    /// Copying bytes between buffers.
+    Copy {
+        /// Bytes copied.
+        bytes: u32,
+    },
+}

@@ -1,0 +1,154 @@
+//! Identities: nodes, engines, shards, keys, versions, transactions.
+
+use std::fmt;
+
+/// A node of the cluster: host and NIC together, numbered from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u8);
+
+/// Which side of a node's PCIe boundary an engine runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// A host core.
+    Host,
+    /// A NIC core (or, where the profile has none, the host core that polls in its place).
+    Nic,
+}
+
+/// An engine: the executor of one core of one side of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EngineId {
+    /// The node.
+    pub node: NodeId,
+    /// Host or NIC.
+    pub side: Side,
+    /// The core's index on that side, from 0.
+    pub core: u8,
+}
+
+impl EngineId {
+    /// The engine of host core `core`.
+    pub const fn host(node: NodeId, core: u8) -> Self {
+        Self { node, side: Side::Host, core }
+    }
+
+    /// The engine of NIC core `core`.
+    pub const fn nic(node: NodeId, core: u8) -> Self {
+        Self { node, side: Side::Nic, core }
+    }
+
+    /// Packs into the 24 bits used on the wire: node, side, core.
+    pub const fn pack(self) -> u32 {
+        (self.node.0 as u32) << 16 | (matches!(self.side, Side::Nic) as u32) << 8 | self.core as u32
+    }
+
+    /// The reverse of [`EngineId::pack`]; `None` for a value that no engine packs to.
+    pub const fn unpack(packed: u32) -> Option<Self> {
+        let side = match packed >> 8 & 0xff {
+            0 => Side::Host,
+            1 => Side::Nic,
+            _ => return None,
+        };
+        if packed >> 24 != 0 {
+            return None;
+        }
+        Some(Self { node: NodeId((packed >> 16) as u8), side, core: packed as u8 })
+    }
+}
+
+impl fmt::Display for EngineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = match self.side {
+            Side::Host => "host",
+            Side::Nic => "nic",
+        };
+        write!(f, "n{}.{side}{}", self.node.0, self.core)
+    }
+}
+
+/// A shard of the key space. Shard `i` has its primary on node `i` in the first view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardId(pub u16);
+
+/// A table of a workload: the highest byte of a [`Key`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(pub u8);
+
+/// A record's key: 8 bits of table, 56 bits within the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub u64);
+
+impl Key {
+    /// The number of bits below the table byte.
+    pub const ROW_BITS: u32 = 56;
+
+    /// The key of `row` in `table`.
+    ///
+    /// # Panics
+    /// If `row` needs more than 56 bits.
+    pub const fn new(table: TableId, row: u64) -> Self {
+        assert!(row >> Self::ROW_BITS == 0, "a row is at most 56 bits");
+        Self((table.0 as u64) << Self::ROW_BITS | row)
+    }
+
+    /// The table byte.
+    pub const fn table(self) -> TableId {
+        TableId((self.0 >> Self::ROW_BITS) as u8)
+    }
+
+    /// The row within the table.
+    pub const fn row(self) -> u64 {
+        self.0 & ((1 << Self::ROW_BITS) - 1)
+    }
+}
+
+/// A record's version. Installs move it forward; a version is never reused for a key, not even
+/// over a deletion (see `nicol_store::host_table`, the segment's floor).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u64);
+
+impl Version {
+    /// The version after this one.
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// A transaction: the coordinator's engine and a sequence number of that engine. [Xenic21 4.2 (1)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TxnId(pub u64);
+
+impl TxnId {
+    /// Bits of the sequence number.
+    const SEQUENCE_BITS: u32 = 40;
+
+    /// The `sequence`-th transaction of `engine`; sequences start at 1 so that no id is 0.
+    ///
+    /// # Panics
+    /// If `sequence` is 0 or needs more than 40 bits (34 years at 1,000 a second, 12 days at a
+    /// million a second: an engine restarts under a new epoch long before).
+    pub const fn new(engine: EngineId, sequence: u64) -> Self {
+        assert!(sequence != 0 && sequence >> Self::SEQUENCE_BITS == 0, "sequence out of range");
+        Self((engine.pack() as u64) << Self::SEQUENCE_BITS | sequence)
+    }
+
+    /// The engine that coordinates it.
+    pub const fn engine(self) -> Option<EngineId> {
+        EngineId::unpack((self.0 >> Self::SEQUENCE_BITS) as u32)
+    }
+}
+
+impl fmt::Display for TxnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sequence = self.0 & ((1 << Self::SEQUENCE_BITS) - 1);
+        match self.engine() {
+            Some(engine) => write!(f, "{engine}#{sequence}"),
+            None => write!(f, "?#{sequence}"),
+        }
+    }
+}
+
+/// A key to a registered region. Drawn from the operating system's random source in the live
+/// world, from the seed in the simulated one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RKey(pub u32);

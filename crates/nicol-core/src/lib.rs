@@ -1,0 +1,19 @@
+//! Nicol's shared vocabulary: what every other crate must agree on.
+//!
+//! Protocol code is written against [`fabric::Fabric`]; the two worlds (`nicol-sim`, `nicol-rt`)
+//! implement the narrower [`engine::World`] under one shared [`engine::Engine`].
+#![forbid(unsafe_code)]
+
+pub mod chance;
+pub mod cluster;
+pub mod commit;
+
+pub mod exec;
+pub mod fabric;
+pub mod history;
+pub mod ids;
+pub mod memory;
+pub mod txn;
+pub mod units;
+pub mod wire;
+pub mod workload;

@@ -1,0 +1,295 @@
+//! A transaction as the coordinator and the workload share it: keys, values, results, in buffers
+//! that are reused from one transaction to the next.
+
+use crate::fabric::FabricError;
+use crate::ids::{Key, TxnId, Version};
+
+/// Keys that one transaction may touch.
+pub const KEYS_MAX: usize = 1_024;
+/// Bytes of the largest value.
+pub const VALUE_MAX: usize = 1 << 20;
+/// Bytes of all values and arguments of one transaction.
+pub const TXN_BYTES_MAX: usize = 4 << 20;
+
+/// A registered procedure: the execution logic of a transaction, known by number on every node so
+/// that it can be shipped. [Xenic21 4.2.2]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProcedureId(pub u16);
+
+/// What an execution round decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The write set is complete: commit.
+    Commit,
+    /// Keys were added: read (and lock) them, then execute again. [Xenic21 4.2.2]
+    More,
+    /// The application refuses (for example: insufficient funds). Nothing is written.
+    Refuse,
+}
+
+/// A span of the transaction's arena.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Span {
+    start: u32,
+    len: u32,
+}
+
+/// One key of the transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The key.
+    pub key: Key,
+    /// Whether it is in the write set (and so locked by EXECUTE).
+    pub write: bool,
+    /// Whether `version`, `present` and the value read are known yet.
+    pub fetched: bool,
+    /// Whether the record existed when read.
+    pub present: bool,
+    /// The version read; for an absent record, its segment's floor.
+    pub version: Version,
+    read: Span,
+    update: Option<Update>,
+}
+
+/// What a write does to its record.
+#[derive(Clone, Copy, Debug)]
+enum Update {
+    Put(Span),
+    Delete,
+}
+
+/// A write of the transaction, as it is logged and installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write<'a> {
+    /// The key.
+    pub key: Key,
+    /// The version that the write installs: the version read plus one.
+    pub version: Version,
+    /// The new value; `None` deletes the record.
+    pub value: Option<&'a [u8]>,
+}
+
+/// A transaction in reusable buffers: no allocation once they have grown to the workload's size.
+#[derive(Clone, Debug, Default)]
+pub struct Txn {
+    /// Its id, given by the coordinator at each attempt.
+    pub id: TxnId,
+    /// The execution logic.
+    pub procedure: ProcedureId,
+    /// May the execution logic run on NIC cores? [Xenic21 4.3.3: user annotation]
+    pub ship: bool,
+    /// What the procedure hands back to the client (opaque to the protocol).
+    pub output: Vec<u8>,
+    entries: Vec<Entry>,
+    arena: Vec<u8>,
+    args: Span,
+}
+
+impl Txn {
+    /// Empties it for the next transaction, keeping the buffers.
+    pub fn reset(&mut self, procedure: ProcedureId, args: &[u8]) {
+        self.id = TxnId(0);
+        self.procedure = procedure;
+        self.ship = false;
+        self.output.clear();
+        self.entries.clear();
+        self.arena.clear();
+        self.args = self.keep(args);
+    }
+
+    /// Forgets what was read and written but keeps procedure, arguments and the initial keys in
+    /// the first `initial` entries: a retry of the same transaction.
+    pub fn rewind(&mut self, initial: usize) {
+        self.id = TxnId(0);
+        self.output.clear();
+        self.entries.truncate(initial);
+        self.arena.truncate((self.args.start + self.args.len) as usize);
+        for entry in &mut self.entries {
+            *entry = Entry::new(entry.key, entry.write);
+        }
+    }
+
+    /// The arguments (the external state of [Xenic21 4.2.2]).
+    pub fn args(&self) -> &[u8] {
+        self.slice(self.args)
+    }
+
+    /// Adds `key` to the read set; returns its index. A key already present keeps its index.
+    pub fn read(&mut self, key: Key) -> usize {
+        self.add(key, false)
+    }
+
+    /// Adds `key` to the write set (read as well, and locked); returns its index.
+    ///
+    /// A key that was already fetched as a plain read is marked for a further round that locks it.
+    pub fn write(&mut self, key: Key) -> usize {
+        self.add(key, true)
+    }
+
+    /// All keys, in the order they were added.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The index of `key`, if it is in either set.
+    pub fn find(&self, key: Key) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.key == key)
+    }
+
+    /// The value read at `index`, `None` if the record was absent.
+    ///
+    /// # Panics
+    /// If it has not been fetched yet.
+    pub fn value(&self, index: usize) -> Option<&[u8]> {
+        let entry = &self.entries[index];
+        assert!(entry.fetched, "a value is read after EXECUTE fetched it");
+        entry.present.then(|| self.slice(entry.read))
+    }
+
+    /// Records what EXECUTE returned for the key at `index`.
+    pub fn fetched(&mut self, index: usize, version: Version, value: Option<&[u8]>) {
+        let read = self.keep(value.unwrap_or_default());
+        let entry = &mut self.entries[index];
+        entry.fetched = true;
+        entry.present = value.is_some();
+        entry.version = version;
+        entry.read = read;
+    }
+
+    /// Sets the new value of the write-set key at `index`.
+    ///
+    /// # Panics
+    /// If the key is not in the write set.
+    pub fn put(&mut self, index: usize, value: &[u8]) {
+        assert!(self.entries[index].write, "only a write-set key is locked");
+        let span = self.keep(value);
+        self.entries[index].update = Some(Update::Put(span));
+    }
+
+    /// Deletes the record of the write-set key at `index` (nothing happens if it was absent).
+    ///
+    /// # Panics
+    /// If the key is not in the write set.
+    pub fn delete(&mut self, index: usize) {
+        assert!(self.entries[index].write, "only a write-set key is locked");
+        self.entries[index].update = Some(Update::Delete);
+    }
+
+    /// The write at `index`, if execution decided on one.
+    pub fn update(&self, index: usize) -> Option<Write<'_>> {
+        let entry = &self.entries[index];
+        let value = match entry.update? {
+            Update::Put(span) => Some(self.slice(span)),
+            Update::Delete => None,
+        };
+        Some(Write { key: entry.key, version: entry.version.next(), value })
+    }
+
+    /// Every write that execution decided on.
+    pub fn updates(&self) -> impl Iterator<Item = Write<'_>> {
+        (0..self.entries.len()).filter_map(|index| self.update(index))
+    }
+
+    fn add(&mut self, key: Key, write: bool) -> usize {
+        if let Some(index) = self.find(key) {
+            let entry = &mut self.entries[index];
+            if write && !entry.write {
+                *entry = Entry::new(key, true);
+            }
+            return index;
+        }
+        assert!(self.entries.len() < KEYS_MAX, "a transaction touches at most {KEYS_MAX} keys");
+        self.entries.push(Entry::new(key, write));
+        self.entries.len() - 1
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Span {
+        let start = self.arena.len();
+        assert!(start + bytes.len() <= u32::MAX as usize, "the arena is indexed by 32 bits");
+        self.arena.extend_from_slice(bytes);
+        Span { start: start as u32, len: bytes.len() as u32 }
+    }
+
+    fn slice(&self, span: Span) -> &[u8] {
+        &self.arena[span.start as usize..(span.start + span.len) as usize]
+    }
+}
+
+impl Entry {
+    fn new(key: Key, write: bool) -> Self {
+        Self {
+            key,
+            write,
+            fetched: false,
+            present: false,
+            version: Version(0),
+            read: Span::default(),
+            update: None,
+        }
+    }
+}
+
+/// Why a transaction did not commit. Nothing of it is visible; it may be retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abort {
+    /// EXECUTE found `key` locked by another transaction.
+    LockConflict {
+        /// The key.
+        key: Key,
+    },
+    /// VALIDATE found another version of `key` than was read.
+    Stale {
+        /// The key.
+        key: Key,
+    },
+    /// VALIDATE found `key` locked by another transaction.
+    ValidateLocked {
+        /// The key.
+        key: Key,
+    },
+    /// The procedure refused.
+    Refused,
+    /// A table, log or limit is full.
+    NoResources,
+    /// The fabric failed before the commit point.
+    Fabric(FabricError),
+}
+
+impl Abort {
+    /// Every reason's name, in the order of reports.
+    pub const NAMES: [&str; 6] =
+        ["lock_conflict", "stale", "validate_locked", "refused", "no_resources", "fabric"];
+
+    /// The reason's index into [`Abort::NAMES`].
+    pub const fn index(&self) -> usize {
+        match self {
+            Self::LockConflict { .. } => 0,
+            Self::Stale { .. } => 1,
+            Self::ValidateLocked { .. } => 2,
+            Self::Refused => 3,
+            Self::NoResources => 4,
+            Self::Fabric(_) => 5,
+        }
+    }
+
+    /// The reason's name.
+    pub const fn name(&self) -> &'static str {
+        Self::NAMES[self.index()]
+    }
+
+    /// Would the same transaction, tried again later, have a fair chance?
+    pub const fn retryable(&self) -> bool {
+        !matches!(self, Self::Refused)
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Committed: replicated at every backup, visible to every later transaction.
+    Committed,
+    /// Not committed, and never will be.
+    Aborted(Abort),
+    /// A fault after the commit point's first message: it may or may not take effect.
+    Unknown,
+}

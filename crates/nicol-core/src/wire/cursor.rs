@@ -1,0 +1,111 @@
+//! Reading and writing of little-endian fields with every bound checked.
+
+/// Bytes that are not what their header claims. The message is dropped and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed message: {what}")]
+pub struct Malformed {
+    /// Which field or rule was violated.
+    pub what: &'static str,
+}
+
+/// Takes fields off the front of a byte slice.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Reads from the start of `bytes`.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// What is left.
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// The next `len` bytes.
+    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        match self.rest.split_at_checked(len) {
+            Some((head, tail)) => {
+                self.rest = tail;
+                Ok(head)
+            }
+            None => Err(Malformed { what: "shorter than its fields" }),
+        }
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        match self.rest.split_first_chunk::<N>() {
+            Some((head, tail)) => {
+                self.rest = tail;
+                Ok(*head)
+            }
+            None => Err(Malformed { what: "shorter than its fields" }),
+        }
+    }
+
+    /// The next byte.
+    pub fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    /// The next two bytes.
+    pub fn u16(&mut self) -> Result<u16, Malformed> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    /// The next four bytes.
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    /// The next eight bytes.
+    pub fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    /// Succeeds if nothing is left.
+    pub fn finish(self) -> Result<(), Malformed> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed { what: "trailing bytes" }) }
+    }
+}
+
+/// Appends fields to a buffer.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    buffer: &'a mut Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    /// Appends to `buffer`.
+    pub const fn new(buffer: &'a mut Vec<u8>) -> Self {
+        Self { buffer }
+    }
+
+    /// Appends raw bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Appends one byte.
+    pub fn u8(&mut self, value: u8) {
+        self.buffer.push(value);
+    }
+
+    /// Appends two bytes.
+    pub fn u16(&mut self, value: u16) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    /// Appends four bytes.
+    pub fn u32(&mut self, value: u32) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    /// Appends eight bytes.
+    pub fn u64(&mut self, value: u64) {
+        self.bytes(&value.to_le_bytes());
+    }
+}

@@ -1,0 +1,1 @@
+//! Frames: what one engine has for another in one poll round.

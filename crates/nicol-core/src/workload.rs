@@ -1,0 +1,53 @@
+//! What a workload offers to the driver and to a system that loads its data.
+
+use crate::chance::Stream;
+use crate::commit::Procedures;
+use crate::ids::{Key, NodeId, ShardId};
+use crate::txn::Txn;
+
+/// A workload: records to load, and transactions to run.
+pub trait Workload: Send + Sync + 'static {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// The execution logic of its transactions.
+    fn procedures(&self) -> Procedures;
+
+    /// Calls `each` with every initial record of `shard`, in a fixed order, without holding more
+    /// than one in memory.
+    fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8]));
+
+    /// How many records [`Workload::load`] yields for one shard, at most.
+    fn records_per_shard(&self) -> u64;
+
+    /// How many records a table should have room for beyond the initial ones, per shard.
+    fn growth_per_shard(&self) -> u64 {
+        0
+    }
+
+    /// Fills `txn` with the next transaction of a client that runs at `home`; returns its kind,
+    /// an index into [`Workload::kinds`].
+    fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize;
+
+    /// The names of its transaction types.
+    fn kinds(&self) -> &'static [&'static str];
+
+    /// Judges the final state: `read` returns a record's final value. Returns one line per
+    /// violated invariant. `totals` are the driver's sums over committed transactions of the
+    /// value that each left in `Txn::output` (eight bytes, signed little-endian), per kind, if it
+    /// left one; money conservation is: initial total + these = final total.
+    fn audit(
+        &self,
+        shards: &dyn ShardMap,
+        read: &mut dyn FnMut(Key) -> Option<Vec<u8>>,
+        totals: &[i128],
+    ) -> Vec<String>;
+}
+
+/// Where a key lives.
+pub trait ShardMap {
+    /// How many shards there are.
+    fn shards(&self) -> u16;
+    /// The shard of `key`.
+    fn shard_of(&self, key: Key) -> ShardId;
+}

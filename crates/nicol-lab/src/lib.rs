@@ -1,0 +1,1 @@
+//! Experiments: systems on worlds under workloads, judged.

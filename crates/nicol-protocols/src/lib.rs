@@ -1,0 +1,1 @@
+//! Every protocol, written once against Fabric.

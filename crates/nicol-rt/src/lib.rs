@@ -1,0 +1,1 @@
+//! The live world: pinned polling threads and transports.

@@ -1,0 +1,1 @@
+//! The simulated world: event kernel, hardware models, faults.

@@ -1,0 +1,1 @@
+//! Nicol's data structures.

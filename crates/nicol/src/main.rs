@@ -1,0 +1,2 @@
+//! The nicol binary.
+fn main() {}
