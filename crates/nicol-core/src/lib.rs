@@ -8,6 +8,7 @@ pub mod chance;
 pub mod cluster;
 pub mod commit;
 
+pub mod engine;
 pub mod exec;
 pub mod fabric;
 pub mod history;

@@ -1,1 +1,170 @@
-//! Frames: what one engine has for another in one poll round.
+//! Frames: what one engine has for another in one poll round, and the messages in them.
+
+use std::ops::Range;
+
+use super::{Malformed, Reader, Writer};
+use crate::fabric::RequestId;
+use crate::ids::EngineId;
+
+/// Version of this layout; others are refused.
+pub const FRAME_VERSION: u8 = 1;
+
+/// Field ranges of a frame's header.
+mod field {
+    use super::Range;
+    pub const CHECKSUM: Range<usize> = 0..4;
+    pub const VERSION: Range<usize> = 4..5;
+    pub const COUNT: Range<usize> = 5..7;
+    pub const FROM: Range<usize> = 7..10;
+    pub const TO: Range<usize> = 10..13;
+    pub const LENGTH: Range<usize> = 13..16;
+}
+
+/// Bytes of a frame's header: checksum of the rest, version, messages, source, destination,
+/// length of what follows the header modulo 2^24.
+pub const FRAME_HEADER: usize = 16;
+/// Bytes of a message's header.
+pub const MESSAGE_HEADER: usize = 16;
+/// Messages in one frame.
+pub const MESSAGES_MAX: usize = u16::MAX as usize;
+const _: () = assert!(field::LENGTH.end == FRAME_HEADER);
+
+/// A frame's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// The sending engine.
+    pub from: EngineId,
+    /// The receiving engine.
+    pub to: EngineId,
+    /// Messages in the frame.
+    pub count: u16,
+}
+
+/// Writes the header into the first [`FRAME_HEADER`] bytes of `frame`, which the caller reserved,
+/// with a checksum over everything else if `checksum` is set.
+pub fn seal(frame: &mut [u8], header: FrameHeader, checksum: bool) {
+    let length = (frame.len() - FRAME_HEADER) as u32;
+    frame[field::VERSION].copy_from_slice(&[FRAME_VERSION]);
+    frame[field::COUNT].copy_from_slice(&header.count.to_le_bytes());
+    frame[field::FROM].copy_from_slice(&header.from.pack().to_le_bytes()[..3]);
+    frame[field::TO].copy_from_slice(&header.to.pack().to_le_bytes()[..3]);
+    frame[field::LENGTH].copy_from_slice(&length.to_le_bytes()[..3]);
+    let crc = if checksum { crc32c::crc32c(&frame[field::CHECKSUM.end..]) } else { 0 };
+    frame[field::CHECKSUM].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// A frame whose header has been checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Its header.
+    pub header: FrameHeader,
+    body: Reader<'a>,
+}
+
+impl<'a> Frame<'a> {
+    /// Checks length, version, addresses and, if `checksum` is set, the CRC32C.
+    pub fn parse(bytes: &'a [u8], checksum: bool) -> Result<Self, Malformed> {
+        if bytes.len() < FRAME_HEADER {
+            return Err(Malformed { what: "a frame shorter than its header" });
+        }
+        if bytes[field::VERSION] != [FRAME_VERSION] {
+            return Err(Malformed { what: "an unknown frame version" });
+        }
+        let narrow = |range: Range<usize>| {
+            let field = &bytes[range];
+            u32::from_le_bytes([field[0], field[1], field[2], 0])
+        };
+        if narrow(field::LENGTH) != (bytes.len() - FRAME_HEADER) as u32 & 0xff_ffff {
+            return Err(Malformed { what: "a frame's length" });
+        }
+        let stored = Reader::new(&bytes[field::CHECKSUM]).u32()?;
+        if checksum && stored != crc32c::crc32c(&bytes[field::CHECKSUM.end..]) {
+            return Err(Malformed { what: "a frame's checksum" });
+        }
+        let engine =
+            |range| EngineId::unpack(narrow(range)).ok_or(Malformed { what: "a frame's address" });
+        let count = Reader::new(&bytes[field::COUNT]).u16()?;
+        let header = FrameHeader { from: engine(field::FROM)?, to: engine(field::TO)?, count };
+        Ok(Self { header, body: Reader::new(&bytes[FRAME_HEADER..]) })
+    }
+
+    /// The next message's header and body; `None` after the last.
+    pub fn next_message(&mut self) -> Result<Option<(MessageHeader, &'a [u8])>, Malformed> {
+        if self.body.rest().is_empty() {
+            return Ok(None);
+        }
+        let header = MessageHeader::parse(&mut self.body)?;
+        let body = self.body.bytes(header.length as usize)?;
+        Ok(Some((header, body)))
+    }
+}
+
+/// What a message is to the engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// No reply is expected.
+    OneWay,
+    /// A request; the body starts with the message.
+    Request,
+    /// A request that supersedes another one of the same sender, named before the body.
+    Superseding(RequestId),
+    /// The reply to a request; `kind` is its status.
+    Reply,
+}
+
+/// A message's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageHeader {
+    /// Its class.
+    pub class: Class,
+    /// The protocol's kind, or the status of a reply.
+    pub kind: u16,
+    /// The request that it is or answers; zero for one-way messages.
+    pub request: RequestId,
+    /// Bytes of the body.
+    pub length: u32,
+}
+
+impl MessageHeader {
+    /// Appends the header.
+    pub fn emit(&self, to: &mut Writer<'_>) {
+        to.u16(self.kind);
+        to.u8(match self.class {
+            Class::OneWay => 0,
+            Class::Request => 1,
+            Class::Superseding(_) => 2,
+            Class::Reply => 3,
+        });
+        to.u8(0);
+        to.u16(self.request.slot);
+        to.u16(0);
+        to.u32(self.request.sequence);
+        to.u32(self.length);
+        if let Class::Superseding(dead) = self.class {
+            to.u16(dead.slot);
+            to.u32(dead.sequence);
+        }
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let kind = from.u16()?;
+        let class = from.u8()?;
+        if from.u8()? != 0 {
+            return Err(Malformed { what: "a reserved byte" });
+        }
+        let slot = from.u16()?;
+        if from.u16()? != 0 {
+            return Err(Malformed { what: "a reserved field" });
+        }
+        let request = RequestId { slot, sequence: from.u32()? };
+        let length = from.u32()?;
+        let class = match class {
+            0 => Class::OneWay,
+            1 => Class::Request,
+            2 => Class::Superseding(RequestId { slot: from.u16()?, sequence: from.u32()? }),
+            3 => Class::Reply,
+            _ => return Err(Malformed { what: "a message's class" }),
+        };
+        Ok(Self { class, kind, request, length })
+    }
+}

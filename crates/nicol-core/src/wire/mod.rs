@@ -1,5 +1,9 @@
 //! Bytes on the wire: little-endian, named fields, parsed once at the edge.
 
 mod cursor;
+mod frame;
 
 pub use cursor::{Malformed, Reader, Writer};
+pub use frame::{
+    Class, FRAME_HEADER, Frame, FrameHeader, MESSAGE_HEADER, MESSAGES_MAX, MessageHeader, seal,
+};
