@@ -1,5 +1,292 @@
 //! The engine: one core's executor, calls, queues and vectors, the same in both worlds.
+//!
+//! A round takes a burst of frames and of finished operations, runs the tasks they made ready,
+//! submits the DMA vectors and verbs that these filled, and sends one frame per destination
+//! [Xenic21 4.3.2]. Nothing is held back to fill a batch: under load a busy core simply finds more
+//! at its next round.
 
+mod calls;
+mod completions;
+mod fabric_impl;
+mod outbox;
+mod peers;
+mod pool;
+mod receive;
+mod stats;
+mod transmit;
 mod world;
 
+use std::cell::{Cell, OnceCell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+pub use calls::CALLS_MAX;
+use calls::Calls;
+pub use completions::{Completion, Wake};
+use completions::{Completions, Token};
+use outbox::{Gather, Loopback};
+use peers::Peer;
+pub use pool::Payload;
+use pool::Pool;
+pub use stats::EngineStats;
+use stats::{Counters, count};
 pub use world::{Charge, Operation, Route, Transfer, Tuning, World};
+
+use crate::exec::Executor;
+use crate::fabric::{Bell, Fabric, RequestId, Service};
+use crate::ids::EngineId;
+use crate::units::Nanos;
+
+/// Rounds of tasks and loopback messages within one poll round, so that it ends.
+const TURNS_MAX: usize = 64;
+
+/// What a world starts on each of its engines.
+pub trait Start: Send + Sync + 'static {
+    /// Installs the system on one engine: its service, its tasks. Called once per engine, on the
+    /// engine's own thread, before its first round.
+    fn start<F: Fabric>(&self, fabric: &F);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Wake(Token),
+    Retransmit { slot: u16, sequence: u32 },
+}
+
+struct Watch {
+    bell: Arc<dyn Bell>,
+    seen: u64,
+    token: Token,
+}
+
+/// Operations gathered for one submission.
+#[derive(Debug, Default)]
+struct Batches {
+    dma_reads: Vec<Operation>,
+    dma_writes: Vec<Operation>,
+    persists: Vec<Operation>,
+    verbs: Vec<Vec<Operation>>,
+}
+
+struct Inner<W: World> {
+    here: EngineId,
+    index: usize,
+    world: W,
+    executor: Rc<Executor>,
+    completions: Rc<Completions>,
+    pool: Pool,
+    service: OnceCell<Rc<dyn Service>>,
+    calls: RefCell<Calls>,
+    peers: RefCell<Vec<Peer>>,
+    gathers: RefCell<Vec<Gather>>,
+    listed: RefCell<Vec<EngineId>>,
+    loopback: RefCell<Loopback>,
+    batches: RefCell<Batches>,
+    timers: RefCell<BinaryHeap<Reverse<(Nanos, u64, Timer)>>>,
+    timer_order: Cell<u64>,
+    watches: RefCell<Vec<Watch>>,
+    yielded: RefCell<VecDeque<Token>>,
+    held_frames: Cell<usize>,
+    counters: Counters,
+}
+
+/// A handle of one engine; clones are handles of the same engine. Implements [`Fabric`].
+pub struct Engine<W: World>(Rc<Inner<W>>);
+
+impl<W: World> Clone for Engine<W> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<W: World> Engine<W> {
+    /// The engine `here` of its world's layout.
+    ///
+    /// # Panics
+    /// If the layout has no such engine.
+    pub fn new(here: EngineId, world: W) -> Self {
+        let layout = world.layout();
+        let Some(index) = layout.index_of(here) else {
+            panic!("engine {here} is not part of the layout");
+        };
+        let engines = layout.engine_count();
+        let nodes = layout.nodes();
+        let executor = Rc::new(Executor::default());
+        let completions = Completions::new(executor.clone());
+        let batches =
+            Batches { verbs: (0..nodes).map(|_| Vec::new()).collect(), ..Batches::default() };
+        Self(Rc::new(Inner {
+            here,
+            index,
+            world,
+            executor,
+            completions,
+            pool: Pool::default(),
+            service: OnceCell::new(),
+            calls: RefCell::default(),
+            peers: RefCell::new((0..engines).map(|_| Peer::default()).collect()),
+            gathers: RefCell::new((0..engines).map(|_| Gather::default()).collect()),
+            listed: RefCell::default(),
+            loopback: RefCell::default(),
+            batches: RefCell::new(batches),
+            timers: RefCell::default(),
+            timer_order: Cell::new(0),
+            watches: RefCell::default(),
+            yielded: RefCell::default(),
+            held_frames: Cell::new(0),
+            counters: Counters::default(),
+        }))
+    }
+
+    /// The world it lives in.
+    pub fn world(&self) -> &W {
+        &self.0.world
+    }
+
+    /// What it has counted.
+    pub fn stats(&self) -> EngineStats {
+        self.0.counters.snapshot()
+    }
+
+    /// Tasks that are not finished.
+    pub fn live_tasks(&self) -> usize {
+        self.0.executor.live()
+    }
+
+    /// Requests that wait for a reply.
+    pub fn calls_in_flight(&self) -> usize {
+        self.0.calls.borrow().in_flight()
+    }
+
+    /// Would another round do something now?
+    pub fn is_ready(&self) -> bool {
+        let inner = &*self.0;
+        inner.executor.has_ready()
+            || inner.held_frames.get() > 0
+            || !inner.yielded.borrow().is_empty()
+            || !inner.listed.borrow().is_empty()
+            || !inner.loopback.borrow().queue.is_empty()
+            || inner.bell_has_rung()
+    }
+
+    /// When the earliest timer is due.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.0.timers.borrow().peek().map(|Reverse((deadline, _, _))| *deadline)
+    }
+
+    /// One poll round. True if anything was done.
+    pub fn round(&self) -> bool {
+        let mut progress = self.take_frames();
+        progress |= self.take_finished();
+        progress |= self.0.fire_timers(self);
+        progress |= self.0.answer_bells();
+        let yielded = self.0.yielded.borrow().len();
+        for _ in 0..yielded {
+            let token = self.0.yielded.borrow_mut().pop_front();
+            if let Some(token) = token {
+                self.0.wake(token);
+                progress = true;
+            }
+        }
+        for _ in 0..TURNS_MAX {
+            let polled = self.0.executor.run(self.0.world.tuning().tasks_per_round);
+            count(&self.0.counters.tasks, polled as u64);
+            let looped = self.take_loopback();
+            if polled == 0 && !looped {
+                break;
+            }
+            progress = true;
+        }
+        self.flush_operations();
+        progress |= self.flush_frames();
+        if progress {
+            count(&self.0.counters.rounds, 1);
+        }
+        progress
+    }
+
+    fn take_finished(&self) -> bool {
+        let inner = &*self.0;
+        let mut progress = false;
+        while let Some(done) = inner.world.finished() {
+            let result = match done.result {
+                Ok(()) => Ok(inner.pool.payload(done.buffer)),
+                Err(error) => {
+                    inner.pool.give(done.buffer);
+                    Err(error)
+                }
+            };
+            inner.completions.resolve(Token(done.token), result);
+            progress = true;
+        }
+        progress
+    }
+}
+
+impl<W: World> Inner<W> {
+    fn wake(&self, token: Token) {
+        self.completions.resolve(token, Ok(self.pool.payload(Vec::new())));
+    }
+
+    fn set_timer(&self, deadline: Nanos, timer: Timer) {
+        let order = self.timer_order.get();
+        self.timer_order.set(order + 1);
+        self.timers.borrow_mut().push(Reverse((deadline, order, timer)));
+        self.world.wake_at(deadline);
+    }
+
+    fn fire_timers(&self, engine: &Engine<W>) -> bool {
+        if self.timers.borrow().is_empty() {
+            return false;
+        }
+        let now = self.world.now();
+        let mut progress = false;
+        loop {
+            let timer = {
+                let mut timers = self.timers.borrow_mut();
+                match timers.peek() {
+                    Some(Reverse((deadline, _, _))) if *deadline <= now => timers.pop(),
+                    Some(Reverse((deadline, _, _))) => {
+                        self.world.wake_at(*deadline);
+                        None
+                    }
+                    None => None,
+                }
+            };
+            let Some(Reverse((_, _, timer))) = timer else { return progress };
+            progress = true;
+            match timer {
+                Timer::Wake(token) => self.wake(token),
+                Timer::Retransmit { slot, sequence } => {
+                    engine.retransmit(RequestId { slot, sequence }, now);
+                }
+            }
+        }
+    }
+
+    fn bell_has_rung(&self) -> bool {
+        self.watches.borrow().iter().any(|watch| watch.bell.bell().rings() > watch.seen)
+    }
+
+    fn answer_bells(&self) -> bool {
+        let mut progress = false;
+        self.watches.borrow_mut().retain(|watch| {
+            let rung = watch.bell.bell().rings() > watch.seen;
+            if rung {
+                self.wake(watch.token);
+                progress = true;
+            }
+            !rung
+        });
+        progress
+    }
+}
+
+impl<W: World> fmt::Debug for Engine<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Engine({})", self.0.here)
+    }
+}

@@ -1,0 +1,141 @@
+//! The caller's side of requests: slots that give each request its identity, and retransmission.
+
+use super::completions::Token;
+use super::pool::Payload;
+use crate::fabric::{Patience, RequestId};
+use crate::ids::EngineId;
+use crate::units::Nanos;
+use crate::wire::{Class, MessageHeader};
+
+/// Requests that an engine may have in flight; a further call resolves to `NoResources`.
+pub const CALLS_MAX: usize = 32_768;
+/// Retransmission intervals grow up to this multiple of the first.
+const BACK_OFF_MAX: u64 = 16;
+const _: () = assert!(CALLS_MAX <= 1 << 16, "a slot's number has 16 bits on the wire");
+
+/// What is needed to send a request again.
+#[derive(Debug)]
+pub(super) struct Resend {
+    pub(super) header: MessageHeader,
+    pub(super) body: Payload,
+    pub(super) after: Nanos,
+    pub(super) after_max: Nanos,
+    pub(super) give_up_at: Option<Nanos>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    to: EngineId,
+    token: Token,
+    resend: Option<Resend>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    sequence: u32,
+    waiting: Option<Waiting>,
+}
+
+/// The requests of one engine, whoever they went to.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    slots: Vec<Slot>,
+    vacant: Vec<u16>,
+}
+
+/// What to do about a request whose retransmission timer fired.
+pub(super) enum Due<'a> {
+    /// Nothing: it was answered meanwhile.
+    Answered,
+    /// Send it again, and look again at `next`.
+    Resend { to: EngineId, header: MessageHeader, body: &'a [u8], next: Nanos },
+    /// Its patience is over.
+    GiveUp(Token),
+}
+
+impl Calls {
+    /// Opens a request; `None` if too many are in flight.
+    pub(super) fn open(&mut self, to: EngineId, token: Token) -> Option<RequestId> {
+        let slot = match self.vacant.pop() {
+            Some(slot) => slot,
+            None if self.slots.len() < CALLS_MAX => {
+                self.slots.push(Slot::default());
+                (self.slots.len() - 1) as u16
+            }
+            None => return None,
+        };
+        let open = &mut self.slots[usize::from(slot)];
+        assert!(open.waiting.is_none(), "a vacant slot waits for nothing");
+        open.sequence = open.sequence.wrapping_add(1);
+        open.waiting = Some(Waiting { to, token, resend: None });
+        Some(RequestId { slot, sequence: open.sequence })
+    }
+
+    /// Keeps a copy of an open request for sending it again.
+    pub(super) fn keep(&mut self, request: RequestId, resend: Resend) {
+        if let Some(waiting) = &mut self.slots[usize::from(request.slot)].waiting {
+            waiting.resend = Some(resend);
+        }
+    }
+
+    /// Closes the request that a reply answers; `None` if nobody waits for it any more.
+    pub(super) fn close(&mut self, request: RequestId) -> Option<Token> {
+        let slot = self.slots.get_mut(usize::from(request.slot))?;
+        if slot.sequence != request.sequence {
+            return None;
+        }
+        let waiting = slot.waiting.take()?;
+        self.vacant.push(request.slot);
+        Some(waiting.token)
+    }
+
+    /// Decides about the request whose timer fired at `now`.
+    pub(super) fn due(&mut self, request: RequestId, now: Nanos) -> Due<'_> {
+        let slot = &mut self.slots[usize::from(request.slot)];
+        if slot.sequence != request.sequence {
+            return Due::Answered;
+        }
+        let Some(waiting) = slot.waiting.as_ref() else { return Due::Answered };
+        let Some(resend) = waiting.resend.as_ref() else { return Due::Answered };
+        if resend.give_up_at.is_some_and(|deadline| now >= deadline) {
+            let token = waiting.token;
+            slot.waiting = None;
+            self.vacant.push(request.slot);
+            return Due::GiveUp(token);
+        }
+        let Some(waiting) = slot.waiting.as_mut() else { return Due::Answered };
+        let to = waiting.to;
+        let Some(resend) = waiting.resend.as_mut() else { return Due::Answered };
+        let next = now + resend.after;
+        resend.after = (resend.after * 2).min(resend.after_max);
+        let next = resend.give_up_at.map_or(next, |deadline| next.min(deadline));
+        Due::Resend { to, header: resend.header, body: &resend.body, next }
+    }
+
+    /// Requests waiting for a reply.
+    pub(super) fn in_flight(&self) -> usize {
+        self.slots.len() - self.vacant.len()
+    }
+}
+
+impl Resend {
+    /// How a request over an unreliable route is sent again: first `after` a while, then at
+    /// doubling intervals.
+    pub(super) fn new(
+        header: MessageHeader,
+        body: Payload,
+        after: Nanos,
+        now: Nanos,
+        patience: Patience,
+    ) -> Self {
+        let give_up_at = match patience {
+            Patience::For(span) => Some(now.saturating_add(span)),
+            Patience::Forever => None,
+        };
+        assert!(
+            matches!(header.class, Class::Request | Class::Superseding(_)),
+            "only requests are sent again"
+        );
+        Self { header, body, after: after * 2, after_max: after * BACK_OFF_MAX, give_up_at }
+    }
+}

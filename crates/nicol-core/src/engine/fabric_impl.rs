@@ -1,0 +1,189 @@
+//! [`Fabric`], implemented once for the engines of every world.
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::transmit::{ONE_SIDED_KIND, STATUS_OK};
+use super::{Charge, Completion, Engine, Payload, Timer, Transfer, Wake, Watch, World};
+use crate::cluster::Layout;
+use crate::exec::Signal;
+use crate::fabric::{
+    Bell, Fabric, FabricError, Message, OneSided, Patience, ReplyTo, RequestId, Service, Work,
+};
+use crate::ids::{EngineId, NodeId, RKey};
+use crate::memory::{Access, Region};
+use crate::units::Nanos;
+use crate::wire::Writer;
+
+impl<W: World> Fabric for Engine<W> {
+    type Completion = Completion;
+    type Payload = Payload;
+    type Wake = Wake;
+
+    fn here(&self) -> EngineId {
+        self.0.here
+    }
+
+    fn layout(&self) -> &Layout {
+        self.0.world.layout()
+    }
+
+    fn now(&self) -> Nanos {
+        self.0.world.now()
+    }
+
+    fn sleep_until(&self, deadline: Nanos) -> Wake {
+        let (token, completion) = self.0.completions.open();
+        self.0.set_timer(deadline, Timer::Wake(token));
+        Wake(completion)
+    }
+
+    fn yield_now(&self) -> Wake {
+        let (token, completion) = self.0.completions.open();
+        self.0.yielded.borrow_mut().push_back(token);
+        Wake(completion)
+    }
+
+    fn random(&self) -> u64 {
+        self.0.world.random()
+    }
+
+    fn spawn<T: Future<Output = ()> + 'static>(&self, task: T) {
+        self.0.executor.spawn(task);
+    }
+
+    fn work(&self, work: Work) {
+        self.0.world.charge(Charge::Work(work));
+    }
+
+    fn serve(&self, service: Rc<dyn Service>) -> bool {
+        self.0.service.set(service).is_ok()
+    }
+
+    fn send<M: Message>(&self, to: EngineId, message: &M) {
+        self.send_message(to, message);
+    }
+
+    fn call<M: Message>(&self, to: EngineId, message: &M, patience: Patience) -> Completion {
+        self.request(to, M::KIND, self.body(message), patience, None)
+    }
+
+    fn call_superseding<M: Message>(
+        &self,
+        to: EngineId,
+        message: &M,
+        timed_out: RequestId,
+    ) -> Completion {
+        self.request(to, M::KIND, self.body(message), Patience::Forever, Some(timed_out))
+    }
+
+    fn reply<M: Message>(&self, to: ReplyTo, message: &M) {
+        let body = self.body(message);
+        self.send_reply(to, STATUS_OK, &body);
+        self.0.pool.give(body);
+    }
+
+    fn refuse(&self, to: ReplyTo, error: FabricError) {
+        self.send_refusal(to, error);
+    }
+
+    fn keep(&self, bytes: &[u8]) -> Payload {
+        self.0.pool.copy(bytes)
+    }
+
+    fn register(&self, region: &Arc<Region>, access: Access) -> RKey {
+        let world = &self.0.world;
+        world.regions().register(region.clone(), access, self.0.here.side, || world.draw_rkey())
+    }
+
+    fn revoke(&self, rkey: RKey) -> bool {
+        self.0.world.regions().revoke(rkey)
+    }
+
+    fn one_sided(&self, node: NodeId, operation: OneSided<'_>) -> Completion {
+        if usize::from(node.0) >= self.layout().nodes() {
+            return self.0.completions.ready(Err(FabricError::Unreachable));
+        }
+        let mut buffer = self.0.pool.take();
+        if self.0.world.has_verbs() {
+            let transfer = match operation {
+                OneSided::Read { rkey, offset, len } => Transfer::VerbRead { rkey, offset, len },
+                OneSided::Write { rkey, offset, bytes } => {
+                    buffer.extend_from_slice(bytes);
+                    Transfer::VerbWrite { rkey, offset }
+                }
+                OneSided::CompareSwap { rkey, offset, expected, new } => {
+                    Transfer::VerbCompareSwap { rkey, offset, expected, new }
+                }
+                OneSided::FetchAdd { rkey, offset, amount } => {
+                    Transfer::VerbFetchAdd { rkey, offset, amount }
+                }
+            };
+            return self.post_verb(node, transfer, buffer);
+        }
+        emit_one_sided(operation, &mut Writer::new(&mut buffer));
+        let target = self.layout().nic_of(node, self.0.here.core);
+        self.request(target, ONE_SIDED_KIND, buffer, Patience::Forever, None)
+    }
+
+    fn dma_read(&self, from: &Arc<Region>, offset: u64, len: usize) -> Completion {
+        let transfer = Transfer::DmaRead { region: from.clone(), offset, len: len as u32 };
+        self.start_local(transfer, self.0.pool.take())
+    }
+
+    fn dma_write(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Completion {
+        let mut buffer = self.0.pool.take();
+        buffer.extend_from_slice(bytes);
+        self.start_local(Transfer::DmaWrite { region: to.clone(), offset }, buffer)
+    }
+
+    fn rung(&self, bell: &Arc<dyn Bell>, seen: u64) -> Wake {
+        let (token, completion) = self.0.completions.open();
+        if bell.bell().rings() > seen {
+            self.0.wake(token);
+        } else {
+            self.0.world.watch(bell);
+            self.0.watches.borrow_mut().push(Watch { bell: bell.clone(), seen, token });
+        }
+        Wake(completion)
+    }
+
+    fn persist(&self, region: &Arc<Region>, offset: u64, len: usize) -> Completion {
+        let transfer = Transfer::Persist { region: region.clone(), offset, len: len as u32 };
+        self.start_local(transfer, self.0.pool.take())
+    }
+
+    fn signal(&self) -> Signal {
+        Signal::new(self.0.executor.clone())
+    }
+}
+
+impl<W: World> Engine<W> {
+    fn body<M: Message>(&self, message: &M) -> Vec<u8> {
+        let mut body = self.0.pool.take();
+        message.emit(&mut Writer::new(&mut body));
+        body
+    }
+}
+
+fn emit_one_sided(operation: OneSided<'_>, to: &mut Writer<'_>) {
+    let (verb, rkey, offset) = match operation {
+        OneSided::Read { rkey, offset, .. } => (0, rkey, offset),
+        OneSided::Write { rkey, offset, .. } => (1, rkey, offset),
+        OneSided::CompareSwap { rkey, offset, .. } => (2, rkey, offset),
+        OneSided::FetchAdd { rkey, offset, .. } => (3, rkey, offset),
+    };
+    to.u8(verb);
+    to.u32(rkey.0);
+    to.u64(offset);
+    match operation {
+        OneSided::Read { len, .. } => to.u32(len),
+        OneSided::Write { bytes, .. } => to.bytes(bytes),
+        OneSided::CompareSwap { expected, new, .. } => {
+            to.u64(expected);
+            to.u64(new);
+        }
+        OneSided::FetchAdd { amount, .. } => to.u64(amount),
+    }
+}

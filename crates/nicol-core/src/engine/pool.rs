@@ -1,0 +1,71 @@
+//! Pooled buffers: what futures resolve to.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::Deref;
+use std::rc::Rc;
+
+/// Buffers kept for reuse.
+const KEPT_MAX: usize = 4_096;
+/// A buffer that grew beyond this is freed instead of kept.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// An engine's spare buffers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pool(Rc<RefCell<Vec<Vec<u8>>>>);
+
+impl Pool {
+    pub(super) fn take(&self) -> Vec<u8> {
+        self.0.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(super) fn give(&self, mut buffer: Vec<u8>) {
+        let mut spare = self.0.borrow_mut();
+        if spare.len() < KEPT_MAX && buffer.capacity() <= KEPT_BYTES_MAX {
+            buffer.clear();
+            spare.push(buffer);
+        }
+    }
+
+    pub(super) fn payload(&self, buffer: Vec<u8>) -> Payload {
+        Payload { buffer, pool: self.clone() }
+    }
+
+    pub(super) fn copy(&self, bytes: &[u8]) -> Payload {
+        let mut buffer = self.take();
+        buffer.extend_from_slice(bytes);
+        self.payload(buffer)
+    }
+}
+
+/// Bytes in a pooled buffer; dropping it gives the buffer back to its engine.
+pub struct Payload {
+    buffer: Vec<u8>,
+    pool: Pool,
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        self.pool.give(std::mem::take(&mut self.buffer));
+    }
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl AsRef<[u8]> for Payload {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Payload({} bytes)", self.buffer.len())
+    }
+}

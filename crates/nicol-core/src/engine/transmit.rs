@@ -1,0 +1,349 @@
+//! What leaves: requests and their repeats, replies, frames, operations.
+
+use super::calls::{Due, Resend};
+use super::completions::{Completion, Token};
+use super::stats::count;
+use super::{Charge, Engine, Operation, Route, Timer, Transfer, World};
+use crate::fabric::{FabricError, Message, Patience, ReplyTo, RequestId};
+use crate::ids::{EngineId, NodeId};
+use crate::memory::AccessError;
+use crate::units::Nanos;
+use crate::wire::{
+    Class, FRAME_HEADER, FrameHeader, MESSAGES_MAX, MessageHeader, Reader, Writer, seal,
+};
+
+/// Kind of the engine's own requests for one-sided operations in software.
+pub(super) const ONE_SIDED_KIND: u16 = 0xff01;
+/// Status of a reply that carries a body.
+pub(super) const STATUS_OK: u16 = 0;
+
+/// A frame is flushed when it has grown to this size, whatever the round still brings.
+const FRAME_BYTES_MAX: usize = 32 << 10;
+
+/// The status and the details that carry `error` in a reply.
+fn error_status(error: FabricError, details: &mut Writer<'_>) -> u16 {
+    match error {
+        FabricError::Unreachable => 1,
+        FabricError::TimedOut { .. } => 2,
+        FabricError::NoResources => 3,
+        FabricError::Malformed => 4,
+        FabricError::AccessDenied(AccessError::OutOfBounds { offset, len, size }) => {
+            details.u64(offset);
+            details.u64(len);
+            details.u64(size);
+            5
+        }
+        FabricError::AccessDenied(AccessError::Misaligned { offset }) => {
+            details.u64(offset);
+            6
+        }
+        FabricError::AccessDenied(AccessError::Denied { rkey }) => {
+            details.u32(rkey);
+            7
+        }
+    }
+}
+
+/// The reverse of [`error_status`]; what cannot be read is `Malformed`.
+pub(super) fn status_error(status: u16, details: &[u8]) -> FabricError {
+    let mut reader = Reader::new(details);
+    let mut access = || {
+        Ok::<_, crate::wire::Malformed>(match status {
+            5 => AccessError::OutOfBounds {
+                offset: reader.u64()?,
+                len: reader.u64()?,
+                size: reader.u64()?,
+            },
+            6 => AccessError::Misaligned { offset: reader.u64()? },
+            _ => AccessError::Denied { rkey: reader.u32()? },
+        })
+    };
+    match status {
+        1 => FabricError::Unreachable,
+        3 => FabricError::NoResources,
+        5..=7 => access().map_or(FabricError::Malformed, FabricError::AccessDenied),
+        _ => FabricError::Malformed,
+    }
+}
+
+impl<W: World> Engine<W> {
+    /// Sends a request; the completion resolves to its reply.
+    pub(super) fn request(
+        &self,
+        to: EngineId,
+        kind: u16,
+        body: Vec<u8>,
+        patience: Patience,
+        supersedes: Option<RequestId>,
+    ) -> Completion {
+        let inner = &*self.0;
+        let body = inner.pool.payload(body);
+        if inner.world.layout().index_of(to).is_none() {
+            return inner.completions.ready(Err(FabricError::Unreachable));
+        }
+        let (token, completion) = inner.completions.open();
+        let Some(request) = inner.calls.borrow_mut().open(to, token) else {
+            inner.completions.resolve(token, Err(FabricError::NoResources));
+            return completion;
+        };
+        let class = supersedes.map_or(Class::Request, Class::Superseding);
+        let header = MessageHeader { class, kind, request, length: body.len() as u32 };
+        self.append(to, &header, &body);
+        if to != inner.here && inner.world.route(to) == Route::Unreliable {
+            let after = inner.world.tuning().retransmit_after;
+            let now = inner.world.now();
+            let resend = Resend::new(header, body, after, now, patience);
+            inner.calls.borrow_mut().keep(request, resend);
+            let timer = Timer::Retransmit { slot: request.slot, sequence: request.sequence };
+            inner.set_timer(now + after, timer);
+        }
+        completion
+    }
+
+    /// Sends a request again, or gives it up.
+    pub(super) fn retransmit(&self, request: RequestId, now: Nanos) {
+        let inner = &*self.0;
+        let mut calls = inner.calls.borrow_mut();
+        match calls.due(request, now) {
+            Due::Answered => {}
+            Due::Resend { to, header, body, next } => {
+                count(&inner.counters.retransmissions, 1);
+                self.append(to, &header, body);
+                let timer = Timer::Retransmit { slot: request.slot, sequence: request.sequence };
+                inner.set_timer(next, timer);
+            }
+            Due::GiveUp(token) => {
+                count(&inner.counters.timeouts, 1);
+                inner.completions.resolve(token, Err(FabricError::TimedOut { request }));
+            }
+        }
+    }
+
+    /// Sends a one-way message.
+    pub(super) fn send_message<M: Message>(&self, to: EngineId, message: &M) {
+        let mut body = self.0.pool.take();
+        message.emit(&mut Writer::new(&mut body));
+        let request = RequestId { slot: 0, sequence: 0 };
+        let length = body.len() as u32;
+        let header = MessageHeader { class: Class::OneWay, kind: M::KIND, request, length };
+        if self.0.world.layout().index_of(to).is_some() {
+            self.append(to, &header, &body);
+        }
+        self.0.pool.give(body);
+    }
+
+    /// Sends a reply and remembers it where it may be asked for again.
+    pub(super) fn send_reply(&self, to: ReplyTo, status: u16, body: &[u8]) {
+        let inner = &*self.0;
+        if inner.world.layout().index_of(to.engine).is_none() {
+            count(&inner.counters.malformed, 1);
+            return;
+        }
+        let length = body.len() as u32;
+        let header =
+            MessageHeader { class: Class::Reply, kind: status, request: to.request, length };
+        self.append(to.engine, &header, body);
+        if to.engine != inner.here && inner.world.route(to.engine) == Route::Unreliable {
+            let kept = inner.pool.copy(body);
+            self.with_peer(to.engine, |peer| peer.answered(to.request, status, kept));
+        }
+    }
+
+    pub(super) fn send_refusal(&self, to: ReplyTo, error: FabricError) {
+        let mut details = self.0.pool.take();
+        let status = error_status(error, &mut Writer::new(&mut details));
+        self.send_reply(to, status, &details);
+        self.0.pool.give(details);
+    }
+
+    fn append(&self, to: EngineId, header: &MessageHeader, body: &[u8]) {
+        let inner = &*self.0;
+        if to == inner.here {
+            let kept = inner.pool.copy(body);
+            inner.loopback.borrow_mut().queue.push_back((*header, kept));
+            return;
+        }
+        let Some(index) = inner.world.layout().index_of(to) else { return };
+        inner.world.charge(Charge::MessageSent { bytes: body.len() as u32 });
+        count(&inner.counters.messages_sent, 1);
+        count(&inner.counters.message_bytes_sent, body.len() as u64);
+        let full = {
+            let mut gathers = inner.gathers.borrow_mut();
+            let gather = &mut gathers[index];
+            if gather.frame.is_empty() && gather.frame.capacity() == 0 {
+                gather.frame = inner.world.frame_buffer();
+            }
+            gather.append(header, body);
+            if !gather.listed {
+                gather.listed = true;
+                inner.listed.borrow_mut().push(to);
+            }
+            !inner.world.tuning().aggregation
+                || gather.frame.len() >= FRAME_BYTES_MAX
+                || usize::from(gather.count) == MESSAGES_MAX
+        };
+        if full {
+            self.close_frame(to, index);
+        }
+    }
+
+    /// Seals the frame for `to` and gives it to the transport, or holds it back if there is no
+    /// room or older ones are held.
+    fn close_frame(&self, to: EngineId, index: usize) {
+        let inner = &*self.0;
+        let mut gathers = inner.gathers.borrow_mut();
+        let gather = &mut gathers[index];
+        if gather.frame.is_empty() {
+            return;
+        }
+        let header = FrameHeader { from: inner.here, to, count: gather.count };
+        let mut frame = std::mem::take(&mut gather.frame);
+        gather.count = 0;
+        assert!(frame.len() > FRAME_HEADER, "a frame carries a message");
+        seal(&mut frame, header, inner.world.tuning().checksums);
+        let bytes = frame.len() as u32;
+        count(&inner.counters.frames_sent, 1);
+        count(&inner.counters.frame_bytes_sent, u64::from(bytes));
+        inner.world.charge(Charge::FrameSent { to, bytes });
+        let refused = if gather.held.is_empty() {
+            inner.world.transmit(to, frame).err()
+        } else {
+            Some(frame)
+        };
+        if let Some(frame) = refused {
+            gather.held.push_back(frame);
+            inner.held_frames.set(inner.held_frames.get() + 1);
+        }
+    }
+
+    /// Sends what the round has gathered; true if anything left.
+    pub(super) fn flush_frames(&self) -> bool {
+        let inner = &*self.0;
+        let mut progress = false;
+        if inner.held_frames.get() > 0 {
+            progress |= self.retry_held();
+        }
+        loop {
+            let next = inner.listed.borrow_mut().pop();
+            let Some(to) = next else { return progress };
+            let Some(index) = inner.world.layout().index_of(to) else { continue };
+            inner.gathers.borrow_mut()[index].listed = false;
+            self.close_frame(to, index);
+            progress = true;
+        }
+    }
+
+    fn retry_held(&self) -> bool {
+        let inner = &*self.0;
+        let mut progress = false;
+        let engines = inner.world.layout().engine_ids();
+        for (gather, to) in inner.gathers.borrow_mut().iter_mut().zip(engines) {
+            while let Some(frame) = gather.held.pop_front() {
+                if let Err(frame) = inner.world.transmit(to, frame) {
+                    gather.held.push_front(frame);
+                    break;
+                }
+                inner.held_frames.set(inner.held_frames.get() - 1);
+                progress = true;
+            }
+        }
+        progress
+    }
+
+    /// Starts a transfer to the other side's memory, or makes it at once where memory is shared.
+    pub(super) fn start_local(&self, transfer: Transfer, buffer: Vec<u8>) -> Completion {
+        let inner = &*self.0;
+        let (token, completion) = inner.completions.open();
+        let mut operation = Operation { transfer, buffer, result: Ok(()), token: token.0 };
+        let is_dma = !matches!(operation.transfer, Transfer::Persist { .. });
+        if is_dma {
+            self.count_dma(&operation);
+        }
+        if W::SHARED_MEMORY && is_dma {
+            operation.execute_local();
+            let result = operation.result.map(|()| inner.pool.payload(operation.buffer));
+            inner.completions.resolve(token, result);
+            return completion;
+        }
+        let mut batches = inner.batches.borrow_mut();
+        let limit = inner.world.tuning().dma_vector;
+        let batch = match operation.transfer {
+            Transfer::DmaRead { .. } => &mut batches.dma_reads,
+            Transfer::DmaWrite { .. } => &mut batches.dma_writes,
+            _ => &mut batches.persists,
+        };
+        batch.push(operation);
+        // [Xenic21 4.3.1] A vector is submitted when it fills, or at the end of the round.
+        if batch.len() >= limit {
+            self.submit(batch);
+        }
+        completion
+    }
+
+    fn count_dma(&self, operation: &Operation) {
+        let counters = &self.0.counters;
+        match operation.transfer {
+            Transfer::DmaRead { len, .. } => {
+                count(&counters.dma_reads, 1);
+                count(&counters.dma_bytes, u64::from(len));
+            }
+            _ => {
+                count(&counters.dma_writes, 1);
+                count(&counters.dma_bytes, operation.buffer.len() as u64);
+            }
+        }
+    }
+
+    fn submit(&self, batch: &mut Vec<Operation>) {
+        let inner = &*self.0;
+        if batch.is_empty() {
+            return;
+        }
+        count(&inner.counters.dma_vectors, 1);
+        inner.world.charge(Charge::DmaSubmitted { requests: batch.len() as u32 });
+        inner.world.submit(batch);
+        assert!(batch.is_empty(), "the world takes the whole vector");
+    }
+
+    /// Posts a verb to the NIC of `node`.
+    pub(super) fn post_verb(
+        &self,
+        node: NodeId,
+        transfer: Transfer,
+        buffer: Vec<u8>,
+    ) -> Completion {
+        let inner = &*self.0;
+        let (Token(token), completion) = inner.completions.open();
+        count(&inner.counters.verbs, 1);
+        let mut batches = inner.batches.borrow_mut();
+        let batch = &mut batches.verbs[usize::from(node.0)];
+        batch.push(Operation { transfer, buffer, result: Ok(()), token });
+        if batch.len() >= inner.world.tuning().doorbell_batch {
+            self.ring_doorbell(node, batch);
+        }
+        completion
+    }
+
+    fn ring_doorbell(&self, node: NodeId, batch: &mut Vec<Operation>) {
+        if batch.is_empty() {
+            return;
+        }
+        self.0.world.charge(Charge::VerbsPosted { operations: batch.len() as u32 });
+        self.0.world.post(node, batch);
+        assert!(batch.is_empty(), "the world takes the whole batch");
+    }
+
+    /// Submits whatever the round has gathered.
+    pub(super) fn flush_operations(&self) {
+        let mut batches = self.0.batches.borrow_mut();
+        let batches = &mut *batches;
+        self.submit(&mut batches.dma_reads);
+        self.submit(&mut batches.dma_writes);
+        if !batches.persists.is_empty() {
+            self.0.world.submit(&mut batches.persists);
+        }
+        for (node, batch) in batches.verbs.iter_mut().enumerate() {
+            self.ring_doorbell(NodeId(node as u8), batch);
+        }
+    }
+}
