@@ -1,0 +1,184 @@
+//! Which item a transaction touches.
+
+use nicol_core::chance::Stream;
+
+use crate::zipf::{ScrambledZipf, Theta, Zipf};
+
+/// A share in parts per million: `PartsPerMillion::percent(4)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PartsPerMillion(pub u32);
+
+impl PartsPerMillion {
+    /// Everything.
+    pub const ALL: Self = Self(1_000_000);
+
+    /// `percent` hundredths.
+    pub const fn percent(percent: u32) -> Self {
+        Self(percent * 10_000)
+    }
+
+    /// This share of `count`, rounded up.
+    pub const fn of(self, count: u64) -> u64 {
+        (count as u128 * self.0 as u128).div_ceil(1_000_000) as u64
+    }
+}
+
+/// How the popularity of items is distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distribution {
+    /// Every item alike.
+    Uniform,
+    /// Low items are the hot ones. [Gray94]
+    Zipfian(Theta),
+    /// Hot items anywhere. [YCSB]
+    ScrambledZipfian(Theta),
+    /// The first `hot_items` (a share) of the items are drawn with a chance of `hot_draws`.
+    Hotspot {
+        /// The share of items that are hot.
+        hot_items: PartsPerMillion,
+        /// The share of draws that go to them.
+        hot_draws: PartsPerMillion,
+    },
+}
+
+/// Draws items in `0..items` by a [`Distribution`].
+#[derive(Clone, Debug)]
+pub struct Chooser {
+    items: u64,
+    method: Method,
+}
+
+#[derive(Clone, Debug)]
+enum Method {
+    Uniform,
+    Zipfian(Zipf),
+    Scrambled(ScrambledZipf),
+    Hotspot { hot: u64, hot_draws: PartsPerMillion },
+}
+
+impl Chooser {
+    /// A chooser among `items`.
+    ///
+    /// # Panics
+    /// If `items` is 0, or a share is above one million.
+    pub fn new(items: u64, distribution: Distribution) -> Self {
+        assert!(items > 0, "a range must not be empty");
+        let method = match distribution {
+            Distribution::Uniform => Method::Uniform,
+            Distribution::Zipfian(theta) => Method::Zipfian(Zipf::new(items, theta)),
+            Distribution::ScrambledZipfian(theta) => {
+                Method::Scrambled(ScrambledZipf::new(items, theta))
+            }
+            Distribution::Hotspot { hot_items, hot_draws } => {
+                assert!(hot_items <= PartsPerMillion::ALL, "a share is at most one");
+                assert!(hot_draws <= PartsPerMillion::ALL, "a share is at most one");
+                Method::Hotspot { hot: hot_items.of(items), hot_draws }
+            }
+        };
+        Self { items, method }
+    }
+
+    /// The number of items.
+    pub fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// Draws an item.
+    pub fn draw(&self, random: &mut Stream) -> u64 {
+        match &self.method {
+            Method::Uniform => random.below(self.items),
+            Method::Zipfian(zipf) => zipf.draw(random),
+            Method::Scrambled(zipf) => zipf.draw(random),
+            Method::Hotspot { hot, hot_draws } => {
+                let is_hot = random.chance(hot_draws.0);
+                // With no hot or no cold items there is only one range to draw from.
+                if (is_hot && *hot > 0) || *hot == self.items {
+                    random.below(*hot)
+                } else {
+                    hot + random.below(self.items - hot)
+                }
+            }
+        }
+    }
+
+    /// Draws an item for which `taken` is false.
+    ///
+    /// After [`Self::REDRAWS_MAX`] draws it walks up from the last one instead, so that a heavy
+    /// skew cannot keep it for ever. There must be an item that is not taken.
+    pub fn draw_untaken(&self, random: &mut Stream, taken: impl Fn(u64) -> bool) -> u64 {
+        let mut item = self.draw(random);
+        for _ in 1..Self::REDRAWS_MAX {
+            if !taken(item) {
+                return item;
+            }
+            item = self.draw(random);
+        }
+        for _ in 0..self.items {
+            if !taken(item) {
+                return item;
+            }
+            item = (item + 1) % self.items;
+        }
+        panic!("every one of {} items is taken", self.items);
+    }
+
+    /// Draws before [`Self::draw_untaken`] walks: at a theta of 0.99 the hottest of a million items
+    /// has 7 %, so ten keys are nearly always found within these.
+    const REDRAWS_MAX: u32 = 32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicol_core::chance::Purpose;
+
+    fn draws(distribution: Distribution) -> Vec<u64> {
+        let chooser = Chooser::new(1_000_000, distribution);
+        let mut random = Stream::new(42, Purpose::Test, 3);
+        (0..8).map(|_| chooser.draw(&mut random)).collect()
+    }
+
+    #[test]
+    fn golden_vectors() {
+        let hotspot = Distribution::Hotspot {
+            hot_items: PartsPerMillion::percent(4),
+            hot_draws: PartsPerMillion::percent(90),
+        };
+        assert_eq!(draws(Distribution::Uniform), [0; 8]);
+        assert_eq!(draws(Distribution::Zipfian(Theta(990))), [0; 8]);
+        assert_eq!(draws(Distribution::Zipfian(Theta(500))), [0; 8]);
+        assert_eq!(draws(Distribution::Zipfian(Theta(1_000))), [0; 8]);
+        assert_eq!(draws(Distribution::ScrambledZipfian(Theta(990))), [0; 8]);
+        assert_eq!(draws(hotspot), [0; 8]);
+    }
+
+    #[test]
+    fn a_hotspot_gets_its_share_of_draws() {
+        let distribution = Distribution::Hotspot {
+            hot_items: PartsPerMillion::percent(4),
+            hot_draws: PartsPerMillion::percent(90),
+        };
+        let chooser = Chooser::new(10_000, distribution);
+        let mut random = Stream::new(1, Purpose::Test, 0);
+        let hot = (0..100_000).filter(|_| chooser.draw(&mut random) < 400).count();
+        assert!(hot.abs_diff(90_000) < 500, "{hot} of 100000 draws were hot");
+    }
+
+    #[test]
+    fn uniform_and_scrambled_reach_everything() {
+        for distribution in [Distribution::Uniform, Distribution::ScrambledZipfian(Theta(500))] {
+            let chooser = Chooser::new(64, distribution);
+            let mut random = Stream::new(1, Purpose::Test, 0);
+            let mut counts = [0_u32; 64];
+            (0..64_000).for_each(|_| counts[chooser.draw(&mut random) as usize] += 1);
+            assert!(counts.iter().all(|count| (800..1_250).contains(count)), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn an_untaken_item_is_found_however_skewed() {
+        let chooser = Chooser::new(4, Distribution::Zipfian(Theta(5_000)));
+        let mut random = Stream::new(1, Purpose::Test, 0);
+        assert!((0..100).all(|_| chooser.draw_untaken(&mut random, |item| item != 3) == 3));
+    }
+}

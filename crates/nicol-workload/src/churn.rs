@@ -1,0 +1,267 @@
+//! Churn: inserts, deletes and reads of absent records in a small key space (AMB-36).
+//!
+//! Values name their row and the insert that wrote them. There are two tables. In `SINGLES` keys
+//! come and go and move; the audit counts what is present. In `PAIRS` a record is inserted only
+//! while its partner is absent, which is merely read: two such inserts that both commit are a write
+//! skew over absent records, and the audit finds both partners present.
+
+use std::ops::Range;
+
+use nicol_core::chance::Stream;
+use nicol_core::commit::Procedures;
+use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::txn::{ProcedureId, Txn, Verdict};
+use nicol_core::workload::{ShardMap, Workload};
+
+use crate::placement::{Violations, holds, records_at_most};
+
+/// Records that come and go; even rows are there initially.
+pub const SINGLES: TableId = TableId(1);
+/// Records of which rows `2 i` and `2 i + 1` exclude one another; even rows are there initially.
+pub const PAIRS: TableId = TableId(2);
+/// Bytes of a value.
+pub const VALUE_BYTES: usize = field::STAMP.end;
+
+mod field {
+    use super::Range;
+    pub const ROW: Range<usize> = 0..8;
+    pub const STAMP: Range<usize> = 8..16;
+}
+
+/// The values of a churn run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChurnConfig {
+    /// Nodes of the cluster.
+    pub nodes: u16,
+    /// Rows of each of the two tables, in the whole cluster: an even number.
+    pub rows: u64,
+    /// May the execution logic run on NIC cores? [Xenic21 4.3.3]
+    pub ship: bool,
+}
+
+/// The churn workload.
+#[derive(Clone, Debug)]
+pub struct Churn {
+    config: ChurnConfig,
+}
+
+/// The kinds, in the order of [`Workload::kinds`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Insert,
+    Delete,
+    Read,
+    Move,
+    InsertOfPair,
+    DeleteOfPair,
+}
+
+const KINDS: [Kind; 6] =
+    [Kind::Insert, Kind::Delete, Kind::Read, Kind::Move, Kind::InsertOfPair, Kind::DeleteOfPair];
+
+/// Keys that a read transaction looks at.
+const READ_KEYS: usize = 3;
+
+impl Churn {
+    /// The workload of `config`.
+    ///
+    /// # Panics
+    /// If there are fewer than four rows, or an odd number.
+    pub fn new(config: ChurnConfig) -> Self {
+        assert!(config.rows >= 4, "a read looks at three distinct rows");
+        assert!(config.rows.is_multiple_of(2), "rows come in pairs");
+        Self { config }
+    }
+
+    fn all_keys(&self) -> impl Iterator<Item = Key> {
+        [SINGLES, PAIRS]
+            .into_iter()
+            .flat_map(|table| (0..self.config.rows).map(move |row| Key::new(table, row)))
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (u64, u64)> {
+        (0..self.config.rows).step_by(2).map(|row| (row, row + 1))
+    }
+}
+
+fn is_initial(key: Key) -> bool {
+    key.row().is_multiple_of(2)
+}
+
+fn value_of(key: Key, stamp: u64) -> [u8; VALUE_BYTES] {
+    let mut value = [0; VALUE_BYTES];
+    value[field::ROW].copy_from_slice(&key.0.to_le_bytes());
+    value[field::STAMP].copy_from_slice(&stamp.to_le_bytes());
+    value
+}
+
+fn belongs(value: &[u8], key: Key) -> bool {
+    value.len() == VALUE_BYTES && value[field::ROW] == key.0.to_le_bytes()
+}
+
+impl Workload for Churn {
+    fn name(&self) -> &'static str {
+        "churn"
+    }
+
+    fn procedures(&self) -> Procedures {
+        Procedures::new(&[insert, delete, look, move_record, insert_of_pair, delete])
+    }
+
+    fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
+        for key in self.all_keys().filter(|key| is_initial(*key) && holds(shards, shard, *key)) {
+            each(key, &value_of(key, 0));
+        }
+    }
+
+    fn records_per_shard(&self) -> u64 {
+        records_at_most(self.config.rows, self.config.nodes)
+    }
+
+    fn growth_per_shard(&self) -> u64 {
+        // Every row of both tables may be there at once, if the system is wrong.
+        records_at_most(2 * self.config.rows, self.config.nodes)
+    }
+
+    fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
+        let kind = KINDS[random.below(KINDS.len() as u64) as usize];
+        txn.reset(ProcedureId(kind as u16), &random.bits().to_le_bytes());
+        txn.ship = self.config.ship;
+        let row = random.below(self.config.rows);
+        // Another row, uniformly: a step of 1 to rows - 1 around the ring.
+        let other = (row + 1 + random.below(self.config.rows - 1)) % self.config.rows;
+        match kind {
+            Kind::Insert | Kind::Delete => {
+                txn.write(Key::new(SINGLES, row));
+            }
+            Kind::Read => {
+                for step in 0..READ_KEYS as u64 {
+                    txn.read(Key::new(SINGLES, (row + step) % self.config.rows));
+                }
+            }
+            Kind::Move => {
+                txn.write(Key::new(SINGLES, row));
+                txn.write(Key::new(SINGLES, other));
+            }
+            Kind::InsertOfPair => {
+                txn.write(Key::new(PAIRS, row));
+                txn.read(Key::new(PAIRS, row ^ 1));
+            }
+            Kind::DeleteOfPair => {
+                txn.write(Key::new(PAIRS, row));
+            }
+        }
+        kind as usize
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &["insert", "delete", "read", "move", "insert_of_pair", "delete_of_pair"]
+    }
+
+    fn audit(
+        &self,
+        _shards: &dyn ShardMap,
+        read: &mut dyn FnMut(Key) -> Option<Vec<u8>>,
+        totals: &[i128],
+    ) -> Vec<String> {
+        let mut violations = Violations::default();
+        let (mut before, mut after) = (0_i128, 0_i128);
+        for key in self.all_keys() {
+            before += i128::from(is_initial(key));
+            let Some(value) = read(key) else { continue };
+            after += 1;
+            if !belongs(&value, key) {
+                violations.add(|| format!("{key:?} holds another record's value"));
+            }
+        }
+        let change: i128 = totals.iter().sum();
+        if before + change != after {
+            violations.add(|| {
+                format!("records: initially {before}, changed by {change}, finally {after}")
+            });
+        }
+        for (even, odd) in self.pairs() {
+            let mut present = |row| read(Key::new(PAIRS, row)).is_some();
+            if present(even) && present(odd) {
+                violations.add(|| format!("rows {even} and {odd} of the pairs are both present"));
+            }
+        }
+        violations.into_lines()
+    }
+}
+
+/// Is the record at each of the transaction's keys present? `None` unless it has the entries that
+/// the procedure expects (`true`: in the write set), with values that belong there.
+fn presence<const N: usize>(txn: &Txn, expected: [bool; N]) -> Option<[bool; N]> {
+    let entries = txn.entries();
+    if entries.len() != N {
+        return None;
+    }
+    let mut presence = [false; N];
+    for (index, write) in expected.into_iter().enumerate() {
+        if !entries[index].fetched || entries[index].write != write {
+            return None;
+        }
+        let value = txn.value(index);
+        if value.is_some_and(|value| !belongs(value, entries[index].key)) {
+            return None;
+        }
+        presence[index] = value.is_some();
+    }
+    Some(presence)
+}
+
+/// Puts a value under the key at `index`, stamped by the arguments.
+fn put(txn: &mut Txn, index: usize) {
+    let stamp = txn.args().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let value = value_of(txn.entries()[index].key, stamp);
+    txn.put(index, &value);
+}
+
+/// Ends a procedure that changed the number of present records by `change`.
+fn finish(txn: &mut Txn, change: i64) -> Verdict {
+    txn.output.extend_from_slice(&change.to_le_bytes());
+    Verdict::Commit
+}
+
+/// Inserts the record, or overwrites it.
+fn insert(txn: &mut Txn) -> Verdict {
+    let Some([present]) = presence(txn, [true]) else { return Verdict::Refuse };
+    put(txn, 0);
+    finish(txn, i64::from(!present))
+}
+
+/// Deletes the record if it is there.
+fn delete(txn: &mut Txn) -> Verdict {
+    let Some([present]) = presence(txn, [true]) else { return Verdict::Refuse };
+    txn.delete(0);
+    finish(txn, -i64::from(present))
+}
+
+/// Looks at three records, present or not.
+fn look(txn: &mut Txn) -> Verdict {
+    match presence(txn, [false; READ_KEYS]) {
+        Some(_) => finish(txn, 0),
+        None => Verdict::Refuse,
+    }
+}
+
+/// Moves a record to the other key, if that is free; otherwise swaps nothing.
+fn move_record(txn: &mut Txn) -> Verdict {
+    let Some(present) = presence(txn, [true; 2]) else { return Verdict::Refuse };
+    if present == [true, false] {
+        txn.delete(0);
+        put(txn, 1);
+    }
+    finish(txn, 0)
+}
+
+/// Inserts the record if its partner is absent.
+fn insert_of_pair(txn: &mut Txn) -> Verdict {
+    let Some([present, partner]) = presence(txn, [true, false]) else { return Verdict::Refuse };
+    if partner {
+        return finish(txn, 0);
+    }
+    put(txn, 0);
+    finish(txn, i64::from(!present))
+}

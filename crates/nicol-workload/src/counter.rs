@@ -1,0 +1,135 @@
+//! Records that count their increments: what YCSB-T and Retwis read, modify and audit.
+//!
+//! A value is a counter, then a filler that follows from the record's row and the counter, so that
+//! a value torn between two versions, or put under the wrong key, is seen.
+
+use std::ops::Range;
+
+use nicol_core::ids::{Key, ShardId, TableId};
+use nicol_core::txn::{Txn, Verdict};
+use nicol_core::workload::ShardMap;
+
+use crate::placement::{Violations, holds, mix};
+
+/// Bytes of the smallest value: the counter alone.
+pub(crate) const VALUE_BYTES_MIN: usize = field::COUNTER.end;
+/// Bytes of the largest value: it is built on the stack.
+pub(crate) const VALUE_BYTES_MAX: usize = 1_024;
+
+mod field {
+    use super::Range;
+    pub const COUNTER: Range<usize> = 0..8;
+}
+
+/// The filler's byte of `row` at `counter`.
+fn filler(row: u64, counter: u64) -> u8 {
+    mix(row ^ counter.rotate_left(32)) as u8
+}
+
+/// Writes the value of `row` at `counter` over `value`.
+fn emit(value: &mut [u8], row: u64, counter: u64) {
+    value.fill(filler(row, counter));
+    value[field::COUNTER].copy_from_slice(&counter.to_le_bytes());
+}
+
+/// The counter of `row`'s `value`; `None` if the value is not one that was ever written to it.
+fn parse(value: &[u8], row: u64) -> Option<u64> {
+    let (counter, rest) = value.split_first_chunk::<8>()?;
+    let counter = u64::from_le_bytes(*counter);
+    let expected = filler(row, counter);
+    rest.iter().all(|byte| *byte == expected).then_some(counter)
+}
+
+/// The counted records of one table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountedTable {
+    pub(crate) table: TableId,
+    pub(crate) records: u64,
+    pub(crate) value_bytes: usize,
+}
+
+impl CountedTable {
+    /// Yields every record of `shard`, at a counter of 0.
+    pub(crate) fn load(
+        &self,
+        shards: &dyn ShardMap,
+        shard: ShardId,
+        each: &mut dyn FnMut(Key, &[u8]),
+    ) {
+        let mut value = [0; VALUE_BYTES_MAX];
+        let value = &mut value[..self.value_bytes];
+        for row in 0..self.records {
+            let key = Key::new(self.table, row);
+            if holds(shards, shard, key) {
+                emit(value, row, 0);
+                each(key, value);
+            }
+        }
+    }
+
+    /// Compares the sum of all counters with the increments that were committed.
+    pub(crate) fn audit(
+        &self,
+        read: &mut dyn FnMut(Key) -> Option<Vec<u8>>,
+        totals: &[i128],
+    ) -> Vec<String> {
+        let mut violations = Violations::default();
+        let mut sum = 0_i128;
+        for row in 0..self.records {
+            let Some(value) = read(Key::new(self.table, row)) else {
+                violations.add(|| format!("record {row} is lost"));
+                continue;
+            };
+            match parse(&value, row).filter(|_| value.len() == self.value_bytes) {
+                Some(counter) => sum += i128::from(counter),
+                None => violations.add(|| format!("record {row} holds a torn or foreign value")),
+            }
+        }
+        let committed: i128 = totals.iter().sum();
+        if sum != committed {
+            violations.add(|| format!("counters sum to {sum}, increments committed: {committed}"));
+        }
+        violations.into_lines()
+    }
+}
+
+/// Increments every write-set record and leaves the number of increments. Refuses if a record is
+/// lost or its value torn: no correct system shows it either.
+pub(crate) fn increment(txn: &mut Txn) -> Verdict {
+    let mut increments = 0_i64;
+    let mut value = [0; VALUE_BYTES_MAX];
+    for index in 0..txn.entries().len() {
+        let entry = txn.entries()[index];
+        let Some(found) = entry.fetched.then(|| txn.value(index)).flatten() else {
+            return Verdict::Refuse;
+        };
+        let Some(counter) = parse(found, entry.key.row()) else { return Verdict::Refuse };
+        if !entry.write {
+            continue;
+        }
+        let (Some(next), Some(new)) = (counter.checked_add(1), value.get_mut(..found.len())) else {
+            return Verdict::Refuse;
+        };
+        emit(new, entry.key.row(), next);
+        txn.put(index, new);
+        increments += 1;
+    }
+    txn.output.extend_from_slice(&increments.to_le_bytes());
+    Verdict::Commit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_known_by_its_filler() {
+        let mut value = [0; 64];
+        emit(&mut value, 5, 9);
+        assert_eq!(parse(&value, 5), Some(9));
+        assert_eq!(parse(&value, 6), None, "under another key");
+        assert_eq!(parse(&value[..7], 5), None, "too short");
+        value[0] = 10;
+        assert_eq!(parse(&value, 5), None, "a newer counter before an older filler");
+    }
+}

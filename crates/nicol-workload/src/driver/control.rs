@@ -1,0 +1,127 @@
+//! What all clients of a run share: its plan, whether it is over, and its result.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nicol_core::units::Nanos;
+
+use super::result::RunResult;
+use super::schedule::{Load, Retry};
+
+/// Clients that a run may have.
+pub const CLIENTS_MAX: u32 = 1 << 20;
+
+/// The values of a run. Times are instants of the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunPlan {
+    /// Seeds every client's stream of transactions.
+    pub seed: u64,
+    /// Clients of the whole cluster, numbered from 0.
+    pub clients: u32,
+    /// When the clients start.
+    pub begin: Nanos,
+    /// The start of the measured window.
+    pub warmup_until: Nanos,
+    /// The end of the measured window: no transaction starts from here on. [`Nanos::MAX`]: the run
+    /// ends with the last client's last transaction.
+    pub stop_at: Nanos,
+    /// Transactions after which a client stops.
+    pub transactions_per_client: Option<u64>,
+    /// How transactions arrive.
+    pub load: Load,
+    /// How aborted ones are tried again.
+    pub retry: Retry,
+    /// Record a history of every attempt?
+    pub record: bool,
+    /// Events that each engine's history has room for. When it is full its clients stop, since a
+    /// history with a hole proves nothing, and [`RunResult::history_full`] says so.
+    pub history_max: usize,
+}
+
+impl RunPlan {
+    /// Is `at` within the measured window?
+    pub fn measures(&self, at: Nanos) -> bool {
+        self.warmup_until <= at && at < self.stop_at
+    }
+}
+
+/// The state that the clients of a run share, on whichever thread they are.
+#[derive(Debug)]
+pub struct RunControl {
+    plan: RunPlan,
+    kinds: &'static [&'static str],
+    running: AtomicU32,
+    stopped: AtomicBool,
+    result: Mutex<RunResult>,
+}
+
+impl RunControl {
+    /// A run of `plan` with a workload of these `kinds`. It is finished once `plan.clients` clients
+    /// have run.
+    ///
+    /// # Panics
+    /// If the plan contradicts itself or has no end.
+    pub fn new(plan: RunPlan, kinds: &'static [&'static str]) -> Arc<Self> {
+        assert!((1..=CLIENTS_MAX).contains(&plan.clients), "1 to {CLIENTS_MAX} clients");
+        assert!(plan.begin <= plan.warmup_until, "the window is within the run");
+        assert!(plan.warmup_until < plan.stop_at, "the window is not empty");
+        assert!(plan.retry.attempts_max > 0, "a transaction is tried at least once");
+        let ends = plan.stop_at < Nanos::MAX || plan.transactions_per_client.is_some();
+        assert!(ends, "a run ends at a time or after a number of transactions");
+        Arc::new(Self {
+            plan,
+            kinds,
+            running: AtomicU32::new(plan.clients),
+            stopped: AtomicBool::new(false),
+            result: Mutex::new(RunResult::new(plan, kinds)),
+        })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &RunPlan {
+        &self.plan
+    }
+
+    /// The names of the workload's transaction types.
+    pub fn kinds(&self) -> &'static [&'static str] {
+        self.kinds
+    }
+
+    /// Has every client ended, and its part of the result been merged?
+    pub fn finished(&self) -> bool {
+        self.running() == 0
+    }
+
+    /// Clients that have not ended.
+    pub fn running(&self) -> u32 {
+        self.running.load(Ordering::Acquire)
+    }
+
+    /// Asks every client to stop after its current attempt.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Has [`RunControl::stop`] been called?
+    pub fn stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// The result merged so far: complete once the run is [finished](RunControl::finished).
+    pub fn result(&self) -> MutexGuard<'_, RunResult> {
+        // A panic while merging leaves counters that are too low, which the books' check notices.
+        self.result.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that `clients` clients have ended, after their results were merged.
+    pub(super) fn ended(&self, clients: u32) {
+        let before = self.running.fetch_sub(clients, Ordering::Release);
+        assert!(before >= clients, "a client ends once");
+    }
+}
+
+/// The default of [`Retry`] in commands: waits of up to 2 us at first and 1 ms at most, a thousand
+/// attempts. A round trip is about 2.5 us on the papers' testbeds, so a first wait of that order
+/// lets the other transaction finish.
+pub const RETRY: Retry =
+    Retry { attempts_max: 1_000, first: Nanos::from_micros(2), longest: Nanos::from_millis(1) };

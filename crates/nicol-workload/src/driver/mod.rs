@@ -1,0 +1,183 @@
+//! The client driver: clients that issue a workload's transactions to a commit protocol, try
+//! aborted ones again, and note what they saw.
+//!
+//! One [`RunControl`] is shared by the whole run; each engine makes a [`Recorder`] of it and spawns
+//! its [`client`]s. When the run is [finished](RunControl::finished), its
+//! [result](RunControl::result) is complete.
+//!
+//! - **Window**: latency is that of commits whose start lies in the measured window, throughput
+//!   counts the commits whose end does. In an open loop a transaction starts when it is due.
+//! - **Retries**: an aborted transaction is tried again with the same arguments after a wait with
+//!   exponentially growing, uniformly drawn length. Refusals and unknown outcomes are final.
+//! - **History**: one event per attempt. Its reads are all keys that were fetched, those of the
+//!   write set included; its writes are the updates that execution decided on.
+
+mod control;
+mod recorder;
+mod result;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+pub use control::{CLIENTS_MAX, RETRY, RunControl, RunPlan};
+pub use recorder::Recorder;
+pub use result::{Counts, KindResult, LATENCY_MAX, RunResult, latency_histogram};
+pub use schedule::{Load, Retry};
+
+use nicol_core::chance::{Purpose, Stream};
+use nicol_core::commit::CommitProtocol;
+use nicol_core::fabric::{Fabric, Work};
+use nicol_core::txn::Outcome;
+use nicol_core::units::Nanos;
+use nicol_core::workload::Workload;
+
+use recorder::{Ending, Seat};
+use schedule::Schedule;
+
+/// A client, as a task for the engine of `fabric`, which must be the coordinator's: issues
+/// transactions until the run ends.
+///
+/// `client` is its number in the whole cluster, below the plan's number of clients. It takes part
+/// from this call on: dropping the task, even before it ran, ends the client.
+///
+/// # Panics
+/// If the number is out of range, or `recorder` belongs to another run.
+pub fn client<F: Fabric, C: CommitProtocol>(
+    fabric: F,
+    protocol: C,
+    workload: Arc<dyn Workload>,
+    run: Arc<RunControl>,
+    client: u32,
+    recorder: Rc<Recorder>,
+) -> impl Future<Output = ()> + 'static {
+    assert!(std::ptr::eq(recorder.run(), &*run), "the recorder is of this run");
+    let plan = *run.plan();
+    let client = Client {
+        schedule: Schedule::new(plan.load, plan.begin, client, plan.clients),
+        random: Stream::new(plan.seed, Purpose::Workload, client),
+        seat: Seat::new(Rc::clone(&recorder), client),
+        fabric,
+        protocol,
+        workload,
+        run,
+        recorder,
+    };
+    client.drive()
+}
+
+/// Makes the recorder of an engine and spawns its `clients` there, the first one numbered `first`.
+pub fn spawn_clients<F: Fabric, C: CommitProtocol>(
+    fabric: &F,
+    protocol: &C,
+    workload: &Arc<dyn Workload>,
+    run: &Arc<RunControl>,
+    first: u32,
+    clients: u32,
+) {
+    let recorder = Recorder::new(run);
+    for number in first..first + clients {
+        fabric.spawn(client(
+            fabric.clone(),
+            protocol.clone(),
+            Arc::clone(workload),
+            Arc::clone(run),
+            number,
+            Rc::clone(&recorder),
+        ));
+    }
+}
+
+struct Client<F, C> {
+    // Before the seat: what an attempt holds is dropped before the attempt is recorded as cut off.
+    protocol: C,
+    seat: Seat,
+    fabric: F,
+    schedule: Schedule,
+    random: Stream,
+    workload: Arc<dyn Workload>,
+    run: Arc<RunControl>,
+    recorder: Rc<Recorder>,
+}
+
+impl<F: Fabric, C: CommitProtocol> Client<F, C> {
+    async fn drive(mut self) {
+        let plan = *self.run.plan();
+        let mut left = plan.transactions_per_client.unwrap_or(u64::MAX);
+        while left > 0 {
+            let due = self.schedule.due(self.fabric.now());
+            if due >= plan.stop_at || self.must_stop() {
+                break;
+            }
+            if due > self.fabric.now() {
+                self.fabric.sleep_until(due).await;
+                // A stop may have been asked for meanwhile.
+                if self.must_stop() {
+                    break;
+                }
+            }
+            self.schedule.advance();
+            self.transact(due).await;
+            left -= 1;
+        }
+        if left > 0 && plan.stop_at < Nanos::MAX {
+            self.recorder.add_overdue(self.schedule.due_before(plan.stop_at).min(left));
+        }
+    }
+
+    /// Has the run ended for this client, whatever is still due?
+    fn must_stop(&self) -> bool {
+        self.run.stopped()
+            || self.fabric.now() >= self.run.plan().stop_at
+            || self.recorder.is_full()
+    }
+
+    /// Runs the next transaction, due at `due`, to its end.
+    async fn transact(&mut self, due: Nanos) {
+        self.fabric.work(Work::Client);
+        let home = self.fabric.here().node;
+        let kind = self.workload.next(home, &mut self.random, &mut self.seat.txn);
+        let initial = self.seat.txn.entries().len();
+        // A closed loop's transaction starts now, which is not before it was due.
+        let start = match self.run.plan().load {
+            Load::Closed => self.fabric.now(),
+            Load::Open { .. } => due,
+        };
+        self.seat.begin(kind, start);
+        let ending = self.attempts(initial).await;
+        self.seat.end(ending, self.fabric.now());
+    }
+
+    /// Tries the transaction until it ends.
+    async fn attempts(&mut self, initial: usize) -> Ending {
+        let plan = *self.run.plan();
+        for attempts in 1..=plan.retry.attempts_max {
+            self.seat.attempt(self.fabric.now());
+            let outcome = self.protocol.run(&mut self.seat.txn).await;
+            self.seat.attempted(outcome, self.fabric.now());
+            match outcome {
+                Outcome::Committed => return Ending::Committed,
+                Outcome::Unknown => return Ending::Unknown,
+                Outcome::Aborted(reason) if !reason.retryable() => return Ending::Refused,
+                Outcome::Aborted(_) => {}
+            }
+            if attempts == plan.retry.attempts_max {
+                break;
+            }
+            if self.must_stop() {
+                return Ending::Abandoned;
+            }
+            let wait = plan.retry.wait(attempts, self.fabric.random());
+            self.fabric.sleep_until(self.fabric.now().saturating_add(wait)).await;
+            // The end of the run may have come during the wait.
+            if self.must_stop() {
+                return Ending::Abandoned;
+            }
+            self.seat.txn.rewind(initial);
+        }
+        Ending::Failed
+    }
+}

@@ -1,0 +1,190 @@
+//! What a run measured.
+
+use hdrhistogram::Histogram;
+use nicol_core::history::Event;
+use nicol_core::txn::Abort;
+use nicol_core::units::Nanos;
+
+use super::control::RunPlan;
+
+/// The longest latency that is told apart from longer ones.
+pub const LATENCY_MAX: Nanos = Nanos::from_secs(100);
+
+/// An empty latency histogram in nanoseconds: 1 ns to 100 s, three significant digits.
+///
+/// # Panics
+/// Never: the bounds are constants that `hdrhistogram` accepts.
+pub fn latency_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_MAX.0, 3).expect("constant bounds are valid")
+}
+
+/// Ends of transactions. Each issued transaction ends in exactly one of the other ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Transactions started.
+    pub issued: u64,
+    /// Committed.
+    pub committed: u64,
+    /// Refused by the application, which is a complete transaction that changed nothing.
+    pub refused: u64,
+    /// Aborted at every attempt.
+    pub failed: u64,
+    /// Aborted, and the run ended before another attempt.
+    pub abandoned: u64,
+    /// Hit by a fault at or after the commit point: committed or not.
+    pub unknown: u64,
+    /// Attempts of all of these.
+    pub attempts: u64,
+    /// Attempts that aborted, by reason, in the order of [`Abort::NAMES`].
+    pub aborts: [u64; Abort::NAMES.len()],
+}
+
+impl Counts {
+    /// Adds `other`'s counts.
+    pub fn add(&mut self, other: &Self) {
+        self.issued += other.issued;
+        self.committed += other.committed;
+        self.refused += other.refused;
+        self.failed += other.failed;
+        self.abandoned += other.abandoned;
+        self.unknown += other.unknown;
+        self.attempts += other.attempts;
+        for (mine, theirs) in self.aborts.iter_mut().zip(&other.aborts) {
+            *mine += theirs;
+        }
+    }
+
+    /// Attempts that aborted, refusals included.
+    pub fn aborted(&self) -> u64 {
+        self.aborts.iter().sum()
+    }
+
+    /// Do the books balance? True once no transaction is under way.
+    pub fn balance(&self) -> bool {
+        let ended = self.committed + self.refused + self.failed + self.abandoned + self.unknown;
+        ended == self.issued && self.attempts == self.aborted() + self.committed + self.unknown
+    }
+}
+
+/// What was measured of one kind of transaction.
+#[derive(Clone, Debug)]
+pub struct KindResult {
+    /// Its name.
+    pub name: &'static str,
+    /// Commits of the whole run, warm-up included.
+    pub committed: u64,
+    /// Commits whose end lies in the measured window: what throughput is.
+    pub committed_in_window: u64,
+    /// The sum of what committed transactions left as the first eight bytes of their output, over
+    /// the whole run: what [`nicol_core::workload::Workload::audit`] takes.
+    pub total: i128,
+    /// Latency in nanoseconds of the commits whose start lies in the measured window.
+    pub latency: Histogram<u64>,
+}
+
+/// What a run measured: one engine's clients, or all.
+#[derive(Clone, Debug)]
+pub struct RunResult {
+    plan: RunPlan,
+    /// The ends of all transactions.
+    pub whole: Counts,
+    /// The ends of those whose start lies in the measured window.
+    pub window: Counts,
+    /// By kind, in the workload's order.
+    pub kinds: Vec<KindResult>,
+    /// Transactions of an open loop that were due before the end and never issued, because their
+    /// clients were busy: the system did not keep up, and latency leaves them out.
+    pub overdue: u64,
+    /// The earliest start of a measured transaction.
+    pub first_start: Nanos,
+    /// The latest end of a commit.
+    pub last_end: Nanos,
+    /// What the clients saw, if recorded; sorted by start, then id, once merged.
+    pub history: Vec<Event>,
+    /// Did an engine's history fill up, so that its clients stopped early?
+    pub history_full: bool,
+}
+
+impl RunResult {
+    /// An empty result.
+    pub fn new(plan: RunPlan, kinds: &'static [&'static str]) -> Self {
+        let kind = |name: &&'static str| KindResult {
+            name,
+            committed: 0,
+            committed_in_window: 0,
+            total: 0,
+            latency: latency_histogram(),
+        };
+        Self {
+            plan,
+            whole: Counts::default(),
+            window: Counts::default(),
+            kinds: kinds.iter().map(kind).collect(),
+            overdue: 0,
+            first_start: Nanos::MAX,
+            last_end: Nanos::ZERO,
+            history: Vec::new(),
+            history_full: false,
+        }
+    }
+
+    /// Adds the result of other clients of the same run.
+    ///
+    /// # Panics
+    /// If it is of another workload.
+    pub fn merge(&mut self, other: &mut Self) {
+        assert_eq!(self.kinds.len(), other.kinds.len(), "results of one workload are merged");
+        self.whole.add(&other.whole);
+        self.window.add(&other.window);
+        for (mine, theirs) in self.kinds.iter_mut().zip(&other.kinds) {
+            mine.committed += theirs.committed;
+            mine.committed_in_window += theirs.committed_in_window;
+            mine.total += theirs.total;
+            mine.latency += &theirs.latency;
+        }
+        self.overdue += other.overdue;
+        self.first_start = self.first_start.min(other.first_start);
+        self.last_end = self.last_end.max(other.last_end);
+        self.history_full |= other.history_full;
+        // The order in which engines finish is the live world's; the history's is not.
+        self.history.append(&mut other.history);
+        self.history.sort_unstable_by_key(|event| (event.start_ns, event.id));
+    }
+
+    /// The measured window's length: as planned, or up to the last end if the plan has no end or
+    /// the clients ran out of transactions before it.
+    pub fn window_length(&self) -> Nanos {
+        let by_count = self.plan.transactions_per_client.is_some() || self.history_full;
+        if by_count {
+            let end = self.last_end.min(self.plan.stop_at);
+            return end.since(self.first_start.max(self.plan.warmup_until));
+        }
+        self.plan.stop_at.since(self.plan.warmup_until)
+    }
+
+    /// Commits per second in the measured window, of all kinds; 0 if nothing was measured.
+    pub fn throughput_per_s(&self) -> f64 {
+        self.kinds.iter().map(|kind| self.throughput_of(kind)).sum()
+    }
+
+    /// Commits per second of one kind.
+    pub fn throughput_of(&self, kind: &KindResult) -> f64 {
+        let seconds = self.window_length().as_secs_f64();
+        if seconds > 0.0 { kind.committed_in_window as f64 / seconds } else { 0.0 }
+    }
+
+    /// The latency of all kinds together, in nanoseconds.
+    pub fn latency(&self) -> Histogram<u64> {
+        let mut all = latency_histogram();
+        for kind in &self.kinds {
+            all += &kind.latency;
+        }
+        all
+    }
+
+    /// The sums that [`nicol_core::workload::Workload::audit`] takes. They only cover what is known
+    /// to be committed: with unknown outcomes an audit may be off by theirs.
+    pub fn totals(&self) -> Vec<i128> {
+        self.kinds.iter().map(|kind| kind.total).collect()
+    }
+}

@@ -1,0 +1,115 @@
+//! YCSB-T: short transactions that read, or read and modify, a few records. [Prism21 8.3]
+//!
+//! Every value carries a counter, and a modification increments it. The audit: the sum of all
+//! counters is the number of increments that were committed, so no update was lost or doubled.
+
+use nicol_core::chance::Stream;
+use nicol_core::commit::Procedures;
+use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::txn::{KEYS_MAX, ProcedureId, Txn};
+use nicol_core::workload::{ShardMap, Workload};
+
+use crate::chooser::{Chooser, Distribution, PartsPerMillion};
+use crate::counter::{self, CountedTable};
+use crate::placement::records_at_most;
+
+/// The only table.
+pub const RECORDS: TableId = TableId(1);
+
+/// The values of a YCSB-T run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct YcsbTConfig {
+    /// Nodes of the cluster.
+    pub nodes: u16,
+    /// Records per node.
+    pub records_per_node: u64,
+    /// Distinct keys of each transaction.
+    pub keys_per_txn: usize,
+    /// Bytes of a value, 8 to 1,024.
+    pub value_bytes: usize,
+    /// The share of keys that are only read.
+    pub read_fraction: PartsPerMillion,
+    /// How keys are drawn, over the whole cluster.
+    pub distribution: Distribution,
+    /// May the execution logic run on NIC cores? [Xenic21 4.3.3]
+    pub ship: bool,
+}
+
+/// The YCSB-T workload.
+#[derive(Clone, Debug)]
+pub struct YcsbT {
+    config: YcsbTConfig,
+    records: CountedTable,
+    chooser: Chooser,
+}
+
+/// The kinds, in the order of [`Workload::kinds`].
+const READ_ONLY: usize = 0;
+const READ_WRITE: usize = 1;
+
+impl YcsbT {
+    /// The workload of `config`.
+    ///
+    /// # Panics
+    /// If there are fewer records than keys of a transaction, or a size is out of its range.
+    pub fn new(config: YcsbTConfig) -> Self {
+        let total = config.records_per_node * u64::from(config.nodes);
+        let sizes = counter::VALUE_BYTES_MIN..=counter::VALUE_BYTES_MAX;
+        assert!(sizes.contains(&config.value_bytes), "values are {sizes:?} bytes");
+        assert!((1..=KEYS_MAX).contains(&config.keys_per_txn), "1 to {KEYS_MAX} keys");
+        assert!(total >= config.keys_per_txn as u64, "a transaction's keys are distinct");
+        assert!(config.read_fraction <= PartsPerMillion::ALL, "a share is at most one");
+        let records =
+            CountedTable { table: RECORDS, records: total, value_bytes: config.value_bytes };
+        Self { config, records, chooser: Chooser::new(total, config.distribution) }
+    }
+}
+
+impl Workload for YcsbT {
+    fn name(&self) -> &'static str {
+        "ycsb-t"
+    }
+
+    fn procedures(&self) -> Procedures {
+        Procedures::new(&[counter::increment])
+    }
+
+    fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
+        self.records.load(shards, shard, each);
+    }
+
+    fn records_per_shard(&self) -> u64 {
+        records_at_most(self.records.records, self.config.nodes)
+    }
+
+    fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
+        txn.reset(ProcedureId(0), &[]);
+        txn.ship = self.config.ship;
+        let mut kind = READ_ONLY;
+        for _ in 0..self.config.keys_per_txn {
+            let row =
+                self.chooser.draw_untaken(random, |row| txn.find(Key::new(RECORDS, row)).is_some());
+            let key = Key::new(RECORDS, row);
+            if random.chance(self.config.read_fraction.0) {
+                txn.read(key);
+            } else {
+                txn.write(key);
+                kind = READ_WRITE;
+            }
+        }
+        kind
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &["read_only", "read_modify_write"]
+    }
+
+    fn audit(
+        &self,
+        _shards: &dyn ShardMap,
+        read: &mut dyn FnMut(Key) -> Option<Vec<u8>>,
+        totals: &[i128],
+    ) -> Vec<String> {
+        self.records.audit(read, totals)
+    }
+}
