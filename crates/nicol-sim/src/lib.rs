@@ -1,1 +1,25 @@
-//! The simulated world: event kernel, hardware models, faults.
+//! The simulated world: an event kernel, hardware models, faults.
+//!
+//! [`SimCluster`] runs the engines of a cluster in virtual time, exactly repeatable from a seed.
+//! Every cost is a number of a [`profile::Profile`]; throughput limits and batching emerge from
+//! cores, links, queues and PCIe being occupied.
+#![forbid(unsafe_code)]
+
+mod bells;
+mod cluster;
+mod faults;
+mod flight;
+mod hw;
+pub mod kernel;
+pub mod profile;
+mod report;
+mod slab;
+mod state;
+mod transfer;
+mod world;
+
+pub use cluster::{RunEnd, SimCluster, SimConfig};
+pub use faults::{Crash, FaultCounts, FaultPlan, Partition, Stall};
+pub use profile::Profile;
+pub use report::{SimReport, Utilization};
+pub use world::SimWorld;

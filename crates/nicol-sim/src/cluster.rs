@@ -1,0 +1,303 @@
+//! A simulated cluster: one engine per modelled core, driven by one event kernel.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::cluster::Layout;
+use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
+use nicol_core::ids::{EngineId, NodeId, Side};
+use nicol_core::units::{Nanos, Picos};
+
+use crate::faults::{FaultPlan, Faults};
+use crate::hw::{NodeHardware, picos};
+use crate::kernel::{Event, Kernel};
+use crate::profile::Profile;
+use crate::report::{self, SimReport};
+use crate::slab::Slab;
+use crate::state::{Core, State};
+use crate::world::{Shared, SimWorld, Spent};
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// The cluster.
+    pub layout: Layout,
+    /// Its hardware.
+    pub profile: Arc<Profile>,
+    /// The seed of every stream of randomness.
+    pub seed: u64,
+    /// What goes wrong.
+    pub faults: FaultPlan,
+    /// How engines behave. [`SimCluster::new`] turns checksums on where faults damage frames.
+    pub tuning: Tuning,
+}
+
+impl SimConfig {
+    /// `layout` on `profile` without faults, with every optimisation of the runtime on.
+    pub fn new(layout: Layout, profile: Arc<Profile>, seed: u64) -> Self {
+        let tuning = Tuning {
+            aggregation: true,
+            dma_vector: profile.dma.vector.value as usize,
+            doorbell_batch: 64,
+            burst: 64,
+            tasks_per_round: 256,
+            retransmit_after: Nanos::from_micros(100),
+            checksums: false,
+        };
+        Self { layout, profile, seed, faults: FaultPlan::none(), tuning }
+    }
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// What was waited for happened.
+    Done,
+    /// The time limit came first.
+    Limit,
+    /// Nothing is pending: nothing will ever happen again.
+    Idle,
+}
+
+/// A cluster in simulated time. Lives on one thread; many may run on many threads.
+#[derive(Debug)]
+pub struct SimCluster {
+    shared: Rc<Shared>,
+    engines: Vec<Engine<SimWorld>>,
+}
+
+impl SimCluster {
+    /// An idle cluster at time zero.
+    ///
+    /// # Panics
+    /// If the layout has more engines on a side than the profile has cores.
+    pub fn new(config: SimConfig) -> Self {
+        let SimConfig { layout, profile, seed, faults, mut tuning } = config;
+        for side in [Side::Host, Side::Nic] {
+            let (asked, there) = (layout.engines(side), profile.engines(side));
+            assert!(
+                asked <= there,
+                "{asked} {side:?} engines, but {} has {there} {side:?} cores: ask for fewer",
+                profile.name
+            );
+        }
+        tuning.checksums |= faults.corrupt > 0;
+        let unreliable = faults.touches_messages();
+        let mut kernel = Kernel::default();
+        for (index, crash) in faults.crashes.iter().enumerate() {
+            kernel.push(crash.at, Event::Crash(index as u32));
+        }
+        let state = State {
+            kernel,
+            cores: (0..layout.engine_count()).map(|_| Core::default()).collect(),
+            nodes: layout.node_ids().map(|_| NodeHardware::new(&profile)).collect(),
+            flights: Slab::default(),
+            vectors: Slab::default(),
+            verbs: Slab::default(),
+            faults: Faults::new(faults, seed),
+        };
+        let shared = Rc::new(Shared::new(layout, profile, tuning, unreliable, state));
+        let world = |index| SimWorld::new(&shared, index, seed);
+        let engines = shared.engines.iter().enumerate();
+        let engines = engines.map(|(index, id)| Engine::new(*id, world(index))).collect();
+        Self { shared, engines }
+    }
+
+    /// Installs `start` on every engine, in the layout's order, and schedules their first rounds.
+    pub fn start(&self, start: &impl Start) {
+        for (index, engine) in self.engines.iter().enumerate() {
+            start.start(engine);
+            self.shared.state.borrow_mut().request_round(index, self.now());
+        }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Nanos {
+        self.shared.now.get()
+    }
+
+    /// Events handled so far.
+    pub fn events(&self) -> u64 {
+        self.shared.state.borrow().kernel.handled()
+    }
+
+    /// The engine of this name.
+    pub fn engine(&self, id: EngineId) -> Option<&Engine<SimWorld>> {
+        self.engines.get(self.shared.layout.index_of(id)?)
+    }
+
+    /// The engines in the layout's order.
+    pub fn engines(&self) -> &[Engine<SimWorld>] {
+        &self.engines
+    }
+
+    /// Runs until `done`, asked before each event with the time, or until the clock shows `limit`.
+    pub fn run_until(&self, done: &mut dyn FnMut(Nanos) -> bool, limit: Nanos) -> RunEnd {
+        loop {
+            if done(self.now()) {
+                return RunEnd::Done;
+            }
+            let next = self.shared.state.borrow().kernel.next_time();
+            match next {
+                None => return RunEnd::Idle,
+                Some(time) if time > limit => {
+                    self.shared.state.borrow_mut().kernel.advance(limit);
+                    self.shared.now.set(self.now().max(limit));
+                    return RunEnd::Limit;
+                }
+                Some(_) => self.handle_next(),
+            }
+        }
+    }
+
+    /// Runs until nothing but sleeping is left: no frame, transfer or ready task, and no call in
+    /// flight at an engine that lives. Retransmission timers of answered calls may be pending.
+    pub fn settle(&self, limit: Nanos) -> RunEnd {
+        self.run_until(&mut |_| self.is_settled(), limit)
+    }
+
+    fn is_settled(&self) -> bool {
+        let state = self.shared.state.borrow();
+        if state.kernel.is_active() {
+            return false;
+        }
+        let mut living = self.engines.iter().zip(&state.cores).filter(|(_, core)| !core.dead);
+        living.all(|(engine, _)| engine.calls_in_flight() == 0)
+    }
+
+    /// What the run was.
+    pub fn report(&self) -> SimReport {
+        let state = self.shared.state.borrow();
+        let mut stats = EngineStats::default();
+        self.engines.iter().for_each(|engine| stats.add(&engine.stats()));
+        SimReport {
+            simulated: self.now(),
+            events: state.kernel.handled(),
+            digest: state.kernel.digest(),
+            resources: report::resources(&self.shared, &state, self.now()),
+            spent: report::spent(self.engines.iter().map(Engine::world)),
+            faults: state.faults.counts,
+            stats,
+        }
+    }
+
+    fn handle_next(&self) {
+        let shared = &*self.shared;
+        let core = {
+            let state = &mut *shared.state.borrow_mut();
+            let Some(event) = state.kernel.pop() else { return };
+            shared.now.set(state.kernel.now());
+            match event {
+                Event::Core(index) => state.take_round(index as usize).then_some(index as usize),
+                Event::Timer(index) => {
+                    state.timer(index as usize);
+                    None
+                }
+                Event::Frame(number) => {
+                    shared.advance_frame(state, number);
+                    None
+                }
+                Event::DmaSubmitted(number) => {
+                    shared.dma_submitted(state, number);
+                    None
+                }
+                Event::DmaMoved(number) => {
+                    shared.dma_moved(state, number);
+                    self.wake_watchers(state, state.kernel.now());
+                    None
+                }
+                Event::DmaCompleted(number) => {
+                    shared.dma_completed(state, number);
+                    None
+                }
+                Event::Verb(number) => {
+                    shared.advance_verb(state, number);
+                    self.wake_watchers(state, state.kernel.now());
+                    None
+                }
+                Event::Crash(index) => {
+                    self.crash(state, index as usize);
+                    None
+                }
+            }
+        };
+        if let Some(index) = core {
+            self.step(index);
+        }
+    }
+
+    /// One iteration of a core's loop: frames to pass on, then a round of its engine.
+    fn step(&self, index: usize) {
+        let engine = &self.engines[index];
+        let world = engine.world();
+        world.begin();
+        world.spend(world.costs.poll(), Spent::Poll);
+        let due = {
+            let state = &mut *self.shared.state.borrow_mut();
+            self.pass_on(state, index, world);
+            let core = &state.cores[index];
+            !core.inbox.is_empty() || !core.done.is_empty()
+        };
+        let is_due = |now: Nanos| engine.next_deadline().is_some_and(|deadline| deadline <= now);
+        let due = due || engine.is_ready() || is_due(world.local().to_nanos_up());
+        let progress = due && engine.round();
+        let end = world.local();
+        let state = &mut *self.shared.state.borrow_mut();
+        let ready = engine.is_ready();
+        let waits_for_room = ready && world.refused() && !progress;
+        let core = &mut state.cores[index];
+        core.busy += Picos(end.0 - picos(self.now()).0);
+        core.busy_until = end;
+        // Room may have been made between the refusal and now only by later events.
+        core.blocked = waits_for_room;
+        let again = !core.inbox.is_empty()
+            || !core.done.is_empty()
+            || !core.forward.is_empty()
+            || is_due(end.to_nanos_up())
+            || ready && !waits_for_room;
+        let end = end.to_nanos_up();
+        if again {
+            state.request_round(index, end);
+        }
+        // A round that found its timers answered early must still look at the next one.
+        if let Some(deadline) = engine.next_deadline() {
+            state.request_timer(index, deadline);
+        }
+        self.wake_watchers(state, end);
+    }
+
+    /// Passes a burst of frames on between the host and the wire.
+    fn pass_on(&self, state: &mut State, index: usize, world: &SimWorld) {
+        for _ in 0..self.shared.tuning.burst {
+            let Some(number) = state.cores[index].forward.pop_front() else { return };
+            let bytes = self.shared.frame_bytes(state, number);
+            world.spend(world.costs.forward(bytes), Spent::Forward);
+            let at = world.local().to_nanos_up();
+            self.shared.passed_on(state, number, at);
+        }
+    }
+
+    fn wake_watchers(&self, state: &mut State, at: Nanos) {
+        self.shared.bells.borrow_mut().drain(|index| state.request_round(index, at));
+    }
+
+    fn crash(&self, state: &mut State, index: usize) {
+        let crash = state.faults.plan().crashes[index];
+        for (index, id) in self.shared.engines.iter().enumerate() {
+            if id.node == crash.node && crash.side.is_none_or(|side| side == id.side) {
+                let core = &mut state.cores[index];
+                core.dead = true;
+                core.inbox.clear();
+                core.done.clear();
+                while let Some(number) = state.cores[index].forward.pop_front() {
+                    self.shared.drop_frame(state, number);
+                }
+            }
+        }
+    }
+
+    /// The nodes of the cluster.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        self.shared.layout.node_ids()
+    }
+}

@@ -1,0 +1,317 @@
+//! Faults: what goes wrong, when, and how often. Drawn from a stream of their own.
+
+use nicol_core::chance::{Purpose, Stream};
+use nicol_core::ids::{NodeId, Side};
+use nicol_core::units::Nanos;
+
+/// A cut of the network that heals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// It begins.
+    pub from: Nanos,
+    /// It heals.
+    pub until: Nanos,
+    /// The nodes of one side of the cut, one bit each.
+    pub side: u64,
+    /// Are only frames from `side` to the others lost?
+    pub one_way: bool,
+}
+
+impl Partition {
+    /// Does it stop a frame between these nodes now?
+    fn cuts(&self, now: Nanos, from: NodeId, to: NodeId) -> bool {
+        let inside = |node: NodeId| self.side >> node.0 & 1 == 1;
+        let crosses =
+            if self.one_way { inside(from) && !inside(to) } else { inside(from) != inside(to) };
+        crosses && (self.from..self.until).contains(&now)
+    }
+}
+
+/// An engine that stands still for a while; what arrives waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// The engine's position in the layout, modulo their number.
+    pub engine: u32,
+    /// It begins.
+    pub from: Nanos,
+    /// How long.
+    pub span: Nanos,
+}
+
+/// A side of a node, or both, that stops for good. There is no recovery here yet: nothing
+/// restarts, memory stays readable by nobody, and calls to it end when their patience does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crash {
+    /// The node.
+    pub node: NodeId,
+    /// One side, or both.
+    pub side: Option<Side>,
+    /// When.
+    pub at: Nanos,
+}
+
+/// What goes wrong in a run. Chances are per frame, in a million; only frames between different
+/// nodes are hit. Verbs travel on reliable connections: a lost packet delays them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultPlan {
+    /// A frame is lost.
+    pub loss: u32,
+    /// A frame arrives twice.
+    pub duplicate: u32,
+    /// A frame is overtaken: delayed by up to `reorder_span`.
+    pub reorder: u32,
+    /// The longest delay of an overtaken frame.
+    pub reorder_span: Nanos,
+    /// A frame is delayed by a long tail: up to `tail_max`, each doubling half as likely.
+    pub tail: u32,
+    /// The longest delay of the tail.
+    pub tail_max: Nanos,
+    /// 1 to 64 bits of a frame are flipped.
+    pub corrupt: u32,
+    /// Cuts of the network.
+    pub partitions: Vec<Partition>,
+    /// Engines that stand still.
+    pub stalls: Vec<Stall>,
+    /// Sides that stop for good.
+    pub crashes: Vec<Crash>,
+    /// Nothing goes wrong from here on, and what was cut or stalled has healed; crashes stay.
+    pub quiet_after: Nanos,
+}
+
+/// The longest run of faults that [`FaultPlan::messages`] draws.
+const FAULTY_SPAN: Nanos = Nanos::from_millis(20);
+
+impl FaultPlan {
+    /// Nothing goes wrong.
+    pub const fn none() -> Self {
+        Self {
+            loss: 0,
+            duplicate: 0,
+            reorder: 0,
+            reorder_span: Nanos::ZERO,
+            tail: 0,
+            tail_max: Nanos::ZERO,
+            corrupt: 0,
+            partitions: Vec::new(),
+            stalls: Vec::new(),
+            crashes: Vec::new(),
+            quiet_after: Nanos::MAX,
+        }
+    }
+
+    /// Message faults, partitions and stalls by swarm: each family is on with one chance in two.
+    /// Ranges: loss to 30 %, duplicates and reordering to 50 % (by up to 50 us), a tail of 2 % to
+    /// 1 ms, corruption to 5 %, up to three partitions of 50 us to 2 ms (half of them one-way),
+    /// up to four stalls of 10 us to 1 ms. Quiet after 20 ms.
+    pub fn messages(seed: u64) -> Self {
+        let mut chance = Stream::new(seed, Purpose::Faults, 1);
+        let mut upto = |per_million: u64| {
+            let on = chance.bits() & 1 == 1;
+            let drawn = 1 + chance.below(per_million) as u32;
+            if on { drawn } else { 0 }
+        };
+        let (loss, duplicate, reorder) = (upto(300_000), upto(500_000), upto(500_000));
+        let (tail, corrupt) = (upto(20_000), upto(50_000));
+        let mut plan = Self {
+            loss,
+            duplicate,
+            reorder,
+            reorder_span: Nanos::from_micros(50),
+            tail,
+            tail_max: Nanos::from_millis(1),
+            corrupt,
+            quiet_after: FAULTY_SPAN,
+            ..Self::none()
+        };
+        let (partitioned, stalled) = (chance.bits() & 1 == 1, chance.bits() & 1 == 1);
+        for _ in 0..if partitioned { 1 + chance.below(3) } else { 0 } {
+            let from = Nanos(chance.below(FAULTY_SPAN.0 * 9 / 10));
+            let until = from + Nanos(50_000 + chance.below(1_950_000));
+            let (side, one_way) = (chance.bits(), chance.bits() & 1 == 1);
+            plan.partitions.push(Partition { from, until, side, one_way });
+        }
+        for _ in 0..if stalled { 1 + chance.below(4) } else { 0 } {
+            let engine = chance.bits() as u32;
+            let from = Nanos(chance.below(FAULTY_SPAN.0 * 9 / 10));
+            let span = Nanos(10_000 + chance.below(990_000));
+            plan.stalls.push(Stall { engine, from, span });
+        }
+        plan
+    }
+
+    /// May a frame between nodes be lost, doubled, late or damaged?
+    pub fn touches_messages(&self) -> bool {
+        self.loss > 0
+            || self.duplicate > 0
+            || self.reorder > 0
+            || self.tail > 0
+            || self.corrupt > 0
+            || !self.partitions.is_empty()
+            || !self.crashes.is_empty()
+    }
+}
+
+/// How often each fault struck.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounts {
+    /// Frames lost at random.
+    pub lost: u64,
+    /// Frames that arrived twice.
+    pub duplicated: u64,
+    /// Frames overtaken.
+    pub reordered: u64,
+    /// Frames delayed by the tail.
+    pub delayed: u64,
+    /// Frames damaged.
+    pub corrupted: u64,
+    /// Frames stopped by a partition.
+    pub cut: u64,
+    /// Rounds put off by a stall.
+    pub stalled: u64,
+    /// Frames and verbs for a crashed side.
+    pub dead: u64,
+    /// Verbs sent again by the NIC.
+    pub verb_retries: u64,
+}
+
+/// What happens to one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fate {
+    /// Extra delay of the frame; `None` if it is lost.
+    pub arrives: Option<Nanos>,
+    /// Extra delay of a second copy.
+    pub again: Option<Nanos>,
+    /// Bits to flip in the first copy.
+    pub flips: u32,
+}
+
+/// A plan in execution.
+#[derive(Debug)]
+pub struct Faults {
+    plan: FaultPlan,
+    chance: Stream,
+    /// How often each fault struck.
+    pub counts: FaultCounts,
+}
+
+impl Faults {
+    /// Starts `plan` with the faults' own stream of `seed`.
+    pub fn new(plan: FaultPlan, seed: u64) -> Self {
+        Self { plan, chance: Stream::new(seed, Purpose::Faults, 0), counts: FaultCounts::default() }
+    }
+
+    /// Is the way from one node to another cut now?
+    pub fn is_cut(&self, now: Nanos, from: NodeId, to: NodeId) -> bool {
+        now < self.plan.quiet_after
+            && self.plan.partitions.iter().any(|cut| cut.cuts(now, from, to))
+    }
+
+    /// Does a random loss strike?
+    pub fn strikes(&mut self, now: Nanos) -> bool {
+        now < self.plan.quiet_after && self.plan.loss > 0 && self.chance.chance(self.plan.loss)
+    }
+
+    /// Decides about a frame on the wire between two nodes.
+    pub fn judge(&mut self, now: Nanos, from: NodeId, to: NodeId) -> Fate {
+        let mut fate = Fate { arrives: Some(Nanos::ZERO), again: None, flips: 0 };
+        if now >= self.plan.quiet_after || !self.plan.touches_messages() {
+            return fate;
+        }
+        if self.is_cut(now, from, to) {
+            self.counts.cut += 1;
+            return Fate { arrives: None, ..fate };
+        }
+        if self.strikes(now) {
+            self.counts.lost += 1;
+            return Fate { arrives: None, ..fate };
+        }
+        fate.arrives = Some(self.delay());
+        if self.plan.duplicate > 0 && self.chance.chance(self.plan.duplicate) {
+            self.counts.duplicated += 1;
+            let late = Nanos(1 + self.chance.below(self.plan.reorder_span.0.max(10_000)));
+            fate.again = Some(late + self.delay());
+        }
+        if self.plan.corrupt > 0 && self.chance.chance(self.plan.corrupt) {
+            self.counts.corrupted += 1;
+            fate.flips = 1 + self.chance.below(64) as u32;
+        }
+        fate
+    }
+
+    fn delay(&mut self) -> Nanos {
+        let mut delay = Nanos::ZERO;
+        if self.plan.reorder > 0 && self.chance.chance(self.plan.reorder) {
+            self.counts.reordered += 1;
+            delay += Nanos(1 + self.chance.below(self.plan.reorder_span.0.max(1)));
+        }
+        if self.plan.tail > 0 && self.chance.chance(self.plan.tail) {
+            self.counts.delayed += 1;
+            // Each doubling is half as likely: the tail is long and thin.
+            let halvings = self.chance.bits().leading_zeros().min(10);
+            let longest = self.plan.tail_max.0 >> (10 - halvings);
+            delay += Nanos(1 + self.chance.below(longest.max(1)));
+        }
+        delay
+    }
+
+    /// Flips `count` bits of a frame.
+    pub fn flip(&mut self, frame: &mut [u8], count: u32) {
+        let bits = frame.len() as u64 * 8;
+        if bits == 0 {
+            return;
+        }
+        for _ in 0..count {
+            let bit = self.chance.below(bits);
+            frame[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
+    }
+
+    /// Until when engine `index` of `count` stands still, if it does now.
+    pub fn stalled_until(&self, now: Nanos, index: usize, count: usize) -> Option<Nanos> {
+        let quiet = self.plan.quiet_after;
+        let ends = self.plan.stalls.iter().filter(|stall| stall.engine as usize % count == index);
+        ends.map(|stall| (stall.from, stall.from.saturating_add(stall.span).min(quiet)))
+            .filter(|(from, until)| (*from..*until).contains(&now))
+            .map(|(_, until)| until)
+            .max()
+    }
+
+    /// The plan.
+    pub const fn plan(&self) -> &FaultPlan {
+        &self.plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_swarm_turns_each_family_on_about_half_the_time() {
+        let plans: Vec<_> = (0..200).map(FaultPlan::messages).collect();
+        let on = |family: fn(&FaultPlan) -> bool| plans.iter().filter(|plan| family(plan)).count();
+        for family in [
+            (|plan| plan.loss > 0) as fn(&FaultPlan) -> bool,
+            |plan| plan.duplicate > 0,
+            |plan| plan.reorder > 0,
+            |plan| plan.tail > 0,
+            |plan| plan.corrupt > 0,
+            |plan| !plan.partitions.is_empty(),
+            |plan| !plan.stalls.is_empty(),
+        ] {
+            assert!((70..130).contains(&on(family)));
+        }
+        assert!(plans.iter().all(|plan| plan.loss <= 300_000 && plan.corrupt <= 50_000));
+    }
+
+    #[test]
+    fn a_one_way_partition_cuts_one_way_and_heals() {
+        let cut = Partition { from: Nanos(10), until: Nanos(20), side: 0b01, one_way: true };
+        let plan = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
+        let faults = Faults::new(plan, 1);
+        let (a, b) = (NodeId(0), NodeId(1));
+        assert!(faults.is_cut(Nanos(10), a, b) && faults.is_cut(Nanos(19), a, b));
+        assert!(!faults.is_cut(Nanos(15), b, a));
+        assert!(!faults.is_cut(Nanos(9), a, b) && !faults.is_cut(Nanos(20), a, b));
+    }
+}

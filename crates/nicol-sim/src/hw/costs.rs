@@ -1,0 +1,131 @@
+//! What a core spends on each [`Charge`], precomputed from the profile.
+
+use nicol_core::engine::Charge;
+use nicol_core::fabric::Work;
+use nicol_core::ids::{EngineId, Side};
+use nicol_core::units::{Bytes, Picos};
+
+use super::PerByte;
+use crate::profile::{CoreCosts, Profile};
+
+/// The costs of the core of one engine.
+#[derive(Clone, Debug)]
+pub struct Costs {
+    here: EngineId,
+    separate: bool,
+    packet_payload: u64,
+    poll: Picos,
+    packet_received: Picos,
+    packet_sent: Picos,
+    local_received: Picos,
+    local_sent: Picos,
+    message_received: Picos,
+    message_sent: Picos,
+    copy: PerByte,
+    dma_submit: Picos,
+    dma_completed: Picos,
+    verb_doorbell: Picos,
+    verb_post: Picos,
+    verb_completed: Picos,
+    work: [Picos; 6],
+}
+
+impl Costs {
+    /// The costs of the core of engine `here`.
+    pub fn new(profile: &Profile, here: EngineId) -> Self {
+        let core: &CoreCosts = profile.core(here.side);
+        let permille = match here.side {
+            Side::Host => 1_000,
+            Side::Nic => profile.cores.nic_slowdown_permille.value,
+        };
+        let scaled = |span: Picos| Picos(span.0 * permille / 1_000);
+        let work = &profile.work;
+        Self {
+            here,
+            separate: profile.cores.nic_is_separate.value,
+            packet_payload: profile.link.packet_payload.value.0,
+            poll: core.poll.value,
+            packet_received: core.packet_received.value,
+            packet_sent: core.packet_sent.value,
+            local_received: core.local_received.value,
+            local_sent: core.local_sent.value,
+            message_received: core.message_received.value,
+            message_sent: core.message_sent.value,
+            copy: PerByte::new(core.copy.value),
+            dma_submit: profile.dma.submit.value,
+            dma_completed: profile.dma.completed.value,
+            verb_doorbell: profile.verbs.doorbell.value,
+            verb_post: profile.verbs.post.value,
+            verb_completed: profile.verbs.completed.value,
+            work: [
+                work.index_lookup.value,
+                work.table_lookup.value,
+                work.table_apply.value,
+                work.txn_setup.value,
+                work.execute_key.value,
+                work.client.value,
+            ]
+            .map(scaled),
+        }
+    }
+
+    /// One poll round.
+    pub const fn poll(&self) -> Picos {
+        self.poll
+    }
+
+    /// Passing a frame of `bytes` on between the host and the wire.
+    pub fn forward(&self, bytes: u64) -> Picos {
+        (self.packet_received + self.packet_sent) * self.packets(bytes)
+    }
+
+    /// What `charge` costs.
+    pub fn of(&self, charge: Charge) -> Picos {
+        match charge {
+            Charge::FrameReceived { from, bytes } if self.is_local(from) => {
+                self.local_received * self.packets(u64::from(bytes))
+            }
+            Charge::FrameReceived { bytes, .. } => {
+                self.packet_received * self.packets(u64::from(bytes))
+            }
+            Charge::FrameSent { to, bytes } if self.is_local(to) => {
+                self.local_sent * self.packets(u64::from(bytes))
+            }
+            Charge::FrameSent { bytes, .. } => self.packet_sent * self.packets(u64::from(bytes)),
+            Charge::MessageReceived { bytes } => self.message_received + self.copied(bytes),
+            Charge::MessageSent { bytes } => self.message_sent + self.copied(bytes),
+            Charge::DmaSubmitted { .. } => self.dma_submit,
+            Charge::DmaCompleted => self.dma_completed,
+            Charge::VerbsPosted { operations } => {
+                self.verb_doorbell + self.verb_post * u64::from(operations)
+            }
+            Charge::VerbCompleted => self.verb_completed,
+            Charge::Work(work) => self.work(work),
+        }
+    }
+
+    fn work(&self, work: Work) -> Picos {
+        match work {
+            Work::IndexLookup => self.work[0],
+            Work::TableLookup => self.work[1],
+            Work::TableApply => self.work[2],
+            Work::TxnSetup => self.work[3],
+            Work::Execute { keys } => self.work[4] * u64::from(keys),
+            Work::Client => self.work[5],
+            Work::Copy { bytes } => self.copied(bytes),
+        }
+    }
+
+    fn copied(&self, bytes: u32) -> Picos {
+        self.copy.of(Bytes(u64::from(bytes)))
+    }
+
+    fn packets(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.packet_payload).max(1)
+    }
+
+    /// Does a frame between here and `other` stay in one memory?
+    fn is_local(&self, other: EngineId) -> bool {
+        other.node == self.here.node && (other.side == self.here.side || !self.separate)
+    }
+}

@@ -1,0 +1,9 @@
+//! Hardware models: what is occupied, for how long, and what it costs a core.
+
+mod costs;
+mod node;
+mod resource;
+
+pub use costs::Costs;
+pub use node::{Crossing, Hardware, NodeHardware};
+pub use resource::{PerByte, Resource, Slot, picos};

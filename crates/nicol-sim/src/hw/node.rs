@@ -1,0 +1,144 @@
+//! The shared hardware of a node: link, PCIe, packet queues, DMA engine, verb engine.
+
+use nicol_core::units::{Bytes, Picos};
+
+use super::{PerByte, Resource, Slot};
+use crate::profile::Profile;
+
+/// The profile's numbers in the form that the event handlers use.
+#[derive(Clone, Debug)]
+pub struct Hardware {
+    wire: PerByte,
+    packet_payload: u64,
+    packet_overhead: u64,
+    packet_minimum: u64,
+    lanes: PerByte,
+    tlp_payload: u64,
+    tlp_overhead: u64,
+    doorbell: Picos,
+    descriptor: Picos,
+    request_interval: Picos,
+}
+
+impl Hardware {
+    /// The numbers of `profile`.
+    pub fn new(profile: &Profile) -> Self {
+        Self {
+            wire: PerByte::new(profile.link.rate.value),
+            packet_payload: profile.link.packet_payload.value.0,
+            packet_overhead: profile.link.packet_overhead.value.0,
+            packet_minimum: profile.link.packet_minimum.value.0,
+            lanes: PerByte::new(profile.pcie.rate.value),
+            tlp_payload: profile.pcie.tlp_payload.value.0,
+            tlp_overhead: profile.pcie.tlp_overhead.value.0,
+            doorbell: profile.pcie.doorbell.value,
+            descriptor: profile.pcie.descriptor.value,
+            request_interval: profile.dma.request_interval.value,
+        }
+    }
+
+    /// How long `payload` bytes occupy a link, cut into packets.
+    pub fn on_wire(&self, payload: u64) -> Picos {
+        let full = payload / self.packet_payload;
+        let rest = payload % self.packet_payload;
+        let mut bytes = full * (self.packet_payload + self.packet_overhead);
+        if rest > 0 || full == 0 {
+            bytes += (rest + self.packet_overhead).max(self.packet_minimum);
+        }
+        self.wire.of(Bytes(bytes))
+    }
+
+    /// How long `data` bytes occupy PCIe, cut into transaction-layer packets.
+    pub fn on_lanes(&self, data: u64) -> Picos {
+        let packets = data.div_ceil(self.tlp_payload).max(1);
+        self.lanes.of(Bytes(data + packets * self.tlp_overhead))
+    }
+}
+
+/// Which way over PCIe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crossing {
+    /// From the host to the NIC.
+    ToNic,
+    /// From the NIC to the host.
+    ToHost,
+}
+
+/// What a node's engines share.
+#[derive(Debug, Default)]
+pub struct NodeHardware {
+    /// The link towards the switch.
+    pub link_out: Resource,
+    /// The link from the switch.
+    pub link_in: Resource,
+    /// PCIe lanes from the host to the NIC.
+    pub lanes_to_nic: Resource,
+    /// PCIe lanes from the NIC to the host.
+    pub lanes_to_host: Resource,
+    /// The host-to-NIC packet queues' doorbells and descriptors.
+    pub queue_to_nic: Resource,
+    /// The NIC-to-host packet queues' descriptors.
+    pub queue_to_host: Resource,
+    /// The DMA engine's request queues.
+    pub dma_queues: Vec<Resource>,
+    /// The verb engine's packet processing.
+    pub card: Resource,
+}
+
+impl NodeHardware {
+    /// An idle node.
+    pub fn new(profile: &Profile) -> Self {
+        let queues = profile.dma.queues.value as usize;
+        Self { dma_queues: vec![Resource::default(); queues], ..Self::default() }
+    }
+
+    /// Moves a frame through a packet queue and over PCIe; when it has left.
+    pub fn cross(
+        &mut self,
+        hardware: &Hardware,
+        way: Crossing,
+        now: Picos,
+        bytes: u64,
+        rings: bool,
+    ) -> Slot {
+        let packets = bytes.div_ceil(hardware.packet_payload).max(1);
+        let mut handling = hardware.descriptor * packets;
+        let (queue, lanes) = match way {
+            Crossing::ToNic => (&mut self.queue_to_nic, &mut self.lanes_to_nic),
+            Crossing::ToHost => (&mut self.queue_to_host, &mut self.lanes_to_host),
+        };
+        if rings && way == Crossing::ToNic {
+            handling += hardware.doorbell;
+        }
+        let queued = queue.reserve(now, handling);
+        lanes.reserve(queued.end, hardware.on_lanes(bytes))
+    }
+
+    /// Admits a vector of `requests` to a DMA queue: it starts at the slot's start, and the next
+    /// vector not before its end. Completion latency runs from the start, since vectors do not
+    /// lengthen it [Xenic21 3.5].
+    pub fn admit_dma(
+        &mut self,
+        hardware: &Hardware,
+        queue: usize,
+        now: Picos,
+        requests: u64,
+    ) -> Slot {
+        let queues = self.dma_queues.len();
+        self.dma_queues[queue % queues].reserve(now, hardware.request_interval * requests)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_cut_into_packets() {
+        let hardware = Hardware::new(&Profile::load("liquidio3").unwrap());
+        assert_eq!(hardware.on_wire(1_472), Picos(1_538 * 80));
+        assert_eq!(hardware.on_wire(1_473), Picos((1_538 + 84) * 80));
+        assert_eq!(hardware.on_wire(80), Picos(146 * 80));
+        assert_eq!(hardware.on_wire(1), Picos(84 * 80));
+    }
+}

@@ -1,0 +1,78 @@
+//! A resource that serves one thing after another.
+
+use nicol_core::units::{BitsPerSec, Bytes, Nanos, Picos};
+
+/// First come, first served; knows until when it is taken and for how long it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resource {
+    free_at: Picos,
+    busy: Picos,
+}
+
+/// When a resource serves something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// It begins.
+    pub start: Picos,
+    /// It ends.
+    pub end: Picos,
+}
+
+impl Resource {
+    /// Takes the resource for `span`, from `earliest` on or as soon as it is free.
+    pub fn reserve(&mut self, earliest: Picos, span: Picos) -> Slot {
+        let start = earliest.max(self.free_at);
+        self.free_at = start + span;
+        self.busy += span;
+        Slot { start, end: self.free_at }
+    }
+
+    /// How long it was taken in all, the already reserved future included.
+    pub const fn busy(&self) -> Picos {
+        self.busy
+    }
+}
+
+/// A rate as time per byte, so that the hot path multiplies instead of dividing.
+#[derive(Clone, Copy, Debug)]
+pub struct PerByte {
+    femtos: u64,
+}
+
+impl PerByte {
+    /// The time of one byte at `rate`, rounded up to a femtosecond.
+    pub const fn new(rate: BitsPerSec) -> Self {
+        Self { femtos: (8_000_000_000_000_000u128).div_ceil(rate.0 as u128) as u64 }
+    }
+
+    /// The time of `size`.
+    pub const fn of(self, size: Bytes) -> Picos {
+        Picos(size.0 * self.femtos / 1_000)
+    }
+}
+
+/// The instant `at` in the resolution of resources.
+pub const fn picos(at: Nanos) -> Picos {
+    Picos::from_nanos(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_serves_one_after_another() {
+        let mut link = Resource::default();
+        assert_eq!(link.reserve(Picos(10), Picos(5)), Slot { start: Picos(10), end: Picos(15) });
+        assert_eq!(link.reserve(Picos(11), Picos(5)), Slot { start: Picos(15), end: Picos(20) });
+        assert_eq!(link.reserve(Picos(90), Picos(1)).start, Picos(90));
+        assert_eq!(link.busy(), Picos(11));
+    }
+
+    #[test]
+    fn a_byte_on_100_gbps_takes_80_ps() {
+        let wire = PerByte::new(BitsPerSec::from_gbps(100));
+        assert_eq!(wire.of(Bytes(1)), Picos(80));
+        assert_eq!(wire.of(Bytes(1_538)), Picos(123_040));
+    }
+}

@@ -1,0 +1,225 @@
+//! The event kernel: integer virtual time, one total order, small copied events.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use nicol_core::units::Nanos;
+
+/// What happens at an instant. Numbers are engine indices or places in the world's tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A core looks for work.
+    Core(u32),
+    /// An engine's earliest timer may be due.
+    Timer(u32),
+    /// A frame reaches the next resource on its way.
+    Frame(u32),
+    /// A vector of transfers reaches the DMA engine.
+    DmaSubmitted(u32),
+    /// The bytes of a vector move.
+    DmaMoved(u32),
+    /// The completion of a vector or of a persist reaches its core.
+    DmaCompleted(u32),
+    /// A verb reaches the next stage of its way.
+    Verb(u32),
+    /// A side of a node stops for good.
+    Crash(u32),
+}
+
+impl Event {
+    /// Kind and number, for the digest.
+    const fn key(self) -> u64 {
+        let (kind, number) = match self {
+            Self::Core(number) => (1, number),
+            Self::Timer(number) => (2, number),
+            Self::Frame(number) => (3, number),
+            Self::DmaSubmitted(number) => (4, number),
+            Self::DmaMoved(number) => (5, number),
+            Self::DmaCompleted(number) => (6, number),
+            Self::Verb(number) => (7, number),
+            Self::Crash(number) => (8, number),
+        };
+        (kind as u64) << 32 | number as u64
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    time: u64,
+    sequence: u64,
+    event: Event,
+}
+
+impl Entry {
+    const fn order(&self) -> u128 {
+        (self.time as u128) << 64 | self.sequence as u128
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    /// The earliest entry is the greatest: the heap hands out its greatest first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.order().cmp(&self.order())
+    }
+}
+
+/// A running hash of everything that happened: equal digests, equal runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl Digest {
+    /// Takes one number in.
+    pub const fn add(&mut self, number: u64) {
+        let product = (self.0 ^ number) as u128 * 0x2d35_8dcc_aa6c_78a5;
+        self.0 = (product >> 64) as u64 ^ product as u64 ^ self.0.rotate_left(23);
+    }
+
+    /// The hash so far.
+    pub const fn value(self) -> u64 {
+        self.0
+    }
+}
+
+/// Pending events in the order (time, sequence of insertion). Its memory is the pending events.
+#[derive(Debug, Default)]
+pub struct Kernel {
+    heap: BinaryHeap<Entry>,
+    now: u64,
+    sequence: u64,
+    handled: u64,
+    idle: usize,
+    digest: Digest,
+}
+
+impl Kernel {
+    /// The time of the last event handed out.
+    pub const fn now(&self) -> Nanos {
+        Nanos(self.now)
+    }
+
+    /// Events handed out.
+    pub const fn handled(&self) -> u64 {
+        self.handled
+    }
+
+    /// The digest of the events handed out and of what was [noted](Self::note).
+    pub const fn digest(&self) -> u64 {
+        self.digest.value()
+    }
+
+    /// Takes a number into the digest.
+    pub const fn note(&mut self, number: u64) {
+        self.digest.add(number);
+    }
+
+    /// Is anything pending besides timers and crashes?
+    pub fn is_active(&self) -> bool {
+        self.heap.len() > self.idle
+    }
+
+    /// Lets `event` happen at `time`.
+    ///
+    /// # Panics
+    /// If `time` has passed.
+    pub fn push(&mut self, time: Nanos, event: Event) {
+        assert!(time.0 >= self.now, "an event cannot happen in the past");
+        self.idle += usize::from(is_idle(event));
+        self.heap.push(Entry { time: time.0, sequence: self.sequence, event });
+        self.sequence += 1;
+    }
+
+    /// The time of the next event.
+    pub fn next_time(&self) -> Option<Nanos> {
+        self.heap.peek().map(|entry| Nanos(entry.time))
+    }
+
+    /// Moves the clock forward to `time`, at which nothing happens.
+    ///
+    /// # Panics
+    /// If an event is pending before `time`.
+    pub fn advance(&mut self, time: Nanos) {
+        assert!(self.next_time().is_none_or(|next| next >= time), "an event would be skipped");
+        self.now = self.now.max(time.0);
+    }
+
+    /// Takes the next event.
+    pub fn pop(&mut self) -> Option<Event> {
+        let Entry { time, event, .. } = self.heap.pop()?;
+        assert!(time >= self.now, "time does not run backwards");
+        self.now = time;
+        self.handled += 1;
+        self.idle -= usize::from(is_idle(event));
+        self.digest.add(time);
+        self.digest.add(event.key());
+        Some(event)
+    }
+}
+
+const fn is_idle(event: Event) -> bool {
+    matches!(event, Event::Timer(_) | Event::Crash(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_then_by_insertion() {
+        let mut kernel = Kernel::default();
+        for (time, number) in [(7, 0), (3, 1), (7, 2), (3, 3)] {
+            kernel.push(Nanos(time), Event::Core(number));
+        }
+        let order: Vec<_> = std::iter::from_fn(|| kernel.pop()).collect();
+        assert_eq!(order, [1, 3, 0, 2].map(Event::Core));
+        assert_eq!((kernel.now(), kernel.handled()), (Nanos(7), 4));
+    }
+
+    #[test]
+    fn the_digest_tells_orders_apart_and_is_pinned() {
+        let run = |first: u32, second: u32| {
+            let mut kernel = Kernel::default();
+            kernel.push(Nanos(1), Event::Frame(first));
+            kernel.push(Nanos(1), Event::Frame(second));
+            while kernel.pop().is_some() {}
+            kernel.digest()
+        };
+        assert_ne!(run(1, 2), run(2, 1));
+        // The same in debug and release builds and on every machine.
+        assert_eq!(run(1, 2), PINNED);
+    }
+
+    const PINNED: u64 = 3_987_905_940_528_544_269;
+
+    #[test]
+    fn timers_alone_are_not_activity() {
+        let mut kernel = Kernel::default();
+        kernel.push(Nanos(5), Event::Timer(0));
+        assert!(!kernel.is_active());
+        kernel.push(Nanos(6), Event::Core(0));
+        assert!(kernel.is_active());
+        assert_eq!(kernel.pop(), Some(Event::Timer(0)));
+        assert_eq!(kernel.pop(), Some(Event::Core(0)));
+        assert!(!kernel.is_active());
+    }
+}

@@ -1,0 +1,386 @@
+//! Hardware profiles: every number of the model, with its unit and its source.
+
+mod cited;
+
+use std::path::Path;
+
+pub use cited::{Cited, Quantity, RawValue};
+use nicol_core::ids::Side;
+use nicol_core::units::{BitsPerSec, Bytes, Picos};
+use serde::Deserialize;
+
+/// The profiles that come with Nicol: name and text.
+const BUILT_IN: [(&str, &str); 2] = [
+    ("connectx5", include_str!("../../../../profiles/connectx5.toml")),
+    ("liquidio3", include_str!("../../../../profiles/liquidio3.toml")),
+];
+
+/// Why a profile cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    /// Neither a built-in name nor a readable file.
+    #[error("no profile {name:?} ({reason}): give one of {known} or the path of a .toml file")]
+    Missing {
+        /// What was asked for.
+        name: String,
+        /// What the system says.
+        reason: String,
+        /// The built-in names.
+        known: String,
+    },
+    /// The text is not a profile.
+    #[error("{file}:{line}: {key}: {what}")]
+    Invalid {
+        /// Name or path.
+        file: String,
+        /// Line of the text, from 1.
+        line: usize,
+        /// The key on that line.
+        key: String,
+        /// What is wrong, and what to write instead.
+        what: String,
+    },
+}
+
+/// A value that no source gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assumption {
+    /// Its key, with the section.
+    pub key: String,
+    /// The value as written.
+    pub value: String,
+    /// Why it was chosen.
+    pub reason: String,
+}
+
+/// A testbed's hardware.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// One sentence.
+    pub summary: String,
+    /// Which cores there are.
+    pub cores: Cores,
+    /// What a host core spends.
+    pub host_core: CoreCosts,
+    /// What the core of a NIC engine spends.
+    pub nic_core: CoreCosts,
+    /// Named computation, on a host core.
+    pub work: WorkCosts,
+    /// Transfers to the other side's memory.
+    pub dma: Dma,
+    /// The verb engine.
+    pub verbs: Verbs,
+    /// The network.
+    pub link: Link,
+    /// PCIe and its packet queues.
+    pub pcie: Pcie,
+    /// Frames that stay on one side of a node.
+    pub within: Within,
+    /// Durability.
+    pub persist: Persist,
+    /// What no source gives.
+    #[serde(skip)]
+    assumed: Vec<Assumption>,
+}
+
+/// `[cores]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cores {
+    /// Host engines by default, and at most.
+    pub host: Cited<u64>,
+    /// NIC engines by default, and at most.
+    pub nic: Cited<u64>,
+    /// Do NIC engines run on cores of the NIC? If not, on host cores.
+    pub nic_is_separate: Cited<bool>,
+    /// Do packets from and to the host pass through NIC cores?
+    pub on_path: Cited<bool>,
+    /// Time of a NIC engine's core for what takes a host core 1000.
+    pub nic_slowdown_permille: Cited<u64>,
+}
+
+/// `[host_core]`, `[nic_core]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreCosts {
+    /// One poll round: also what an idle core needs to notice something.
+    pub poll: Cited<Picos>,
+    /// Taking a packet from the network or PCIe queue.
+    pub packet_received: Cited<Picos>,
+    /// Giving a packet to the network or PCIe queue.
+    pub packet_sent: Cited<Picos>,
+    /// Taking a frame of another engine of the same side.
+    pub local_received: Cited<Picos>,
+    /// Giving a frame to another engine of the same side.
+    pub local_sent: Cited<Picos>,
+    /// Parsing and dispatching a message.
+    pub message_received: Cited<Picos>,
+    /// Appending a message to a frame.
+    pub message_sent: Cited<Picos>,
+    /// Copying message bodies.
+    pub copy: Cited<BitsPerSec>,
+}
+
+/// `[work]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkCosts {
+    /// [`nicol_core::fabric::Work::IndexLookup`]
+    pub index_lookup: Cited<Picos>,
+    /// [`nicol_core::fabric::Work::TableLookup`]
+    pub table_lookup: Cited<Picos>,
+    /// [`nicol_core::fabric::Work::TableApply`]
+    pub table_apply: Cited<Picos>,
+    /// [`nicol_core::fabric::Work::TxnSetup`]
+    pub txn_setup: Cited<Picos>,
+    /// [`nicol_core::fabric::Work::Execute`], per key.
+    pub execute_key: Cited<Picos>,
+    /// [`nicol_core::fabric::Work::Client`]
+    pub client: Cited<Picos>,
+}
+
+/// `[dma]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dma {
+    /// Hardware queues of a node.
+    pub queues: Cited<u64>,
+    /// Requests of a vector.
+    pub vector: Cited<u64>,
+    /// Time of the core to submit a vector.
+    pub submit: Cited<Picos>,
+    /// Time of the core to handle a vector's completion.
+    pub completed: Cited<Picos>,
+    /// A queue's time per request.
+    pub request_interval: Cited<Picos>,
+    /// From submission to the completion status of reads.
+    pub read_latency: Cited<Picos>,
+    /// From submission to the completion status of writes.
+    pub write_latency: Cited<Picos>,
+}
+
+/// `[verbs]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Verbs {
+    /// Does the NIC execute verbs?
+    pub present: Cited<bool>,
+    /// Time of the core to ring the doorbell of a batch.
+    pub doorbell: Cited<Picos>,
+    /// Time of the core per operation of a batch.
+    pub post: Cited<Picos>,
+    /// Time of the core to poll a completion.
+    pub completed: Cited<Picos>,
+    /// The NIC's time per operation of one requester.
+    pub requester_interval: Cited<Picos>,
+    /// The NIC's time per packet of all connections.
+    pub card_interval: Cited<Picos>,
+    /// From the doorbell to the first packet.
+    pub post_latency: Cited<Picos>,
+    /// Passing through a NIC.
+    pub card_latency: Cited<Picos>,
+    /// The target NIC's read of host memory, or an atomic.
+    pub read_latency: Cited<Picos>,
+    /// From the response to the completion in the requester's memory.
+    pub completion_latency: Cited<Picos>,
+    /// Before an unanswered operation is sent again by the NIC.
+    pub retry_after: Cited<Picos>,
+    /// Repeats before the operation fails.
+    pub retries: Cited<u64>,
+    /// Bytes of a request or response besides its data.
+    pub header: Cited<Bytes>,
+}
+
+/// `[link]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Rate of a node's link, each direction.
+    pub rate: Cited<BitsPerSec>,
+    /// Payload of a full packet.
+    pub packet_payload: Cited<Bytes>,
+    /// Bytes on the wire per packet besides the payload.
+    pub packet_overhead: Cited<Bytes>,
+    /// Bytes on the wire of the smallest packet.
+    pub packet_minimum: Cited<Bytes>,
+    /// Cable and switch, one way.
+    pub latency: Cited<Picos>,
+    /// Frames that an engine may have waiting for the link or the PCIe queue.
+    pub queue_frames: Cited<u64>,
+}
+
+/// `[pcie]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pcie {
+    /// Rate, each direction.
+    pub rate: Cited<BitsPerSec>,
+    /// Data of a full transaction-layer packet.
+    pub tlp_payload: Cited<Bytes>,
+    /// Bytes of a transaction-layer packet besides its data.
+    pub tlp_overhead: Cited<Bytes>,
+    /// The host-to-NIC packet queue's time per doorbell: per burst, or per frame unbatched.
+    pub doorbell: Cited<Picos>,
+    /// A packet queue's time per packet.
+    pub descriptor: Cited<Picos>,
+    /// A packet from host memory to the NIC.
+    pub to_nic_latency: Cited<Picos>,
+    /// A packet from the NIC to host memory.
+    pub to_host_latency: Cited<Picos>,
+}
+
+/// `[within]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Within {
+    /// A frame between host cores of a node.
+    pub host_latency: Cited<Picos>,
+    /// A frame between NIC cores of a node.
+    pub nic_latency: Cited<Picos>,
+}
+
+/// `[persist]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Persist {
+    /// Fixed time.
+    pub latency: Cited<Picos>,
+    /// Time per KiB.
+    pub per_kib: Cited<Picos>,
+}
+
+impl Profile {
+    /// The built-in profile of this name, or the one in the file at this path.
+    pub fn load(name_or_path: &str) -> Result<Self, ProfileError> {
+        if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == name_or_path) {
+            return Self::parse(&format!("profiles/{name}.toml"), text);
+        }
+        match std::fs::read_to_string(Path::new(name_or_path)) {
+            Ok(text) => Self::parse(name_or_path, &text),
+            Err(error) => Err(ProfileError::Missing {
+                name: name_or_path.into(),
+                reason: error.to_string(),
+                known: Self::list().join(", "),
+            }),
+        }
+    }
+
+    /// The names of the built-in profiles.
+    pub fn list() -> Vec<&'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name).collect()
+    }
+
+    /// Reads a profile; `file` names it in errors.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ProfileError> {
+        let located = |error: toml::de::Error| {
+            let start = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
+            let shown = text.lines().nth(line).unwrap_or_default();
+            let key = shown.split('=').next().unwrap_or_default().trim().to_owned();
+            let what = error.message().trim().replace('\n', "; ");
+            ProfileError::Invalid { file: file.into(), line: line + 1, key, what }
+        };
+        let mut profile: Self = toml::from_str(text).map_err(located)?;
+        let table: toml::Table = toml::from_str(text).map_err(located)?;
+        collect_assumed("", &table, &mut profile.assumed);
+        profile.check(file, text)?;
+        Ok(profile)
+    }
+
+    /// What no source gives.
+    pub fn assumed(&self) -> &[Assumption] {
+        &self.assumed
+    }
+
+    /// Engines of a side: the default number, which is also the most that there are.
+    pub fn engines(&self, side: Side) -> usize {
+        match side {
+            Side::Host => self.cores.host.value as usize,
+            Side::Nic => self.cores.nic.value as usize,
+        }
+    }
+
+    /// What the core of an engine of `side` spends.
+    pub fn core(&self, side: Side) -> &CoreCosts {
+        match side {
+            Side::Host => &self.host_core,
+            Side::Nic => &self.nic_core,
+        }
+    }
+
+    /// Relations between values that a single value cannot show.
+    fn check(&self, file: &str, text: &str) -> Result<(), ProfileError> {
+        let rules: [(bool, &str, &str); 7] = [
+            (self.host_core.poll.value.0 > 0, "poll", "a poll round must take time: 1ns or more"),
+            (self.nic_core.poll.value.0 > 0, "poll", "a poll round must take time: 1ns or more"),
+            (self.link.packet_payload.value.0 > 0, "packet_payload", "give at least 1B"),
+            (self.link.queue_frames.value > 0, "queue_frames", "give at least 1"),
+            (self.pcie.tlp_payload.value.0 > 0, "tlp_payload", "give at least 1B"),
+            (self.dma.queues.value > 0, "queues", "give at least 1"),
+            (self.dma.vector.value > 0, "vector", "give at least 1"),
+        ];
+        for (holds, key, what) in rules {
+            if !holds {
+                let at = text.lines().position(|line| line.trim_start().starts_with(key));
+                return Err(ProfileError::Invalid {
+                    file: file.into(),
+                    line: at.unwrap_or(0) + 1,
+                    key: key.into(),
+                    what: what.into(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn collect_assumed(prefix: &str, table: &toml::Table, into: &mut Vec<Assumption>) {
+    for (key, entry) in table {
+        let toml::Value::Table(inner) = entry else { continue };
+        let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        let (Some(value), Some(source)) = (inner.get("value"), inner.get("source")) else {
+            collect_assumed(&key, inner, into);
+            continue;
+        };
+        if source.as_str() == Some("assumed") {
+            let reason = inner.get("reason").and_then(toml::Value::as_str).unwrap_or_default();
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            into.push(Assumption { key, value, reason: reason.into() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_profiles_load_and_say_what_they_assume() {
+        for name in Profile::list() {
+            let profile = Profile::load(name).unwrap();
+            assert_eq!(profile.name, name);
+            assert!(!profile.assumed().is_empty());
+            assert!(profile.assumed().iter().all(|line| line.key.contains('.')));
+        }
+    }
+
+    #[test]
+    fn errors_name_file_line_key_and_remedy() {
+        let (_, text) = BUILT_IN[1];
+        let line = text.lines().position(|line| line.starts_with("submit")).unwrap() + 1;
+        let broken = text.replace("value = \"190ns\"", "value = \"190\"");
+        let error = Profile::parse("mine.toml", &broken).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("mine.toml:{line}: submit")), "{error}");
+        assert!(error.contains("write a time with its unit"), "{error}");
+        let unknown = text.replace("submit =", "sumbit =");
+        let error = Profile::parse("mine.toml", &unknown).unwrap_err().to_string();
+        assert!(error.contains("unknown field `sumbit`") && error.contains("`submit`"), "{error}");
+        let unreasoned = text.replacen("reason = ", "reson = ", 1);
+        assert!(Profile::parse("mine.toml", &unreasoned).is_err());
+        let error = Profile::load("liquidio4").unwrap_err().to_string();
+        assert!(error.contains("connectx5, liquidio3"), "{error}");
+    }
+}

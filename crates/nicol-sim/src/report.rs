@@ -1,0 +1,77 @@
+//! What a run was: its time, its digest, how busy everything was.
+
+use nicol_core::engine::EngineStats;
+use nicol_core::ids::Side;
+use nicol_core::units::{Nanos, Picos};
+
+use crate::faults::FaultCounts;
+use crate::state::State;
+use crate::world::{SPENT, Shared, SimWorld};
+
+/// How busy a resource was.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Utilization {
+    /// Node and resource, such as `n0.link_out`.
+    pub name: String,
+    /// Share of the time, 0 to 1, over all its parts.
+    pub busy: f64,
+}
+
+/// The account of a run since its start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimReport {
+    /// Virtual time.
+    pub simulated: Nanos,
+    /// Events handled.
+    pub events: u64,
+    /// The same for the same configuration, seed and code, on any machine and in any build.
+    pub digest: u64,
+    /// How busy each resource of each node was.
+    pub resources: Vec<Utilization>,
+    /// What all cores together spent their time on.
+    pub spent: Vec<(&'static str, Nanos)>,
+    /// How often each fault struck.
+    pub faults: FaultCounts,
+    /// The engines' counters, summed.
+    pub stats: EngineStats,
+}
+
+/// How busy the resources of every node were until `now`.
+pub(crate) fn resources(shared: &Shared, state: &State, now: Nanos) -> Vec<Utilization> {
+    let mut lines = Vec::new();
+    let whole = now.0.max(1) as f64 * 1e3;
+    for (id, node) in shared.layout.node_ids().zip(&state.nodes) {
+        let mut line = |what: &str, busy: Picos, parts: usize| {
+            let share = busy.0 as f64 / whole / parts.max(1) as f64;
+            lines.push(Utilization { name: format!("n{}.{what}", id.0), busy: share.min(1.0) });
+        };
+        for (what, side) in [("host_cores", Side::Host), ("nic_cores", Side::Nic)] {
+            let cores = shared.engines.iter().zip(&state.cores);
+            let mine = cores.filter(|(engine, _)| engine.node == id && engine.side == side);
+            let (busy, count) =
+                mine.fold((Picos(0), 0), |(busy, count), (_, core)| (busy + core.busy, count + 1));
+            line(what, busy, count);
+        }
+        line("link_out", node.link_out.busy(), 1);
+        line("link_in", node.link_in.busy(), 1);
+        line("pcie_to_nic", node.lanes_to_nic.busy(), 1);
+        line("pcie_to_host", node.lanes_to_host.busy(), 1);
+        line("packet_queue_to_nic", node.queue_to_nic.busy(), 1);
+        line("packet_queue_to_host", node.queue_to_host.busy(), 1);
+        let dma = node.dma_queues.iter().fold(Picos(0), |sum, queue| sum + queue.busy());
+        line("dma_queues", dma, node.dma_queues.len());
+        line("verb_card", node.card.busy(), 1);
+    }
+    lines
+}
+
+/// What the cores spent their time on.
+pub(crate) fn spent<'a>(worlds: impl Iterator<Item = &'a SimWorld>) -> Vec<(&'static str, Nanos)> {
+    let mut sums = [Picos(0); SPENT.len()];
+    for world in worlds {
+        for (sum, span) in sums.iter_mut().zip(world.spent()) {
+            *sum += span;
+        }
+    }
+    SPENT.iter().zip(sums).map(|(name, sum)| (*name, sum.to_nanos_up())).collect()
+}

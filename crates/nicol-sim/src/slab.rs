@@ -1,0 +1,49 @@
+//! Numbered places for what is under way; a place is reused once it is empty.
+
+/// Things with numbers that fit into an event.
+#[derive(Debug)]
+pub struct Slab<T> {
+    places: Vec<Option<T>>,
+    vacant: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { places: Vec::new(), vacant: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Keeps `thing`; its number.
+    pub fn insert(&mut self, thing: T) -> u32 {
+        if let Some(number) = self.vacant.pop() {
+            self.places[number as usize] = Some(thing);
+            return number;
+        }
+        self.places.push(Some(thing));
+        (self.places.len() - 1) as u32
+    }
+
+    /// The thing with this number.
+    ///
+    /// # Panics
+    /// If there is none: an event outlived what it was about.
+    pub fn get_mut(&mut self, number: u32) -> &mut T {
+        let Some(thing) = self.places[number as usize].as_mut() else {
+            panic!("nothing has number {number}");
+        };
+        thing
+    }
+
+    /// Takes the thing with this number out.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn remove(&mut self, number: u32) -> T {
+        let Some(thing) = self.places[number as usize].take() else {
+            panic!("nothing has number {number}");
+        };
+        self.vacant.push(number);
+        thing
+    }
+}

@@ -1,0 +1,140 @@
+//! What changes while a simulated cluster runs: events, cores, hardware, what is under way.
+
+use std::collections::VecDeque;
+
+use nicol_core::engine::{Charge, Operation};
+use nicol_core::units::{Nanos, Picos};
+
+use crate::faults::Faults;
+use crate::flight::Flight;
+use crate::hw::{NodeHardware, Resource, picos};
+use crate::kernel::{Event, Kernel};
+use crate::slab::Slab;
+use crate::transfer::{Vector, VerbFlight};
+
+/// No event is scheduled.
+const NEVER: Nanos = Nanos::MAX;
+
+/// One modelled core and what waits for it.
+#[derive(Debug)]
+pub struct Core {
+    /// Frames that have arrived.
+    pub inbox: VecDeque<Vec<u8>>,
+    /// Finished operations, each with what handling it costs.
+    pub done: VecDeque<(Operation, Option<Charge>)>,
+    /// Frames to pass on between the host and the wire.
+    pub forward: VecDeque<u32>,
+    /// The end of its last round.
+    pub busy_until: Picos,
+    /// How long it worked.
+    pub busy: Picos,
+    /// Frames of it that wait for the link or the PCIe queue.
+    pub queued: u64,
+    /// Does the engine hold frames back until there is room?
+    pub blocked: bool,
+    /// Has it stopped for good?
+    pub dead: bool,
+    /// The NIC's processing of this requester's verbs.
+    pub requester: Resource,
+    next_round: Nanos,
+    next_timer: Nanos,
+}
+
+impl Default for Core {
+    fn default() -> Self {
+        Self {
+            inbox: VecDeque::new(),
+            done: VecDeque::new(),
+            forward: VecDeque::new(),
+            busy_until: Picos(0),
+            busy: Picos(0),
+            queued: 0,
+            blocked: false,
+            dead: false,
+            requester: Resource::default(),
+            next_round: NEVER,
+            next_timer: NEVER,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct State {
+    /// Pending events.
+    pub kernel: Kernel,
+    /// Cores by engine.
+    pub cores: Vec<Core>,
+    /// Hardware by node.
+    pub nodes: Vec<NodeHardware>,
+    /// Frames under way.
+    pub flights: Slab<Flight>,
+    /// Vectors of transfers under way.
+    pub vectors: Slab<Vector>,
+    /// Verbs under way.
+    pub verbs: Slab<VerbFlight>,
+    /// What goes wrong.
+    pub faults: Faults,
+}
+
+impl State {
+    /// Schedules a round of engine `index` at `earliest` or when its core is free.
+    pub fn request_round(&mut self, index: usize, earliest: Nanos) {
+        let core = &mut self.cores[index];
+        if core.dead {
+            return;
+        }
+        let at = earliest.max(core.busy_until.to_nanos_up()).max(self.kernel.now());
+        if at < core.next_round {
+            core.next_round = at;
+            self.kernel.push(at, Event::Core(index as u32));
+        }
+    }
+
+    /// Is a round of engine `index` due now? Events that an earlier one has overtaken are not.
+    pub fn take_round(&mut self, index: usize) -> bool {
+        let core = &mut self.cores[index];
+        if core.dead || core.next_round != self.kernel.now() {
+            return false;
+        }
+        core.next_round = NEVER;
+        let now = self.kernel.now();
+        if picos(now) < core.busy_until {
+            self.request_round(index, now);
+            return false;
+        }
+        if let Some(until) = self.faults.stalled_until(now, index, self.cores.len()) {
+            self.faults.counts.stalled += 1;
+            self.request_round(index, until);
+            return false;
+        }
+        true
+    }
+
+    /// Schedules a look at the timers of engine `index`.
+    pub fn request_timer(&mut self, index: usize, deadline: Nanos) {
+        let core = &mut self.cores[index];
+        let at = deadline.max(self.kernel.now());
+        if !core.dead && at < core.next_timer {
+            core.next_timer = at;
+            self.kernel.push(at, Event::Timer(index as u32));
+        }
+    }
+
+    /// Handles a timer event.
+    pub fn timer(&mut self, index: usize) {
+        let now = self.kernel.now();
+        if self.cores[index].next_timer == now {
+            self.cores[index].next_timer = NEVER;
+            self.request_round(index, now);
+        }
+    }
+
+    /// Hands a finished operation to its engine.
+    pub fn finish(&mut self, index: usize, operation: Operation, charge: Option<Charge>) {
+        if !self.cores[index].dead {
+            self.cores[index].done.push_back((operation, charge));
+            self.request_round(index, self.kernel.now());
+        }
+    }
+}

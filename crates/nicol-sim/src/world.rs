@@ -1,0 +1,274 @@
+//! [`World`] for the engines of a simulated cluster.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::chance::{Purpose, Stream};
+use nicol_core::cluster::Layout;
+use nicol_core::engine::{Charge, Operation, Route, Tuning, World};
+use nicol_core::fabric::Bell;
+use nicol_core::ids::{EngineId, NodeId, Side};
+use nicol_core::memory::RegionTable;
+use nicol_core::units::{Nanos, Picos};
+
+use crate::bells::Bells;
+use crate::hw::{Costs, Hardware, picos};
+use crate::profile::Profile;
+use crate::state::State;
+
+/// Spare frame buffers that a cluster keeps.
+const BUFFERS_MAX: usize = 65_536;
+
+/// What the engines of one simulated cluster share.
+#[derive(Debug)]
+pub struct Shared {
+    pub(crate) layout: Layout,
+    pub(crate) profile: Arc<Profile>,
+    pub(crate) tuning: Tuning,
+    pub(crate) hardware: Hardware,
+    pub(crate) unreliable: bool,
+    pub(crate) tables: Vec<RegionTable>,
+    pub(crate) engines: Vec<EngineId>,
+    pub(crate) now: Cell<Nanos>,
+    pub(crate) state: RefCell<State>,
+    pub(crate) bells: RefCell<Bells>,
+    pub(crate) nic_is_separate: bool,
+    pub(crate) on_path: bool,
+    pub(crate) queue_frames: u64,
+    pub(crate) wire_latency: Picos,
+    pub(crate) to_nic_latency: Picos,
+    pub(crate) to_host_latency: Picos,
+    pub(crate) host_latency: Nanos,
+    pub(crate) nic_latency: Nanos,
+    buffers: RefCell<Vec<Vec<u8>>>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        layout: Layout,
+        profile: Arc<Profile>,
+        tuning: Tuning,
+        unreliable: bool,
+        state: State,
+    ) -> Self {
+        let engines = layout.engine_ids().collect();
+        let tables = layout.node_ids().map(|_| RegionTable::default()).collect();
+        Self {
+            hardware: Hardware::new(&profile),
+            unreliable,
+            tables,
+            engines,
+            now: Cell::new(Nanos::ZERO),
+            state: RefCell::new(state),
+            bells: RefCell::default(),
+            nic_is_separate: profile.cores.nic_is_separate.value,
+            on_path: profile.cores.on_path.value,
+            queue_frames: profile.link.queue_frames.value,
+            wire_latency: profile.link.latency.value,
+            to_nic_latency: profile.pcie.to_nic_latency.value,
+            to_host_latency: profile.pcie.to_host_latency.value,
+            host_latency: profile.within.host_latency.value.to_nanos_up(),
+            nic_latency: profile.within.nic_latency.value.to_nanos_up(),
+            buffers: RefCell::default(),
+            layout,
+            profile,
+            tuning,
+        }
+    }
+
+    /// Keeps a frame's buffer for another frame.
+    pub(crate) fn recycle_frame(&self, mut frame: Vec<u8>) {
+        let mut buffers = self.buffers.borrow_mut();
+        if buffers.len() < BUFFERS_MAX {
+            frame.clear();
+            buffers.push(frame);
+        }
+    }
+}
+
+/// What a core's time goes into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Spent {
+    Poll,
+    Forward,
+    Frames,
+    Messages,
+    DmaSubmit,
+    DmaComplete,
+    Verbs,
+    Work,
+}
+
+/// The names of what a core's time goes into, in reports.
+pub(crate) const SPENT: [&str; 8] =
+    ["poll", "forward", "frames", "messages", "dma submit", "dma complete", "verbs", "work"];
+
+const fn spent_on(charge: Charge) -> Spent {
+    match charge {
+        Charge::FrameReceived { .. } | Charge::FrameSent { .. } => Spent::Frames,
+        Charge::MessageReceived { .. } | Charge::MessageSent { .. } => Spent::Messages,
+        Charge::DmaSubmitted { .. } => Spent::DmaSubmit,
+        Charge::DmaCompleted => Spent::DmaComplete,
+        Charge::VerbsPosted { .. } | Charge::VerbCompleted => Spent::Verbs,
+        Charge::Work(_) => Spent::Work,
+    }
+}
+
+/// The simulated world as one engine sees it: its core's clock, and the shared hardware.
+#[derive(Debug)]
+pub struct SimWorld {
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) costs: Costs,
+    index: usize,
+    here: EngineId,
+    local: Cell<Picos>,
+    refused: Cell<bool>,
+    burst: Cell<usize>,
+    spent: [Cell<Picos>; SPENT.len()],
+    random: RefCell<Stream>,
+    rkeys: RefCell<Stream>,
+}
+
+impl SimWorld {
+    pub(crate) fn new(shared: &Rc<Shared>, index: usize, seed: u64) -> Self {
+        let here = shared.engines[index];
+        Self {
+            costs: Costs::new(&shared.profile, here),
+            shared: shared.clone(),
+            index,
+            here,
+            local: Cell::default(),
+            refused: Cell::new(false),
+            burst: Cell::new(0),
+            spent: Default::default(),
+            random: RefCell::new(Stream::new(seed, Purpose::Protocol, here.pack())),
+            rkeys: RefCell::new(Stream::new(seed, Purpose::Regions, here.pack())),
+        }
+    }
+
+    /// Starts a round now: the core's clock begins at the cluster's.
+    pub(crate) fn begin(&self) {
+        self.local.set(picos(self.shared.now.get()));
+        self.refused.set(false);
+        self.burst.set(0);
+    }
+
+    /// Lets the core work for `span`.
+    pub(crate) fn spend(&self, span: Picos, on: Spent) {
+        self.local.set(self.local.get() + span);
+        let spent = &self.spent[on as usize];
+        spent.set(spent.get() + span);
+    }
+
+    /// The core's clock.
+    pub(crate) fn local(&self) -> Picos {
+        self.local.get()
+    }
+
+    /// Did the transport refuse a frame in this round?
+    pub(crate) fn refused(&self) -> bool {
+        self.refused.get()
+    }
+
+    /// What the core's time went into, in the order of [`SPENT`].
+    pub(crate) fn spent(&self) -> [Picos; SPENT.len()] {
+        std::array::from_fn(|on| self.spent[on].get())
+    }
+
+    /// Does the next frame ring the doorbell of the host-to-NIC queue? A burst rings once.
+    fn rings(&self) -> bool {
+        let place = self.burst.get();
+        self.burst.set(place + 1);
+        !self.shared.tuning.aggregation || place.is_multiple_of(self.shared.tuning.burst.max(1))
+    }
+}
+
+impl World for SimWorld {
+    const SHARED_MEMORY: bool = false;
+
+    fn now(&self) -> Nanos {
+        self.local.get().to_nanos_up().max(self.shared.now.get())
+    }
+
+    fn charge(&self, charge: Charge) {
+        self.spend(self.costs.of(charge), spent_on(charge));
+    }
+
+    fn random(&self) -> u64 {
+        self.random.borrow_mut().bits()
+    }
+
+    fn draw_rkey(&self) -> u32 {
+        self.rkeys.borrow_mut().bits() as u32
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.shared.layout
+    }
+
+    fn tuning(&self) -> &Tuning {
+        &self.shared.tuning
+    }
+
+    fn route(&self, other: EngineId) -> Route {
+        if self.shared.unreliable && other.node != self.here.node {
+            Route::Unreliable
+        } else {
+            Route::Reliable
+        }
+    }
+
+    fn regions(&self) -> &RegionTable {
+        &self.shared.tables[usize::from(self.here.node.0)]
+    }
+
+    fn receive(&self) -> Option<Vec<u8>> {
+        self.shared.state.borrow_mut().cores[self.index].inbox.pop_front()
+    }
+
+    fn frame_buffer(&self) -> Vec<u8> {
+        self.shared.buffers.borrow_mut().pop().unwrap_or_default()
+    }
+
+    fn recycle(&self, frame: Vec<u8>) {
+        self.shared.recycle_frame(frame);
+    }
+
+    fn transmit(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>> {
+        let rings = self.here.side == Side::Host && self.rings();
+        let launched = self.shared.launch(self.index, to, frame, self.now(), rings);
+        self.refused.set(self.refused.get() || launched.is_err());
+        launched
+    }
+
+    fn submit(&self, batch: &mut Vec<Operation>) {
+        self.shared.submit_vector(self.index, batch, self.now());
+    }
+
+    fn has_verbs(&self) -> bool {
+        self.shared.profile.verbs.present.value
+    }
+
+    fn post(&self, node: NodeId, batch: &mut Vec<Operation>) {
+        self.shared.post_verbs(self.index, node, batch, self.now());
+    }
+
+    fn finished(&self) -> Option<Operation> {
+        let next = self.shared.state.borrow_mut().cores[self.index].done.pop_front();
+        let (operation, charge) = next?;
+        if let Some(charge) = charge {
+            self.charge(charge);
+        }
+        Some(operation)
+    }
+
+    fn wake_at(&self, deadline: Nanos) {
+        self.shared.state.borrow_mut().request_timer(self.index, deadline);
+    }
+
+    fn watch(&self, bell: &Arc<dyn Bell>) {
+        self.shared.bells.borrow_mut().watch(bell, self.index);
+    }
+}
