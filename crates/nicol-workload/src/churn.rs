@@ -3,12 +3,13 @@
 //! Values name their row and the insert that wrote them. There are two tables. In `SINGLES` keys
 //! come and go and move; the audit counts what is present. In `PAIRS` a record is inserted only
 //! while its partner is absent, which is merely read: two such inserts that both commit are a write
-//! skew over absent records, and the audit finds both partners present.
+//! skew over absent records. A later deletion may heal that, so that a transaction type of its own
+//! looks at both partners and reports, in its total, how often it saw both.
 
 use std::ops::Range;
 
 use nicol_core::chance::Stream;
-use nicol_core::commit::Procedures;
+use nicol_core::commit::{Execute, Procedures};
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::txn::{ProcedureId, Txn, Verdict};
 use nicol_core::workload::{ShardMap, Workload};
@@ -54,10 +55,18 @@ enum Kind {
     Move,
     InsertOfPair,
     DeleteOfPair,
+    ReadOfPair,
 }
 
-const KINDS: [Kind; 6] =
-    [Kind::Insert, Kind::Delete, Kind::Read, Kind::Move, Kind::InsertOfPair, Kind::DeleteOfPair];
+const KINDS: [Kind; 7] = [
+    Kind::Insert,
+    Kind::Delete,
+    Kind::Read,
+    Kind::Move,
+    Kind::InsertOfPair,
+    Kind::DeleteOfPair,
+    Kind::ReadOfPair,
+];
 
 /// Keys that a read transaction looks at.
 const READ_KEYS: usize = 3;
@@ -105,7 +114,9 @@ impl Workload for Churn {
     }
 
     fn procedures(&self) -> Procedures {
-        Procedures::new(&[insert, delete, look, move_record, insert_of_pair, delete])
+        const LOGIC: [Execute; 7] =
+            [insert, delete, look, move_record, insert_of_pair, delete, look_at_pair];
+        Procedures::new(&LOGIC)
     }
 
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
@@ -150,12 +161,16 @@ impl Workload for Churn {
             Kind::DeleteOfPair => {
                 txn.write(Key::new(PAIRS, row));
             }
+            Kind::ReadOfPair => {
+                txn.read(Key::new(PAIRS, row));
+                txn.read(Key::new(PAIRS, row ^ 1));
+            }
         }
         kind as usize
     }
 
     fn kinds(&self) -> &'static [&'static str] {
-        &["insert", "delete", "read", "move", "insert_of_pair", "delete_of_pair"]
+        &["insert", "delete", "read", "move", "insert_of_pair", "delete_of_pair", "read_of_pair"]
     }
 
     fn audit(
@@ -174,7 +189,14 @@ impl Workload for Churn {
                 violations.add(|| format!("{key:?} holds another record's value"));
             }
         }
-        let change: i128 = totals.iter().sum();
+        let (sightings, changes) = match totals.split_last() {
+            Some((sightings, changes)) => (*sightings, changes),
+            None => (0, totals),
+        };
+        if sightings != 0 {
+            violations.add(|| format!("{sightings} transactions saw both records of a pair"));
+        }
+        let change: i128 = changes.iter().sum();
         if before + change != after {
             violations.add(|| {
                 format!("records: initially {before}, changed by {change}, finally {after}")
@@ -264,4 +286,10 @@ fn insert_of_pair(txn: &mut Txn) -> Verdict {
     }
     put(txn, 0);
     finish(txn, i64::from(!present))
+}
+
+/// Looks at both records of a pair, and leaves 1 if it sees both.
+fn look_at_pair(txn: &mut Txn) -> Verdict {
+    let Some(present) = presence(txn, [false; 2]) else { return Verdict::Refuse };
+    finish(txn, i64::from(present == [true; 2]))
 }

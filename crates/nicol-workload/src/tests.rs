@@ -1,1 +1,199 @@
+//! Every workload under the driver: its audit holds when the protocol is right, and finds what a
+//! broken one did.
 
+use std::sync::Arc;
+
+use nicol_core::cluster::Layout;
+use nicol_core::history::{End, Event};
+use nicol_core::units::Nanos;
+use nicol_core::workload::Workload;
+
+use crate::chooser::{Distribution, PartsPerMillion};
+use crate::churn::{Churn, ChurnConfig};
+use crate::double::{FakeConfig, FakeFabric, FakeProtocol, Validation};
+use crate::driver::{Load, Retry, RunControl, RunPlan, RunResult, spawn_clients};
+use crate::retwis::{Retwis, RetwisConfig};
+use crate::smallbank::{Smallbank, SmallbankConfig};
+use crate::ycsb_t::{YcsbT, YcsbTConfig};
+use crate::zipf::Theta;
+
+const NODES: u16 = 3;
+const CLIENTS: u32 = 8;
+const TRANSACTIONS: u64 = 1_000;
+
+fn plan() -> RunPlan {
+    RunPlan {
+        seed: 5,
+        clients: CLIENTS,
+        begin: Nanos::ZERO,
+        warmup_until: Nanos::ZERO,
+        stop_at: Nanos::MAX,
+        transactions_per_client: Some(TRANSACTIONS),
+        load: Load::Closed,
+        retry: Retry { attempts_max: 10_000, first: Nanos(50), longest: Nanos(5_000) },
+        record: true,
+        history_max: 1_000_000,
+    }
+}
+
+/// Runs `workload` to its end; returns the result and the audit's lines.
+fn run(workload: Arc<dyn Workload>, validation: Validation) -> (RunResult, Vec<String>) {
+    let layout = Layout::new(usize::from(NODES), 1, 1, 1).unwrap();
+    let fabric = FakeFabric::new(layout.clone());
+    let config = FakeConfig { validation, step_max: 100, unknown_every: 0 };
+    let protocol = FakeProtocol::load(&fabric, config, &*workload);
+    let run = RunControl::new(plan(), workload.kinds());
+    spawn_clients(&fabric, &protocol, &workload, &run, 0, CLIENTS);
+    assert!(!run.finished());
+    fabric.run_until(Nanos::from_secs(10));
+    assert!(run.finished());
+    let result = run.result().clone();
+    let lines = workload.audit(&layout, &mut |key| protocol.value(key), &result.totals());
+    (result, lines)
+}
+
+fn smallbank() -> Arc<dyn Workload> {
+    Arc::new(Smallbank::new(SmallbankConfig::paper(NODES, 20)))
+}
+
+fn ycsb_t() -> Arc<dyn Workload> {
+    Arc::new(YcsbT::new(YcsbTConfig {
+        nodes: NODES,
+        records_per_node: 20,
+        keys_per_txn: 3,
+        value_bytes: 100,
+        read_fraction: PartsPerMillion::percent(50),
+        distribution: Distribution::Zipfian(Theta(990)),
+        ship: true,
+    }))
+}
+
+fn retwis() -> Arc<dyn Workload> {
+    Arc::new(Retwis::new(RetwisConfig {
+        nodes: NODES,
+        records_per_node: 30,
+        value_bytes: 64,
+        distribution: Distribution::Zipfian(Theta(500)),
+        ship: true,
+    }))
+}
+
+fn churn() -> Arc<dyn Workload> {
+    Arc::new(Churn::new(ChurnConfig { nodes: NODES, rows: 8, ship: true }))
+}
+
+#[test]
+fn audits_hold_when_everything_is_validated() {
+    for workload in [smallbank(), ycsb_t(), retwis(), churn()] {
+        let name = workload.name();
+        let (result, lines) = run(workload, Validation::Everything);
+        assert_eq!(lines, Vec::<String>::new(), "{name}");
+        assert_eq!(result.whole.issued, u64::from(CLIENTS) * TRANSACTIONS);
+        assert!(result.whole.balance());
+        // Only Smallbank's payments may lack funds; elsewhere a refusal is a damaged value.
+        let refused = result.whole.refused;
+        assert_eq!(result.whole.committed + refused, result.whole.issued, "{name}");
+        assert_eq!(refused > 0, name == "smallbank", "{name}: {refused} refused");
+        assert!(result.whole.aborts[1] > 20, "{name}: transactions must collide");
+        assert!(result.kinds.iter().all(|kind| kind.committed > 20), "{name}: every kind runs");
+        check_history(&result.history);
+        assert_eq!(result.history.len() as u64, result.whole.attempts);
+    }
+}
+
+#[test]
+fn audits_find_what_a_broken_protocol_did() {
+    for (workload, validation, word) in [
+        (smallbank(), Validation::Nothing, "money"),
+        (ycsb_t(), Validation::Nothing, "counters"),
+        (retwis(), Validation::Nothing, "counters"),
+        (churn(), Validation::Nothing, "records"),
+        (churn(), Validation::WriteSet, "saw both"),
+    ] {
+        let name = workload.name();
+        let (_, lines) = run(workload, validation);
+        assert!(lines.iter().any(|line| line.contains(word)), "{name} {validation:?}: {lines:?}");
+    }
+}
+
+#[test]
+fn audits_find_lost_and_damaged_records() {
+    let layout = Layout::new(usize::from(NODES), 1, 1, 1).unwrap();
+    for workload in [smallbank(), ycsb_t(), retwis(), churn()] {
+        let fabric = FakeFabric::new(layout.clone());
+        let config =
+            FakeConfig { validation: Validation::Everything, step_max: 1, unknown_every: 0 };
+        let store = FakeProtocol::load(&fabric, config, &*workload);
+        let audit = |damage: &dyn Fn(Vec<u8>) -> Option<Vec<u8>>| {
+            let mut first = true;
+            let mut read = |key| {
+                let value = store.value(key)?;
+                if std::mem::take(&mut first) { damage(value) } else { Some(value) }
+            };
+            workload.audit(&layout, &mut read, &vec![0; workload.kinds().len()])
+        };
+        assert!(audit(&Some).is_empty(), "{}", workload.name());
+        assert!(!audit(&|_| None).is_empty(), "{}: a lost record", workload.name());
+        let flip = |mut value: Vec<u8>| {
+            value[0] ^= 1;
+            Some(value)
+        };
+        assert!(!audit(&flip).is_empty(), "{}: a flipped bit", workload.name());
+        let cut = |value: Vec<u8>| Some(value[..value.len() - 1].to_vec());
+        assert!(!audit(&cut).is_empty(), "{}: a short value", workload.name());
+    }
+}
+
+#[test]
+fn a_seed_makes_one_history() {
+    let (first, _) = run(churn(), Validation::Everything);
+    let (second, _) = run(churn(), Validation::Everything);
+    assert_eq!(first.history, second.history);
+    let deleted = |event: &Event| event.writes.iter().any(|write| write.deleted);
+    assert!(first.history.iter().any(deleted), "a deletion of a present record is a write");
+    let absent = |event: &Event| event.reads.iter().any(|read| !read.present);
+    assert!(first.history.iter().any(absent));
+}
+
+/// Versions of a committed history with everything validated: each install follows the read.
+fn check_history(history: &[Event]) {
+    let mut ids: Vec<u64> = history.iter().map(|event| event.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), history.len(), "every attempt has an id of its own");
+    let mut installs: Vec<(u64, u64)> = Vec::new();
+    for event in history.iter().filter(|event| event.end == End::Committed) {
+        assert!(event.start_ns < event.end_ns);
+        for write in &event.writes {
+            let read = event.reads.iter().find(|read| read.key == write.key);
+            let read = read.expect("a write-set key is read");
+            assert_eq!(read.version + 1, write.version);
+            assert!(read.present || !write.deleted, "deleting nothing writes nothing");
+            installs.push((write.key, write.version));
+        }
+    }
+    let count = installs.len();
+    installs.sort_unstable();
+    installs.dedup();
+    assert_eq!(installs.len(), count, "no version is installed twice");
+}
+
+#[test]
+fn smallbank_draws_its_mix_and_its_hot_customers() {
+    use nicol_core::chance::{Purpose, Stream};
+    use nicol_core::ids::NodeId;
+    use nicol_core::txn::Txn;
+    let workload = Smallbank::new(SmallbankConfig::paper(2, 5_000));
+    let mut random = Stream::new(3, Purpose::Test, 0);
+    let mut txn = Txn::default();
+    let (mut kinds, mut hot) = ([0_u32; 6], 0_u32);
+    for _ in 0..50_000 {
+        kinds[workload.next(NodeId(0), &mut random, &mut txn)] += 1;
+        hot += u32::from(txn.entries().iter().all(|entry| entry.key.row() < 400));
+    }
+    for (seen, percent) in kinds.iter().zip([15, 15, 15, 25, 15, 15]) {
+        assert!(seen.abs_diff(percent * 500) < 400, "{kinds:?}");
+    }
+    // 90 % by choice, and 4 % of the other single-customer ones by chance.
+    assert!(hot.abs_diff(45_140) < 300, "{hot}");
+}

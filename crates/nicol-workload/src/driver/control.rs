@@ -100,6 +100,7 @@ impl RunControl {
     /// Asks every client to stop after its current attempt.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
+        self.result().stopped = true;
     }
 
     /// Has [`RunControl::stop`] been called?

@@ -103,6 +103,8 @@ pub struct RunResult {
     pub history: Vec<Event>,
     /// Did an engine's history fill up, so that its clients stopped early?
     pub history_full: bool,
+    /// Was the run stopped before its planned end?
+    pub stopped: bool,
 }
 
 impl RunResult {
@@ -125,6 +127,7 @@ impl RunResult {
             last_end: Nanos::ZERO,
             history: Vec::new(),
             history_full: false,
+            stopped: false,
         }
     }
 
@@ -146,16 +149,17 @@ impl RunResult {
         self.first_start = self.first_start.min(other.first_start);
         self.last_end = self.last_end.max(other.last_end);
         self.history_full |= other.history_full;
+        self.stopped |= other.stopped;
         // The order in which engines finish is the live world's; the history's is not.
         self.history.append(&mut other.history);
         self.history.sort_unstable_by_key(|event| (event.start_ns, event.id));
     }
 
-    /// The measured window's length: as planned, or up to the last end if the plan has no end or
-    /// the clients ran out of transactions before it.
+    /// The measured window's length: as planned, or up to the last commit if the run was stopped, a
+    /// history filled up, or the clients had a number of transactions to run.
     pub fn window_length(&self) -> Nanos {
-        let by_count = self.plan.transactions_per_client.is_some() || self.history_full;
-        if by_count {
+        let by_count = self.plan.transactions_per_client.is_some();
+        if by_count || self.history_full || self.stopped {
             let end = self.last_end.min(self.plan.stop_at);
             return end.since(self.first_start.max(self.plan.warmup_until));
         }
