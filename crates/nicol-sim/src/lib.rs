@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bells;
+pub mod checks;
 mod cluster;
 mod faults;
 mod flight;
@@ -20,6 +21,6 @@ mod world;
 
 pub use cluster::{RunEnd, SimCluster, SimConfig};
 pub use faults::{Crash, FaultCounts, FaultPlan, Partition, Stall};
-pub use profile::Profile;
+pub use profile::{Profile, ProfileError};
 pub use report::{SimReport, Utilization};
 pub use world::SimWorld;

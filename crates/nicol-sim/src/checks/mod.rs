@@ -1,0 +1,117 @@
+//! Component checks: the micro-benchmarks that profiles are calibrated on, rerun on a profile.
+
+mod latency;
+mod probe;
+mod throughput;
+
+use std::sync::Arc;
+
+use nicol_core::cluster::{Layout, LayoutError};
+
+use nicol_core::units::Nanos;
+
+use crate::{Profile, SimConfig, SimReport};
+
+/// One published measurement beside the model's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckLine {
+    /// The line of the calibration list.
+    pub line: &'static str,
+    /// What is measured.
+    pub what: String,
+    /// The lowest and the highest published value. An ordering is published as 1.
+    pub published: (f64, f64),
+    /// The model's value; 1 for an ordering that holds, 0 for one that does not.
+    pub measured: f64,
+    /// Unit of both.
+    pub unit: &'static str,
+    /// How far outside the published range, as a share of its nearest end; 0 within.
+    pub relative_error: f64,
+    /// Does the model's value rest on assumed numbers?
+    pub assumed: bool,
+    /// How it was measured, and what explains a difference.
+    pub note: &'static str,
+}
+
+/// The largest relative error of a calibrated line.
+pub const TOLERANCE: f64 = 0.10;
+
+impl CheckLine {
+    fn new(
+        line: &'static str,
+        what: impl Into<String>,
+        published: (f64, f64),
+        measured: f64,
+        unit: &'static str,
+    ) -> Self {
+        let (low, high) = published;
+        let relative_error = if measured < low {
+            (measured - low) / low
+        } else if measured > high {
+            (measured - high) / high
+        } else {
+            0.0
+        };
+        let what = what.into();
+        Self { line, what, published, measured, unit, relative_error, assumed: false, note: "" }
+    }
+
+    fn ordering(line: &'static str, what: impl Into<String>, holds: bool) -> Self {
+        Self::new(line, what, (1.0, 1.0), f64::from(u8::from(holds)), "holds")
+    }
+
+    fn assumed(mut self) -> Self {
+        self.assumed = true;
+        self
+    }
+
+    fn note(mut self, note: &'static str) -> Self {
+        self.note = note;
+        self
+    }
+
+    /// Is it within [`TOLERANCE`]?
+    pub fn is_close(&self) -> bool {
+        self.relative_error.abs() <= TOLERANCE
+    }
+}
+
+/// Reruns every component measurement that `profile` has the hardware for.
+///
+/// # Errors
+/// If the profile has fewer cores than a measurement used.
+pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
+    let mut lines = Vec::new();
+    if profile.cores.nic_is_separate.value && profile.cores.on_path.value {
+        lines.extend(throughput::rpcs(profile)?);
+        lines.extend(throughput::remote_writes(profile)?);
+        lines.extend(throughput::dma(profile)?);
+        lines.extend(latency::dma(profile)?);
+        lines.extend(latency::on_path_orderings(profile)?);
+    }
+    if profile.verbs.present.value {
+        lines.extend(throughput::verbs(profile)?);
+        lines.extend(latency::verbs(profile)?);
+    }
+    Ok(lines)
+}
+
+/// A load to time the simulator with: the NIC echo of C1.11 for `span` of virtual time.
+///
+/// # Errors
+/// If the profile has fewer cores than the measurement used.
+pub fn echo_load(profile: &Arc<Profile>, span: Nanos) -> Result<SimReport, LayoutError> {
+    throughput::echo_load(profile, span)
+}
+
+/// A fault-free cluster of `nodes`, with at most the profile's cores.
+fn cluster(
+    profile: &Arc<Profile>,
+    nodes: usize,
+    host: usize,
+    nic: usize,
+) -> Result<SimConfig, LayoutError> {
+    use nicol_core::ids::Side::{Host, Nic};
+    let (host, nic) = (host.min(profile.engines(Host)), nic.min(profile.engines(Nic)));
+    Ok(SimConfig::new(Layout::new(nodes, 1, host, nic)?, profile.clone(), 1))
+}

@@ -1,0 +1,188 @@
+//! The load of a component measurement: echo calls, one-sided operations or DMAs in a closed loop,
+//! through the same engines and calls that protocols use.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nicol_core::engine::Start;
+use nicol_core::fabric::{Delivery, Fabric, FabricError, Message, OneSided, Patience, Service};
+use nicol_core::ids::{EngineId, NodeId, RKey, Side};
+use nicol_core::memory::{Access, Region};
+use nicol_core::units::{Bytes, Nanos};
+use nicol_core::wire::{Malformed, Writer};
+
+use crate::{SimCluster, SimConfig};
+
+/// The node that operations go to.
+const TARGET: NodeId = NodeId(0);
+/// Size of the memory that operations touch.
+const MEMORY: u64 = 1 << 20;
+
+/// One operation of the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// A call to an engine of this side of the target, echoed.
+    Echo(Side),
+    /// A one-sided WRITE to memory of this side of the target.
+    Write(Side),
+    /// A one-sided READ of memory of this side of the target.
+    Read(Side),
+    /// A DMA read of host memory by a NIC engine of the target.
+    DmaRead,
+    /// A DMA write of host memory by a NIC engine of the target.
+    DmaWrite,
+}
+
+/// Who does what, and how much at once.
+#[derive(Clone, Debug)]
+pub(super) struct Probe {
+    pub(super) action: Action,
+    /// Which engines of the sources work.
+    pub(super) source: Side,
+    /// Operations that each engine keeps in flight; echoes keep one with each server core.
+    pub(super) in_flight: usize,
+    pub(super) size: usize,
+    /// Operations start together at multiples of this; zero: as soon as the last one ended.
+    pub(super) period: Nanos,
+    region: Arc<Region>,
+    rkey: Arc<AtomicU64>,
+    finished: Arc<AtomicU64>,
+    waited_ns: Arc<AtomicU64>,
+}
+
+/// What a measurement found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// Operations in a second, in millions.
+    pub(super) mops: f64,
+    /// Mean time of one, in nanoseconds.
+    pub(super) mean_ns: f64,
+}
+
+impl Probe {
+    pub(super) fn new(action: Action, source: Side, in_flight: usize, size: usize) -> Self {
+        let (rkey, finished, waited_ns) = Default::default();
+        let region = Arc::new(Region::new(Bytes(MEMORY)));
+        let period = Nanos::ZERO;
+        Self { action, source, in_flight, size, period, region, rkey, finished, waited_ns }
+    }
+
+    /// Runs the load for `warmup` and then measures over `window`.
+    pub(super) fn measure(&self, config: SimConfig, warmup: Nanos, window: Nanos) -> Found {
+        self.run(config, warmup, window).0
+    }
+
+    /// Like [`Probe::measure`], and leaves the cluster to be looked at.
+    pub(super) fn run(
+        &self,
+        config: SimConfig,
+        warmup: Nanos,
+        window: Nanos,
+    ) -> (Found, SimCluster) {
+        let cluster = SimCluster::new(config);
+        cluster.start(self);
+        let counts =
+            || (self.finished.load(Ordering::Relaxed), self.waited_ns.load(Ordering::Relaxed));
+        cluster.run_until(&mut |_| false, warmup);
+        let before = counts();
+        cluster.run_until(&mut |_| false, warmup + window);
+        let after = counts();
+        let finished = (after.0 - before.0) as f64;
+        let mops = finished * 1e3 / window.0 as f64;
+        (Found { mops, mean_ns: (after.1 - before.1) as f64 / finished.max(1.0) }, cluster)
+    }
+
+    fn is_dma(&self) -> bool {
+        matches!(self.action, Action::DmaRead | Action::DmaWrite)
+    }
+
+    /// The side whose memory is touched.
+    fn memory(&self) -> Side {
+        match self.action {
+            Action::Write(side) | Action::Read(side) => side,
+            _ => Side::Host,
+        }
+    }
+
+    async fn once<F: Fabric>(
+        &self,
+        fabric: &F,
+        task: usize,
+        bytes: &[u8],
+    ) -> Result<(), FabricError> {
+        let rkey = RKey(self.rkey.load(Ordering::Relaxed) as u32);
+        let slots = MEMORY / 256;
+        let mine = task as u64 * 37 + u64::from(fabric.here().core);
+        let offset = mine % slots * 256;
+        let len = self.size as u32;
+        match self.action {
+            Action::Echo(side) => {
+                let cores = fabric.layout().engines(side);
+                let core = ((task + usize::from(fabric.here().core)) % cores) as u8;
+                let to = EngineId { node: TARGET, side, core };
+                fabric.call(to, &Echo(bytes), Patience::Forever).await.map(drop)
+            }
+            Action::Write(_) => {
+                fabric.one_sided(TARGET, OneSided::Write { rkey, offset, bytes }).await.map(drop)
+            }
+            Action::Read(_) => {
+                fabric.one_sided(TARGET, OneSided::Read { rkey, offset, len }).await.map(drop)
+            }
+            Action::DmaRead => fabric.dma_read(&self.region, offset, self.size).await.map(drop),
+            Action::DmaWrite => fabric.dma_write(&self.region, offset, bytes).await.map(drop),
+        }
+    }
+}
+
+impl Start for Probe {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let here = fabric.here();
+        fabric.serve(Rc::new(EchoServer(fabric.clone())));
+        if here == (EngineId { node: TARGET, side: self.memory(), core: 0 }) {
+            let rkey = fabric.register(&self.region, Access::ReadWrite);
+            self.rkey.store(u64::from(rkey.0), Ordering::Relaxed);
+        }
+        if here.side != self.source || (here.node == TARGET) != self.is_dma() {
+            return;
+        }
+        for task in 0..self.in_flight {
+            let (fabric, probe) = (fabric.clone(), self.clone());
+            fabric.clone().spawn(async move {
+                let bytes = vec![0; probe.size];
+                loop {
+                    if let Some(periods) = fabric.now().0.checked_div(probe.period.0) {
+                        fabric.sleep_until(probe.period * (periods + 1)).await;
+                    }
+                    let began = fabric.now();
+                    let done = probe.once(&fabric, task, &bytes).await;
+                    assert_eq!(done, Ok(()), "a measurement meets no faults");
+                    let waited = fabric.now().since(began);
+                    probe.waited_ns.fetch_add(waited.0, Ordering::Relaxed);
+                    probe.finished.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    }
+}
+
+struct Echo<'a>(&'a [u8]);
+
+impl Message for Echo<'_> {
+    const KIND: u16 = 1;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.bytes(self.0);
+    }
+}
+
+struct EchoServer<F: Fabric>(F);
+
+impl<F: Fabric> Service for EchoServer<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        if let Some(to) = delivery.reply_to {
+            self.0.reply(to, &Echo(delivery.body));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! Profiles stay calibrated on the published component measurements.
+
+use std::sync::Arc;
+
+use nicol_sim::{Profile, checks};
+
+#[test]
+fn profiles_reproduce_the_component_measurements() {
+    for (name, expected) in [("liquidio3", 20), ("connectx5", 5)] {
+        let profile = Arc::new(Profile::load(name).unwrap());
+        let lines = checks::run(&profile).unwrap();
+        assert!(lines.len() >= expected, "{name} has {} lines", lines.len());
+        for line in &lines {
+            // The published crossover contradicts C1.03 and C1.17; the line's note says how.
+            let explained = line.line == "C1.14" && !line.note.is_empty();
+            assert!(line.is_close() || explained, "{name}: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_cost_is_noticed() {
+    let mut profile = Profile::load("liquidio3").unwrap();
+    profile.nic_core.packet_received.value.0 *= 2;
+    let lines = checks::run(&Arc::new(profile)).unwrap();
+    let echo = lines.iter().find(|line| line.line == "C1.11").unwrap();
+    assert!(!echo.is_close(), "{echo:?}");
+}
+
+#[test]
+fn the_digest_of_a_load_is_the_same_again() {
+    let profile = Arc::new(Profile::load("liquidio3").unwrap());
+    let run = || checks::echo_load(&profile, nicol_core::units::Nanos::from_micros(100)).unwrap();
+    assert_eq!(run(), run());
+}
