@@ -109,6 +109,15 @@ impl Txn {
         }
     }
 
+    /// Records what a shipped execution read and wrote at `index`, without the values.
+    pub fn executed_remotely(&mut self, index: usize, version: Version, present: bool) {
+        let entry = &mut self.entries[index];
+        entry.fetched = true;
+        entry.present = present;
+        entry.version = version;
+        entry.read = Span::default();
+    }
+
     /// The arguments (the external state of [Xenic21 4.2.2]).
     pub fn args(&self) -> &[u8] {
         self.slice(self.args)
@@ -180,7 +189,8 @@ impl Txn {
         let entry = &self.entries[index];
         let value = match entry.update? {
             Update::Put(span) => Some(self.slice(span)),
-            Update::Delete => None,
+            Update::Delete if entry.present => None,
+            Update::Delete => return None,
         };
         Some(Write { key: entry.key, version: entry.version.next(), value })
     }

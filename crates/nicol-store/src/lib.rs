@@ -1,1 +1,5 @@
-//! Nicol's data structures.
+//! Nicol's data structures: no async, no I/O; memory that a NIC reads is `nicol_core::memory`.
+#![forbid(unsafe_code)]
+
+pub mod host_table;
+pub mod nic_index;

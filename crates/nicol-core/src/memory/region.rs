@@ -39,10 +39,10 @@ pub enum AccessError {
 /// Shared memory of fixed size, zeroed at birth.
 ///
 /// Accesses start at a multiple of eight and may have any length. Words are moved one by one in
-/// ascending order: all but the last relaxed, the **last written word with release**, the **first
-/// read word with acquire**, as PCIe posted writes land. So a reader that sees the last word of a
-/// write sees all of it; a reader of anything else may see a torn record and must detect that
-/// (per-line versions, see `nicol_store::host_table`).
+/// ascending order, each written with release and read with acquire, as PCIe posted writes land. So
+/// a reader that sees a word of a write sees every word written before it; a reader that runs
+/// beside a writer may still see a torn record and must detect that (guard words, see
+/// `nicol_store::host_table`).
 pub struct Region {
     words: Box<[AtomicU64]>,
     size: u64,
@@ -82,11 +82,9 @@ impl Region {
         self.check(offset, into.len() as u64)?;
         let first = (offset / WORD as u64) as usize;
         let words = &self.words[first..first + into.len().div_ceil(WORD)];
-        let mut order = Ordering::Acquire;
         for (word, chunk) in words.iter().zip(into.chunks_mut(WORD)) {
-            let bytes = word.load(order).to_le_bytes();
+            let bytes = word.load(Ordering::Acquire).to_le_bytes();
             chunk.copy_from_slice(&bytes[..chunk.len()]);
-            order = Ordering::Relaxed;
         }
         Ok(())
     }
@@ -96,12 +94,10 @@ impl Region {
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         self.check(offset, bytes.len() as u64)?;
         let first = (offset / WORD as u64) as usize;
-        let count = bytes.len().div_ceil(WORD);
-        let words = &self.words[first..first + count];
-        for (index, (word, chunk)) in words.iter().zip(bytes.chunks(WORD)).enumerate() {
-            let order = if index + 1 == count { Ordering::Release } else { Ordering::Relaxed };
+        let words = &self.words[first..first + bytes.len().div_ceil(WORD)];
+        for (word, chunk) in words.iter().zip(bytes.chunks(WORD)) {
             match <[u8; WORD]>::try_from(chunk) {
-                Ok(whole) => word.store(u64::from_le_bytes(whole), order),
+                Ok(whole) => word.store(u64::from_le_bytes(whole), Ordering::Release),
                 Err(_) => store_partial(word, chunk),
             }
         }
@@ -114,7 +110,7 @@ impl Region {
         let first = (offset / WORD as u64) as usize;
         let whole = (len / WORD as u64) as usize;
         for word in &self.words[first..first + whole] {
-            word.store(0, Ordering::Relaxed);
+            word.store(0, Ordering::Release);
         }
         let rest = (len % WORD as u64) as usize;
         if rest != 0 {

@@ -1,0 +1,173 @@
+//! The bytes of a host table: slots, segment headers, overflow pages, heap blocks.
+//!
+//! A slot is guarded at both ends: a writer makes the tail odd, then the head odd, writes, then
+//! makes the head and at last the tail even again. A reader goes upwards, as DMA does: equal even
+//! guards mean that what lies between them is one state of the slot (AMB-03, in place of HTM).
+
+use nicol_core::ids::{Key, Version};
+use nicol_core::memory::{Region, WORD};
+
+/// Bytes of a value that may stand in a slot; larger ones are stored out of line. [Xenic21 4.1.2]
+pub const INLINE_MAX: usize = 256;
+
+const WORD_U64: u64 = WORD as u64;
+/// Head guard, key, version, length and kind; the value and the tail guard follow.
+const VALUE: u64 = 4 * WORD_U64;
+
+/// Kinds of slots, in the upper half of the fourth word.
+mod kind {
+    pub const EMPTY: u64 = 0;
+    pub const INLINE: u64 = 1;
+    pub const OUT_OF_LINE: u64 = 2;
+}
+
+/// Where a slot's value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// In the slot.
+    Inline(&'a [u8]),
+    /// In a heap block. [Xenic21 4.1.2]
+    OutOfLine(BlockRef),
+}
+
+/// A heap block and the length of the value in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRef {
+    pub(super) chunk: u32,
+    pub(super) block: u32,
+    /// Bytes of the value.
+    pub len: u32,
+}
+
+/// A slot as a reader found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotView<'a> {
+    /// Nothing in it.
+    Empty,
+    /// Being written: read it again.
+    Torn,
+    /// A record.
+    Record {
+        /// Its key.
+        key: Key,
+        /// Its version.
+        version: Version,
+        /// Its value.
+        place: Place<'a>,
+    },
+}
+
+/// Bytes of a slot whose value has at most `inline` bytes inline.
+pub(super) const fn slot_bytes(inline: usize) -> u64 {
+    VALUE + inline.next_multiple_of(WORD) as u64 + WORD_U64
+}
+
+fn word(bytes: &[u8], at: u64) -> u64 {
+    let at = at as usize;
+    let mut word = [0; WORD];
+    word.copy_from_slice(&bytes[at..at + WORD]);
+    u64::from_le_bytes(word)
+}
+
+/// Parses the bytes of one slot.
+pub(super) fn parse_slot(bytes: &[u8]) -> SlotView<'_> {
+    let (head, tail) = (word(bytes, 0), word(bytes, bytes.len() as u64 - WORD_U64));
+    if head != tail || head % 2 == 1 {
+        return SlotView::Torn;
+    }
+    let shape = word(bytes, 3 * WORD_U64);
+    let len = shape as u32;
+    let value = &bytes[VALUE as usize..bytes.len() - WORD];
+    let place = match shape >> 32 {
+        kind::EMPTY => return SlotView::Empty,
+        kind::INLINE if len as usize <= value.len() => Place::Inline(&value[..len as usize]),
+        kind::OUT_OF_LINE => {
+            let pointer = word(bytes, VALUE);
+            let (chunk, block) = ((pointer >> 32) as u32, pointer as u32);
+            Place::OutOfLine(BlockRef { chunk, block, len })
+        }
+        _ => return SlotView::Torn,
+    };
+    let (key, version) = (Key(word(bytes, WORD_U64)), Version(word(bytes, 2 * WORD_U64)));
+    SlotView::Record { key, version, place }
+}
+
+/// Bytes of a slot to be written: everything between the guards.
+#[derive(Clone, Debug)]
+pub(super) struct SlotImage(Vec<u8>);
+
+impl SlotImage {
+    pub(super) fn empty(slot_bytes: u64) -> Self {
+        Self(vec![0; (slot_bytes - 2 * WORD_U64) as usize])
+    }
+
+    /// The image of a record.
+    pub(super) fn set(&mut self, key: Key, version: Version, place: Place<'_>) {
+        self.0.fill(0);
+        let (kind, len) = match place {
+            Place::Inline(value) => (kind::INLINE, value.len() as u32),
+            Place::OutOfLine(block) => (kind::OUT_OF_LINE, block.len),
+        };
+        let shape = kind << 32 | u64::from(len);
+        for (position, word) in [key.0, version.0, shape].into_iter().enumerate() {
+            self.0[position * WORD..(position + 1) * WORD].copy_from_slice(&word.to_le_bytes());
+        }
+        let value = 3 * WORD;
+        match place {
+            Place::Inline(bytes) => self.0[value..value + bytes.len()].copy_from_slice(bytes),
+            Place::OutOfLine(block) => {
+                let pointer = u64::from(block.chunk) << 32 | u64::from(block.block);
+                self.0[value..value + WORD].copy_from_slice(&pointer.to_le_bytes());
+            }
+        }
+    }
+
+    /// The image of an empty slot.
+    pub(super) fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
+    /// Writes the image into the slot at `offset`, guarded.
+    pub(super) fn write(&self, region: &Region, offset: u64) {
+        let tail = offset + WORD_U64 + self.0.len() as u64;
+        let guard = load(region, tail);
+        assert!(guard % 2 == 0, "one writer at a time");
+        store(region, tail, guard + 1);
+        store(region, offset, guard + 1);
+        write(region, offset + WORD_U64, &self.0);
+        store(region, offset, guard + 2);
+        store(region, tail, guard + 2);
+    }
+
+    /// Copies the slot at `from` (which no one else writes) over the one at `to`.
+    pub(super) fn copy(&mut self, region: &Region, from: u64, to: u64) {
+        read(region, from + WORD_U64, &mut self.0);
+        self.write(region, to);
+    }
+}
+
+/// A table's own accesses lie inside its regions by construction.
+pub(super) fn load(region: &Region, offset: u64) -> u64 {
+    match region.load(offset) {
+        Ok(word) => word,
+        Err(error) => panic!("a table's own access failed: {error}"),
+    }
+}
+
+pub(super) fn store(region: &Region, offset: u64, word: u64) {
+    if let Err(error) = region.store(offset, word) {
+        panic!("a table's own access failed: {error}");
+    }
+}
+
+pub(super) fn read(region: &Region, offset: u64, into: &mut [u8]) {
+    if let Err(error) = region.read(offset, into) {
+        panic!("a table's own access failed: {error}");
+    }
+}
+
+pub(super) fn write(region: &Region, offset: u64, bytes: &[u8]) {
+    if let Err(error) = region.write(offset, bytes) {
+        panic!("a table's own access failed: {error}");
+    }
+}
