@@ -1,1 +1,5 @@
-//! Every protocol, written once against Fabric.
+//! Every protocol of the field, written once against `nicol_core::fabric::Fabric`: a folder per
+//! family, a folder per system.
+#![forbid(unsafe_code)]
+
+pub mod commit;

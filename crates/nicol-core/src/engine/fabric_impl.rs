@@ -58,7 +58,12 @@ impl<W: World> Fabric for Engine<W> {
     }
 
     fn serve(&self, service: Rc<dyn Service>) -> bool {
-        self.0.service.set(service).is_ok()
+        let mut serving = self.0.service.borrow_mut();
+        let first = serving.is_none();
+        if first {
+            *serving = Some(service);
+        }
+        first
     }
 
     fn send<M: Message>(&self, to: EngineId, message: &M) {

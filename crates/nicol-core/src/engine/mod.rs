@@ -16,7 +16,7 @@ mod stats;
 mod transmit;
 mod world;
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
@@ -78,7 +78,7 @@ struct Inner<W: World> {
     executor: Rc<Executor>,
     completions: Rc<Completions>,
     pool: Pool,
-    service: OnceCell<Rc<dyn Service>>,
+    service: RefCell<Option<Rc<dyn Service>>>,
     calls: RefCell<Calls>,
     peers: RefCell<Vec<Peer>>,
     gathers: RefCell<Vec<Gather>>,
@@ -125,7 +125,7 @@ impl<W: World> Engine<W> {
             executor,
             completions,
             pool: Pool::default(),
-            service: OnceCell::new(),
+            service: RefCell::default(),
             calls: RefCell::default(),
             peers: RefCell::new((0..engines).map(|_| Peer::default()).collect()),
             gathers: RefCell::new((0..engines).map(|_| Gather::default()).collect()),
@@ -149,6 +149,17 @@ impl<W: World> Engine<W> {
     /// What it has counted.
     pub fn stats(&self) -> EngineStats {
         self.0.counters.snapshot()
+    }
+
+    /// Drops its tasks and its service, which hold handles of the engine: without this their
+    /// memory would outlive the world. The engine must not be used afterwards.
+    ///
+    /// # Panics
+    /// If called by one of its tasks.
+    pub fn dismantle(&self) {
+        self.0.executor.clear();
+        let service = self.0.service.take();
+        drop(service);
     }
 
     /// Tasks that are not finished.

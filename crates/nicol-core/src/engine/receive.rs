@@ -100,7 +100,8 @@ impl<W: World> Engine<W> {
     }
 
     fn deliver(&self, from: EngineId, reply_to: Option<ReplyTo>, kind: u16, body: &[u8]) {
-        let Some(service) = self.0.service.get().cloned() else {
+        let service = self.0.service.borrow().clone();
+        let Some(service) = service else {
             if let Some(reply_to) = reply_to {
                 self.refuse(reply_to, FabricError::Unreachable);
             }

@@ -135,6 +135,21 @@ impl Executor {
         limit
     }
 
+    /// Drops every task, finished or not: what they hold may hold this executor.
+    ///
+    /// # Panics
+    /// If a task is being polled.
+    pub fn clear(&self) {
+        assert!(self.current.get().is_none(), "a task cannot drop its own executor's tasks");
+        // Taken out first: dropping a future may wake others.
+        let places = std::mem::take(&mut *self.places.borrow_mut());
+        let idle = std::mem::take(&mut *self.idle_slots.borrow_mut());
+        drop((places, idle));
+        self.ready.borrow_mut().clear();
+        self.vacant.borrow_mut().clear();
+        self.live.set(0);
+    }
+
     fn retire(&self, index: u32, slot: Rc<dyn Slot>) {
         {
             let mut places = self.places.borrow_mut();

@@ -72,7 +72,7 @@ fn word(bytes: &[u8], at: u64) -> u64 {
 /// Parses the bytes of one slot.
 pub(super) fn parse_slot(bytes: &[u8]) -> SlotView<'_> {
     let (head, tail) = (word(bytes, 0), word(bytes, bytes.len() as u64 - WORD_U64));
-    if head != tail || head % 2 == 1 {
+    if head != tail || !head.is_multiple_of(2) {
         return SlotView::Torn;
     }
     let shape = word(bytes, 3 * WORD_U64);
@@ -131,7 +131,7 @@ impl SlotImage {
     pub(super) fn write(&self, region: &Region, offset: u64) {
         let tail = offset + WORD_U64 + self.0.len() as u64;
         let guard = load(region, tail);
-        assert!(guard % 2 == 0, "one writer at a time");
+        assert!(guard.is_multiple_of(2), "one writer at a time");
         store(region, tail, guard + 1);
         store(region, offset, guard + 1);
         write(region, offset + WORD_U64, &self.0);

@@ -136,7 +136,7 @@ impl PageRef {
     }
 
     const fn new(chunk: u32, page: u32) -> Self {
-        Self((chunk as u64) << 32 | page as u64 + 1)
+        Self(((chunk as u64) << 32) | (page as u64 + 1))
     }
 
     const fn chunk(self) -> u32 {
@@ -231,7 +231,7 @@ impl HostTable {
                 return found;
             }
             let after = self.header(segment);
-            if before == after && before.moves % 2 == 0 {
+            if before == after && before.moves.is_multiple_of(2) {
                 return Lookup { version: after.floor, present: false };
             }
             hint::spin_loop();

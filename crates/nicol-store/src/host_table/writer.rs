@@ -20,6 +20,7 @@ pub(super) struct Writer {
     scratch: Vec<u8>,
     /// Versions at which keys were deleted, while older records of them may still wait in a log.
     graves: BTreeMap<Key, Version>,
+    old_graves: BTreeMap<Key, Version>,
 }
 
 impl Writer {
@@ -30,7 +31,15 @@ impl Writer {
             image: SlotImage::empty(slot_bytes),
             scratch: vec![0; slot_bytes as usize],
             graves: BTreeMap::new(),
+            old_graves: BTreeMap::new(),
         }
+    }
+}
+
+impl Writer {
+    fn deleted_at(&self, key: Key) -> Version {
+        let young = self.graves.get(&key);
+        young.or_else(|| self.old_graves.get(&key)).copied().unwrap_or_default()
     }
 }
 
@@ -65,7 +74,7 @@ impl HostTable {
         let old = self.find(writer, key);
         let current = match &old {
             Some(record) => record.version,
-            None => writer.graves.get(&key).copied().unwrap_or_default(),
+            None => writer.deleted_at(key),
         };
         if version <= current {
             return Applied::Skipped;
@@ -81,6 +90,7 @@ impl HostTable {
                 self.fill(writer, key, version, value);
                 self.insert(writer, key);
                 writer.graves.remove(&key);
+                writer.old_graves.remove(&key);
                 self.len.fetch_add(1, Ordering::Relaxed);
             }
             (None, old) => {
@@ -95,14 +105,19 @@ impl HostTable {
         Applied::Changed
     }
 
-    /// Forgets deletions: no older write of the deleted keys can come any more.
-    pub fn forget_deletions(&self) {
-        self.writer().graves.clear();
+    /// Forgets the deletions that were remembered at the last call. Between two calls, every older
+    /// write of a key deleted before the first must have been applied.
+    pub fn forget_old_deletions(&self) {
+        let writer = &mut *self.writer();
+        if !writer.graves.is_empty() || !writer.old_graves.is_empty() {
+            writer.old_graves = std::mem::take(&mut writer.graves);
+        }
     }
 
     /// Deletions remembered.
     pub fn remembered_deletions(&self) -> usize {
-        self.writer().graves.len()
+        let writer = self.writer();
+        writer.graves.len() + writer.old_graves.len()
     }
 
     /// Prepares the image of a record.

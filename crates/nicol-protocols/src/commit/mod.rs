@@ -1,0 +1,3 @@
+//! The `commit` family: distributed, replicated, serializable transactions.
+
+pub mod xenic;

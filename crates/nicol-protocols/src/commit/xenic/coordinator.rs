@@ -1,0 +1,403 @@
+//! The coordinator's NIC engine: drives a transaction through its phases. [Xenic21 4.2]
+
+use std::rc::Rc;
+
+use nicol_core::fabric::{Fabric, FabricError, Message, Patience, ReplyTo, RequestId, Work};
+use nicol_core::ids::{NodeId, ShardId};
+use nicol_core::txn::{Abort, Outcome, Verdict};
+use nicol_core::units::Nanos;
+
+use super::messages::{
+    AbortLocks, Commit, Execute, HostReply, Log, Validate, parse_execute_reply,
+    parse_validate_reply,
+};
+use super::nic::{Nic, OpenTxn, Sent};
+use super::{ROUNDS_MAX, Sabotage};
+
+/// Bytes that a write takes in a message besides its value.
+const WRITE_FRAMING: usize = 20;
+/// Bytes of a LOG's or COMMIT's own header.
+const SET_FRAMING: usize = 12;
+/// How long a request that found no free call slot waits before it tries again.
+const SLOT_WAIT: Nanos = Nanos::from_micros(5);
+
+/// Proof that every key so far has been read and every write-set key is locked.
+#[must_use = "release the locks or carry them to the next step"]
+pub(super) struct Executed(());
+
+/// Proof that nothing read has changed since; the transaction will commit.
+#[must_use = "log it or release the locks"]
+struct Validated(());
+
+/// Proof that every backup has logged every write: the transaction is committed.
+#[must_use = "the primaries must install it"]
+struct Logged(());
+
+impl<F: Fabric> Nic<F> {
+    /// Steps 2 and 3 of a transaction that its host has begun.
+    pub(super) async fn begin(self: Rc<Self>, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
+        self.fabric.work(Work::TxnSetup);
+        match self.execute(&mut open).await {
+            Err(abort) => self.end_aborted(open, abort, reply_to).await,
+            Ok(executed) if open.txn.ship => self.run_shipped(open, executed, reply_to).await,
+            Ok(executed) => self.hand_to_host(open, executed, reply_to),
+        }
+    }
+
+    /// A further EXECUTE round of a multi-shot transaction. [Xenic21 4.2 (3)]
+    pub(super) async fn execute_more(self: Rc<Self>, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
+        match self.execute(&mut open).await {
+            Err(abort) => self.end_aborted(open, abort, reply_to).await,
+            Ok(executed) => self.hand_to_host(open, executed, reply_to),
+        }
+    }
+
+    /// The host has computed the writes: commit.
+    pub(super) async fn finish(self: Rc<Self>, open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
+        let complete = open.txn.entries().iter().all(|entry| entry.fetched);
+        assert!(complete, "a transaction is parked only after EXECUTE fetched every key");
+        self.commit(open, Executed(()), reply_to).await;
+    }
+
+    /// The host's logic refused.
+    pub(super) async fn refuse(self: Rc<Self>, open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
+        self.end_aborted(open, Abort::Refused, reply_to).await;
+    }
+
+    fn hand_to_host(&self, open: Box<OpenTxn<F>>, executed: Executed, reply_to: ReplyTo) {
+        // [Xenic21 4.2 step 3] The read values go to the host, which computes the writes. The
+        // proof is given again when the host answers (see `finish`).
+        let Executed(()) = executed;
+        self.fabric
+            .reply(reply_to, &HostReply::Executed { txn: &open.txn, fetched: &open.fetched });
+        self.park(open);
+    }
+
+    /// [Xenic21 4.2.2] Execution logic on the NIC: repeated while it adds keys.
+    async fn run_shipped(
+        &self,
+        mut open: Box<OpenTxn<F>>,
+        mut executed: Executed,
+        reply_to: ReplyTo,
+    ) {
+        for _ in 0..ROUNDS_MAX {
+            self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
+            match self.procedures.execute(&mut open.txn) {
+                Verdict::Commit => return self.commit(open, executed, reply_to).await,
+                Verdict::Refuse => return self.end_aborted(open, Abort::Refused, reply_to).await,
+                Verdict::More => match self.execute(&mut open).await {
+                    Ok(more) => executed = more,
+                    Err(abort) => return self.end_aborted(open, abort, reply_to).await,
+                },
+            }
+        }
+        self.end_aborted(open, Abort::NoResources, reply_to).await;
+    }
+
+    async fn commit(&self, mut open: Box<OpenTxn<F>>, executed: Executed, reply_to: ReplyTo) {
+        if self.node.config().sabotage == Sabotage::EarlyUnlock {
+            self.release(&mut open).await;
+        }
+        // [Xenic21 4.2 step 4] VALIDATE what was read and is not locked.
+        let validated = match self.validate(&mut open, executed).await {
+            Ok(validated) => validated,
+            Err(abort) => return self.end_aborted(open, abort, reply_to).await,
+        };
+        // [Xenic21 4.2 step 5] A read-only transaction is complete.
+        if open.txn.updates().next().is_none() {
+            self.reply_ended(&open, Outcome::Committed, reply_to);
+            self.release(&mut open).await;
+            return self.recycle(open);
+        }
+        // [Xenic21 4.2 step 5] LOG to every backup of every shard written.
+        let logged = match self.log_backups(&mut open, validated, reply_to).await {
+            Ok(logged) => logged,
+            Err(abort) => return self.end_aborted(open, abort, reply_to).await,
+        };
+        // [Xenic21 4.2 step 6] COMMIT at the primaries.
+        self.commit_primaries(&mut open, logged).await;
+        self.recycle(open);
+    }
+
+    /// Locks and reads the keys that have not been fetched yet, all shards at once.
+    async fn execute(&self, open: &mut OpenTxn<F>) -> Result<Executed, Abort> {
+        let OpenTxn { txn, fetched, .. } = open;
+        fetched.clear();
+        fetched.extend((0..txn.entries().len()).filter(|&index| !txn.entries()[index].fetched));
+        let held_before = open.held;
+        for node in self.fabric.layout().node_ids() {
+            self.select(open, node, |entry| !entry.fetched);
+            if open.keys.is_empty() {
+                continue;
+            }
+            if open.keys.iter().any(|&index| open.txn.entries()[index].write) {
+                open.held |= 1 << node.0;
+            }
+            let patience = Patience::For(self.node.config().patience);
+            let message = Execute { txn: &open.txn, keys: &open.keys };
+            let to = self.fabric.layout().nic_of(node, self.fabric.here().core);
+            let reply = self.fabric.call(to, &message, patience);
+            open.calls.push(Sent { to: node, shard: ShardId(u16::from(node.0)), reply });
+        }
+        let mut failure = None;
+        let mut calls = std::mem::take(&mut open.calls);
+        for sent in calls.drain(..) {
+            let reply = sent.reply.await;
+            self.select(open, sent.to, |entry| !entry.fetched);
+            let granted = match reply {
+                Ok(body) => parse_execute_reply(body.as_ref(), &mut open.txn, &open.keys)
+                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
+                Err(error) => Err(Abort::Fabric(error)),
+            };
+            if let Err(abort) = granted {
+                self.denied(open, sent.to, held_before, abort);
+                failure.get_or_insert(abort);
+            }
+        }
+        open.calls = calls;
+        match failure {
+            None => Ok(Executed(())),
+            Some(abort) => Err(abort),
+        }
+    }
+
+    /// Works out what a primary that did not grant its EXECUTE still holds.
+    fn denied(&self, open: &mut OpenTxn<F>, node: NodeId, held_before: u64, abort: Abort) {
+        let bit = 1 << node.0;
+        match abort {
+            // It may have locked, or may still: its ABORT fences the request.
+            Abort::Fabric(FabricError::TimedOut { request }) if open.held & bit != 0 => {
+                open.unanswered.push((node, request));
+            }
+            // All or nothing: it holds what earlier rounds locked.
+            _ => open.held = open.held & !bit | held_before & bit,
+        }
+    }
+
+    async fn validate(
+        &self,
+        open: &mut OpenTxn<F>,
+        executed: Executed,
+    ) -> Result<Validated, Abort> {
+        let Executed(()) = executed;
+        let entries = open.txn.entries();
+        // AMB-34: one key, read in one visit, was current at that visit.
+        let one_visit = entries.len() == 1;
+        let all_locked = entries.iter().all(|entry| entry.write);
+        if one_visit || all_locked || self.node.config().sabotage == Sabotage::NoValidate {
+            return Ok(Validated(()));
+        }
+        for node in self.fabric.layout().node_ids() {
+            self.select(open, node, |entry| !entry.write);
+            if open.keys.is_empty() {
+                continue;
+            }
+            let patience = Patience::For(self.node.config().patience);
+            let message = Validate { txn: &open.txn, keys: &open.keys };
+            let to = self.fabric.layout().nic_of(node, self.fabric.here().core);
+            let reply = self.fabric.call(to, &message, patience);
+            open.calls.push(Sent { to: node, shard: ShardId(u16::from(node.0)), reply });
+        }
+        let mut failure = None;
+        let mut calls = std::mem::take(&mut open.calls);
+        for sent in calls.drain(..) {
+            let verdict = match sent.reply.await {
+                Ok(body) => parse_validate_reply(body.as_ref())
+                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
+                Err(error) => Err(Abort::Fabric(error)),
+            };
+            if let Err(abort) = verdict {
+                failure.get_or_insert(abort);
+            }
+        }
+        open.calls = calls;
+        match failure {
+            None => Ok(Validated(())),
+            Some(abort) => Err(abort),
+        }
+    }
+
+    /// Logs at every backup. An abort is possible only before the first LOG is sent; a backup that
+    /// does not answer in time makes the outcome unknown to the client, and is asked until it does.
+    async fn log_backups(
+        &self,
+        open: &mut OpenTxn<F>,
+        validated: Validated,
+        reply_to: ReplyTo,
+    ) -> Result<Logged, Abort> {
+        let Validated(()) = validated;
+        self.check_log_room(open)?;
+        for node in self.fabric.layout().node_ids() {
+            let shard = ShardId(u16::from(node.0));
+            self.select_updates(open, node);
+            if open.keys.is_empty() {
+                continue;
+            }
+            for backup in self.fabric.layout().backups(shard) {
+                let patience = Patience::For(self.node.config().patience);
+                let reply = self.send_log(open, shard, backup, patience, None);
+                open.calls.push(Sent { to: backup, shard, reply });
+            }
+        }
+        let mut unknown = false;
+        let mut calls = std::mem::take(&mut open.calls);
+        for sent in calls.drain(..) {
+            let mut reply = sent.reply.await;
+            while let Err(error) = reply {
+                if !unknown {
+                    unknown = true;
+                    self.reply_ended(open, Outcome::Unknown, reply_to);
+                }
+                let superseded = match error {
+                    FabricError::TimedOut { request } => Some(request),
+                    _ => None,
+                };
+                self.fabric.sleep_until(self.fabric.now() + SLOT_WAIT).await;
+                self.select_updates(open, self.fabric.layout().primary(sent.shard));
+                let again = self.send_log(open, sent.shard, sent.to, Patience::Forever, superseded);
+                reply = again.await;
+            }
+        }
+        open.calls = calls;
+        if !unknown {
+            // [Xenic21 4.2 step 6] Committed: the host learns it before the primaries do.
+            self.reply_ended(open, Outcome::Committed, reply_to);
+        }
+        Ok(Logged(()))
+    }
+
+    fn send_log(
+        &self,
+        open: &OpenTxn<F>,
+        shard: ShardId,
+        backup: NodeId,
+        patience: Patience,
+        superseded: Option<RequestId>,
+    ) -> F::Completion {
+        let message = Log { txn: &open.txn, shard, keys: &open.keys };
+        let to = self.fabric.layout().nic_of(backup, self.fabric.here().core);
+        match superseded {
+            Some(request) => self.fabric.call_superseding(to, &message, request),
+            None => self.fabric.call(to, &message, patience),
+        }
+    }
+
+    /// A shard's write set must fit into a log record, or the transaction cannot commit.
+    fn check_log_room(&self, open: &OpenTxn<F>) -> Result<(), Abort> {
+        let bytes: usize = open
+            .txn
+            .updates()
+            .map(|write| WRITE_FRAMING + write.value.map_or(0, <[u8]>::len))
+            .sum();
+        if bytes + SET_FRAMING > self.node.log(self.fabric.here().core).body_max() {
+            return Err(Abort::NoResources);
+        }
+        Ok(())
+    }
+
+    async fn commit_primaries(&self, open: &mut OpenTxn<F>, logged: Logged) {
+        let Logged(()) = logged;
+        let held = std::mem::take(&mut open.held);
+        self.tell_primaries(open, held, |nic, open, node| {
+            let message =
+                Commit { txn: &open.txn, shard: ShardId(u16::from(node.0)), keys: &open.keys };
+            nic.call_primary(node, &message)
+        })
+        .await;
+    }
+
+    /// Releases every lock, of requests still under way too.
+    async fn release(&self, open: &mut OpenTxn<F>) {
+        let held = std::mem::take(&mut open.held);
+        self.tell_primaries(open, held, |nic, open, node| {
+            let message = AbortLocks { txn: &open.txn, keys: &open.keys };
+            let unanswered = open.unanswered.iter().position(|&(at, _)| at == node);
+            match unanswered.map(|position| open.unanswered.swap_remove(position)) {
+                Some((_, request)) => {
+                    let to = nic.fabric.layout().nic_of(node, nic.fabric.here().core);
+                    nic.fabric.call_superseding(to, &message, request)
+                }
+                None => nic.call_primary(node, &message),
+            }
+        })
+        .await;
+    }
+
+    fn call_primary<M: Message>(&self, node: NodeId, message: &M) -> F::Completion {
+        let to = self.fabric.layout().nic_of(node, self.fabric.here().core);
+        self.fabric.call(to, message, Patience::Forever)
+    }
+
+    /// Sends the write-set keys of each of `nodes` there and waits for every answer.
+    async fn tell_primaries(
+        &self,
+        open: &mut OpenTxn<F>,
+        nodes: u64,
+        send: impl Fn(&Self, &mut OpenTxn<F>, NodeId) -> F::Completion,
+    ) {
+        for node in self.fabric.layout().node_ids() {
+            if nodes & 1 << node.0 != 0 {
+                self.select(open, node, |entry| entry.write);
+                let reply = send(self, open, node);
+                open.calls.push(Sent { to: node, shard: ShardId(u16::from(node.0)), reply });
+            }
+        }
+        let mut calls = std::mem::take(&mut open.calls);
+        for sent in calls.drain(..) {
+            let mut reply = sent.reply.await;
+            while let Err(error) = reply {
+                let no_slot = error == FabricError::NoResources;
+                assert!(no_slot, "a primary refused to end a transaction: {error}");
+                self.fabric.sleep_until(self.fabric.now() + SLOT_WAIT).await;
+                self.select(open, sent.to, |entry| entry.write);
+                reply = send(self, open, sent.to).await;
+            }
+        }
+        open.calls = calls;
+    }
+
+    async fn end_aborted(&self, mut open: Box<OpenTxn<F>>, abort: Abort, reply_to: ReplyTo) {
+        self.reply_ended(&open, Outcome::Aborted(abort), reply_to);
+        if self.node.config().sabotage == Sabotage::AbortInstalls
+            && matches!(abort, Abort::Stale { .. } | Abort::ValidateLocked { .. })
+        {
+            self.commit_primaries(&mut open, Logged(())).await;
+        }
+        self.release(&mut open).await;
+        self.recycle(open);
+    }
+
+    fn reply_ended(&self, open: &OpenTxn<F>, outcome: Outcome, reply_to: ReplyTo) {
+        let shipped =
+            (open.txn.ship && !matches!(outcome, Outcome::Aborted(_))).then_some(&open.txn);
+        self.fabric.reply(reply_to, &HostReply::Ended { outcome, shipped });
+    }
+
+    /// Puts the indices of the keys of `node`'s shard that `wanted` accepts into `open.keys`.
+    fn select(
+        &self,
+        open: &mut OpenTxn<F>,
+        node: NodeId,
+        wanted: impl Fn(&nicol_core::txn::Entry) -> bool,
+    ) {
+        let OpenTxn { txn, keys, .. } = open;
+        keys.clear();
+        for (index, entry) in txn.entries().iter().enumerate() {
+            if wanted(entry) && self.node.primary_of(entry.key) == node {
+                keys.push(index);
+            }
+        }
+    }
+
+    /// Puts the indices of the keys that the transaction writes at `node` into `open.keys`.
+    fn select_updates(&self, open: &mut OpenTxn<F>, node: NodeId) {
+        let OpenTxn { txn, keys, .. } = open;
+        keys.clear();
+        for index in 0..txn.entries().len() {
+            let written = txn.update(index).is_some();
+            if written && self.node.primary_of(txn.entries()[index].key) == node {
+                keys.push(index);
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The host side of a coordinator: begins transactions, runs the application's logic.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use nicol_core::commit::{CommitProtocol, Procedures};
+use nicol_core::fabric::{Fabric, FabricError, Message, Patience, Work};
+use nicol_core::ids::{EngineId, TxnId};
+use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
+
+use super::messages::{TxnAbort, TxnCommit, TxnExecute, TxnRequest, parse_host_reply};
+use super::{ExecuteAt, ROUNDS_MAX};
+
+/// A host coordinator thread's handle. [Xenic21 4.2: A]
+#[derive(Clone, Debug)]
+pub struct Coordinator<F: Fabric> {
+    fabric: F,
+    nic: EngineId,
+    procedures: Rc<Procedures>,
+    execute_at: ExecuteAt,
+    sequence: Rc<Cell<u64>>,
+}
+
+impl<F: Fabric> Coordinator<F> {
+    pub(super) fn new(fabric: F, procedures: Procedures, execute_at: ExecuteAt) -> Self {
+        let here = fabric.here();
+        let nic = fabric.layout().nic_of(here.node, here.core);
+        Self {
+            fabric,
+            nic,
+            procedures: Rc::new(procedures),
+            execute_at,
+            sequence: Rc::new(Cell::new(0)),
+        }
+    }
+
+    /// One exchange with this node's NIC; the PCIe queues are reliable.
+    async fn exchange<M: Message>(
+        &self,
+        message: &M,
+        txn: &mut Txn,
+    ) -> Result<Option<Outcome>, FabricError> {
+        let reply = self.fabric.call(self.nic, message, Patience::Forever).await?;
+        parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed)
+    }
+
+    /// The coordinator NIC executed everything: only the outcome comes back. [Xenic21 4.2.2]
+    async fn run_shipped(&self, txn: &mut Txn) -> Outcome {
+        let request = TxnRequest { txn, ship: true };
+        let reply = self.fabric.call(self.nic, &request, Patience::Forever).await;
+        let ended = match reply {
+            Ok(reply) => parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed),
+            Err(error) => Err(error),
+        };
+        match ended {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => Outcome::Unknown,
+            Err(FabricError::NoResources) => Outcome::Aborted(Abort::NoResources),
+            Err(_) => Outcome::Unknown,
+        }
+    }
+
+    async fn run_on_host(&self, txn: &mut Txn) -> Result<Outcome, FabricError> {
+        // [Xenic21 4.2 step 1] Send the initial state to the local SmartNIC, which EXECUTEs.
+        let reply = {
+            let request = TxnRequest { txn, ship: false };
+            self.fabric.call(self.nic, &request, Patience::Forever).await?
+        };
+        let mut ended =
+            parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed)?;
+        for _ in 0..ROUNDS_MAX {
+            if let Some(outcome) = ended {
+                return Ok(outcome);
+            }
+            // [Xenic21 4.2 step 3] The application computes the write set from what was read.
+            self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
+            match self.procedures.execute(txn) {
+                Verdict::More => ended = self.execute_more(txn).await?,
+                Verdict::Commit => return self.commit(txn).await,
+                Verdict::Refuse => {
+                    self.exchange(&TxnAbort(txn.id), &mut Txn::default()).await?;
+                    return Ok(Outcome::Aborted(Abort::Refused));
+                }
+            }
+        }
+        self.exchange(&TxnAbort(txn.id), &mut Txn::default()).await?;
+        Ok(Outcome::Aborted(Abort::NoResources))
+    }
+
+    async fn execute_more(&self, txn: &mut Txn) -> Result<Option<Outcome>, FabricError> {
+        let reply = self.fabric.call(self.nic, &TxnExecute(txn), Patience::Forever).await?;
+        parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed)
+    }
+
+    async fn commit(&self, txn: &mut Txn) -> Result<Outcome, FabricError> {
+        let reply = self.fabric.call(self.nic, &TxnCommit(txn), Patience::Forever).await?;
+        let ended = parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed)?;
+        Ok(ended.unwrap_or(Outcome::Unknown))
+    }
+}
+
+impl<F: Fabric> CommitProtocol for Coordinator<F> {
+    async fn run(&self, txn: &mut Txn) -> Outcome {
+        self.sequence.set(self.sequence.get() + 1);
+        txn.id = TxnId::new(self.fabric.here(), self.sequence.get());
+        self.fabric.work(Work::TxnSetup);
+        let ship = match self.execute_at {
+            ExecuteAt::Host => false,
+            ExecuteAt::Annotation => txn.ship,
+            ExecuteAt::Nic => true,
+        };
+        if ship {
+            return self.run_shipped(txn).await;
+        }
+        match self.run_on_host(txn).await {
+            Ok(outcome) => outcome,
+            Err(FabricError::NoResources) => Outcome::Aborted(Abort::NoResources),
+            // The NIC of this node does not answer: whether it has committed is not known here.
+            Err(_) => Outcome::Unknown,
+        }
+    }
+}

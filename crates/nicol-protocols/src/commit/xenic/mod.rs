@@ -1,0 +1,150 @@
+//! Xenic: SmartNIC-accelerated distributed transactions [Xenic21, SOSP '21].
+//!
+//! Optimistic concurrency control with primary-backup replication, run by NIC engines: the locks
+//! and the caching index live in NIC memory, the tables and the logs in host memory.
+//!
+//! | step | who | what | code |
+//! |---|---|---|---|
+//! | 1 | host coordinator | transaction id; state to the local NIC | [`host`] |
+//! | 2 | coordinator NIC, primary NICs | EXECUTE: lock the write set, read everything | [`coordinator`], [`server`] |
+//! | 3 | host, or NIC if shipped | execution logic; further EXECUTE rounds | [`host`], [`coordinator`] |
+//! | 4 | primary NICs | VALIDATE what was read and not locked | [`server`] |
+//! | 5 | backup NICs | LOG: append to the host log by DMA | [`server`], [`log`] |
+//! | 6 | primary NICs | COMMIT: log, install in the index, pin, unlock | [`server`] |
+//! | 7 | host workers | apply logs to the tables; log acks free space and unpin | [`worker`] |
+//!
+//! Deviations from the paper are tagged where they stand. What belongs to later issues: multi-hop
+//! execution [4.2.3], the local fast paths [4.2.4], recovery [4.2.1].
+
+mod coordinator;
+mod host;
+mod log;
+mod lookup;
+mod messages;
+mod nic;
+mod node;
+mod server;
+mod worker;
+
+use std::sync::Arc;
+
+use nicol_core::cluster::Layout;
+use nicol_core::commit::Procedures;
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::Side;
+use nicol_core::units::{Bytes, Nanos};
+
+pub use host::Coordinator;
+pub use log::LogMemory;
+use nic::Nic;
+pub use node::{Audit, Node};
+
+/// EXECUTE rounds that one transaction may take.
+pub const ROUNDS_MAX: usize = 64;
+
+/// Where a transaction's execution logic runs. [Xenic21 4.2.2, 4.3.3]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecuteAt {
+    /// On the host, always.
+    Host,
+    /// Where the transaction's annotation says.
+    Annotation,
+    /// On the coordinator's NIC, always.
+    Nic,
+}
+
+/// Ways to break the protocol on purpose, for the checkers' negative tests only: no command and no
+/// configuration file reaches them.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// The protocol as it should be.
+    None,
+    /// VALIDATE is skipped.
+    NoValidate,
+    /// VALIDATE compares versions and ignores locks.
+    ValidateIgnoresLocks,
+    /// EXECUTE takes no locks.
+    NoLocks,
+    /// COMMIT unlocks before it installs.
+    UnlockFirst,
+    /// The client learns of the commit before LOG and COMMIT have begun, and locks go at once.
+    EarlyUnlock,
+    /// An aborted transaction installs its writes all the same.
+    AbortInstalls,
+    /// COMMIT does not advance the version.
+    SameVersion,
+}
+
+/// How Xenic runs: every ablation is a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XenicConfig {
+    /// Objects that each node's NIC index may cache.
+    pub index_objects: usize,
+    /// Displacement limit D_m of the host table, in slots. [4.1.2]
+    pub displacement_max: u16,
+    /// Entries read beyond the known displacement, k. [4.1.3]
+    pub slack: u16,
+    /// Bytes of a value that a table slot holds inline. [4.1.2]
+    pub inline_value: usize,
+    /// Table slots per record, in percent.
+    pub slots_percent: u64,
+    /// Bytes of each NIC core's log in host memory.
+    pub log: Bytes,
+    /// How long a phase waits for an unreachable node before it gives up.
+    pub patience: Nanos,
+    /// Where execution logic runs.
+    pub execute_at: ExecuteAt,
+    /// For negative tests.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+impl XenicConfig {
+    /// The paper's choices, with memory for `records` records per shard of at most `value` bytes.
+    pub fn paper(records: u64, value: usize) -> Self {
+        Self {
+            index_objects: (records as usize / 4).max(1_024),
+            displacement_max: 16,
+            slack: 1,
+            inline_value: value.clamp(8, 256),
+            slots_percent: 125,
+            log: Bytes(1 << 20),
+            patience: Nanos::from_millis(20),
+            execute_at: ExecuteAt::Annotation,
+            sabotage: Sabotage::None,
+        }
+    }
+}
+
+/// Starts Xenic on one engine of `node`: a NIC engine serves; a host engine applies logs and gets
+/// a coordinator.
+pub fn start<F: Fabric>(
+    fabric: &F,
+    node: &Arc<Node>,
+    procedures: &Procedures,
+) -> Option<Coordinator<F>> {
+    let here = fabric.here();
+    assert!(here.node == node.id(), "an engine starts with its own node's memory");
+    match here.side {
+        Side::Nic => {
+            let nic = Nic::new(fabric.clone(), node.clone(), procedures.clone());
+            let first = fabric.serve(nic);
+            assert!(first, "an engine runs one system");
+            None
+        }
+        Side::Host => {
+            for core in logs_of(fabric.layout(), here.core) {
+                fabric.spawn(worker::apply_log(fabric.clone(), node.clone(), core));
+            }
+            let execute_at = node.config().execute_at;
+            Some(Coordinator::new(fabric.clone(), procedures.clone(), execute_at))
+        }
+    }
+}
+
+/// The NIC cores whose logs host core `core` applies.
+fn logs_of(layout: &Layout, core: u8) -> impl Iterator<Item = u8> + use<> {
+    let (hosts, nics) = (layout.engines(Side::Host), layout.engines(Side::Nic));
+    (usize::from(core)..nics).step_by(hosts).map(|nic| nic as u8)
+}

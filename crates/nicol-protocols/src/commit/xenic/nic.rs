@@ -1,0 +1,210 @@
+//! A NIC engine: dispatches messages to the coordinator's and the server's side.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::commit::Procedures;
+use nicol_core::fabric::{Delivery, Fabric, FabricError, RequestId, Service};
+use nicol_core::ids::{IdMap, NodeId, ShardId, TxnId};
+use nicol_core::txn::Txn;
+use nicol_core::wire::Malformed;
+
+use super::log::LogWriter;
+use super::lookup::Lookups;
+use super::messages::{
+    self, ABORT, COMMIT, EXECUTE, Keys, LOG, LOG_ACK, Reads, TXN_ABORT, TXN_COMMIT, TXN_EXECUTE,
+    TXN_REQUEST, VALIDATE, Writes,
+};
+use super::node::Node;
+
+/// Spare transaction states kept for reuse.
+const SPARE_MAX: usize = 4_096;
+
+/// A transaction at its coordinator NIC, with the buffers that its phases reuse.
+pub(super) struct OpenTxn<F: Fabric> {
+    pub(super) txn: Txn,
+    /// Nodes that may hold locks of it, as bits.
+    pub(super) held: u64,
+    /// Nodes whose EXECUTE went unanswered: their ABORT must fence it.
+    pub(super) unanswered: Vec<(NodeId, RequestId)>,
+    /// Requests in flight.
+    pub(super) calls: Vec<Sent<F>>,
+    /// Indices of keys, for one message.
+    pub(super) keys: Vec<usize>,
+    /// Indices of the keys fetched in this round.
+    pub(super) fetched: Vec<usize>,
+}
+
+/// A request in flight.
+pub(super) struct Sent<F: Fabric> {
+    pub(super) to: NodeId,
+    pub(super) shard: ShardId,
+    pub(super) reply: F::Completion,
+}
+
+/// One NIC engine of a node.
+#[expect(clippy::vec_box, reason = "the boxes travel between tasks; only their memory is kept")]
+pub(super) struct Nic<F: Fabric> {
+    pub(super) fabric: F,
+    pub(super) node: Arc<Node>,
+    pub(super) procedures: Procedures,
+    pub(super) log: LogWriter<F>,
+    pub(super) lookups: Lookups<F>,
+    open: RefCell<IdMap<TxnId, Box<OpenTxn<F>>>>,
+    spare: RefCell<Vec<Box<OpenTxn<F>>>>,
+    this: std::rc::Weak<Self>,
+}
+
+impl<F: Fabric> Nic<F> {
+    pub(super) fn new(fabric: F, node: Arc<Node>, procedures: Procedures) -> Rc<Self> {
+        let memory = node.log(fabric.here().core).clone();
+        Rc::new_cyclic(|this| Self {
+            log: LogWriter::new(fabric.clone(), memory),
+            lookups: Lookups::new(fabric.clone(), node.clone()),
+            fabric,
+            node,
+            procedures,
+            open: RefCell::default(),
+            spare: RefCell::default(),
+            this: this.clone(),
+        })
+    }
+
+    /// A blank transaction state.
+    pub(super) fn blank(&self) -> Box<OpenTxn<F>> {
+        self.spare.borrow_mut().pop().unwrap_or_else(|| {
+            Box::new(OpenTxn {
+                txn: Txn::default(),
+                held: 0,
+                unanswered: Vec::new(),
+                calls: Vec::new(),
+                keys: Vec::new(),
+                fetched: Vec::new(),
+            })
+        })
+    }
+
+    /// Takes a finished transaction's state back.
+    pub(super) fn recycle(&self, mut open: Box<OpenTxn<F>>) {
+        assert!(open.held == 0, "a finished transaction holds no locks");
+        assert!(open.unanswered.is_empty(), "a finished transaction awaits no answer");
+        assert!(open.calls.is_empty(), "a finished transaction has no calls");
+        open.txn.reset(Default::default(), &[]);
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE_MAX {
+            spare.push(open);
+        }
+    }
+
+    /// Keeps a transaction whose host is executing.
+    pub(super) fn park(&self, open: Box<OpenTxn<F>>) {
+        let previous = self.open.borrow_mut().insert(open.txn.id, open);
+        assert!(previous.is_none(), "a transaction id is used once");
+    }
+
+    /// The transaction whose host has executed.
+    pub(super) fn resume(&self, id: TxnId) -> Option<Box<OpenTxn<F>>> {
+        self.open.borrow_mut().remove(&id)
+    }
+
+    fn host_message(&self, this: Rc<Self>, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let Some(reply_to) = delivery.reply_to else {
+            return Err(Malformed { what: "a host request that wants no reply" });
+        };
+        if delivery.from.node != self.fabric.here().node {
+            return Err(Malformed { what: "a host request from another node" });
+        }
+        if delivery.kind == TXN_REQUEST {
+            let mut open = self.blank();
+            if let Err(malformed) = messages::parse_txn_request(delivery.body, &mut open.txn) {
+                self.recycle(open);
+                return Err(malformed);
+            }
+            self.fabric.spawn(async move { this.begin(open, reply_to).await });
+            return Ok(());
+        }
+        let id = messages::parse_txn_id(delivery.body)?;
+        let Some(mut open) = self.resume(id) else {
+            self.fabric.refuse(reply_to, FabricError::Unreachable);
+            return Ok(());
+        };
+        let parsed = match delivery.kind {
+            TXN_EXECUTE => messages::parse_txn_execute(delivery.body, &mut open.txn),
+            TXN_COMMIT => messages::parse_txn_commit(delivery.body, &mut open.txn),
+            _ => Ok(()),
+        };
+        if let Err(malformed) = parsed {
+            self.park(open);
+            return Err(malformed);
+        }
+        match delivery.kind {
+            TXN_EXECUTE => {
+                self.fabric.spawn(async move { this.execute_more(open, reply_to).await })
+            }
+            TXN_COMMIT => self.fabric.spawn(async move { this.finish(open, reply_to).await }),
+            _ => self.fabric.spawn(async move { this.refuse(open, reply_to).await }),
+        }
+        Ok(())
+    }
+
+    fn peer_message(&self, this: Rc<Self>, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let Some(reply_to) = delivery.reply_to else {
+            return Err(Malformed { what: "a request that wants no reply" });
+        };
+        match delivery.kind {
+            EXECUTE | ABORT => {
+                let keys = Keys::parse(delivery.body)?;
+                if keys.iter().any(|access| !self.node.is_primary_of(access.key)) {
+                    return Err(Malformed { what: "a key of another shard" });
+                }
+            }
+            VALIDATE => {
+                let reads = Reads::parse(delivery.body)?;
+                if reads.iter().any(|read| !self.node.is_primary_of(read.key)) {
+                    return Err(Malformed { what: "a key of another shard" });
+                }
+            }
+            LOG => {
+                if !self.node.is_backup_of(Writes::parse(delivery.body)?.shard) {
+                    return Err(Malformed { what: "a LOG for a shard not backed up here" });
+                }
+            }
+            COMMIT => {
+                let writes = Writes::parse(delivery.body)?;
+                if writes.iter().any(|(key, ..)| !self.node.is_primary_of(key)) {
+                    return Err(Malformed { what: "a key of another shard" });
+                }
+            }
+            _ => return Err(Malformed { what: "an unknown kind of message" }),
+        }
+        let body = self.fabric.keep(delivery.body);
+        match delivery.kind {
+            EXECUTE => self.fabric.spawn(async move { this.serve_execute(body, reply_to).await }),
+            VALIDATE => self.fabric.spawn(async move { this.serve_validate(body, reply_to).await }),
+            LOG => self.fabric.spawn(async move { this.serve_log(body, reply_to).await }),
+            COMMIT => self.fabric.spawn(async move { this.serve_commit(body, reply_to).await }),
+            _ => {
+                this.serve_abort(body.as_ref(), reply_to);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<F: Fabric> Service for Nic<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let Some(this) = self.this.upgrade() else {
+            return Err(Malformed { what: "a message to an engine that is shutting down" });
+        };
+        match delivery.kind {
+            LOG_ACK => {
+                let ack = messages::parse_log_ack(delivery.body)?;
+                self.log.acknowledge(ack.applied, |key| self.node.unpin(key));
+                Ok(())
+            }
+            TXN_REQUEST | TXN_EXECUTE | TXN_COMMIT | TXN_ABORT => self.host_message(this, delivery),
+            _ => self.peer_message(this, delivery),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! One node's memory: host tables, NIC index, logs. Shared by its engines.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use nicol_core::cluster::Layout;
+use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
+use nicol_core::workload::{ShardMap, Workload};
+use nicol_store::host_table::{Geometry, HostTable};
+use nicol_store::nic_index::{IndexConfig, NicIndex};
+
+use super::log::{LogMemory, RecordKind};
+use super::{Sabotage, XenicConfig};
+
+/// A node: primary of one shard, backup of others. [Xenic21 4]
+#[derive(Debug)]
+pub struct Node {
+    id: NodeId,
+    layout: Layout,
+    config: XenicConfig,
+    shard: ShardId,
+    primary: HostTable,
+    backups: BTreeMap<ShardId, HostTable>,
+    index: NicIndex,
+    logs: Vec<Arc<LogMemory>>,
+    /// Per log: up to where it must be applied before the next deletions are forgotten.
+    grace: Mutex<Vec<u64>>,
+}
+
+/// What a node's memory looks like when everything is quiet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// Locks that nobody will release.
+    pub leaked_locks: u64,
+    /// Index entries still pinned.
+    pub pinned: u64,
+    /// Records of the primary shard.
+    pub records: u64,
+    /// Digest of the primary shard, then of each backup shard held.
+    pub digests: Vec<(ShardId, u64)>,
+}
+
+impl Node {
+    /// Builds node `id` and loads its primary and backup shards with the workload's records.
+    pub fn load(
+        id: NodeId,
+        layout: &Layout,
+        config: &XenicConfig,
+        workload: &dyn Workload,
+    ) -> Self {
+        let records = workload.records_per_shard() + workload.growth_per_shard();
+        let geometry = Geometry::new(
+            (records * config.slots_percent / 100).max(1_024),
+            config.displacement_max,
+            config.inline_value,
+        );
+        let load = |shard: ShardId| {
+            let table = HostTable::new(geometry, records);
+            workload.load(layout, shard, &mut |key, value| table.load(key, value));
+            table
+        };
+        let shard = ShardId(u16::from(id.0));
+        let primary = load(shard);
+        let backups = layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
+        let index = NicIndex::new(IndexConfig {
+            segments: primary.segments(),
+            cached_objects_max: config.index_objects,
+        });
+        let nics = layout.engines(Side::Nic);
+        Self {
+            id,
+            layout: layout.clone(),
+            config: config.clone(),
+            shard,
+            primary,
+            backups,
+            index,
+            logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
+            grace: Mutex::new(vec![0; nics]),
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// How it runs.
+    pub fn config(&self) -> &XenicConfig {
+        &self.config
+    }
+
+    /// The host table of its primary shard.
+    pub fn primary(&self) -> &HostTable {
+        &self.primary
+    }
+
+    pub(super) fn index(&self) -> &NicIndex {
+        &self.index
+    }
+
+    pub(super) fn log(&self, core: u8) -> &Arc<LogMemory> {
+        &self.logs[usize::from(core)]
+    }
+
+    /// The node that holds the primary of `key`.
+    pub(super) fn primary_of(&self, key: Key) -> NodeId {
+        self.layout.primary(self.layout.shard_of(key))
+    }
+
+    pub(super) fn is_primary_of(&self, key: Key) -> bool {
+        self.layout.shard_of(key) == self.shard
+    }
+
+    pub(super) fn is_backup_of(&self, shard: ShardId) -> bool {
+        self.backups.contains_key(&shard)
+    }
+
+    /// Is there room for one more record in the primary table?
+    pub(super) fn has_room(&self) -> bool {
+        self.primary.has_room()
+    }
+
+    /// The table that a record of the log belongs to.
+    pub(super) fn table(&self, shard: ShardId, kind: RecordKind) -> &HostTable {
+        match kind {
+            RecordKind::Commit => &self.primary,
+            RecordKind::Log => match self.backups.get(&shard) {
+                Some(table) => table,
+                None => panic!("{shard:?} was checked to be backed up here before it was logged"),
+            },
+        }
+    }
+
+    /// Lets the tables forget deletions that no older record can undo any more: those applied
+    /// before everything that was in any log at that time has been applied.
+    ///
+    /// Cost: a look at two counters per log; nothing if another worker is at it.
+    pub(super) fn forget_deletions(&self) {
+        let Ok(mut grace) = self.grace.try_lock() else { return };
+        let over = self.logs.iter().zip(&*grace).all(|(log, &until)| log.applied() >= until);
+        if over {
+            for table in std::iter::once(&self.primary).chain(self.backups.values()) {
+                table.forget_old_deletions();
+            }
+            for (until, log) in grace.iter_mut().zip(&self.logs) {
+                *until = log.reserved();
+            }
+        }
+    }
+
+    pub(super) fn lock(&self, key: Key, txn: TxnId) -> bool {
+        self.index.lock(self.primary.segment(key), key, txn).is_ok()
+    }
+
+    pub(super) fn unlock(&self, key: Key, txn: TxnId) -> bool {
+        self.index.unlock(self.primary.segment(key), key, txn)
+    }
+
+    pub(super) fn holder(&self, key: Key) -> Option<TxnId> {
+        self.index.holder(self.primary.segment(key), key)
+    }
+
+    pub(super) fn install(&self, key: Key, version: Version, value: Option<&[u8]>) {
+        let version = match self.config.sabotage {
+            Sabotage::SameVersion => Version(version.0 - 1),
+            _ => version,
+        };
+        self.index.install(self.primary.segment(key), key, version, value);
+    }
+
+    pub(super) fn unpin(&self, key: Key) {
+        self.index.unpin(self.primary.segment(key), key);
+    }
+
+    /// Have the workers applied everything that was logged?
+    pub fn is_settled(&self) -> bool {
+        self.index.pinned_count() == 0 && self.logs.iter().all(|log| log.is_settled())
+    }
+
+    /// The state of its memory; meaningful once the cluster is quiet.
+    pub fn audit(&self) -> Audit {
+        let mut digests = vec![(self.shard, self.primary.digest())];
+        digests.extend(self.backups.iter().map(|(&shard, table)| (shard, table.digest())));
+        Audit {
+            leaked_locks: self.index.locked_count() as u64,
+            pinned: self.index.pinned_count() as u64,
+            records: self.primary.len(),
+            digests,
+        }
+    }
+}

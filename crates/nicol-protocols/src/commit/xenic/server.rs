@@ -1,0 +1,158 @@
+//! The server's NIC engine: what a primary and a backup do for a coordinator. [Xenic21 4.2]
+
+use std::rc::Rc;
+
+use nicol_core::fabric::{Fabric, ReplyTo, Work};
+use nicol_core::txn::Abort;
+
+use super::Sabotage;
+use super::log::RecordKind;
+use super::messages::{Ack, Change, ExecuteReply, Keys, Reads, ValidateReply, Writes};
+use super::nic::Nic;
+
+impl<F: Fabric> Nic<F> {
+    /// [Xenic21 4.2 step 2] EXECUTE: locks the write set or nothing, then reads every key.
+    pub(super) async fn serve_execute(self: Rc<Self>, body: F::Payload, reply_to: ReplyTo) {
+        let Ok(keys) = Keys::parse(body.as_ref()) else { return };
+        if let Err(abort) = self.lock_and_check(&keys) {
+            return self.deny(reply_to, abort);
+        }
+        let mut found = self.lookups.batch();
+        let read = self.lookups.read_all(keys.iter().map(|access| access.key), &mut found).await;
+        let room = keys
+            .iter()
+            .zip(found.iter())
+            .all(|(access, found)| !access.write || found.value.is_some() || self.node.has_room());
+        match read {
+            Ok(()) if room => {
+                self.fabric.reply(reply_to, &ExecuteReply::Granted(found.iter(), &found.values));
+            }
+            Ok(()) => {
+                self.unlock_all(&keys);
+                self.deny(reply_to, Abort::NoResources);
+            }
+            Err(error) => {
+                self.unlock_all(&keys);
+                self.fabric.refuse(reply_to, error);
+            }
+        }
+        self.lookups.give_back(found);
+    }
+
+    fn deny(&self, reply_to: ReplyTo, abort: Abort) {
+        self.fabric.reply(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort));
+    }
+
+    /// All or nothing, and no waiting: so there is no deadlock. [Xenic21 4.2 (2)]
+    fn lock_and_check(&self, keys: &Keys<'_>) -> Result<(), Abort> {
+        let locks = self.node.config().sabotage != Sabotage::NoLocks;
+        for (locked, access) in keys.iter().filter(|access| access.write && locks).enumerate() {
+            self.fabric.work(Work::IndexLookup);
+            if !self.node.lock(access.key, keys.txn) {
+                for access in keys.iter().filter(|access| access.write).take(locked) {
+                    self.node.unlock(access.key, keys.txn);
+                }
+                return Err(Abort::LockConflict { key: access.key });
+            }
+        }
+        for access in keys.iter().filter(|access| !access.write) {
+            self.fabric.work(Work::IndexLookup);
+            if self.node.holder(access.key).is_some_and(|holder| holder != keys.txn) {
+                self.unlock_all(keys);
+                return Err(Abort::LockConflict { key: access.key });
+            }
+        }
+        Ok(())
+    }
+
+    fn unlock_all(&self, keys: &Keys<'_>) {
+        for access in keys.iter().filter(|access| access.write) {
+            self.fabric.work(Work::IndexLookup);
+            self.node.unlock(access.key, keys.txn);
+        }
+    }
+
+    /// [Xenic21 4.2 step 4] VALIDATE: versions unchanged and nothing locked.
+    pub(super) async fn serve_validate(self: Rc<Self>, body: F::Payload, reply_to: ReplyTo) {
+        let Ok(reads) = Reads::parse(body.as_ref()) else { return };
+        let mut found = self.lookups.batch();
+        let read = self.lookups.read_all(reads.iter().map(|read| read.key), &mut found).await;
+        if let Err(error) = read {
+            self.lookups.give_back(found);
+            return self.fabric.refuse(reply_to, error);
+        }
+        let ignore_locks = self.node.config().sabotage == Sabotage::ValidateIgnoresLocks;
+        let mut verdict = Ok(());
+        for (read, now) in reads.iter().zip(found.iter()) {
+            let key = read.key;
+            if now.version != read.version || now.value.is_some() != read.present {
+                verdict = Err(Abort::Stale { key });
+                break;
+            }
+            // Checked after the read: a writer that locked since may have installed elsewhere.
+            if !ignore_locks && self.node.holder(key).is_some() {
+                verdict = Err(Abort::ValidateLocked { key });
+                break;
+            }
+        }
+        self.lookups.give_back(found);
+        self.fabric.reply(reply_to, &ValidateReply(verdict));
+    }
+
+    /// [Xenic21 4.2 step 5] LOG: appended to the host log; acknowledged once the DMA has landed.
+    pub(super) async fn serve_log(self: Rc<Self>, body: F::Payload, reply_to: ReplyTo) {
+        let landed = match self.log.append(RecordKind::Log, body.as_ref()).await {
+            Ok((_, landing)) => landing.await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        match landed {
+            Ok(()) => self.fabric.reply(reply_to, &Ack),
+            Err(error) => self.fabric.refuse(reply_to, error),
+        }
+    }
+
+    /// [Xenic21 4.2 step 6] COMMIT: logged, installed and pinned; then unlocked and acknowledged.
+    pub(super) async fn serve_commit(self: Rc<Self>, body: F::Payload, reply_to: ReplyTo) {
+        let Ok(writes) = Writes::parse(body.as_ref()) else { return };
+        if self.node.config().sabotage == Sabotage::UnlockFirst {
+            self.unlock_written(&writes);
+        }
+        let any = writes.iter().any(|(_, _, change)| change != Change::UnlockOnly);
+        if any {
+            let (position, landing) = match self.log.append(RecordKind::Commit, body.as_ref()).await
+            {
+                Ok(appended) => appended,
+                Err(error) => return self.fabric.refuse(reply_to, error),
+            };
+            for (key, version, change) in writes.iter() {
+                let value = match change {
+                    Change::Put(value) => Some(value),
+                    Change::Delete => None,
+                    Change::UnlockOnly => continue,
+                };
+                self.fabric.work(Work::IndexLookup);
+                self.node.install(key, version, value);
+                self.log.pin(position, key);
+            }
+            if let Err(error) = landing.await {
+                return self.fabric.refuse(reply_to, error);
+            }
+        }
+        self.unlock_written(&writes);
+        self.fabric.reply(reply_to, &Ack);
+    }
+
+    fn unlock_written(&self, writes: &Writes<'_>) {
+        for (key, ..) in writes.iter() {
+            self.fabric.work(Work::IndexLookup);
+            self.node.unlock(key, writes.txn);
+        }
+    }
+
+    /// ABORT: releases what the transaction holds here.
+    pub(super) fn serve_abort(&self, body: &[u8], reply_to: ReplyTo) {
+        let Ok(keys) = Keys::parse(body) else { return };
+        self.unlock_all(&keys);
+        self.fabric.reply(reply_to, &Ack);
+    }
+}
