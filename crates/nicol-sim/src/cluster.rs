@@ -66,6 +66,12 @@ pub struct SimCluster {
     engines: Vec<Engine<SimWorld>>,
 }
 
+impl Drop for SimCluster {
+    fn drop(&mut self) {
+        self.engines.iter().for_each(Engine::dismantle);
+    }
+}
+
 impl SimCluster {
     /// An idle cluster at time zero.
     ///

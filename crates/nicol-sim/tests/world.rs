@@ -259,3 +259,14 @@ fn a_full_queue_pushes_back_and_nothing_is_lost() {
     assert_eq!(end, RunEnd::Done);
     assert_eq!(calls.answered.load(Ordering::Relaxed), 2 * 100 * 10);
 }
+
+#[test]
+fn a_cluster_frees_what_its_tasks_hold() {
+    let calls = Calls::new(3, u64::MAX);
+    let cluster = SimCluster::new(config("liquidio3", 1));
+    cluster.start(&calls);
+    assert_eq!(cluster.run_until(&mut |_| false, Nanos::from_micros(50)), RunEnd::Limit);
+    assert!(Arc::strong_count(&calls.sum) > 1);
+    drop(cluster);
+    assert_eq!(Arc::strong_count(&calls.sum), 1);
+}
