@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nicol_core::cluster::Layout;
 use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
-use nicol_core::ids::{EngineId, NodeId, Side};
+use nicol_core::ids::{EngineId, NodeId};
 use nicol_core::units::{Nanos, Picos};
 
 use crate::faults::{FaultPlan, Faults};
@@ -76,17 +76,12 @@ impl SimCluster {
     /// An idle cluster at time zero.
     ///
     /// # Panics
-    /// If the layout has more engines on a side than the profile has cores.
+    /// If the layout has more engines on a side than the profile has cores; ask
+    /// [`Profile::check_layout`] first where a user chose the numbers.
     pub fn new(config: SimConfig) -> Self {
         let SimConfig { layout, profile, seed, faults, mut tuning } = config;
-        for side in [Side::Host, Side::Nic] {
-            let (asked, there) = (layout.engines(side), profile.engines(side));
-            assert!(
-                asked <= there,
-                "{asked} {side:?} engines, but {} has {there} {side:?} cores: ask for fewer",
-                profile.name
-            );
-        }
+        let fits = profile.check_layout(&layout);
+        assert!(fits.is_ok(), "the layout fits the hardware: {fits:?}");
         tuning.checksums |= faults.corrupt > 0;
         let unreliable = faults.touches_messages();
         let mut kernel = Kernel::default();

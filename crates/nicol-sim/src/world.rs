@@ -17,8 +17,10 @@ use crate::hw::{Costs, Hardware, picos};
 use crate::profile::Profile;
 use crate::state::State;
 
-/// Spare frame buffers that a cluster keeps.
-const BUFFERS_MAX: usize = 65_536;
+/// Spare frame buffers that a cluster keeps: about what is under way at once under load.
+const BUFFERS_MAX: usize = 8_192;
+/// A buffer that grew beyond this is freed instead of kept.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// What the engines of one simulated cluster share.
 #[derive(Debug)]
@@ -80,7 +82,7 @@ impl Shared {
     /// Keeps a frame's buffer for another frame.
     pub(crate) fn recycle_frame(&self, mut frame: Vec<u8>) {
         let mut buffers = self.buffers.borrow_mut();
-        if buffers.len() < BUFFERS_MAX {
+        if buffers.len() < BUFFERS_MAX && frame.capacity() <= BUFFER_BYTES_MAX {
             frame.clear();
             buffers.push(frame);
         }

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
-use nicol_core::fabric::{Delivery, Fabric, Message, OneSided, Patience, Service};
+use nicol_core::fabric::{Bell, Delivery, Fabric, Message, OneSided, Patience, Service};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::memory::{Access, Region};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::wire::{Malformed, Reader, Writer};
-use nicol_sim::{Crash, FaultPlan, Partition, Profile, RunEnd, SimCluster, SimConfig, SimReport};
+use nicol_sim::{
+    Crash, FaultPlan, Partition, Profile, RunEnd, SimCluster, SimConfig, SimReport, Stall,
+};
 
 struct Number(u64);
 
@@ -269,4 +271,82 @@ fn a_cluster_frees_what_its_tasks_hold() {
     assert!(Arc::strong_count(&calls.sum) > 1);
     drop(cluster);
     assert_eq!(Arc::strong_count(&calls.sum), 1);
+}
+
+/// NIC engine 0 writes a record into its host's memory; host engine 0 waits for the bell.
+struct Ringing {
+    region: Arc<Region>,
+    seen: Arc<AtomicU64>,
+    at_ns: Arc<AtomicU64>,
+}
+
+impl Start for Ringing {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let here = fabric.here();
+        if here.node != NodeId(0) || here.core != 0 {
+            return;
+        }
+        let (task, region) = (fabric.clone(), self.region.clone());
+        if here.side == Side::Nic {
+            fabric.spawn(async move {
+                task.sleep_until(Nanos::from_micros(10)).await;
+                task.dma_write(&region, 8, &7u64.to_le_bytes()).await.unwrap();
+            });
+            return;
+        }
+        let (seen, at_ns) = (self.seen.clone(), self.at_ns.clone());
+        fabric.spawn(async move {
+            let rings = region.bell().rings();
+            let bell: Arc<dyn Bell> = region.clone();
+            task.rung(&bell, rings).await;
+            seen.store(region.load(8).unwrap(), Ordering::Relaxed);
+            at_ns.store(task.now().0, Ordering::Relaxed);
+        });
+    }
+}
+
+#[test]
+fn a_dma_write_rings_the_host_also_in_a_second_cluster() {
+    let region = Arc::new(Region::new(Bytes(16)));
+    for profile in ["liquidio3", "connectx5", "liquidio3"] {
+        region.store(8, 0).unwrap();
+        let (seen, at_ns) = Default::default();
+        let start = Ringing { region: region.clone(), seen, at_ns };
+        let cluster = SimCluster::new(config(profile, 1));
+        cluster.start(&start);
+        assert_ne!(cluster.run_until(&mut |_| false, Nanos::from_micros(20)), RunEnd::Done);
+        assert_eq!(start.seen.load(Ordering::Relaxed), 7, "{profile}");
+        let at = start.at_ns.load(Ordering::Relaxed);
+        assert!((10_050..11_500).contains(&at), "{profile}: rung at {at} ns");
+    }
+}
+
+#[test]
+fn host_frames_occupy_nic_cores_only_on_the_path() {
+    for (profile, on_path) in [("liquidio3", true), ("connectx5", false)] {
+        let (_, report) = run(config(profile, 1), &Calls::new(8, 50));
+        let forward = report.spent.iter().find(|(what, _)| *what == "forward").unwrap().1;
+        assert_eq!(forward > Nanos::ZERO, on_path, "{profile}");
+    }
+}
+
+#[test]
+fn a_crashed_nic_cuts_its_host_off_and_a_stalled_engine_only_waits() {
+    let mut crashed = config("liquidio3", 1);
+    let crash = Crash { node: NodeId(0), side: Some(Side::Nic), at: Nanos(1) };
+    crashed.faults = FaultPlan { crashes: vec![crash], ..FaultPlan::none() };
+    let mut calls = Calls::new(1, 1);
+    calls.patience = Patience::For(Nanos::from_millis(1));
+    assert_eq!(run(crashed, &calls).0, RunEnd::Done);
+    assert_eq!(calls.failed.load(Ordering::Relaxed), 2);
+
+    let span = Nanos::from_micros(500);
+    let mut stalled = config("liquidio3", 1);
+    let stalls = (0..12).map(|engine| Stall { engine, from: Nanos::ZERO, span }).collect();
+    stalled.faults = FaultPlan { stalls, ..FaultPlan::none() };
+    let calls = Calls::new(1, 1);
+    let (end, report) = run(stalled, &calls);
+    assert_eq!((end, calls.answered.load(Ordering::Relaxed)), (RunEnd::Done, 2));
+    assert!(report.simulated > span && report.faults.stalled > 0);
+    assert_eq!(report.stats.retransmissions, 0, "a stall alone leaves routes reliable");
 }

@@ -27,7 +27,7 @@ pub struct CheckLine {
     pub unit: &'static str,
     /// How far outside the published range, as a share of its nearest end; 0 within.
     pub relative_error: f64,
-    /// Does the model's value rest on assumed numbers?
+    /// Does the model's value rest mainly on assumed numbers?
     pub assumed: bool,
     /// How it was measured, and what explains a difference.
     pub note: &'static str,

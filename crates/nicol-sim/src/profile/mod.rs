@@ -5,6 +5,7 @@ mod cited;
 use std::path::Path;
 
 pub use cited::{Cited, Quantity, RawValue};
+use nicol_core::cluster::{Layout, LayoutError};
 use nicol_core::ids::Side;
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use serde::Deserialize;
@@ -27,6 +28,18 @@ pub enum ProfileError {
         reason: String,
         /// The built-in names.
         known: String,
+    },
+    /// The layout has more engines than the hardware has cores.
+    #[error("{asked} {side:?} engines a node, but {profile} has {there}: ask for {there} or fewer")]
+    Engines {
+        /// The profile.
+        profile: String,
+        /// Which side.
+        side: Side,
+        /// Engines asked for.
+        asked: usize,
+        /// Cores there are.
+        there: usize,
     },
     /// The text is not a profile.
     #[error("{file}:{line}: {key}: {what}")]
@@ -303,6 +316,29 @@ impl Profile {
         }
     }
 
+    /// A layout with every core of the hardware, or with at most `engines` on each side.
+    pub fn layout(
+        &self,
+        nodes: usize,
+        replicas: usize,
+        engines: Option<usize>,
+    ) -> Result<Layout, LayoutError> {
+        let most = |side| self.engines(side).min(engines.unwrap_or(usize::MAX));
+        Layout::new(nodes, replicas, most(Side::Host), most(Side::Nic))
+    }
+
+    /// Does the hardware have a core for each engine of `layout`?
+    pub fn check_layout(&self, layout: &Layout) -> Result<(), ProfileError> {
+        for side in [Side::Host, Side::Nic] {
+            let (asked, there) = (layout.engines(side), self.engines(side));
+            if asked > there {
+                let profile = self.name.clone();
+                return Err(ProfileError::Engines { profile, side, asked, there });
+            }
+        }
+        Ok(())
+    }
+
     /// What the core of an engine of `side` spends.
     pub fn core(&self, side: Side) -> &CoreCosts {
         match side {
@@ -380,6 +416,10 @@ mod tests {
         assert!(error.contains("unknown field `sumbit`") && error.contains("`submit`"), "{error}");
         let unreasoned = text.replacen("reason = ", "reson = ", 1);
         assert!(Profile::parse("mine.toml", &unreasoned).is_err());
+        let profile = Profile::load("liquidio3").unwrap();
+        assert_eq!(profile.check_layout(&profile.layout(6, 3, None).unwrap()), Ok(()));
+        let error = profile.check_layout(&Layout::new(6, 3, 1, 25).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("ask for 24 or fewer"), "{error}");
         let error = Profile::load("liquidio4").unwrap_err().to_string();
         assert!(error.contains("connectx5, liquidio3"), "{error}");
     }
