@@ -174,6 +174,38 @@ pub struct FaultCounts {
     pub verb_retries: u64,
 }
 
+impl FaultCounts {
+    /// What was counted since `earlier`.
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            lost: self.lost - earlier.lost,
+            duplicated: self.duplicated - earlier.duplicated,
+            reordered: self.reordered - earlier.reordered,
+            delayed: self.delayed - earlier.delayed,
+            corrupted: self.corrupted - earlier.corrupted,
+            cut: self.cut - earlier.cut,
+            stalled: self.stalled - earlier.stalled,
+            dead: self.dead - earlier.dead,
+            verb_retries: self.verb_retries - earlier.verb_retries,
+        }
+    }
+
+    /// The counts with their names, for reports.
+    pub const fn named(&self) -> [(&'static str, u64); 9] {
+        [
+            ("lost", self.lost),
+            ("duplicated", self.duplicated),
+            ("reordered", self.reordered),
+            ("delayed", self.delayed),
+            ("corrupted", self.corrupted),
+            ("cut", self.cut),
+            ("stalled", self.stalled),
+            ("dead", self.dead),
+            ("verb_retries", self.verb_retries),
+        ]
+    }
+}
+
 /// What happens to one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fate {

@@ -5,6 +5,7 @@ use nicol_core::ids::Side;
 use nicol_core::units::{Nanos, Picos};
 
 use crate::faults::FaultCounts;
+use crate::hw::picos;
 use crate::state::State;
 use crate::world::{SPENT, Shared, SimWorld};
 
@@ -36,31 +37,60 @@ pub struct SimReport {
     pub stats: EngineStats,
 }
 
+impl SimReport {
+    /// The account of the time since `earlier`, a report of the same run; the digest stays that
+    /// of the whole run.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let (before, after) = (earlier.simulated.0 as f64, self.simulated.0 as f64);
+        let span = (after - before).max(1.0);
+        let resources = self.resources.iter().zip(&earlier.resources);
+        let resources = resources.map(|(now, then)| Utilization {
+            name: now.name.clone(),
+            busy: ((now.busy * after - then.busy * before) / span).clamp(0.0, 1.0),
+        });
+        let spent = self.spent.iter().zip(&earlier.spent);
+        Self {
+            simulated: self.simulated.since(earlier.simulated),
+            events: self.events - earlier.events,
+            digest: self.digest,
+            resources: resources.collect(),
+            spent: spent.map(|(now, then)| (now.0, now.1.since(then.1))).collect(),
+            faults: self.faults.since(&earlier.faults),
+            stats: self.stats.since(&earlier.stats),
+        }
+    }
+}
+
 /// How busy the resources of every node were until `now`.
 pub(crate) fn resources(shared: &Shared, state: &State, now: Nanos) -> Vec<Utilization> {
     let mut lines = Vec::new();
-    let whole = now.0.max(1) as f64 * 1e3;
+    let now = picos(now);
+    let whole = now.0.max(1) as f64;
     for (id, node) in shared.layout.node_ids().zip(&state.nodes) {
         let mut line = |what: &str, busy: Picos, parts: usize| {
-            let share = busy.0 as f64 / whole / parts.max(1) as f64;
-            lines.push(Utilization { name: format!("n{}.{what}", id.0), busy: share.min(1.0) });
+            let busy = busy.0 as f64 / whole / parts.max(1) as f64;
+            lines.push(Utilization { name: format!("n{}.{what}", id.0), busy });
         };
+        let cores = || shared.engines.iter().zip(&state.cores).filter(|(at, _)| at.node == id);
         for (what, side) in [("host_cores", Side::Host), ("nic_cores", Side::Nic)] {
-            let cores = shared.engines.iter().zip(&state.cores);
-            let mine = cores.filter(|(engine, _)| engine.node == id && engine.side == side);
-            let (busy, count) =
-                mine.fold((Picos(0), 0), |(busy, count), (_, core)| (busy + core.busy, count + 1));
-            line(what, busy, count);
+            let mine = cores().filter(|(engine, _)| engine.side == side);
+            let busy = mine.fold(Picos(0), |busy, (_, core)| {
+                busy + Picos(core.busy.0.saturating_sub(core.busy_until.0.saturating_sub(now.0)))
+            });
+            line(what, busy, shared.layout.engines(side));
         }
-        line("link_out", node.link_out.busy(), 1);
-        line("link_in", node.link_in.busy(), 1);
-        line("pcie_to_nic", node.lanes_to_nic.busy(), 1);
-        line("pcie_to_host", node.lanes_to_host.busy(), 1);
-        line("packet_queue_to_nic", node.queue_to_nic.busy(), 1);
-        line("packet_queue_to_host", node.queue_to_host.busy(), 1);
-        let dma = node.dma_queues.iter().fold(Picos(0), |sum, queue| sum + queue.busy());
+        line("link_out", node.link_out.busy(now), 1);
+        line("link_in", node.link_in.busy(now), 1);
+        line("pcie_to_nic", node.lanes_to_nic.busy(now), 1);
+        line("pcie_to_host", node.lanes_to_host.busy(now), 1);
+        line("packet_queue_to_nic", node.queue_to_nic.busy(now), 1);
+        line("packet_queue_to_host", node.queue_to_host.busy(now), 1);
+        let dma = node.dma_queues.iter().fold(Picos(0), |sum, queue| sum + queue.busy(now));
         line("dma_queues", dma, node.dma_queues.len());
-        line("verb_card", node.card.busy(), 1);
+        line("verb_card", node.card.busy(now), 1);
+        let requesters = cores().map(|(_, core)| core.requester.busy(now));
+        let busiest = requesters.fold(Picos(0), Picos::max);
+        line("busiest_verb_requester", busiest, 1);
     }
     lines
 }

@@ -27,9 +27,9 @@ impl Resource {
         Slot { start, end: self.free_at }
     }
 
-    /// How long it was taken in all, the already reserved future included.
-    pub const fn busy(&self) -> Picos {
-        self.busy
+    /// How long it was taken until `now`.
+    pub const fn busy(&self, now: Picos) -> Picos {
+        Picos(self.busy.0.saturating_sub(self.free_at.0.saturating_sub(now.0)))
     }
 }
 
@@ -66,7 +66,8 @@ mod tests {
         assert_eq!(link.reserve(Picos(10), Picos(5)), Slot { start: Picos(10), end: Picos(15) });
         assert_eq!(link.reserve(Picos(11), Picos(5)), Slot { start: Picos(15), end: Picos(20) });
         assert_eq!(link.reserve(Picos(90), Picos(1)).start, Picos(90));
-        assert_eq!(link.busy(), Picos(11));
+        assert_eq!(link.busy(Picos(91)), Picos(11));
+        assert_eq!(link.busy(Picos(90)), Picos(10), "the reserved future does not count");
     }
 
     #[test]
