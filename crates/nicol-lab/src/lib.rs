@@ -1,1 +1,10 @@
-//! Experiments: systems on worlds under workloads, judged.
+//! The laboratory: systems in worlds under workloads, measured and judged.
+#![forbid(unsafe_code)]
+
+pub mod bench;
+mod live;
+pub mod report;
+pub mod settings;
+mod simulated;
+pub mod sweep;
+pub mod workloads;

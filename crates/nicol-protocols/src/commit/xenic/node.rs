@@ -178,6 +178,11 @@ impl Node {
         self.index.pinned_count() == 0 && self.logs.iter().all(|log| log.is_settled())
     }
 
+    /// Locks held at its primary shard.
+    pub fn audit_locks(&self) -> usize {
+        self.index.locked_count()
+    }
+
     /// The state of its memory; meaningful once the cluster is quiet.
     pub fn audit(&self) -> Audit {
         let mut digests = vec![(self.shard, self.primary.digest())];

@@ -1,0 +1,359 @@
+//! `bench`: a system under a workload in a world, measured and judged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Result, bail, ensure};
+use nicol_check::serializability;
+use nicol_core::cluster::Layout;
+use nicol_core::commit::Procedures;
+use nicol_core::engine::{EngineStats, Start};
+use nicol_core::fabric::Fabric;
+use nicol_core::history::Event;
+use nicol_core::ids::{Key, Side};
+use nicol_core::txn::Abort;
+use nicol_core::units::Nanos;
+use nicol_core::workload::{ShardMap, Workload};
+use nicol_protocols::commit::xenic::{self, Audit, Node, XenicConfig};
+use nicol_workload::driver::{
+    Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients,
+};
+
+use crate::report::{BenchReport, Check, Kind, Latency, Resource, SCHEMA};
+use crate::settings::{self, EngineSettings};
+use crate::workloads::{self, BuiltWorkload, WorkloadSpec};
+
+/// Violations that a report spells out; more are counted.
+const VIOLATIONS_SHOWN: usize = 20;
+
+/// How long a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// A span of the world's time.
+    Time(Nanos),
+    /// A number of transactions over all clients.
+    Transactions(u64),
+}
+
+/// What to run. Where a field is an option, `None` takes the world's default.
+#[derive(Clone, Debug)]
+pub struct BenchConfig {
+    /// The workload.
+    pub workload: WorkloadSpec,
+    /// The system's name.
+    pub system: String,
+    /// Settings of the system, as key=value.
+    pub settings: Vec<String>,
+    /// `threads`, or the name or file of a profile.
+    pub on: String,
+    /// Nodes.
+    pub nodes: usize,
+    /// Copies of each shard.
+    pub replicas: usize,
+    /// Host engines per node.
+    pub host_engines: Option<usize>,
+    /// NIC engines per node.
+    pub nic_engines: Option<usize>,
+    /// Clients per node.
+    pub clients: Option<usize>,
+    /// The measured part.
+    pub length: Option<Length>,
+    /// The part before it.
+    pub warmup: Option<Nanos>,
+    /// Open loop at this rate.
+    pub rate: Option<u64>,
+    /// The seed.
+    pub seed: u64,
+    /// Message faults?
+    pub faults: bool,
+    /// Threads of the live world.
+    pub threads: Option<usize>,
+}
+
+/// What a world measured around a run.
+pub(crate) struct Measured {
+    pub(crate) stats: EngineStats,
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) settled: bool,
+    pub(crate) simulated: Option<Simulated>,
+    pub(crate) wall_s: f64,
+}
+
+/// What only the simulator knows.
+pub(crate) struct Simulated {
+    pub(crate) time: Nanos,
+    pub(crate) events: u64,
+    pub(crate) digest: u64,
+}
+
+/// A run and the history that was judged.
+pub struct BenchRun {
+    /// The report.
+    pub report: BenchReport,
+    /// The history; empty if none was recorded.
+    pub history: Vec<Event>,
+}
+
+/// A cluster's memory, its system and its clients: what a world starts on its engines.
+pub(crate) struct Cluster {
+    pub(crate) layout: Layout,
+    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) workload: Arc<dyn Workload>,
+    pub(crate) procedures: Procedures,
+    pub(crate) run: Arc<RunControl>,
+    pub(crate) clients_per_node: usize,
+    /// Set when the clients may begin (the live world loads and starts its threads first).
+    pub(crate) begun: AtomicBool,
+}
+
+impl Start for Cluster {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let here = fabric.here();
+        let node = &self.nodes[usize::from(here.node.0)];
+        let Some(coordinator) = xenic::start(fabric, node, &self.procedures) else { return };
+        let hosts = self.layout.engines(Side::Host);
+        // Clients of a node are dealt out to its host engines, the first ones getting the rest.
+        let core = usize::from(here.core);
+        let share = |core: usize| (self.clients_per_node + hosts - 1 - core) / hosts;
+        let first: usize = usize::from(here.node.0) * self.clients_per_node
+            + (0..core).map(share).sum::<usize>();
+        let clients = share(core) as u32;
+        spawn_clients(fabric, &coordinator, &self.workload, &self.run, first as u32, clients);
+        self.begun.store(true, Ordering::Release);
+    }
+}
+
+impl Cluster {
+    pub(crate) fn is_settled(&self) -> bool {
+        self.nodes.iter().all(|node| node.is_settled() && node.audit_locks() == 0)
+    }
+}
+
+/// Runs a benchmark in its world.
+pub fn run(config: &BenchConfig) -> Result<BenchRun> {
+    ensure!(
+        config.system == "xenic",
+        "unknown system '{}': `nicol systems` lists what there is",
+        config.system
+    );
+    match config.on.as_str() {
+        "threads" => crate::live::run(config),
+        profile => crate::simulated::run(config, profile),
+    }
+}
+
+/// A configuration with its parts built.
+pub(crate) struct Built {
+    pub(crate) workload: BuiltWorkload,
+    pub(crate) xenic: XenicConfig,
+    pub(crate) engine: EngineSettings,
+}
+
+impl BenchConfig {
+    pub(crate) fn build(&self) -> Result<Built> {
+        let workload = workloads::build(&self.workload, self.nodes)?;
+        let records = workload.workload.records_per_shard() + workload.workload.growth_per_shard();
+        let mut xenic = XenicConfig::paper(records, workload.value_bytes);
+        let mut engine = EngineSettings::default();
+        settings::apply(&self.settings, &mut xenic, &mut engine)?;
+        if self.rate == Some(0) {
+            bail!("--rate 0: an open loop needs at least one transaction per second");
+        }
+        Ok(Built { workload, xenic, engine })
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        self.rate.map_or(Load::Closed, |per_second| Load::Open { per_second })
+    }
+
+    /// The plan of a run of `length` for so many clients.
+    pub(crate) fn plan(
+        &self,
+        length: Length,
+        warmup: Nanos,
+        clients_per_node: usize,
+        record: bool,
+    ) -> RunPlan {
+        let clients = (clients_per_node * self.nodes) as u64;
+        let (warmup, stop_at, transactions) = match length {
+            Length::Time(span) => (warmup, warmup + span, None),
+            Length::Transactions(count) => (Nanos::ZERO, Nanos::MAX, Some(count.div_ceil(clients))),
+        };
+        RunPlan {
+            seed: self.seed,
+            clients: clients as u32,
+            begin: Nanos::ZERO,
+            warmup_until: warmup,
+            stop_at,
+            transactions_per_client: transactions,
+            load: self.load(),
+            retry: RETRY,
+            record,
+            history_max: usize::MAX,
+        }
+    }
+
+    pub(crate) fn cluster(
+        &self,
+        layout: &Layout,
+        built: &Built,
+        plan: RunPlan,
+        clients_per_node: usize,
+    ) -> Cluster {
+        let workload = built.workload.workload.clone();
+        let nodes = layout
+            .node_ids()
+            .map(|id| Arc::new(Node::load(id, layout, &built.xenic, &*workload)))
+            .collect();
+        Cluster {
+            layout: layout.clone(),
+            nodes,
+            procedures: workload.procedures(),
+            run: RunControl::new(plan, workload.kinds()),
+            workload,
+            clients_per_node,
+            begun: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Judges a finished run: memory, invariants, replicas, and its history if it has one.
+pub(crate) fn judge(cluster: &Cluster, settled: bool) -> (Check, Vec<Event>) {
+    let (history, whole, totals, recorded) = {
+        let mut result = cluster.run.result();
+        let history = std::mem::take(&mut result.history);
+        (history, result.whole, result.totals(), cluster.run.plan().record)
+    };
+    let mut check = Check { invariants: true, replicas_converge: true, ..Check::default() };
+    if !settled {
+        check.violations.push("the cluster did not become quiet: work is stuck".to_owned());
+    }
+    audit_memory(cluster, &mut check);
+    audit_invariants(cluster, &whole, &totals, &mut check);
+    if recorded {
+        let report = serializability::check(&history);
+        check.serializable = Some(report.violations.is_empty());
+        check.checked_transactions = history.len() as u64;
+        for violation in report.violations.iter().take(VIOLATIONS_SHOWN) {
+            check.violations.push(format!("serializability: {violation}"));
+        }
+    }
+    (check, history)
+}
+
+fn audit_memory(cluster: &Cluster, check: &mut Check) {
+    let audits: Vec<Audit> = cluster.nodes.iter().map(|node| node.audit()).collect();
+    check.leaked_locks = audits.iter().map(|audit| audit.leaked_locks).sum();
+    if check.leaked_locks > 0 {
+        check.violations.push(format!("{} locks leaked", check.leaked_locks));
+    }
+    let mut digests = BTreeMap::new();
+    for (node, audit) in audits.iter().enumerate() {
+        for &(shard, digest) in &audit.digests {
+            let (first, expected) = *digests.entry(shard).or_insert((node, digest));
+            if expected != digest {
+                check.replicas_converge = false;
+                check.violations.push(format!(
+                    "shard {} differs between node {first} and node {node}",
+                    shard.0
+                ));
+            }
+        }
+    }
+}
+
+fn audit_invariants(cluster: &Cluster, whole: &Counts, totals: &[i128], check: &mut Check) {
+    // The sums cover known commits only: a transaction of unknown outcome may have moved money.
+    if whole.unknown > 0 {
+        return;
+    }
+    let mut read = |key: Key| {
+        let node = cluster.layout.primary(cluster.layout.shard_of(key));
+        let mut value = Vec::new();
+        let found = cluster.nodes[usize::from(node.0)].primary().get(key, &mut value);
+        found.present.then_some(value)
+    };
+    let wrong = cluster.workload.audit(&cluster.layout, &mut read, totals);
+    check.invariants = wrong.is_empty();
+    check.violations.extend(wrong.into_iter().take(VIOLATIONS_SHOWN));
+}
+
+/// Puts a run's parts into a report.
+pub(crate) fn report(
+    config: &BenchConfig,
+    cluster: &Cluster,
+    profile: Option<&str>,
+    measured: &Measured,
+    check: Check,
+) -> BenchReport {
+    let result = cluster.run.result();
+    let whole = result.whole;
+    let committed_ever = whole.committed.max(1) as f64;
+    let stats = &measured.stats;
+    let throughput = result.throughput_per_s();
+    let simulated = measured.simulated.as_ref();
+    let window = |counts: &Counts| counts.committed;
+    BenchReport {
+        schema: SCHEMA,
+        workload: cluster.workload.name().to_owned(),
+        system: config.system.clone(),
+        world: if profile.is_some() { "simulated" } else { "threads" },
+        profile: profile.map(str::to_owned),
+        nodes: config.nodes,
+        replicas: config.replicas,
+        host_engines: cluster.layout.engines(Side::Host),
+        nic_engines: cluster.layout.engines(Side::Nic),
+        clients_per_node: cluster.clients_per_node,
+        load: if config.rate.is_some() { "open" } else { "closed" },
+        rate_per_s: config.rate,
+        seed: config.seed,
+        faults: if config.faults { "messages" } else { "none" },
+        committed: window(&result.window),
+        aborted: result.window.aborted(),
+        unknown: result.window.unknown,
+        refused: result.window.refused,
+        failed: result.window.failed,
+        abort_reasons: Abort::NAMES.into_iter().zip(result.window.aborts).collect(),
+        throughput_per_s: throughput,
+        throughput_per_node_per_s: throughput / config.nodes as f64,
+        latency_us: latency(&result.latency()),
+        kinds: kinds(&result),
+        messages_per_txn: stats.messages_sent as f64 / committed_ever,
+        bytes_per_txn: stats.frame_bytes_sent as f64 / committed_ever,
+        frames_per_txn: stats.frames_sent as f64 / committed_ever,
+        dma_per_txn: (stats.dma_reads + stats.dma_writes) as f64 / committed_ever,
+        resources: measured.resources.clone(),
+        check,
+        trace_digest: simulated.map(|simulated| format!("{:016x}", simulated.digest)),
+        events: simulated.map(|simulated| simulated.events),
+        simulated_s: simulated.map(|simulated| simulated.time.as_secs_f64()),
+        wall_s: measured.wall_s,
+        events_per_wall_s: simulated.map(|simulated| simulated.events as f64 / measured.wall_s),
+        simulated_to_wall: simulated
+            .map(|simulated| simulated.time.as_secs_f64() / measured.wall_s),
+    }
+}
+
+fn kinds(result: &RunResult) -> Vec<Kind> {
+    let kind = |kind: &nicol_workload::driver::KindResult| Kind {
+        name: kind.name,
+        committed: kind.committed_in_window,
+        latency_us: latency(&kind.latency),
+    };
+    result.kinds.iter().map(kind).collect()
+}
+
+fn latency(histogram: &hdrhistogram::Histogram<u64>) -> Latency {
+    let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
+    Latency {
+        p50: at(0.5),
+        p90: at(0.9),
+        p95: at(0.95),
+        p99: at(0.99),
+        p999: at(0.999),
+        p9999: at(0.9999),
+        max: histogram.max() as f64 / 1e3,
+        mean: histogram.mean() / 1e3,
+    }
+}

@@ -1,0 +1,97 @@
+//! Benchmarks in the simulated world.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use nicol_core::cluster::Layout;
+use nicol_core::ids::Side;
+use nicol_core::units::Nanos;
+use nicol_sim::{FaultPlan, Profile, RunEnd, SimCluster, SimConfig};
+
+use crate::bench::{
+    self, BenchConfig, BenchRun, Built, Cluster, Length, Measured, Simulated,
+};
+use crate::report::Resource;
+
+/// Clients per node where the user says nothing.
+const CLIENTS: usize = 64;
+/// Measured time where the user says nothing.
+const SPAN: Nanos = Nanos::from_millis(10);
+/// Simulated time after which a run that has not ended is stuck.
+const LIMIT: Nanos = Nanos::from_secs(3_600);
+/// Simulated time that the cluster has to become quiet after the last client.
+const SETTLE: Nanos = Nanos::from_secs(10);
+
+/// Runs a benchmark on a profile.
+pub(crate) fn run(config: &BenchConfig, profile: &str) -> Result<BenchRun> {
+    let profile = Arc::new(Profile::load(profile)?);
+    let built = config.build()?;
+    let layout = layout(config, &profile)?;
+    let clients = config.clients.unwrap_or(CLIENTS);
+    ensure!(clients > 0, "--clients 0: give at least 1 per node");
+    let length = config.length.unwrap_or(Length::Time(SPAN));
+    let warmup = config.warmup.unwrap_or(match length {
+        Length::Time(span) => span / 10,
+        Length::Transactions(_) => Nanos::ZERO,
+    });
+    let plan = config.plan(length, warmup, clients, true);
+    let cluster = config.cluster(&layout, &built, plan, clients);
+    let measured = simulate(config, &built, &profile, &cluster);
+    let (check, history) = bench::judge(&cluster, measured.settled);
+    let report = bench::report(config, &cluster, Some(&profile.name), &measured, check);
+    Ok(BenchRun { report, history })
+}
+
+fn layout(config: &BenchConfig, profile: &Profile) -> Result<Layout> {
+    let engines = |asked: Option<usize>, side: Side, flag: &str| {
+        let most = profile.engines(side);
+        let engines = asked.unwrap_or(most);
+        ensure!(engines <= most, "{flag} {engines}: {} has {most} such cores", profile.name);
+        Ok(engines)
+    };
+    let host = engines(config.host_engines, Side::Host, "--host-engines")?;
+    let nic = engines(config.nic_engines, Side::Nic, "--nic-engines")?;
+    Layout::new(config.nodes, config.replicas, host, nic)
+        .context("--nodes, --replicas, --host-engines, --nic-engines")
+}
+
+fn simulate(
+    config: &BenchConfig,
+    built: &Built,
+    profile: &Arc<Profile>,
+    cluster: &Cluster,
+) -> Measured {
+    let mut sim = SimConfig::new(cluster.layout.clone(), profile.clone(), config.seed);
+    if config.faults {
+        sim.faults = FaultPlan::messages(config.seed);
+    }
+    let tuning = &mut sim.tuning;
+    tuning.aggregation = built.engine.aggregation.unwrap_or(tuning.aggregation);
+    tuning.dma_vector = built.engine.dma_vector.unwrap_or(tuning.dma_vector);
+    tuning.doorbell_batch = built.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
+    let started = Instant::now();
+    let world = SimCluster::new(sim);
+    world.start(cluster);
+    let ran = world.run_until(&mut |_| cluster.run.finished(), LIMIT);
+    let measured_until = world.now();
+    // The measured figures end with the clients; what follows only empties logs and queues.
+    let report = world.report();
+    let settled = world.settle(measured_until.saturating_add(SETTLE));
+    let quiet = ran == RunEnd::Done && settled != RunEnd::Limit && cluster.is_settled();
+    Measured {
+        stats: report.stats,
+        resources: report
+            .resources
+            .iter()
+            .map(|used| Resource { name: used.name.clone(), utilization: used.busy })
+            .collect(),
+        settled: quiet,
+        simulated: Some(Simulated {
+            time: report.simulated,
+            events: world.report().events,
+            digest: world.report().digest,
+        }),
+        wall_s: started.elapsed().as_secs_f64(),
+    }
+}

@@ -1,0 +1,123 @@
+//! Seed sweeps: the same run under many seeds and fault plans, each judged.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::bench::{self, BenchConfig};
+use crate::report::BenchReport;
+
+/// What a sweep has seen.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SweepReport {
+    /// Runs made.
+    pub runs: u64,
+    /// Transactions committed.
+    pub committed: u64,
+    /// Attempts aborted.
+    pub aborted: u64,
+    /// Transactions of unknown outcome.
+    pub unknown: u64,
+    /// Transactions that the application refused.
+    pub refused: u64,
+    /// Transactions that the serializability checker saw.
+    pub checked_transactions: u64,
+    /// Aborts by reason.
+    pub abort_reasons: BTreeMap<&'static str, u64>,
+    /// Locks leaked.
+    pub leaked_locks: u64,
+    /// Runs with a violation.
+    pub failures: Vec<Failure>,
+}
+
+/// A run that a checker rejected.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    /// The profile.
+    pub profile: String,
+    /// The seed.
+    pub seed: u64,
+    /// What is wrong.
+    pub violations: Vec<String>,
+}
+
+/// What must have been seen for a sweep to have witnessed anything.
+const WANTED_REASONS: [&str; 4] = ["lock_conflict", "stale", "validate_locked", "fabric"];
+
+impl SweepReport {
+    fn add(&mut self, report: &BenchReport) {
+        self.runs += 1;
+        self.committed += report.committed;
+        self.aborted += report.aborted;
+        self.unknown += report.unknown;
+        self.refused += report.refused;
+        self.checked_transactions += report.check.checked_transactions;
+        self.leaked_locks += report.check.leaked_locks;
+        for (&reason, &count) in &report.abort_reasons {
+            *self.abort_reasons.entry(reason).or_default() += count;
+        }
+        if !report.check.held() {
+            self.failures.push(Failure {
+                profile: report.profile.clone().unwrap_or_default(),
+                seed: report.seed,
+                violations: report.check.violations.clone(),
+            });
+        }
+    }
+
+    /// Abort reasons and outcomes that never happened.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let mut missing: Vec<_> = WANTED_REASONS
+            .into_iter()
+            .filter(|reason| self.abort_reasons.get(reason).is_none_or(|&count| count == 0))
+            .collect();
+        let outcomes =
+            [("committed", self.committed), ("aborted", self.aborted), ("unknown", self.unknown)];
+        missing.extend(outcomes.iter().filter(|(_, count)| *count == 0).map(|(name, _)| *name));
+        missing
+    }
+}
+
+/// Runs `configs`, `jobs` at a time, calling `each` with the number of finished runs.
+///
+/// # Errors
+/// If a configuration is impossible: the first such error, after the runs under way.
+pub fn run(
+    configs: &[BenchConfig],
+    jobs: usize,
+    each: &(dyn Fn(u64) + Sync),
+) -> Result<SweepReport> {
+    let total = Mutex::new((SweepReport::default(), None));
+    let next = AtomicU64::new(0);
+    let done = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(config) =
+                    configs.get(next.fetch_add(1, Ordering::Relaxed) as usize)
+                {
+                    let ran = bench::run(config);
+                    let mut total = total.lock().unwrap_or_else(|poison| poison.into_inner());
+                    match ran {
+                        Ok(ran) => total.0.add(&ran.report),
+                        Err(error) => {
+                            total.1.get_or_insert(error);
+                            next.store(configs.len() as u64, Ordering::Relaxed);
+                        }
+                    }
+                    each(done.fetch_add(1, Ordering::Relaxed) + 1);
+                }
+            });
+        }
+    });
+    let (mut report, error) = total.into_inner().unwrap_or_else(|poison| poison.into_inner());
+    report.failures.sort_by(|a, b| (&a.profile, a.seed).cmp(&(&b.profile, b.seed)));
+    match error {
+        Some(error) => Err(error),
+        None => Ok(report),
+    }
+}

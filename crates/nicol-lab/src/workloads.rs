@@ -1,0 +1,136 @@
+//! Workloads by name and scale.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail, ensure};
+use nicol_core::workload::Workload;
+use nicol_workload::chooser::{Distribution, PartsPerMillion};
+use nicol_workload::churn::{Churn, ChurnConfig};
+use nicol_workload::retwis::{Retwis, RetwisConfig};
+use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
+use nicol_workload::zipf::Theta;
+use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
+
+/// The names that [`build`] knows, with what each is.
+pub const WORKLOADS: [(&str, &str); 4] = [
+    ("smallbank", "bank accounts: six transaction types, 90 % of them on 4 % of the customers"),
+    ("ycsb-t", "read-modify-write transactions over one table"),
+    ("churn", "inserts, deletes and reads of absent keys in a small table"),
+    ("retwis", "a social network: half of the transactions only read"),
+];
+
+/// Which workload, at what scale; `None` takes the workload's default.
+#[derive(Clone, Debug, Default)]
+pub struct WorkloadSpec {
+    /// Its name.
+    pub name: String,
+    /// Records per node.
+    pub records: Option<u64>,
+    /// Keys that are only read, in percent.
+    pub read_percent: Option<u8>,
+    /// Keys per transaction.
+    pub keys: Option<u16>,
+    /// Bytes of a value.
+    pub value_bytes: Option<u32>,
+    /// Zipf parameter times 100; 0 is uniform.
+    pub zipf_percent: Option<u8>,
+}
+
+/// A workload and the bytes of its largest value.
+#[derive(Clone)]
+pub struct BuiltWorkload {
+    /// The workload.
+    pub workload: Arc<dyn Workload>,
+    /// Bytes that a table slot should hold inline.
+    pub value_bytes: usize,
+}
+
+/// Builds a workload for `nodes` nodes. Errors name the flag and the remedy.
+pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
+    let nodes = nodes as u16;
+    spec.refuse_foreign_flags()?;
+    Ok(match spec.name.as_str() {
+        "smallbank" => {
+            let accounts = spec.records.unwrap_or(100_000);
+            ensure!(
+                (10..=1 << 30).contains(&accounts),
+                "--records {accounts}: smallbank takes 10 to 2^30 accounts per node"
+            );
+            let workload = Arc::new(Smallbank::new(SmallbankConfig::paper(nodes, accounts)));
+            BuiltWorkload { workload, value_bytes: 8 }
+        }
+        "ycsb-t" => ycsb_t(spec, nodes)?,
+        "churn" => {
+            let rows = spec.records.unwrap_or(64) * u64::from(nodes);
+            ensure!(rows >= 4, "--records: churn needs 4 rows in the cluster at least");
+            let config = ChurnConfig { nodes, rows: rows.next_multiple_of(2), ship: true };
+            BuiltWorkload { workload: Arc::new(Churn::new(config)), value_bytes: 16 }
+        }
+        "retwis" => retwis(spec, nodes)?,
+        other => {
+            let known: Vec<_> = WORKLOADS.iter().map(|(name, _)| *name).collect();
+            bail!("unknown workload '{other}': choose one of {}", known.join(", "))
+        }
+    })
+}
+
+fn distribution(percent: u8) -> Distribution {
+    match percent {
+        0 => Distribution::Uniform,
+        theta => Distribution::ScrambledZipfian(Theta(u16::from(theta) * 10)),
+    }
+}
+
+fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
+    let (records, keys) = (spec.records.unwrap_or(100_000), spec.keys.unwrap_or(4));
+    let value_bytes = spec.value_bytes.unwrap_or(64);
+    ensure!((1..=1_024).contains(&keys), "--keys {keys}: give 1 to 1024");
+    ensure!((8..=1_024).contains(&value_bytes), "--value-bytes {value_bytes}: give 8 to 1024");
+    ensure!(
+        records * u64::from(nodes) >= u64::from(keys),
+        "--records {records}: fewer records than the {keys} keys of a transaction"
+    );
+    let config = YcsbTConfig {
+        nodes,
+        records_per_node: records,
+        keys_per_txn: usize::from(keys),
+        value_bytes: value_bytes as usize,
+        read_fraction: PartsPerMillion::percent(spec.read_percent.unwrap_or(50).into()),
+        distribution: distribution(spec.zipf_percent.unwrap_or(99)),
+        ship: true,
+    };
+    Ok(BuiltWorkload {
+        workload: Arc::new(YcsbT::new(config)),
+        value_bytes: value_bytes as usize,
+    })
+}
+
+fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
+    let records = spec.records.unwrap_or(100_000);
+    ensure!(records >= 10, "--records {records}: a timeline reads up to 10 records");
+    let config = RetwisConfig {
+        nodes,
+        records_per_node: records,
+        value_bytes: 64,
+        distribution: distribution(spec.zipf_percent.unwrap_or(50)),
+        ship: true,
+    };
+    Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: 64 })
+}
+
+impl WorkloadSpec {
+    /// A flag that the workload does not have is an error, not ignored.
+    fn refuse_foreign_flags(&self) -> Result<()> {
+        let ycsb = self.name == "ycsb-t";
+        let flags = [
+            ("--read-percent", self.read_percent.is_some(), ycsb),
+            ("--keys", self.keys.is_some(), ycsb),
+            ("--value-bytes", self.value_bytes.is_some(), ycsb),
+            ("--zipf", self.zipf_percent.is_some(), ycsb || self.name == "retwis"),
+        ];
+        for (flag, given, known) in flags {
+            ensure!(!given || known, "{flag} is not a setting of '{}': leave it out", self.name);
+        }
+        Ok(())
+    }
+}
