@@ -1,1 +1,15 @@
-//! The live world: pinned polling threads and transports.
+//! The live world: engines on this machine's threads, joined by rings of frames.
+//!
+//! A thread runs the rounds of its engines. When none has anything to do it spins, then yields its
+//! core, then parks until someone leaves a frame, rings a bell, or a timer is due.
+#![forbid(unsafe_code)]
+
+mod cluster;
+mod mailbox;
+mod parker;
+mod ring;
+mod world;
+
+pub use cluster::{LiveCluster, LiveConfig, LiveError, LiveReport};
+pub use mailbox::Mailbox;
+pub use world::LiveWorld;

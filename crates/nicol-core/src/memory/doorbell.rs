@@ -16,7 +16,7 @@ impl Doorbell {
     /// Counts one ring and wakes the watcher. All that was written before is visible to a watcher
     /// that sees the new count.
     pub fn ring(&self) {
-        self.rings.fetch_add(1, Ordering::Release);
+        self.rings.fetch_add(1, Ordering::SeqCst);
         if let Some(notify) = self.notifier.get() {
             notify();
         }
@@ -24,7 +24,7 @@ impl Doorbell {
 
     /// How often it was rung.
     pub fn rings(&self) -> u64 {
-        self.rings.load(Ordering::Acquire)
+        self.rings.load(Ordering::SeqCst)
     }
 
     /// Sets what a ring calls besides counting. Only the first call has an effect; returns whether

@@ -1,0 +1,322 @@
+//! A cluster of engines on this machine's threads.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nicol_core::cluster::Layout;
+use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
+use nicol_core::ids::EngineId;
+use nicol_core::memory::RegionTable;
+use nicol_core::units::Nanos;
+
+use crate::parker::Parker;
+use crate::ring::{self, Incoming, Outgoing, ReadySet};
+use crate::world::{LiveWorld, Shared};
+
+/// Empty turns that a thread spins, where it has a core of its own.
+const SPINS: u32 = 2_000;
+/// Empty turns that it then yields its core before it parks.
+const YIELDS: u32 = 50;
+/// The longest sleep; work always wakes a thread earlier.
+const PARK_MAX: Duration = Duration::from_millis(100);
+
+/// What to launch.
+#[derive(Clone, Debug)]
+pub struct LiveConfig {
+    /// The cluster.
+    pub layout: Layout,
+    /// Engine threads; `None` takes one per core, and no more than there are engines.
+    pub threads: Option<usize>,
+    /// Pin threads to cores, where there is a core for each?
+    pub pin: bool,
+    /// The seed of the engines' protocol streams.
+    pub seed: u64,
+}
+
+/// Why a cluster did not launch, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// No engine thread was asked for.
+    #[error("0 engine threads: give at least 1")]
+    NoThreads,
+    /// The operating system refused a thread.
+    #[error("cannot start an engine thread: {0}")]
+    Thread(std::io::Error),
+    /// An engine panicked: a bug. The whole cluster has stopped.
+    #[error("an engine panicked: {0}")]
+    Panicked(String),
+}
+
+/// What a cluster did.
+#[derive(Clone, Debug, Default)]
+pub struct LiveReport {
+    /// Per thread: the fraction of turns that did something.
+    pub busy: Vec<f64>,
+    /// The counters of all engines.
+    pub stats: EngineStats,
+    /// From launch to stop.
+    pub elapsed: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Control {
+    stop: AtomicBool,
+    panicked: Mutex<Option<String>>,
+}
+
+/// A running cluster. Dropping it stops it.
+#[derive(Debug)]
+pub struct LiveCluster {
+    threads: Vec<JoinHandle<ThreadReport>>,
+    parkers: Vec<Arc<Parker>>,
+    control: Arc<Control>,
+    started: Instant,
+}
+
+#[derive(Debug, Default)]
+struct ThreadReport {
+    turns: u64,
+    busy: u64,
+    stats: EngineStats,
+}
+
+/// An engine's rings before its thread exists.
+struct Seat {
+    index: usize,
+    id: EngineId,
+    outgoing: Vec<Outgoing>,
+    incoming: Vec<Incoming>,
+}
+
+/// The thread of each engine: nodes go round the threads; where there are more threads than nodes,
+/// so do the engines, host engines first, so that a node's two sides sit apart.
+fn assign(layout: &Layout, threads: usize) -> Vec<usize> {
+    let engines: Vec<EngineId> = layout.engine_ids().collect();
+    if threads <= layout.nodes() {
+        return engines.iter().map(|engine| usize::from(engine.node.0) % threads).collect();
+    }
+    let mut order: Vec<usize> = (0..engines.len()).collect();
+    order.sort_by_key(|&index| (engines[index].side, index));
+    let mut assigned = vec![0; engines.len()];
+    for (turn, index) in order.into_iter().enumerate() {
+        assigned[index] = turn % threads;
+    }
+    assigned
+}
+
+impl LiveCluster {
+    /// Starts `start` on every engine, each on its thread.
+    ///
+    /// # Errors
+    /// If no threads are asked for or the operating system refuses one.
+    pub fn launch<S: Start>(config: &LiveConfig, start: &Arc<S>) -> Result<Self, LiveError> {
+        let layout = &config.layout;
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let threads = config.threads.unwrap_or(cores).min(layout.engine_count());
+        if threads == 0 {
+            return Err(LiveError::NoThreads);
+        }
+        let assigned = assign(layout, threads);
+        let parkers: Vec<Arc<Parker>> = (0..threads).map(|_| Arc::default()).collect();
+        let started = Instant::now();
+        let shared = Arc::new(Shared {
+            layout: layout.clone(),
+            tuning: tuning(),
+            regions: layout.node_ids().map(|_| RegionTable::default()).collect(),
+            started,
+            ready: layout.engine_ids().map(|_| ReadySet::new(layout.engine_count())).collect(),
+            parkers: assigned.iter().map(|&thread| parkers[thread].clone()).collect(),
+        });
+        let mut seats: Vec<Vec<Seat>> = (0..threads).map(|_| Vec::new()).collect();
+        for seat in seats_of(layout) {
+            seats[assigned[seat.index]].push(seat);
+        }
+        // Spinning helps only where nobody waits for the core.
+        let spins = if threads < cores { SPINS } else { SPINS / 20 };
+        let pins =
+            core_affinity::get_core_ids().filter(|cores| config.pin && cores.len() >= threads);
+        let mut cluster = Self { threads: Vec::new(), parkers, control: Arc::default(), started };
+        for (number, seats) in seats.into_iter().enumerate() {
+            let (shared, start) = (shared.clone(), start.clone());
+            let (control, parker) = (cluster.control.clone(), cluster.parkers[number].clone());
+            let pin = pins.as_ref().map(|cores| cores[number]);
+            let seed = config.seed;
+            let body = move || {
+                if let Some(core) = pin {
+                    core_affinity::set_for_current(core);
+                }
+                parker.adopt();
+                let run = || drive(seats, &shared, &*start, &control, &parker, (seed, spins));
+                panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|cause| {
+                    control.fail(&cause);
+                    ThreadReport::default()
+                })
+            };
+            let builder = thread::Builder::new().name(format!("nicol-engine-{number}"));
+            cluster.threads.push(builder.spawn(body).map_err(LiveError::Thread)?);
+        }
+        Ok(cluster)
+    }
+
+    /// Waits until `done`, looking every `poll`.
+    ///
+    /// # Errors
+    /// If an engine panicked.
+    pub fn run_until(
+        &self,
+        mut done: impl FnMut() -> bool,
+        poll: Duration,
+    ) -> Result<(), LiveError> {
+        while !done() {
+            self.control.check()?;
+            thread::sleep(poll);
+        }
+        self.control.check()
+    }
+
+    /// Stops every engine and says what they did.
+    ///
+    /// # Errors
+    /// If an engine panicked.
+    pub fn stop(mut self) -> Result<LiveReport, LiveError> {
+        let mut report = LiveReport::default();
+        for thread in self.halt() {
+            // A panic was caught inside the thread and is in `control`.
+            let Ok(one) = thread.join() else { continue };
+            report.busy.push(one.busy as f64 / one.turns.max(1) as f64);
+            report.stats.add(&one.stats);
+        }
+        report.elapsed = self.started.elapsed();
+        self.control.check()?;
+        Ok(report)
+    }
+
+    fn halt(&mut self) -> Vec<JoinHandle<ThreadReport>> {
+        self.control.stop.store(true, Ordering::SeqCst);
+        self.parkers.iter().for_each(|parker| parker.wake());
+        std::mem::take(&mut self.threads)
+    }
+}
+
+impl Drop for LiveCluster {
+    fn drop(&mut self) {
+        for thread in self.halt() {
+            let _reported = thread.join();
+        }
+    }
+}
+
+impl Control {
+    fn fail(&self, cause: &(dyn std::any::Any + Send)) {
+        let text = cause
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_else(|| "no message".to_owned());
+        self.panicked.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    fn check(&self) -> Result<(), LiveError> {
+        match &*self.panicked.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(text) => Err(LiveError::Panicked(text.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+fn tuning() -> Tuning {
+    Tuning {
+        aggregation: true,
+        dma_vector: 15,
+        doorbell_batch: 64,
+        burst: 64,
+        tasks_per_round: 256,
+        retransmit_after: Nanos::from_millis(10),
+        checksums: false,
+    }
+}
+
+/// A ring for every ordered pair of engines.
+fn seats_of(layout: &Layout) -> Vec<Seat> {
+    let count = layout.engine_count();
+    let mut seats: Vec<Seat> = layout
+        .engine_ids()
+        .enumerate()
+        .map(|(index, id)| Seat { index, id, outgoing: Vec::new(), incoming: Vec::new() })
+        .collect();
+    for from in 0..count {
+        for to in 0..count {
+            let (outgoing, incoming) = ring::ring();
+            seats[from].outgoing.push(outgoing);
+            seats[to].incoming.push(incoming);
+        }
+    }
+    for seat in &seats {
+        assert!(seat.outgoing.len() == count, "an engine has a ring to every engine");
+        assert!(seat.incoming.len() == count, "an engine has a ring from every engine");
+    }
+    seats
+}
+
+/// One thread's life: rounds of its engines, then less and less eager waiting.
+fn drive<S: Start>(
+    seats: Vec<Seat>,
+    shared: &Arc<Shared>,
+    start: &S,
+    control: &Control,
+    parker: &Parker,
+    (seed, spins): (u64, u32),
+) -> ThreadReport {
+    let engines: Vec<Engine<LiveWorld>> = seats
+        .into_iter()
+        .map(|seat| {
+            let rings = (seat.outgoing, seat.incoming);
+            let world = LiveWorld::new(shared.clone(), seat.index, seat.id, seed, rings);
+            Engine::new(seat.id, world)
+        })
+        .collect();
+    for engine in &engines {
+        start.start(engine);
+    }
+    let mut report = ThreadReport::default();
+    let mut idle = 0;
+    while !control.stop.load(Ordering::Relaxed) {
+        let mut progress = false;
+        for engine in &engines {
+            progress |= engine.round();
+        }
+        report.turns += 1;
+        if progress {
+            report.busy += 1;
+            idle = 0;
+            continue;
+        }
+        idle += 1;
+        if idle < spins {
+            std::hint::spin_loop();
+        } else if idle < spins + YIELDS {
+            thread::yield_now();
+        } else {
+            sleep(&engines, shared, control, parker);
+        }
+    }
+    for engine in &engines {
+        report.stats.add(&engine.stats());
+        engine.dismantle();
+    }
+    report
+}
+
+fn sleep(engines: &[Engine<LiveWorld>], shared: &Shared, control: &Control, parker: &Parker) {
+    let now = Nanos(shared.started.elapsed().as_nanos() as u64);
+    let deadline = engines.iter().filter_map(Engine::next_deadline).min();
+    let until = deadline.map_or(PARK_MAX, |deadline| Duration::from_nanos(deadline.since(now).0));
+    parker.park(until.min(PARK_MAX), || {
+        control.stop.load(Ordering::SeqCst)
+            || engines.iter().any(|engine| engine.is_ready() || engine.world().has_frames())
+    });
+}

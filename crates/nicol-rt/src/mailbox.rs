@@ -1,0 +1,46 @@
+//! Requests from threads that are not engines.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use nicol_core::fabric::Bell;
+use nicol_core::memory::Doorbell;
+
+/// A bounded queue that any thread fills and one engine empties: it waits with `Fabric::rung` on
+/// the mailbox's bell. [Xenic21 4.2: B]
+#[derive(Debug)]
+pub struct Mailbox<T> {
+    queue: Mutex<VecDeque<T>>,
+    capacity: usize,
+    bell: Doorbell,
+}
+
+impl<T> Mailbox<T> {
+    /// An empty mailbox for at most `capacity` requests.
+    pub fn new(capacity: usize) -> Self {
+        Self { queue: Mutex::new(VecDeque::new()), capacity, bell: Doorbell::default() }
+    }
+
+    /// Leaves a request, or gives it back if the mailbox is full.
+    pub fn push(&self, request: T) -> Result<(), T> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.len() >= self.capacity {
+            return Err(request);
+        }
+        queue.push_back(request);
+        drop(queue);
+        self.bell.ring();
+        Ok(())
+    }
+
+    /// Takes the oldest request.
+    pub fn pop(&self) -> Option<T> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+impl<T: Send + 'static> Bell for Mailbox<T> {
+    fn bell(&self) -> &Doorbell {
+        &self.bell
+    }
+}

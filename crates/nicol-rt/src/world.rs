@@ -1,0 +1,203 @@
+//! The live world as one engine sees it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use nicol_core::chance::{Purpose, Stream};
+use nicol_core::cluster::Layout;
+use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, World};
+use nicol_core::fabric::{Bell, FabricError};
+use nicol_core::ids::{EngineId, NodeId};
+use nicol_core::memory::RegionTable;
+use nicol_core::units::Nanos;
+
+use crate::parker::Parker;
+use crate::ring::{Incoming, Outgoing, ReadySet};
+
+/// Spare frame buffers that an engine keeps.
+const SPARE_MAX: usize = 1_024;
+
+/// What all engines of a cluster share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) layout: Layout,
+    pub(crate) tuning: Tuning,
+    pub(crate) regions: Vec<RegionTable>,
+    pub(crate) started: Instant,
+    /// Per engine: who has left frames for it.
+    pub(crate) ready: Vec<ReadySet>,
+    /// Per engine: the bed of its thread.
+    pub(crate) parkers: Vec<Arc<Parker>>,
+}
+
+/// One engine's world: rings to the others, shared memory, the machine's clock.
+#[derive(Debug)]
+pub struct LiveWorld {
+    shared: Arc<Shared>,
+    index: usize,
+    here: EngineId,
+    random: RefCell<Stream>,
+    outgoing: RefCell<Vec<Outgoing>>,
+    incoming: RefCell<Vec<Incoming>>,
+    marks: RefCell<Vec<u64>>,
+    source: Cell<usize>,
+    spare: RefCell<Vec<Vec<u8>>>,
+    finished: RefCell<VecDeque<Operation>>,
+}
+
+impl LiveWorld {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        index: usize,
+        here: EngineId,
+        seed: u64,
+        rings: (Vec<Outgoing>, Vec<Incoming>),
+    ) -> Self {
+        let words = shared.layout.engine_count().div_ceil(64);
+        Self {
+            shared,
+            index,
+            here,
+            random: RefCell::new(Stream::new(seed, Purpose::Protocol, index as u32)),
+            outgoing: RefCell::new(rings.0),
+            incoming: RefCell::new(rings.1),
+            marks: RefCell::new(vec![0; words]),
+            source: Cell::new(0),
+            spare: RefCell::default(),
+            finished: RefCell::default(),
+        }
+    }
+
+    /// Has anyone left a frame?
+    pub(crate) fn has_frames(&self) -> bool {
+        self.shared.ready[self.index].any() || self.marks.borrow().iter().any(|&word| word != 0)
+    }
+
+    fn keep(&self, mut frame: Vec<u8>) {
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE_MAX {
+            frame.clear();
+            spare.push(frame);
+        }
+    }
+}
+
+impl World for LiveWorld {
+    const SHARED_MEMORY: bool = true;
+
+    fn now(&self) -> Nanos {
+        Nanos(self.shared.started.elapsed().as_nanos() as u64)
+    }
+
+    fn charge(&self, _charge: Charge) {}
+
+    fn random(&self) -> u64 {
+        self.random.borrow_mut().bits()
+    }
+
+    fn draw_rkey(&self) -> u32 {
+        match getrandom::u32() {
+            Ok(bits) => bits,
+            // Predictable keys would let anyone in: better no cluster than such a one.
+            Err(error) => panic!("the system's random source fails: {error}"),
+        }
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.shared.layout
+    }
+
+    fn tuning(&self) -> &Tuning {
+        &self.shared.tuning
+    }
+
+    fn route(&self, _other: EngineId) -> Route {
+        Route::Reliable
+    }
+
+    fn regions(&self) -> &RegionTable {
+        &self.shared.regions[usize::from(self.here.node.0)]
+    }
+
+    fn receive(&self) -> Option<Vec<u8>> {
+        let mut marks = self.marks.borrow_mut();
+        let mut incoming = self.incoming.borrow_mut();
+        loop {
+            while let Some(word) = marks.iter().position(|&word| word != 0) {
+                let source = word * 64 + marks[word].trailing_zeros() as usize;
+                if let Ok(frame) = incoming[source].frames.pop() {
+                    self.source.set(source);
+                    return Some(frame);
+                }
+                marks[word] &= marks[word] - 1;
+            }
+            if !self.shared.ready[self.index].take(&mut marks) {
+                return None;
+            }
+        }
+    }
+
+    fn frame_buffer(&self) -> Vec<u8> {
+        self.spare.borrow_mut().pop().unwrap_or_default()
+    }
+
+    fn recycle(&self, mut frame: Vec<u8>) {
+        frame.clear();
+        let source = &mut self.incoming.borrow_mut()[self.source.get()];
+        // A full return ring means that its sender has buffers enough.
+        if let Err(rtrb::PushError::Full(frame)) = source.returned.push(frame) {
+            self.keep(frame);
+        }
+    }
+
+    fn transmit(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>> {
+        let Some(index) = self.shared.layout.index_of(to) else { return Ok(()) };
+        let ring = &mut self.outgoing.borrow_mut()[index];
+        while let Ok(returned) = ring.returned.pop() {
+            self.keep(returned);
+        }
+        if let Err(rtrb::PushError::Full(frame)) = ring.frames.push(frame) {
+            return Err(frame);
+        }
+        self.shared.ready[index].mark(self.index);
+        self.shared.parkers[index].wake();
+        Ok(())
+    }
+
+    fn submit(&self, batch: &mut Vec<Operation>) {
+        // Only persists come here. The log device is battery-backed memory, as in the papers: what
+        // is in memory is durable.
+        for mut operation in batch.drain(..) {
+            operation.execute_local();
+            self.finished.borrow_mut().push_back(operation);
+        }
+    }
+
+    fn has_verbs(&self) -> bool {
+        false
+    }
+
+    fn post(&self, _node: NodeId, batch: &mut Vec<Operation>) {
+        for mut operation in batch.drain(..) {
+            assert!(!matches!(operation.transfer, Transfer::Persist { .. }), "not a verb");
+            operation.result = Err(FabricError::Unreachable);
+            self.finished.borrow_mut().push_back(operation);
+        }
+    }
+
+    fn finished(&self) -> Option<Operation> {
+        self.finished.borrow_mut().pop_front()
+    }
+
+    fn wake_at(&self, _deadline: Nanos) {
+        // The thread asks its engines for their next deadline before it parks.
+    }
+
+    fn watch(&self, bell: &Arc<dyn Bell>) {
+        let parker = self.shared.parkers[self.index].clone();
+        // A bell watched before keeps its notifier: an engine's bells are its own.
+        let _first = bell.bell().notify_with(move || parker.wake());
+    }
+}
