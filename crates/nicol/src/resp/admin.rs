@@ -1,0 +1,375 @@
+//! CLIENT, COMMAND, CONFIG and INFO.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::commands::{TABLE, lookup};
+use super::local::COMPATIBLE_VERSION;
+use super::parse::Command;
+use super::session::Session;
+use super::shared::{InfoLines, Shared};
+use super::translate::arity_error;
+
+const BAD_NAME: &[u8] = b"ERR Client names cannot contain spaces, newlines or special characters.";
+
+/// Sets the client's name, if it is one.
+pub fn set_name(session: &mut Session, name: &[u8]) -> Result<(), &'static [u8]> {
+    if !name.iter().all(u8::is_ascii_graphic) {
+        return Err(BAD_NAME);
+    }
+    session.name = name.to_vec();
+    Ok(())
+}
+
+/// Answers that there is no such subcommand. Fast, and the connection stays: newer clients probe.
+fn unknown(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
+    let mut text = b"ERR unknown subcommand '".to_vec();
+    text.extend(command.arg(1).iter().take_while(|byte| **byte != 0).take(128));
+    text.extend_from_slice(b"'. Try ");
+    text.extend(command.arg(0).to_ascii_uppercase());
+    text.extend_from_slice(b" HELP.");
+    session.reply(out).error(&text);
+}
+
+fn help(session: &Session, lines: &[&str], out: &mut Vec<u8>) {
+    let mut reply = session.reply(out);
+    reply.array(lines.len());
+    for line in lines {
+        reply.status(line);
+    }
+}
+
+/// CLIENT.
+pub fn client(session: &mut Session, command: &Command<'_>, out: &mut Vec<u8>) {
+    let subcommand = command.arg(1).to_ascii_lowercase();
+    let wanted = match subcommand.as_slice() {
+        b"setname" | b"no-evict" => 3,
+        b"setinfo" => 4,
+        b"getname" | b"id" | b"info" | b"help" => 2,
+        _ => return unknown(session, command, out),
+    };
+    if command.len() != wanted {
+        let name = String::from_utf8_lossy(&subcommand).into_owned();
+        return session.reply(out).error(&arity_error(&format!("client|{name}")));
+    }
+    let value = command.arg(2);
+    let done: Result<(), &[u8]> = match subcommand.as_slice() {
+        b"setname" => set_name(session, value),
+        b"no-evict" => match value.to_ascii_lowercase().as_slice() {
+            b"on" => {
+                session.no_evict = true;
+                Ok(())
+            }
+            b"off" => {
+                session.no_evict = false;
+                Ok(())
+            }
+            _ => Err(b"ERR syntax error"),
+        },
+        b"setinfo" => set_info(session, value, command.arg(3)),
+        b"getname" => {
+            let name = (!session.name.is_empty()).then_some(&session.name[..]);
+            return session.reply(out).bulk_or_null(name);
+        }
+        b"id" => return session.reply(out).integer(session.id as i64),
+        b"info" => return session.reply(out).verbatim(&describe(session)),
+        _ => {
+            let lines = [
+                "CLIENT <subcommand> [<arg> ...]. Subcommands are:",
+                "GETNAME",
+                "ID",
+                "INFO",
+                "NO-EVICT (ON|OFF)",
+                "SETINFO <option> <value>",
+                "SETNAME <name>",
+                "HELP",
+            ];
+            return help(session, &lines, out);
+        }
+    };
+    match done {
+        Ok(()) => session.reply(out).status("OK"),
+        Err(text) => session.reply(out).error(text),
+    }
+}
+
+fn set_info(session: &mut Session, option: &[u8], value: &[u8]) -> Result<(), &'static [u8]> {
+    let field = match option.to_ascii_lowercase().as_slice() {
+        b"lib-name" => &mut session.library,
+        b"lib-ver" => &mut session.library_version,
+        _ => return Err(b"ERR Unrecognized option for CLIENT SETINFO"),
+    };
+    if !value.iter().all(u8::is_ascii_graphic) {
+        return Err(
+            b"ERR CLIENT SETINFO values cannot contain spaces, newlines or special characters.",
+        );
+    }
+    *field = value.to_vec();
+    Ok(())
+}
+
+fn describe(session: &Session) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!(
+        "id={} addr={} laddr={} name={} age={} flags={}{} db=0 multi={} resp={} cmd={} user=default \
+         lib-name={} lib-ver={}\n",
+        session.id,
+        session.peer,
+        session.local,
+        text(&session.name),
+        session.since.elapsed().as_secs(),
+        if session.multi.is_some() { "x" } else { "N" },
+        if session.no_evict { "e" } else { "" },
+        session.multi.as_ref().map_or(-1, |multi| multi.plan.commands() as i64),
+        session.protocol.number(),
+        session.last_command,
+        text(&session.library),
+        text(&session.library_version),
+    )
+}
+
+/// COMMAND.
+pub fn command(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
+    let mut reply = session.reply(out);
+    let named = || command.args(2).map(lookup);
+    match command.arg(1).to_ascii_lowercase().as_slice() {
+        b"" if command.len() == 1 => {
+            reply.array(TABLE.len());
+            TABLE.iter().for_each(|spec| spec.describe(&mut reply));
+        }
+        b"count" if command.len() == 2 => reply.integer(TABLE.len() as i64),
+        b"count" => reply.error(&arity_error("command|count")),
+        b"info" if command.len() == 2 => {
+            reply.array(TABLE.len());
+            TABLE.iter().for_each(|spec| spec.describe(&mut reply));
+        }
+        b"info" => {
+            reply.array(command.len() - 2);
+            for spec in named() {
+                match spec {
+                    Some(spec) => spec.describe(&mut reply),
+                    None => reply.null_array(),
+                }
+            }
+        }
+        b"docs" => {
+            let all = command.len() == 2;
+            let specs: Vec<_> =
+                if all { TABLE.iter().collect() } else { named().flatten().collect() };
+            reply.map(specs.len());
+            for spec in specs {
+                reply.bulk(spec.name.as_bytes());
+                spec.document(&mut reply);
+            }
+        }
+        b"list" if command.len() == 2 => {
+            reply.array(TABLE.len());
+            TABLE.iter().for_each(|spec| reply.bulk(spec.name.as_bytes()));
+        }
+        b"help" => {
+            let lines = [
+                "COMMAND <subcommand> [<arg> ...]. Subcommands are:",
+                "(no subcommand)",
+                "COUNT",
+                "DOCS [<name> ...]",
+                "INFO [<name> ...]",
+                "LIST",
+                "HELP",
+            ];
+            help(session, &lines, out);
+        }
+        _ => unknown(session, command, out),
+    }
+}
+
+/// CONFIG.
+pub fn config(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) {
+    let mut reply = session.reply(out);
+    match command.arg(1).to_ascii_lowercase().as_slice() {
+        b"get" if command.len() > 2 => {
+            let values = settings(shared);
+            let chosen: Vec<_> = values
+                .iter()
+                .filter(|(name, _)| {
+                    command.args(2).any(|p| glob(&p.to_ascii_lowercase(), name.as_bytes()))
+                })
+                .collect();
+            reply.map(chosen.len());
+            for (name, value) in chosen {
+                reply.bulk(name.as_bytes());
+                reply.bulk(value.as_bytes());
+            }
+        }
+        b"get" => reply.error(&arity_error("config|get")),
+        b"set" => reply.error(b"ERR CONFIG SET is not supported: settings are given at the start"),
+        b"help" => {
+            let lines =
+                ["CONFIG <subcommand> [<arg> ...]. Subcommands are:", "GET <pattern> ...", "HELP"];
+            help(session, &lines, out);
+        }
+        _ => unknown(session, command, out),
+    }
+}
+
+fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
+    let limits = &shared.config.limits;
+    vec![
+        ("appendonly", "no".into()),
+        ("bind", shared.config.listen.ip().to_string()),
+        ("databases", "1".into()),
+        ("maxclients", limits.clients.to_string()),
+        ("maxmemory", "0".into()),
+        ("maxmemory-policy", "noeviction".into()),
+        ("port", shared.port.to_string()),
+        ("proto-max-bulk-len", limits.value_bytes.to_string()),
+        ("save", String::new()),
+        ("tcp-keepalive", limits.keepalive.as_secs().to_string()),
+        ("timeout", limits.idle.map_or(0, |idle| idle.as_secs()).to_string()),
+    ]
+}
+
+/// Does `text` match `pattern`, where `*` stands for anything and `?` for one byte? In time
+/// proportional to the product of the lengths: only the last star is ever tried again.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t, mut star) = (0, 0, None);
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(byte) if *byte == b'?' || *byte == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match star {
+                Some((at, from)) => {
+                    star = Some((at, from + 1));
+                    p = at + 1;
+                    t = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}
+
+/// INFO.
+pub fn info(session: &Session, shared: &Shared, command: &Command<'_>, out: &mut Vec<u8>) {
+    let mut text = String::new();
+    let wanted: Vec<_> = command.args(1).map(<[u8]>::to_ascii_lowercase).collect();
+    for (title, lines) in sections(shared) {
+        let all = |word: &Vec<u8>| matches!(word.as_slice(), b"all" | b"default" | b"everything");
+        let named = |word: &Vec<u8>| *word == title.to_ascii_lowercase().as_bytes() || all(word);
+        if wanted.is_empty() || wanted.iter().any(named) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            let _ = write!(text, "# {title}\r\n");
+            for (name, value) in lines {
+                let _ = write!(text, "{name}:{value}\r\n");
+            }
+        }
+    }
+    session.reply(out).verbatim(&text);
+}
+
+fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
+    let c = &shared.counters;
+    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed).to_string();
+    let own = |lines: Vec<(&str, String)>| -> InfoLines {
+        lines.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    };
+    let uptime = shared.started.elapsed().as_secs();
+    let mut all = vec![
+        (
+            "Server".to_owned(),
+            own(vec![
+                ("redis_version", COMPATIBLE_VERSION.into()),
+                ("nicol_version", shared.info.version.clone()),
+                ("redis_mode", "standalone".into()),
+                ("os", std::env::consts::OS.into()),
+                ("arch_bits", usize::BITS.to_string()),
+                ("process_id", std::process::id().to_string()),
+                ("run_id", shared.info.run_id.clone()),
+                ("tcp_port", shared.port.to_string()),
+                ("uptime_in_seconds", uptime.to_string()),
+                ("uptime_in_days", (uptime / 86_400).to_string()),
+                ("front_threads", shared.config.threads.to_string()),
+            ]),
+        ),
+        (
+            "Clients".to_owned(),
+            own(vec![
+                ("connected_clients", get(&c.connected)),
+                ("maxclients", shared.config.limits.clients.to_string()),
+            ]),
+        ),
+        (
+            "Memory".to_owned(),
+            own(vec![
+                ("used_memory_rss", resident_bytes().unwrap_or(0).to_string()),
+                ("used_memory", resident_bytes().unwrap_or(0).to_string()),
+                ("maxmemory", "0".into()),
+            ]),
+        ),
+        (
+            "Stats".to_owned(),
+            own(vec![
+                ("total_connections_received", get(&c.accepted)),
+                ("total_commands_processed", get(&c.commands)),
+                ("total_net_input_bytes", get(&c.input_bytes)),
+                ("total_net_output_bytes", get(&c.output_bytes)),
+                ("rejected_connections", get(&c.rejected)),
+                ("transactions_submitted", get(&c.transactions)),
+                ("transactions_retried", get(&c.retries)),
+                ("transactions_aborted", get(&c.aborted)),
+                ("transactions_unknown", get(&c.unknown)),
+                ("watch_failures", get(&c.watch_failures)),
+                ("protocol_errors", get(&c.protocol_errors)),
+                ("login_failures", get(&c.login_failures)),
+                ("client_output_buffer_limit_disconnections", get(&c.slow_closed)),
+            ]),
+        ),
+        (
+            "Replication".to_owned(),
+            own(vec![
+                ("role", "master".into()),
+                ("connected_slaves", (shared.info.replicas.saturating_sub(1)).to_string()),
+                ("cluster_nodes", shared.info.nodes.to_string()),
+                ("replicas_per_record", shared.info.replicas.to_string()),
+            ]),
+        ),
+    ];
+    let keyspace = match shared.backend.records() {
+        Some(records) if records > 0 => {
+            own(vec![("db0", format!("keys={records},expires=0,avg_ttl=0"))])
+        }
+        _ => Vec::new(),
+    };
+    all.extend(shared.info.sections.as_ref().map(|more| more()).unwrap_or_default());
+    all.push(("Keyspace".to_owned(), keyspace));
+    all
+}
+
+/// Resident memory of the process, where the system tells it.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1_024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glob;
+
+    #[test]
+    fn patterns_match_as_a_reader_expects() {
+        let yes = [("*", "save"), ("save", "save"), ("s?ve", "save"), ("*m*y", "maxmemory")];
+        assert!(yes.iter().all(|(p, t)| glob(p.as_bytes(), t.as_bytes())));
+        let no = [("", "save"), ("sav", "save"), ("save?", "save"), ("*x", "save")];
+        assert!(!no.iter().any(|(p, t)| glob(p.as_bytes(), t.as_bytes())));
+    }
+}

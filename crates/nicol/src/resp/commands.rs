@@ -1,0 +1,238 @@
+//! The table of commands: names, arities and flags, as COMMAND reports them.
+
+use super::encode::Reply;
+use super::plan::Op;
+
+/// How a command is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It becomes part of a transaction.
+    Data(Data),
+    /// The front answers it.
+    Local(Local),
+}
+
+/// A command over records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Keys and plain arguments as they are sent.
+    Plain(Op),
+    /// SET with its options.
+    Set,
+    /// INCR and its kin: `sign`, and whether the step is an argument.
+    Add {
+        /// 1 or -1.
+        sign: i64,
+        /// Is the step given?
+        by: bool,
+    },
+}
+
+/// A command that needs no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Local {
+    Auth,
+    Client,
+    Cluster,
+    Command,
+    Config,
+    DbSize,
+    Discard,
+    Echo,
+    EvalSha,
+    Exec,
+    Hello,
+    Info,
+    Multi,
+    Ping,
+    Quit,
+    Reset,
+    Select,
+    Time,
+    Unwatch,
+    Wait,
+    Watch,
+}
+
+/// A command.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Its name in lower case.
+    pub name: &'static str,
+    /// Number of arguments with the name; negative: at least so many.
+    pub arity: i32,
+    /// What it does.
+    pub action: Action,
+    /// Redis' flags.
+    pub flags: &'static [&'static str],
+    /// First key, last key, step; zeros without keys.
+    pub keys: (i64, i64, i64),
+    /// One line for COMMAND DOCS.
+    pub summary: &'static str,
+}
+
+impl Spec {
+    /// Does it accept `len` arguments, the name included?
+    pub fn accepts(&self, len: usize) -> bool {
+        let wanted = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { len >= wanted } else { len == wanted }
+    }
+
+    /// Redis' group of the command.
+    pub fn group(&self) -> &'static str {
+        match self.action {
+            Action::Data(Data::Plain(Op::Del | Op::Exists | Op::Type)) => "generic",
+            Action::Data(_) => "string",
+            Action::Local(local) => match local {
+                Local::Multi | Local::Exec | Local::Discard | Local::Watch | Local::Unwatch => {
+                    "transactions"
+                }
+                Local::EvalSha => "scripting",
+                Local::Cluster => "cluster",
+                Local::Wait => "generic",
+                Local::Command | Local::Config | Local::DbSize | Local::Info | Local::Time => {
+                    "server"
+                }
+                _ => "connection",
+            },
+        }
+    }
+
+    /// The element of COMMAND and COMMAND INFO.
+    pub fn describe(&self, reply: &mut Reply<'_>) {
+        let (first, last, step) = self.keys;
+        reply.array(10);
+        reply.bulk(self.name.as_bytes());
+        reply.integer(i64::from(self.arity));
+        reply.set(self.flags.len());
+        for flag in self.flags {
+            reply.status(flag);
+        }
+        for number in [first, last, step] {
+            reply.integer(number);
+        }
+        // No ACL categories, tips, key specifications or subcommands.
+        reply.set(0);
+        reply.array(0);
+        reply.array(0);
+        reply.array(0);
+    }
+
+    /// The value of COMMAND DOCS.
+    pub fn document(&self, reply: &mut Reply<'_>) {
+        reply.map(2);
+        reply.bulk(b"summary");
+        reply.bulk(self.summary.as_bytes());
+        reply.bulk(b"group");
+        reply.bulk(self.group().as_bytes());
+    }
+}
+
+/// The command of `name` in any case.
+pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
+    let mut lower = [0; 16];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    let found = TABLE.binary_search_by(|spec| spec.name.as_bytes().cmp(lower));
+    found.ok().map(|index| &TABLE[index])
+}
+
+const READ: &[&str] = &["readonly", "fast"];
+const WRITE: &[&str] = &["write", "denyoom", "fast"];
+const REMOVE: &[&str] = &["write", "fast"];
+const CONNECTION: &[&str] = &["noscript", "loading", "stale", "fast"];
+const NO_AUTH: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth"];
+const SERVER: &[&str] = &["loading", "stale"];
+
+const NONE: (i64, i64, i64) = (0, 0, 0);
+const ONE: (i64, i64, i64) = (1, 1, 1);
+const ALL: (i64, i64, i64) = (1, -1, 1);
+const PAIRS: (i64, i64, i64) = (1, -1, 2);
+
+const fn data(
+    name: &'static str,
+    arity: i32,
+    data: Data,
+    flags: &'static [&'static str],
+    keys: (i64, i64, i64),
+    summary: &'static str,
+) -> Spec {
+    Spec { name, arity, action: Action::Data(data), flags, keys, summary }
+}
+
+const fn local(
+    name: &'static str,
+    arity: i32,
+    local: Local,
+    flags: &'static [&'static str],
+    summary: &'static str,
+) -> Spec {
+    Spec { name, arity, action: Action::Local(local), flags, keys: NONE, summary }
+}
+
+const fn add(name: &'static str, arity: i32, sign: i64, by: bool, summary: &'static str) -> Spec {
+    data(name, arity, Data::Add { sign, by }, WRITE, ONE, summary)
+}
+
+use Data::{Plain, Set};
+
+/// Every command, sorted by name.
+pub static TABLE: [Spec; 40] = [
+    data("append", 3, Plain(Op::Append), WRITE, ONE, "Append a value to a key"),
+    local("auth", -2, Local::Auth, NO_AUTH, "Authenticate to the server"),
+    local("client", -2, Local::Client, CONNECTION, "Commands about the connection"),
+    local("cluster", -2, Local::Cluster, SERVER, "Commands about a Redis Cluster: not one"),
+    local("command", -1, Local::Command, SERVER, "Describe the commands"),
+    local("config", -2, Local::Config, SERVER, "Read the configuration"),
+    local("dbsize", 1, Local::DbSize, &["readonly", "fast"], "Return the number of records"),
+    add("decr", 2, -1, false, "Decrement the integer value of a key by one"),
+    add("decrby", 3, -1, true, "Decrement the integer value of a key by a number"),
+    data("del", -2, Plain(Op::Del), REMOVE, ALL, "Delete keys"),
+    local("discard", 1, Local::Discard, CONNECTION, "Discard all commands issued after MULTI"),
+    local("echo", 2, Local::Echo, &["fast"], "Echo the given string"),
+    local("evalsha", -3, Local::EvalSha, &["noscript"], "Execute a script: there are none"),
+    local("exec", 1, Local::Exec, CONNECTION, "Execute all commands issued after MULTI"),
+    data("exists", -2, Plain(Op::Exists), READ, ALL, "Count the keys that exist"),
+    data("get", 2, Plain(Op::Get), READ, ONE, "Get the value of a key"),
+    data("getdel", 2, Plain(Op::GetDel), REMOVE, ONE, "Get the value of a key and delete the key"),
+    data("getset", 3, Plain(Op::GetSet), WRITE, ONE, "Set a key and return its old value"),
+    local("hello", -1, Local::Hello, NO_AUTH, "Handshake with the server"),
+    add("incr", 2, 1, false, "Increment the integer value of a key by one"),
+    add("incrby", 3, 1, true, "Increment the integer value of a key by a number"),
+    local("info", -1, Local::Info, SERVER, "Get information and statistics about the server"),
+    data("mget", -2, Plain(Op::MGet), READ, ALL, "Get the values of keys"),
+    data("mset", -3, Plain(Op::MSet), WRITE, PAIRS, "Set keys to values"),
+    data("msetnx", -3, Plain(Op::MSetNx), WRITE, PAIRS, "Set keys, only if none of them exists"),
+    local("multi", 1, Local::Multi, CONNECTION, "Mark the start of a transaction"),
+    local("ping", -1, Local::Ping, &["fast"], "Ping the server"),
+    local("quit", -1, Local::Quit, NO_AUTH, "Close the connection"),
+    local("reset", 1, Local::Reset, NO_AUTH, "Reset the connection"),
+    local("select", 2, Local::Select, &["loading", "stale", "fast"], "Select database 0"),
+    data("set", -3, Set, WRITE, ONE, "Set the value of a key"),
+    data("setnx", 3, Plain(Op::SetNx), WRITE, ONE, "Set a key, only if it does not exist"),
+    data("strlen", 2, Plain(Op::StrLen), READ, ONE, "Get the length of the value of a key"),
+    local("time", 1, Local::Time, &["loading", "stale", "fast"], "Return the server's time"),
+    data("touch", -2, Plain(Op::Exists), READ, ALL, "Count the keys that exist"),
+    data("type", 2, Plain(Op::Type), READ, ONE, "Determine the type of the value of a key"),
+    data("unlink", -2, Plain(Op::Del), REMOVE, ALL, "Delete keys"),
+    local("unwatch", 1, Local::Unwatch, CONNECTION, "Forget all watched keys"),
+    local("wait", 3, Local::Wait, &["noscript"], "Return the number of replicas of each write"),
+    local("watch", -2, Local::Watch, CONNECTION, "Watch keys, so that EXEC depends on them"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_found_in_any_case() {
+        assert!(TABLE.windows(2).all(|pair| pair[0].name < pair[1].name));
+        for spec in &TABLE {
+            let found = lookup(spec.name.to_ascii_uppercase().as_bytes()).unwrap();
+            assert_eq!(found.name, spec.name);
+        }
+        assert!(lookup(b"nosuch").is_none());
+        assert!(lookup(b"a name that is longer than any command").is_none());
+    }
+}

@@ -1,0 +1,128 @@
+//! The queue on which engines hand responses back to a front thread.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mio::Waker;
+use mio::net::TcpStream;
+use nicol_core::txn::Outcome;
+
+use super::backend::{Request, Response};
+
+/// A response and whose it is.
+#[derive(Debug)]
+pub struct Completion {
+    /// The connection's place.
+    pub slot: usize,
+    /// The connection's id: the place may have a new owner.
+    pub connection: u64,
+    /// What was asked.
+    pub request: Arc<Request>,
+    /// How it ended.
+    pub response: Response,
+}
+
+/// What other threads hand to one front thread. Bounded: a connection has one transaction in
+/// progress, and connections are limited.
+#[derive(Debug)]
+pub struct Mailbox {
+    completions: Mutex<Vec<Completion>>,
+    accepted: Mutex<Vec<TcpStream>>,
+    /// Set while the thread sleeps or is about to: only then does a push have to wake it.
+    sleeping: AtomicBool,
+    waker: Waker,
+}
+
+impl Mailbox {
+    /// An empty mailbox whose owner `waker` wakes.
+    pub fn new(waker: Waker) -> Self {
+        Self {
+            completions: Mutex::new(Vec::new()),
+            accepted: Mutex::new(Vec::new()),
+            sleeping: AtomicBool::new(false),
+            waker,
+        }
+    }
+
+    /// Queues a response.
+    pub fn complete(&self, completion: Completion) {
+        self.completions.lock().unwrap_or_else(PoisonError::into_inner).push(completion);
+        self.wake();
+    }
+
+    /// Hands over a connection.
+    pub fn accept(&self, stream: TcpStream) {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+        self.wake();
+    }
+
+    /// Makes the owner look around.
+    pub fn wake(&self) {
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            // It fails only if the event descriptor is gone, and with it the thread to wake.
+            let _ = self.waker.wake();
+        }
+    }
+
+    /// Announces sleep; `false` if there is something to do first.
+    pub fn prepare_sleep(&self) -> bool {
+        self.sleeping.store(true, Ordering::SeqCst);
+        let idle = self.completions.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+            && self.accepted.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        if !idle {
+            self.woken();
+        }
+        idle
+    }
+
+    /// The owner is awake.
+    pub fn woken(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+    }
+
+    /// Swaps the queued responses with `taken`, which must be empty.
+    pub fn take_completions(&self, taken: &mut Vec<Completion>) {
+        assert!(taken.is_empty(), "responses must be handled before more are taken");
+        let mut queue = self.completions.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut *queue, taken);
+    }
+
+    /// The connections handed over.
+    pub fn take_accepted(&self) -> Vec<TcpStream> {
+        std::mem::take(&mut *self.accepted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A promise to complete: kept even by an engine that drops it.
+#[derive(Debug)]
+pub struct Promise {
+    mailbox: Arc<Mailbox>,
+    slot: usize,
+    connection: u64,
+    request: Option<Arc<Request>>,
+}
+
+impl Promise {
+    /// A promise to complete `request` of a connection.
+    pub fn new(mailbox: Arc<Mailbox>, slot: usize, connection: u64, request: Arc<Request>) -> Self {
+        Self { mailbox, slot, connection, request: Some(request) }
+    }
+
+    /// Keeps the promise.
+    pub fn keep(mut self, response: Response) {
+        self.send(response);
+    }
+
+    fn send(&mut self, response: Response) {
+        if let Some(request) = self.request.take() {
+            let (slot, connection) = (self.slot, self.connection);
+            self.mailbox.complete(Completion { slot, connection, request, response });
+        }
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.send(Response { outcome: Outcome::Unknown, output: Vec::new() });
+    }
+}

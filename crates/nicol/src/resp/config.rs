@@ -1,0 +1,204 @@
+//! What a RESP server may be told, and its limits.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, VALUE_MAX};
+
+use super::parse::RequestLimits;
+use super::record::HEADER_LEN;
+
+/// Bytes of the longest RESP key that the record layout and the limits allow.
+pub const KEY_BYTES_MAX: usize = 512;
+/// Bytes of the longest RESP value: 1 MB, less than a record, which holds the key as well.
+pub const VALUE_BYTES_MAX: usize = 1_000_000;
+const _: () = assert!(VALUE_BYTES_MAX + KEY_BYTES_MAX + HEADER_LEN <= VALUE_MAX);
+/// Arguments that a request may have; their number travels in 16 bits.
+pub const ARGUMENTS_MAX: usize = u16::MAX as usize;
+/// Bytes of a request; positions in it travel in 32 bits.
+pub const REQUEST_BYTES_MAX: usize = 512 << 20;
+
+/// Every limit of the front.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at a time; one more is told so and closed.
+    pub clients: usize,
+    /// Bytes of a key.
+    pub key_bytes: usize,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Bytes of a request, and so of an argument.
+    pub request_bytes: usize,
+    /// Arguments of a request.
+    pub arguments: usize,
+    /// Bytes of an inline request.
+    pub inline_bytes: usize,
+    /// Bytes of a request before AUTH, and of unread replies.
+    pub login_request_bytes: usize,
+    /// Arguments of a request before AUTH.
+    pub login_arguments: usize,
+    /// Bytes of an argument before AUTH.
+    pub login_bulk_bytes: usize,
+    /// Time to log in.
+    pub login_time: Duration,
+    /// Unread replies at which a client is closed at once.
+    pub output_hard_bytes: usize,
+    /// Unread replies at which a client is closed after [`Limits::output_soft_time`].
+    pub output_soft_bytes: usize,
+    /// How long a client may stay above [`Limits::output_soft_bytes`].
+    pub output_soft_time: Duration,
+    /// Silence after which the kernel probes whether the client still lives.
+    pub keepalive: Duration,
+    /// Silence after which a client is closed; `None`: never.
+    pub idle: Option<Duration>,
+    /// Keys of one transaction, watched keys included.
+    pub transaction_keys: usize,
+    /// Bytes of the arguments of one transaction.
+    pub transaction_bytes: usize,
+    /// Pipelined commands that become one transaction.
+    pub group_commands: usize,
+    /// Keys of such a group.
+    pub group_keys: usize,
+    /// Bytes of the arguments of such a group.
+    pub group_bytes: usize,
+    /// Attempts of a transaction before the client is told to try again.
+    pub attempts: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            clients: 10_000,
+            key_bytes: KEY_BYTES_MAX,
+            value_bytes: VALUE_BYTES_MAX,
+            request_bytes: 16 << 20,
+            arguments: ARGUMENTS_MAX,
+            inline_bytes: 64 << 10,
+            login_request_bytes: 64 << 10,
+            login_arguments: 10,
+            login_bulk_bytes: 16 << 10,
+            login_time: Duration::from_secs(10),
+            output_hard_bytes: 32 << 20,
+            output_soft_bytes: 8 << 20,
+            output_soft_time: Duration::from_secs(10),
+            keepalive: Duration::from_secs(300),
+            idle: None,
+            transaction_keys: KEYS_MAX,
+            transaction_bytes: TXN_BYTES_MAX,
+            group_commands: 64,
+            group_keys: 256,
+            group_bytes: 1 << 20,
+            attempts: 64,
+        }
+    }
+}
+
+impl Limits {
+    /// What a request may cost a client that has or has not authenticated.
+    pub fn request(&self, authenticated: bool) -> RequestLimits {
+        match authenticated {
+            true => RequestLimits {
+                request_bytes: self.request_bytes,
+                arguments: self.arguments,
+                bulk_bytes: self.request_bytes,
+                inline_bytes: self.inline_bytes,
+                authenticated,
+            },
+            false => RequestLimits {
+                request_bytes: self.login_request_bytes,
+                arguments: self.login_arguments,
+                bulk_bytes: self.login_bulk_bytes,
+                inline_bytes: self.inline_bytes.min(self.login_request_bytes),
+                authenticated,
+            },
+        }
+    }
+
+    /// The first limit that is out of the range that layouts and the core allow.
+    pub fn check(&self) -> Result<(), StartError> {
+        let bounds = [
+            ("clients", self.clients, 1, 1 << 20),
+            ("key_bytes", self.key_bytes, 1, KEY_BYTES_MAX),
+            ("value_bytes", self.value_bytes, 1, VALUE_BYTES_MAX),
+            ("request_bytes", self.request_bytes, 64, REQUEST_BYTES_MAX),
+            ("arguments", self.arguments, 1, ARGUMENTS_MAX),
+            ("inline_bytes", self.inline_bytes, 1, REQUEST_BYTES_MAX),
+            ("login_request_bytes", self.login_request_bytes, 64, REQUEST_BYTES_MAX),
+            ("login_arguments", self.login_arguments, 1, ARGUMENTS_MAX),
+            ("transaction_keys", self.transaction_keys, 1, KEYS_MAX),
+            ("transaction_bytes", self.transaction_bytes, 1, TXN_BYTES_MAX),
+            ("group_commands", self.group_commands, 1, KEYS_MAX),
+            ("group_keys", self.group_keys, 1, self.transaction_keys),
+            ("group_bytes", self.group_bytes, 1, self.transaction_bytes),
+            ("attempts", self.attempts as usize, 1, 1 << 20),
+        ];
+        for (name, value, min, max) in bounds {
+            if value < min || value > max {
+                return Err(StartError::Limit { name, value, min, max });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A RESP server.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The password that AUTH asks for. Needed to listen anywhere but on the loopback.
+    pub password: Option<String>,
+    /// Front threads, 1 to 64. One serves several 100,000 pipelined operations a second.
+    pub threads: usize,
+    /// The seed of the hash from RESP keys to rows: the same on every node, forever.
+    pub hash_seed: u64,
+    /// The limits.
+    pub limits: Limits,
+    /// How long a stopping server waits for transactions in progress and unread replies.
+    pub drain: Duration,
+}
+
+impl ServerConfig {
+    /// The defaults, on `listen`.
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            password: None,
+            threads: 1,
+            hash_seed: 0,
+            limits: Limits::default(),
+            drain: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A password is missing.
+    #[error("listening on {0}, which is not the loopback, needs a password")]
+    Unprotected(SocketAddr),
+    /// The number of threads.
+    #[error("{0} front threads: give 1 to 64")]
+    Threads(usize),
+    /// A limit out of range.
+    #[error("limit {name} = {value}: give {min} to {max}")]
+    Limit {
+        /// Which.
+        name: &'static str,
+        /// Its value.
+        value: usize,
+        /// The least.
+        min: usize,
+        /// The most.
+        max: usize,
+    },
+    /// The socket, or a thread.
+    #[error("cannot serve on {listen}: {source}")]
+    Io {
+        /// Where.
+        listen: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,143 @@
+//! Replies, in the words of RESP2 or RESP3.
+
+use super::number::push_i64;
+
+/// The protocol version that a connection chose with HELLO.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// What every client understands.
+    #[default]
+    Resp2,
+    /// Maps, sets, a null of its own.
+    Resp3,
+}
+
+impl Protocol {
+    /// 2 or 3.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Resp2 => 2,
+            Self::Resp3 => 3,
+        }
+    }
+
+    /// The reverse of [`Protocol::number`].
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            2 => Some(Self::Resp2),
+            3 => Some(Self::Resp3),
+            _ => None,
+        }
+    }
+}
+
+/// Appends replies to a buffer.
+#[derive(Debug)]
+pub struct Reply<'a> {
+    out: &'a mut Vec<u8>,
+    protocol: Protocol,
+}
+
+impl<'a> Reply<'a> {
+    /// Replies in `protocol` at the end of `out`.
+    pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
+        Self { out, protocol }
+    }
+
+    /// `+text`. The text must hold no line break.
+    pub fn status(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// `-text`, with its code first. Line breaks become spaces, since the text may quote a client.
+    pub fn error(&mut self, text: &[u8]) {
+        self.out.push(b'-');
+        let safe = text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte });
+        self.out.extend(safe);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// `:number`.
+    pub fn integer(&mut self, number: i64) {
+        self.out.push(b':');
+        push_i64(self.out, number);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A bulk string.
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.length(b'$', bytes.len());
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A bulk string, or the null of one.
+    pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None => self.null(),
+        }
+    }
+
+    /// The null of a value.
+    pub fn null(&mut self) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"$-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// The null of an array: an EXEC that was refused.
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"*-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// The head of an array; its elements follow.
+    pub fn array(&mut self, len: usize) {
+        self.length(b'*', len);
+    }
+
+    /// The head of a map of `pairs`; keys and values follow alternately.
+    pub fn map(&mut self, pairs: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.length(b'*', pairs * 2),
+            Protocol::Resp3 => self.length(b'%', pairs),
+        }
+    }
+
+    /// The head of a set; its elements follow.
+    pub fn set(&mut self, len: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.length(b'*', len),
+            Protocol::Resp3 => self.length(b'~', len),
+        }
+    }
+
+    /// Text for people.
+    pub fn verbatim(&mut self, text: &str) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => {
+                self.length(b'=', text.len() + 4);
+                self.out.extend_from_slice(b"txt:");
+                self.out.extend_from_slice(text.as_bytes());
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
+    fn length(&mut self, kind: u8, len: usize) {
+        self.out.push(kind);
+        push_i64(self.out, len as i64);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        self.out.push(kind);
+        self.out.extend_from_slice(text);
+        self.out.extend_from_slice(b"\r\n");
+    }
+}

@@ -1,0 +1,378 @@
+//! The event loop of one front thread.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use nicol_core::chance::Stream;
+
+use super::completions::{Completion, Mailbox};
+use super::connection::{Connection, Life, Waiting, Want};
+use super::gate::Gate;
+use super::session::Session;
+use super::shared::{Shared, count};
+
+/// The listener's token; connections have their slots.
+pub const LISTENER: Token = Token(usize::MAX);
+/// The waker's token.
+pub const WAKER: Token = Token(usize::MAX - 1);
+
+/// Events taken in one turn.
+const EVENTS_MAX: usize = 1_024;
+/// Bytes of one read.
+const READ_BYTES: usize = 64 << 10;
+/// Reads of one connection in one turn: then others have theirs.
+const READS_PER_TURN: usize = 4;
+/// How often limits in time are looked at.
+const SWEEP: Duration = Duration::from_millis(250);
+/// How long a closed connection may go on sending into the void.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// One thread's connections and what they wait for.
+pub struct Front {
+    pub(super) shared: Arc<Shared>,
+    pub(super) mailbox: Arc<Mailbox>,
+    /// Every thread's mailbox, this one's included: accepted connections go round.
+    peers: Vec<Arc<Mailbox>>,
+    listener: Option<TcpListener>,
+    poll: Poll,
+    pub(super) connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
+    pub(super) gate: Gate,
+    pub(super) timers: BinaryHeap<Reverse<(Instant, usize, u64)>>,
+    /// Connections with replies to write or a life to judge, at the end of the turn.
+    pub(super) touched: Vec<usize>,
+    /// Connections whose turn was cut short.
+    again: Vec<usize>,
+    scratch: Vec<u8>,
+    completions: Vec<Completion>,
+    pub(super) random: Stream,
+    accepted: usize,
+}
+
+impl Front {
+    /// A front thread; the first one has the listener.
+    pub fn new(
+        shared: Arc<Shared>,
+        mailbox: Arc<Mailbox>,
+        peers: Vec<Arc<Mailbox>>,
+        listener: Option<TcpListener>,
+        poll: Poll,
+        random: Stream,
+    ) -> Self {
+        Self {
+            shared,
+            mailbox,
+            peers,
+            listener,
+            poll,
+            connections: Vec::new(),
+            free: Vec::new(),
+            gate: Gate::default(),
+            timers: BinaryHeap::new(),
+            touched: Vec::new(),
+            again: Vec::new(),
+            scratch: vec![0; READ_BYTES],
+            completions: Vec::new(),
+            random,
+            accepted: 0,
+        }
+    }
+
+    /// Serves until the server stops.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut sweep = Instant::now() + SWEEP;
+        let mut stop_by: Option<Instant> = None;
+        loop {
+            let idle = self.again.is_empty() && self.mailbox.prepare_sleep();
+            let timeout = if idle { self.timeout(sweep) } else { Duration::ZERO };
+            if let Err(error) = self.poll.poll(&mut events, Some(timeout))
+                && error.kind() != ErrorKind::Interrupted
+            {
+                // The event descriptor itself is broken: no connection can be served any more.
+                return;
+            }
+            self.mailbox.woken();
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept(),
+                    WAKER => {}
+                    Token(slot) => {
+                        if let Some(connection) = self.connection(slot) {
+                            connection.readable |= event.is_readable() || event.is_error();
+                            self.drive(slot);
+                        }
+                    }
+                }
+            }
+            for slot in std::mem::take(&mut self.again) {
+                self.drive(slot);
+            }
+            self.turn();
+            let now = Instant::now();
+            if now >= sweep {
+                self.sweep(now);
+                sweep = now + SWEEP;
+            }
+            if self.shared.stop.load(Ordering::SeqCst) {
+                let by = *stop_by.get_or_insert(now + self.shared.config.drain);
+                if self.drained() || now >= by {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes what other threads left, lets due timers go off, and writes what is to be written.
+    fn turn(&mut self) {
+        for stream in self.mailbox.take_accepted() {
+            self.adopt(stream);
+        }
+        let mut completions = std::mem::take(&mut self.completions);
+        self.mailbox.take_completions(&mut completions);
+        for completion in completions.drain(..) {
+            self.completed(completion);
+        }
+        self.completions = completions;
+        let now = Instant::now();
+        while let Some(Reverse((at, slot, id))) = self.timers.peek().copied()
+            && at <= now
+        {
+            self.timers.pop();
+            self.alarm(slot, id);
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        for slot in touched.drain(..) {
+            self.settle(slot, now);
+        }
+        self.touched = touched;
+    }
+
+    fn timeout(&self, sweep: Instant) -> Duration {
+        let next = match self.timers.peek() {
+            Some(Reverse((at, ..))) => sweep.min(*at),
+            None => sweep,
+        };
+        next.saturating_duration_since(Instant::now())
+    }
+
+    pub(super) fn connection(&mut self, slot: usize) -> Option<&mut Connection> {
+        self.connections.get_mut(slot)?.as_mut()
+    }
+
+    fn accept(&mut self) {
+        while let Some(listener) = &self.listener {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    let to = self.accepted % self.peers.len();
+                    self.accepted += 1;
+                    match to {
+                        0 => self.adopt(stream),
+                        to => self.peers[to].accept(stream),
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Out of descriptors: the event comes again only with the next connection, so the
+                // ones that wait are taken up when a sweep calls this again.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn adopt(&mut self, mut stream: TcpStream) {
+        let counters = &self.shared.counters;
+        let limits = &self.shared.config.limits;
+        count(&counters.accepted, 1);
+        let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
+        if counters.connected.fetch_add(1, Ordering::SeqCst) >= limits.clients as u64 {
+            counters.connected.fetch_sub(1, Ordering::SeqCst);
+            count(&counters.rejected, 1);
+            // One line fits any new socket's buffer; a client that is gone needs no answer.
+            let _ = std::io::Write::write(&mut stream, b"-ERR max number of clients reached\r\n");
+            return;
+        }
+        let slot = self.free.pop().unwrap_or(self.connections.len());
+        if prepare(&stream, limits.keepalive).is_err() || self.register(&mut stream, slot).is_err()
+        {
+            counters.connected.fetch_sub(1, Ordering::SeqCst);
+            if slot < self.connections.len() {
+                self.free.push(slot);
+            }
+            return;
+        }
+        self.insert(slot, stream, peer, local);
+        self.drive(slot);
+    }
+
+    fn register(&self, stream: &mut TcpStream, slot: usize) -> std::io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(stream, Token(slot), interest)
+    }
+
+    fn insert(&mut self, slot: usize, stream: TcpStream, peer: SocketAddr, local: SocketAddr) {
+        let id = self.shared.next_connection.fetch_add(1, Ordering::Relaxed);
+        let session = Session::new(&self.shared, id, peer, local);
+        if slot == self.connections.len() {
+            self.connections.push(None);
+        }
+        assert!(self.connections[slot].is_none(), "a free place is empty");
+        self.connections[slot] = Some(Connection::new(stream, session));
+    }
+
+    /// Processes what a connection has sent, as far as it may go on now.
+    pub(super) fn drive(&mut self, slot: usize) {
+        let shared = self.shared.clone();
+        let mut reads = 0;
+        let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
+        self.touched.push(slot);
+        loop {
+            match connection.step(&shared) {
+                Want::More if connection.unread() <= shared.config.limits.output_hard_bytes => {}
+                Want::More => break,
+                Want::Input => {
+                    if reads == READS_PER_TURN {
+                        self.again.push(slot);
+                        break;
+                    }
+                    reads += 1;
+                    if connection.fill(&shared, &mut self.scratch) {
+                        continue;
+                    }
+                    if connection.batch.commands() > 0 {
+                        return self.submit_batch(slot);
+                    }
+                    break;
+                }
+                Want::Batch => return self.submit_batch(slot),
+                Want::Exec => return self.submit_exec(slot),
+                Want::Watch => return self.submit_watch(slot),
+                Want::Pause(time) => {
+                    connection.waiting = Waiting::Pause;
+                    let at = Instant::now() + time;
+                    self.timers.push(Reverse((at, slot, connection.session.id)));
+                    return;
+                }
+                Want::Nothing => {
+                    let dropping = connection.life != Life::Open;
+                    if dropping && reads < READS_PER_TURN {
+                        reads += 1;
+                        if connection.fill(&shared, &mut self.scratch) {
+                            continue;
+                        }
+                    }
+                    break;
+                }
+            }
+        }
+        if self.connections[slot].as_ref().is_some_and(|c| c.readable && c.life != Life::Open) {
+            self.again.push(slot);
+        }
+    }
+
+    /// Writes a connection's replies and judges whether it lives on.
+    fn settle(&mut self, slot: usize, now: Instant) {
+        let shared = self.shared.clone();
+        let Some(connection) = self.connection(slot) else { return };
+        // A password's answer waits as long as the client does.
+        if !matches!(connection.waiting, Waiting::Pause) {
+            connection.flush(&shared);
+        }
+        let limits = &shared.config.limits;
+        let hard = match connection.session.authenticated {
+            true => limits.output_hard_bytes,
+            false => limits.login_request_bytes,
+        };
+        let unread = connection.unread();
+        if unread > hard {
+            count(&shared.counters.slow_closed, 1);
+            connection.life = Life::Dead;
+        }
+        match unread > limits.output_soft_bytes {
+            true => _ = connection.above_soft.get_or_insert(now),
+            false => connection.above_soft = None,
+        }
+        let waits = matches!(connection.waiting, Waiting::Transaction(_) | Waiting::Pause);
+        if connection.ended && !waits && connection.life == Life::Open {
+            connection.life = Life::Closing;
+        }
+        if connection.life == Life::Closing && unread == 0 && !waits {
+            // An error means that the client is gone; the removal below or the sweep follows.
+            let _ = connection.stream.shutdown(std::net::Shutdown::Write);
+            connection.life = Life::Lingering(now + LINGER);
+        }
+        let gone = match connection.life {
+            Life::Dead => true,
+            Life::Lingering(until) => connection.ended || now >= until,
+            Life::Open | Life::Closing => false,
+        };
+        if gone {
+            self.remove(slot);
+        }
+    }
+
+    fn remove(&mut self, slot: usize) {
+        let Some(mut connection) = self.connections[slot].take() else { return };
+        // Closing the socket takes it off the poll even if this call fails.
+        let _ = self.poll.registry().deregister(&mut connection.stream);
+        self.shared.counters.connected.fetch_sub(1, Ordering::SeqCst);
+        self.free.push(slot);
+        if let Waiting::Transaction(transaction) = &connection.waiting {
+            self.abandon(connection.session.id, transaction);
+        }
+    }
+
+    /// Looks at every limit in time.
+    fn sweep(&mut self, now: Instant) {
+        let limits = self.shared.config.limits.clone();
+        for slot in 0..self.connections.len() {
+            let Some(connection) = self.connection(slot) else { continue };
+            let idle = now.saturating_duration_since(connection.active);
+            let slow = connection.above_soft.is_some_and(|since| {
+                now.saturating_duration_since(since) >= limits.output_soft_time
+            });
+            let late = !connection.session.authenticated
+                && now.saturating_duration_since(connection.session.since) >= limits.login_time;
+            let waits = matches!(connection.waiting, Waiting::Transaction(_));
+            let silent = limits.idle.is_some_and(|max| idle >= max) && !waits;
+            if slow || late || silent {
+                connection.life = Life::Dead;
+            }
+            if slow {
+                count(&self.shared.counters.slow_closed, 1);
+            }
+            if self.connection(slot).is_some_and(|connection| connection.life != Life::Open) {
+                self.settle(slot, now);
+            }
+        }
+        self.accept();
+    }
+
+    /// Stops taking commands; `true` once nobody waits for anything.
+    fn drained(&mut self) -> bool {
+        self.listener = None;
+        let mut idle = true;
+        for connection in self.connections.iter_mut().flatten() {
+            let waits = matches!(connection.waiting, Waiting::Transaction(_));
+            if connection.life == Life::Open && !waits {
+                connection.life = Life::Closing;
+            }
+            idle &= !waits && connection.unread() == 0;
+        }
+        idle
+    }
+}
+
+fn prepare(stream: &TcpStream, keepalive: Duration) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive = socket2::TcpKeepalive::new().with_time(keepalive);
+    socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}

@@ -1,0 +1,48 @@
+//! The RESP front of `nicol serve`: Redis clients in, Nicol transactions out.
+//!
+//! A front thread ([`front`]) reads requests from non-blocking sockets, groups the data commands
+//! that a connection has pipelined into one transaction ([`plan`], [`translate`]), submits it to a
+//! [`Backend`] and writes the replies in order. The commands themselves run inside the engines, in
+//! one registered procedure ([`procedure`]), over records that hold RESP keys by hash
+//! ([`record`]). A MULTI/EXEC is one transaction; the keys of a WATCH are in its read set with the
+//! versions seen, so that an EXEC commits only if none of them has changed.
+//!
+//! DEVIATIONS from Redis 7.0: no expiry; one database; strings only; in a MULTI, commands without
+//! records (PING, TIME, CLIENT ...) run when they are queued, and AUTH and HELLO are refused; an
+//! EXEC whose watched key was absent may also be refused because a neighbour of it was deleted.
+
+mod admin;
+mod backend;
+mod commands;
+mod completions;
+mod config;
+mod connection;
+pub mod encode;
+mod front;
+mod gate;
+mod inline;
+mod local;
+mod memory;
+mod number;
+pub mod parse;
+pub mod plan;
+mod procedure;
+mod record;
+mod server;
+mod session;
+mod shared;
+mod submit;
+mod translate;
+
+pub use backend::{Backend, Done, Request, Response};
+pub use config::{KEY_BYTES_MAX, Limits, ServerConfig, StartError, VALUE_BYTES_MAX};
+pub use memory::MemoryBackend;
+pub use plan::PROCEDURE;
+pub use record::{TABLE, row};
+pub use server::{Server, ServerHandle};
+pub use shared::{Counters, InfoLines, ServerInfo};
+
+/// The procedures that the engines of a RESP store must have registered.
+pub fn procedures() -> nicol_core::commit::Procedures {
+    nicol_core::commit::Procedures::new(&[procedure::execute])
+}

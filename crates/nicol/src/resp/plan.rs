@@ -1,0 +1,356 @@
+//! The arguments of the RESP procedure: a list of commands, as the front sends it to the engines.
+//!
+//! Layout, numbers little-endian: kind (1 byte), protocol (1), value limit (4), commands (2),
+//! watches (2); the commands; the watches. A command: op (1), arguments (2), then each argument:
+//! tag (1), row (8, of a key only), length (4), bytes. A watch: row (8), version (8), present (1).
+
+use nicol_core::ids::{Key, Version};
+use nicol_core::txn::ProcedureId;
+
+use super::backend::Request;
+use super::encode::Protocol;
+
+/// Commands that one plan can hold.
+pub const COMMANDS_MAX: usize = u16::MAX as usize;
+
+const HEADER_LEN: usize = 10;
+const WATCH_LEN: usize = 17;
+
+/// What the list of commands is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Commands of one pipeline; a prefix of them may be executed.
+    Batch,
+    /// The body of a MULTI: all or nothing.
+    Exec,
+    /// Observe the keys of a WATCH.
+    Watch,
+}
+
+/// What a command does to the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "each is the Redis command of its name")]
+pub enum Op {
+    /// A reply that is already known: an error, or a command that needs no record.
+    Literal,
+    Get,
+    Set,
+    SetNx,
+    GetSet,
+    GetDel,
+    Append,
+    StrLen,
+    Del,
+    Exists,
+    MGet,
+    MSet,
+    MSetNx,
+    /// INCR, DECR, INCRBY, DECRBY: the argument after the key is the signed step.
+    Add,
+    Type,
+    /// The keys of a WATCH.
+    Observe,
+}
+
+const OPS: [Op; 16] = [
+    Op::Literal,
+    Op::Get,
+    Op::Set,
+    Op::SetNx,
+    Op::GetSet,
+    Op::GetDel,
+    Op::Append,
+    Op::StrLen,
+    Op::Del,
+    Op::Exists,
+    Op::MGet,
+    Op::MSet,
+    Op::MSetNx,
+    Op::Add,
+    Op::Type,
+    Op::Observe,
+];
+
+impl Op {
+    /// Does it write its keys?
+    pub const fn writes(self) -> bool {
+        use Op::{Add, Append, Del, GetDel, GetSet, MSet, MSetNx, Set, SetNx};
+        matches!(self, Set | SetNx | GetSet | GetDel | Append | Del | MSet | MSetNx | Add)
+    }
+}
+
+/// What a WATCH saw of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// The record.
+    pub row: Key,
+    /// Its version; for an absent record, the floor below which nothing was.
+    pub version: Version,
+    /// Whether it existed.
+    pub present: bool,
+}
+
+/// Arguments that are not in the layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// An argument: with its record, if it is a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arg<'a> {
+    /// The record of a key.
+    pub row: Option<Key>,
+    /// The argument itself.
+    pub bytes: &'a [u8],
+}
+
+/// Writes a plan, command by command.
+#[derive(Clone, Debug, Default)]
+pub struct PlanBuilder {
+    body: Vec<u8>,
+    reads: Vec<Key>,
+    writes: Vec<Key>,
+    commands: usize,
+    /// Where the number of arguments of the current command stands.
+    arguments_at: usize,
+    arguments: usize,
+    op_writes: bool,
+}
+
+impl PlanBuilder {
+    /// No commands.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of commands so far.
+    pub fn commands(&self) -> usize {
+        self.commands
+    }
+
+    /// Number of keys so far, the same key counted each time.
+    pub fn keys(&self) -> usize {
+        self.reads.len() + self.writes.len()
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Begins a command; its arguments follow.
+    ///
+    /// # Panics
+    /// If the plan is full.
+    pub fn begin(&mut self, op: Op) {
+        assert!(self.commands < COMMANDS_MAX, "the caller bounds the commands of a plan");
+        if self.body.is_empty() {
+            self.body.resize(HEADER_LEN, 0);
+        }
+        self.body.push(op as u8);
+        self.arguments_at = self.body.len();
+        self.body.extend_from_slice(&[0; 2]);
+        self.commands += 1;
+        self.arguments = 0;
+        self.op_writes = op.writes();
+    }
+
+    /// Adds a key to the current command.
+    pub fn key(&mut self, row: Key, bytes: &[u8]) {
+        match self.op_writes {
+            true => self.writes.push(row),
+            false => self.reads.push(row),
+        }
+        self.body.push(1);
+        self.body.extend_from_slice(&row.0.to_le_bytes());
+        self.argument(bytes);
+    }
+
+    /// Adds an argument that is no key to the current command.
+    pub fn plain(&mut self, bytes: &[u8]) {
+        self.body.push(0);
+        self.argument(bytes);
+    }
+
+    /// Adds a command that answers `reply`.
+    pub fn literal(&mut self, reply: &[u8]) {
+        self.begin(Op::Literal);
+        self.plain(reply);
+    }
+
+    /// The plan's request; the builder is empty again.
+    pub fn finish(
+        &mut self,
+        kind: Kind,
+        protocol: Protocol,
+        value_max: usize,
+        watches: &[Watch],
+    ) -> Request {
+        assert!(watches.len() <= usize::from(u16::MAX), "the caller bounds the watches");
+        let mut args = std::mem::take(&mut self.body);
+        args.resize(args.len().max(HEADER_LEN), 0);
+        args[0] = kind as u8;
+        args[1] = protocol.number();
+        args[2..6].copy_from_slice(&(value_max as u32).to_le_bytes());
+        args[6..8].copy_from_slice(&(self.commands as u16).to_le_bytes());
+        args[8..10].copy_from_slice(&(watches.len() as u16).to_le_bytes());
+        for watch in watches {
+            args.extend_from_slice(&watch.row.0.to_le_bytes());
+            args.extend_from_slice(&watch.version.0.to_le_bytes());
+            args.push(u8::from(watch.present));
+        }
+        let mut writes = std::mem::take(&mut self.writes);
+        writes.sort_unstable();
+        writes.dedup();
+        let mut reads = std::mem::take(&mut self.reads);
+        reads.extend(watches.iter().map(|watch| watch.row));
+        reads.sort_unstable();
+        reads.dedup();
+        reads.retain(|key| writes.binary_search(key).is_err());
+        self.commands = 0;
+        Request { reads, writes, args, procedure: PROCEDURE }
+    }
+
+    fn argument(&mut self, bytes: &[u8]) {
+        self.arguments += 1;
+        assert!(self.arguments <= usize::from(u16::MAX), "the parser bounds the arguments");
+        let at = self.arguments_at;
+        self.body[at..at + 2].copy_from_slice(&(self.arguments as u16).to_le_bytes());
+        self.body.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        self.body.extend_from_slice(bytes);
+    }
+}
+
+/// The one procedure of the RESP front.
+pub const PROCEDURE: ProcedureId = ProcedureId(0);
+
+/// A plan's head and the place of its commands.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    /// What the list is.
+    pub kind: Kind,
+    /// How replies are written.
+    pub protocol: Protocol,
+    /// Bytes of the largest value that a command may build.
+    pub value_max: usize,
+    /// Number of commands.
+    pub commands: usize,
+    watches: usize,
+    body: &'a [u8],
+}
+
+impl<'a> Plan<'a> {
+    /// Reads the head of `args`.
+    pub fn parse(args: &'a [u8]) -> Result<Self, Malformed> {
+        let (head, body) = args.split_first_chunk::<HEADER_LEN>().ok_or(Malformed)?;
+        let [kind, protocol, v0, v1, v2, v3, c0, c1, w0, w1] = *head;
+        let kind = match kind {
+            0 => Kind::Batch,
+            1 => Kind::Exec,
+            2 => Kind::Watch,
+            _ => return Err(Malformed),
+        };
+        Ok(Self {
+            kind,
+            protocol: Protocol::from_number(protocol).ok_or(Malformed)?,
+            value_max: u32::from_le_bytes([v0, v1, v2, v3]) as usize,
+            commands: usize::from(u16::from_le_bytes([c0, c1])),
+            watches: usize::from(u16::from_le_bytes([w0, w1])),
+            body,
+        })
+    }
+
+    /// What was watched.
+    pub fn watches(&self) -> Result<impl Iterator<Item = Watch> + use<'a>, Malformed> {
+        let start = self.body.len().checked_sub(self.watches * WATCH_LEN).ok_or(Malformed)?;
+        Ok(self.body[start..].chunks_exact(WATCH_LEN).map(|bytes| Watch {
+            row: Key(word(&bytes[0..8])),
+            version: Version(word(&bytes[8..16])),
+            present: bytes[16] != 0,
+        }))
+    }
+
+    /// A cursor at the first command.
+    pub fn cursor(&self) -> Cursor<'a> {
+        Cursor(self.body)
+    }
+
+    /// The request of the commands `from..to` alone: what remains of a batch, or a part of it.
+    pub fn part(&self, from: usize, to: usize) -> Result<Request, Malformed> {
+        let mut builder = PlanBuilder::new();
+        let (mut cursor, mut args) = (self.cursor(), Vec::new());
+        for index in 0..to.min(self.commands) {
+            let op = cursor.command(&mut args)?;
+            if index < from {
+                continue;
+            }
+            builder.begin(op);
+            for arg in &args {
+                match arg.row {
+                    Some(row) => builder.key(row, arg.bytes),
+                    None => builder.plain(arg.bytes),
+                }
+            }
+        }
+        Ok(builder.finish(self.kind, self.protocol, self.value_max, &[]))
+    }
+}
+
+/// Reads commands one after the other.
+#[derive(Clone, Debug)]
+pub struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    /// The next command; its arguments replace what is in `args`.
+    pub fn command(&mut self, args: &mut Vec<Arg<'a>>) -> Result<Op, Malformed> {
+        args.clear();
+        let [op, low, high] = *self.take::<3>()?;
+        let op = *OPS.get(usize::from(op)).ok_or(Malformed)?;
+        for _ in 0..u16::from_le_bytes([low, high]) {
+            let row = match *self.take::<1>()? {
+                [0] => None,
+                [1] => Some(Key(u64::from_le_bytes(*self.take::<8>()?))),
+                _ => return Err(Malformed),
+            };
+            let len = u32::from_le_bytes(*self.take::<4>()?) as usize;
+            let (bytes, rest) = self.0.split_at_checked(len).ok_or(Malformed)?;
+            self.0 = rest;
+            args.push(Arg { row, bytes });
+        }
+        Ok(op)
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<&'a [u8; N], Malformed> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(head)
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}
+
+/// The observations in the output of a WATCH, after its count of commands.
+pub fn parse_observations(output: &[u8]) -> Result<Vec<Watch>, Malformed> {
+    if !output.len().is_multiple_of(WATCH_LEN) {
+        return Err(Malformed);
+    }
+    Ok(output
+        .chunks_exact(WATCH_LEN)
+        .map(|bytes| Watch {
+            row: Key(word(&bytes[0..8])),
+            version: Version(word(&bytes[8..16])),
+            present: bytes[16] != 0,
+        })
+        .collect())
+}
+
+/// Appends an observation in the layout that [`parse_observations`] reads.
+pub fn push_observation(out: &mut Vec<u8>, watch: Watch) {
+    out.extend_from_slice(&watch.row.0.to_le_bytes());
+    out.extend_from_slice(&watch.version.0.to_le_bytes());
+    out.push(u8::from(watch.present));
+}

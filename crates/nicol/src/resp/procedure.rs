@@ -1,0 +1,452 @@
+//! The procedure that runs RESP commands over the records of one transaction.
+//!
+//! It interprets the commands of its plan in order, over the records that EXECUTE fetched; a later
+//! command sees the writes of the earlier ones. Its output is the number of commands executed
+//! (4 bytes, little-endian) and their replies, or the observations of a WATCH.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use nicol_core::ids::Key;
+use nicol_core::txn::{TXN_BYTES_MAX, Txn, VALUE_MAX, Verdict};
+
+use super::encode::Reply;
+use super::number::{parse_i64, push_i64};
+use super::plan::{Arg, Kind, Op, Plan, Watch, push_observation};
+use super::record;
+
+/// Bytes of the count at the start of an output.
+pub const COUNT_LEN: usize = 4;
+
+/// SET stores only if the key is absent.
+pub const SET_NX: u8 = 1;
+/// SET stores only if the key is present.
+pub const SET_XX: u8 = 2;
+/// SET answers the old value.
+pub const SET_GET: u8 = 4;
+
+/// A value that INCR cannot count with, or a step that is no number.
+pub const NOT_AN_INTEGER: &[u8] = b"ERR value is not an integer or out of range";
+
+const TOO_LARGE: &[u8] = b"ERR transaction is too large: its values and replies exceed 4 MB";
+const TOO_LONG: &[u8] = b"ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+
+/// Executes the plan in the arguments of `txn`.
+pub fn execute(txn: &mut Txn) -> Verdict {
+    let mut output = std::mem::take(&mut txn.output);
+    output.clear();
+    let mut values = Vec::new();
+    let done = run(txn, &mut output, &mut values);
+    txn.output = output;
+    match done {
+        Ok(updates) => {
+            for (entry, update) in updates {
+                match update {
+                    Some(span) => txn.put(entry, &values[span]),
+                    None => txn.delete(entry),
+                }
+            }
+            Verdict::Commit
+        }
+        Err(record::Malformed) => {
+            txn.output.clear();
+            Verdict::Refuse
+        }
+    }
+}
+
+/// New records: where each lies in a buffer, or its deletion.
+type Updates = Vec<(usize, Option<Range<usize>>)>;
+
+fn run(
+    txn: &Txn,
+    output: &mut Vec<u8>,
+    values: &mut Vec<u8>,
+) -> Result<Updates, record::Malformed> {
+    let plan = Plan::parse(txn.args())?;
+    match plan.kind {
+        Kind::Watch => observe(txn, &plan, output).map(|()| Vec::new()),
+        Kind::Batch => {
+            let mut work = Work::new(txn, &plan);
+            output.extend_from_slice(&[0; COUNT_LEN]);
+            let count = work.batch(output)?;
+            output[..COUNT_LEN].copy_from_slice(&(count as u32).to_le_bytes());
+            work.updates(values)
+        }
+        Kind::Exec => {
+            output.extend_from_slice(&(plan.commands as u32).to_le_bytes());
+            for watch in plan.watches()? {
+                if !unchanged(txn, watch)? {
+                    Reply::new(output, plan.protocol).null_array();
+                    return Ok(Vec::new());
+                }
+            }
+            let mut work = Work::new(txn, &plan);
+            if !work.exec(output)? {
+                output.truncate(COUNT_LEN);
+                Reply::new(output, plan.protocol).error(TOO_LARGE);
+                return Ok(Vec::new());
+            }
+            work.updates(values)
+        }
+    }
+}
+
+fn observe(txn: &Txn, plan: &Plan<'_>, output: &mut Vec<u8>) -> Result<(), record::Malformed> {
+    let (mut cursor, mut args) = (plan.cursor(), Vec::new());
+    output.extend_from_slice(&(plan.commands as u32).to_le_bytes());
+    for _ in 0..plan.commands {
+        cursor.command(&mut args)?;
+        for arg in &args {
+            let row = arg.row.ok_or(record::Malformed)?;
+            let entry = txn.entries()[find(txn, row)?];
+            let watch = Watch { row, version: entry.version, present: entry.present };
+            push_observation(output, watch);
+        }
+    }
+    Ok(())
+}
+
+fn unchanged(txn: &Txn, watch: Watch) -> Result<bool, record::Malformed> {
+    let entry = txn.entries()[find(txn, watch.row)?];
+    Ok(entry.version == watch.version && entry.present == watch.present)
+}
+
+/// The entry of a key that the plan names; it is missing only in arguments from a hostile peer.
+fn find(txn: &Txn, row: Key) -> Result<usize, record::Malformed> {
+    let index = txn.find(row).ok_or(record::Malformed)?;
+    match txn.entries()[index].fetched {
+        true => Ok(index),
+        false => Err(record::Malformed),
+    }
+}
+
+impl From<super::plan::Malformed> for record::Malformed {
+    fn from(_: super::plan::Malformed) -> Self {
+        Self
+    }
+}
+
+/// Why a command was not executed. It has had no effect.
+enum Stop {
+    /// Arguments or a record that nobody should have written.
+    Malformed,
+    /// The transaction's budget of bytes is spent.
+    Overflow,
+}
+
+impl From<record::Malformed> for Stop {
+    fn from(_: record::Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+impl From<super::plan::Malformed> for Stop {
+    fn from(_: super::plan::Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+/// A RESP key as the commands so far have left it.
+struct Slot<'t> {
+    entry: usize,
+    key: &'t [u8],
+    value: Option<Cow<'t, [u8]>>,
+    dirty: bool,
+    next: Option<usize>,
+}
+
+struct Work<'t> {
+    txn: &'t Txn,
+    plan: Plan<'t>,
+    slots: Vec<Slot<'t>>,
+    /// Per entry of the transaction, its first slot.
+    heads: Vec<Option<usize>>,
+    /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
+    spent: usize,
+}
+
+impl<'t> Work<'t> {
+    fn new(txn: &'t Txn, plan: &Plan<'t>) -> Self {
+        let heads = vec![None; txn.entries().len()];
+        Self { txn, plan: *plan, slots: Vec::with_capacity(plan.commands), heads, spent: 0 }
+    }
+
+    /// Executes as many commands as fit the budget, the first one in any case.
+    fn batch(&mut self, output: &mut Vec<u8>) -> Result<usize, record::Malformed> {
+        let (mut cursor, mut args) = (self.plan.cursor(), Vec::new());
+        for index in 0..self.plan.commands {
+            let start = output.len();
+            let op = cursor.command(&mut args)?;
+            match self.command(op, &args, output) {
+                Ok(()) => {}
+                Err(Stop::Malformed) => return Err(record::Malformed),
+                Err(Stop::Overflow) => {
+                    output.truncate(start);
+                    if index > 0 {
+                        return Ok(index);
+                    }
+                    Reply::new(output, self.plan.protocol).error(TOO_LARGE);
+                    return Ok(1);
+                }
+            }
+        }
+        Ok(self.plan.commands)
+    }
+
+    /// Executes every command; `false` if they do not fit the budget.
+    fn exec(&mut self, output: &mut Vec<u8>) -> Result<bool, record::Malformed> {
+        let (mut cursor, mut args) = (self.plan.cursor(), Vec::new());
+        Reply::new(output, self.plan.protocol).array(self.plan.commands);
+        for _ in 0..self.plan.commands {
+            let op = cursor.command(&mut args)?;
+            match self.command(op, &args, output) {
+                Ok(()) => {}
+                Err(Stop::Malformed) => return Err(record::Malformed),
+                Err(Stop::Overflow) => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    fn command(&mut self, op: Op, args: &[Arg<'t>], output: &mut Vec<u8>) -> Result<(), Stop> {
+        let mut reply = Reply::new(output, self.plan.protocol);
+        match (op, args) {
+            (Op::Literal, [text]) => {
+                self.spend(text.bytes.len())?;
+                output.extend_from_slice(text.bytes);
+            }
+            (Op::Get, [key]) => {
+                let slot = self.slot(key)?;
+                self.answer(slot, &mut reply)?;
+            }
+            (Op::Set, [key, value, flags]) => self.set(key, value, flags.bytes, &mut reply)?,
+            (Op::SetNx, [key, value]) => {
+                let slot = self.slot(key)?;
+                let absent = self.slots[slot].value.is_none();
+                if absent {
+                    self.store(slot, Cow::Borrowed(value.bytes))?;
+                }
+                reply.integer(i64::from(absent));
+            }
+            (Op::GetSet, [key, value]) => {
+                let slot = self.slot(key)?;
+                self.spend(value.bytes.len())?;
+                self.answer(slot, &mut reply)?;
+                self.change(slot, Some(Cow::Borrowed(value.bytes)))?;
+            }
+            (Op::GetDel, [key]) => {
+                let slot = self.slot(key)?;
+                self.answer(slot, &mut reply)?;
+                if self.slots[slot].value.is_some() {
+                    self.change(slot, None)?;
+                }
+            }
+            (Op::Append, [key, value]) => self.append(key, value.bytes, &mut reply)?,
+            (Op::StrLen, [key]) => {
+                let slot = self.slot(key)?;
+                let len = self.slots[slot].value.as_ref().map_or(0, |value| value.len());
+                reply.integer(len as i64);
+            }
+            (Op::Add, [key, step]) => self.add(key, step.bytes, &mut reply)?,
+            (Op::Type, [key]) => {
+                let slot = self.slot(key)?;
+                reply.status(if self.slots[slot].value.is_some() { "string" } else { "none" });
+            }
+            (Op::Del | Op::Exists | Op::MGet, keys) => self.each(op, keys, &mut reply)?,
+            (Op::MSet | Op::MSetNx, pairs) => self.mset(op, pairs, &mut reply)?,
+            _ => return Err(Stop::Malformed),
+        }
+        Ok(())
+    }
+
+    fn set(
+        &mut self,
+        key: &Arg<'t>,
+        value: &Arg<'t>,
+        flags: &[u8],
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Stop> {
+        let [flags] = *flags else { return Err(Stop::Malformed) };
+        let slot = self.slot(key)?;
+        let present = self.slots[slot].value.is_some();
+        let refused = (flags & SET_NX != 0 && present) || (flags & SET_XX != 0 && !present);
+        if !refused {
+            self.spend(value.bytes.len())?;
+        }
+        match (flags & SET_GET != 0, refused) {
+            (true, _) => self.answer(slot, reply)?,
+            (false, true) => reply.null(),
+            (false, false) => reply.status("OK"),
+        }
+        if !refused {
+            self.change(slot, Some(Cow::Borrowed(value.bytes)))?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, key: &Arg<'t>, tail: &'t [u8], reply: &mut Reply<'_>) -> Result<(), Stop> {
+        let slot = self.slot(key)?;
+        let len = self.slots[slot].value.as_ref().map_or(0, |value| value.len());
+        if len + tail.len() > self.plan.value_max {
+            reply.error(TOO_LONG);
+            return Ok(());
+        }
+        if tail.is_empty() && self.slots[slot].value.is_some() {
+            reply.integer(len as i64);
+            return Ok(());
+        }
+        // Only the first change of a value copies it; the budget counts that copy once.
+        let owned = matches!(self.slots[slot].value, Some(Cow::Owned(_)));
+        self.spend(if owned { tail.len() } else { len + tail.len() })?;
+        let mut value = self.slots[slot].value.take().unwrap_or(Cow::Borrowed(&[])).into_owned();
+        value.extend_from_slice(tail);
+        reply.integer(value.len() as i64);
+        self.change(slot, Some(Cow::Owned(value)))
+    }
+
+    fn add(&mut self, key: &Arg<'t>, step: &[u8], reply: &mut Reply<'_>) -> Result<(), Stop> {
+        let slot = self.slot(key)?;
+        let step = parse_i64(step).ok_or(Stop::Malformed)?;
+        let Some(current) = self.slots[slot].value.as_deref().map_or(Some(0), parse_i64) else {
+            reply.error(NOT_AN_INTEGER);
+            return Ok(());
+        };
+        let Some(sum) = current.checked_add(step) else {
+            reply.error(b"ERR increment or decrement would overflow");
+            return Ok(());
+        };
+        let mut text = Vec::with_capacity(20);
+        push_i64(&mut text, sum);
+        self.store(slot, Cow::Owned(text))?;
+        reply.integer(sum);
+        Ok(())
+    }
+
+    fn each(&mut self, op: Op, keys: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+        if op == Op::MGet {
+            reply.array(keys.len());
+        }
+        let mut count = 0;
+        for key in keys {
+            let slot = self.slot(key)?;
+            let present = self.slots[slot].value.is_some();
+            count += i64::from(present);
+            match op {
+                Op::MGet => self.answer(slot, reply)?,
+                Op::Del if present => self.change(slot, None)?,
+                _ => {}
+            }
+        }
+        if op != Op::MGet {
+            reply.integer(count);
+        }
+        Ok(())
+    }
+
+    fn mset(&mut self, op: Op, pairs: &[Arg<'t>], reply: &mut Reply<'_>) -> Result<(), Stop> {
+        if !pairs.len().is_multiple_of(2) {
+            return Err(Stop::Malformed);
+        }
+        if op == Op::MSetNx {
+            for pair in pairs.chunks_exact(2) {
+                let slot = self.slot(&pair[0])?;
+                if self.slots[slot].value.is_some() {
+                    reply.integer(0);
+                    return Ok(());
+                }
+            }
+        }
+        self.spend(pairs.iter().map(|arg| arg.bytes.len()).sum())?;
+        for pair in pairs.chunks_exact(2) {
+            let slot = self.slot(&pair[0])?;
+            self.change(slot, Some(Cow::Borrowed(pair[1].bytes)))?;
+        }
+        match op {
+            Op::MSet => reply.status("OK"),
+            _ => reply.integer(1),
+        }
+        Ok(())
+    }
+
+    /// The slot of a key, made from its record at its first use.
+    fn slot(&mut self, key: &Arg<'t>) -> Result<usize, Stop> {
+        let entry = find(self.txn, key.row.ok_or(Stop::Malformed)?)?;
+        let mut at = self.heads[entry];
+        while let Some(slot) = at {
+            if self.slots[slot].key == key.bytes {
+                return Ok(slot);
+            }
+            at = self.slots[slot].next;
+        }
+        let value = match self.txn.value(entry) {
+            Some(record) => record::find(record, key.bytes)?.map(Cow::Borrowed),
+            None => None,
+        };
+        let next = self.heads[entry];
+        self.slots.push(Slot { entry, key: key.bytes, value, dirty: false, next });
+        self.heads[entry] = Some(self.slots.len() - 1);
+        Ok(self.slots.len() - 1)
+    }
+
+    fn answer(&mut self, slot: usize, reply: &mut Reply<'_>) -> Result<(), Stop> {
+        self.spend(self.slots[slot].value.as_ref().map_or(0, |value| value.len()))?;
+        reply.bulk_or_null(self.slots[slot].value.as_deref());
+        Ok(())
+    }
+
+    fn store(&mut self, slot: usize, value: Cow<'t, [u8]>) -> Result<(), Stop> {
+        self.spend(value.len())?;
+        self.change(slot, Some(value))
+    }
+
+    fn change(&mut self, slot: usize, value: Option<Cow<'t, [u8]>>) -> Result<(), Stop> {
+        let slot = &mut self.slots[slot];
+        if !self.txn.entries()[slot.entry].write {
+            return Err(Stop::Malformed);
+        }
+        slot.value = value;
+        slot.dirty = true;
+        Ok(())
+    }
+
+    fn spend(&mut self, bytes: usize) -> Result<(), Stop> {
+        if self.spent + bytes > TXN_BYTES_MAX {
+            return Err(Stop::Overflow);
+        }
+        self.spent += bytes;
+        Ok(())
+    }
+
+    /// The new records, in `values`: what the old one held of other keys, then the changed ones.
+    fn updates(&self, values: &mut Vec<u8>) -> Result<Updates, record::Malformed> {
+        let mut updates = Vec::new();
+        for (entry, head) in self.heads.iter().enumerate() {
+            let chain = || std::iter::successors(*head, |slot| self.slots[*slot].next);
+            if !chain().any(|slot| self.slots[slot].dirty) {
+                continue;
+            }
+            let start = values.len();
+            for pair in record::pairs(self.txn.value(entry).unwrap_or_default()) {
+                let (key, value) = pair?;
+                let dirty = |slot: usize| self.slots[slot].dirty && self.slots[slot].key == key;
+                if !chain().any(dirty) {
+                    record::push(values, key, value);
+                }
+            }
+            for slot in chain().map(|slot| &self.slots[slot]).filter(|slot| slot.dirty) {
+                if let Some(value) = &slot.value {
+                    record::push(values, slot.key, value);
+                }
+            }
+            // Refused: keys of one row whose values together exceed a record. It needs a collision
+            // of 56 bits between keys of half a megabyte each.
+            if values.len() - start > VALUE_MAX {
+                return Err(record::Malformed);
+            }
+            let put = (values.len() > start).then_some(start..values.len());
+            updates.push((entry, put));
+        }
+        Ok(updates)
+    }
+}

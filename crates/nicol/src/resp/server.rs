@@ -1,0 +1,146 @@
+//! Starting and stopping the front.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use mio::{Interest, Poll, Waker};
+use nicol_core::chance::{Purpose, Stream};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::backend::Backend;
+use super::completions::Mailbox;
+use super::config::{ServerConfig, StartError};
+use super::front::{Front, LISTENER, WAKER};
+use super::shared::{Counters, ServerInfo, Shared};
+
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: i32 = 1_024;
+/// Front threads that make sense on any machine.
+const THREADS_MAX: usize = 64;
+
+/// A RESP server.
+#[derive(Debug)]
+pub struct Server;
+
+impl Server {
+    /// Starts a server over `backend`.
+    ///
+    /// # Errors
+    /// A limit out of range; an address that is not the loopback without a password; the socket.
+    pub fn start(
+        config: ServerConfig,
+        backend: Arc<dyn Backend>,
+        info: ServerInfo,
+    ) -> Result<ServerHandle, StartError> {
+        config.limits.check()?;
+        if config.threads == 0 || config.threads > THREADS_MAX {
+            return Err(StartError::Threads(config.threads));
+        }
+        let no_password = config.password.as_deref().is_none_or(str::is_empty);
+        if no_password && !config.listen.ip().is_loopback() {
+            return Err(StartError::Unprotected(config.listen));
+        }
+        let listen = config.listen;
+        start(config, backend, info).map_err(|source| StartError::Io { listen, source })
+    }
+}
+
+fn start(
+    config: ServerConfig,
+    backend: Arc<dyn Backend>,
+    info: ServerInfo,
+) -> std::io::Result<ServerHandle> {
+    let listener = listen(config.listen)?;
+    let address = listener.local_addr()?;
+    let threads = config.threads;
+    let shared = Arc::new(Shared::new(config, backend, info, address.port()));
+    let mut polls = Vec::new();
+    for _ in 0..threads {
+        let poll = Poll::new()?;
+        let mailbox = Arc::new(Mailbox::new(Waker::new(poll.registry(), WAKER)?));
+        polls.push((poll, mailbox));
+    }
+    let mut listener = mio::net::TcpListener::from_std(listener);
+    polls[0].0.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+    let mailboxes: Vec<_> = polls.iter().map(|(_, mailbox)| mailbox.clone()).collect();
+    let mut handle =
+        ServerHandle { address, shared: shared.clone(), mailboxes, threads: Vec::new() };
+    let mut listener = Some(listener);
+    for (index, (poll, mailbox)) in polls.into_iter().enumerate() {
+        // Jitter only has to differ between threads and nodes.
+        let seed = u64::from(std::process::id()) << 16 | u64::from(address.port());
+        let random = Stream::new(seed, Purpose::Protocol, index as u32);
+        let peers = handle.mailboxes.clone();
+        let front = Front::new(shared.clone(), mailbox, peers, listener.take(), poll, random);
+        let builder = std::thread::Builder::new().name(format!("resp-{index}"));
+        // If this fails, dropping the handle stops the threads already started.
+        handle.threads.push(builder.spawn(move || front.run())?);
+    }
+    Ok(handle)
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// A running server. Dropping it stops it and waits.
+pub struct ServerHandle {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    mailboxes: Vec<Arc<Mailbox>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl ServerHandle {
+    /// Where it listens, with the real port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its counters.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// The value of one of its counters.
+    pub fn counter(&self, which: impl Fn(&Counters) -> &AtomicU64) -> u64 {
+        which(&self.shared.counters).load(Ordering::Relaxed)
+    }
+
+    /// Stops taking connections and commands; transactions in progress are answered. Returns at
+    /// once, see [`ServerHandle::join`]. May be called twice, and from any thread.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        for mailbox in &self.mailboxes {
+            mailbox.wake();
+        }
+    }
+
+    /// Waits until the server has stopped, for whatever reason.
+    ///
+    /// # Errors
+    /// The number of threads that panicked, if any did.
+    pub fn join(mut self) -> Result<(), usize> {
+        let panicked = self.wait();
+        if panicked == 0 { Ok(()) } else { Err(panicked) }
+    }
+
+    fn wait(&mut self) -> usize {
+        self.threads.drain(..).map(|thread| usize::from(thread.join().is_err())).sum()
+    }
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        self.stop();
+        // A panic was printed by its thread; there is nobody left to tell.
+        let _ = self.wait();
+    }
+}

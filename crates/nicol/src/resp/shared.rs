@@ -1,0 +1,174 @@
+//! What the front threads share: configuration, backend, counters.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::backend::Backend;
+use super::config::ServerConfig;
+
+/// Wrong passwords after which an address waits for each answer.
+pub const LOGIN_FAILURES_FREE: u32 = 5;
+/// How long it waits.
+pub const LOGIN_DELAY: Duration = Duration::from_millis(100);
+/// Addresses whose failures are remembered; when full, all are forgotten.
+const ADDRESSES_MAX: usize = 16_384;
+
+/// Lines of one section of INFO: name and value.
+pub type InfoLines = Vec<(String, String)>;
+
+/// What INFO, HELLO and WAIT say about the store behind the front.
+#[derive(Clone)]
+pub struct ServerInfo {
+    /// Nicol's version.
+    pub version: String,
+    /// Identifies this run: 40 hexadecimal digits.
+    pub run_id: String,
+    /// Nodes of the cluster.
+    pub nodes: usize,
+    /// Copies of each record, the primary's included.
+    pub replicas: usize,
+    /// Sections that the store adds to INFO: title and lines.
+    #[expect(clippy::type_complexity, reason = "one callback, named by its field")]
+    pub sections: Option<Arc<dyn Fn() -> Vec<(String, InfoLines)> + Send + Sync>>,
+}
+
+impl ServerInfo {
+    /// One node, one replica.
+    pub fn new(version: &str, run_id: &str) -> Self {
+        let (version, run_id) = (version.to_owned(), run_id.to_owned());
+        Self { version, run_id, nodes: 1, replicas: 1, sections: None }
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Counters since the server started.
+        #[derive(Debug, Default)]
+        pub struct Counters { $($(#[$doc])* pub $name: AtomicU64,)* }
+    };
+}
+
+counters! {
+    /// Connections now.
+    connected,
+    /// Connections accepted.
+    accepted,
+    /// Connections refused because there were too many.
+    rejected,
+    /// Commands processed.
+    commands,
+    /// Bytes read.
+    input_bytes,
+    /// Bytes written.
+    output_bytes,
+    /// Transactions submitted, retries not counted.
+    transactions,
+    /// Transactions submitted again after an abort.
+    retries,
+    /// Transactions given up after an abort.
+    aborted,
+    /// Transactions whose outcome is unknown.
+    unknown,
+    /// Requests that were not well formed.
+    protocol_errors,
+    /// Wrong passwords.
+    login_failures,
+    /// Connections closed because of unread replies.
+    slow_closed,
+    /// EXECs refused because a watched key had changed.
+    watch_failures,
+}
+
+/// Adds `amount` to a counter.
+pub fn count(counter: &AtomicU64, amount: u64) {
+    counter.fetch_add(amount, Ordering::Relaxed);
+}
+
+/// What every front thread sees.
+pub struct Shared {
+    /// The configuration.
+    pub config: ServerConfig,
+    /// Where transactions go.
+    pub backend: Arc<dyn Backend>,
+    /// What is behind it.
+    pub info: ServerInfo,
+    /// The port listened on.
+    pub port: u16,
+    /// The counters.
+    pub counters: Counters,
+    /// Set once to stop.
+    pub stop: AtomicBool,
+    /// When the server started.
+    pub started: Instant,
+    /// The next connection's id.
+    pub next_connection: AtomicU64,
+    login_failures: Mutex<BTreeMap<IpAddr, u32>>,
+}
+
+impl Shared {
+    /// The state of a server that starts now.
+    pub fn new(
+        config: ServerConfig,
+        backend: Arc<dyn Backend>,
+        info: ServerInfo,
+        port: u16,
+    ) -> Self {
+        Self {
+            config,
+            backend,
+            info,
+            port,
+            counters: Counters::default(),
+            stop: AtomicBool::new(false),
+            started: Instant::now(),
+            next_connection: AtomicU64::new(1),
+            login_failures: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Judges a password without telling by its time where it differs, and counts failures.
+    /// Returns whether it is right, and how long the answer must wait.
+    pub fn login(&self, peer: IpAddr, expected: &str, given: &[u8]) -> (bool, Option<Duration>) {
+        let right = equal_in_constant_time(expected.as_bytes(), given);
+        let mut failures = self.login_failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = failures.get(&peer).copied().unwrap_or(0);
+        if right {
+            failures.remove(&peer);
+        } else {
+            count(&self.counters.login_failures, 1);
+            if failures.len() >= ADDRESSES_MAX {
+                failures.clear();
+            }
+            failures.insert(peer, before.saturating_add(1));
+        }
+        // The right password waits as well, or the wait would tell the wrong ones apart early.
+        (right, (before >= LOGIN_FAILURES_FREE).then_some(LOGIN_DELAY))
+    }
+}
+
+/// Compares every byte whatever the first difference; time depends on the given length only.
+fn equal_in_constant_time(expected: &[u8], given: &[u8]) -> bool {
+    let mut difference = u8::from(expected.len() != given.len());
+    for (index, byte) in given.iter().enumerate() {
+        let other = if expected.is_empty() { 0 } else { expected[index % expected.len()] };
+        difference |= std::hint::black_box(byte ^ other);
+    }
+    difference == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_password_is_equal() {
+        assert!(equal_in_constant_time(b"secret", b"secret"));
+        for wrong in [&b""[..], b"secre", b"secrets", b"Secret", b"secretsecret"] {
+            assert!(!equal_in_constant_time(b"secret", wrong));
+        }
+        assert!(!equal_in_constant_time(b"", b"x"));
+    }
+}

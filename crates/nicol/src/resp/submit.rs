@@ -1,0 +1,296 @@
+//! From batches to transactions and from outcomes to replies: submission, retries, splits.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nicol_core::commit::Procedures;
+use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
+
+use super::backend::{Request, Response};
+use super::completions::{Completion, Promise};
+use super::connection::{Connection, Transaction, Waiting};
+use super::front::Front;
+use super::gate::Waiter;
+use super::plan::{Kind, Plan, parse_observations};
+use super::procedure::COUNT_LEN;
+use super::shared::count;
+
+/// Attempts before a batch that aborts is split: a smaller one has fewer conflicts.
+const ATTEMPTS_WHOLE: u32 = 8;
+/// Attempts that follow at once; later ones wait.
+const ATTEMPTS_AT_ONCE: u32 = 2;
+/// The longest back-off is below `BACK_OFF << BACK_OFF_DOUBLINGS`.
+const BACK_OFF: Duration = Duration::from_micros(500);
+const BACK_OFF_DOUBLINGS: u32 = 6;
+
+const UNKNOWN: &[u8] =
+    b"UNKNOWN the outcome of the transaction is unknown: it may or may not take effect";
+const REFUSED: &[u8] = b"ERR internal error: the store refused the transaction";
+
+impl Front {
+    /// Submits the commands that the pipeline has gathered.
+    pub(super) fn submit_batch(&mut self, slot: usize) {
+        let value_max = self.shared.config.limits.value_bytes;
+        let Some(connection) = self.connection(slot) else { return };
+        let protocol = connection.session.protocol;
+        let request = connection.batch.finish(Kind::Batch, protocol, value_max, &[]);
+        self.begin(slot, Kind::Batch, request);
+    }
+
+    /// Submits the observation of a WATCH.
+    pub(super) fn submit_watch(&mut self, slot: usize) {
+        let value_max = self.shared.config.limits.value_bytes;
+        let Some(connection) = self.connection(slot) else { return };
+        let protocol = connection.session.protocol;
+        let request = connection.batch.finish(Kind::Watch, protocol, value_max, &[]);
+        self.begin(slot, Kind::Watch, request);
+    }
+
+    /// Submits what was queued since MULTI, with what WATCH saw.
+    pub(super) fn submit_exec(&mut self, slot: usize) {
+        let value_max = self.shared.config.limits.value_bytes;
+        let Some(connection) = self.connection(slot) else { return };
+        let session = &mut connection.session;
+        let watches = std::mem::take(&mut session.watches);
+        let Some(mut multi) = session.multi.take() else { return };
+        let request = multi.plan.finish(Kind::Exec, session.protocol, value_max, &watches);
+        self.begin(slot, Kind::Exec, request);
+    }
+
+    fn begin(&mut self, slot: usize, kind: Kind, request: Request) {
+        let shared = self.shared.clone();
+        let Some(connection) = self.connection(slot) else { return };
+        let commands = Plan::parse(&request.args).map_or(1, |plan| plan.commands);
+        let request = Arc::new(request);
+        let keyless = request.reads.is_empty() && request.writes.is_empty();
+        let transaction = Transaction { request: request.clone(), kind, commands, attempts: 1 };
+        connection.waiting = Waiting::Transaction(transaction);
+        let connection = connection.session.id;
+        if keyless {
+            // Only errors and the like: no record, so no transaction.
+            let response = without_records(&request);
+            self.mailbox.complete(Completion { slot, connection, request, response });
+            return;
+        }
+        count(&shared.counters.transactions, 1);
+        if let Some(waiter) = self.gate.enter(Waiter { slot, connection, request }) {
+            self.submit(waiter);
+        }
+    }
+
+    fn submit(&mut self, waiter: Waiter) {
+        let Waiter { slot, connection, request } = waiter;
+        let promise = Promise::new(self.mailbox.clone(), slot, connection, request.clone());
+        let done = Box::new(move |response| promise.keep(response));
+        self.shared.backend.submit(connection, request, done);
+    }
+
+    /// Releases what `request` held and lets in who waited for it.
+    fn release(&mut self, request: &Request) {
+        let mut admitted = Vec::new();
+        self.gate.leave(request, &mut admitted);
+        for waiter in admitted {
+            // Whoever hung up meanwhile is submitted too: the command was sent, and its place in
+            // the gate is given back by its completion.
+            self.submit(waiter);
+        }
+    }
+
+    /// A client hung up in a transaction. If it waits for a back-off, nobody else will release it.
+    pub(super) fn abandon(&mut self, connection: u64, transaction: &Transaction) {
+        let backing_off = self.timers.iter().any(|Reverse((_, _, id))| *id == connection);
+        if backing_off {
+            let request = transaction.request.clone();
+            self.release(&request);
+        }
+    }
+
+    /// Handles the outcome of an attempt.
+    pub(super) fn completed(&mut self, completion: Completion) {
+        let Completion { slot, connection: id, request, response } = completion;
+        let keyless = request.reads.is_empty() && request.writes.is_empty();
+        let taken = match self.connection(slot) {
+            Some(connection) if connection.session.id == id => {
+                match std::mem::take(&mut connection.waiting) {
+                    Waiting::Transaction(transaction) => Some(transaction),
+                    other => {
+                        connection.waiting = other;
+                        None
+                    }
+                }
+            }
+            _ => None,
+        };
+        if let Some(transaction) = &taken
+            && let Outcome::Aborted(abort) = response.outcome
+            && abort.retryable()
+            && self.retry(slot, id, transaction, abort)
+        {
+            return;
+        }
+        if !keyless {
+            self.release(&request);
+        }
+        if let Some(transaction) = taken {
+            self.finish(slot, transaction, response);
+            self.go_on(slot);
+        }
+    }
+
+    /// Submits the rest of a split batch, or goes on with the pipeline.
+    fn go_on(&mut self, slot: usize) {
+        self.touched.push(slot);
+        let Some(connection) = self.connection(slot) else { return };
+        match connection.rest.pop() {
+            Some(request) => self.begin(slot, Kind::Batch, request),
+            None => self.drive(slot),
+        }
+    }
+
+    /// Tries again, if another attempt is due; keeps its place in the gate.
+    fn retry(&mut self, slot: usize, id: u64, failed: &Transaction, abort: Abort) -> bool {
+        let attempts = failed.attempts;
+        let splits = failed.kind == Kind::Batch && failed.commands > 1;
+        let too_large = abort == Abort::NoResources;
+        if splits && (too_large || attempts >= ATTEMPTS_WHOLE) {
+            return false;
+        }
+        if attempts >= self.shared.config.limits.attempts {
+            return false;
+        }
+        count(&self.shared.counters.retries, 1);
+        let doublings = attempts.min(BACK_OFF_DOUBLINGS);
+        let wait = match attempts {
+            0..ATTEMPTS_AT_ONCE => 0,
+            _ => self.random.below((BACK_OFF.as_micros() as u64) << doublings),
+        };
+        let Some(connection) = self.connection(slot) else { return false };
+        connection.waiting = Waiting::Transaction(Transaction {
+            request: failed.request.clone(),
+            kind: failed.kind,
+            commands: failed.commands,
+            attempts: attempts + 1,
+        });
+        match wait {
+            0 => self.submit(Waiter { slot, connection: id, request: failed.request.clone() }),
+            micros => {
+                let at = Instant::now() + Duration::from_micros(micros);
+                self.timers.push(Reverse((at, slot, id)));
+            }
+        }
+        true
+    }
+
+    /// A timer went off: a back-off or a pause is over.
+    pub(super) fn alarm(&mut self, slot: usize, id: u64) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.session.id != id {
+            return;
+        }
+        match &connection.waiting {
+            Waiting::Transaction(transaction) => {
+                let request = transaction.request.clone();
+                self.submit(Waiter { slot, connection: id, request });
+            }
+            Waiting::Pause => {
+                connection.waiting = Waiting::Input;
+                self.drive(slot);
+            }
+            Waiting::Input => {}
+        }
+    }
+
+    /// Answers a transaction that has ended, or splits it.
+    fn finish(&mut self, slot: usize, transaction: Transaction, response: Response) {
+        let shared = self.shared.clone();
+        let Some(connection) = self.connection(slot) else { return };
+        match response.outcome {
+            Outcome::Committed => {
+                if answer(connection, &transaction, &response.output).is_none() {
+                    fail(connection, &transaction, REFUSED);
+                }
+                let null = transaction.kind == Kind::Exec
+                    && matches!(response.output.get(COUNT_LEN..), Some(b"*-1\r\n" | b"_\r\n"));
+                count(&shared.counters.watch_failures, u64::from(null));
+            }
+            Outcome::Unknown => {
+                count(&shared.counters.unknown, 1);
+                fail(connection, &transaction, UNKNOWN);
+            }
+            Outcome::Aborted(abort) => {
+                let splits = transaction.kind == Kind::Batch && transaction.commands > 1;
+                if splits && abort.retryable() && split(connection, &transaction) {
+                    return;
+                }
+                count(&shared.counters.aborted, 1);
+                let text = match abort {
+                    Abort::Refused => REFUSED.to_vec(),
+                    abort => format!(
+                        "TRYAGAIN the transaction had no effect after {} attempts: {}",
+                        transaction.attempts,
+                        abort.name()
+                    )
+                    .into_bytes(),
+                };
+                fail(connection, &transaction, &text);
+            }
+        }
+    }
+}
+
+/// Appends the replies of a committed transaction. `None`: its output is not in the layout.
+fn answer(connection: &mut Connection, done: &Transaction, output: &[u8]) -> Option<()> {
+    let (executed, replies) = output.split_first_chunk::<COUNT_LEN>()?;
+    let executed = u32::from_le_bytes(*executed) as usize;
+    if done.kind == Kind::Watch {
+        for watch in parse_observations(replies).ok()? {
+            // The first observation of a record counts: what was watched earlier may have changed.
+            if !connection.session.watches.iter().any(|known| known.row == watch.row) {
+                connection.session.watches.push(watch);
+            }
+        }
+        connection.session.reply(&mut connection.output).status("OK");
+        return Some(());
+    }
+    if executed == 0 && done.commands > 0 || executed > done.commands {
+        return None;
+    }
+    if executed < done.commands {
+        let plan = Plan::parse(&done.request.args).ok()?;
+        connection.rest.push(plan.part(executed, done.commands).ok()?);
+    }
+    connection.output.extend_from_slice(replies);
+    Some(())
+}
+
+/// Replaces a batch by its halves; `false` if its plan cannot be read.
+fn split(connection: &mut Connection, failed: &Transaction) -> bool {
+    let half = failed.commands / 2;
+    let Ok(plan) = Plan::parse(&failed.request.args) else { return false };
+    let (Ok(first), Ok(second)) = (plan.part(0, half), plan.part(half, failed.commands)) else {
+        return false;
+    };
+    connection.rest.push(second);
+    connection.rest.push(first);
+    true
+}
+
+/// Answers every command of a transaction with an error.
+fn fail(connection: &mut Connection, failed: &Transaction, text: &[u8]) {
+    let errors = if failed.kind == Kind::Batch { failed.commands } else { 1 };
+    for _ in 0..errors {
+        connection.session.reply(&mut connection.output).error(text);
+    }
+}
+
+fn without_records(request: &Request) -> Response {
+    let mut txn = Txn::default();
+    txn.reset(request.procedure, &request.args);
+    let procedures: Procedures = super::procedures();
+    let outcome = match procedures.execute(&mut txn) {
+        Verdict::Commit => Outcome::Committed,
+        Verdict::More | Verdict::Refuse => Outcome::Aborted(Abort::Refused),
+    };
+    Response { outcome, output: txn.output }
+}
