@@ -148,7 +148,7 @@ pub fn command(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
             for spec in named() {
                 match spec {
                     Some(spec) => spec.describe(&mut reply),
-                    None => reply.null_array(),
+                    None => reply.null(),
                 }
             }
         }

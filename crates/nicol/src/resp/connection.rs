@@ -321,6 +321,14 @@ fn other(
         session.refuse(out, &unknown_command(command));
         return After::Go;
     };
+    if !spec.accepts(command.len()) && spec.action == Action::Local(Local::Exec) {
+        session.multi = None;
+        session.watches.clear();
+        let text = "EXECABORT Transaction discarded because of: wrong number of arguments for \
+                    'exec' command";
+        session.reply(out).error(text.as_bytes());
+        return After::Go;
+    }
     if !spec.accepts(command.len()) {
         session.refuse(out, &arity_error(spec.name));
         return After::Go;

@@ -15,6 +15,8 @@ use super::translate::arity_error;
 /// The version of Redis whose commands and texts these are.
 pub const COMPATIBLE_VERSION: &str = "7.0.15";
 
+const NOT_AN_INT: &[u8] =
+    b"ERR value is out of range, value must between -2147483648 and 2147483647";
 const WRONG_PASSWORD: &[u8] = b"WRONGPASS invalid username-password pair or user is disabled.";
 const NO_PASSWORD: &[u8] = b"ERR AUTH <password> called without any password configured for the \
                              default user. Are you sure your configuration is correct?";
@@ -73,7 +75,8 @@ pub fn run(
             Some(number) if i32::try_from(number).is_ok() => {
                 reply.error(b"ERR DB index is out of range");
             }
-            _ => reply.error(NOT_AN_INTEGER),
+            Some(_) => reply.error(NOT_AN_INT),
+            None => reply.error(NOT_AN_INTEGER),
         },
         Local::Time => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
