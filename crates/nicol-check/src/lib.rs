@@ -1,1 +1,5 @@
 //! Checkers: they see histories and nothing else.
+#![forbid(unsafe_code)]
+
+pub mod history_file;
+pub mod serializability;
