@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail, ensure};
 use nicol_check::serializability;
@@ -16,9 +15,7 @@ use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_protocols::commit::xenic::{self, Audit, Node, XenicConfig};
-use nicol_workload::driver::{
-    Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients,
-};
+use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 
 use crate::report::{BenchReport, Check, Kind, Latency, Resource, SCHEMA};
 use crate::settings::{self, EngineSettings};
@@ -103,8 +100,6 @@ pub(crate) struct Cluster {
     pub(crate) procedures: Procedures,
     pub(crate) run: Arc<RunControl>,
     pub(crate) clients_per_node: usize,
-    /// Set when the clients may begin (the live world loads and starts its threads first).
-    pub(crate) begun: AtomicBool,
 }
 
 impl Start for Cluster {
@@ -116,11 +111,10 @@ impl Start for Cluster {
         // Clients of a node are dealt out to its host engines, the first ones getting the rest.
         let core = usize::from(here.core);
         let share = |core: usize| (self.clients_per_node + hosts - 1 - core) / hosts;
-        let first: usize = usize::from(here.node.0) * self.clients_per_node
-            + (0..core).map(share).sum::<usize>();
+        let first: usize =
+            usize::from(here.node.0) * self.clients_per_node + (0..core).map(share).sum::<usize>();
         let clients = share(core) as u32;
         spawn_clients(fabric, &coordinator, &self.workload, &self.run, first as u32, clients);
-        self.begun.store(true, Ordering::Release);
     }
 }
 
@@ -213,7 +207,6 @@ impl BenchConfig {
             run: RunControl::new(plan, workload.kinds()),
             workload,
             clients_per_node,
-            begun: AtomicBool::new(false),
         }
     }
 }

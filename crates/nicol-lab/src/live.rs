@@ -1,9 +1,100 @@
 //! Benchmarks on this machine's threads.
 
-use anyhow::{Result, bail};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use crate::bench::{BenchConfig, BenchRun};
+use anyhow::{Context, Result, ensure};
+use nicol_core::cluster::Layout;
+use nicol_core::units::Nanos;
+use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 
-pub(crate) fn run(_config: &BenchConfig) -> Result<BenchRun> {
-    bail!("the live world is not linked yet")
+use crate::bench::{self, BenchConfig, BenchRun, Built, Cluster, Length, Measured};
+use crate::report::Resource;
+
+/// Clients per node where the user says nothing.
+const CLIENTS: usize = 64;
+/// Measured time where the user says nothing.
+const SPAN: Nanos = Nanos::from_secs(10);
+/// Transactions of the second, recorded run that the serializability checker judges.
+const RECORDED: u64 = 200_000;
+/// How often the driver looks whether the clients are done.
+const POLL: Duration = Duration::from_millis(2);
+/// How long the cluster has to become quiet after the last client.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// Runs a benchmark on threads: a measured run without a history, whose memory and invariants are
+/// audited, and then a shorter recorded one for the serializability checker, since recording costs
+/// the very time that is measured.
+pub(crate) fn run(config: &BenchConfig) -> Result<BenchRun> {
+    ensure!(!config.faults, "--faults messages: only simulated worlds inject faults; use --on");
+    let engine = config.build()?.engine;
+    ensure!(
+        engine == Default::default(),
+        "--set aggregation, dma_vector, doorbell_batch: only simulated worlds have them"
+    );
+    let built = config.build()?;
+    let (host, nic) = (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
+    let layout = Layout::new(config.nodes, config.replicas, host, nic)
+        .context("--nodes, --replicas, --host-engines, --nic-engines")?;
+    let clients = config.clients.unwrap_or(CLIENTS);
+    ensure!(clients > 0, "--clients 0: give at least 1 per node");
+    let length = config.length.unwrap_or(Length::Time(SPAN));
+    let warmup = config.warmup.unwrap_or(match length {
+        Length::Time(span) => span / 10,
+        Length::Transactions(_) => Nanos::ZERO,
+    });
+    let plan = config.plan(length, warmup, clients, false);
+    let measured_cluster = Arc::new(config.cluster(&layout, &built, plan, clients));
+    let measured = drive(config, &layout, &measured_cluster)?;
+    let (mut check, _) = bench::judge(&measured_cluster, measured.settled);
+    let history = record(config, &layout, &built, clients, &mut check)?;
+    let report = bench::report(config, &measured_cluster, None, &measured, check);
+    Ok(BenchRun { report, history })
+}
+
+fn record(
+    config: &BenchConfig,
+    layout: &Layout,
+    built: &Built,
+    clients: usize,
+    check: &mut crate::report::Check,
+) -> Result<Vec<nicol_core::history::Event>> {
+    let recorded = match config.length {
+        Some(Length::Transactions(count)) => count.min(RECORDED),
+        _ => RECORDED,
+    };
+    let plan = config.plan(Length::Transactions(recorded), Nanos::ZERO, clients, true);
+    let cluster = Arc::new(config.cluster(layout, built, plan, clients));
+    let measured = drive(config, layout, &cluster)?;
+    let (second, history) = bench::judge(&cluster, measured.settled);
+    check.serializable = second.serializable;
+    check.checked_transactions = second.checked_transactions;
+    check.invariants &= second.invariants;
+    check.replicas_converge &= second.replicas_converge;
+    check.leaked_locks += second.leaked_locks;
+    check.violations.extend(second.violations);
+    Ok(history)
+}
+
+fn drive(config: &BenchConfig, layout: &Layout, cluster: &Arc<Cluster>) -> Result<Measured> {
+    let live = LiveConfig {
+        layout: layout.clone(),
+        threads: config.threads,
+        pin: true,
+        seed: config.seed,
+    };
+    let started = Instant::now();
+    let world = LiveCluster::launch(&live, cluster)?;
+    world.run_until(|| cluster.run.finished(), POLL)?;
+    let wall_s = started.elapsed().as_secs_f64();
+    let deadline = Instant::now() + SETTLE;
+    world.run_until(|| cluster.is_settled() || Instant::now() > deadline, POLL)?;
+    let settled = cluster.is_settled();
+    let LiveReport { busy, stats, .. } = world.stop()?;
+    let thread = |(number, busy): (usize, &f64)| Resource {
+        name: format!("thread {number}"),
+        utilization: *busy,
+    };
+    let resources = busy.iter().enumerate().map(thread).collect();
+    Ok(Measured { stats, resources, settled, simulated: None, wall_s })
 }

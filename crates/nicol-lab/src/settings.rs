@@ -54,12 +54,7 @@ fn number(value: &str, low: u64, high: u64) -> Result<u64> {
     Ok(number)
 }
 
-fn one(
-    key: &str,
-    value: &str,
-    xenic: &mut XenicConfig,
-    engine: &mut EngineSettings,
-) -> Result<()> {
+fn one(key: &str, value: &str, xenic: &mut XenicConfig, engine: &mut EngineSettings) -> Result<()> {
     match key {
         "execute_at" => {
             xenic.execute_at = match value {

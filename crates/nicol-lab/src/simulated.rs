@@ -9,9 +9,7 @@ use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 use nicol_sim::{FaultPlan, Profile, RunEnd, SimCluster, SimConfig};
 
-use crate::bench::{
-    self, BenchConfig, BenchRun, Built, Cluster, Length, Measured, Simulated,
-};
+use crate::bench::{self, BenchConfig, BenchRun, Built, Cluster, Length, Measured, Simulated};
 use crate::report::Resource;
 
 /// Clients per node where the user says nothing.

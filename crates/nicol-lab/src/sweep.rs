@@ -97,8 +97,7 @@ pub fn run(
     thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                while let Some(config) =
-                    configs.get(next.fetch_add(1, Ordering::Relaxed) as usize)
+                while let Some(config) = configs.get(next.fetch_add(1, Ordering::Relaxed) as usize)
                 {
                     let ran = bench::run(config);
                     let mut total = total.lock().unwrap_or_else(|poison| poison.into_inner());

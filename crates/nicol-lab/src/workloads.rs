@@ -8,8 +8,8 @@ use nicol_workload::chooser::{Distribution, PartsPerMillion};
 use nicol_workload::churn::{Churn, ChurnConfig};
 use nicol_workload::retwis::{Retwis, RetwisConfig};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
-use nicol_workload::zipf::Theta;
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
+use nicol_workload::zipf::Theta;
 
 /// The names that [`build`] knows, with what each is.
 pub const WORKLOADS: [(&str, &str); 4] = [
@@ -99,10 +99,7 @@ fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
         distribution: distribution(spec.zipf_percent.unwrap_or(99)),
         ship: true,
     };
-    Ok(BuiltWorkload {
-        workload: Arc::new(YcsbT::new(config)),
-        value_bytes: value_bytes as usize,
-    })
+    Ok(BuiltWorkload { workload: Arc::new(YcsbT::new(config)), value_bytes: value_bytes as usize })
 }
 
 fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {

@@ -1,2 +1,66 @@
-//! The nicol binary.
-fn main() {}
+//! The `nicol` command.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod check;
+mod cli;
+mod doctor;
+mod output;
+mod profiles;
+mod systems;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser};
+
+use cli::{Cli, Command};
+
+/// How a command ended, as its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Done, and every check held.
+    Held,
+    /// A check failed.
+    Failed,
+}
+
+/// An error in what the user asked for, as opposed to one of the environment.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+pub struct Usage(pub anyhow::Error);
+
+fn main() -> ExitCode {
+    // Bad flags end here with exit code 2 and clap's explanation.
+    let cli = Cli::parse();
+    match run(&cli.command) {
+        Ok(End::Held) => ExitCode::SUCCESS,
+        Ok(End::Failed) => ExitCode::from(1),
+        Err(error) => {
+            let code = if error.is::<Usage>() { 2 } else { 3 };
+            eprintln!("error: {error:#}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<End> {
+    match command {
+        Command::Bench(args) => bench::run(args),
+        Command::Sweep(args) => bench::sweep(args),
+        Command::Check(args) => check::run(args),
+        Command::Systems(args) => systems::run(args).map(|()| End::Held),
+        Command::Profiles(args) => profiles::run(args),
+        Command::Doctor(args) => doctor::run(args).map(|()| End::Held),
+        Command::Serve(args) => serve(args),
+        Command::Completions { shell } => {
+            let mut command = Cli::command();
+            clap_complete::generate(*shell, &mut command, "nicol", &mut std::io::stdout());
+            Ok(End::Held)
+        }
+    }
+}
+
+fn serve(_args: &cli::ServeArgs) -> Result<End> {
+    anyhow::bail!("not linked yet")
+}

@@ -268,11 +268,17 @@ pub struct Persist {
 impl Profile {
     /// The built-in profile of this name, or the one in the file at this path.
     pub fn load(name_or_path: &str) -> Result<Self, ProfileError> {
+        let (file, text) = Self::source(name_or_path)?;
+        Self::parse(&file, &text)
+    }
+
+    /// The text of a profile and the file it stands in.
+    pub fn source(name_or_path: &str) -> Result<(String, String), ProfileError> {
         if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == name_or_path) {
-            return Self::parse(&format!("profiles/{name}.toml"), text);
+            return Ok((format!("profiles/{name}.toml"), (*text).to_owned()));
         }
         match std::fs::read_to_string(Path::new(name_or_path)) {
-            Ok(text) => Self::parse(name_or_path, &text),
+            Ok(text) => Ok((name_or_path.to_owned(), text)),
             Err(error) => Err(ProfileError::Missing {
                 name: name_or_path.into(),
                 reason: error.to_string(),

@@ -1,0 +1,350 @@
+//! `nicol bench` and `nicol sweep`.
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use nicol_core::units::Nanos;
+use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
+use nicol_lab::report::BenchReport;
+use nicol_lab::settings::KEYS;
+use nicol_lab::sweep::{self, SweepReport};
+use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
+use serde_json::json;
+
+use crate::cli::{BenchArgs, Format, SweepArgs, SystemArgs, WorkloadArgs};
+use crate::{End, Usage, output};
+
+/// Patience of a phase in a sweep: shorter than the partitions that a fault plan draws, so that
+/// their consequences are seen.
+const SWEEP_PATIENCE: &str = "patience_us=500";
+/// Records per node in a sweep: few, so that transactions meet.
+const SWEEP_RECORDS: u64 = 40;
+
+/// Runs one benchmark.
+pub fn run(args: &BenchArgs) -> Result<End> {
+    if args.system.settings.iter().any(|setting| setting == "help") {
+        return help_settings(args.format);
+    }
+    let config = config(args).map_err(Usage)?;
+    let spinner = spinner(&format!("{} on {}", config.workload.name, config.on));
+    let ran = bench::run(&config);
+    spinner.finish_and_clear();
+    // What can go wrong here is a flag that does not fit; a world that fails says so itself.
+    let ran = ran.map_err(|error| match error.downcast::<nicol_rt::LiveError>() {
+        Ok(environment) => environment.into(),
+        Err(usage) => anyhow::Error::from(Usage(usage)),
+    })?;
+    if let Some(path) = &args.history {
+        write_history(path, &ran)?;
+    }
+    print(args.format, &ran.report)?;
+    Ok(if ran.report.check.held() { End::Held } else { End::Failed })
+}
+
+fn help_settings(format: Format) -> Result<End> {
+    let rows: Vec<_> = KEYS
+        .iter()
+        .map(|(key, values, meaning)| json!({"key": key, "values": values, "meaning": meaning}))
+        .collect();
+    output::rows(format, &rows, |rows| json!({"schema": "nicol.settings/1", "rows": rows}))?;
+    Ok(End::Held)
+}
+
+fn seconds(flag: &str, seconds: f64) -> Result<Nanos> {
+    ensure!(
+        seconds.is_finite() && (1e-6..=86_400.0).contains(&seconds),
+        "{flag} {seconds}: give 0.000001 to 86400 seconds"
+    );
+    Ok(Nanos((seconds * 1e9) as u64))
+}
+
+fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
+    ensure!(
+        WORKLOADS.iter().any(|(name, _)| *name == args.workload),
+        "unknown workload '{}': choose {}",
+        args.workload,
+        WORKLOADS.map(|(name, meaning)| format!("{name} ({meaning})")).join("; ")
+    );
+    Ok(WorkloadSpec {
+        name: args.workload.clone(),
+        records: args.records,
+        read_percent: args.read_percent,
+        keys: args.keys,
+        value_bytes: args.value_bytes,
+        zipf_percent: args.zipf,
+    })
+}
+
+fn base(workload: &WorkloadArgs, system: &SystemArgs, on: &str, seed: u64) -> Result<BenchConfig> {
+    Ok(BenchConfig {
+        workload: spec(workload)?,
+        system: system.system.clone(),
+        settings: system.settings.clone(),
+        on: on.to_owned(),
+        nodes: system.nodes,
+        replicas: system.replicas,
+        host_engines: None,
+        nic_engines: None,
+        clients: None,
+        length: None,
+        warmup: None,
+        rate: None,
+        seed,
+        faults: false,
+        threads: None,
+    })
+}
+
+fn config(args: &BenchArgs) -> Result<BenchConfig> {
+    let length = match (args.seconds, args.transactions) {
+        (Some(span), _) => Some(Length::Time(seconds("--seconds", span)?)),
+        (None, Some(0)) => return Err(anyhow!("--transactions 0: give at least 1")),
+        (None, Some(count)) => Some(Length::Transactions(count)),
+        (None, None) => None,
+    };
+    let faults = match args.faults.as_str() {
+        "none" => false,
+        "messages" => true,
+        other => return Err(anyhow!("--faults {other}: choose none or messages")),
+    };
+    ensure!(args.threads != Some(0), "--threads 0: give at least 1");
+    ensure!(
+        args.threads.is_none() || args.on == "threads",
+        "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
+    );
+    Ok(BenchConfig {
+        host_engines: args.host_engines,
+        nic_engines: args.nic_engines,
+        clients: args.clients,
+        length,
+        warmup: args.warmup.map(|span| seconds("--warmup", span)).transpose()?,
+        rate: args.rate,
+        faults,
+        threads: args.threads,
+        ..base(&args.workload, &args.system, &args.on, args.seed)?
+    })
+}
+
+fn spinner(message: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let spinner = ProgressBar::new_spinner().with_message(message.to_owned());
+    spinner.enable_steady_tick(std::time::Duration::from_millis(100));
+    spinner
+}
+
+fn write_history(path: &Path, ran: &BenchRun) -> Result<()> {
+    let file = File::create(path).with_context(|| format!("--history {}", path.display()))?;
+    let mut out = BufWriter::new(file);
+    let report = &ran.report;
+    let header = nicol_check::history_file::Header {
+        system: Some(report.system.clone()),
+        workload: Some(report.workload.clone()),
+        seed: Some(report.seed),
+        ..Default::default()
+    };
+    nicol_check::history_file::write(&mut out, &header, &ran.history)
+        .and_then(|()| out.flush())
+        .with_context(|| format!("--history {}", path.display()))
+}
+
+fn print(format: Format, report: &BenchReport) -> Result<()> {
+    match format {
+        Format::Json => output::json(report),
+        Format::Csv => {
+            let row = output::flat(&serde_json::to_value(report).context("the report")?);
+            output::rows(Format::Csv, &[row], |_| json!(null))
+        }
+        Format::Table => table(report),
+    }
+}
+
+fn table(report: &BenchReport) -> Result<()> {
+    let world = report.profile.as_deref().unwrap_or("threads");
+    let latency = |latency: &nicol_lab::report::Latency| {
+        format!(
+            "p50 {:.1}  p90 {:.1}  p99 {:.1}  p99.9 {:.1}  max {:.1}",
+            latency.p50, latency.p90, latency.p99, latency.p999, latency.max
+        )
+    };
+    let mut rows = vec![
+        ("system", format!("{} on {world}, seed {}", report.system, report.seed)),
+        (
+            "cluster",
+            format!(
+                "{} nodes, {} replicas, {} host + {} NIC engines per node",
+                report.nodes, report.replicas, report.host_engines, report.nic_engines
+            ),
+        ),
+        (
+            "load",
+            match report.rate_per_s {
+                Some(rate) => format!("open loop, {rate} transactions/s"),
+                None => format!("closed loop, {} clients per node", report.clients_per_node),
+            },
+        ),
+        (
+            "throughput",
+            format!(
+                "{:.0} transactions/s ({:.0} per node), {} committed",
+                report.throughput_per_s, report.throughput_per_node_per_s, report.committed
+            ),
+        ),
+        ("latency (us)", latency(&report.latency_us)),
+    ];
+    let kinds: Vec<_> = report
+        .kinds
+        .iter()
+        .map(|kind| format!("{}: {} ({})", kind.name, kind.committed, latency(&kind.latency_us)))
+        .collect();
+    rows.push(("by type", kinds.join("\n")));
+    let reasons: Vec<_> = report
+        .abort_reasons
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(reason, count)| format!("{reason} {count}"))
+        .collect();
+    rows.push(("aborts", format!("{}  {}", report.aborted, reasons.join(", "))));
+    rows.push((
+        "other outcomes",
+        format!(
+            "refused {}, unknown {}, given up {}",
+            report.refused, report.unknown, report.failed
+        ),
+    ));
+    rows.push((
+        "per transaction",
+        format!(
+            "{:.1} messages, {:.1} frames, {:.0} bytes, {:.1} DMA requests",
+            report.messages_per_txn,
+            report.frames_per_txn,
+            report.bytes_per_txn,
+            report.dma_per_txn
+        ),
+    ));
+    let used: Vec<_> = report
+        .resources
+        .iter()
+        .map(|used| format!("{} {:.0} %", used.name, used.utilization * 100.0))
+        .collect();
+    rows.push(("resources", used.join(", ")));
+    rows.push(("checks", verdict(report)));
+    if let (Some(simulated), Some(events)) = (report.simulated_s, report.events_per_wall_s) {
+        rows.push((
+            "simulation",
+            format!(
+                "{:.1} ms simulated in {:.2} s, {:.2} M events/s, digest {}",
+                simulated * 1e3,
+                report.wall_s,
+                events / 1e6,
+                report.trace_digest.as_deref().unwrap_or("-")
+            ),
+        ));
+    }
+    output::pairs(&rows)
+}
+
+fn verdict(report: &BenchReport) -> String {
+    let check = &report.check;
+    let yes_no = |held: bool| if held { "yes" } else { "NO" };
+    let mut lines = vec![format!(
+        "strictly serializable: {} ({} transactions judged){}; invariants: {}; replicas agree: {}; \
+         leaked locks: {}",
+        check.serializable.map_or("not recorded", yes_no),
+        check.checked_transactions,
+        if report.profile.is_none() { ", in a second, recorded run" } else { "" },
+        yes_no(check.invariants),
+        yes_no(check.replicas_converge),
+        check.leaked_locks
+    )];
+    lines.extend(check.violations.iter().map(|violation| format!("VIOLATION {violation}")));
+    lines.join("\n")
+}
+
+/// Runs a seed sweep.
+pub fn sweep(args: &SweepArgs) -> Result<End> {
+    let configs = sweep_configs(args).map_err(Usage)?;
+    let jobs = match args.jobs {
+        Some(0) => return Err(Usage(anyhow!("--jobs 0: give at least 1")).into()),
+        Some(jobs) => jobs,
+        None => thread::available_parallelism().map_or(1, usize::from),
+    };
+    let bar = if std::io::stderr().is_terminal() {
+        ProgressBar::new(configs.len() as u64).with_style(ProgressStyle::default_bar())
+    } else {
+        ProgressBar::hidden()
+    };
+    let report = sweep::run(&configs, jobs, &|done| bar.set_position(done))
+        .map_err(|error| anyhow::Error::from(Usage(error)));
+    bar.finish_and_clear();
+    let report = report?;
+    let missing = report.missing();
+    print_sweep(args, &report, &missing)?;
+    for failure in &report.failures {
+        eprintln!("failed: replay with: {}", replay(args, failure.seed, &failure.profile));
+    }
+    let covered = !args.require_coverage || missing.is_empty();
+    if !covered {
+        eprintln!("failed: never seen: {}", missing.join(", "));
+    }
+    Ok(if report.failures.is_empty() && covered { End::Held } else { End::Failed })
+}
+
+fn replay(args: &SweepArgs, seed: u64, profile: &str) -> String {
+    format!(
+        "nicol sweep {} --system {} --on {profile} --nodes {} --replicas {} --transactions {} \
+         --seeds {seed}..{}",
+        args.workload.workload,
+        args.system.system,
+        args.system.nodes,
+        args.system.replicas,
+        args.transactions,
+        seed + 1
+    )
+}
+
+fn print_sweep(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()> {
+    let mut value = serde_json::to_value(report).context("the report")?;
+    value["never_seen"] = json!(missing);
+    match args.format {
+        Format::Json => {
+            let mut object = json!({"schema": "nicol.sweep/1"});
+            if let (Some(into), Some(from)) = (object.as_object_mut(), value.as_object()) {
+                into.extend(from.clone());
+            }
+            output::json(&object)
+        }
+        format => output::rows(format, &[output::flat(&value)], |_| json!(null)),
+    }
+}
+
+fn sweep_configs(args: &SweepArgs) -> Result<Vec<BenchConfig>> {
+    let (from, to) = args
+        .seeds
+        .split_once("..")
+        .and_then(|(from, to)| Some((from.parse::<u64>().ok()?, to.parse::<u64>().ok()?)))
+        .filter(|(from, to)| from < to)
+        .with_context(|| format!("--seeds {}: write FROM..TO, for example 0..100", args.seeds))?;
+    ensure!(args.transactions > 0, "--transactions 0: give at least 1");
+    let mut configs = Vec::new();
+    for profile in &args.on {
+        ensure!(profile != "threads", "--on threads: a sweep runs in simulated worlds only");
+        for seed in from..to {
+            let mut config = base(&args.workload, &args.system, profile, seed)?;
+            config.workload.records.get_or_insert(SWEEP_RECORDS);
+            config.settings.insert(0, SWEEP_PATIENCE.to_owned());
+            config.host_engines = Some(2);
+            config.nic_engines = Some(2);
+            config.clients = Some(8);
+            config.length = Some(Length::Transactions(args.transactions));
+            config.faults = true;
+            configs.push(config);
+        }
+    }
+    Ok(configs)
+}

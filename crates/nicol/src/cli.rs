@@ -1,0 +1,266 @@
+//! The command line: a contract, since scripts depend on it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A distributed, replicated, transactional in-memory store, and the laboratory of its field.
+#[derive(Debug, Parser)]
+#[command(name = "nicol", version, max_term_width = 100, propagate_version = true)]
+#[command(after_help = "Exit codes: 0 done and every check held; 1 a check failed; 2 bad usage; \
+                        3 the environment.\n\nFirst steps:\n  nicol bench smallbank\n  nicol serve\n  \
+                        nicol bench smallbank --on liquidio3 --nodes 6")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve data to Redis clients from an embedded replicated cluster.
+    Serve(ServeArgs),
+    /// Drive a workload against a system, live or simulated, and judge what happened.
+    Bench(BenchArgs),
+    /// Run a workload under message faults for many seeds, each judged by the checkers.
+    Sweep(SweepArgs),
+    /// Judge a recorded history: strict serializability.
+    Check(CheckArgs),
+    /// List what can run where, with its guarantees.
+    Systems(SystemsArgs),
+    /// List, show or check the hardware profiles of the simulated world.
+    Profiles(ProfilesArgs),
+    /// Report what this machine offers and what that means for a run.
+    Doctor(FormatArgs),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How results are printed on standard output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// One JSON object.
+    Json,
+    /// Comma-separated values with a header line.
+    Csv,
+}
+
+/// A command that only prints.
+#[derive(Debug, Args)]
+pub struct FormatArgs {
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// Which workload, at what scale.
+#[derive(Clone, Debug, Args)]
+pub struct WorkloadArgs {
+    /// The workload: smallbank, ycsb-t, churn or retwis.
+    pub workload: String,
+    /// Records (for Smallbank: accounts) per node.
+    #[arg(long, value_name = "N")]
+    pub records: Option<u64>,
+    /// Share of operations that only read, in percent (ycsb-t).
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub read_percent: Option<u8>,
+    /// Keys per transaction (ycsb-t).
+    #[arg(long, value_name = "N")]
+    pub keys: Option<u16>,
+    /// Bytes of a value (ycsb-t).
+    #[arg(long, value_name = "BYTES")]
+    pub value_bytes: Option<u32>,
+    /// Zipf parameter times 100: 0 is uniform, 99 is YCSB's default skew (ycsb-t, retwis).
+    #[arg(long, value_name = "THETA_PERCENT", value_parser = clap::value_parser!(u8).range(0..=99))]
+    pub zipf: Option<u8>,
+}
+
+/// Which system, on what.
+#[derive(Clone, Debug, Args)]
+pub struct SystemArgs {
+    /// The system under test; see `nicol systems`.
+    #[arg(long, default_value = "xenic", env = "NICOL_SYSTEM")]
+    pub system: String,
+    /// Nodes of the cluster.
+    #[arg(long, default_value_t = 3, value_name = "N", env = "NICOL_NODES")]
+    pub nodes: usize,
+    /// Copies of each shard, the primary included (f + 1).
+    #[arg(long, default_value_t = 3, value_name = "N", env = "NICOL_REPLICAS")]
+    pub replicas: usize,
+    /// A setting of the system, as key=value; `--set help` lists them. May be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub settings: Vec<String>,
+}
+
+/// `nicol bench`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  nicol bench smallbank\n  \
+    nicol bench smallbank --on liquidio3 --nodes 6 --replicas 3 --seed 7 --format json\n  \
+    nicol bench ycsb-t --zipf 99 --rate 200000 --history run.jsonl\n  nicol check run.jsonl")]
+pub struct BenchArgs {
+    /// What to run.
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+    /// On which system.
+    #[command(flatten)]
+    pub system: SystemArgs,
+    /// The world: `threads` for this machine, or a hardware profile for the simulator.
+    #[arg(long, default_value = "threads", value_name = "threads|PROFILE", env = "NICOL_ON")]
+    pub on: String,
+    /// Closed-loop clients per node, each with one transaction at a time.
+    #[arg(long, value_name = "N")]
+    pub clients: Option<usize>,
+    /// Seconds to measure (wall time live; simulated seconds in the simulator) [default: 10 live,
+    /// 0.01 simulated].
+    #[arg(long, conflicts_with = "transactions", value_name = "S")]
+    pub seconds: Option<f64>,
+    /// Transactions to run in all, instead of a time.
+    #[arg(long, value_name = "N")]
+    pub transactions: Option<u64>,
+    /// Seconds to run before measuring [default: a tenth of the measured time].
+    #[arg(long, value_name = "S")]
+    pub warmup: Option<f64>,
+    /// Open loop: transactions per second over the whole cluster; latency counts from the
+    /// intended start.
+    #[arg(long, value_name = "PER_SECOND")]
+    pub rate: Option<u64>,
+    /// The seed of everything random.
+    #[arg(long, default_value_t = 1, env = "NICOL_SEED")]
+    pub seed: u64,
+    /// Injects message faults (simulated worlds only): none, or messages.
+    #[arg(long, default_value = "none", value_name = "none|messages")]
+    pub faults: String,
+    /// Writes the history that the checkers judged to FILE, as JSON lines.
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+    /// Engine threads of the live world [default: the machine's cores].
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Host engines per node [default: 1 live; what the profile has, simulated].
+    #[arg(long, value_name = "N")]
+    pub host_engines: Option<usize>,
+    /// NIC engines per node [default: 1 live; what the profile has, simulated].
+    #[arg(long, value_name = "N")]
+    pub nic_engines: Option<usize>,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// `nicol sweep`.
+#[derive(Debug, Args)]
+#[command(after_help = "A failing seed prints the command that replays it.\n\nExample:\n  \
+    nicol sweep smallbank --on liquidio3,connectx5 --seeds 0..1000")]
+pub struct SweepArgs {
+    /// What to run.
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+    /// On which system.
+    #[command(flatten)]
+    pub system: SystemArgs,
+    /// Profiles, separated by commas.
+    #[arg(long, default_value = "liquidio3,connectx5", value_delimiter = ',')]
+    pub on: Vec<String>,
+    /// Seeds, as FROM..TO (TO is not included).
+    #[arg(long, default_value = "0..100", value_name = "FROM..TO")]
+    pub seeds: String,
+    /// Transactions per seed.
+    #[arg(long, default_value_t = 2_000, value_name = "N")]
+    pub transactions: u64,
+    /// Seeds at a time [default: the machine's cores].
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Fails unless every abort reason that faults and contention can cause, and every outcome,
+    /// was seen at least once.
+    #[arg(long)]
+    pub require_coverage: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// `nicol check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The history, as `nicol bench --history` writes it.
+    pub history: PathBuf,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// `nicol systems`.
+#[derive(Debug, Args)]
+pub struct SystemsArgs {
+    /// `list` (the default).
+    #[arg(value_parser = ["list"])]
+    pub action: Option<String>,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// `nicol profiles`.
+#[derive(Debug, Args)]
+pub struct ProfilesArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ProfilesAction,
+}
+
+/// What `nicol profiles` can do.
+#[derive(Debug, Subcommand)]
+pub enum ProfilesAction {
+    /// List the profiles.
+    List(FormatArgs),
+    /// Print a profile with the source of every value.
+    Show {
+        /// A profile's name, or a file.
+        name: String,
+    },
+    /// Rerun the component measurements on a profile: published against measured, line by line.
+    Check {
+        /// A profile's name or a file; all built-in ones without it.
+        name: Option<String>,
+        /// How to print.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+}
+
+/// `nicol serve`.
+#[derive(Debug, Args)]
+#[command(after_help = "Then, from another terminal:\n  redis-cli -p 6380 set greeting hello\n  \
+    redis-benchmark -p 6380 -t set,get,incr,mset -P 32\n\nThe data lives in memory only: it is \
+    gone when the process ends.")]
+pub struct ServeArgs {
+    /// Configuration file (TOML); flags and NICOL_* variables take precedence.
+    #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Nodes of the embedded cluster [default: 3].
+    #[arg(long, value_name = "N", env = "NICOL_NODES")]
+    pub nodes: Option<usize>,
+    /// Copies of each shard, the primary included [default: 3, or the number of nodes if lower].
+    #[arg(long, value_name = "N", env = "NICOL_REPLICAS")]
+    pub replicas: Option<usize>,
+    /// Address to listen on [default: 127.0.0.1:6380]. Anything but loopback needs a password.
+    #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN")]
+    pub listen: Option<SocketAddr>,
+    /// Password that clients must give with AUTH.
+    #[arg(long, value_name = "PASSWORD", env = "NICOL_PASSWORD", hide_env_values = true)]
+    pub password: Option<String>,
+    /// Records that each shard has room for [default: 1000000].
+    #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
+    pub records: Option<u64>,
+    /// Engine threads [default: the machine's cores].
+    #[arg(long, value_name = "N", env = "NICOL_THREADS")]
+    pub threads: Option<usize>,
+}

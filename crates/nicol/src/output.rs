@@ -1,0 +1,136 @@
+//! Results on standard output: tables for people, JSON and CSV for scripts.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::cli::Format;
+
+/// Prints `value` as one JSON object followed by a newline.
+pub fn json(value: &impl Serialize) -> Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value).context("writing JSON to standard output")?;
+    writeln!(out).context("writing to standard output")
+}
+
+/// Prints flat rows in the chosen format; `wrap` makes the JSON object that holds them.
+pub fn rows(format: Format, rows: &[Value], wrap: impl FnOnce(&[Value]) -> Value) -> Result<()> {
+    match format {
+        Format::Json => json(&wrap(rows)),
+        Format::Csv => csv(rows),
+        Format::Table => table(rows),
+    }
+}
+
+/// Prints two columns: a name and a value.
+pub fn pairs(pairs: &[(&str, String)]) -> Result<()> {
+    let mut table = blank();
+    for (name, value) in pairs {
+        table.add_row([*name, value.as_str()]);
+    }
+    writeln!(io::stdout(), "{table}").context("writing to standard output")
+}
+
+fn blank() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table
+}
+
+fn table(rows: &[Value]) -> Result<()> {
+    let mut table = blank();
+    let columns = columns(rows);
+    table.set_header(&columns);
+    for row in rows {
+        table.add_row(columns.iter().map(|column| cell(&row[column])));
+    }
+    writeln!(io::stdout(), "{table}").context("writing to standard output")
+}
+
+fn csv(rows: &[Value]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let columns = columns(rows);
+    writeln!(out, "{}", columns.join(",")).context("writing to standard output")?;
+    for row in rows {
+        let cells: Vec<String> = columns.iter().map(|column| quoted(&cell(&row[column]))).collect();
+        writeln!(out, "{}", cells.join(",")).context("writing to standard output")?;
+    }
+    Ok(())
+}
+
+/// The union of the rows' names, in the order of first appearance.
+fn columns(rows: &[Value]) -> Vec<String> {
+    let mut columns = Vec::new();
+    for row in rows.iter().filter_map(Value::as_object) {
+        for name in row.keys() {
+            if !columns.contains(name) {
+                columns.push(name.clone());
+            }
+        }
+    }
+    columns
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Flattens nested objects to one level, joining names with a dot.
+pub fn flat(value: &Value) -> Value {
+    fn walk(prefix: &str, value: &Value, into: &mut serde_json::Map<String, Value>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    let path =
+                        if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+                    walk(&path, field, into);
+                }
+            }
+            Value::Array(items) => {
+                let text = serde_json::to_string(items).unwrap_or_default();
+                into.insert(prefix.to_owned(), Value::String(text));
+            }
+            other => {
+                into.insert(prefix.to_owned(), other.clone());
+            }
+        }
+    }
+    let mut fields = serde_json::Map::new();
+    walk("", value, &mut fields);
+    Value::Object(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn nested_objects_become_dotted_columns() {
+        let row = flat(&json!({"a": 1, "latency_us": {"p50": 2.5}, "list": [1, 2]}));
+        assert_eq!(row, json!({"a": 1, "latency_us.p50": 2.5, "list": "[1,2]"}));
+        assert_eq!(columns(&[row]), ["a", "latency_us.p50", "list"]);
+    }
+
+    #[test]
+    fn cells_with_commas_are_quoted() {
+        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+    }
+}
