@@ -7,7 +7,7 @@ use super::commands::{TABLE, lookup};
 use super::local::COMPATIBLE_VERSION;
 use super::parse::Command;
 use super::session::Session;
-use super::shared::{InfoLines, Shared};
+use super::shared::{Counters, InfoLines, Shared};
 use super::translate::arity_error;
 
 const BAD_NAME: &[u8] = b"ERR Client names cannot contain spaces, newlines or special characters.";
@@ -314,24 +314,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
                 ("maxmemory", "0".into()),
             ]),
         ),
-        (
-            "Stats".to_owned(),
-            own(vec![
-                ("total_connections_received", get(&c.accepted)),
-                ("total_commands_processed", get(&c.commands)),
-                ("total_net_input_bytes", get(&c.input_bytes)),
-                ("total_net_output_bytes", get(&c.output_bytes)),
-                ("rejected_connections", get(&c.rejected)),
-                ("transactions_submitted", get(&c.transactions)),
-                ("transactions_retried", get(&c.retries)),
-                ("transactions_aborted", get(&c.aborted)),
-                ("transactions_unknown", get(&c.unknown)),
-                ("watch_failures", get(&c.watch_failures)),
-                ("protocol_errors", get(&c.protocol_errors)),
-                ("login_failures", get(&c.login_failures)),
-                ("client_output_buffer_limit_disconnections", get(&c.slow_closed)),
-            ]),
-        ),
+        ("Stats".to_owned(), own(statistics(&shared.counters))),
         (
             "Replication".to_owned(),
             own(vec![
@@ -351,6 +334,25 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
     all.extend(shared.info.sections.as_ref().map(|more| more()).unwrap_or_default());
     all.push(("Keyspace".to_owned(), keyspace));
     all
+}
+
+fn statistics(c: &Counters) -> Vec<(&'static str, String)> {
+    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed).to_string();
+    vec![
+        ("total_connections_received", get(&c.accepted)),
+        ("total_commands_processed", get(&c.commands)),
+        ("total_net_input_bytes", get(&c.input_bytes)),
+        ("total_net_output_bytes", get(&c.output_bytes)),
+        ("rejected_connections", get(&c.rejected)),
+        ("transactions_submitted", get(&c.transactions)),
+        ("transactions_retried", get(&c.retries)),
+        ("transactions_aborted", get(&c.aborted)),
+        ("transactions_unknown", get(&c.unknown)),
+        ("watch_failures", get(&c.watch_failures)),
+        ("protocol_errors", get(&c.protocol_errors)),
+        ("login_failures", get(&c.login_failures)),
+        ("client_output_buffer_limit_disconnections", get(&c.slow_closed)),
+    ]
 }
 
 /// Resident memory of the process, where the system tells it.

@@ -180,15 +180,20 @@ impl Connection {
         let command = self.parser.command(&self.input[self.consumed..]);
         let spec = lookup(command.arg(0));
         let ready = spec.filter(|spec| spec.accepts(command.len()) && self.session.authenticated);
-        if let Some(Spec { action: Action::Data(data), .. }) = ready
+        if let Some(spec) = ready
+            && let Action::Data(data) = spec.action
             && self.session.multi.is_none()
             && !is_http(&command)
         {
-            let spec = ready.unwrap_or(&super::commands::TABLE[0]);
-            if !fits(&self.batch, shared, spec, &command) {
+            // Between WATCH and MULTI each command is a transaction of its own: a group that sets and
+            // deletes a watched key would leave no trace for EXEC to see.
+            let grouped = self.session.watches.is_empty();
+            let room =
+                self.batch.commands() == 0 || grouped && fits(&self.batch, shared, spec, &command);
+            if !room {
                 return Want::Batch;
             }
-            translator(shared).add(&mut self.batch, spec, *data, &command);
+            translator(shared).add(&mut self.batch, spec, data, &command);
             self.session.last_command = spec.name;
             return Want::More;
         }
@@ -287,13 +292,12 @@ fn translator(shared: &Shared) -> Translator<'_> {
     Translator { hash_seed: shared.config.hash_seed, limits: &shared.config.limits }
 }
 
-/// May `command` join the batch? The first one always may.
+/// May `command` join a batch that is not empty?
 fn fits(batch: &PlanBuilder, shared: &Shared, spec: &Spec, command: &Command<'_>) -> bool {
     let limits = &shared.config.limits;
-    batch.commands() == 0
-        || batch.commands() < limits.group_commands
-            && batch.keys() + Translator::keys(spec, command) <= limits.group_keys
-            && batch.bytes() + command.bytes() <= limits.group_bytes
+    batch.commands() < limits.group_commands
+        && batch.keys() + Translator::keys(spec, command) <= limits.group_keys
+        && batch.bytes() + command.bytes() <= limits.group_bytes
 }
 
 /// A web browser's or a proxy's request: whoever made it could make a browser write data.

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::admin;
 use super::commands::Local;
-use super::encode::Protocol;
+use super::encode::{Protocol, Reply};
 use super::number::parse_i64;
 use super::parse::Command;
 use super::procedure::NOT_AN_INTEGER;
@@ -78,12 +78,7 @@ pub fn run(
             Some(_) => reply.error(NOT_AN_INT),
             None => reply.error(NOT_AN_INTEGER),
         },
-        Local::Time => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            reply.array(2);
-            reply.bulk(now.as_secs().to_string().as_bytes());
-            reply.bulk(now.subsec_micros().to_string().as_bytes());
-        }
+        Local::Time => time(&mut reply),
         Local::Unwatch => {
             if session.multi.is_none() {
                 session.watches.clear();
@@ -105,6 +100,13 @@ pub fn run(
         Local::Watch => return After::Watch,
     }
     After::Go
+}
+
+fn time(reply: &mut Reply<'_>) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    reply.array(2);
+    reply.bulk(now.as_secs().to_string().as_bytes());
+    reply.bulk(now.subsec_micros().to_string().as_bytes());
 }
 
 fn discard(session: &mut Session, out: &mut Vec<u8>) {
@@ -211,11 +213,11 @@ fn hello(
         session.reply(out).error(HELLO_NO_AUTH);
         return wait;
     }
-    if let Some(name) = name {
-        if let Err(text) = admin::set_name(session, name) {
-            session.reply(out).error(text);
-            return wait;
-        }
+    if let Some(name) = name
+        && let Err(text) = admin::set_name(session, name)
+    {
+        session.reply(out).error(text);
+        return wait;
     }
     session.protocol = protocol;
     greet(session, out);

@@ -292,10 +292,6 @@ impl<'t> Work<'t> {
             reply.error(TOO_LONG);
             return Ok(());
         }
-        if tail.is_empty() && self.slots[slot].value.is_some() {
-            reply.integer(len as i64);
-            return Ok(());
-        }
         // Only the first change of a value copies it; the budget counts that copy once.
         let owned = matches!(self.slots[slot].value, Some(Cow::Owned(_)));
         self.spend(if owned { tail.len() } else { len + tail.len() })?;

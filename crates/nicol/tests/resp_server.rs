@@ -1,0 +1,335 @@
+//! The front over TCP: order, isolation, limits, failures of the store behind it.
+
+mod resp_support;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use nicol::resp::{Backend, Done, MemoryBackend, Request, Response, Server, ServerConfig};
+use nicol::resp::{ServerInfo, StartError};
+use nicol_core::txn::{Abort, Outcome};
+use resp_support::{Client, command, serve, serve_over};
+
+#[test]
+fn a_pipeline_is_answered_in_order_wherever_it_is_cut() {
+    let server = serve(|_| {});
+    let request = b"DEL n\r\n*3\r\n$3\r\nSET\r\n$1\r\nn\r\n$1\r\n5\r\nINCR n\r\nPING\r\nGET n\r\n\
+                    MULTI\r\nAPPEND n 0\r\nEXEC\r\nnosuch\r\nMGET n m\r\n";
+    let reply = b"+OK\r\n:6\r\n+PONG\r\n$1\r\n6\r\n+OK\r\n+QUEUED\r\n*1\r\n:2\r\n-ERR unknown \
+                  command 'nosuch', with args beginning with: \r\n*2\r\n$2\r\n60\r\n$-1\r\n";
+    let mut client = Client::connect(&server);
+    for cut in 0..request.len() {
+        client.send(&request[..cut]);
+        std::thread::yield_now();
+        client.send(&request[cut..]);
+        let deleted = client.line();
+        assert_eq!(deleted, if cut == 0 { ":0" } else { ":1" });
+        client.expect(reply);
+    }
+}
+
+#[test]
+fn an_exec_after_a_change_of_a_watched_key_is_refused() {
+    let server = serve(|config| config.threads = 2);
+    let (mut one, mut other) = (Client::connect(&server), Client::connect(&server));
+    one.ask(
+        b"SET k 1\r\nWATCH k absent\r\nGET k\r\nMULTI\r\nSET k 2\r\n",
+        b"+OK\r\n+OK\r\n$1\r\n1\r\n+OK\r\n+QUEUED\r\n",
+    );
+    other.ask(b"SET absent x\r\n", b"+OK\r\n");
+    one.ask(b"EXEC\r\nGET k\r\n", b"*-1\r\n$1\r\n1\r\n");
+    one.ask(b"HELLO 3\r\n", b"%7\r\n");
+    while one.line() != "modules" {}
+    one.expect(b"*0\r\n");
+    one.ask(b"WATCH k\r\n", b"+OK\r\n");
+    other.ask(b"APPEND k 0\r\n", b":2\r\n");
+    one.ask(b"MULTI\r\nGET none\r\nEXEC\r\n", b"+OK\r\n+QUEUED\r\n_\r\n");
+    one.ask(b"MULTI\r\nGET none\r\nEXEC\r\n", b"+OK\r\n+QUEUED\r\n*1\r\n_\r\n");
+    assert_eq!(server.counter(|counters| &counters.watch_failures), 2);
+}
+
+#[test]
+fn transfers_with_watch_never_lose_money() {
+    const ACCOUNTS: u64 = 4;
+    let server = serve(|config| config.threads = 2);
+    let mut client = Client::connect(&server);
+    for account in 0..ACCOUNTS {
+        client.ask(format!("SET a{account} 100\r\n").as_bytes(), b"+OK\r\n");
+    }
+    let refused = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..16u64 {
+            let (server, refused) = (&server, &refused);
+            scope.spawn(move || {
+                let mut client = Client::connect(server);
+                for turn in 0..40 {
+                    let from = (thread + turn) % ACCOUNTS;
+                    let to = (from + 1 + turn % (ACCOUNTS - 1)) % ACCOUNTS;
+                    client.ask(format!("WATCH a{from} a{to}\r\n").as_bytes(), b"+OK\r\n");
+                    let mut read = |account| -> i64 {
+                        client.send(format!("GET a{account}\r\n").as_bytes());
+                        client.line();
+                        client.line().parse().unwrap()
+                    };
+                    let (a, b) = (read(from) - 1, read(to) + 1);
+                    client.send(
+                        format!("MULTI\r\nSET a{from} {a}\r\nSET a{to} {b}\r\nEXEC\r\n").as_bytes(),
+                    );
+                    client.expect(b"+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+                    match client.line().as_str() {
+                        "*2" => client.expect(b"+OK\r\n+OK\r\n"),
+                        "*-1" => _ = refused.fetch_add(1, Ordering::Relaxed),
+                        other => panic!("{other}"),
+                    }
+                }
+            });
+        }
+    });
+    let mut total = 0;
+    for account in 0..ACCOUNTS {
+        client.send(format!("GET a{account}\r\n").as_bytes());
+        client.line();
+        total += client.line().parse::<i64>().unwrap();
+    }
+    assert_eq!(total, 100 * ACCOUNTS as i64);
+    assert!(refused.into_inner() > 0, "16 threads on 4 accounts must conflict at times");
+}
+
+/// Fails attempts as told, on another thread, and then runs them.
+struct Faulty {
+    memory: MemoryBackend,
+    fail: AtomicU32,
+    how: Option<Outcome>,
+    /// Requests of more keys than this have no resources.
+    keys_max: usize,
+    work: mpsc::Sender<(Done, Response)>,
+}
+
+impl Faulty {
+    fn new(fail: u32, how: Option<Outcome>, keys_max: usize) -> Arc<Self> {
+        let (work, jobs) = mpsc::channel::<(Done, Response)>();
+        std::thread::spawn(move || jobs.into_iter().for_each(|(done, response)| done(response)));
+        let memory = MemoryBackend::new();
+        Arc::new(Self { memory, fail: AtomicU32::new(fail), how, keys_max, work })
+    }
+}
+
+impl Backend for Faulty {
+    fn submit(&self, _connection: u64, request: Arc<Request>, done: Done) {
+        let fails = |count: u32| count.checked_sub(1);
+        let failing = self.fail.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fails).is_ok();
+        let too_large = request.reads.len() + request.writes.len() > self.keys_max;
+        let response = match (failing, self.how) {
+            (true, None) => return drop(done),
+            (true, Some(outcome)) => Response { outcome, output: Vec::new() },
+            (false, _) if too_large => {
+                Response { outcome: Outcome::Aborted(Abort::NoResources), output: Vec::new() }
+            }
+            (false, _) => self.memory.run(&request),
+        };
+        self.work.send((done, response)).unwrap();
+    }
+}
+
+#[test]
+fn contention_is_retried_and_given_up_with_an_error_per_command() {
+    let key = nicol::resp::row(0, b"k");
+    let contention = Some(Outcome::Aborted(Abort::LockConflict { key }));
+    let server = serve_over(Faulty::new(3, contention, 99), |_| {});
+    let mut client = Client::connect(&server);
+    client.ask(b"INCR k\r\nINCR k\r\n", b":1\r\n:2\r\n");
+    assert_eq!(server.counter(|counters| &counters.retries), 3);
+
+    let server =
+        serve_over(Faulty::new(1_000, contention, 99), |config| config.limits.attempts = 3);
+    let mut client = Client::connect(&server);
+    client.send(&[command(&[b"INCR", b"k"]), command(&[b"GET", b"k"])].concat());
+    for _ in 0..2 {
+        let error = client.line();
+        assert!(error.starts_with("-TRYAGAIN") && error.ends_with("lock_conflict"), "{error}");
+    }
+    client.ask(b"PING\r\n", b"+PONG\r\n");
+}
+
+#[test]
+fn a_group_that_is_too_large_is_split_and_keeps_its_order() {
+    let server = serve_over(Faulty::new(0, None, 1), |_| {});
+    let mut client = Client::connect(&server);
+    client.send(b"SET a 1\r\nSET b 2\r\nINCR a\r\nGET b\r\nGET a\r\n");
+    client.expect(b"+OK\r\n+OK\r\n:2\r\n$1\r\n2\r\n$1\r\n2\r\n");
+    client.send(b"MGET a b\r\n");
+    assert!(client.line().starts_with("-TRYAGAIN"));
+}
+
+#[test]
+fn an_unknown_outcome_is_never_called_an_abort() {
+    for how in [Some(Outcome::Unknown), None] {
+        let server = serve_over(Faulty::new(1, how, 99), |_| {});
+        let mut client = Client::connect(&server);
+        client.send(b"SET a 1\r\n");
+        assert!(client.line().starts_with("-UNKNOWN"));
+        client.ask(b"GET a\r\n", b"$-1\r\n");
+    }
+}
+
+#[test]
+fn replies_larger_than_a_transaction_are_cut_into_several() {
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    let value = vec![b'v'; 900_000];
+    client.ask(&command(&[b"SET", b"k", &value]), b"+OK\r\n");
+    client.send(&b"GET k\r\n".repeat(12));
+    for _ in 0..12 {
+        assert_eq!(client.line(), "$900000");
+        assert_eq!(client.read(900_002).len(), 900_002);
+    }
+    client.send(b"MGET k k k k k k\r\nMULTI\r\nSET x 1\r\nMGET k k k k k\r\nEXEC\r\nGET x\r\n");
+    assert!(client.line().starts_with("-ERR transaction is too large"));
+    client.expect(b"+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    assert!(client.line().starts_with("-ERR transaction is too large"));
+    client.expect(b"$-1\r\n");
+}
+
+#[test]
+fn sizes_hold_below_at_and_above_their_limit() {
+    let server = serve(|config| {
+        config.limits.value_bytes = 1_000;
+        config.limits.arguments = 10;
+        config.limits.inline_bytes = 100;
+        config.limits.transaction_keys = 5;
+        config.limits.group_keys = 5;
+    });
+    let mut client = Client::connect(&server);
+    for (len, fits) in [(511, true), (512, true), (513, false)] {
+        client.send(&command(&[b"SET", &vec![b'k'; len], b"v"]));
+        assert_eq!(client.line() == "+OK", fits, "a key of {len} bytes");
+    }
+    for (len, fits) in [(999, true), (1_000, true), (1_001, false)] {
+        client.send(&command(&[b"SET", b"k", &vec![b'v'; len]]));
+        assert_eq!(client.line() == "+OK", fits, "a value of {len} bytes");
+    }
+    client.ask(
+        b"APPEND k x\r\n",
+        b"-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n",
+    );
+    for (keys, fits) in [(4, true), (5, true), (6, false)] {
+        client.send(&command(&vec![&b"EXISTS"[..]; keys + 1]));
+        assert_eq!(client.line() == ":0", fits, "{keys} keys");
+    }
+    for (len, fits) in [(99, true), (100, true), (101, false)] {
+        let mut client = Client::connect(&server);
+        client.send(format!("PING {}\r\n", "x".repeat(len - 5)).as_bytes());
+        let expected = if fits {
+            format!("${}", len - 5)
+        } else {
+            "-ERR Protocol error: too big inline request".into()
+        };
+        assert_eq!(client.line(), expected);
+        assert!(fits || client.is_closed());
+    }
+    for (arguments, fits) in [(9, true), (10, true), (11, false)] {
+        let mut client = Client::connect(&server);
+        client.send(&command(&vec![&b"ECHO"[..]; arguments]));
+        let arity = "-ERR wrong number of arguments for 'echo' command";
+        let error = "-ERR Protocol error: invalid multibulk length";
+        assert_eq!(client.line(), if fits { arity } else { error });
+    }
+}
+
+#[test]
+fn one_client_too_many_is_told_so() {
+    let server = serve(|config| config.limits.clients = 2);
+    let (mut one, mut two) = (Client::connect(&server), Client::connect(&server));
+    one.ask(b"PING\r\n", b"+PONG\r\n");
+    two.ask(b"PING\r\n", b"+PONG\r\n");
+    let mut three = Client::connect(&server);
+    three.expect(b"-ERR max number of clients reached\r\n");
+    assert!(three.is_closed());
+    drop(two);
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        let mut again = Client::connect(&server);
+        again.send(b"PING\r\n");
+        if again.line() == "+PONG" {
+            break;
+        }
+        assert!(Instant::now() < until, "a place that was left must be free again");
+    }
+}
+
+#[test]
+fn a_password_guards_everything_and_costs_guessers_time() {
+    let server = serve(|config| config.password = Some("secret".into()));
+    let mut client = Client::connect(&server);
+    let no = b"-NOAUTH Authentication required.\r\n";
+    client.ask(b"GET k\r\n", no);
+    client.ask(b"PING\r\n", no);
+    client.send(b"HELLO 3\r\n");
+    assert!(client.line().starts_with("-NOAUTH HELLO must be called"));
+    let wrong = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    for _ in 0..5 {
+        client.ask(b"AUTH wrong\r\n", wrong);
+    }
+    let before = Instant::now();
+    client.ask(b"AUTH default secreT\r\n", wrong);
+    assert!(before.elapsed() >= Duration::from_millis(100));
+    client.ask(b"AUTH secret\r\nGET k\r\n", b"+OK\r\n$-1\r\n");
+    for (request, error) in [
+        (&b"*11\r\n"[..], "unauthenticated multibulk length"),
+        (b"*1\r\n$16385\r\n", "unauthenticated bulk length"),
+    ] {
+        let mut client = Client::connect(&server);
+        client.send(request);
+        assert_eq!(client.line(), format!("-ERR Protocol error: {error}"));
+        assert!(client.is_closed());
+    }
+    let listen = "0.0.0.0:0".parse().unwrap();
+    let backend = Arc::new(MemoryBackend::new());
+    let refused =
+        Server::start(ServerConfig::new(listen), backend, ServerInfo::new("0", "0")).err();
+    assert!(matches!(refused, Some(StartError::Unprotected(_))));
+}
+
+#[test]
+fn whoever_does_not_log_in_or_does_not_read_is_closed() {
+    let server = serve(|config| {
+        config.password = Some("secret".into());
+        config.limits.login_time = Duration::from_millis(50);
+    });
+    assert!(Client::connect(&server).is_closed());
+
+    let server = serve(|config| config.limits.output_hard_bytes = 1 << 20);
+    let mut client = Client::connect(&server);
+    client.ask(&command(&[b"SET", b"k", &vec![b'v'; 500_000]]), b"+OK\r\n");
+    for _ in 0..100 {
+        client.send(b"GET k\r\n");
+    }
+    let until = Instant::now() + Duration::from_secs(5);
+    while server.counter(|counters| &counters.slow_closed) == 0 {
+        assert!(Instant::now() < until, "replies that nobody reads must not pile up");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_browser_is_hung_up_on() {
+    let server = serve(|_| {});
+    for request in [&b"GET / HTTP/1.1\r\n"[..], b"POST / HTTP/1.1\r\n", b"Host: x\r\n"] {
+        let mut client = Client::connect(&server);
+        client.send(request);
+        assert!(client.is_closed(), "{}", String::from_utf8_lossy(request));
+    }
+}
+
+#[test]
+fn a_stop_answers_what_was_asked_and_then_closes() {
+    let server = serve(|config| config.threads = 2);
+    let mut client = Client::connect(&server);
+    client.ask(b"SET k v\r\n", b"+OK\r\n");
+    let address = server.local_addr();
+    server.stop();
+    server.join().unwrap();
+    assert!(client.is_closed());
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
