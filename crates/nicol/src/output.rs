@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use crate::cli::Format;
 
+/// Width of a table that does not go to a terminal.
+const PIPE_WIDTH: u16 = 110;
+
 /// Prints `value` as one JSON object followed by a newline.
 pub fn json(value: &impl Serialize) -> Result<()> {
     let mut out = io::stdout().lock();
@@ -39,6 +42,9 @@ fn blank() -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);
     table.set_content_arrangement(ContentArrangement::Dynamic);
+    if !table.is_tty() {
+        table.set_width(PIPE_WIDTH);
+    }
     table
 }
 

@@ -184,9 +184,8 @@ impl<F: Fabric> Nic<F> {
             VALIDATE => self.fabric.spawn(async move { this.serve_validate(body, reply_to).await }),
             LOG => self.fabric.spawn(async move { this.serve_log(body, reply_to).await }),
             COMMIT => self.fabric.spawn(async move { this.serve_commit(body, reply_to).await }),
-            _ => {
-                this.serve_abort(body.as_ref(), reply_to);
-            }
+            // A task too, so that it runs behind an EXECUTE that was delivered before it.
+            _ => self.fabric.spawn(async move { this.serve_abort(body, reply_to) }),
         }
         Ok(())
     }

@@ -150,8 +150,8 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// ABORT: releases what the transaction holds here.
-    pub(super) fn serve_abort(&self, body: &[u8], reply_to: ReplyTo) {
-        let Ok(keys) = Keys::parse(body) else { return };
+    pub(super) fn serve_abort(&self, body: F::Payload, reply_to: ReplyTo) {
+        let Ok(keys) = Keys::parse(body.as_ref()) else { return };
         self.unlock_all(&keys);
         self.fabric.reply(reply_to, &Ack);
     }
