@@ -1,15 +1,16 @@
 //! The RESP front of `nicol serve`: Redis clients in, Nicol transactions out.
 //!
-//! A front thread ([`front`]) reads requests from non-blocking sockets, groups the data commands
-//! that a connection has pipelined into one transaction ([`plan`], [`translate`]), submits it to a
+//! A front thread (`front`) reads requests from non-blocking sockets, groups the data commands
+//! that a connection has pipelined into one transaction ([`plan`], `translate`), submits it to a
 //! [`Backend`] and writes the replies in order. The commands themselves run inside the engines, in
-//! one registered procedure ([`procedure`]), over records that hold RESP keys by hash
-//! ([`record`]). A MULTI/EXEC is one transaction; the keys of a WATCH are in its read set with the
+//! one registered procedure (`procedure`), over records that hold RESP keys by hash
+//! (`record`). A MULTI/EXEC is one transaction; the keys of a WATCH are in its read set with the
 //! versions seen, so that an EXEC commits only if none of them has changed.
 //!
 //! DEVIATIONS from Redis 7.0: no expiry; one database; strings only; in a MULTI, commands without
 //! records (PING, TIME, CLIENT ...) run when they are queued, and AUTH and HELLO are refused; an
-//! EXEC whose watched key was absent may also be refused because a neighbour of it was deleted.
+//! EXEC whose watched key was absent may also be refused because a neighbour of it was deleted; a
+//! key that another client's group both creates and deletes was never there for a WATCH to see.
 
 mod admin;
 mod backend;
