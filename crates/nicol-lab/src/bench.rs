@@ -66,6 +66,9 @@ pub struct BenchConfig {
     pub faults: bool,
     /// Threads of the live world.
     pub threads: Option<usize>,
+    /// A protocol broken on purpose; for negative tests only.
+    #[doc(hidden)]
+    pub sabotage: xenic::Sabotage,
 }
 
 /// What a world measured around a run.
@@ -151,6 +154,7 @@ impl BenchConfig {
         let mut xenic = XenicConfig::paper(records, workload.value_bytes);
         let mut engine = EngineSettings::default();
         settings::apply(&self.settings, &mut xenic, &mut engine)?;
+        xenic.sabotage = self.sabotage;
         if self.rate == Some(0) {
             bail!("--rate 0: an open loop needs at least one transaction per second");
         }

@@ -3,6 +3,7 @@
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
 use nicol_lab::workloads::WorkloadSpec;
+use nicol_protocols::commit::xenic::Sabotage;
 
 fn config(workload: &str, records: u64, on: &str, seed: u64) -> BenchConfig {
     BenchConfig {
@@ -25,6 +26,7 @@ fn config(workload: &str, records: u64, on: &str, seed: u64) -> BenchConfig {
         seed,
         faults: false,
         threads: None,
+        sabotage: Sabotage::None,
     }
 }
 
@@ -49,4 +51,87 @@ fn inserts_and_deletes_survive_contention() {
         let ran = held(&config("churn", 16, "liquidio3", seed));
         assert!(ran.report.aborted > 0, "nothing ever conflicted");
     }
+}
+
+#[test]
+fn every_broken_protocol_is_caught_within_200_seeds() {
+    let broken = [
+        Sabotage::NoValidate,
+        Sabotage::ValidateIgnoresLocks,
+        Sabotage::NoLocks,
+        Sabotage::UnlockFirst,
+        Sabotage::EarlyUnlock,
+        Sabotage::AbortInstalls,
+    ];
+    for sabotage in broken {
+        let caught = (0..200).any(|seed| {
+            ["smallbank", "churn"].into_iter().any(|workload| {
+                let mut config = config(workload, 10, "liquidio3", seed);
+                config.length = Some(Length::Transactions(400));
+                config.sabotage = sabotage;
+                let report = run(&config).unwrap().report;
+                !report.check.held() && report.check.serializable == Some(false)
+            })
+        });
+        assert!(caught, "{sabotage:?} was never caught by the serializability checker");
+    }
+}
+
+#[test]
+fn message_faults_leave_no_lock_and_no_anomaly() {
+    let mut seen = [0; 6];
+    let mut unknown = 0;
+    for seed in 0..24 {
+        for (workload, on) in [("smallbank", "liquidio3"), ("churn", "connectx5")] {
+            let mut config = config(workload, 40, on, seed);
+            config.faults = true;
+            config.settings = vec!["patience_us=500".to_owned()];
+            let report = held(&config).report;
+            unknown += report.unknown;
+            for (count, reason) in seen.iter_mut().zip(nicol_core::txn::Abort::NAMES) {
+                *count += report.abort_reasons[reason];
+            }
+        }
+    }
+    assert!(unknown > 0, "no outcome was ever unknown");
+    for (count, reason) in seen.iter().zip(nicol_core::txn::Abort::NAMES) {
+        assert!(*count > 0 || reason == "no_resources", "no abort by {reason}");
+    }
+}
+
+#[test]
+fn execution_on_the_host_takes_the_same_decisions() {
+    for place in ["host", "nic"] {
+        let mut config = config("ycsb-t", 50, "liquidio3", 3);
+        config.settings = vec![format!("execute_at={place}")];
+        assert!(held(&config).report.committed > 500, "{place}");
+    }
+}
+
+#[test]
+fn a_small_index_and_a_small_log_only_cost_time() {
+    let mut config = config("smallbank", 200, "liquidio3", 4);
+    config.settings = vec!["index_objects=8".to_owned(), "log_bytes=4096".to_owned()];
+    let small = held(&config).report.dma_per_txn;
+    config.settings.clear();
+    let large = held(&config).report.dma_per_txn;
+    assert!(small > large, "nothing missed the index: {small} against {large}");
+}
+
+#[test]
+fn threads_keep_every_promise() {
+    for workload in ["smallbank", "churn", "retwis"] {
+        let mut config = config(workload, 200, "threads", 5);
+        config.length = Some(Length::Transactions(20_000));
+        (config.host_engines, config.nic_engines) = (None, None);
+        assert!(held(&config).report.committed > 5_000);
+    }
+}
+
+#[test]
+fn several_engines_of_a_side_share_their_node() {
+    let mut config = config("smallbank", 100, "threads", 6);
+    config.length = Some(Length::Transactions(20_000));
+    config.threads = Some(4);
+    held(&config);
 }

@@ -152,7 +152,7 @@ impl Fabric for FakeFabric {
         unreachable_peer()
     }
     fn signal(&self) -> Signal {
-        unimplemented!("the driver waits for no signal")
+        unreachable!("the driver waits for no signal")
     }
 }
 
@@ -256,7 +256,7 @@ impl CommitProtocol for FakeProtocol {
         }
         match self.procedures.execute(txn) {
             Verdict::Commit => {}
-            Verdict::More => unimplemented!("no workload here adds keys"),
+            Verdict::More => unreachable!("no workload here adds keys"),
             Verdict::Refuse => return Outcome::Aborted(Abort::Refused),
         }
         self.step().await;

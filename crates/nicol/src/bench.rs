@@ -13,6 +13,7 @@ use nicol_lab::report::BenchReport;
 use nicol_lab::settings::KEYS;
 use nicol_lab::sweep::{self, SweepReport};
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
+use nicol_protocols::commit::xenic::Sabotage;
 use serde_json::json;
 
 use crate::cli::{BenchArgs, Format, SweepArgs, SystemArgs, WorkloadArgs};
@@ -96,6 +97,7 @@ fn base(workload: &WorkloadArgs, system: &SystemArgs, on: &str, seed: u64) -> Re
         seed,
         faults: false,
         threads: None,
+        sabotage: Sabotage::None,
     })
 }
 

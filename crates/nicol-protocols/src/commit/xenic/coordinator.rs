@@ -7,9 +7,9 @@ use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::txn::{Abort, Outcome, Verdict};
 use nicol_core::units::Nanos;
 
+use super::messages::host::HostReply;
 use super::messages::{
-    AbortLocks, Commit, Execute, HostReply, Log, Validate, parse_execute_reply,
-    parse_validate_reply,
+    AbortLocks, Commit, Execute, Log, Validate, parse_execute_reply, parse_validate_reply,
 };
 use super::nic::{Nic, OpenTxn, Sent};
 use super::{ROUNDS_MAX, Sabotage};
@@ -96,7 +96,9 @@ impl<F: Fabric> Nic<F> {
 
     async fn commit(&self, mut open: Box<OpenTxn<F>>, executed: Executed, reply_to: ReplyTo) {
         if self.node.config().sabotage == Sabotage::EarlyUnlock {
+            let held = open.held;
             self.release(&mut open).await;
+            open.held = held;
         }
         // [Xenic21 4.2 step 4] VALIDATE what was read and is not locked.
         let validated = match self.validate(&mut open, executed).await {

@@ -68,12 +68,10 @@ pub enum Sabotage {
     NoLocks,
     /// COMMIT unlocks before it installs.
     UnlockFirst,
-    /// The client learns of the commit before LOG and COMMIT have begun, and locks go at once.
+    /// Locks are released when execution is done.
     EarlyUnlock,
     /// An aborted transaction installs its writes all the same.
     AbortInstalls,
-    /// COMMIT does not advance the version.
-    SameVersion,
 }
 
 /// How Xenic runs: every ablation is a value.

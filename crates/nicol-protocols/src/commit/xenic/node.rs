@@ -7,7 +7,7 @@ use nicol_core::cluster::Layout;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::host_table::{Geometry, HostTable};
-use nicol_store::nic_index::{IndexConfig, NicIndex};
+use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
 
 use super::log::{LogMemory, RecordKind};
 use super::{Sabotage, XenicConfig};
@@ -162,10 +162,14 @@ impl Node {
     }
 
     pub(super) fn install(&self, key: Key, version: Version, value: Option<&[u8]>) {
-        let version = match self.config.sabotage {
-            Sabotage::SameVersion => Version(version.0 - 1),
-            _ => version,
-        };
+        let mut version = version;
+        if self.config.sabotage != Sabotage::None {
+            // A broken protocol is for the checkers to find, not for the index's assertion.
+            let found = self.index.lookup(self.primary.segment(key), key, &mut Vec::new());
+            if let IndexLookup::Hit { version: known, .. } = found {
+                version = version.max(known.next());
+            }
+        }
         self.index.install(self.primary.segment(key), key, version, value);
     }
 

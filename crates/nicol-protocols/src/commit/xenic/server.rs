@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use nicol_core::fabric::{Fabric, ReplyTo, Work};
 use nicol_core::txn::Abort;
+use nicol_core::units::Nanos;
 
 use super::Sabotage;
 use super::log::RecordKind;
@@ -116,6 +117,7 @@ impl<F: Fabric> Nic<F> {
         let Ok(writes) = Writes::parse(body.as_ref()) else { return };
         if self.node.config().sabotage == Sabotage::UnlockFirst {
             self.unlock_written(&writes);
+            self.fabric.sleep_until(self.fabric.now() + Nanos::from_micros(3)).await;
         }
         let any = writes.iter().any(|(_, _, change)| change != Change::UnlockOnly);
         if any {

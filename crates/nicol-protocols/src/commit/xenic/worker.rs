@@ -6,7 +6,8 @@ use nicol_core::fabric::{Bell, Fabric, Work};
 use nicol_core::ids::EngineId;
 
 use super::log::{LogReader, RecordKind};
-use super::messages::{Change, LogAck, Writes};
+use super::messages::host::LogAck;
+use super::messages::{Change, Writes};
 use super::node::Node;
 
 /// Records applied before the worker acknowledges and lets others run.
