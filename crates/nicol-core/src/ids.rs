@@ -178,5 +178,4 @@ impl std::hash::Hasher for IdHasher {
 }
 
 /// A map by id with a deterministic hash: reuses its memory, must not be iterated.
-pub type IdMap<K, V> =
-    std::collections::HashMap<K, V, std::hash::BuildHasherDefault<IdHasher>>;
+pub type IdMap<K, V> = std::collections::HashMap<K, V, std::hash::BuildHasherDefault<IdHasher>>;

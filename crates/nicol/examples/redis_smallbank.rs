@@ -25,10 +25,14 @@ struct Connection {
     request: Vec<u8>,
 }
 
+/// The new balances of the first accounts read, from their balances and an amount; `None` if the
+/// bank refuses or nothing changes.
+type Writes = fn(&[i64], i64) -> Option<Vec<i64>>;
+
 /// What a transaction does once its accounts are read.
 struct Plan {
     keys: Vec<String>,
-    writes: fn(&[i64], i64) -> Option<Vec<i64>>,
+    writes: Writes,
     amount: i64,
 }
 
@@ -127,8 +131,7 @@ fn draw(random: &mut Stream, customers: u64) -> Plan {
     let (savings, checking) = (format!("s{first}"), format!("c{first}"));
     let other = format!("c{second}");
     let amount = random.below(100) as i64 + 1;
-    let (keys, writes): (Vec<String>, fn(&[i64], i64) -> Option<Vec<i64>>) = match random.below(100)
-    {
+    let (keys, writes): (Vec<String>, Writes) = match random.below(100) {
         0..25 => (vec![checking, other], |balances, amount| {
             (balances[0] >= amount).then(|| vec![balances[0] - amount, balances[1] + amount])
         }),

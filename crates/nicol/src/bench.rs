@@ -166,15 +166,52 @@ fn print(format: Format, report: &BenchReport) -> Result<()> {
     }
 }
 
+fn spread(latency: &nicol_lab::report::Latency) -> String {
+    format!(
+        "p50 {:.1}  p90 {:.1}  p99 {:.1}  p99.9 {:.1}  max {:.1}",
+        latency.p50, latency.p90, latency.p99, latency.p999, latency.max
+    )
+}
+
 fn table(report: &BenchReport) -> Result<()> {
-    let world = report.profile.as_deref().unwrap_or("threads");
-    let latency = |latency: &nicol_lab::report::Latency| {
+    let mut rows = setting(report);
+    rows.push((
+        "throughput",
         format!(
-            "p50 {:.1}  p90 {:.1}  p99 {:.1}  p99.9 {:.1}  max {:.1}",
-            latency.p50, latency.p90, latency.p99, latency.p999, latency.max
-        )
+            "{:.0} transactions/s ({:.0} per node), {} committed",
+            report.throughput_per_s, report.throughput_per_node_per_s, report.committed
+        ),
+    ));
+    rows.push(("latency (us)", spread(&report.latency_us)));
+    let kind = |kind: &nicol_lab::report::Kind| {
+        format!("{}: {} ({})", kind.name, kind.committed, spread(&kind.latency_us))
     };
-    let mut rows = vec![
+    rows.push(("by type", report.kinds.iter().map(kind).collect::<Vec<_>>().join("\n")));
+    rows.extend(costs(report));
+    rows.push(("checks", verdict(report)));
+    if let (Some(simulated), Some(events)) = (report.simulated_s, report.events_per_wall_s) {
+        let digest = report.trace_digest.as_deref().unwrap_or("-");
+        rows.push((
+            "simulation",
+            format!(
+                "{:.1} ms simulated in {:.2} s, {:.2} M events/s, digest {digest}",
+                simulated * 1e3,
+                report.wall_s,
+                events / 1e6,
+            ),
+        ));
+    }
+    output::pairs(&rows)
+}
+
+/// What ran.
+fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
+    let world = report.profile.as_deref().unwrap_or("threads");
+    let load = match report.rate_per_s {
+        Some(rate) => format!("open loop, {rate} transactions/s"),
+        None => format!("closed loop, {} clients per node", report.clients_per_node),
+    };
+    vec![
         ("system", format!("{} on {world}, seed {}", report.system, report.seed)),
         (
             "cluster",
@@ -183,72 +220,44 @@ fn table(report: &BenchReport) -> Result<()> {
                 report.nodes, report.replicas, report.host_engines, report.nic_engines
             ),
         ),
-        (
-            "load",
-            match report.rate_per_s {
-                Some(rate) => format!("open loop, {rate} transactions/s"),
-                None => format!("closed loop, {} clients per node", report.clients_per_node),
-            },
-        ),
-        (
-            "throughput",
-            format!(
-                "{:.0} transactions/s ({:.0} per node), {} committed",
-                report.throughput_per_s, report.throughput_per_node_per_s, report.committed
-            ),
-        ),
-        ("latency (us)", latency(&report.latency_us)),
-    ];
-    let kinds: Vec<_> = report
-        .kinds
-        .iter()
-        .map(|kind| format!("{}: {} ({})", kind.name, kind.committed, latency(&kind.latency_us)))
-        .collect();
-    rows.push(("by type", kinds.join("\n")));
+        ("load", load),
+    ]
+}
+
+/// What did not commit, and what each transaction took.
+fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
     let reasons: Vec<_> = report
         .abort_reasons
         .iter()
         .filter(|(_, count)| **count > 0)
         .map(|(reason, count)| format!("{reason} {count}"))
         .collect();
-    rows.push(("aborts", format!("{}  {}", report.aborted, reasons.join(", "))));
-    rows.push((
-        "other outcomes",
-        format!(
-            "refused {}, unknown {}, given up {}",
-            report.refused, report.unknown, report.failed
-        ),
-    ));
-    rows.push((
-        "per transaction",
-        format!(
-            "{:.1} messages, {:.1} frames, {:.0} bytes, {:.1} DMA requests",
-            report.messages_per_txn,
-            report.frames_per_txn,
-            report.bytes_per_txn,
-            report.dma_per_txn
-        ),
-    ));
     let used: Vec<_> = report
         .resources
         .iter()
         .map(|used| format!("{} {:.0} %", used.name, used.utilization * 100.0))
         .collect();
-    rows.push(("resources", used.join(", ")));
-    rows.push(("checks", verdict(report)));
-    if let (Some(simulated), Some(events)) = (report.simulated_s, report.events_per_wall_s) {
-        rows.push((
-            "simulation",
+    vec![
+        ("aborts", format!("{}  {}", report.aborted, reasons.join(", "))),
+        (
+            "other outcomes",
             format!(
-                "{:.1} ms simulated in {:.2} s, {:.2} M events/s, digest {}",
-                simulated * 1e3,
-                report.wall_s,
-                events / 1e6,
-                report.trace_digest.as_deref().unwrap_or("-")
+                "refused {}, unknown {}, given up {}",
+                report.refused, report.unknown, report.failed
             ),
-        ));
-    }
-    output::pairs(&rows)
+        ),
+        (
+            "per transaction",
+            format!(
+                "{:.1} messages, {:.1} frames, {:.0} bytes, {:.1} DMA requests",
+                report.messages_per_txn,
+                report.frames_per_txn,
+                report.bytes_per_txn,
+                report.dma_per_txn
+            ),
+        ),
+        ("resources", used.join(", ")),
+    ]
 }
 
 fn verdict(report: &BenchReport) -> String {
@@ -321,7 +330,17 @@ fn print_sweep(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Resu
             }
             output::json(&object)
         }
-        format => output::rows(format, &[output::flat(&value)], |_| json!(null)),
+        Format::Csv => output::rows(Format::Csv, &[output::flat(&value)], |_| json!(null)),
+        Format::Table => {
+            let flat = output::flat(&value);
+            let pairs: Vec<(&str, String)> = flat
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(name, value)| (name.as_str(), value.to_string()))
+                .collect();
+            output::pairs(&pairs)
+        }
     }
 }
 

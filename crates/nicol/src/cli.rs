@@ -260,7 +260,7 @@ pub struct ServeArgs {
     /// Records that each shard has room for [default: 1000000].
     #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
     pub records: Option<u64>,
-    /// Engine threads [default: the machine's cores].
+    /// Engine threads [default: half of the machine's cores].
     #[arg(long, value_name = "N", env = "NICOL_THREADS")]
     pub threads: Option<usize>,
 }

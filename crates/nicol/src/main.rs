@@ -7,6 +7,7 @@ mod cli;
 mod doctor;
 mod output;
 mod profiles;
+mod serve;
 mod systems;
 
 use std::process::ExitCode;
@@ -52,15 +53,11 @@ fn run(command: &Command) -> Result<End> {
         Command::Systems(args) => systems::run(args).map(|()| End::Held),
         Command::Profiles(args) => profiles::run(args),
         Command::Doctor(args) => doctor::run(args).map(|()| End::Held),
-        Command::Serve(args) => serve(args),
+        Command::Serve(args) => serve::run(args),
         Command::Completions { shell } => {
             let mut command = Cli::command();
             clap_complete::generate(*shell, &mut command, "nicol", &mut std::io::stdout());
             Ok(End::Held)
         }
     }
-}
-
-fn serve(_args: &cli::ServeArgs) -> Result<End> {
-    anyhow::bail!("not linked yet")
 }

@@ -1,0 +1,259 @@
+//! `nicol serve`: an embedded replicated cluster behind RESP.
+
+use std::cell::RefCell;
+use std::collections::hash_map::RandomState;
+use std::fs;
+use std::hash::BuildHasher;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nicol::resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo};
+use nicol_core::chance::Stream;
+use nicol_core::cluster::Layout;
+use nicol_core::commit::{CommitProtocol, Procedures};
+use nicol_core::engine::Start;
+use nicol_core::exec::Signal;
+use nicol_core::fabric::{Bell, Fabric};
+use nicol_core::ids::{Key, NodeId, ShardId, Side};
+use nicol_core::txn::{Abort, Outcome, Txn};
+use nicol_core::units::Bytes;
+use nicol_core::workload::{ShardMap, Workload};
+use nicol_protocols::commit::xenic::{self, Coordinator, Node, XenicConfig};
+use nicol_rt::{LiveCluster, LiveConfig, Mailbox};
+use serde::Deserialize;
+
+use crate::cli::ServeArgs;
+use crate::{End, Usage};
+
+/// Requests that wait for one host engine; beyond it the front is told to try again.
+const MAILBOX: usize = 65_536;
+/// Transactions that one host engine runs at a time.
+const IN_FLIGHT_MAX: usize = 256;
+/// Each NIC engine's log: room for the largest transaction twice over.
+const LOG: Bytes = Bytes(16 << 20);
+/// Arguments up to here go to the NIC with the transaction, which then executes it there.
+const SHIPPED_BYTES_MAX: usize = 4_096;
+/// Bytes of a value that stand in a table slot.
+const INLINE: usize = 64;
+/// How often the server looks whether an engine has failed.
+const POLL: Duration = Duration::from_millis(100);
+
+/// The configuration file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    nodes: Option<usize>,
+    replicas: Option<usize>,
+    listen: Option<SocketAddr>,
+    password: Option<String>,
+    records: Option<u64>,
+    threads: Option<usize>,
+}
+
+/// What to serve, after file, environment and flags.
+#[derive(Debug)]
+struct Settings {
+    nodes: usize,
+    replicas: usize,
+    listen: SocketAddr,
+    password: Option<String>,
+    records: u64,
+    threads: Option<usize>,
+}
+
+/// Serves until the process is ended, or an engine fails.
+pub fn run(args: &ServeArgs) -> Result<End> {
+    let settings = settings(args).map_err(Usage)?;
+    let seed = RandomState::new().hash_one(0x6e69_636f_6c00_u64);
+    let layout = Layout::new(settings.nodes, settings.replicas, 1, 1)
+        .map_err(|error| Usage(anyhow::Error::new(error).context("--nodes, --replicas")))?
+        .with_hash_seed(seed);
+    let store = Store { records: settings.records };
+    let config = XenicConfig { log: LOG, ..XenicConfig::paper(settings.records, INLINE) };
+    let nodes: Vec<Arc<Node>> =
+        layout.node_ids().map(|id| Arc::new(Node::load(id, &layout, &config, &store))).collect();
+    let mailboxes = layout.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect();
+    let cluster = Arc::new(Cluster { nodes, mailboxes, procedures: nicol::resp::procedures() });
+    // Half of the cores: the front and the kernel's network stack need the others.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
+    let live = LiveConfig { layout, threads, pin: false, seed };
+    let world = LiveCluster::launch(&live, &cluster)?;
+    let mut config = ServerConfig::new(settings.listen);
+    config.password = settings.password;
+    config.hash_seed = seed;
+    let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &format!("{seed:040x}"));
+    (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
+    let server = Server::start(config, cluster, info)
+        .map_err(|error| anyhow::Error::new(error).context("the RESP front"))?;
+    eprintln!(
+        "serving {} nodes with {} replicas on {}; the data is in memory only; end with an interrupt",
+        settings.nodes,
+        settings.replicas,
+        server.local_addr()
+    );
+    let ended = world.run_until(|| false, POLL);
+    server.stop();
+    ended?;
+    Ok(End::Held)
+}
+
+fn settings(args: &ServeArgs) -> Result<Settings> {
+    let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();
+    let nodes = args.nodes.or(file.nodes).unwrap_or(3);
+    let records = args.records.or(file.records).unwrap_or(1_000_000);
+    ensure!((1..=1 << 32).contains(&records), "--records {records}: give 1 to 2^32");
+    let threads = args.threads.or(file.threads);
+    ensure!(threads != Some(0), "--threads 0: give at least 1");
+    Ok(Settings {
+        nodes,
+        replicas: args.replicas.or(file.replicas).unwrap_or(nodes.min(3)),
+        listen: args.listen.or(file.listen).unwrap_or(SocketAddr::from(([127, 0, 0, 1], 6380))),
+        password: args.password.clone().or(file.password),
+        records,
+        threads,
+    })
+}
+
+fn read(path: &Path) -> Result<File> {
+    let text = fs::read_to_string(path).with_context(|| format!("--config {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("--config {}", path.display()))
+}
+
+/// An empty store with room for so many records per shard.
+struct Store {
+    records: u64,
+}
+
+impl Workload for Store {
+    fn name(&self) -> &'static str {
+        "resp"
+    }
+
+    fn procedures(&self) -> Procedures {
+        nicol::resp::procedures()
+    }
+
+    fn load(&self, _: &dyn ShardMap, _: ShardId, _: &mut dyn FnMut(Key, &[u8])) {}
+
+    fn records_per_shard(&self) -> u64 {
+        0
+    }
+
+    fn growth_per_shard(&self) -> u64 {
+        self.records
+    }
+
+    fn next(&self, _: NodeId, _: &mut Stream, _: &mut Txn) -> usize {
+        0
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &["resp"]
+    }
+
+    fn audit(
+        &self,
+        _: &dyn ShardMap,
+        _: &mut dyn FnMut(Key) -> Option<Vec<u8>>,
+        _: &[i128],
+    ) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A request on its way to an engine.
+struct Job {
+    request: Arc<Request>,
+    done: Done,
+}
+
+struct Cluster {
+    nodes: Vec<Arc<Node>>,
+    mailboxes: Vec<Arc<Mailbox<Job>>>,
+    procedures: Procedures,
+}
+
+impl Backend for Cluster {
+    fn submit(&self, connection: u64, request: Arc<Request>, done: Done) {
+        let mailbox = &self.mailboxes[(connection % self.mailboxes.len() as u64) as usize];
+        if let Err(job) = mailbox.push(Job { request, done }) {
+            let outcome = Outcome::Aborted(Abort::NoResources);
+            (job.done)(Response { outcome, output: Vec::new() });
+        }
+    }
+
+    fn records(&self) -> Option<u64> {
+        Some(self.nodes.iter().map(|node| node.primary().len()).sum())
+    }
+}
+
+impl Start for Cluster {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let here = fabric.here();
+        let node = &self.nodes[usize::from(here.node.0)];
+        let coordinator = xenic::start(fabric, node, &self.procedures);
+        let Some(coordinator) = coordinator.filter(|_| here.side == Side::Host) else { return };
+        let desk = Desk {
+            fabric: fabric.clone(),
+            coordinator,
+            spare: Rc::default(),
+            finished: fabric.signal(),
+        };
+        let mailbox = self.mailboxes[usize::from(here.node.0)].clone();
+        fabric.spawn(async move { desk.serve(mailbox).await });
+    }
+}
+
+/// A host engine's request queue. [Xenic21 4.2: A polls a queue that B fills]
+#[derive(Clone)]
+struct Desk<F: Fabric> {
+    fabric: F,
+    coordinator: Coordinator<F>,
+    spare: Rc<RefCell<Vec<Txn>>>,
+    finished: Signal,
+}
+
+impl<F: Fabric> Desk<F> {
+    async fn serve(self, mailbox: Arc<Mailbox<Job>>) {
+        let bell: Arc<dyn Bell> = mailbox.clone();
+        let running = Rc::new(RefCell::new(0));
+        loop {
+            let seen = bell.bell().rings();
+            while let Some(job) = mailbox.pop() {
+                while *running.borrow() >= IN_FLIGHT_MAX {
+                    self.finished.wait().await;
+                }
+                *running.borrow_mut() += 1;
+                let (desk, running) = (self.clone(), running.clone());
+                self.fabric.spawn(async move {
+                    desk.run(job).await;
+                    *running.borrow_mut() -= 1;
+                    desk.finished.notify();
+                });
+            }
+            self.fabric.rung(&bell, seen).await;
+        }
+    }
+
+    async fn run(&self, job: Job) {
+        let mut txn = self.spare.borrow_mut().pop().unwrap_or_default();
+        let request = &*job.request;
+        txn.reset(request.procedure, &request.args);
+        txn.ship = request.args.len() <= SHIPPED_BYTES_MAX;
+        for &key in &request.reads {
+            txn.read(key);
+        }
+        for &key in &request.writes {
+            txn.write(key);
+        }
+        let outcome = self.coordinator.run(&mut txn).await;
+        let output = std::mem::take(&mut txn.output);
+        (job.done)(Response { outcome, output });
+        self.spare.borrow_mut().push(txn);
+    }
+}
