@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The first line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// `nicol.history/1`; set by [`write`].
+    /// `nicol.history/1`; set by [`write()`].
     pub schema: String,
     /// The system that ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -28,9 +28,9 @@ impl PartsPerMillion {
 pub enum Distribution {
     /// Every item alike.
     Uniform,
-    /// Low items are the hot ones. [Gray94]
+    /// Low items are the hot ones. (Gray et al., 1994)
     Zipfian(Theta),
-    /// Hot items anywhere. [YCSB]
+    /// Hot items anywhere, as in YCSB.
     ScrambledZipfian(Theta),
     /// The first `hot_items` (a share) of the items are drawn with a chance of `hot_draws`.
     Hotspot {
@@ -103,7 +103,7 @@ impl Chooser {
 
     /// Draws an item for which `taken` is false.
     ///
-    /// After [`Self::REDRAWS_MAX`] draws it walks up from the last one instead, so that a heavy
+    /// After `REDRAWS_MAX` draws it walks up from the last one instead, so that a heavy
     /// skew cannot keep it for ever. There must be an item that is not taken.
     pub fn draw_untaken(&self, random: &mut Stream, taken: impl Fn(u64) -> bool) -> u64 {
         let mut item = self.draw(random);

@@ -1,4 +1,4 @@
-//! Strict serializability, decided from what transactions read and installed. [Adya99]
+//! Strict serializability, decided from what transactions read and installed. (Adya, 1999)
 //!
 //! Versions order the installs of each key, so the direct serialization graph is known, not guessed:
 //! an edge from each install to the next (ww), from an install to whoever read it (wr), from a

@@ -5,13 +5,13 @@
 //!
 //! | step | who | what | code |
 //! |---|---|---|---|
-//! | 1 | host coordinator | transaction id; state to the local NIC | [`host`] |
-//! | 2 | coordinator NIC, primary NICs | EXECUTE: lock the write set, read everything | [`coordinator`], [`server`] |
-//! | 3 | host, or NIC if shipped | execution logic; further EXECUTE rounds | [`host`], [`coordinator`] |
-//! | 4 | primary NICs | VALIDATE what was read and not locked | [`server`] |
-//! | 5 | backup NICs | LOG: append to the host log by DMA | [`server`], [`log`] |
-//! | 6 | primary NICs | COMMIT: log, install in the index, pin, unlock | [`server`] |
-//! | 7 | host workers | apply logs to the tables; log acks free space and unpin | [`worker`] |
+//! | 1 | host coordinator | transaction id; state to the local NIC | `host` |
+//! | 2 | coordinator NIC, primary NICs | EXECUTE: lock the write set, read everything | `coordinator`, `server` |
+//! | 3 | host, or NIC if shipped | execution logic; further EXECUTE rounds | `host`, `coordinator` |
+//! | 4 | primary NICs | VALIDATE what was read and not locked | `server` |
+//! | 5 | backup NICs | LOG: append to the host log by DMA | `server`, `log` |
+//! | 6 | primary NICs | COMMIT: log, install in the index, pin, unlock | `server` |
+//! | 7 | host workers | apply logs to the tables; log acks free space and unpin | `worker` |
 //!
 //! Deviations from the paper are tagged where they stand. What belongs to later issues: multi-hop
 //! execution [4.2.3], the local fast paths [4.2.4], recovery [4.2.1].
