@@ -151,7 +151,7 @@ impl LiveCluster {
                 parker.adopt();
                 let run = || drive(seats, &shared, &*start, &control, &parker, (seed, spins));
                 panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|cause| {
-                    control.fail(&cause);
+                    control.fail(&*cause);
                     ThreadReport::default()
                 })
             };

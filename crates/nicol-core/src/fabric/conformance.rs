@@ -1,1 +1,389 @@
-//! The suite that both worlds pass.
+//! The suite that every world passes: what protocols rely on, tried on the world's own engines.
+//!
+//! A world starts a [`Suite`] on its engines like any system, runs until [`Suite::finished`], and
+//! then asks for [`Suite::failures`]. Where routes are unreliable, the same must hold.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{
+    Delivery, Fabric, FabricError, Message, OneSided, Patience, ReplyTo, RequestId, Service,
+};
+use crate::cluster::Layout;
+use crate::engine::Start;
+use crate::ids::{EngineId, RKey};
+use crate::memory::{Access, AccessError, Region};
+use crate::units::{Bytes, Nanos};
+use crate::wire::{Malformed, Reader, Writer};
+
+const ECHO: u16 = 1;
+const REFUSE: u16 = 2;
+const BAD: u16 = 3;
+const FORWARD: u16 = 4;
+const RELAY: u16 = 5;
+const NUMBERED: u16 = 6;
+const COUNT: u16 = 7;
+const KEYS: u16 = 8;
+const SILENT: u16 = 9;
+
+/// Bytes of each engine's registered region.
+const REGION: u64 = 4_096;
+/// Numbered messages that one engine sends to its node's other engines.
+const NUMBERS: u64 = 200;
+/// Calls that must each be counted once.
+const COUNTED: u64 = 300;
+
+/// The suite's state, shared by the engines of one cluster.
+#[derive(Debug)]
+pub struct Suite {
+    engines: usize,
+    done: AtomicUsize,
+    counted: AtomicUsize,
+    failures: Mutex<Vec<String>>,
+}
+
+impl Suite {
+    /// A suite for a cluster of this layout.
+    pub fn new(layout: &Layout) -> Arc<Self> {
+        Arc::new(Self {
+            engines: layout.engine_count(),
+            done: AtomicUsize::new(0),
+            counted: AtomicUsize::new(0),
+            failures: Mutex::default(),
+        })
+    }
+
+    /// Has every engine gone through the whole suite?
+    pub fn finished(&self) -> bool {
+        self.done.load(Ordering::Acquire) == self.engines
+    }
+
+    /// What did not hold; complete once finished.
+    pub fn failures(&self) -> Vec<String> {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let expected = self.engines * COUNTED as usize;
+        let counted = self.counted.load(Ordering::Acquire);
+        if counted != expected {
+            failures.push(format!("{expected} calls took effect {counted} times"));
+        }
+        failures
+    }
+
+    fn expect(&self, at: EngineId, what: &str, held: bool) {
+        if !held {
+            let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+            failures.push(format!("{at}: {what}"));
+        }
+    }
+}
+
+/// Raw bytes of a kind.
+struct Raw<'a, const KIND: u16>(&'a [u8]);
+
+impl<const KIND: u16> Message for Raw<'_, KIND> {
+    const KIND: u16 = KIND;
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.bytes(self.0);
+    }
+}
+
+/// A reply address in a message.
+struct Address<const KIND: u16> {
+    through: EngineId,
+    reply_to: ReplyTo,
+}
+
+impl<const KIND: u16> Message for Address<KIND> {
+    const KIND: u16 = KIND;
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u32(self.through.pack());
+        to.u32(self.reply_to.engine.pack());
+        to.u16(self.reply_to.request.slot);
+        to.u32(self.reply_to.request.sequence);
+    }
+}
+
+fn parse_address(body: &[u8]) -> Result<ReplyTo, Malformed> {
+    let mut from = Reader::new(body);
+    from.u32()?;
+    let engine = EngineId::unpack(from.u32()?).ok_or(Malformed { what: "an engine" })?;
+    let request = RequestId { slot: from.u16()?, sequence: from.u32()? };
+    Ok(ReplyTo { engine, request })
+}
+
+struct Peer<F: Fabric> {
+    fabric: F,
+    suite: Arc<Suite>,
+    keys: [RKey; 3],
+    numbers: RefCell<Vec<(EngineId, u64)>>,
+}
+
+impl<F: Fabric> Service for Peer<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let body = delivery.body;
+        match (delivery.kind, delivery.reply_to) {
+            (ECHO, Some(to)) => self.fabric.reply(to, &Raw::<0>(body)),
+            (REFUSE, Some(to)) => self.fabric.refuse(to, FabricError::NoResources),
+            (SILENT, _) => {}
+            (COUNT, Some(to)) => {
+                self.suite.counted.fetch_add(1, Ordering::AcqRel);
+                self.fabric.reply(to, &Raw::<0>(body));
+            }
+            (FORWARD, Some(reply_to)) => {
+                let mut from = Reader::new(body);
+                let through =
+                    EngineId::unpack(from.u32()?).ok_or(Malformed { what: "an engine" })?;
+                self.fabric.send(through, &Address::<RELAY> { through, reply_to });
+            }
+            (RELAY, None) => self.fabric.reply(parse_address(body)?, &Raw::<0>(b"relayed")),
+            (NUMBERED, None) => {
+                let number = Reader::new(body).u64()?;
+                self.numbers.borrow_mut().push((delivery.from, number));
+            }
+            (KEYS, Some(to)) => {
+                let mut keys = Vec::new();
+                self.keys.iter().for_each(|key| keys.extend(key.0.to_le_bytes()));
+                self.fabric.reply(to, &Raw::<0>(&keys));
+            }
+            _ => return Err(Malformed { what: "an unknown kind" }),
+        }
+        Ok(())
+    }
+}
+
+impl Start for Arc<Suite> {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let region = Arc::new(Region::new(Bytes(REGION)));
+        let revoked = fabric.register(&region, Access::ReadWrite);
+        let keys = [
+            fabric.register(&region, Access::ReadWrite),
+            fabric.register(&region, Access::Read),
+            revoked,
+        ];
+        fabric.revoke(revoked);
+        let peer = Rc::new(Peer {
+            fabric: fabric.clone(),
+            suite: self.clone(),
+            keys,
+            numbers: RefCell::default(),
+        });
+        let first = fabric.serve(peer.clone());
+        self.expect(fabric.here(), "the first service counts", first);
+        self.expect(fabric.here(), "a second is refused", !fabric.serve(peer.clone()));
+        let client = Client { fabric: fabric.clone(), suite: self.clone() };
+        fabric.spawn(async move { client.run(peer).await });
+    }
+}
+
+struct Client<F: Fabric> {
+    fabric: F,
+    suite: Arc<Suite>,
+}
+
+impl<F: Fabric> Client<F> {
+    fn expect(&self, what: &str, held: bool) {
+        self.suite.expect(self.fabric.here(), what, held);
+    }
+
+    async fn run(self, peer: Rc<Peer<F>>) {
+        self.calls().await;
+        self.errors().await;
+        self.third_party().await;
+        self.one_sided().await;
+        self.dma().await;
+        self.time().await;
+        self.numbered(&peer).await;
+        self.suite.done.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn others(&self) -> Vec<EngineId> {
+        self.fabric.layout().engine_ids().collect()
+    }
+
+    async fn calls(&self) {
+        for to in self.others() {
+            for len in [0, 1, 7, 8, 1_500, 70_000] {
+                let body = vec![len as u8; len];
+                let reply = self.fabric.call(to, &Raw::<ECHO>(&body), Patience::Forever).await;
+                let same = reply.is_ok_and(|reply| reply.as_ref() == body);
+                self.expect(&format!("{len} bytes come back from {to}"), same);
+            }
+        }
+        let others = self.others();
+        let calls: Vec<_> = (0..COUNTED)
+            .map(|number| {
+                let to = others[number as usize % others.len()];
+                let body = number.to_le_bytes();
+                self.fabric.call(to, &Raw::<COUNT>(&body), Patience::Forever)
+            })
+            .collect();
+        for (number, call) in calls.into_iter().enumerate() {
+            let body = (number as u64).to_le_bytes();
+            let answered = call.await.is_ok_and(|reply| reply.as_ref() == body);
+            self.expect("each call gets its own reply", answered);
+        }
+    }
+
+    async fn errors(&self) {
+        let nowhere = EngineId::host(crate::ids::NodeId(200), 0);
+        for to in self.others() {
+            let refused = self.fabric.call(to, &Raw::<REFUSE>(b""), Patience::Forever).await;
+            self.expect("a refusal arrives", refused.err() == Some(FabricError::NoResources));
+            let bad = self.fabric.call(to, &Raw::<BAD>(b"?"), Patience::Forever).await;
+            self.expect("a malformed request is told", bad.err() == Some(FabricError::Malformed));
+        }
+        let lost = self.fabric.call(nowhere, &Raw::<ECHO>(b""), Patience::Forever).await;
+        self.expect("no such engine", lost.err() == Some(FabricError::Unreachable));
+        // Abandoned calls leave nothing behind that later ones would trip over.
+        drop(self.fabric.call(self.fabric.here(), &Raw::<SILENT>(b""), Patience::Forever));
+    }
+
+    async fn third_party(&self) {
+        // Within a node the routes are reliable, so that a relayed reply cannot be lost.
+        let here = self.fabric.here();
+        for through in self.others().into_iter().filter(|engine| engine.node == here.node) {
+            let request = RequestId { slot: 0, sequence: 0 };
+            let message =
+                Address::<FORWARD> { through, reply_to: ReplyTo { engine: here, request } };
+            let first = self.fabric.layout().nic_of(here.node, 0);
+            let reply = self.fabric.call(first, &message, Patience::Forever).await;
+            let relayed = reply.is_ok_and(|reply| reply.as_ref() == b"relayed");
+            self.expect("a third party may reply", relayed);
+        }
+    }
+
+    async fn keys_of(&self, engine: EngineId) -> [RKey; 3] {
+        let reply = self.fabric.call(engine, &Raw::<KEYS>(b""), Patience::Forever).await;
+        let mut keys = [RKey(0); 3];
+        if let Ok(reply) = reply {
+            let mut from = Reader::new(reply.as_ref());
+            keys = keys.map(|_| RKey(from.u32().unwrap_or_default()));
+        }
+        keys
+    }
+
+    async fn one_sided(&self) {
+        let index = self.fabric.layout().index_of(self.fabric.here()).unwrap_or_default() as u64;
+        for to in self.others() {
+            let [rkey, read_only, revoked] = self.keys_of(to).await;
+            let offset = 64 + index * 16;
+            let bytes = (index + 1).to_le_bytes();
+            let node = to.node;
+            let write = OneSided::Write { rkey, offset, bytes: &bytes };
+            self.expect("WRITE", self.fabric.one_sided(node, write).await.is_ok());
+            let read = OneSided::Read { rkey: read_only, offset, len: 8 };
+            let back = self.fabric.one_sided(node, read).await;
+            self.expect("READ", back.is_ok_and(|back| back.as_ref() == bytes));
+            let swap = OneSided::CompareSwap { rkey, offset, expected: index + 1, new: 77 };
+            let old = self.fabric.one_sided(node, swap).await;
+            self.expect("CAS", old.is_ok_and(|old| old.as_ref() == bytes));
+            let add = OneSided::FetchAdd { rkey, offset, amount: 1 };
+            let old = self.fabric.one_sided(node, add).await;
+            self.expect("FETCH-ADD", old.is_ok_and(|old| old.as_ref() == 77u64.to_le_bytes()));
+            let denied = |rkey: RKey| AccessError::Denied { rkey: rkey.0 };
+            let size = REGION;
+            let len = 16;
+            let bad = [
+                (read_only, offset, denied(read_only)),
+                (revoked, offset, denied(revoked)),
+                (rkey, offset + 1, AccessError::Misaligned { offset: offset + 1 }),
+                (rkey, size - 8, AccessError::OutOfBounds { offset: size - 8, len, size }),
+                (rkey, u64::MAX - 7, AccessError::OutOfBounds { offset: u64::MAX - 7, len, size }),
+            ];
+            for (rkey, offset, error) in bad {
+                let write = OneSided::Write { rkey, offset, bytes: &[0xee; 16] };
+                let refused = self.fabric.one_sided(node, write).await.err();
+                let as_expected = refused == Some(FabricError::AccessDenied(error));
+                self.expect(&format!("{error} is told, not {refused:?}"), as_expected);
+            }
+            let read = OneSided::Read { rkey, offset: size - 8, len: 8 };
+            let untouched = self.fabric.one_sided(node, read).await;
+            let untouched = untouched.is_ok_and(|bytes| bytes.as_ref() == [0; 8]);
+            self.expect("a refused WRITE leaves the memory alone", untouched);
+        }
+    }
+
+    async fn dma(&self) {
+        let region = Arc::new(Region::new(Bytes(40 * 16)));
+        for vector in [1, 15, 40] {
+            let seen = region.bell().rings();
+            let writes: Vec<_> = (0..vector)
+                .map(|slot| self.fabric.dma_write(&region, slot * 16, &[slot as u8; 16]))
+                .collect();
+            for write in writes {
+                self.expect("a DMA write", write.await.is_ok());
+            }
+            self.expect("a DMA write rings the bell", region.bell().rings() > seen);
+            let bell: Arc<dyn super::Bell> = region.clone();
+            self.fabric.rung(&bell, seen).await;
+            for slot in 0..vector {
+                let read = self.fabric.dma_read(&region, slot * 16, 16).await;
+                let same = read.is_ok_and(|bytes| bytes.as_ref() == [slot as u8; 16]);
+                self.expect("a DMA read", same);
+            }
+        }
+        let beyond = self.fabric.dma_read(&region, 40 * 16, 8).await;
+        self.expect("a DMA beyond its region is an error", beyond.is_err());
+        self.expect("persist", self.fabric.persist(&region, 0, 64).await.is_ok());
+        let beyond = self.fabric.persist(&region, 8, 40 * 16).await;
+        self.expect("a persist beyond its region is an error", beyond.is_err());
+    }
+
+    async fn time(&self) {
+        let mut last = self.fabric.now();
+        for span in [0, 1_000, 50_000] {
+            let deadline = last + Nanos(span);
+            self.fabric.sleep_until(deadline).await;
+            let now = self.fabric.now();
+            self.expect("no sleep ends early", now >= deadline);
+            self.expect("time does not go back", now >= last);
+            last = now;
+        }
+        let turn = Rc::new(Cell::new(0));
+        let other = turn.clone();
+        self.fabric.spawn(async move { other.set(1) });
+        self.fabric.yield_now().await;
+        self.expect("yield lets others run", turn.get() == 1);
+        let signal = self.fabric.signal();
+        let (waiting, woken) = (signal.clone(), turn.clone());
+        self.fabric.spawn(async move {
+            waiting.wait().await;
+            woken.set(2);
+        });
+        self.fabric.yield_now().await;
+        self.expect("a signal is waited for", turn.get() == 1);
+        signal.notify();
+        self.fabric.yield_now().await;
+        self.expect("a signal wakes", turn.get() == 2);
+        self.expect("chance is not constant", self.fabric.random() != self.fabric.random());
+    }
+
+    /// One-way messages between the engines of a node arrive once, in order.
+    async fn numbered(&self, peer: &Peer<F>) {
+        let here = self.fabric.here();
+        let near: Vec<_> =
+            self.others().into_iter().filter(|engine| engine.node == here.node).collect();
+        for number in 0..NUMBERS {
+            for &to in &near {
+                self.fabric.send(to, &Raw::<NUMBERED>(&number.to_le_bytes()));
+            }
+            if number % 16 == 0 {
+                self.fabric.yield_now().await;
+            }
+        }
+        let expected = near.len() * NUMBERS as usize;
+        for _ in 0..100_000 {
+            if peer.numbers.borrow().len() >= expected {
+                break;
+            }
+            self.fabric.sleep_until(self.fabric.now() + Nanos::from_micros(20)).await;
+        }
+        for &from in &near {
+            let numbers = peer.numbers.borrow();
+            let got = numbers.iter().filter(|(sender, _)| *sender == from).map(|(_, n)| *n);
+            self.expect("messages within a node arrive once, in order", got.eq(0..NUMBERS));
+        }
+    }
+}

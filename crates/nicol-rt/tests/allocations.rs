@@ -1,0 +1,113 @@
+//! A transaction allocates nothing in the steady state: counted over the whole process.
+
+use std::alloc::{GlobalAlloc, Layout as Block, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use nicol_core::cluster::Layout;
+use nicol_core::commit::Procedures;
+use nicol_core::engine::Start;
+use nicol_core::fabric::Fabric;
+use nicol_core::units::Nanos;
+use nicol_core::workload::Workload;
+use nicol_protocols::commit::xenic::{self, ExecuteAt, Node, XenicConfig};
+use nicol_rt::{LiveCluster, LiveConfig};
+use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, spawn_clients};
+use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+struct Counting;
+
+// SAFETY: every call is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, block: Block) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise is the system allocator's.
+        unsafe { System.alloc(block) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, block: Block) {
+        // SAFETY: the caller's promise is the system allocator's.
+        unsafe { System.dealloc(pointer, block) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, block: Block, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise is the system allocator's.
+        unsafe { System.realloc(pointer, block, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const CLIENTS: u32 = 8;
+
+struct Bank {
+    nodes: Vec<Arc<Node>>,
+    workload: Arc<dyn Workload>,
+    procedures: Procedures,
+    run: Arc<RunControl>,
+}
+
+impl Start for Bank {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let here = fabric.here();
+        let node = &self.nodes[usize::from(here.node.0)];
+        if let Some(coordinator) = xenic::start(fabric, node, &self.procedures) {
+            let first = u32::from(here.node.0) * CLIENTS;
+            spawn_clients(fabric, &coordinator, &self.workload, &self.run, first, CLIENTS);
+        }
+    }
+}
+
+/// Runs so many transactions per client and returns how many allocations that took in all.
+fn allocations(transactions: u64, execute_at: ExecuteAt) -> u64 {
+    let layout = Layout::new(3, 3, 1, 1).unwrap();
+    let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(SmallbankConfig::paper(3, 2_000)));
+    let config = XenicConfig { execute_at, ..XenicConfig::paper(8_000, 8) };
+    let plan = RunPlan {
+        seed: 1,
+        clients: 3 * CLIENTS,
+        begin: Nanos::ZERO,
+        warmup_until: Nanos::ZERO,
+        stop_at: Nanos::MAX,
+        transactions_per_client: Some(transactions),
+        load: Load::Closed,
+        retry: RETRY,
+        record: false,
+        history_max: 0,
+    };
+    let bank = Arc::new(Bank {
+        nodes: layout
+            .node_ids()
+            .map(|id| Arc::new(Node::load(id, &layout, &config, &*workload)))
+            .collect(),
+        procedures: workload.procedures(),
+        run: RunControl::new(plan, workload.kinds()),
+        workload,
+    });
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let live = LiveConfig { layout, threads: Some(2), pin: false, seed: 1 };
+    let cluster = LiveCluster::launch(&live, &bank).unwrap();
+    cluster.run_until(|| bank.run.finished(), Duration::from_millis(1)).unwrap();
+    cluster.stop().unwrap();
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+#[test]
+fn a_transaction_allocates_nothing_in_the_steady_state() {
+    for execute_at in [ExecuteAt::Nic, ExecuteAt::Host] {
+        let (short, long) = (2_000, 10_000);
+        let start_up = allocations(short, execute_at);
+        let more = allocations(long, execute_at).saturating_sub(start_up);
+        let transactions = (long - short) * u64::from(3 * CLIENTS);
+        // Pools still grow now and then: less than once in a hundred transactions.
+        assert!(
+            more * 100 < transactions,
+            "{execute_at:?}: {more} allocations in {transactions} transactions"
+        );
+    }
+}
