@@ -30,7 +30,8 @@ impl Doorbell {
     /// Sets what a ring calls besides counting. Only the first call has an effect; returns whether
     /// this one was it.
     pub fn notify_with(&self, notify: impl Fn() + Send + Sync + 'static) -> bool {
-        self.notifier.set(Box::new(notify)).is_ok()
+        // Looked at first, so that watching a bell again allocates nothing.
+        self.notifier.get().is_none() && self.notifier.set(Box::new(notify)).is_ok()
     }
 }
 
