@@ -28,7 +28,8 @@ const PARK_MAX: Duration = Duration::from_millis(100);
 pub struct LiveConfig {
     /// The cluster.
     pub layout: Layout,
-    /// Engine threads; `None` takes one per core, and no more than there are engines.
+    /// Engine threads; `None` takes one per engine if there are cores for that, else one per node,
+    /// and no more than there are cores.
     pub threads: Option<usize>,
     /// Pin threads to cores, where there is a core for each?
     pub pin: bool,
@@ -91,6 +92,12 @@ struct Seat {
     incoming: Vec<Incoming>,
 }
 
+/// A node's engines on one thread keep its memory in one cache and balance by themselves; spread
+/// unevenly over a few threads more, the slowest thread would hold the others back.
+fn default_threads(layout: &Layout, cores: usize) -> usize {
+    if cores >= layout.engine_count() { layout.engine_count() } else { cores.min(layout.nodes()) }
+}
+
 /// The thread of each engine: nodes go round the threads; where there are more threads than nodes,
 /// so do the engines, host engines first, so that a node's two sides sit apart.
 fn assign(layout: &Layout, threads: usize) -> Vec<usize> {
@@ -115,7 +122,8 @@ impl LiveCluster {
     pub fn launch<S: Start>(config: &LiveConfig, start: &Arc<S>) -> Result<Self, LiveError> {
         let layout = &config.layout;
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let threads = config.threads.unwrap_or(cores).min(layout.engine_count());
+        let threads = config.threads.unwrap_or_else(|| default_threads(layout, cores));
+        let threads = threads.min(layout.engine_count());
         if threads == 0 {
             return Err(LiveError::NoThreads);
         }

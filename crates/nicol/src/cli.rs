@@ -141,7 +141,8 @@ pub struct BenchArgs {
     /// Writes the history that the checkers judged to FILE, as JSON lines.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
-    /// Engine threads of the live world [default: the machine's cores].
+    /// Engine threads of the live world [default: one per engine if the cores suffice, else one per
+    /// node].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Host engines per node [default: 1 live; what the profile has, simulated].

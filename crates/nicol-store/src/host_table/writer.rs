@@ -168,7 +168,10 @@ impl HostTable {
         let reach = home..home + u64::from(self.geometry.displacement_max);
         let mut found = None;
         for slot in reach {
-            if let Some((at, record)) = self.look(writer, Position::Slot(slot))
+            // The writer is alone: a key word that differs needs no second look.
+            let word = self.slot_offset(slot) + WORD as u64;
+            if load(&self.region, word) == key.0
+                && let Some((at, record)) = self.look(writer, Position::Slot(slot))
                 && at == key
             {
                 return Some(record);
