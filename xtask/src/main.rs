@@ -1,8 +1,9 @@
-//! The project's own tasks: `cargo xtask ci | tidy | papers`.
+//! The project's own tasks: `cargo xtask ci [--quick] | tidy | papers`.
 #![forbid(unsafe_code)]
 
 mod ci;
 mod papers;
+mod source;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -10,8 +11,18 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+const USAGE: &str = "\
+usage: cargo xtask TASK
+
+  ci           everything that the gate (.ci/run) checks, in its order
+  ci --quick   the same without the release build, the seed sweeps and the determinism check
+  tidy         the rules that neither the compiler nor clippy knows
+  papers       every step tag and every deviation from a paper, with its place";
+
 fn main() -> ExitCode {
-    match run() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match run(&words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
@@ -20,41 +31,59 @@ fn main() -> ExitCode {
     }
 }
 
-fn run() -> Result<()> {
-    let task = std::env::args().nth(1).unwrap_or_default();
-    let root = root()?;
-    match task.as_str() {
-        "ci" => ci::run(&root),
-        "tidy" => tidy::run(&root),
-        "papers" => papers::run(&root),
-        _ => bail!("unknown task '{task}': choose ci, tidy or papers"),
+fn run(words: &[&str]) -> Result<()> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = here.parent().context("xtask lies in the workspace")?;
+    match words {
+        ["ci"] => ci::run(root, ci::Extent::Full),
+        ["ci", "--quick"] => ci::run(root, ci::Extent::Quick),
+        ["tidy"] => tidy::run(root),
+        ["papers"] => papers::run(root),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => bail!("unknown task '{}'\n{USAGE}", words.join(" ")),
     }
 }
 
-fn root() -> Result<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().map(Path::to_owned).context("xtask lies in the workspace")
-}
-
-/// The Rust files below `folder`, in a fixed order.
-fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Files below `folder` that `wanted` accepts, in a fixed order. Build output, version control and
+/// other hidden folders are left out, except those that belong to the project.
+fn files(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
-        if !folder.is_dir() {
-            continue;
-        }
         let entries = std::fs::read_dir(&folder)
             .with_context(|| format!("cannot list {}", folder.display()))?;
         for entry in entries {
-            let path = entry.with_context(|| format!("listing {}", folder.display()))?.path();
+            let entry = entry.with_context(|| format!("listing {}", folder.display()))?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let name = name.to_string_lossy();
+            let hidden = name.starts_with('.') && !matches!(&*name, ".ci" | ".cargo");
             if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                if !hidden && name != "target" {
+                    open.push(path);
+                }
+            } else if wanted(&path) {
                 found.push(path);
             }
         }
     }
     found.sort();
     Ok(found)
+}
+
+/// The project's Rust files, in a fixed order.
+fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
+    files(root, |path| path.extension().is_some_and(|extension| extension == "rs"))
+}
+
+/// A file's text.
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// `path` as it is shown: from the project's root on, with `/`.
+fn shown(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/")
 }

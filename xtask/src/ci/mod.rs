@@ -1,0 +1,107 @@
+//! `cargo xtask ci`: exactly what the gate runs, in its order.
+
+mod determinism;
+mod test_counts;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// How much to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Everything.
+    Full,
+    /// What needs no release build.
+    Quick,
+}
+
+/// What every seed sweep runs on.
+const SWEEP: [&str; 6] = ["--system", "xenic", "--on", "liquidio3,connectx5", "--seeds", "0..40"];
+
+/// Runs every step; the first that fails ends the run. The last line printed sums the tests up.
+pub fn run(root: &Path, extent: Extent) -> Result<()> {
+    let started = Instant::now();
+    step("format", || cargo(root, &["fmt", "--all", "--check"]))?;
+    step("lints", || {
+        cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+    })?;
+    step("tidy", || crate::tidy::run(root))?;
+    step("docs", || {
+        let mut doc = command(root);
+        finish(doc.args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"))
+    })?;
+    if extent == Extent::Full {
+        let target = target(root)?;
+        step("release build", || cargo(root, &["build", "--release", "--bin", "nicol"]))?;
+        step("seed sweeps", || {
+            for workload in ["smallbank", "churn"] {
+                let mut nicol = Command::new(binary(&target, "release"));
+                finish(nicol.args(["sweep", workload]).args(SWEEP).stdout(Stdio::null()))?;
+            }
+            Ok(())
+        })?;
+        step("determinism", || {
+            cargo(root, &["build", "--bin", "nicol"])?;
+            determinism::check(&binary(&target, "release"), &binary(&target, "debug"))
+        })?;
+    }
+    let counts = step("tests", || test_counts::run(command(root)))?;
+    println!("== all steps: {:.1} s", started.elapsed().as_secs_f64());
+    if extent == Extent::Quick {
+        println!("== left out: release build, seed sweeps, determinism (cargo xtask ci)");
+    }
+    println!("{counts}");
+    Ok(())
+}
+
+/// Runs a step and prints its time, also if it fails.
+fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    println!("== {name}");
+    let started = Instant::now();
+    let done = work();
+    let verdict = if done.is_ok() { "" } else { "FAILED after " };
+    println!("== {name}: {verdict}{:.1} s", started.elapsed().as_secs_f64());
+    done.with_context(|| format!("step '{name}' failed"))
+}
+
+/// The cargo that runs this task, which rustup chose by rust-toolchain.toml.
+fn command(root: &Path) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(cargo);
+    command.current_dir(root);
+    command
+}
+
+fn cargo(root: &Path, args: &[&str]) -> Result<()> {
+    finish(command(root).args(args))
+}
+
+fn finish(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
+}
+
+/// Where cargo puts what it builds: asked, since configuration and environment may move it.
+fn target(root: &Path) -> Result<PathBuf> {
+    let output = command(root)
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo metadata")?;
+    ensure!(output.status.success(), "cargo metadata: {}", output.status);
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).context("cargo metadata prints JSON")?;
+    match metadata["target_directory"].as_str() {
+        Some(target) => Ok(PathBuf::from(target)),
+        None => bail!("cargo metadata names no target_directory"),
+    }
+}
+
+fn binary(target: &Path, profile: &str) -> PathBuf {
+    target.join(profile).join("nicol").with_extension(std::env::consts::EXE_EXTENSION)
+}

@@ -1,0 +1,143 @@
+//! Which crate may depend on which.
+
+use toml::de::{DeTable, DeValue};
+
+use super::Finding;
+
+const RULE: &str = "crate direction";
+
+const CORE: &str = "nicol-core";
+const STORE: &str = "nicol-store";
+const MIDDLE: [&str; 5] =
+    ["nicol-protocols", "nicol-sim", "nicol-rt", "nicol-workload", "nicol-check"];
+
+/// May `from` depend on `to`? `None` if `from` is unknown to the table of the style guide.
+fn allowed(from: &str, to: &str, only_tests: bool) -> Option<bool> {
+    let middle = MIDDLE.contains(&to);
+    Some(match from {
+        CORE | "xtask" => false,
+        STORE => to == CORE,
+        "nicol-protocols" => to == CORE || to == STORE || (only_tests && middle),
+        "nicol-sim" | "nicol-rt" | "nicol-workload" | "nicol-check" => {
+            to == CORE || (only_tests && (middle || to == STORE))
+        }
+        "nicol-lab" => to == CORE || to == STORE || middle,
+        "nicol" | "nicol-py" => to != from && to != "nicol-py" && to != "nicol",
+        _ => return None,
+    })
+}
+
+/// The arrows of one manifest, and whether it takes the workspace's lints.
+pub(super) fn check(krate: &str, path: &str, text: &str) -> Vec<Finding> {
+    let manifest = match DeTable::parse(text) {
+        Ok(manifest) => manifest.into_inner(),
+        Err(error) => return vec![Finding::new(path, 1, "manifest", error.to_string())],
+    };
+    let mut findings = Vec::new();
+    if allowed(krate, CORE, false).is_none() {
+        let remedy = format!("{krate} has no place yet: add it to xtask's arrows and the guide");
+        return vec![Finding::new(path, 1, RULE, remedy)];
+    }
+    let mut sections = vec![&manifest];
+    if let Some(targets) = table(&manifest, "target") {
+        sections.extend(targets.values().filter_map(|target| target.get_ref().as_table()));
+    }
+    for section in sections {
+        for kind in ["dependencies", "build-dependencies", "dev-dependencies"] {
+            for (name, value) in table(section, kind).into_iter().flatten() {
+                let to = renamed(value.get_ref()).unwrap_or(name.get_ref());
+                let ours = to == "nicol" || to == "xtask" || to.starts_with("nicol-");
+                let fine = allowed(krate, to, kind == "dev-dependencies") == Some(true);
+                if ours && !fine {
+                    let line = line_of(text, name.span().start);
+                    let remedy = format!(
+                        "{krate} may not depend on {to} ({kind}): move what both need to {CORE}, \
+                         or the caller to a crate above"
+                    );
+                    findings.push(Finding::new(path, line, RULE, remedy));
+                }
+            }
+        }
+    }
+    let inherited = table(&manifest, "lints").and_then(|lints| lints.get("workspace"));
+    if inherited.and_then(|value| value.get_ref().as_bool()) != Some(true) {
+        let remedy = "take the workspace's lints: [lints] workspace = true";
+        findings.push(Finding::new(path, 1, "lints", remedy));
+    }
+    findings
+}
+
+fn table<'t, 'i>(of: &'t DeTable<'i>, name: &str) -> Option<&'t DeTable<'i>> {
+    of.get(name)?.get_ref().as_table()
+}
+
+/// The package that a dependency takes under another name.
+fn renamed<'t>(value: &'t DeValue<'_>) -> Option<&'t str> {
+    value.get("package")?.get_ref().as_str()
+}
+
+/// The line of a byte, from 1.
+pub(super) fn line_of(text: &str, at: usize) -> usize {
+    1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINTS: &str = "[lints]\nworkspace = true\n";
+
+    fn found(krate: &str, body: &str) -> Vec<(usize, String)> {
+        let findings = check(krate, "Cargo.toml", &format!("{LINTS}{body}"));
+        findings.into_iter().map(|finding| (finding.line, finding.remedy)).collect()
+    }
+
+    #[test]
+    fn allowed_arrows_pass() {
+        let body = "[dependencies]\nnicol-core.workspace = true\nserde.workspace = true\n";
+        assert_eq!(found("nicol-sim", body), []);
+        assert_eq!(
+            found("nicol-protocols", "[dependencies]\nnicol-store = { path = \"a\" }\n"),
+            []
+        );
+        assert_eq!(found("nicol", "[dependencies]\nnicol-lab.workspace = true\n"), []);
+    }
+
+    #[test]
+    fn middle_crates_meet_in_tests_only() {
+        let body = "[dependencies]\nnicol-rt.workspace = true\n";
+        let findings = found("nicol-sim", body);
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].0, 4);
+        assert!(findings[0].1.contains("nicol-sim may not depend on nicol-rt"), "{findings:?}");
+        assert_eq!(found("nicol-sim", &body.replace("[dep", "[dev-dep")), []);
+    }
+
+    #[test]
+    fn nothing_points_upwards_not_even_in_tests() {
+        let body = "[dev-dependencies]\nnicol-sim.workspace = true\n";
+        assert_eq!(found("nicol-core", body).len(), 1);
+        assert_eq!(found("nicol-store", body).len(), 1);
+        assert_eq!(found("nicol-sim", "[dev-dependencies]\nnicol-lab = \"1\"\n").len(), 1);
+        assert_eq!(found("nicol-lab", "[dependencies]\nnicol = \"1\"\n").len(), 1);
+    }
+
+    #[test]
+    fn no_detour_hides_an_arrow() {
+        let detours = [
+            "[dependencies.nicol-rt]\npath = \"../nicol-rt\"\n",
+            "[dependencies]\nlive = { package = \"nicol-rt\", path = \"../nicol-rt\" }\n",
+            "[target.'cfg(unix)'.dependencies]\nnicol-rt.workspace = true\n",
+            "[build-dependencies]\nnicol-rt.workspace = true\n",
+        ];
+        for body in detours {
+            assert_eq!(found("nicol-sim", body).len(), 1, "{body}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_crate_and_missing_lints_are_findings() {
+        assert_eq!(found("nicol-new", "").len(), 1);
+        assert_eq!(check("nicol-sim", "Cargo.toml", "[package]\n").len(), 1);
+    }
+}

@@ -1,0 +1,339 @@
+//! Rules about the text of files.
+
+use super::Finding;
+use crate::source::Source;
+
+/// Lines of a source file at most; a test file may be longer.
+const LINES_MAX: usize = 600;
+const TEST_LINES_MAX: usize = 700;
+
+/// Crates in which nothing may be ambient: time, threads, hash seeds, environment, printing.
+const PURE: [&str; 5] =
+    ["nicol-core", "nicol-store", "nicol-protocols", "nicol-sim", "nicol-workload"];
+
+/// Places that may hold `unsafe`.
+const UNSAFE: [&str; 4] = [
+    "crates/nicol-core/src/memory/",
+    "crates/nicol-core/src/memory.rs",
+    "crates/nicol-store/",
+    "crates/nicol-rt/",
+];
+/// Crates that hold such a place, and therefore need not forbid `unsafe` as a whole.
+const UNSAFE_CRATES: [&str; 3] = ["crates/nicol-core/", "crates/nicol-store/", "crates/nicol-rt/"];
+
+const BANNED_NAMES: [&str; 6] = ["util", "utils", "common", "helper", "helpers", "misc"];
+
+const UNFINISHED: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
+
+/// What may not stand in a pure crate, and what to use instead.
+const AMBIENT: [(&str, &str); 14] = [
+    ("Instant", "time comes from Fabric::now"),
+    ("SystemTime", "time comes from Fabric::now"),
+    ("thread::spawn", "tasks come from Fabric::spawn"),
+    ("thread::scope", "tasks come from Fabric::spawn"),
+    ("thread::Builder", "tasks come from Fabric::spawn"),
+    ("thread::sleep", "wait with Fabric::sleep_until"),
+    ("println!", "a library returns what is to be said"),
+    ("eprintln!", "a library returns what is to be said"),
+    ("print!", "a library returns what is to be said"),
+    ("eprint!", "a library returns what is to be said"),
+    ("RandomState", "iteration order may not depend on a hash seed: use BTreeMap"),
+    ("thread_rng", "chance comes from Fabric::random or a seeded Stream"),
+    ("getrandom", "chance comes from Fabric::random or a seeded Stream"),
+    ("env::var", "settings come in a config struct"),
+];
+
+/// The rules for a Rust file. `test_module`: only tests compile the whole file.
+pub(super) fn check(path: &str, source: &Source<'_>, test_module: bool) -> Vec<Finding> {
+    let apart = ["/tests/", "/examples/", "/benches/"].iter().any(|part| path.contains(part));
+    let test = test_module || apart;
+    let mut findings: Vec<Finding> = size(path, source, test).into_iter().collect();
+    findings.extend(names(path, source));
+    findings.extend(unsafe_code(path, source));
+    findings.extend(attributes(path, source));
+    for word in UNFINISHED {
+        for at in source.words(word) {
+            let remedy = format!("{word} is not finished work: write it, or leave it out");
+            findings.push(Finding::new(path, source.line(at), "unfinished", remedy));
+        }
+    }
+    let pure = PURE.iter().any(|krate| path.starts_with(&format!("crates/{krate}/src/")));
+    if pure && !test {
+        findings.extend(ambient(path, source));
+    }
+    findings
+}
+
+fn size(path: &str, source: &Source<'_>, test: bool) -> Option<Finding> {
+    let (lines, most) =
+        (source.text.lines().count(), if test { TEST_LINES_MAX } else { LINES_MAX });
+    let remedy = format!("{lines} lines, at most {most}: split it by concept");
+    (lines > most).then(|| Finding::new(path, most + 1, "file size", remedy))
+}
+
+fn names(path: &str, source: &Source<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut find = |line, name: &str| {
+        let remedy = format!("nothing is called {name}: code lives with the concept it serves");
+        findings.push(Finding::new(path, line, "banned name", remedy));
+    };
+    for part in path.split('/') {
+        let stem = part.trim_end_matches(".rs");
+        if BANNED_NAMES.contains(&stem) {
+            find(1, stem);
+        }
+    }
+    for at in source.words("mod") {
+        let name = source.code[at + "mod".len()..].trim_start();
+        let end = name.find(|next: char| !next.is_alphanumeric() && next != '_');
+        let name = &name[..end.unwrap_or(name.len())];
+        // A module in a file of its own is found by that file's path.
+        let inline = source.code[at..]
+            .find(['{', ';'])
+            .is_some_and(|stop| source.code.as_bytes()[at + stop] == b'{');
+        if inline && BANNED_NAMES.contains(&name) {
+            find(source.line(at), name);
+        }
+    }
+    findings
+}
+
+fn unsafe_code(path: &str, source: &Source<'_>) -> Vec<Finding> {
+    let rule = "unsafe";
+    let mut findings = Vec::new();
+    if !UNSAFE.iter().any(|place| path.starts_with(place)) {
+        for at in source.words("unsafe") {
+            let remedy = "lives in nicol-core::memory, nicol-store and nicol-rt only";
+            findings.push(Finding::new(path, source.line(at), rule, remedy));
+        }
+    }
+    let crate_root = path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs");
+    let may = UNSAFE_CRATES.iter().any(|krate| path.starts_with(krate));
+    if crate_root && !may && !source.code.contains("#![forbid(unsafe_code)]") {
+        findings.push(Finding::new(path, 1, rule, "the crate says #![forbid(unsafe_code)]"));
+    }
+    findings
+}
+
+/// Lint exceptions and ignored tests say why.
+fn attributes(path: &str, source: &Source<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (range, content) in source.attributes() {
+        let (code, text) = (&source.code[content.clone()], &source.text[content]);
+        let within = |word: &str| {
+            code.match_indices(word).any(|(at, _)| {
+                !code[..at].ends_with(|last: char| last.is_alphanumeric() || last == '_')
+            })
+        };
+        let line = source.line(range.start);
+        let exception = within("allow(") || within("expect(");
+        if exception && !says(text, "reason") {
+            let remedy = "give the exception its reason = \"...\"";
+            findings.push(Finding::new(path, line, "lint exception", remedy));
+        }
+        let name = code.trim();
+        let ignored =
+            name == "ignore" || name.starts_with("ignore ") || name.starts_with("ignore=");
+        if ignored && !says(text, "ignore") {
+            let remedy = "say why: #[ignore = \"...\"], or make the test fast and sure";
+            findings.push(Finding::new(path, line, "ignored test", remedy));
+        }
+    }
+    findings
+}
+
+/// Does `text` hold `name = "words"`?
+fn says(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let value = text[at + name.len()..].trim_start().strip_prefix('=').map(str::trim_start);
+        value.and_then(|value| value.strip_prefix('"')).is_some_and(|words| {
+            words.split('"').next().is_some_and(|words| !words.trim().is_empty())
+        })
+    })
+}
+
+fn ambient(path: &str, source: &Source<'_>) -> Vec<Finding> {
+    let rule = "ambient";
+    let mut findings = Vec::new();
+    for (word, instead) in AMBIENT {
+        for at in source.words(word).into_iter().filter(|at| !source.is_test(*at)) {
+            let remedy = format!("{word} may not stand here: {instead}");
+            findings.push(Finding::new(path, source.line(at), rule, remedy));
+        }
+    }
+    for (name, parameters) in [("HashMap", 3), ("HashSet", 2)] {
+        for at in source.words(name).into_iter().filter(|at| !source.is_test(*at)) {
+            if has_default_hasher(&source.code[at + name.len()..], parameters) {
+                let remedy = format!(
+                    "{name} with the default hasher iterates by a random seed: use BTreeMap or \
+                     BTreeSet, or ids::IdMap where nothing iterates"
+                );
+                findings.push(Finding::new(path, source.line(at), rule, remedy));
+            }
+        }
+    }
+    findings
+}
+
+/// Does what follows `HashMap` leave the hasher out? An import alone does no harm.
+fn has_default_hasher(rest: &str, parameters: usize) -> bool {
+    let rest = rest.trim_start();
+    let path = rest.strip_prefix("::").map(str::trim_start);
+    if let Some(method) = path.filter(|path| !path.starts_with('<')) {
+        return !method.starts_with("with_hasher")
+            && !method.starts_with("with_capacity_and_hasher");
+    }
+    let Some(generics) = path.unwrap_or(rest).strip_prefix('<') else {
+        // Renamed, it could no longer be followed.
+        return rest.starts_with("as ");
+    };
+    let (mut depth, mut given) = (0_usize, 1);
+    for next in generics.chars() {
+        match next {
+            '<' | '(' | '[' => depth += 1,
+            '>' if depth == 0 => break,
+            '>' | ')' | ']' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => given += 1,
+            _ => {}
+        }
+    }
+    given < parameters
+}
+
+/// Paths of one person's machine, in any text file.
+pub(super) fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
+    // In two parts, so that this file passes its own rule.
+    let roots = ["home/", "root/", "Users/", "work/", "tmp/"].map(|folder| format!("/{folder}"));
+    let mut findings = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let found = roots.iter().find(|root| {
+            line.match_indices(root.as_str()).any(|(at, _)| {
+                !line[..at]
+                    .ends_with(|last: char| last.is_alphanumeric() || "._-~/}".contains(last))
+            })
+        });
+        if let Some(root) = found {
+            let remedy = format!(
+                "{root}... exists on one machine: give a path in the project, or use \
+                 env::temp_dir"
+            );
+            findings.push(Finding::new(path, number + 1, "machine path", remedy));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<(usize, &'static str)> {
+        let findings = check(path, &Source::new(text), false);
+        findings.into_iter().map(|finding| (finding.line, finding.rule)).collect()
+    }
+
+    #[test]
+    fn good_code_passes() {
+        let good = [
+            "//! Fine.\nfn f() {}\n#[cfg(test)]\nmod tests { fn t() { println!() } }\n",
+            "// Instant::now, todo!() and unsafe are only words here\n",
+            "const WORDS: &str = \"unsafe todo! HashMap::new Instant\";\n",
+            "use std::collections::{BTreeMap, HashMap};\ntype A = HashMap<K, V<X, Y>, Fixed>;\n",
+            "let map: HashMap<u8, (u8, u8), H> = HashMap::with_hasher(H);\n",
+            "#[expect(clippy::vec_box, reason = \"the boxes travel\")]\nfn f() {}\n",
+            "#[ignore = \"takes a minute\"]\nfn f() {}\n",
+            "value.expect(\"a message\");\nunsafe_code_free();\n",
+        ];
+        for text in good {
+            assert_eq!(found("crates/nicol-core/src/fine.rs", text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_ambient_in_pure_crates() {
+        let bad = [
+            "let now = Instant::now();",
+            "use std::time::Instant as Clock;",
+            "let now = SystemTime::now();",
+            "std::thread::spawn(f);",
+            "println!();",
+            "let map = HashMap::new();",
+            "let map: HashMap<Key, Vec<(u8, u8)>> = x;",
+            "let set = x.collect::<HashSet<_>>();",
+            "let map = HashMap::<u8, u8>::new();",
+            "use std::collections::HashMap as Map;",
+            "std::env::var(\"HOME\");",
+        ];
+        for line in bad {
+            let text = format!("fn f() {{}}\n{line}\n");
+            assert_eq!(found("crates/nicol-sim/src/a.rs", &text), [(2, "ambient")], "{line}");
+            assert_eq!(found("crates/nicol-lab/src/a.rs", &text), [], "{line}");
+            assert_eq!(found("crates/nicol-sim/tests/a.rs", &text), [], "{line}");
+        }
+        let after = "#[cfg(test)]\nmod tests {}\nfn f() { Instant::now(); }\n";
+        assert_eq!(found("crates/nicol-sim/src/a.rs", after), [(3, "ambient")]);
+    }
+
+    #[test]
+    fn unsafe_stays_in_its_three_places() {
+        let text = "fn f() { unsafe { g() } }\n";
+        assert_eq!(found("crates/nicol-sim/src/a.rs", text), [(1, "unsafe")]);
+        assert_eq!(found("crates/nicol-core/src/wire/a.rs", text), [(1, "unsafe")]);
+        assert_eq!(found("crates/nicol-store-two/src/a.rs", text), [(1, "unsafe")]);
+        let allowed = ["nicol-core/src/memory/a.rs", "nicol-store/src/a.rs", "nicol-rt/tests/a.rs"];
+        for path in allowed {
+            assert_eq!(found(&format!("crates/{path}"), text), [], "{path}");
+        }
+        assert_eq!(found("crates/nicol/src/main.rs", "fn main() {}\n"), [(1, "unsafe")]);
+        assert_eq!(found("crates/nicol-rt/src/lib.rs", "fn f() {}\n"), []);
+    }
+
+    #[test]
+    fn exceptions_and_ignored_tests_say_why() {
+        let bad = [
+            ("#![allow(warnings)]", "lint exception"),
+            ("#[expect(dead_code)]", "lint exception"),
+            ("#[expect(dead_code, reason = \"\")]", "lint exception"),
+            ("#[cfg_attr(test, allow(dead_code))]", "lint exception"),
+            ("#[expect(\n    dead_code,\n)]", "lint exception"),
+            ("#[ignore]", "ignored test"),
+            ("#[ignore = \"\"]", "ignored test"),
+        ];
+        for (text, rule) in bad {
+            assert_eq!(found("crates/nicol/src/a.rs", text), [(1, rule)], "{text}");
+        }
+    }
+
+    #[test]
+    fn unfinished_work_and_banned_names_are_found() {
+        for word in UNFINISHED {
+            let text = format!("fn f() {{\n    {word}()\n}}\n");
+            assert_eq!(found("crates/nicol/tests/a.rs", &text), [(2, "unfinished")]);
+        }
+        for path in ["nicol/src/utils.rs", "nicol/src/helpers/a.rs", "nicol/tests/common/mod.rs"] {
+            assert_eq!(found(&format!("crates/{path}"), ""), [(1, "banned name")], "{path}");
+        }
+        let inline = "fn f() {}\npub(crate) mod util {\n}\nmod fine;\n";
+        assert_eq!(found("crates/nicol/src/a.rs", inline), [(2, "banned name")]);
+    }
+
+    #[test]
+    fn files_have_a_size() {
+        let text = "\n".repeat(LINES_MAX);
+        assert_eq!(found("crates/nicol/src/a.rs", &text), []);
+        let text = "\n".repeat(LINES_MAX + 1);
+        assert_eq!(found("crates/nicol/src/a.rs", &text), [(LINES_MAX + 1, "file size")]);
+        assert_eq!(found("crates/nicol/tests/a.rs", &text), []);
+        let text = "\n".repeat(TEST_LINES_MAX + 1);
+        assert_eq!(found("crates/nicol/tests/a.rs", &text), [(TEST_LINES_MAX + 1, "file size")]);
+    }
+
+    #[test]
+    fn machine_paths_are_found_and_relative_ones_are_not() {
+        let path = format!("fine\nsee /{}me/file\n", "home/");
+        assert_eq!(machine_paths("a.md", &path).len(), 1);
+        assert_eq!(machine_paths("a.md", &path)[0].line, 2);
+        let fine = "crates/work/a, ./tmp/x, $HOME/root/x, ~/work/y";
+        assert_eq!(machine_paths("a.md", fine), []);
+    }
+}
