@@ -32,19 +32,24 @@ fn main() -> ExitCode {
 }
 
 fn run(words: &[&str]) -> Result<()> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = here.parent().context("xtask lies in the workspace")?;
     match words {
-        ["ci"] => ci::run(root, ci::Extent::Full),
-        ["ci", "--quick"] => ci::run(root, ci::Extent::Quick),
-        ["tidy"] => tidy::run(root),
-        ["papers"] => papers::run(root),
+        ["ci"] => ci::run(&root()?, ci::Extent::Full),
+        ["ci", "--quick"] => ci::run(&root()?, ci::Extent::Quick),
+        ["tidy"] => tidy::run(&root()?),
+        ["papers"] => papers::run(&root()?),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())
         }
         _ => bail!("unknown task '{}'\n{USAGE}", words.join(" ")),
     }
+}
+
+/// The project's folder, as cargo says when it runs this. What it said when it compiled this may be
+/// another clone's folder, if the two share a target folder.
+fn root() -> Result<PathBuf> {
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").context("run this as `cargo xtask`")?;
+    Path::new(&here).parent().map(Path::to_owned).context("xtask lies in the workspace")
 }
 
 /// Files below `folder` that `wanted` accepts, in a fixed order. Build output, version control and

@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_project_itself_is_tidy() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask has a parent");
-        run(root).expect("`cargo xtask tidy` prints what is wrong");
+        let root = crate::root().expect("cargo says where xtask lies");
+        run(&root).expect("`cargo xtask tidy` prints what is wrong");
     }
 }
