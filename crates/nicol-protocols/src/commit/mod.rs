@@ -1,3 +1,4 @@
 //! The `commit` family: distributed, replicated, serializable transactions.
 
+mod messages;
 pub mod xenic;
