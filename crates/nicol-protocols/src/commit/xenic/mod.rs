@@ -35,9 +35,10 @@ use nicol_core::ids::Side;
 use nicol_core::units::{Bytes, Nanos};
 
 pub use host::Coordinator;
-pub use log::LogMemory;
 use nic::Nic;
-pub use node::{Audit, Node};
+pub use node::Node;
+
+pub use crate::commit::Audit;
 
 /// EXECUTE rounds that one transaction may take.
 pub const ROUNDS_MAX: usize = 64;

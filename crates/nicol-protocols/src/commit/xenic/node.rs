@@ -9,8 +9,9 @@ use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::host_table::{Geometry, HostTable};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
 
-use super::log::{LogMemory, RecordKind};
 use super::{Sabotage, XenicConfig};
+use crate::commit::Audit;
+use crate::commit::log::{LogMemory, RecordKind};
 
 /// A node: primary of one shard, backup of others. [Xenic21 4]
 #[derive(Debug)]
@@ -25,19 +26,6 @@ pub struct Node {
     logs: Vec<Arc<LogMemory>>,
     /// Per log: up to where it must be applied before the next deletions are forgotten.
     grace: Mutex<Vec<u64>>,
-}
-
-/// What a node's memory looks like when everything is quiet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Audit {
-    /// Locks that nobody will release.
-    pub leaked_locks: u64,
-    /// Index entries still pinned.
-    pub pinned: u64,
-    /// Records of the primary shard.
-    pub records: u64,
-    /// Digest of the primary shard, then of each backup shard held.
-    pub digests: Vec<(ShardId, u64)>,
 }
 
 impl Node {

@@ -7,8 +7,8 @@ use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 
 use super::Sabotage;
-use super::log::RecordKind;
 use super::nic::Nic;
+use crate::commit::log::RecordKind;
 use crate::commit::messages::{Ack, Change, ExecuteReply, Keys, Reads, ValidateReply, Writes};
 
 impl<F: Fabric> Nic<F> {
