@@ -3,3 +3,4 @@
 
 pub mod host_table;
 pub mod nic_index;
+pub mod remote_table;
