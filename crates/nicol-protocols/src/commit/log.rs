@@ -95,6 +95,12 @@ impl LogMemory {
         self.applied() == self.reserved()
     }
 
+    /// Has everything been applied that has landed without a gap? For a ring that others write.
+    pub(super) fn is_idle(&self) -> bool {
+        let applied = self.applied();
+        self.load(seen_offset(self.size)) == applied && self.load(applied % self.size) == 0
+    }
+
     pub(super) fn region(&self) -> &Arc<Region> {
         &self.region
     }
@@ -141,6 +147,11 @@ impl Tail {
     /// Bytes ever reserved; the position in the ring is this modulo its size.
     pub(super) const fn at(&self) -> u64 {
         self.at
+    }
+
+    /// Passes a record with this body, and what it skips.
+    pub(super) const fn pass(&mut self, body: usize) {
+        self.at += self.needed(body);
     }
 
     /// Bytes that a record with this body takes from here on, with what it skips.

@@ -245,6 +245,19 @@ impl Geometry {
         address + field::HOLDER as u64
     }
 
+    /// Where a coordinator that locked a record one-sidedly WRITEs its transaction's id, so that
+    /// the owner takes the lock for one that it granted: for a commit that the owner must make.
+    pub const fn holder_address(&self, address: u64) -> u64 {
+        address + field::HOLDER as u64
+    }
+
+    /// Do the bytes of [`Geometry::record_span`] show `key` under exactly this header, whatever
+    /// its body?
+    pub fn stands_under(&self, key: Key, header: Header, bytes: &[u8]) -> bool {
+        word_at(bytes, field::HEADER) == Some(header.word())
+            && word_at(bytes, field::KEY) == Some(key.0)
+    }
+
     /// Appends the body of a one-sided commit of the record whose header was `unlocked` before its
     /// holder locked it. The holder WRITEs it at [`Geometry::commit_address`], then WRITEs
     /// `unlocked.installed(version)` at the record's address, which unlocks it.
