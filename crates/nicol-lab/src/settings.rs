@@ -22,7 +22,7 @@ pub const KEYS: [(&str, &str, &str); 10] = [
     ("displacement_max", "1..64", "displacement limit D_m of the host table"),
     ("slack", "0..64", "entries read beyond the known displacement, k"),
     ("slots_percent", "100..1000", "table slots per record, in percent"),
-    ("log_bytes", "BYTES", "each NIC core's log in host memory"),
+    ("log_bytes", "128..2^32", "each NIC core's log in host memory"),
     ("patience_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
     ("aggregation", "on|off", "gather messages into frames (simulated worlds)"),
     ("dma_vector", "1..15", "DMA requests per vector (simulated worlds)"),
@@ -68,7 +68,7 @@ fn one(key: &str, value: &str, xenic: &mut XenicConfig, engine: &mut EngineSetti
         "displacement_max" => xenic.displacement_max = number(value, 1, 64)? as u16,
         "slack" => xenic.slack = number(value, 0, 64)? as u16,
         "slots_percent" => xenic.slots_percent = number(value, 100, 1_000)?,
-        "log_bytes" => xenic.log = Bytes(number(value, 4_096, 1 << 32)?),
+        "log_bytes" => xenic.log = Bytes(number(value, 128, 1 << 32)?),
         "patience_us" => xenic.patience = Nanos::from_micros(number(value, 1, 60_000_000)?),
         "aggregation" => {
             engine.aggregation = Some(match value {

@@ -31,7 +31,7 @@ pub use schedule::{Load, Retry};
 use nicol_core::chance::{Purpose, Stream};
 use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, Work};
-use nicol_core::txn::Outcome;
+use nicol_core::txn::{Abort, Outcome};
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
 
@@ -154,6 +154,7 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
     /// Tries the transaction until it ends.
     async fn attempts(&mut self, initial: usize) -> Ending {
         let plan = *self.run.plan();
+        let mut full = 0;
         for attempts in 1..=plan.retry.attempts_max {
             self.seat.attempt(self.fabric.now());
             let outcome = self.protocol.run(&mut self.seat.txn).await;
@@ -162,9 +163,9 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
                 Outcome::Committed => return Ending::Committed,
                 Outcome::Unknown => return Ending::Unknown,
                 Outcome::Aborted(reason) if !reason.retryable() => return Ending::Refused,
-                Outcome::Aborted(_) => {}
+                Outcome::Aborted(reason) => full += u32::from(reason == Abort::NoResources),
             }
-            if attempts == plan.retry.attempts_max {
+            if attempts == plan.retry.attempts_max || full >= plan.retry.full_max {
                 break;
             }
             if self.must_stop() {
