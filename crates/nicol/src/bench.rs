@@ -14,6 +14,7 @@ use nicol_lab::settings::KEYS;
 use nicol_lab::sweep::{self, SweepReport};
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_protocols::commit::xenic::Sabotage;
+use nicol_workload::driver::CLIENTS_MAX;
 use serde_json::json;
 
 use crate::cli::{BenchArgs, Format, SweepArgs, SystemArgs, WorkloadArgs};
@@ -117,6 +118,11 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
     ensure!(
         args.threads.is_none() || args.on == "threads",
         "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
+    );
+    let clients = args.clients.unwrap_or(1).saturating_mul(args.system.nodes);
+    ensure!(
+        clients <= CLIENTS_MAX as usize,
+        "--clients: {clients} in all nodes together; give at most {CLIENTS_MAX}"
     );
     Ok(BenchConfig {
         host_engines: args.host_engines,
