@@ -7,10 +7,10 @@
 pub mod chance;
 pub mod cluster;
 pub mod commit;
-
 pub mod engine;
 pub mod exec;
 pub mod fabric;
+pub mod faults;
 pub mod history;
 pub mod ids;
 pub mod memory;

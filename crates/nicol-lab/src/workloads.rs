@@ -117,7 +117,15 @@ fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
     Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: 64 })
 }
 
+/// Records per node in a sweep: few, so that transactions meet.
+const FEW_RECORDS: u64 = 40;
+
 impl WorkloadSpec {
+    /// Takes a small scale where none was given: transactions meet, and runs are short.
+    pub fn shrink(&mut self) {
+        self.records.get_or_insert(FEW_RECORDS);
+    }
+
     /// A flag that the workload does not have is an error, not ignored.
     fn refuse_foreign_flags(&self) -> Result<()> {
         let ycsb = self.name == "ycsb-t";

@@ -135,7 +135,7 @@ pub struct BenchArgs {
     /// The seed of everything random.
     #[arg(long, default_value_t = 1, env = "NICOL_SEED")]
     pub seed: u64,
-    /// Injects message faults (simulated worlds only): none, or messages.
+    /// Injects message faults: none, or messages.
     #[arg(long, default_value = "none", value_name = "none|messages")]
     pub faults: String,
     /// Writes the history that the checkers judged to FILE, as JSON lines.
@@ -169,7 +169,7 @@ pub struct SweepArgs {
     /// On which system.
     #[command(flatten)]
     pub system: SystemArgs,
-    /// Profiles, separated by commas.
+    /// Worlds, separated by commas: profiles, or `threads`.
     #[arg(long, default_value = "liquidio3,connectx5", value_delimiter = ',')]
     pub on: Vec<String>,
     /// Seeds, as FROM..TO (TO is not included).
