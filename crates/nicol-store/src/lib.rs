@@ -2,5 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod host_table;
+pub mod lookup_cost;
 pub mod nic_index;
 pub mod remote_table;
