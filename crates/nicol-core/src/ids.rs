@@ -153,6 +153,10 @@ impl fmt::Display for TxnId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RKey(pub u32);
 
+/// A key to a free list of buffers, drawn like an [`RKey`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FreeListKey(pub u32);
+
 /// A hasher for ids in maps that are never iterated: multiplies and folds, the same in every run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdHasher(u64);

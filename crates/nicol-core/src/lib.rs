@@ -4,6 +4,7 @@
 //! implement the narrower [`engine::World`] under one shared [`engine::Engine`].
 #![forbid(unsafe_code)]
 
+pub mod chain;
 pub mod chance;
 pub mod cluster;
 pub mod commit;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bells;
+mod chain;
 pub mod checks;
 mod cluster;
 mod flight;
