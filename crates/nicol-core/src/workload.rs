@@ -48,6 +48,6 @@ pub trait Workload: Send + Sync + 'static {
 pub trait ShardMap {
     /// How many shards there are.
     fn shards(&self) -> u16;
-    /// The shard of `key`.
+    /// The shard of `key`: by its place if it has one ([`Key::place`]), otherwise by its hash.
     fn shard_of(&self, key: Key) -> ShardId;
 }
