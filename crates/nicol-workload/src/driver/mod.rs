@@ -9,6 +9,7 @@
 //!   counts the commits whose end does. In an open loop a transaction starts when it is due.
 //! - **Retries**: an aborted transaction is tried again with the same arguments after a wait with
 //!   exponentially growing, uniformly drawn length. Refusals and unknown outcomes are final.
+//! - **Pieces**: a chopped transaction commits piece by piece and counts once, at its last one.
 //! - **History**: one event per attempt. Its reads are all keys that were fetched, those of the
 //!   write set included; its writes are the updates that execution decided on.
 
@@ -140,14 +141,24 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
         self.fabric.work(Work::Client);
         let home = self.fabric.here().node;
         let kind = self.workload.next(home, &mut self.random, &mut self.seat.txn);
-        let initial = self.seat.txn.entries().len();
         // A closed loop's transaction starts now, which is not before it was due.
         let start = match self.run.plan().load {
             Load::Closed => self.fabric.now(),
             Load::Open { .. } => due,
         };
         self.seat.begin(kind, start);
-        let ending = self.attempts(initial).await;
+        let ending = loop {
+            let initial = self.seat.txn.entries().len();
+            let ending = self.attempts(initial).await;
+            if ending != Ending::Committed {
+                break ending;
+            }
+            let left = self.seat.left();
+            if !self.workload.next_piece(kind, &mut self.seat.txn) {
+                break ending;
+            }
+            self.seat.piece(left);
+        };
         self.seat.end(ending, self.fabric.now());
     }
 
