@@ -24,6 +24,9 @@ use crate::{End, Usage, output};
 const SWEEP_PATIENCE: &str = "patience_us=500";
 /// Records per node in a sweep: few, so that transactions meet.
 const SWEEP_RECORDS: u64 = 40;
+/// Items and customers per district in a sweep: a small TPC-C, for the same reason.
+const SWEEP_ITEMS: u32 = 100;
+const SWEEP_CUSTOMERS: u16 = 30;
 
 /// Runs one benchmark.
 pub fn run(args: &BenchArgs) -> Result<End> {
@@ -73,6 +76,9 @@ fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     Ok(WorkloadSpec {
         name: args.workload.clone(),
         records: args.records,
+        warehouses: args.warehouses,
+        items: args.items,
+        customers: args.customers,
         read_percent: args.read_percent,
         keys: args.keys,
         value_bytes: args.value_bytes,
@@ -357,7 +363,12 @@ fn sweep_configs(args: &SweepArgs) -> Result<Vec<BenchConfig>> {
         ensure!(profile != "threads", "--on threads: a sweep runs in simulated worlds only");
         for seed in from..to {
             let mut config = base(&args.workload, &args.system, profile, seed)?;
-            config.workload.records.get_or_insert(SWEEP_RECORDS);
+            if config.workload.is_tpcc() {
+                config.workload.items.get_or_insert(SWEEP_ITEMS);
+                config.workload.customers.get_or_insert(SWEEP_CUSTOMERS);
+            } else {
+                config.workload.records.get_or_insert(SWEEP_RECORDS);
+            }
             config.settings.insert(0, SWEEP_PATIENCE.to_owned());
             config.host_engines = Some(2);
             config.nic_engines = Some(2);
