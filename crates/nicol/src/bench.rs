@@ -68,6 +68,9 @@ fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     Ok(WorkloadSpec {
         name: args.workload.clone(),
         records: args.records,
+        warehouses: args.warehouses,
+        items: args.items,
+        customers: args.customers,
         read_percent: args.read_percent,
         keys: args.keys,
         value_bytes: args.value_bytes,

@@ -69,6 +69,9 @@ fn replay(args: &SweepArgs, failure: &Failure) -> String {
     add("--keys", workload.keys.map(|value| value.to_string()));
     add("--value-bytes", workload.value_bytes.map(|value| value.to_string()));
     add("--zipf", workload.zipf.map(|value| value.to_string()));
+    add("--warehouses", workload.warehouses.map(|value| value.to_string()));
+    add("--items", workload.items.map(|value| value.to_string()));
+    add("--customers", workload.customers.map(|value| value.to_string()));
     for setting in &system.settings {
         add("--set", Some(setting.clone()));
     }
