@@ -5,17 +5,23 @@ mod log;
 mod messages;
 pub mod xenic;
 
-use nicol_core::ids::ShardId;
-
-/// What a node's memory looks like when everything is quiet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Audit {
-    /// Locks that nobody will release.
-    pub leaked_locks: u64,
-    /// Index entries still pinned.
-    pub pinned: u64,
-    /// Records of the primary shard.
-    pub records: u64,
-    /// Digest of the primary shard, then of each backup shard held.
-    pub digests: Vec<(ShardId, u64)>,
+/// Ways to break the protocol on purpose, for the checkers' negative tests only: no command and no
+/// configuration file reaches them.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// The protocol as it should be.
+    None,
+    /// VALIDATE is skipped.
+    NoValidate,
+    /// VALIDATE compares versions and ignores locks.
+    ValidateIgnoresLocks,
+    /// EXECUTE takes no locks.
+    NoLocks,
+    /// COMMIT unlocks before it installs.
+    UnlockFirst,
+    /// Locks are released when execution is done.
+    EarlyUnlock,
+    /// An aborted transaction installs its writes all the same.
+    AbortInstalls,
 }
