@@ -18,7 +18,7 @@ use nicol_store::remote_table::Header;
 use super::logging::{LocalLog, Lost, Record, Ring};
 use super::messages::{Doors, HELLO, Hello, LOCK, parse_doors};
 use super::node::Node;
-use super::reads::{Addresses, Lookup};
+use super::reads::Lookup;
 use super::server::Scratch;
 use crate::commit::messages::{ABORT, COMMIT, EXECUTE, LOG, VALIDATE};
 
@@ -141,7 +141,6 @@ pub(super) struct Host<F: Fabric> {
     pub(super) rings: Vec<Ring>,
     /// What this engine backs up for itself, and for others by RPC.
     pub(super) local_log: LocalLog,
-    pub(super) addresses: Addresses,
     pub(super) scratch: RefCell<Scratch>,
     /// Keys that this engine locks by CAS, or tries to: a header names the engine only, so that
     /// its transactions must keep out of one another's way here.
@@ -162,7 +161,6 @@ impl<F: Fabric> Host<F> {
         Rc::new_cyclic(|this| Self {
             rings: (0..nodes).map(|_| Ring::new(size, fabric.signal())).collect(),
             local_log: LocalLog::new(node.log_of(fabric.here()).clone()),
-            addresses: Addresses::new(node.config().cached_addresses),
             scratch: RefCell::default(),
             swapping: RefCell::default(),
             sequence: Cell::new(0),

@@ -64,6 +64,7 @@ use nicol_core::ids::Side;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_store::remote_table::{Design, Geometry, INLINE_MAX, TableConfig};
 
+use super::Sabotage;
 pub use coordinator::Coordinator;
 use host::Host;
 pub use node::Node;
@@ -124,19 +125,6 @@ pub enum Validation {
     Rpc,
 }
 
-/// Ways to break the protocol on purpose, for the checkers' negative tests only: no command and no
-/// configuration file reaches them.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// The protocol as it should be.
-    None,
-    /// VALIDATE is skipped.
-    NoValidate,
-    /// Locks are released before the writes are installed.
-    UnlockFirst,
-}
-
 /// How a baseline runs: every choice is a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HybridConfig {
@@ -144,8 +132,8 @@ pub struct HybridConfig {
     pub table: TableConfig,
     /// Records that a shard's table has room for.
     pub records: u64,
-    /// Record addresses that each host engine remembers; 0 switches the cache off.
-    pub cached_addresses: usize,
+    /// Record addresses that each node remembers of each other shard; 0 switches the cache off.
+    pub cached_addresses: u64,
     /// How keys are read and locked.
     pub execution: Execution,
     /// How what was read is validated.
@@ -158,12 +146,29 @@ pub struct HybridConfig {
     pub log: Bytes,
     /// How long a phase waits for an unreachable node before it gives up.
     pub patience: Nanos,
-    /// For negative tests.
+    /// For negative tests; those that break what is not there do nothing.
     #[doc(hidden)]
     pub sabotage: Sabotage,
 }
 
+/// The names of the systems.
+pub const SYSTEMS: [&str; 6] =
+    ["farm", "fasst", "drtm-r", "drtm-r-original", "drtm-h", "drtm-h-nc"];
+
 impl HybridConfig {
+    /// The published choices of the system of this name, one of [`SYSTEMS`].
+    pub fn named(system: &str, records: u64, value: usize) -> Option<Self> {
+        Some(match system {
+            "farm" => Self::farm(records, value),
+            "fasst" => Self::fasst(records, value),
+            "drtm-r" => Self::drtm_r(records, value),
+            "drtm-r-original" => Self::drtm_r_original(records, value),
+            "drtm-h" => Self::drtm_h(records, value),
+            "drtm-h-nc" => Self::drtm_h_nc(records, value),
+            _ => return None,
+        })
+    }
+
     /// FaRM: hopscotch table, one-sided reads, validation and log, RPCs to lock and to commit.
     /// `records` per shard, values of at most `value` bytes; so for all systems.
     pub fn farm(records: u64, value: usize) -> Self {
@@ -205,7 +210,9 @@ impl HybridConfig {
     /// DrTM+H: READs to cached addresses, one-sided validation and log, RPCs to lock and to
     /// commit. [Xenic21 2.2.2]
     pub fn drtm_h(records: u64, value: usize) -> Self {
-        Self { cached_addresses: usize::MAX, ..Self::drtm_h_nc(records, value) }
+        // All of them: a quarter more than there are, since the cache is set-associative.
+        let cached_addresses = records.max(64) * 5 / 4;
+        Self { cached_addresses, ..Self::drtm_h_nc(records, value) }
     }
 
     /// DrTM+H without the address cache. [Xenic21 5.1]
@@ -244,7 +251,7 @@ const CHAINED: Design = Design::Chained { bucket: DRTM_BUCKET };
 
 /// Starts a baseline on one engine of `node`: a host engine coordinates, serves and applies logs; a
 /// NIC engine has nothing to do, since the NIC executes verbs by itself.
-pub fn start<F: Fabric>(
+fn start<F: Fabric>(
     fabric: &F,
     node: &Arc<Node>,
     procedures: &Procedures,

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::cluster::Layout;
+use nicol_core::commit::{Audit, Member, Procedures};
+use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side};
 use nicol_core::workload::{ShardMap, Workload};
+use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{Geometry, RemoteTable};
 
-use super::HybridConfig;
-use crate::commit::Audit;
+use super::{Coordinator, HybridConfig, start};
 use crate::commit::log::LogMemory;
 
 /// Log records that a node applies between two looks at whether old deletions may be forgotten.
@@ -29,6 +31,8 @@ pub struct Node {
     /// One log per host engine of the cluster, at that engine's place among them. An engine of
     /// another node writes its log here one-sidedly; one of this node keeps what it backs up.
     logs: Vec<Arc<LogMemory>>,
+    /// Where records of other shards stand.
+    addresses: Mutex<AddressCache>,
     /// Transactions that have begun here and still have something to do.
     open: AtomicU64,
     applied: AtomicU64,
@@ -37,37 +41,6 @@ pub struct Node {
 }
 
 impl Node {
-    /// Builds node `id` and loads its primary and backup shards with the workload's records.
-    pub fn load(
-        id: NodeId,
-        layout: &Layout,
-        config: &HybridConfig,
-        workload: &dyn Workload,
-    ) -> Self {
-        let geometry = config.geometry();
-        let load = |shard: ShardId| {
-            let table = RemoteTable::new(geometry, config.records);
-            workload.load(layout, shard, &mut |key, value| table.load(key, value));
-            table
-        };
-        let shard = ShardId(u16::from(id.0));
-        let backups = layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
-        let engines = layout.nodes() * layout.engines(Side::Host);
-        Self {
-            id,
-            layout: layout.clone(),
-            config: config.clone(),
-            geometry,
-            shard,
-            primary: load(shard),
-            backups,
-            logs: (0..engines).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
-            open: AtomicU64::new(0),
-            applied: AtomicU64::new(0),
-            idle: Mutex::new(vec![false; engines]),
-        }
-    }
-
     /// Its id.
     pub fn id(&self) -> NodeId {
         self.id
@@ -142,30 +115,73 @@ impl Node {
         }
     }
 
-    /// Have its transactions ended and its workers applied everything that was logged?
-    pub fn is_settled(&self) -> bool {
-        self.open.load(Ordering::Relaxed) == 0 && self.logs.iter().all(|log| log.is_idle())
+    /// Where the record of `key`, of another shard, stood last. [DrTM+H]
+    pub(super) fn address_of(&self, key: Key) -> Option<u64> {
+        if self.config.cached_addresses == 0 { None } else { self.addresses().get(key) }
     }
 
-    /// Locks held at its primary shard. Cost: a look at every slot.
-    pub fn audit_locks(&self) -> usize {
-        self.primary.locked_count()
-    }
-
-    /// The final value of `key`, appended to `into`: whether the record exists. For a quiet
-    /// cluster.
-    ///
-    /// # Panics
-    /// If a commit to the record is still under way.
-    pub fn get(&self, key: Key, into: &mut Vec<u8>) -> bool {
-        match self.primary.get(key, into) {
-            Ok(found) => found.present,
-            Err(busy) => panic!("a quiet cluster's record is read: {busy}"),
+    /// Remembers where the record of `key` stands.
+    pub(super) fn remember_address(&self, key: Key, address: u64) {
+        if self.config.cached_addresses > 0 {
+            self.addresses().remember(key, address);
         }
     }
 
-    /// The state of its memory; meaningful once the cluster is quiet.
-    pub fn audit(&self) -> Audit {
+    /// Forgets an address where the record did not stand any more.
+    pub(super) fn forget_address(&self, key: Key) {
+        self.addresses().forget(key);
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, AddressCache> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Member for Node {
+    type Config = HybridConfig;
+    type Coordinator<F: Fabric> = Coordinator<F>;
+
+    fn load(id: NodeId, layout: &Layout, config: &HybridConfig, workload: &dyn Workload) -> Self {
+        let geometry = config.geometry();
+        let load = |shard: ShardId| {
+            let table = RemoteTable::new(geometry, config.records);
+            workload.load(layout, shard, &mut |key, value| table.load(key, value));
+            table
+        };
+        let shard = ShardId(u16::from(id.0));
+        let backups = layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
+        let engines = layout.nodes() * layout.engines(Side::Host);
+        let others = layout.nodes() as u64 - 1;
+        Self {
+            id,
+            layout: layout.clone(),
+            config: config.clone(),
+            geometry,
+            shard,
+            primary: load(shard),
+            backups,
+            logs: (0..engines).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
+            addresses: Mutex::new(AddressCache::new((config.cached_addresses * others) as usize)),
+            open: AtomicU64::new(0),
+            applied: AtomicU64::new(0),
+            idle: Mutex::new(vec![false; engines]),
+        }
+    }
+
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Coordinator<F>> {
+        start(fabric, self, procedures)
+    }
+
+    fn is_settled(&self) -> bool {
+        // A transaction that has ended holds no locks.
+        self.open.load(Ordering::Relaxed) == 0 && self.logs.iter().all(|log| log.is_idle())
+    }
+
+    fn audit(&self) -> Audit {
         let mut digests = vec![(self.shard, self.primary.digest())];
         digests.extend(self.backups.iter().map(|(&shard, table)| (shard, table.digest())));
         Audit {
@@ -173,6 +189,13 @@ impl Node {
             pinned: 0,
             records: self.primary.len(),
             digests,
+        }
+    }
+
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
+        match self.primary.get(key, value) {
+            Ok(found) => found.present,
+            Err(busy) => panic!("a quiet cluster's record is read: {busy}"),
         }
     }
 }

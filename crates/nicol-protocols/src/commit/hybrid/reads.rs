@@ -1,9 +1,7 @@
 //! One-sided reads: along the structure, or to a remembered address.
 
-use std::cell::RefCell;
-
 use nicol_core::fabric::{Fabric, FabricError, OneSided};
-use nicol_core::ids::{IdMap, Key, NodeId, Version};
+use nicol_core::ids::{NodeId, Version};
 use nicol_core::txn::{Abort, Txn};
 use nicol_store::remote_table::{BlockRef, Place, Record, Revisit, Span, Step, Walk};
 
@@ -11,36 +9,6 @@ use super::host::{Held, Host, Open, Sight, Witness};
 
 /// READs of one key before it counts as locked: its writer is slow.
 const READS_MAX: u32 = 64;
-
-/// The addresses of records at other nodes, as this engine last saw them. [DrTM+H]
-#[derive(Debug)]
-pub(super) struct Addresses {
-    known: RefCell<IdMap<Key, u64>>,
-    most: usize,
-}
-
-impl Addresses {
-    /// Remembers up to `most` addresses. What is there stays: a cache that is too small serves the
-    /// keys that were read first.
-    pub(super) fn new(most: usize) -> Self {
-        Self { known: RefCell::default(), most }
-    }
-
-    fn get(&self, key: Key) -> Option<u64> {
-        self.known.borrow().get(&key).copied()
-    }
-
-    fn learn(&self, key: Key, address: u64) {
-        let mut known = self.known.borrow_mut();
-        if known.len() < self.most || known.contains_key(&key) {
-            known.insert(key, address);
-        }
-    }
-
-    fn forget(&self, key: Key) {
-        self.known.borrow_mut().remove(&key);
-    }
-}
 
 /// A key that is being read.
 pub(super) struct Lookup<F: Fabric> {
@@ -77,7 +45,7 @@ impl<F: Fabric> Host<F> {
     /// Starts to read the key at `index` from its primary `node`, which is another one.
     pub(super) fn start_lookup(&self, txn: &Txn, open: &mut Open<F>, index: usize, node: NodeId) {
         let key = txn.entries()[index].key;
-        let at = match self.addresses.get(key) {
+        let at = match self.node.address_of(key) {
             Some(address) => At::Address(address),
             None => At::Bucket(self.node.geometry().walk(key)),
         };
@@ -149,13 +117,13 @@ impl<F: Fabric> Host<F> {
                 Revisit::Found(record) => self.found(txn, open, index, at, record),
                 Revisit::Torn => Ok(Next::Read(at)),
                 Revisit::Moved => {
-                    self.addresses.forget(key);
+                    self.node.forget_address(key);
                     Ok(Next::Read(At::Bucket(geometry.walk(key))))
                 }
             },
             At::Bucket(mut walk) => match walk.step(bytes) {
                 Step::Found(record) => {
-                    self.addresses.learn(key, record.address);
+                    self.node.remember_address(key, record.address);
                     let again = At::Bucket(geometry.walk(key));
                     self.found(txn, open, index, again, record)
                 }
