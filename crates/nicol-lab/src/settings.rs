@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
+use nicol_protocols::commit::hybrid::HybridConfig;
 use nicol_protocols::commit::xenic::{ExecuteAt, XenicConfig};
 
 /// A key of `--set`: its name, its values, what it means.
@@ -145,6 +146,37 @@ impl Settings for XenicConfig {
 impl SystemConfig for XenicConfig {
     fn published(_: &str, records: u64, value_bytes: usize) -> Self {
         Self::paper(records, value_bytes)
+    }
+
+    fn break_on_purpose(&mut self, sabotage: Sabotage) {
+        self.sabotage = sabotage;
+    }
+}
+
+impl Settings for HybridConfig {
+    const KEYS: &'static [Setting] = &[
+        ("cached_addresses", "N", "record addresses that each node remembers per other shard"),
+        ("log_bytes", "128..2^32", "each log in host memory: one per host engine of the cluster"),
+        ("patience_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
+    ];
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "cached_addresses" => self.cached_addresses = number(value, 0, 1 << 32)?,
+            "log_bytes" => self.log = Bytes(number(value, 128, 1 << 32)?),
+            "patience_us" => self.patience = Nanos::from_micros(number(value, 1, 60_000_000)?),
+            _ => unreachable!("{key} is not among the baselines' keys"),
+        }
+        Ok(())
+    }
+}
+
+impl SystemConfig for HybridConfig {
+    fn published(system: &str, records: u64, value_bytes: usize) -> Self {
+        match Self::named(system, records, value_bytes) {
+            Some(config) => config,
+            None => unreachable!("{system} is listed among the systems"),
+        }
     }
 
     fn break_on_purpose(&mut self, sabotage: Sabotage) {

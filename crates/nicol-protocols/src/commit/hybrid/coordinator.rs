@@ -96,7 +96,10 @@ impl<F: Fabric> Host<F> {
 
     /// Reads every key that has not been read yet, all nodes at once.
     async fn fetch(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<Executed, Abort> {
-        open.sights.resize(txn.entries().len(), Sight::UNSEEN);
+        for entry in &txn.entries()[open.sights.len()..] {
+            let node = self.node.primary_of(entry.key);
+            open.sights.push(Sight { node, witness: Witness::Owner, held: Held::No });
+        }
         let locks = self.node.config().execution == Execution::Rpc;
         self.read_here(txn, open, locks)?;
         match self.node.config().execution {
@@ -115,10 +118,10 @@ impl<F: Fabric> Host<F> {
     fn read_here(&self, txn: &mut Txn, open: &mut Open<F>, locks: bool) -> Result<(), Abort> {
         for index in 0..txn.entries().len() {
             let entry = txn.entries()[index];
-            if entry.fetched || !self.node.is_primary_of(entry.key) {
+            let sight = &mut open.sights[index];
+            if entry.fetched || !self.is_here(sight.node) {
                 continue;
             }
-            let sight = &mut open.sights[index];
             sight.witness = Witness::Owner;
             if locks && entry.write && sight.held == Held::No {
                 self.lock_own(entry.key, txn.id)?;
@@ -159,7 +162,7 @@ impl<F: Fabric> Host<F> {
                     .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
                 Err(error) => Err(Abort::Fabric(error)),
             };
-            if let Err(abort) = self.answered(txn, open, sent.to, granted) {
+            if let Err(abort) = self.answered(open, sent.to, granted) {
                 failure.get_or_insert(abort);
             }
         }
@@ -169,8 +172,7 @@ impl<F: Fabric> Host<F> {
 
     /// Puts the keys of `node`'s shard that have not been read yet into `open.keys`; are there any?
     fn select_unfetched(&self, txn: &Txn, open: &mut Open<F>, node: NodeId) -> bool {
-        self.select(txn, &mut open.keys, node, |index| !txn.entries()[index].fetched);
-        !open.keys.is_empty()
+        open.select(node, |index, _| !txn.entries()[index].fetched)
     }
 
     async fn read_remote(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<(), Abort> {
@@ -180,9 +182,8 @@ impl<F: Fabric> Host<F> {
             }
         }
         for index in 0..txn.entries().len() {
-            let entry = txn.entries()[index];
-            if !entry.fetched {
-                self.start_lookup(txn, open, index, self.node.primary_of(entry.key));
+            if !txn.entries()[index].fetched {
+                self.start_lookup(txn, open, index);
             }
         }
         self.finish_lookups(txn, open).await

@@ -46,7 +46,7 @@ impl<F: Fabric> Host<F> {
         let broken = self.node.config().sabotage == Sabotage::UnlockFirst;
         for (index, entry) in txn.entries().iter().enumerate() {
             let Some(write) = txn.update(index) else { continue };
-            if !self.node.is_primary_of(entry.key) {
+            if !self.is_here(open.sights[index].node) {
                 continue;
             }
             assert!(open.sights[index].held == Held::ByOwner, "a write is locked");
@@ -63,7 +63,7 @@ impl<F: Fabric> Host<F> {
 
     fn release_here(&self, txn: &Txn, open: &mut Open<F>) {
         for (entry, sight) in txn.entries().iter().zip(&mut open.sights) {
-            if sight.held == Held::ByOwner && self.node.is_primary_of(entry.key) {
+            if sight.held == Held::ByOwner && self.is_here(sight.node) {
                 self.unlock_own(entry.key, txn.id);
                 sight.held = Held::No;
             }
@@ -113,7 +113,7 @@ impl<F: Fabric> Host<F> {
 
     fn write_record(&self, txn: &Txn, open: &mut Open<F>, index: usize) -> F::Completion {
         let in_slot = self.stands_in_slot(txn, open, index);
-        let (node, address, unlocked) = self.place(txn, open, index);
+        let (node, address, unlocked) = self.place(open, index);
         let geometry = self.node.geometry();
         let bytes = &mut open.bytes;
         bytes.clear();
@@ -135,16 +135,17 @@ impl<F: Fabric> Host<F> {
     }
 
     /// The node, address and header before the lock of a record whose slot was read.
-    fn place(&self, txn: &Txn, open: &Open<F>, index: usize) -> (NodeId, u64, Header) {
-        let Witness::Header { address, unlocked, .. } = open.sights[index].witness else {
+    fn place(&self, open: &Open<F>, index: usize) -> (NodeId, u64, Header) {
+        let sight = open.sights[index];
+        let Witness::Header { address, unlocked, .. } = sight.witness else {
             panic!("only a record that was seen is locked one-sidedly");
         };
-        (self.node.primary_of(txn.entries()[index].key), address, unlocked)
+        (sight.node, address, unlocked)
     }
 
     /// Posts the CAS that unlocks the key at `index`: under its new version if it was written.
     fn unlock(&self, txn: &Txn, open: &Open<F>, index: usize) -> F::Completion {
-        let (node, address, unlocked) = self.place(txn, open, index);
+        let (node, address, unlocked) = self.place(open, index);
         let after = match txn.update(index) {
             Some(write) if open.sights[index].held == Held::Written => {
                 unlocked.installed(write.version)
@@ -167,7 +168,7 @@ impl<F: Fabric> Host<F> {
     async fn take_unlocks(&self, txn: &Txn, open: &mut Open<F>) {
         let mut verbs = std::mem::take(&mut open.verbs);
         for Verb { index, done } in verbs.drain(..) {
-            let (_, _, unlocked) = self.place(txn, open, index);
+            let (_, _, unlocked) = self.place(open, index);
             let locked = unlocked.locked_by(self.fabric.here()).word();
             match done.await.and_then(|bytes| previous_word(bytes.as_ref())) {
                 Ok(found) => {
@@ -186,7 +187,7 @@ impl<F: Fabric> Host<F> {
     /// slot since then may look like our lock to a CAS alone; but not under our key, of which this
     /// engine lets no other transaction try for the lock meanwhile.
     async fn unlock_in_time(&self, txn: &Txn, open: &Open<F>, index: usize) {
-        let (node, address, unlocked) = self.place(txn, open, index);
+        let (node, address, unlocked) = self.place(open, index);
         let key = txn.entries()[index].key;
         let geometry = self.node.geometry();
         let span = geometry.record_span(address);
@@ -206,7 +207,7 @@ impl<F: Fabric> Host<F> {
     /// Sends COMMIT or ABORT to the owners that hold locks, or may.
     fn send_ends(&self, txn: &Txn, open: &mut Open<F>, fate: Fate) {
         for node in self.fabric.layout().node_ids() {
-            if self.select_held(txn, open, node) {
+            if self.select_held(open, node) {
                 let reply = self.send_end(txn, open, node, fate);
                 open.calls.push(Sent { to: node, reply });
             }
@@ -214,11 +215,8 @@ impl<F: Fabric> Host<F> {
     }
 
     /// Puts the keys that `node` holds locked, or may, into `open.keys`; are there any?
-    fn select_held(&self, txn: &Txn, open: &mut Open<F>, node: NodeId) -> bool {
-        let Open { keys, sights, .. } = open;
-        let held = |index: usize| matches!(sights[index].held, Held::ByOwner | Held::Asked);
-        self.select(txn, keys, node, held);
-        !keys.is_empty()
+    fn select_held(&self, open: &mut Open<F>, node: NodeId) -> bool {
+        open.select(node, |_, sight| matches!(sight.held, Held::ByOwner | Held::Asked))
     }
 
     fn send_end(&self, txn: &Txn, open: &mut Open<F>, node: NodeId, fate: Fate) -> F::Completion {
@@ -244,10 +242,10 @@ impl<F: Fabric> Host<F> {
                 let no_slot = error == FabricError::NoResources;
                 assert!(no_slot, "a primary refused to end a transaction: {error}");
                 self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
-                self.select_held(txn, open, sent.to);
+                self.select_held(open, sent.to);
                 reply = self.send_end(txn, open, sent.to, fate).await;
             }
-            self.select_held(txn, open, sent.to);
+            self.select_held(open, sent.to);
             for &index in &open.keys {
                 open.sights[index].held = Held::No;
                 self.swapping.borrow_mut().remove(&txn.entries()[index].key);

@@ -31,12 +31,10 @@ pub(super) const RETRY_WAIT: Nanos = Nanos::from_micros(5);
 /// What a coordinator knows of one key besides the transaction's entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sight {
+    /// Its primary.
+    pub(super) node: NodeId,
     pub(super) witness: Witness,
     pub(super) held: Held,
-}
-
-impl Sight {
-    pub(super) const UNSEEN: Self = Self { witness: Witness::Owner, held: Held::No };
 }
 
 /// What vouches for a key's version.
@@ -125,7 +123,19 @@ impl<F: Fabric> Open<F> {
         }
     }
 
-    /// Does it hold no lock, or may it?
+    /// Puts the indices of the keys of `node`'s shard that `wanted` accepts into `keys`; are there
+    /// any?
+    pub(super) fn select(&mut self, node: NodeId, wanted: impl Fn(usize, &Sight) -> bool) -> bool {
+        self.keys.clear();
+        for (index, sight) in self.sights.iter().enumerate() {
+            if sight.node == node && wanted(index, sight) {
+                self.keys.push(index);
+            }
+        }
+        !self.keys.is_empty()
+    }
+
+    /// Does it hold no lock, and can it hold none?
     pub(super) fn holds_nothing(&self) -> bool {
         self.sights.iter().all(|sight| sight.held == Held::No)
     }
@@ -259,22 +269,6 @@ impl<F: Fabric> Host<F> {
             self.fabric.register(self.node.log_of(engine).region(), Access::ReadWrite)
         });
         Doors { table: self.table, ring }
-    }
-
-    /// Puts the indices of the keys of `node`'s shard that `wanted` accepts into `keys`.
-    pub(super) fn select(
-        &self,
-        txn: &Txn,
-        keys: &mut Vec<usize>,
-        node: NodeId,
-        wanted: impl Fn(usize) -> bool,
-    ) {
-        keys.clear();
-        for (index, entry) in txn.entries().iter().enumerate() {
-            if wanted(index) && self.node.primary_of(entry.key) == node {
-                keys.push(index);
-            }
-        }
     }
 }
 

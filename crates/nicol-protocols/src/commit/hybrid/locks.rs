@@ -6,7 +6,7 @@ use nicol_core::txn::{Abort, Txn};
 use nicol_store::remote_table::{Header, LockRefused};
 
 use super::Primitive;
-use super::host::{Held, Host, Open, Sent, Verb, Witness};
+use super::host::{Held, Host, Open, Sent, Sight, Verb, Witness};
 use super::messages::Lock;
 use crate::commit::messages::parse_validate_reply;
 
@@ -41,7 +41,7 @@ impl<F: Fabric> Host<F> {
         if failure.is_none() {
             self.send_locks(txn, open, &wanted);
         }
-        for taken in [self.take_swaps(txn, open).await, self.take_locks(txn, open).await] {
+        for taken in [self.take_swaps(txn, open).await, self.take_locks(open).await] {
             if let Err(abort) = taken {
                 failure.get_or_insert(abort);
             }
@@ -56,8 +56,8 @@ impl<F: Fabric> Host<F> {
         wanted: &impl Fn(&Txn, usize) -> bool,
     ) -> Result<(), Abort> {
         for (index, entry) in txn.entries().iter().enumerate() {
-            let held = open.sights[index].held;
-            if held == Held::No && self.node.is_primary_of(entry.key) && wanted(txn, index) {
+            let Sight { node, held, .. } = open.sights[index];
+            if held == Held::No && self.is_here(node) && wanted(txn, index) {
                 self.lock_own(entry.key, txn.id)?;
                 open.sights[index].held = Held::ByOwner;
                 let (version, present) = (entry.version, entry.present);
@@ -115,9 +115,8 @@ impl<F: Fabric> Host<F> {
             }
             self.swapping.borrow_mut().insert(entry.key, txn.id);
             open.sights[index].held = Held::Perhaps;
-            let node = self.node.primary_of(entry.key);
             let locked = unlocked.locked_by(self.fabric.here());
-            let done = self.swap(node, address, unlocked, locked);
+            let done = self.swap(sight.node, address, unlocked, locked);
             open.verbs.push(Verb { index, done });
         }
         Ok(())
@@ -169,22 +168,19 @@ impl<F: Fabric> Host<F> {
 
     /// Asks owners for the keys that no CAS was posted for.
     fn send_locks(&self, txn: &Txn, open: &mut Open<F>, wanted: &impl Fn(&Txn, usize) -> bool) {
-        let Open { keys, sights, calls, .. } = open;
         for node in self.fabric.layout().node_ids().filter(|&node| !self.is_here(node)) {
-            let unlocked = |index: usize| sights[index].held == Held::No;
-            self.select(txn, keys, node, |index| unlocked(index) && wanted(txn, index));
-            if keys.is_empty() {
+            if !open.select(node, |index, sight| sight.held == Held::No && wanted(txn, index)) {
                 continue;
             }
-            for &index in &*keys {
-                sights[index].held = Held::Asked;
+            for &index in &open.keys {
+                open.sights[index].held = Held::Asked;
             }
-            let reply = self.ask(node, &Lock { txn, keys });
-            calls.push(Sent { to: node, reply });
+            let reply = self.ask(node, &Lock { txn, keys: &open.keys });
+            open.calls.push(Sent { to: node, reply });
         }
     }
 
-    async fn take_locks(&self, txn: &Txn, open: &mut Open<F>) -> Result<(), Abort> {
+    async fn take_locks(&self, open: &mut Open<F>) -> Result<(), Abort> {
         let mut failure = None;
         let mut calls = std::mem::take(&mut open.calls);
         for sent in calls.drain(..) {
@@ -193,7 +189,7 @@ impl<F: Fabric> Host<F> {
                     .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
                 Err(error) => Err(Abort::Fabric(error)),
             };
-            if let Err(abort) = self.answered(txn, open, sent.to, granted) {
+            if let Err(abort) = self.answered(open, sent.to, granted) {
                 failure.get_or_insert(abort);
             }
         }
@@ -205,14 +201,12 @@ impl<F: Fabric> Host<F> {
     /// and nothing yet if there was no answer.
     pub(super) fn answered(
         &self,
-        txn: &Txn,
         open: &mut Open<F>,
         node: NodeId,
         granted: Result<(), Abort>,
     ) -> Result<(), Abort> {
-        let asked = open.sights.iter_mut().zip(txn.entries()).filter(|(sight, entry)| {
-            sight.held == Held::Asked && self.node.primary_of(entry.key) == node
-        });
+        let asked = open.sights.iter_mut();
+        let asked = asked.filter(|sight| sight.held == Held::Asked && sight.node == node);
         if let Err(Abort::Fabric(FabricError::TimedOut { request })) = granted {
             // It may have locked, or may still: its ABORT fences the request.
             if asked.count() > 0 {
@@ -221,7 +215,7 @@ impl<F: Fabric> Host<F> {
             return granted;
         }
         let held = if granted.is_ok() { Held::ByOwner } else { Held::No };
-        asked.for_each(|(sight, _)| sight.held = held);
+        asked.for_each(|sight| sight.held = held);
         granted
     }
 }

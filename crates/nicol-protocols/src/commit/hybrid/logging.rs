@@ -155,8 +155,7 @@ impl<F: Fabric> Host<F> {
         open: &mut Open<F>,
     ) -> Result<Outcome, Abort> {
         self.emit_bodies(txn, open);
-        let most = log::body_max(self.node.config().log.0);
-        if open.shards.iter().any(|(_, body)| body.len() > most) {
+        if self.fabric.layout().node_ids().any(|node| !self.ever_fits(open, node)) {
             return Err(Abort::NoResources);
         }
         if self.node.config().log_by == Primitive::OneSided {
@@ -176,11 +175,10 @@ impl<F: Fabric> Host<F> {
         open.bodies.clear();
         open.bytes.clear();
         for node in self.fabric.layout().node_ids() {
-            let Open { keys, bodies, shards, .. } = open;
-            self.select(txn, keys, node, |index| txn.update(index).is_some());
-            if keys.is_empty() {
+            if !open.select(node, |index, _| txn.update(index).is_some()) {
                 continue;
             }
+            let Open { keys, bodies, shards, .. } = open;
             let shard = ShardId(u16::from(node.0));
             let start = bodies.len();
             Log { txn, shard, keys }.emit(&mut Writer::new(bodies));
@@ -204,6 +202,14 @@ impl<F: Fabric> Host<F> {
         let layout = self.fabric.layout();
         let theirs = move |shard| layout.backups(shard).any(|backup| backup == node);
         open.shards.iter().filter(move |(shard, _)| theirs(*shard)).map(|(_, body)| body.len())
+    }
+
+    /// Could the log of `node` take all its records at once, were it empty?
+    fn ever_fits(&self, open: &Open<F>, node: NodeId) -> bool {
+        let size = self.rings[usize::from(node.0)].size;
+        let lengths = || self.bodies_for(open, node).map(log::record_len);
+        // One of them may have to leave the end of the ring unused.
+        lengths().sum::<u64>() + lengths().max().unwrap_or_default() <= size
     }
 
     /// A node whose log has no room for what it is to get.

@@ -42,9 +42,9 @@ enum Next {
 }
 
 impl<F: Fabric> Host<F> {
-    /// Starts to read the key at `index` from its primary `node`, which is another one.
-    pub(super) fn start_lookup(&self, txn: &Txn, open: &mut Open<F>, index: usize, node: NodeId) {
-        let key = txn.entries()[index].key;
+    /// Starts to read the key at `index`, whose primary is another node.
+    pub(super) fn start_lookup(&self, txn: &Txn, open: &mut Open<F>, index: usize) {
+        let (key, node) = (txn.entries()[index].key, open.sights[index].node);
         let at = match self.node.address_of(key) {
             Some(address) => At::Address(address),
             None => At::Bucket(self.node.geometry().walk(key)),

@@ -90,7 +90,10 @@ impl<F: Fabric> Host<F> {
         mine: bool,
         values: &mut Vec<u8>,
     ) -> Result<Found, Abort> {
-        self.fabric.work(Work::TableLookup);
+        if !mine {
+            // Else it was looked up to be locked.
+            self.fabric.work(Work::TableLookup);
+        }
         let start = values.len() as u32;
         match self.node.primary().get(key, values) {
             Ok(Looked { version, present, locked }) if mine || !locked => {

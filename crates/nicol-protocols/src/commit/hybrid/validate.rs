@@ -15,14 +15,12 @@ impl<F: Fabric> Host<F> {
     /// Checks every key that is not locked, all nodes at once.
     pub(super) async fn check_reads(&self, txn: &Txn, open: &mut Open<F>) -> Result<(), Abort> {
         for (entry, sight) in txn.entries().iter().zip(&open.sights) {
-            if sight.held == Held::No && self.node.is_primary_of(entry.key) {
+            if sight.held == Held::No && self.is_here(sight.node) {
                 self.check_own(entry.key, entry.version, entry.present)?;
             }
         }
         for node in self.fabric.layout().node_ids().filter(|&node| !self.is_here(node)) {
-            let Open { keys, sights, .. } = open;
-            self.select(txn, keys, node, |index| sights[index].held == Held::No);
-            if !open.keys.is_empty() {
+            if open.select(node, |_, sight| sight.held == Held::No) {
                 self.post_checks(txn, open, node);
             }
         }
@@ -54,7 +52,7 @@ impl<F: Fabric> Host<F> {
         // A slot for an insertion of our own changes its home's guard: then the owner must say
         // whether a key is still absent.
         let inserts = txn.entries().iter().zip(&open.sights).any(|(entry, sight)| {
-            sight.held == Held::ByOwner && !entry.present && self.node.primary_of(entry.key) == node
+            sight.held == Held::ByOwner && !entry.present && sight.node == node
         });
         let Open { keys, sights, verbs, calls, .. } = open;
         keys.retain(|&index| {
