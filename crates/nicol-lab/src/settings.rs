@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::{Bytes, Nanos};
-use nicol_protocols::commit::xenic::{ExecuteAt, XenicConfig};
+use nicol_protocols::commit::xenic::{ExecuteAt, TABLE_MEMORY_MAX, XenicConfig};
+use nicol_store::host_table::Growth;
 
 /// What `--set` may change besides the system's own settings: how engines behave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,12 +17,14 @@ pub struct EngineSettings {
 }
 
 /// The keys that [`apply`] knows, with their values and what they mean.
-pub const KEYS: [(&str, &str, &str); 10] = [
+pub const KEYS: [(&str, &str, &str); 12] = [
     ("execute_at", "host|annotation|nic", "where execution logic runs"),
     ("index_objects", "N", "objects that each node's NIC index may cache"),
     ("displacement_max", "1..64", "displacement limit D_m of the host table"),
     ("slack", "0..64", "entries read beyond the known displacement, k"),
     ("slots_percent", "100..1000", "table slots per record, in percent"),
+    ("growth", "on|off", "may the host tables double when they are full?"),
+    ("table_bytes", "BYTES", "host memory into which one table may grow"),
     ("log_bytes", "BYTES", "each NIC core's log in host memory"),
     ("patience_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
     ("aggregation", "on|off", "gather messages into frames (simulated worlds)"),
@@ -68,6 +71,17 @@ fn one(key: &str, value: &str, xenic: &mut XenicConfig, engine: &mut EngineSetti
         "displacement_max" => xenic.displacement_max = number(value, 1, 64)? as u16,
         "slack" => xenic.slack = number(value, 0, 64)? as u16,
         "slots_percent" => xenic.slots_percent = number(value, 100, 1_000)?,
+        "growth" => {
+            xenic.growth = match value {
+                "on" => Growth::Doubling { memory_max: TABLE_MEMORY_MAX },
+                "off" => Growth::Off,
+                _ => bail!("'{value}': choose on or off"),
+            }
+        }
+        "table_bytes" => {
+            let memory_max = Bytes(number(value, 1, 1 << 44)?);
+            xenic.growth = Growth::Doubling { memory_max };
+        }
         "log_bytes" => xenic.log = Bytes(number(value, 4_096, 1 << 32)?),
         "patience_us" => xenic.patience = Nanos::from_micros(number(value, 1, 60_000_000)?),
         "aggregation" => {
