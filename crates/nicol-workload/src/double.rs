@@ -108,6 +108,9 @@ impl Fabric for FakeFabric {
     fn yield_now(&self) -> FakeWake {
         self.sleep_until(self.now())
     }
+    fn caught_up(&self) -> FakeWake {
+        self.sleep_until(self.now())
+    }
     fn random(&self) -> u64 {
         self.0.random.borrow_mut().bits()
     }

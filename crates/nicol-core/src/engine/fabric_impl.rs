@@ -46,6 +46,13 @@ impl<W: World> Fabric for Engine<W> {
         Wake(completion)
     }
 
+    fn caught_up(&self) -> Wake {
+        if self.0.world.is_ahead() {
+            return self.sleep_until(self.now());
+        }
+        Wake(self.0.completions.ready(Ok(self.0.pool.payload(Vec::new()))))
+    }
+
     fn random(&self) -> u64 {
         self.0.world.random()
     }

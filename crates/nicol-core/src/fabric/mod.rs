@@ -176,6 +176,11 @@ pub trait Fabric: Clone + 'static {
     fn sleep_until(&self, deadline: Nanos) -> Self::Wake;
     /// Lets every other ready task of this engine run once.
     fn yield_now(&self) -> Self::Wake;
+    /// Resolves when what this engine's clock shows has really passed. The simulator's poll rounds
+    /// happen at one instant, and their costs move the clock beyond it: memory that other engines
+    /// change is still that of the instant. A transaction that begins with such memory awaits this
+    /// first, or it might read what was overwritten before it began. At once in the live world.
+    fn caught_up(&self) -> Self::Wake;
     /// Random bits from this engine's protocol stream.
     fn random(&self) -> u64;
     /// Runs `task` on this engine, starting in this poll round. Its memory is pooled by type.

@@ -5,6 +5,7 @@ use nicol_core::memory::WORD;
 use nicol_core::units::Bytes;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::heap::Heap;
 use super::layout::{
     self, BlockRef, Body, Header, INLINE_MAX, Place, SlotView, bucket, field, word_at,
 };
@@ -46,6 +47,17 @@ pub struct TableConfig {
     pub inline: usize,
     /// Memory for larger values.
     pub heap: Bytes,
+}
+
+impl TableConfig {
+    /// Adds memory for those of `values`, (bytes, records), that do not stand in their slots. A
+    /// quarter more than they take: an eighth is kept back from insertions, and a new value is
+    /// written before the old one's block is free.
+    pub fn make_room_for(&mut self, values: &[(u32, u64)]) {
+        let long = values.iter().filter(|(len, _)| *len as usize > self.inline);
+        let bytes: u64 = long.map(|&(len, records)| Heap::cost(len) * records).sum();
+        self.heap.0 += bytes + bytes.div_ceil(4);
+    }
 }
 
 /// A table's shape; equal on every node that has the same configuration.

@@ -100,6 +100,11 @@ impl<F: Fabric> Host<F> {
             let node = self.node.primary_of(entry.key);
             open.sights.push(Sight { node, witness: Witness::Owner, held: Held::No });
         }
+        // Other engines of this node change its memory, and so do others' NICs.
+        if !open.caught_up && self.select_unfetched(txn, open, self.fabric.here().node) {
+            self.fabric.caught_up().await;
+            open.caught_up = true;
+        }
         let locks = self.node.config().execution == Execution::Rpc;
         self.read_here(txn, open, locks)?;
         match self.node.config().execution {

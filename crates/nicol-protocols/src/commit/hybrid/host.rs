@@ -68,6 +68,8 @@ pub(super) enum Held {
 pub(super) struct Open<F: Fabric> {
     /// What is left to do when the client has its outcome is done with this copy.
     pub(super) txn: Txn,
+    /// Has the time of its beginning passed ([`Fabric::caught_up`])?
+    pub(super) caught_up: bool,
     /// Per entry of the transaction.
     pub(super) sights: Vec<Sight>,
     /// Nodes whose lock request went unanswered: their ABORT must fence it.
@@ -108,6 +110,7 @@ impl<F: Fabric> Open<F> {
     fn new() -> Self {
         Self {
             txn: Txn::default(),
+            caught_up: false,
             sights: Vec::new(),
             unanswered: Vec::new(),
             calls: Vec::new(),
@@ -209,6 +212,7 @@ impl<F: Fabric> Host<F> {
         assert!(open.records.is_empty(), "a finished transaction has logged");
         assert!(open.lost.is_empty(), "a finished transaction has logged everywhere");
         open.txn.reset(Default::default(), &[]);
+        open.caught_up = false;
         open.sights.clear();
         open.shards.clear();
         open.bodies.clear();

@@ -62,7 +62,7 @@ use nicol_core::commit::Procedures;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::Side;
 use nicol_core::units::{Bytes, Nanos};
-use nicol_store::remote_table::{Design, Geometry, INLINE_MAX, TableConfig};
+use nicol_store::remote_table::{Design, INLINE_MAX, TableConfig};
 
 use super::Sabotage;
 pub use coordinator::Coordinator;
@@ -128,7 +128,8 @@ pub enum Validation {
 /// How a baseline runs: every choice is a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HybridConfig {
-    /// The table of a shard.
+    /// The table of a shard, without the memory for values that do not stand in their slots: a
+    /// node adds it when it loads a workload.
     pub table: TableConfig,
     /// Records that a shard's table has room for.
     pub records: u64,
@@ -226,8 +227,8 @@ impl HybridConfig {
         // Filled to nine tenths, where Xenic measures lookups [4.1.4]; chains take the rest.
         let slots = records * 10 / 9;
         let inline = value.clamp(8, INLINE_MAX);
-        let heap = if value > inline { Bytes(records * (value as u64 + 64) * 2) } else { Bytes(0) };
-        let table = TableConfig { design, slots, overflow_slots: slots / 2 + 256, inline, heap };
+        let overflow_slots = slots / 2 + 256;
+        let table = TableConfig { design, slots, overflow_slots, inline, heap: Bytes(0) };
         Self {
             table,
             records,
@@ -240,10 +241,6 @@ impl HybridConfig {
             patience: Nanos::from_millis(20),
             sabotage: Sabotage::None,
         }
-    }
-
-    fn geometry(&self) -> Geometry {
-        Geometry::new(self.table)
     }
 }
 

@@ -142,7 +142,9 @@ impl Member for Node {
     type Coordinator<F: Fabric> = Coordinator<F>;
 
     fn load(id: NodeId, layout: &Layout, config: &HybridConfig, workload: &dyn Workload) -> Self {
-        let geometry = config.geometry();
+        let mut table = config.table;
+        table.make_room_for(&workload.value_lengths());
+        let geometry = Geometry::new(table);
         let load = |shard: ShardId| {
             let table = RemoteTable::new(geometry, config.records);
             workload.load(layout, shard, &mut |key, value| table.load(key, value));
