@@ -88,7 +88,8 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
             let mut config = config(workload, 40, on, seed);
             config.faults = true;
             config.settings = vec!["patience_us=500".to_owned()];
-            config.settings.extend(sweep::variation(System::find("xenic").unwrap(), seed));
+            let xenic = System::find("xenic").unwrap();
+            config.settings.extend(sweep::variation(xenic, &config.workload, seed));
             let report = held(&config).report;
             unknown += report.unknown;
             for (count, reason) in seen.iter_mut().zip(nicol_core::txn::Abort::NAMES) {
