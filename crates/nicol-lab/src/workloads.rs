@@ -29,6 +29,8 @@ pub const WORKLOADS: [(&str, &str); 6] = [
 pub struct WorkloadSpec {
     /// Its name.
     pub name: String,
+    /// Transactions of the whole run, if it is a number: a workload that inserts needs room.
+    pub transactions: Option<u64>,
     /// Records per node.
     pub records: Option<u64>,
     /// Warehouses per node.
@@ -152,6 +154,9 @@ fn tpcc(
     let mut config = config(nodes, warehouses);
     config.items = spec.items.unwrap_or(config.items);
     config.customers_per_district = spec.customers.unwrap_or(config.customers_per_district);
+    if let Some(transactions) = spec.transactions {
+        config = config.for_transactions(transactions);
+    }
     let (items, customers) = (config.items, config.customers_per_district);
     ensure!((1..=ITEMS_MAX).contains(&items), "--items {items}: give 1 to {ITEMS_MAX}");
     ensure!(

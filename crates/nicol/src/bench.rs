@@ -67,6 +67,7 @@ fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     );
     Ok(WorkloadSpec {
         name: args.workload.clone(),
+        transactions: None,
         records: args.records,
         warehouses: args.warehouses,
         items: args.items,
