@@ -20,6 +20,7 @@ mod coordinator;
 mod host;
 mod log;
 mod lookup;
+mod lookup_stats;
 mod messages;
 mod nic;
 mod node;
@@ -37,6 +38,7 @@ use nicol_store::host_table::Growth;
 
 pub use host::Coordinator;
 pub use log::LogMemory;
+pub use lookup_stats::LookupStats;
 use nic::Nic;
 pub use node::{Audit, Node};
 

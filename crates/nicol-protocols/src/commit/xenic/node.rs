@@ -5,12 +5,18 @@ use std::sync::{Arc, Mutex};
 
 use nicol_core::cluster::Layout;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
+use nicol_core::txn::Abort;
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::host_table::{Advance, Geometry, HostTable, SlotHash};
-use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
+use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
 
 use super::log::{LogMemory, RecordKind};
+use super::lookup_stats::{LookupCounters, LookupStats};
 use super::{Sabotage, XenicConfig};
+
+/// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
+/// transactions abort for want of resources; with one object per key in flight that is far off.
+const BUSY_OBJECTS_MAX: usize = 1 << 18;
 
 /// A node: primary of one shard, backup of others. [Xenic21 4]
 #[derive(Debug)]
@@ -23,6 +29,8 @@ pub struct Node {
     backups: BTreeMap<ShardId, HostTable>,
     index: NicIndex,
     logs: Vec<Arc<LogMemory>>,
+    /// Per NIC core.
+    lookups: Vec<LookupCounters>,
     /// Per log: up to where it must be applied before the next deletions are forgotten.
     grace: Mutex<Vec<u64>>,
 }
@@ -65,6 +73,7 @@ impl Node {
         let index = NicIndex::new(IndexConfig {
             segments: geometry.segments(),
             cached_objects_max: config.index_objects,
+            busy_objects_max: BUSY_OBJECTS_MAX,
         });
         let nics = layout.engines(Side::Nic);
         Self {
@@ -76,6 +85,7 @@ impl Node {
             backups,
             index,
             logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
+            lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             grace: Mutex::new(vec![0; nics]),
         }
     }
@@ -114,11 +124,6 @@ impl Node {
 
     pub(super) fn is_backup_of(&self, shard: ShardId) -> bool {
         self.backups.contains_key(&shard)
-    }
-
-    /// The index entry of `key`.
-    pub(super) fn segment(&self, key: Key) -> u64 {
-        SlotHash::of(key).base_segment(self.primary.geometry().segments())
     }
 
     /// Splits up to `segments` segments of each table that is doubling.
@@ -165,32 +170,46 @@ impl Node {
         }
     }
 
-    pub(super) fn lock(&self, key: Key, txn: TxnId) -> bool {
-        self.index.lock(self.segment(key), key, txn).is_ok()
+    pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
+        self.index.lock(SlotHash::of(key), key, txn).map_err(|refused| match refused {
+            LockRefused::Held(_) => Abort::LockConflict { key },
+            LockRefused::Full => Abort::NoResources,
+        })
     }
 
     pub(super) fn unlock(&self, key: Key, txn: TxnId) -> bool {
-        self.index.unlock(self.segment(key), key, txn)
+        self.index.unlock(SlotHash::of(key), key, txn)
     }
 
     pub(super) fn holder(&self, key: Key) -> Option<TxnId> {
-        self.index.holder(self.segment(key), key)
+        self.index.holder(SlotHash::of(key), key)
     }
 
     pub(super) fn install(&self, key: Key, version: Version, value: Option<&[u8]>) {
-        let mut version = version;
+        let (mut version, hash) = (version, SlotHash::of(key));
         if self.config.sabotage != Sabotage::None {
             // A broken protocol is for the checkers to find, not for the index's assertion.
-            let found = self.index.lookup(self.segment(key), key, &mut Vec::new());
+            let found = self.index.lookup(hash, key, &mut Vec::new());
             if let IndexLookup::Hit { version: known, .. } = found {
                 version = version.max(known.next());
             }
         }
-        self.index.install(self.segment(key), key, version, value);
+        self.index.install(hash, key, version, value);
     }
 
     pub(super) fn unpin(&self, key: Key) {
-        self.index.unpin(self.segment(key), key);
+        self.index.unpin(SlotHash::of(key), key);
+    }
+
+    pub(super) fn lookup_counters(&self, core: u8) -> &LookupCounters {
+        &self.lookups[usize::from(core)]
+    }
+
+    /// What its NIC has spent on lookups so far.
+    pub fn lookup_stats(&self) -> LookupStats {
+        let mut sum = LookupStats::default();
+        self.lookups.iter().for_each(|core| sum += core.read());
+        sum
     }
 
     /// Have the workers applied everything that was logged?
