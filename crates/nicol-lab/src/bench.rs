@@ -14,10 +14,10 @@ use nicol_core::ids::{Key, Side};
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_core::workload::{ShardMap, Workload};
-use nicol_protocols::commit::xenic::{self, Audit, Node, XenicConfig};
+use nicol_protocols::commit::xenic::{self, Audit, LookupStats, Node, XenicConfig};
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 
-use crate::report::{BenchReport, Check, Kind, Latency, Resource, SCHEMA};
+use crate::report::{BenchReport, Check, Kind, Latency, Lookups, Resource, SCHEMA};
 use crate::settings::{self, EngineSettings};
 use crate::workloads::{self, BuiltWorkload, WorkloadSpec};
 
@@ -226,6 +226,10 @@ pub(crate) fn judge(cluster: &Cluster, settled: bool) -> (Check, Vec<Event>) {
     if !settled {
         check.violations.push("the cluster did not become quiet: work is stuck".to_owned());
     }
+    if cfg!(debug_assertions) && settled {
+        // Goes over every record of every replica: more work than many a run.
+        cluster.nodes.iter().for_each(|node| node.check());
+    }
     audit_memory(cluster, &mut check);
     audit_invariants(cluster, &whole, &totals, &mut check);
     if recorded {
@@ -320,6 +324,7 @@ pub(crate) fn report(
         bytes_per_txn: stats.frame_bytes_sent as f64 / committed_ever,
         frames_per_txn: stats.frames_sent as f64 / committed_ever,
         dma_per_txn: (stats.dma_reads + stats.dma_writes) as f64 / committed_ever,
+        lookups: lookups(&cluster.nodes),
         resources: measured.resources.clone(),
         check,
         trace_digest: simulated.map(|simulated| format!("{:016x}", simulated.digest)),
@@ -329,6 +334,23 @@ pub(crate) fn report(
         events_per_wall_s: simulated.map(|simulated| simulated.events as f64 / measured.wall_s),
         simulated_to_wall: simulated
             .map(|simulated| simulated.time.as_secs_f64() / measured.wall_s),
+    }
+}
+
+fn lookups(nodes: &[Arc<Node>]) -> Lookups {
+    let mut stats = LookupStats::default();
+    nodes.iter().for_each(|node| stats += node.lookup_stats());
+    let misses = (stats.lookups - stats.hits).max(1) as f64;
+    Lookups {
+        keys: stats.lookups,
+        hit_rate: stats.hits as f64 / stats.lookups.max(1) as f64,
+        reads_per_miss: stats.dma_reads as f64 / misses,
+        objects_per_miss: stats.objects_read as f64 / misses,
+        bytes_per_miss: stats.bytes_read as f64 / misses,
+        second_reads_per_miss: stats.second_reads as f64 / misses,
+        overflow_reads_per_miss: stats.overflow_reads as f64 / misses,
+        retries_per_miss: stats.retries as f64 / misses,
+        table_doublings: nodes.iter().map(|node| node.doublings()).sum(),
     }
 }
 

@@ -217,6 +217,22 @@ impl Node {
         self.index.pinned_count() == 0 && self.logs.iter().all(|log| log.is_settled())
     }
 
+    /// Doublings that its primary table has begun.
+    pub fn doublings(&self) -> u64 {
+        let progress = self.primary.progress();
+        u64::from(progress.level()) + u64::from(progress.split() > 0)
+    }
+
+    /// Checks the structure of its tables and of its index, once everything is quiet.
+    ///
+    /// # Panics
+    /// If an invariant does not hold.
+    pub fn check(&self) {
+        self.index.check();
+        self.primary.check();
+        self.backups.values().for_each(HostTable::check);
+    }
+
     /// Locks held at its primary shard.
     pub fn audit_locks(&self) -> usize {
         self.index.locked_count()
