@@ -1,6 +1,13 @@
 //! The `commit` family: what every transactional system offers to a workload.
 
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+use crate::cluster::Layout;
+use crate::fabric::Fabric;
+use crate::ids::{Key, NodeId, ShardId};
 use crate::txn::{Outcome, ProcedureId, Txn, Verdict};
+use crate::workload::Workload;
 
 /// Execution logic: reads the transaction's values and arguments, sets its writes and output, may
 /// add keys. Runs on a host or a NIC core and must be a pure function of the transaction.
@@ -36,4 +43,95 @@ pub trait CommitProtocol: Clone + 'static {
     /// updates the versions installed.
     #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
     async fn run(&self, txn: &mut Txn) -> Outcome;
+}
+
+/// One node of a system: its memory, and how its engines start.
+pub trait Member: Send + Sync + Sized + 'static {
+    /// How the system runs.
+    type Config: Clone + Send + Sync + 'static;
+    /// What runs transactions on a host engine.
+    type Coordinator<F: Fabric>: CommitProtocol;
+
+    /// Builds node `id` and loads its shards with the workload's records.
+    fn load(id: NodeId, layout: &Layout, config: &Self::Config, workload: &dyn Workload) -> Self;
+
+    /// Starts the system on one engine of this node; host engines get a coordinator.
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Self::Coordinator<F>>;
+
+    /// Has everything that was logged been applied, and is every lock free?
+    fn is_settled(&self) -> bool;
+
+    /// The state of its memory; meaningful once the cluster is quiet.
+    fn audit(&self) -> Audit;
+
+    /// What lookups on its NIC have cost so far; all zero where there are none.
+    fn lookups(&self) -> LookupStats {
+        LookupStats::default()
+    }
+
+    /// Checks the structure of its memory, once the cluster is quiet. Goes over every record.
+    ///
+    /// # Panics
+    /// If an invariant does not hold.
+    fn check(&self) {}
+
+    /// Reads a record of the node's own shard into `value`; false if there is none.
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool;
+}
+
+/// What a node's memory looks like when everything is quiet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// Locks that nobody will release.
+    pub leaked_locks: u64,
+    /// Cached objects that still wait for the host to apply them.
+    pub pinned: u64,
+    /// Records of the primary shard.
+    pub records: u64,
+    /// Digest of the primary shard, then of each backup shard held.
+    pub digests: Vec<(ShardId, u64)>,
+}
+
+/// What a node's NIC has spent on lookups in its host's table so far. [Xenic21 4.1.4]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookupStats {
+    /// Keys looked up.
+    pub lookups: u64,
+    /// Answered by the index at once, negative entries included; the others missed.
+    pub hits: u64,
+    /// DMA reads of all kinds.
+    pub dma_reads: u64,
+    /// Slots read, those of overflow pages included, and values out of line.
+    pub objects_read: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Second, adjacent reads: the hint d_i + k was too low.
+    pub second_reads: u64,
+    /// Overflow pages read.
+    pub overflow_reads: u64,
+    /// Segment headers read: to prove a key absent, to find its overflow or where it went.
+    pub header_reads: u64,
+    /// Searches begun again, since the host was moving or replacing what was read.
+    pub retries: u64,
+    /// Doublings that the node's own host table has begun.
+    pub doublings: u64,
+}
+
+impl AddAssign for LookupStats {
+    fn add_assign(&mut self, other: Self) {
+        self.lookups += other.lookups;
+        self.hits += other.hits;
+        self.dma_reads += other.dma_reads;
+        self.objects_read += other.objects_read;
+        self.bytes_read += other.bytes_read;
+        self.second_reads += other.second_reads;
+        self.overflow_reads += other.overflow_reads;
+        self.header_reads += other.header_reads;
+        self.retries += other.retries;
+        self.doublings += other.doublings;
+    }
 }

@@ -37,7 +37,8 @@ impl SlotHash {
         ((self.0 as u128 * segments as u128) >> 64) as u64
     }
 
-    const fn base_slot(self, slots: u64) -> u64 {
+    /// The slot among the first `slots` ones, those of level 0.
+    pub const fn base_slot(self, slots: u64) -> u64 {
         ((self.0 as u128 * slots as u128) >> 64) as u64
     }
 

@@ -11,8 +11,8 @@ use nicol_store::host_table::{
 use nicol_store::nic_index::{Hint, IndexLookup};
 
 use super::lookup_stats::{Count, LookupCounters};
-use super::messages::Found;
 use super::node::Node;
+use crate::commit::messages::Found;
 
 /// Spare batches kept for reuse.
 const SPARE_MAX: usize = 1_024;

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use nicol_core::cluster::Layout;
+use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
+use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::txn::Abort;
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::host_table::{Advance, Geometry, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
 
-use super::log::{LogMemory, RecordKind};
-use super::lookup_stats::{LookupCounters, LookupStats};
-use super::{Sabotage, XenicConfig};
+use super::lookup_stats::LookupCounters;
+use super::{Coordinator, Sabotage, XenicConfig, start};
+use crate::commit::log::{LogMemory, RecordKind};
 
 /// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
 /// transactions abort for want of resources; with one object per key in flight that is far off.
@@ -35,61 +37,7 @@ pub struct Node {
     grace: Mutex<Vec<u64>>,
 }
 
-/// What a node's memory looks like when everything is quiet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Audit {
-    /// Locks that nobody will release.
-    pub leaked_locks: u64,
-    /// Index entries still pinned.
-    pub pinned: u64,
-    /// Records of the primary shard.
-    pub records: u64,
-    /// Digest of the primary shard, then of each backup shard held.
-    pub digests: Vec<(ShardId, u64)>,
-}
-
 impl Node {
-    /// Builds node `id` and loads its primary and backup shards with the workload's records.
-    pub fn load(
-        id: NodeId,
-        layout: &Layout,
-        config: &XenicConfig,
-        workload: &dyn Workload,
-    ) -> Self {
-        let records = workload.records_per_shard() + workload.growth_per_shard();
-        let geometry = Geometry::new(
-            (records * config.slots_percent / 100).max(1_024),
-            config.displacement_max,
-            config.inline_value,
-        );
-        let load = |shard: ShardId| {
-            let table = HostTable::new(geometry, records, config.growth);
-            workload.load(layout, shard, &mut |key, value| table.load(key, value));
-            table
-        };
-        let shard = ShardId(u16::from(id.0));
-        let primary = load(shard);
-        let backups = layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
-        let index = NicIndex::new(IndexConfig {
-            segments: geometry.segments(),
-            cached_objects_max: config.index_objects,
-            busy_objects_max: BUSY_OBJECTS_MAX,
-        });
-        let nics = layout.engines(Side::Nic);
-        Self {
-            id,
-            layout: layout.clone(),
-            config: config.clone(),
-            shard,
-            primary,
-            backups,
-            index,
-            logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
-            lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
-            grace: Mutex::new(vec![0; nics]),
-        }
-    }
-
     /// Its id.
     pub fn id(&self) -> NodeId {
         self.id
@@ -204,42 +152,62 @@ impl Node {
     pub(super) fn lookup_counters(&self, core: u8) -> &LookupCounters {
         &self.lookups[usize::from(core)]
     }
+}
 
-    /// What its NIC has spent on lookups so far.
-    pub fn lookup_stats(&self) -> LookupStats {
-        let mut sum = LookupStats::default();
-        self.lookups.iter().for_each(|core| sum += core.read());
-        sum
+impl Member for Node {
+    type Config = XenicConfig;
+    type Coordinator<F: Fabric> = Coordinator<F>;
+
+    fn load(id: NodeId, layout: &Layout, config: &XenicConfig, workload: &dyn Workload) -> Self {
+        let records = workload.records_per_shard() + workload.growth_per_shard();
+        let geometry = Geometry::new(
+            (records * config.slots_percent / 100).max(1_024),
+            config.displacement_max,
+            config.inline_value,
+        );
+        let load = |shard: ShardId| {
+            let table = HostTable::new(geometry, records, config.growth);
+            workload.load(layout, shard, &mut |key, value| table.load(key, value));
+            table
+        };
+        let shard = ShardId(u16::from(id.0));
+        let primary = load(shard);
+        let backups = layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
+        let index = NicIndex::new(IndexConfig {
+            segments: geometry.segments(),
+            cached_objects_max: config.index_objects,
+            busy_objects_max: BUSY_OBJECTS_MAX,
+        });
+        let nics = layout.engines(Side::Nic);
+        Self {
+            id,
+            layout: layout.clone(),
+            config: config.clone(),
+            shard,
+            primary,
+            backups,
+            index,
+            logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
+            lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
+            grace: Mutex::new(vec![0; nics]),
+        }
     }
 
-    /// Have the workers applied everything that was logged?
-    pub fn is_settled(&self) -> bool {
-        self.index.pinned_count() == 0 && self.logs.iter().all(|log| log.is_settled())
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Coordinator<F>> {
+        start(fabric, self, procedures)
     }
 
-    /// Doublings that its primary table has begun.
-    pub fn doublings(&self) -> u64 {
-        let progress = self.primary.progress();
-        u64::from(progress.level()) + u64::from(progress.split() > 0)
+    fn is_settled(&self) -> bool {
+        self.index.pinned_count() == 0
+            && self.logs.iter().all(|log| log.is_settled())
+            && self.index.locked_count() == 0
     }
 
-    /// Checks the structure of its tables and of its index, once everything is quiet.
-    ///
-    /// # Panics
-    /// If an invariant does not hold.
-    pub fn check(&self) {
-        self.index.check();
-        self.primary.check();
-        self.backups.values().for_each(HostTable::check);
-    }
-
-    /// Locks held at its primary shard.
-    pub fn audit_locks(&self) -> usize {
-        self.index.locked_count()
-    }
-
-    /// The state of its memory; meaningful once the cluster is quiet.
-    pub fn audit(&self) -> Audit {
+    fn audit(&self) -> Audit {
         let mut digests = vec![(self.shard, self.primary.digest())];
         digests.extend(self.backups.iter().map(|(&shard, table)| (shard, table.digest())));
         Audit {
@@ -248,5 +216,23 @@ impl Node {
             records: self.primary.len(),
             digests,
         }
+    }
+
+    fn lookups(&self) -> LookupStats {
+        let mut sum = LookupStats::default();
+        self.lookups.iter().for_each(|core| sum += core.read());
+        let progress = self.primary.progress();
+        sum.doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
+        sum
+    }
+
+    fn check(&self) {
+        self.index.check();
+        self.primary.check();
+        self.backups.values().for_each(HostTable::check);
+    }
+
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
+        self.primary.get(key, value).present
     }
 }
