@@ -130,8 +130,8 @@ fn tables_double_while_they_are_used_and_nothing_is_lost() {
         ("smallbank", "threads", 4),
         ("churn", "threads", 5),
     ] {
-        let mut config = config(workload, 20_000, on, seed);
-        config.settings = vec!["slots_percent=5".to_owned(), "index_objects=512".to_owned()];
+        let mut config = config(workload, 6_000, on, seed);
+        config.settings = vec!["slots_percent=10".to_owned(), "index_objects=512".to_owned()];
         if on == "threads" {
             (config.host_engines, config.nic_engines) = (None, None);
             config.length = Some(Length::Transactions(20_000));
