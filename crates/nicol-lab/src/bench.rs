@@ -354,6 +354,8 @@ fn lookups<N: Member>(nodes: &[Arc<N>]) -> Lookups {
     Lookups {
         keys: stats.lookups,
         hit_rate: stats.hits as f64 / stats.lookups.max(1) as f64,
+        negative_rate: stats.negative_hits as f64 / stats.lookups.max(1) as f64,
+        first_reads_per_miss: stats.first_reads as f64 / misses,
         reads_per_miss: stats.dma_reads as f64 / misses,
         objects_per_miss: stats.objects_read as f64 / misses,
         bytes_per_miss: stats.bytes_read as f64 / misses,
