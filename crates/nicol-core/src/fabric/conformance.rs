@@ -3,10 +3,14 @@
 //! A world starts a [`Suite`] on its engines like any system, runs until [`Suite::finished`], and
 //! then asks for [`Suite::failures`]. Where routes are unreliable, the same must hold.
 
+mod chains;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use chains::Ground;
 
 use super::{
     Delivery, Fabric, FabricError, Message, OneSided, Patience, ReplyTo, RequestId, Service,
@@ -127,6 +131,7 @@ struct Peer<F: Fabric> {
     fabric: F,
     suite: Arc<Suite>,
     keys: [RKey; 3],
+    ground: Ground,
     numbers: RefCell<Vec<(EngineId, u64)>>,
 }
 
@@ -157,6 +162,9 @@ impl<F: Fabric> Service for Peer<F> {
                 self.keys.iter().for_each(|key| keys.extend(key.0.to_le_bytes()));
                 self.fabric.reply(to, &Raw::<0>(&keys));
             }
+            (chains::GROUND | chains::RECYCLE, Some(_)) => {
+                self.ground.deliver(&self.fabric, &delivery)?;
+            }
             _ => return Err(Malformed { what: "an unknown kind" }),
         }
         Ok(())
@@ -173,10 +181,13 @@ impl Start for Arc<Suite> {
             revoked,
         ];
         fabric.revoke(revoked);
+        let ground = Ground::new(fabric);
+        self.expect(fabric.here(), "buffers are registered", ground.is_ok());
         let peer = Rc::new(Peer {
             fabric: fabric.clone(),
             suite: self.clone(),
             keys,
+            ground: ground.unwrap_or_default(),
             numbers: RefCell::default(),
         });
         let first = fabric.serve(peer.clone());
@@ -207,6 +218,7 @@ impl<F: Fabric> Client<F> {
         self.errors().await;
         self.third_party().await;
         self.one_sided().await;
+        self.chains().await;
         self.dma().await;
         self.time().await;
         self.numbered(&peer).await;

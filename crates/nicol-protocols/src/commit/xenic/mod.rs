@@ -20,6 +20,7 @@ mod coordinator;
 mod host;
 mod log;
 mod lookup;
+mod lookup_stats;
 mod messages;
 mod nic;
 mod node;
