@@ -26,8 +26,8 @@ pub struct IndexConfig {
 /// Why a lock was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Locked {
-    /// The transaction that holds it.
-    pub holder: TxnId,
+    /// The transaction that holds it; `None` if it is shared by readers.
+    pub holder: Option<TxnId>,
 }
 
 /// What the index knows of a key.
@@ -55,6 +55,8 @@ struct Object {
     segment: u32,
     next: u32,
     holder: Option<TxnId>,
+    /// Read locks on it, whoever holds them; none while there is a holder.
+    readers: u32,
     /// Version and presence; `None` while only the lock is known.
     known: Option<(Version, bool)>,
     value: Vec<u8>,
@@ -66,7 +68,7 @@ struct Object {
 
 impl Object {
     fn may_go(&self) -> bool {
-        self.live && self.pins == 0 && self.holder.is_none()
+        self.live && self.pins == 0 && self.holder.is_none() && self.readers == 0
     }
 }
 
@@ -76,6 +78,8 @@ struct Entry {
     displacement: u16,
     epoch: u64,
     floor: Version,
+    /// The highest version that the index has forgotten of a key of the segment.
+    evicted: Version,
 }
 
 #[derive(Debug)]
@@ -98,7 +102,13 @@ impl NicIndex {
     /// An empty index.
     pub fn new(config: IndexConfig) -> Self {
         let per_stripe = config.segments.div_ceil(STRIPES as u64) as usize;
-        let blank = Entry { first: NONE, displacement: 0, epoch: 0, floor: Version(0) };
+        let blank = Entry {
+            first: NONE,
+            displacement: 0,
+            epoch: 0,
+            floor: Version(0),
+            evicted: Version(0),
+        };
         let stripes = (0..STRIPES)
             .map(|_| {
                 Mutex::new(Stripe {
@@ -119,8 +129,9 @@ impl NicIndex {
         let index = stripe.find_or_add(entry, key);
         let object = &mut stripe.objects[index];
         match object.holder {
-            Some(holder) if holder != txn => Err(Locked { holder }),
+            Some(holder) if holder != txn => Err(Locked { holder: Some(holder) }),
             Some(_) => Ok(()),
+            None if object.readers > 0 => Err(Locked { holder: None }),
             None => {
                 object.holder = Some(txn);
                 self.locked.fetch_add(1, Ordering::Relaxed);
@@ -145,6 +156,61 @@ impl NicIndex {
         }
         stripe.evict();
         true
+    }
+
+    /// Locks `key` for reading: nobody locks it until as many [`NicIndex::unshare`] have followed.
+    /// Refused while a transaction holds it.
+    pub fn share(&self, segment: u64, key: Key) -> Result<(), Locked> {
+        let (mut stripe, entry) = self.open(segment);
+        let index = stripe.find_or_add(entry, key);
+        let object = &mut stripe.objects[index];
+        if object.holder.is_some() {
+            return Err(Locked { holder: object.holder });
+        }
+        object.readers += 1;
+        self.locked.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives one read lock back.
+    ///
+    /// # Panics
+    /// If `key` is not locked for reading.
+    pub fn unshare(&self, segment: u64, key: Key) {
+        let (mut stripe, entry) = self.open(segment);
+        let index = stripe.find(entry, key);
+        assert!(index.is_some(), "a key that is being read stays in the index");
+        let Some(index) = index else { return };
+        let object = &mut stripe.objects[index];
+        assert!(object.readers > 0, "a key is unshared as often as it was shared");
+        object.readers -= 1;
+        self.locked.fetch_sub(1, Ordering::Relaxed);
+        if object.known.is_none() && object.readers == 0 {
+            stripe.remove(index);
+        }
+        stripe.evict();
+    }
+
+    /// Is what the host table held of `key` some time ago still current? `version` is that of the
+    /// record or, if it was not `present`, the floor of its segment. `None`: the index cannot tell.
+    ///
+    /// A key that the index does not know has not been installed since, unless its object was
+    /// evicted meanwhile; then a version above `version` was.
+    pub fn is_current(
+        &self,
+        segment: u64,
+        key: Key,
+        version: Version,
+        present: bool,
+    ) -> Option<bool> {
+        let (stripe, entry) = self.open(segment);
+        let known = stripe.find(entry, key).and_then(|index| stripe.objects[index].known);
+        match known {
+            Some((now, is_present)) if present => Some(is_present && now == version),
+            // A deletion above the floor came later than the read, and so did what it deleted.
+            Some((now, is_present)) => Some(!is_present && now <= version),
+            None => (stripe.entries[entry].evicted <= version).then_some(true),
+        }
     }
 
     /// The transaction that holds `key`.
@@ -244,7 +310,7 @@ impl NicIndex {
         stripe.evict();
     }
 
-    /// Keys that are locked.
+    /// Locks held, read locks included.
     pub fn locked_count(&self) -> usize {
         self.locked.load(Ordering::Relaxed)
     }
@@ -274,7 +340,8 @@ impl NicIndex {
                     let object = &stripe.objects[at as usize];
                     assert!(object.live, "a listed object is live");
                     assert!(object.segment as usize == number, "an object is in its own entry");
-                    locked += usize::from(object.holder.is_some());
+                    assert!(object.holder.is_none() || object.readers == 0, "no lock is shared");
+                    locked += usize::from(object.holder.is_some()) + object.readers as usize;
                     pinned += object.pins as usize;
                     listed += 1;
                     assert!(listed <= stripe.objects.len(), "a chain has no cycle");
@@ -327,6 +394,7 @@ impl Stripe {
                     segment: 0,
                     next: NONE,
                     holder: None,
+                    readers: 0,
                     known: None,
                     value: Vec::new(),
                     pins: 0,
@@ -348,14 +416,17 @@ impl Stripe {
     }
 
     fn remove(&mut self, index: usize) {
-        let (entry, next) = {
+        let (entry, next, known) = {
             let object = &mut self.objects[index];
             assert!(object.may_go(), "a locked or pinned object stays");
             object.live = false;
-            object.known = None;
             object.value.clear();
-            (object.segment as usize, object.next)
+            (object.segment as usize, object.next, object.known.take())
         };
+        if let Some((version, _)) = known {
+            let evicted = &mut self.entries[entry].evicted;
+            *evicted = (*evicted).max(version);
+        }
         let mut at = self.entries[entry].first;
         if at == index as u32 {
             self.entries[entry].first = next;
@@ -395,94 +466,4 @@ impl fmt::Debug for NicIndex {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use nicol_core::chance::{Purpose, Stream};
-
-    use super::*;
-
-    fn txn(number: u64) -> TxnId {
-        TxnId(number)
-    }
-
-    #[test]
-    fn a_lock_has_one_holder_and_outlives_eviction() {
-        let index = NicIndex::new(IndexConfig { segments: 64, cached_objects_max: 1 });
-        assert_eq!(index.lock(0, Key(1), txn(1)), Ok(()));
-        assert_eq!(index.lock(0, Key(1), txn(1)), Ok(()));
-        assert_eq!(index.lock(0, Key(1), txn(2)), Err(Locked { holder: txn(1) }));
-        for key in 10..100 {
-            assert!(index.learn(0, Key(key), 0, Version(1), Some((b"value", 0))));
-            index.check();
-        }
-        assert_eq!(index.holder(0, Key(1)), Some(txn(1)));
-        assert!(!index.unlock(0, Key(1), txn(2)));
-        assert!(index.unlock(0, Key(1), txn(1)));
-        assert_eq!((index.locked_count(), index.holder(0, Key(1))), (0, None));
-        index.check();
-    }
-
-    #[test]
-    fn a_read_that_began_before_an_install_is_not_cached() {
-        let index = NicIndex::new(IndexConfig { segments: 4, cached_objects_max: 64 });
-        let IndexLookup::Miss { epoch, .. } = index.lookup(3, Key(7), &mut Vec::new()) else {
-            panic!("an empty index misses");
-        };
-        index.install(3, Key(7), Version(2), Some(b"new"));
-        index.unpin(3, Key(7));
-        assert!(!index.learn(3, Key(7), epoch, Version(1), Some((b"old", 0))));
-        let mut value = Vec::new();
-        let hit = index.lookup(3, Key(7), &mut value);
-        assert_eq!(hit, IndexLookup::Hit { version: Version(2), present: true });
-        assert_eq!(value, b"new");
-    }
-
-    #[test]
-    fn it_agrees_with_a_model_whatever_happens() {
-        let mut random = Stream::new(5, Purpose::Test, 0);
-        let index = NicIndex::new(IndexConfig { segments: 8, cached_objects_max: 16 });
-        let mut host: BTreeMap<u64, (u64, Option<Vec<u8>>)> = BTreeMap::new();
-        let mut pins: Vec<u64> = Vec::new();
-        let mut sometimes_evicted = false;
-        for step in 0..20_000u64 {
-            let key = random.below(200);
-            let segment = key % 8;
-            match random.below(3) {
-                0 => {
-                    let (version, value) = host.entry(key).or_insert((0, None));
-                    *version += 1;
-                    let floor = index.floor(segment).0;
-                    *version = (*version).max(floor + 1);
-                    *value = (random.below(4) != 0).then(|| step.to_le_bytes().to_vec());
-                    index.install(segment, Key(key), Version(*version), value.as_deref());
-                    pins.push(key);
-                }
-                1 => {
-                    if let Some(key) = pins.pop() {
-                        index.unpin(key % 8, Key(key));
-                    }
-                }
-                _ => {
-                    let mut read = Vec::new();
-                    match index.lookup(segment, Key(key), &mut read) {
-                        IndexLookup::Hit { version, present } => {
-                            let (expected, value) = &host[&key];
-                            assert_eq!(version.0, *expected);
-                            assert_eq!(present.then_some(read), *value);
-                        }
-                        IndexLookup::Miss { epoch, .. } => {
-                            sometimes_evicted |= host.contains_key(&key);
-                            if let Some((version, Some(value))) = host.get(&key) {
-                                let found = Some((value.as_slice(), 1));
-                                index.learn(segment, Key(key), epoch, Version(*version), found);
-                            }
-                        }
-                    }
-                }
-            }
-            index.check();
-        }
-        assert!(sometimes_evicted, "the capacity was never reached");
-    }
-}
+mod tests;

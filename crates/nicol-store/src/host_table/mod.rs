@@ -241,10 +241,11 @@ impl HostTable {
     /// Every slot where `key` may be, once.
     fn search(&self, key: Key, into: &mut Vec<u8>) -> Option<Lookup> {
         let home = self.home(key);
-        let mut slot = vec![0; self.geometry.slot_bytes() as usize];
+        let mut slot = [0; slot_bytes(INLINE_MAX) as usize];
+        let slot = &mut slot[..self.geometry.slot_bytes() as usize];
         for position in home..home + u64::from(self.geometry.displacement_max) {
             if let Some(found) =
-                self.try_slot(&self.region, self.slot_offset(position), key, &mut slot, into)
+                self.try_slot(&self.region, self.slot_offset(position), key, slot, into)
             {
                 return Some(found);
             }
@@ -254,7 +255,7 @@ impl HostTable {
             let (region, offset) = self.page_at(current);
             for position in 0..PAGE_SLOTS {
                 let at = offset + position * self.geometry.slot_bytes();
-                if let Some(found) = self.try_slot(region, at, key, &mut slot, into) {
+                if let Some(found) = self.try_slot(region, at, key, slot, into) {
                     return Some(found);
                 }
             }
