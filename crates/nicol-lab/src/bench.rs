@@ -14,7 +14,7 @@ use nicol_core::ids::{Key, Side};
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_core::workload::{ShardMap, Workload};
-use nicol_protocols::commit::xenic::{self, Audit, Node, XenicConfig};
+use nicol_protocols::commit::xenic::{self, Audit, Node, Paths, XenicConfig};
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 
 use crate::report::{BenchReport, Check, Kind, Latency, Resource, SCHEMA};
@@ -122,6 +122,20 @@ impl Start for Cluster {
 }
 
 impl Cluster {
+    /// Transactions committed, by the way that they took.
+    pub(crate) fn paths(&self) -> BTreeMap<&'static str, u64> {
+        let mut sums = BTreeMap::new();
+        for Paths { multi_hop, local_write, local_read, ordinary } in
+            self.nodes.iter().map(|node| node.paths())
+        {
+            *sums.entry("multi_hop").or_default() += multi_hop;
+            *sums.entry("local_write").or_default() += local_write;
+            *sums.entry("local_read").or_default() += local_read;
+            *sums.entry("ordinary").or_default() += ordinary;
+        }
+        sums
+    }
+
     pub(crate) fn is_settled(&self) -> bool {
         self.nodes.iter().all(|node| node.is_settled() && node.audit_locks() == 0)
     }
@@ -312,6 +326,7 @@ pub(crate) fn report(
         refused: result.window.refused,
         failed: result.window.failed,
         abort_reasons: Abort::NAMES.into_iter().zip(result.window.aborts).collect(),
+        paths: cluster.paths(),
         throughput_per_s: throughput,
         throughput_per_node_per_s: throughput / config.nodes as f64,
         latency_us: latency(&result.latency()),

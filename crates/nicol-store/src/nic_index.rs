@@ -191,26 +191,46 @@ impl NicIndex {
         stripe.evict();
     }
 
-    /// Is what the host table held of `key` some time ago still current? `version` is that of the
-    /// record or, if it was not `present`, the floor of its segment. `None`: the index cannot tell.
+    /// Is what the host table held of `key` some time ago still current, for `txn`? `version` is
+    /// that of the record or, if it was not `present`, the floor of its segment. `None`: the index
+    /// cannot tell. A key that another transaction has locked is not current.
     ///
     /// A key that the index does not know has not been installed since, unless its object was
-    /// evicted meanwhile; then a version above `version` was.
+    /// evicted meanwhile. A record's later versions are above `version`; but an absent key may have
+    /// been inserted at one below the floor, if the host applied a later deletion first.
+    ///
+    /// A negative entry is raised to `version`, so that no later insert installs a version at which
+    /// the caller has seen no record.
     pub fn is_current(
         &self,
         segment: u64,
         key: Key,
-        version: Version,
-        present: bool,
+        txn: TxnId,
+        (version, present): (Version, bool),
     ) -> Option<bool> {
-        let (stripe, entry) = self.open(segment);
-        let known = stripe.find(entry, key).and_then(|index| stripe.objects[index].known);
-        match known {
-            Some((now, is_present)) if present => Some(is_present && now == version),
-            // A deletion above the floor came later than the read, and so did what it deleted.
-            Some((now, is_present)) => Some(!is_present && now <= version),
-            None => (stripe.entries[entry].evicted <= version).then_some(true),
+        let (mut stripe, entry) = self.open(segment);
+        let Entry { floor, evicted, .. } = stripe.entries[entry];
+        if !present && floor > version {
+            return Some(false);
         }
+        if let Some(index) = stripe.find(entry, key) {
+            let object = &mut stripe.objects[index];
+            if object.holder.is_some_and(|holder| holder != txn) {
+                return Some(false);
+            }
+            match &mut object.known {
+                Some((now, is_present)) if present => return Some(*is_present && *now == version),
+                Some((_, true)) => return Some(false),
+                Some((now, false)) => {
+                    let current = *now <= version;
+                    *now = version.max(*now);
+                    return Some(current);
+                }
+                None => {}
+            }
+        }
+        let bound = if present { version } else { Version(0) };
+        (evicted <= bound).then_some(true)
     }
 
     /// The transaction that holds `key`.

@@ -94,7 +94,9 @@ impl<W: World> Fabric for Engine<W> {
     }
 
     fn insist<M: Message>(&self, expected: RequestId, message: &M, patience: Patience) {
-        self.insist_on(expected, M::KIND, self.body(message), patience);
+        if self.may_be_lost(expected) {
+            self.insist_on(expected, M::KIND, self.body(message), patience);
+        }
     }
 
     fn reply<M: Message>(&self, to: ReplyTo, message: &M) {

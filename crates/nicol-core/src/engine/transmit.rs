@@ -119,7 +119,14 @@ impl<W: World> Engine<W> {
         self.append(to, &MessageHeader { class, kind, request: asker.request, length }, body);
     }
 
-    /// Sends an expected request again and again, unless it has been answered.
+    /// Is an expected request still open, over a route that may lose it?
+    pub(super) fn may_be_lost(&self, request: RequestId) -> bool {
+        let inner = &*self.0;
+        let to = inner.calls.borrow().receiver_of(request);
+        to.is_some_and(|to| to == inner.here || inner.world.route(to) == Route::Unreliable)
+    }
+
+    /// Sends an expected request again and again.
     pub(super) fn insist_on(
         &self,
         request: RequestId,
@@ -129,10 +136,6 @@ impl<W: World> Engine<W> {
     ) {
         let inner = &*self.0;
         let body = inner.pool.payload(body);
-        let Some(to) = inner.calls.borrow().receiver_of(request) else { return };
-        if to != inner.here && inner.world.route(to) == Route::Reliable {
-            return;
-        }
         let class = Class::Delegated(inner.here);
         let header = MessageHeader { class, kind, request, length: body.len() as u32 };
         self.keep_and_watch(header, body, patience);

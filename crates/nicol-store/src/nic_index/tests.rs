@@ -43,7 +43,8 @@ fn a_shared_key_is_not_locked_and_stays() {
 #[test]
 fn what_the_host_read_is_current_until_an_install_even_an_evicted_one() {
     let index = NicIndex::new(IndexConfig { segments: 64, cached_objects_max: 1 });
-    let current = |key, version, present| index.is_current(0, Key(key), Version(version), present);
+    let current =
+        |key, version, present| index.is_current(0, Key(key), txn(1), (Version(version), present));
     assert_eq!((current(1, 4, true), current(2, 0, false)), (Some(true), Some(true)));
     index.install(0, Key(1), Version(5), Some(b"new"));
     assert_eq!((current(1, 4, true), current(1, 5, true)), (Some(false), Some(true)));
@@ -56,6 +57,20 @@ fn what_the_host_read_is_current_until_an_install_even_an_evicted_one() {
     index.install(0, Key(2), Version(7), None);
     assert_eq!((current(2, 6, false), current(2, 7, false)), (Some(false), Some(true)));
     assert_eq!(current(2, 7, true), Some(false));
+    assert_eq!(current(5, 6, false), Some(false), "below the segment's floor");
+}
+
+#[test]
+fn a_key_seen_absent_is_inserted_above_that() {
+    let index = NicIndex::new(IndexConfig { segments: 64, cached_objects_max: 8 });
+    let current = |by| index.is_current(0, Key(1), txn(by), (Version(6), false));
+    assert!(index.learn(0, Key(1), 0, Version(2), None));
+    assert_eq!(index.lock(0, Key(1), txn(1)), Ok(()));
+    assert_eq!(current(2), Some(false), "its holder may insert it at 3");
+    assert!(index.unlock(0, Key(1), txn(1)));
+    assert_eq!(current(2), Some(true));
+    let raised = IndexLookup::Hit { version: Version(6), present: false };
+    assert_eq!(index.lookup(0, Key(1), &mut Vec::new()), raised);
 }
 
 #[test]

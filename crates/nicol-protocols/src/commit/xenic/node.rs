@@ -1,16 +1,18 @@
 //! One node's memory: host tables, NIC index, logs. Shared by its engines.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use nicol_core::cluster::Layout;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
+use nicol_core::txn::Entry;
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::host_table::{Geometry, HostTable};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
 
 use super::log::{LogMemory, RecordKind};
-use super::{Sabotage, XenicConfig};
+use super::{Faithful, Sabotage, XenicConfig};
 
 /// A node: primary of one shard, backup of others. [Xenic21 4]
 #[derive(Debug)]
@@ -25,6 +27,37 @@ pub struct Node {
     logs: Vec<Arc<LogMemory>>,
     /// Per log: up to where it must be applied before the next deletions are forgotten.
     grace: Mutex<Vec<u64>>,
+    paths: [AtomicU64; Path::COUNT],
+}
+
+/// The ways that a transaction may take to its commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Path {
+    /// Executed by a primary NIC. [Xenic21 4.2.3]
+    MultiHop,
+    /// Executed on the host's own table. [Xenic21 4.2.4]
+    LocalWrite,
+    /// The same, without a write.
+    LocalRead,
+    /// Executed by the coordinator, with one EXECUTE per shard. [Xenic21 4.2]
+    Ordinary,
+}
+
+impl Path {
+    const COUNT: usize = 4;
+}
+
+/// Transactions committed, by the way that they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// Executed by a primary NIC. [Xenic21 4.2.3]
+    pub multi_hop: u64,
+    /// Executed on the host's own table, writing. [Xenic21 4.2.4]
+    pub local_write: u64,
+    /// Executed on the host's own table, reading only. [Xenic21 4.2.4]
+    pub local_read: u64,
+    /// All others.
+    pub ordinary: u64,
 }
 
 /// What a node's memory looks like when everything is quiet.
@@ -77,6 +110,7 @@ impl Node {
             index,
             logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
             grace: Mutex::new(vec![0; nics]),
+            paths: Default::default(),
         }
     }
 
@@ -161,9 +195,51 @@ impl Node {
         self.index.holder(self.primary.segment(key), key)
     }
 
+    /// Locks `key` for reading, if no transaction holds it.
+    pub(super) fn share(&self, key: Key) -> bool {
+        self.index.share(self.primary.segment(key), key).is_ok()
+    }
+
+    pub(super) fn unshare(&self, key: Key) {
+        self.index.unshare(self.primary.segment(key), key);
+    }
+
+    /// See [`NicIndex::is_current`].
+    pub(super) fn is_current(&self, txn: TxnId, entry: &Entry) -> Option<bool> {
+        let read = (entry.version, entry.present);
+        self.index.is_current(self.primary.segment(entry.key), entry.key, txn, read)
+    }
+
+    /// Are all of these keys of its own shard?
+    pub(super) fn is_local(&self, mut keys: impl Iterator<Item = Key>) -> bool {
+        keys.all(|key| self.is_primary_of(key))
+    }
+
+    /// May transactions take the shorter ways? A protocol broken on purpose is broken in the
+    /// ordinary way's steps.
+    pub(super) fn allows_shortcuts(&self) -> bool {
+        self.config.sabotage == Sabotage::None
+    }
+
+    /// Counts a commit.
+    pub(super) fn took(&self, path: Path) {
+        self.paths[path as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Transactions that this node has coordinated and committed, by the way that they took.
+    pub fn paths(&self) -> Paths {
+        let count = |path: Path| self.paths[path as usize].load(Ordering::Relaxed);
+        Paths {
+            multi_hop: count(Path::MultiHop),
+            local_write: count(Path::LocalWrite),
+            local_read: count(Path::LocalRead),
+            ordinary: count(Path::Ordinary),
+        }
+    }
+
     pub(super) fn install(&self, key: Key, version: Version, value: Option<&[u8]>) {
         let mut version = version;
-        if self.config.sabotage != Sabotage::None {
+        if self.config.sabotage != Sabotage::None || self.config.faithful == Faithful::Paper {
             // A broken protocol is for the checkers to find, not for the index's assertion.
             let found = self.index.lookup(self.primary.segment(key), key, &mut Vec::new());
             if let IndexLookup::Hit { version: known, .. } = found {

@@ -2,6 +2,8 @@
 //! body it came from. Those between a host and its NIC are in [`host`].
 
 pub(super) mod host;
+pub(super) mod local;
+pub(super) mod ship;
 
 use nicol_core::fabric::Message;
 use nicol_core::ids::{Key, ShardId, TxnId, Version};
@@ -18,6 +20,9 @@ pub(super) const TXN_COMMIT: u16 = 3;
 pub(super) const TXN_ABORT: u16 = 4;
 /// Host to NIC: log records up to a position have been applied. [Xenic21 4.2 (7)]
 pub(super) const LOG_ACK: u16 = 5;
+/// Host to coordinator NIC: a transaction that the host has executed on its own table.
+/// [Xenic21 4.2.4]
+pub(super) const TXN_LOCAL: u16 = 6;
 /// Coordinator NIC to primary NIC. [Xenic21 4.2 (2)]
 pub(super) const EXECUTE: u16 = 10;
 /// Coordinator NIC to primary NIC. [Xenic21 4.2 (4)]
@@ -28,6 +33,10 @@ pub(super) const LOG: u16 = 12;
 pub(super) const COMMIT: u16 = 13;
 /// Coordinator NIC to primary NIC: release the locks of a transaction that will not commit.
 pub(super) const ABORT: u16 = 14;
+/// Coordinator NIC to primary NIC: a whole transaction to execute. [Xenic21 4.2.3]
+pub(super) const SHIP: u16 = 15;
+/// Coordinator NIC to primary NIC: what has become of a transaction that was shipped?
+pub(super) const SHIP_OUTCOME: u16 = 16;
 
 const ABSENT: u32 = u32::MAX;
 /// Length that marks a key which is unlocked but not written.
