@@ -20,13 +20,11 @@ impl Pool {
     }
 
     pub(super) fn give(&self, mut buffer: Vec<u8>) {
-        // A buffer without memory, of a wake-up or of what was moved on, would be handed out in the
-        // place of one that has grown.
-        if buffer.capacity() == 0 || buffer.capacity() > KEPT_BYTES_MAX {
+        if buffer.capacity() == 0 {
             return;
         }
         let mut spare = self.0.borrow_mut();
-        if spare.len() < KEPT_MAX {
+        if spare.len() < KEPT_MAX && buffer.capacity() <= KEPT_BYTES_MAX {
             buffer.clear();
             spare.push(buffer);
         }

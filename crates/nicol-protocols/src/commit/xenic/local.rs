@@ -12,8 +12,8 @@ use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
 use super::coordinator::Validated;
 use super::host::Coordinator;
-use super::messages::host::parse_host_reply;
 use super::messages::local::TxnLocal;
+use super::messages::parse_host_reply;
 use super::nic::{Nic, OpenTxn};
 use super::node::Path;
 use super::{ExecuteAt, Faithful, LocalRead, ROUNDS_MAX};

@@ -19,11 +19,11 @@ use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
 use super::Faithful;
 use super::coordinator::Validated;
-use super::messages::Log;
-use super::messages::host::HostReply;
+use super::messages::HostReply;
 use super::messages::ship::{Ship, ShipOutcome, Shipped, parse_ship_reply};
 use super::nic::{Nic, OpenTxn, Sent};
 use super::node::Path;
+use crate::commit::messages::Log;
 
 /// How many times its patience a coordinator asks for an outcome that only P2 knows before it tells
 /// its host that the outcome is unknown. A host that is told so does not learn what was written.

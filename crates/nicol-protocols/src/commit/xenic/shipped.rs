@@ -8,9 +8,9 @@ use nicol_core::ids::{EngineId, TxnId};
 use nicol_core::txn::{Abort, Verdict};
 use nicol_core::wire::Malformed;
 
-use super::messages::Log;
 use super::messages::ship::{ShipReply, parse_ship};
 use super::nic::{Nic, OpenTxn};
+use crate::commit::messages::Log;
 
 /// A transaction that another NIC has shipped here.
 pub(super) enum Visit<F: Fabric> {

@@ -5,11 +5,12 @@ use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::txn::{ProcedureId, Txn};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
+use super::TXN_LOCAL;
 use super::ship::{Flags, emit_update, parse_update};
-use super::{TXN_LOCAL, parse_count};
+use crate::commit::messages::parse_count;
 
 /// TXN_LOCAL: what the transaction read and writes.
-pub(in super::super) struct TxnLocal<'a>(pub(in super::super) &'a Txn);
+pub(in crate::commit::xenic) struct TxnLocal<'a>(pub(in crate::commit::xenic) &'a Txn);
 
 impl Message for TxnLocal<'_> {
     const KIND: u16 = TXN_LOCAL;
@@ -28,7 +29,10 @@ impl Message for TxnLocal<'_> {
 }
 
 /// Fills `txn` from a TXN_LOCAL.
-pub(in super::super) fn parse_txn_local(body: &[u8], txn: &mut Txn) -> Result<(), Malformed> {
+pub(in crate::commit::xenic) fn parse_txn_local(
+    body: &[u8],
+    txn: &mut Txn,
+) -> Result<(), Malformed> {
     let mut from = Reader::new(body);
     let id = TxnId(from.u64()?);
     txn.reset(ProcedureId(0), &[]);

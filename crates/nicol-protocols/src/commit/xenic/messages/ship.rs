@@ -5,7 +5,8 @@ use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::txn::{Abort, ProcedureId, Txn};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
-use super::{SHIP, SHIP_OUTCOME, emit_abort, emit_value, parse_abort, parse_count, parse_value};
+use super::{SHIP, SHIP_OUTCOME};
+use crate::commit::messages::{emit_abort, emit_value, parse_abort, parse_count, parse_value};
 
 /// What a message says of a key besides its version and values.
 #[derive(Clone, Copy)]
@@ -84,9 +85,9 @@ pub(super) fn parse_update(
 /// SHIP: a transaction, with what its coordinator has read of its own shard, and the names of the
 /// requests under which the backups' acks are expected there: shard by shard, the coordinator's
 /// first, in the order of the layout.
-pub(in super::super) struct Ship<'a> {
-    pub(in super::super) txn: &'a Txn,
-    pub(in super::super) expected: &'a [RequestId],
+pub(in crate::commit::xenic) struct Ship<'a> {
+    pub(in crate::commit::xenic) txn: &'a Txn,
+    pub(in crate::commit::xenic) expected: &'a [RequestId],
 }
 
 impl Message for Ship<'_> {
@@ -116,7 +117,7 @@ impl Message for Ship<'_> {
 }
 
 /// Fills `txn` and `expected` from a SHIP.
-pub(in super::super) fn parse_ship(
+pub(in crate::commit::xenic) fn parse_ship(
     body: &[u8],
     txn: &mut Txn,
     expected: &mut Vec<RequestId>,
@@ -150,7 +151,7 @@ pub(in super::super) fn parse_ship(
 }
 
 /// SHIP_OUTCOME: supersedes a SHIP that went unanswered.
-pub(in super::super) struct ShipOutcome(pub(in super::super) TxnId);
+pub(in crate::commit::xenic) struct ShipOutcome(pub(in crate::commit::xenic) TxnId);
 
 impl Message for ShipOutcome {
     const KIND: u16 = SHIP_OUTCOME;
@@ -160,7 +161,7 @@ impl Message for ShipOutcome {
 }
 
 /// The transaction that a SHIP_OUTCOME asks about.
-pub(in super::super) fn parse_ship_outcome(body: &[u8]) -> Result<TxnId, Malformed> {
+pub(in crate::commit::xenic) fn parse_ship_outcome(body: &[u8]) -> Result<TxnId, Malformed> {
     let mut from = Reader::new(body);
     let id = TxnId(from.u64()?);
     from.finish()?;
@@ -168,7 +169,7 @@ pub(in super::super) fn parse_ship_outcome(body: &[u8]) -> Result<TxnId, Malform
 }
 
 /// The primary's answer to SHIP and SHIP_OUTCOME.
-pub(in super::super) enum ShipReply<'a> {
+pub(in crate::commit::xenic) enum ShipReply<'a> {
     /// Executed and, if it writes, logged: what was read and is written.
     Executed(&'a Txn),
     /// Not executed; nothing is locked here.
@@ -201,7 +202,7 @@ impl Message for ShipReply<'_> {
 }
 
 /// What a primary has made of a transaction that was shipped.
-pub(in super::super) enum Shipped {
+pub(in crate::commit::xenic) enum Shipped {
     /// `txn` holds what was read and is written.
     Executed,
     Denied(Abort),
@@ -209,7 +210,10 @@ pub(in super::super) enum Shipped {
 }
 
 /// Applies a SHIP's reply to `txn`.
-pub(in super::super) fn parse_ship_reply(body: &[u8], txn: &mut Txn) -> Result<Shipped, Malformed> {
+pub(in crate::commit::xenic) fn parse_ship_reply(
+    body: &[u8],
+    txn: &mut Txn,
+) -> Result<Shipped, Malformed> {
     let mut from = Reader::new(body);
     match from.u8()? {
         0 => {}
