@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use nicol_check::serializability;
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{Audit, Member, Procedures};
+use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
 use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::Event;
@@ -17,7 +17,7 @@ use nicol_core::workload::{ShardMap, Workload};
 use nicol_protocols::commit::Sabotage;
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 
-use crate::report::{BenchReport, Check, Kind, Latency, Resource, SCHEMA};
+use crate::report::{BenchReport, Check, Kind, Latency, Lookups, Resource, SCHEMA};
 use crate::settings::{self, EngineSettings, SystemConfig};
 use crate::systems::System;
 use crate::workloads::{self, BuiltWorkload, WorkloadSpec};
@@ -240,6 +240,10 @@ pub(crate) fn judge<N: Member>(cluster: &Cluster<N>, settled: bool) -> (Check, V
     if !settled {
         check.violations.push("the cluster did not become quiet: work is stuck".to_owned());
     }
+    if cfg!(debug_assertions) && settled {
+        // Goes over every record of every replica: more work than many a run.
+        cluster.nodes.iter().for_each(|node| node.check());
+    }
     audit_memory(cluster, &mut check);
     audit_invariants(cluster, &whole, &totals, &mut check);
     if recorded {
@@ -340,6 +344,7 @@ pub(crate) fn report<N: Member>(
         bytes_per_txn: stats.frame_bytes_sent as f64 / committed_ever,
         frames_per_txn: stats.frames_sent as f64 / committed_ever,
         dma_per_txn: (stats.dma_reads + stats.dma_writes) as f64 / committed_ever,
+        lookups: lookups(&cluster.nodes),
         resources: measured.resources.clone(),
         check,
         trace_digest: simulated.map(|simulated| format!("{:016x}", simulated.digest)),
@@ -349,6 +354,23 @@ pub(crate) fn report<N: Member>(
         events_per_wall_s: simulated.map(|simulated| simulated.events as f64 / measured.wall_s),
         simulated_to_wall: simulated
             .map(|simulated| simulated.time.as_secs_f64() / measured.wall_s),
+    }
+}
+
+fn lookups<N: Member>(nodes: &[Arc<N>]) -> Lookups {
+    let mut stats = LookupStats::default();
+    nodes.iter().for_each(|node| stats += node.lookups());
+    let misses = (stats.lookups - stats.hits).max(1) as f64;
+    Lookups {
+        keys: stats.lookups,
+        hit_rate: stats.hits as f64 / stats.lookups.max(1) as f64,
+        reads_per_miss: stats.dma_reads as f64 / misses,
+        objects_per_miss: stats.objects_read as f64 / misses,
+        bytes_per_miss: stats.bytes_read as f64 / misses,
+        second_reads_per_miss: stats.second_reads as f64 / misses,
+        overflow_reads_per_miss: stats.overflow_reads as f64 / misses,
+        retries_per_miss: stats.retries as f64 / misses,
+        table_doublings: stats.doublings,
     }
 }
 

@@ -122,7 +122,7 @@ impl Settings for XenicConfig {
         ("index_objects", "N", "objects that each node's NIC index may cache"),
         ("displacement_max", "1..64", "displacement limit D_m of the host table"),
         ("slack", "0..64", "entries read beyond the known displacement, k"),
-        ("slots_percent", "100..1000", "table slots per record, in percent"),
+        ("slots_percent", "1..1000", "initial table slots per record, in percent"),
         ("growth", "on|off", "may the host tables double when they are full?"),
         ("table_bytes", "BYTES", "host memory into which one table may grow"),
         ("log_bytes", "128..2^32", "each NIC core's log in host memory"),
@@ -158,7 +158,7 @@ impl Settings for XenicConfig {
             "index_objects" => self.index_objects = number(value, 1, 1 << 32)? as usize,
             "displacement_max" => self.displacement_max = number(value, 1, 64)? as u16,
             "slack" => self.slack = number(value, 0, 64)? as u16,
-            "slots_percent" => self.slots_percent = number(value, 100, 1_000)?,
+            "slots_percent" => self.slots_percent = number(value, 1, 1_000)?,
             "growth" => {
                 self.growth = match switch(value)? {
                     true => Growth::Doubling { memory_max: TABLE_MEMORY_MAX },

@@ -122,6 +122,27 @@ fn a_small_index_and_a_small_log_only_cost_time() {
 }
 
 #[test]
+fn tables_double_while_they_are_used_and_nothing_is_lost() {
+    for (workload, on, seed) in [
+        ("smallbank", "liquidio3", 1),
+        ("churn", "liquidio3", 2),
+        ("churn", "connectx5", 3),
+        ("smallbank", "threads", 4),
+        ("churn", "threads", 5),
+    ] {
+        let mut config = config(workload, 20_000, on, seed);
+        config.settings = vec!["slots_percent=5".to_owned(), "index_objects=512".to_owned()];
+        if on == "threads" {
+            (config.host_engines, config.nic_engines) = (None, None);
+            config.length = Some(Length::Transactions(20_000));
+        }
+        let lookups = held(&config).report.lookups;
+        assert!(lookups.table_doublings > 3, "{workload} on {on}: {lookups:?}");
+        assert!(lookups.retries_per_miss > 0.0, "{workload} on {on}: no search was in the way");
+    }
+}
+
+#[test]
 fn what_never_fits_the_log_is_refused_and_given_up() {
     let mut config = config("smallbank", 200, "connectx5", 4);
     config.settings = vec!["log_bytes=192".to_owned()];

@@ -3,10 +3,14 @@
 //! A world starts a [`Suite`] on its engines like any system, runs until [`Suite::finished`], and
 //! then asks for [`Suite::failures`]. Where routes are unreliable, the same must hold.
 
+mod chains;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use chains::Ground;
 
 use super::{
     Delivery, Fabric, FabricError, Message, OneSided, Patience, ReplyTo, RequestId, Service,
@@ -27,7 +31,7 @@ const NUMBERED: u16 = 6;
 const COUNT: u16 = 7;
 const KEYS: u16 = 8;
 const SILENT: u16 = 9;
-const DELEGATE: u16 = 10;
+const DELEGATE: u16 = 12;
 
 /// Bytes of each engine's registered region.
 const REGION: u64 = 4_096;
@@ -128,6 +132,7 @@ struct Peer<F: Fabric> {
     fabric: F,
     suite: Arc<Suite>,
     keys: [RKey; 3],
+    ground: Ground,
     numbers: RefCell<Vec<(EngineId, u64)>>,
 }
 
@@ -168,6 +173,9 @@ impl<F: Fabric> Service for Peer<F> {
                 self.keys.iter().for_each(|key| keys.extend(key.0.to_le_bytes()));
                 self.fabric.reply(to, &Raw::<0>(&keys));
             }
+            (chains::GROUND | chains::RECYCLE, Some(_)) => {
+                self.ground.deliver(&self.fabric, &delivery)?;
+            }
             _ => return Err(Malformed { what: "an unknown kind" }),
         }
         Ok(())
@@ -184,10 +192,13 @@ impl Start for Arc<Suite> {
             revoked,
         ];
         fabric.revoke(revoked);
+        let ground = Ground::new(fabric);
+        self.expect(fabric.here(), "buffers are registered", ground.is_ok());
         let peer = Rc::new(Peer {
             fabric: fabric.clone(),
             suite: self.clone(),
             keys,
+            ground: ground.unwrap_or_default(),
             numbers: RefCell::default(),
         });
         let first = fabric.serve(peer.clone());
@@ -219,6 +230,7 @@ impl<F: Fabric> Client<F> {
         self.third_party().await;
         self.delegated().await;
         self.one_sided().await;
+        self.chains().await;
         self.dma().await;
         self.time().await;
         self.numbered(&peer).await;

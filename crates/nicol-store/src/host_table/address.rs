@@ -88,7 +88,7 @@ impl Progress {
     }
 
     /// After one more split, where the table began with `segments` segments.
-    pub(super) const fn next(self, segments: u64) -> Self {
+    pub(crate) const fn next(self, segments: u64) -> Self {
         if self.split() + 1 == segments << self.level() {
             Self::new(self.level() + 1, 0)
         } else {

@@ -83,6 +83,7 @@ fn growth_ends_below_the_load_limit_and_keeps_every_record() {
         let records = steps(slots * 7);
         for key in 0..records {
             table.load(Key(key), &key.to_le_bytes());
+            table.advance(1);
         }
         while table.advance(64).segments > 0 {}
         table.check();
@@ -108,6 +109,7 @@ fn room_ends_with_the_records_or_with_the_memory() {
     let mut key = 0;
     while limited.has_room() {
         limited.load(Key(key), b"x");
+        limited.advance(1);
         key += 1;
     }
     assert!(limited.memory() <= memory_max, "{:?}", limited.memory());
@@ -125,6 +127,7 @@ fn a_header_tells_where_a_key_went() {
     let known = table.progress();
     for key in 0..steps(1_000) {
         table.load(Key(key), b"x");
+        table.advance(1);
     }
     let mut moved = 0;
     for key in 0..steps(1_000) {
@@ -231,6 +234,7 @@ fn readers_never_miss_a_record_while_the_table_doubles() {
     let keys = if cfg!(miri) { 20 } else { 200 };
     for key in 0..keys {
         table.load(Key(key), &[key as u8; 12]);
+        table.advance(1);
     }
     let before = table.progress().level();
     spin(&table, keys, 2, |breathe| {

@@ -107,8 +107,7 @@ impl<F: Fabric> Nic<F> {
         let here = self.fabric.here().node;
         let reads_only = open.txn.entries().iter().all(|entry| !entry.write);
         open.path = if reads_only { Path::LocalRead } else { Path::LocalWrite };
-        if let Err(key) = self.lock_local(&open) {
-            let abort = Abort::LockConflict { key };
+        if let Err(abort) = self.lock_local(&open) {
             return self.end_aborted(open, abort, reply_to).await;
         }
         if !reads_only {
@@ -125,17 +124,17 @@ impl<F: Fabric> Nic<F> {
         }
     }
 
-    /// Locks the write set, all or nothing; the key that another transaction holds.
-    fn lock_local(&self, open: &OpenTxn<F>) -> Result<(), Key> {
+    /// Locks the write set, all or nothing.
+    fn lock_local(&self, open: &OpenTxn<F>) -> Result<(), Abort> {
         let id = open.txn.id;
         let written = || open.txn.entries().iter().filter(|entry| entry.write);
         for (locked, entry) in written().enumerate() {
             self.fabric.work(Work::IndexLookup);
-            if !self.node.lock(entry.key, id) {
+            if let Err(abort) = self.node.lock(entry.key, id) {
                 for entry in written().take(locked) {
                     self.node.unlock(entry.key, id);
                 }
-                return Err(entry.key);
+                return Err(abort);
             }
         }
         Ok(())

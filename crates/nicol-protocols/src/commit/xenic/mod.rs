@@ -28,6 +28,7 @@ mod host;
 mod local;
 mod log;
 mod lookup;
+mod lookup_stats;
 mod messages;
 mod multi_hop;
 mod nic;

@@ -5,16 +5,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{Audit, Member, Procedures};
+use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
-use nicol_core::txn::Entry;
+use nicol_core::txn::{Abort, Entry};
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::host_table::{Advance, Geometry, HostTable, SlotHash};
-use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
+use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
 
+use super::lookup_stats::LookupCounters;
 use super::{Coordinator, Faithful, Sabotage, XenicConfig, start};
 use crate::commit::log::{LogMemory, RecordKind};
+
+/// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
+/// transactions abort for want of resources; with one object per key in flight that is far off.
+const BUSY_OBJECTS_MAX: usize = 1 << 18;
 
 /// A node: primary of one shard, backup of others. [Xenic21 4]
 #[derive(Debug)]
@@ -27,6 +32,8 @@ pub struct Node {
     backups: BTreeMap<ShardId, HostTable>,
     index: NicIndex,
     logs: Vec<Arc<LogMemory>>,
+    /// Per NIC core.
+    lookups: Vec<LookupCounters>,
     /// Per log: up to where it must be applied before the next deletions are forgotten.
     grace: Mutex<Vec<u64>>,
     paths: [AtomicU64; Path::COUNT],
@@ -98,11 +105,6 @@ impl Node {
         self.backups.contains_key(&shard)
     }
 
-    /// The index entry of `key`.
-    pub(super) fn segment(&self, key: Key) -> u64 {
-        SlotHash::of(key).base_segment(self.primary.geometry().segments())
-    }
-
     /// Splits up to `segments` segments of each table that is doubling.
     pub(super) fn grow(&self, segments: u64) -> Advance {
         let mut done = Advance::default();
@@ -147,31 +149,31 @@ impl Node {
         }
     }
 
-    pub(super) fn lock(&self, key: Key, txn: TxnId) -> bool {
-        self.index.lock(self.segment(key), key, txn).is_ok()
+    pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
+        self.index.lock(SlotHash::of(key), key, txn).map_err(|refused| abort_of(refused, key))
     }
 
     pub(super) fn unlock(&self, key: Key, txn: TxnId) -> bool {
-        self.index.unlock(self.segment(key), key, txn)
+        self.index.unlock(SlotHash::of(key), key, txn)
     }
 
     pub(super) fn holder(&self, key: Key) -> Option<TxnId> {
-        self.index.holder(self.segment(key), key)
+        self.index.holder(SlotHash::of(key), key)
     }
 
     /// Locks `key` for reading, if no transaction holds it.
-    pub(super) fn share(&self, key: Key) -> bool {
-        self.index.share(self.segment(key), key).is_ok()
+    pub(super) fn share(&self, key: Key) -> Result<(), Abort> {
+        self.index.share(SlotHash::of(key), key).map_err(|refused| abort_of(refused, key))
     }
 
     pub(super) fn unshare(&self, key: Key) {
-        self.index.unshare(self.segment(key), key);
+        self.index.unshare(SlotHash::of(key), key);
     }
 
     /// See [`NicIndex::is_current`].
     pub(super) fn is_current(&self, txn: TxnId, entry: &Entry) -> Option<bool> {
         let read = (entry.version, entry.present);
-        self.index.is_current(self.segment(entry.key), entry.key, txn, read)
+        self.index.is_current(SlotHash::of(entry.key), entry.key, txn, read)
     }
 
     /// Are all of these keys of its own shard?
@@ -191,19 +193,30 @@ impl Node {
     }
 
     pub(super) fn install(&self, key: Key, version: Version, value: Option<&[u8]>) {
-        let mut version = version;
+        let (mut version, hash) = (version, SlotHash::of(key));
         if self.config.sabotage != Sabotage::None || self.config.faithful == Faithful::Paper {
             // A broken protocol is for the checkers to find, not for the index's assertion.
-            let found = self.index.lookup(self.segment(key), key, &mut Vec::new());
+            let found = self.index.lookup(hash, key, &mut Vec::new());
             if let IndexLookup::Hit { version: known, .. } = found {
                 version = version.max(known.next());
             }
         }
-        self.index.install(self.segment(key), key, version, value);
+        self.index.install(hash, key, version, value);
     }
 
     pub(super) fn unpin(&self, key: Key) {
-        self.index.unpin(self.segment(key), key);
+        self.index.unpin(SlotHash::of(key), key);
+    }
+
+    pub(super) fn lookup_counters(&self, core: u8) -> &LookupCounters {
+        &self.lookups[usize::from(core)]
+    }
+}
+
+fn abort_of(refused: LockRefused, key: Key) -> Abort {
+    match refused {
+        LockRefused::Held(_) | LockRefused::Shared => Abort::LockConflict { key },
+        LockRefused::Full => Abort::NoResources,
     }
 }
 
@@ -229,6 +242,7 @@ impl Member for Node {
         let index = NicIndex::new(IndexConfig {
             segments: geometry.segments(),
             cached_objects_max: config.index_objects,
+            busy_objects_max: BUSY_OBJECTS_MAX,
         });
         let nics = layout.engines(Side::Nic);
         Self {
@@ -240,6 +254,7 @@ impl Member for Node {
             backups,
             index,
             logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
+            lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             grace: Mutex::new(vec![0; nics]),
             paths: Default::default(),
         }
@@ -273,6 +288,20 @@ impl Member for Node {
     fn paths(&self) -> Vec<(&'static str, u64)> {
         let count = |path: Path| self.paths[path as usize].load(Ordering::Relaxed);
         Path::ALL.map(|path| (path.name(), count(path))).to_vec()
+    }
+
+    fn lookups(&self) -> LookupStats {
+        let mut sum = LookupStats::default();
+        self.lookups.iter().for_each(|core| sum += core.read());
+        let progress = self.primary.progress();
+        sum.doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
+        sum
+    }
+
+    fn check(&self) {
+        self.index.check();
+        self.primary.check();
+        self.backups.values().for_each(HostTable::check);
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {

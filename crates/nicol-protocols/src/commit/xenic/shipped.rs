@@ -60,12 +60,15 @@ impl<F: Fabric> Nic<F> {
             let granted = match (entry.write, protect) {
                 (true, _) => self.node.lock(entry.key, open.txn.id),
                 (false, true) => self.node.share(entry.key),
-                (false, false) => self.node.holder(entry.key).is_none(),
+                (false, false) => match self.node.holder(entry.key) {
+                    Some(_) => Err(Abort::LockConflict { key: entry.key }),
+                    None => Ok(()),
+                },
             };
-            if !granted {
+            if let Err(abort) = granted {
                 open.keys.truncate(position);
                 self.leave(open);
-                return Err(Abort::LockConflict { key: entry.key });
+                return Err(abort);
             }
             if !entry.write && protect {
                 open.shared.push(index);
