@@ -125,6 +125,15 @@ impl<N: Member> Start for Cluster<N> {
 }
 
 impl<N: Member> Cluster<N> {
+    /// Transactions committed, by the way that they took.
+    pub(crate) fn paths(&self) -> BTreeMap<&'static str, u64> {
+        let mut sums = BTreeMap::new();
+        for (path, count) in self.nodes.iter().flat_map(|node| node.paths()) {
+            *sums.entry(path).or_default() += count;
+        }
+        sums
+    }
+
     pub(crate) fn is_settled(&self) -> bool {
         self.nodes.iter().all(|node| node.is_settled())
     }
@@ -334,6 +343,7 @@ pub(crate) fn report<N: Member>(
         refused: result.window.refused,
         failed: result.window.failed,
         abort_reasons: Abort::NAMES.into_iter().zip(result.window.aborts).collect(),
+        paths: cluster.paths(),
         throughput_per_s: throughput,
         throughput_per_node_per_s: throughput / config.nodes as f64,
         latency_us: latency(&result.latency()),

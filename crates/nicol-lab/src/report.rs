@@ -50,6 +50,8 @@ pub struct BenchReport {
     pub failed: u64,
     /// Aborted attempts by reason.
     pub abort_reasons: BTreeMap<&'static str, u64>,
+    /// Committed transactions by the way that they took, the part before the measured time included.
+    pub paths: BTreeMap<&'static str, u64>,
     /// Committed transactions per second.
     pub throughput_per_s: f64,
     /// The same per node.

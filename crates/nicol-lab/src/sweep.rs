@@ -32,6 +32,8 @@ pub struct SweepReport {
     pub checked_transactions: u64,
     /// Aborts by reason.
     pub abort_reasons: BTreeMap<&'static str, u64>,
+    /// Committed transactions by the way that they took.
+    pub paths: BTreeMap<&'static str, u64>,
     /// Locks leaked.
     pub leaked_locks: u64,
     /// What each system did under each workload in each world.
@@ -116,6 +118,9 @@ impl SweepReport {
         self.leaked_locks += report.check.leaked_locks;
         for (&reason, &count) in &report.abort_reasons {
             *self.abort_reasons.entry(reason).or_default() += count;
+        }
+        for (&path, &count) in &report.paths {
+            *self.paths.entry(path).or_default() += count;
         }
         let world = report.profile.clone().unwrap_or_else(|| report.world.to_owned());
         self.add_part(report, &world);

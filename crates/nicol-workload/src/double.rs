@@ -125,6 +125,12 @@ impl Fabric for FakeFabric {
     fn call_superseding<M: Message>(&self, _: EngineId, _: &M, _: RequestId) -> Self::Completion {
         unreachable_peer()
     }
+    fn expect(&self, _: EngineId) -> (ReplyTo, Self::Completion) {
+        let request = RequestId { slot: 0, sequence: 0 };
+        (ReplyTo { engine: self.here(), request }, unreachable_peer())
+    }
+    fn call_for<M: Message>(&self, _: ReplyTo, _: EngineId, _: &M) {}
+    fn insist<M: Message>(&self, _: RequestId, _: &M, _: Patience) {}
     fn reply<M: Message>(&self, _: ReplyTo, _: &M) {}
     fn refuse(&self, _: ReplyTo, _: FabricError) {}
     fn keep(&self, bytes: &[u8]) -> Vec<u8> {

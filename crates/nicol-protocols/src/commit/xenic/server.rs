@@ -141,6 +141,7 @@ impl<F: Fabric> Nic<F> {
             }
         }
         self.unlock_written(&writes);
+        self.forget_shipped(writes.txn);
         self.fabric.reply(reply_to, &Ack);
     }
 
