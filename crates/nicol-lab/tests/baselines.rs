@@ -76,7 +76,8 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
                 let mut config = config(system, workload, "connectx5", seed);
                 config.faults = true;
                 set(&mut config, &["patience_us=500"]);
-                config.settings.extend(sweep::variation(System::find(system).unwrap(), seed));
+                let known = System::find(system).unwrap();
+                config.settings.extend(sweep::variation(known, &config.workload, seed));
                 let report = held(&config).report;
                 unknown += report.unknown;
                 for (count, reason) in seen.iter_mut().zip(Abort::NAMES) {
