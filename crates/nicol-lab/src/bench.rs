@@ -17,13 +17,16 @@ use nicol_core::workload::{ShardMap, Workload};
 use nicol_protocols::commit::Sabotage;
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 
-use crate::report::{BenchReport, Check, Kind, Latency, Lookups, Resource, SCHEMA};
+use crate::memory::{self, Loading};
+use crate::report::{BenchReport, Check, Kind, Latency, Lookups, Memory, Resource, SCHEMA};
 use crate::settings::{self, EngineSettings, SystemConfig};
 use crate::systems::System;
 use crate::workloads::{self, BuiltWorkload, WorkloadSpec};
 
 /// Clients per node where the user says nothing.
 pub(crate) const CLIENTS: usize = 64;
+/// Bytes of a record besides its value, at least: key and version.
+const RECORD_HEADER_BYTES: u64 = 16;
 /// Violations that a report spells out; more are counted.
 const VIOLATIONS_SHOWN: usize = 20;
 
@@ -106,6 +109,7 @@ pub(crate) struct Cluster<N> {
     pub(crate) procedures: Procedures,
     pub(crate) run: Arc<RunControl>,
     pub(crate) clients_per_node: usize,
+    pub(crate) memory: Option<Memory>,
 }
 
 impl<N: Member> Start for Cluster<N> {
@@ -220,20 +224,27 @@ impl BenchConfig {
         built: &Built<N::Config>,
         plan: RunPlan,
         clients_per_node: usize,
-    ) -> Cluster<N> {
+    ) -> Result<Cluster<N>> {
         let workload = built.workload.workload.clone();
+        let copies = (layout.nodes() * layout.replicas()) as u64;
+        let records = workload.records_per_shard() * copies;
+        // Whatever a table is like: each record has a key and a version, and room for its value.
+        let least = RECORD_HEADER_BYTES + built.workload.value_bytes as u64;
+        memory::refuse_beyond_machine(records.saturating_mul(least))?;
+        let loading = Loading::start();
         let nodes = layout
             .node_ids()
             .map(|id| Arc::new(N::load(id, layout, &built.system, &*workload)))
             .collect();
-        Cluster {
+        Ok(Cluster {
+            memory: loading.end(records),
             layout: layout.clone(),
             nodes,
             procedures: workload.procedures(),
             run: RunControl::new(plan, workload.kinds()),
             workload,
             clients_per_node,
-        }
+        })
     }
 }
 
@@ -354,6 +365,7 @@ pub(crate) fn report<N: Member>(
         dma_per_txn: (stats.dma_reads + stats.dma_writes) as f64 / committed_ever,
         lookups: lookups(&cluster.nodes),
         resources: measured.resources.clone(),
+        memory: memory::finish(cluster.memory),
         check,
         trace_digest: simulated.map(|simulated| format!("{:016x}", simulated.digest)),
         events: simulated.map(|simulated| simulated.events),

@@ -39,7 +39,7 @@ pub(crate) fn run<N: Member>(
         Length::Transactions(_) => Nanos::ZERO,
     });
     let plan = config.plan(length, warmup, clients, true);
-    let cluster = config.cluster::<N>(&layout, built, plan, clients);
+    let cluster = config.cluster::<N>(&layout, built, plan, clients)?;
     let measured = simulate(config, built, &profile, &cluster);
     let (check, history) = bench::judge(&cluster, measured.settled);
     let report = bench::report(config, &cluster, Some(&profile.name), &measured, check);

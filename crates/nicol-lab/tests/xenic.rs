@@ -104,6 +104,39 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
 }
 
 #[test]
+fn tpcc_keeps_its_conditions_under_message_faults() {
+    let (mut unknown, mut scarce) = (0, 0);
+    for seed in 0..16 {
+        for (workload, on) in [("tpcc", "liquidio3"), ("tpcc-no", "connectx5")] {
+            let mut config = config(workload, 0, on, seed);
+            config.workload.records = None;
+            config.workload.shrink();
+            config.length = Some(Length::Transactions(400));
+            config.faults = true;
+            config.settings = vec!["patience_us=500".to_owned()];
+            let xenic = System::find("xenic").unwrap();
+            let varied = sweep::variation(xenic, &config.workload, seed);
+            scarce += varied.len();
+            config.settings.extend(varied);
+            let report = held(&config).report;
+            assert!(report.committed > 100, "seed {seed}: {workload}: {}", report.committed);
+            unknown += report.unknown;
+        }
+    }
+    assert!(unknown > 0, "no outcome was ever unknown");
+    assert!(scarce > 0, "no log was ever small");
+}
+
+#[test]
+fn a_report_says_what_the_records_took() {
+    let report = held(&config("smallbank", 20_000, "liquidio3", 1)).report;
+    let Some(memory) = report.memory else { return };
+    // Two accounts each, three nodes, three copies; the bound on a shard is a little above.
+    assert!((360_000..400_000).contains(&memory.records), "{memory:?}");
+    assert!(memory.loading_peak_bytes <= memory.peak_bytes, "{memory:?}");
+}
+
+#[test]
 fn execution_on_the_host_takes_the_same_decisions() {
     for place in ["host", "nic"] {
         let mut config = config("ycsb-t", 50, "liquidio3", 3);
