@@ -166,6 +166,10 @@ impl World for LiveWorld {
         Ok(())
     }
 
+    fn memory_is_durable(&self) -> bool {
+        true
+    }
+
     fn submit(&self, batch: &mut Vec<Operation>) {
         // Only persists come here. The log device is battery-backed memory, as in the papers: what
         // is in memory is durable.

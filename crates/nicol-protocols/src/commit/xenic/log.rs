@@ -114,8 +114,8 @@ impl<F: Fabric> LogWriter<F> {
         }
     }
 
-    /// Appends a record and returns where it ends and the DMA that carries it. Waits while the log
-    /// is full.
+    /// Appends a record and returns where it ends and the DMA that carries it, which resolves when
+    /// the record is durable. Waits while the log is full.
     pub(super) async fn append(
         &self,
         kind: RecordKind,
@@ -157,7 +157,7 @@ impl<F: Fabric> LogWriter<F> {
         assert!(staging.len() as u64 == len, "a record fills its reservation");
         let offset = self.tail.get() % size;
         self.reserve(len);
-        self.fabric.dma_write(&self.memory.region, offset, &staging)
+        self.fabric.dma_write_durable(&self.memory.region, offset, &staging)
     }
 
     fn reserve(&self, len: u64) {

@@ -100,7 +100,8 @@ impl<F: Fabric> Nic<F> {
         self.fabric.reply(reply_to, &ValidateReply(verdict));
     }
 
-    /// [Xenic21 4.2 step 5] LOG: appended to the host log; acknowledged once the DMA has landed.
+    /// [Xenic21 4.2 step 5] LOG: appended to the host log; acknowledged once it is durable there:
+    /// when the DMA has landed, where host memory is battery-backed as in the paper.
     pub(super) async fn serve_log(self: Rc<Self>, body: F::Payload, reply_to: ReplyTo) {
         let landed = match self.log.append(RecordKind::Log, body.as_ref()).await {
             Ok((_, landing)) => landing.await.map(|_| ()),
