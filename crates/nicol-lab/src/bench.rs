@@ -15,6 +15,7 @@ use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_protocols::commit::xenic::{self, Audit, Node, XenicConfig};
+use nicol_rt::LogDevice;
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 
 use crate::report::{BenchReport, Check, Kind, Latency, Resource, SCHEMA};
@@ -66,6 +67,8 @@ pub struct BenchConfig {
     pub faults: bool,
     /// Threads of the live world.
     pub threads: Option<usize>,
+    /// What makes writes durable in the live world.
+    pub log_device: LogDevice,
     /// A protocol broken on purpose; for negative tests only.
     #[doc(hidden)]
     pub sabotage: xenic::Sabotage,
@@ -306,6 +309,7 @@ pub(crate) fn report(
         rate_per_s: config.rate,
         seed: config.seed,
         faults: if config.faults { "messages" } else { "none" },
+        log_device: profile.map_or(config.log_device.name(), |_| "profile"),
         committed: window(&result.window),
         aborted: result.window.aborted(),
         unknown: result.window.unknown,

@@ -82,6 +82,7 @@ fn drive(config: &BenchConfig, layout: &Layout, cluster: &Arc<Cluster>) -> Resul
         threads: config.threads,
         pin: true,
         seed: config.seed,
+        log: config.log_device.clone(),
     };
     let started = Instant::now();
     let world = LiveCluster::launch(&live, cluster)?;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use nicol_core::cluster::Layout;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
+use nicol_rt::LogDevice;
 use nicol_sim::{FaultPlan, Profile, RunEnd, SimCluster, SimConfig};
 
 use crate::bench::{self, BenchConfig, BenchRun, Built, Cluster, Length, Measured, Simulated};
@@ -23,6 +24,10 @@ const SETTLE: Nanos = Nanos::from_secs(10);
 
 /// Runs a benchmark on a profile.
 pub(crate) fn run(config: &BenchConfig, profile: &str) -> Result<BenchRun> {
+    ensure!(
+        config.log_device == LogDevice::Memory,
+        "--log-device: a simulated world has its profile's; only --on threads takes another"
+    );
     let profile = Arc::new(Profile::load(profile)?);
     let built = config.build()?;
     let layout = layout(config, &profile)?;

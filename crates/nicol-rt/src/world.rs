@@ -13,6 +13,7 @@ use nicol_core::ids::{EngineId, NodeId};
 use nicol_core::memory::RegionTable;
 use nicol_core::units::Nanos;
 
+use crate::log::{LogQueue, Persisted};
 use crate::parker::Parker;
 use crate::ring::{Incoming, Outgoing, ReadySet};
 
@@ -30,6 +31,10 @@ pub(crate) struct Shared {
     pub(crate) ready: Vec<ReadySet>,
     /// Per engine: the bed of its thread.
     pub(crate) parkers: Vec<Arc<Parker>>,
+    /// Per node: the way to its log file. Empty where memory is durable.
+    pub(crate) logs: Vec<LogQueue>,
+    /// Per engine: persists that are done.
+    pub(crate) persisted: Vec<Persisted>,
 }
 
 /// One engine's world: rings to the others, shared memory, the machine's clock.
@@ -70,9 +75,11 @@ impl LiveWorld {
         }
     }
 
-    /// Has anyone left a frame?
-    pub(crate) fn has_frames(&self) -> bool {
-        self.shared.ready[self.index].any() || self.marks.borrow().iter().any(|&word| word != 0)
+    /// Has anyone left a frame, or the log device a result?
+    pub(crate) fn has_arrivals(&self) -> bool {
+        self.shared.ready[self.index].any()
+            || self.shared.persisted[self.index].any()
+            || self.marks.borrow().iter().any(|&word| word != 0)
     }
 
     fn keep(&self, mut frame: Vec<u8>) {
@@ -167,16 +174,12 @@ impl World for LiveWorld {
     }
 
     fn memory_is_durable(&self) -> bool {
-        true
+        self.shared.logs.is_empty()
     }
 
     fn submit(&self, batch: &mut Vec<Operation>) {
-        // Only persists come here. The log device is battery-backed memory, as in the papers: what
-        // is in memory is durable.
-        for mut operation in batch.drain(..) {
-            operation.execute_local();
-            self.finished.borrow_mut().push_back(operation);
-        }
+        // Only persists come here, and only where there is a log device.
+        self.shared.logs[usize::from(self.here.node.0)].add(self.here, batch.drain(..));
     }
 
     fn has_verbs(&self) -> bool {
@@ -192,7 +195,11 @@ impl World for LiveWorld {
     }
 
     fn finished(&self) -> Option<Operation> {
-        self.finished.borrow_mut().pop_front()
+        let mut finished = self.finished.borrow_mut();
+        if finished.is_empty() && !self.memory_is_durable() {
+            self.shared.persisted[self.index].take(&mut finished);
+        }
+        finished.pop_front()
     }
 
     fn wake_at(&self, _deadline: Nanos) {

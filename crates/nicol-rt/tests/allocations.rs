@@ -12,7 +12,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::xenic::{self, ExecuteAt, Node, XenicConfig};
-use nicol_rt::{LiveCluster, LiveConfig};
+use nicol_rt::{LiveCluster, LiveConfig, LogDevice};
 use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, spawn_clients};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
 
@@ -90,7 +90,7 @@ fn allocations(transactions: u64, execute_at: ExecuteAt) -> u64 {
         workload,
     });
     let before = ALLOCATIONS.load(Ordering::Relaxed);
-    let live = LiveConfig { layout, threads: Some(2), pin: false, seed: 1 };
+    let live = LiveConfig { layout, threads: Some(2), pin: false, seed: 1, log: LogDevice::Memory };
     let cluster = LiveCluster::launch(&live, &bank).unwrap();
     cluster.run_until(|| bank.run.finished(), Duration::from_millis(1)).unwrap();
     cluster.stop().unwrap();

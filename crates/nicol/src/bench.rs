@@ -14,6 +14,7 @@ use nicol_lab::settings::KEYS;
 use nicol_lab::sweep::{self, SweepReport};
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_protocols::commit::xenic::Sabotage;
+use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
 use serde_json::json;
 
@@ -98,6 +99,7 @@ fn base(workload: &WorkloadArgs, system: &SystemArgs, on: &str, seed: u64) -> Re
         seed,
         faults: false,
         threads: None,
+        log_device: LogDevice::Memory,
         sabotage: Sabotage::None,
     })
 }
@@ -133,6 +135,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         rate: args.rate,
         faults,
         threads: args.threads,
+        log_device: args.log_device.clone(),
         ..base(&args.workload, &args.system, &args.on, args.seed)?
     })
 }
@@ -217,6 +220,11 @@ fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
         Some(rate) => format!("open loop, {rate} transactions/s"),
         None => format!("closed loop, {} clients per node", report.clients_per_node),
     };
+    let log_device = match report.log_device {
+        "memory" => "memory, as if battery-backed: nothing survives the process",
+        "file" => "file: synced before a write is acknowledged, not yet read back",
+        _ => "as the profile says",
+    };
     vec![
         ("system", format!("{} on {world}, seed {}", report.system, report.seed)),
         (
@@ -227,6 +235,7 @@ fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
             ),
         ),
         ("load", load),
+        ("log device", log_device.to_owned()),
     ]
 }
 

@@ -21,7 +21,7 @@ use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Bytes;
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_protocols::commit::xenic::{self, Coordinator, Node, XenicConfig};
-use nicol_rt::{LiveCluster, LiveConfig, Mailbox};
+use nicol_rt::{LiveCluster, LiveConfig, LogDevice, Mailbox};
 use serde::Deserialize;
 
 use crate::cli::ServeArgs;
@@ -50,6 +50,7 @@ struct File {
     password: Option<String>,
     records: Option<u64>,
     threads: Option<usize>,
+    log_device: Option<String>,
 }
 
 /// What to serve, after file, environment and flags.
@@ -61,6 +62,7 @@ struct Settings {
     password: Option<String>,
     records: u64,
     threads: Option<usize>,
+    log_device: LogDevice,
 }
 
 /// Serves until the process is ended, or an engine fails.
@@ -79,7 +81,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     // Half of the cores: the front and the kernel's network stack need the others.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
-    let live = LiveConfig { layout, threads, pin: false, seed };
+    let live = LiveConfig { layout, threads, pin: false, seed, log: settings.log_device.clone() };
     let world = LiveCluster::launch(&live, &cluster)?;
     let mut config = ServerConfig::new(settings.listen);
     config.password = settings.password;
@@ -89,10 +91,15 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let server = Server::start(config, cluster, info)
         .map_err(|error| anyhow::Error::new(error).context("the RESP front"))?;
     eprintln!(
-        "serving {} nodes with {} replicas on {}; the data is in memory only; end with an interrupt",
+        "serving {} nodes with {} replicas on {}; {}; end with an interrupt",
         settings.nodes,
         settings.replicas,
-        server.local_addr()
+        server.local_addr(),
+        match &settings.log_device {
+            LogDevice::Memory => "the data is in memory only".to_owned(),
+            LogDevice::File { dir } =>
+                format!("writes are logged in {}, which is not read back yet", dir.display()),
+        }
     );
     let ended = world.run_until(|| false, POLL);
     server.stop();
@@ -117,6 +124,8 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     ensure!((1..=1 << 32).contains(&records), "--records {records}: give 1 to 2^32");
     let threads = args.threads.or(file.threads);
     ensure!(threads != Some(0), "--threads 0: give at least 1");
+    let in_file = file.log_device.as_deref().map(str::parse).transpose();
+    let log_device = args.log_device.clone().or(in_file.context("log_device in --config")?);
     Ok(Settings {
         nodes,
         replicas: args.replicas.or(file.replicas).unwrap_or(nodes.min(3)),
@@ -124,6 +133,7 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
         password: args.password.clone().or(file.password),
         records,
         threads,
+        log_device: log_device.unwrap_or_default(),
     })
 }
 

@@ -81,6 +81,8 @@ fn bad_usage_is_exit_2() {
         &["bench", "smallbank", "--nodes", "0"],
         &["bench", "smallbank", "--nodes", "65"],
         &["bench", "smallbank", "--clients", "99999999999"],
+        &["bench", "smallbank", "--log-device", "tape"],
+        &["bench", "smallbank", "--log-device", "file:/tmp", "--on", "liquidio3"],
         &["sweep", "smallbank", "--seeds", "9..3"],
         &["sweep", "smallbank", "--on", "threads"],
         &["serve", "--replicas", "9"],
@@ -97,7 +99,24 @@ fn a_failing_environment_is_exit_3() {
     ends(3, &["check", other.to_str().unwrap()]);
     let out = ["--transactions", "10", "--on", "liquidio3", "--history", "/no/such/folder/h.jsonl"];
     ends(3, &[&["bench", "smallbank"][..], &out].concat());
+    ends(3, &["bench", "smallbank", "--log-device", "file:/dev/null/log"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     ends(3, &["serve", "--listen", &address, "--records", "1000"]);
+}
+
+#[test]
+fn a_log_that_cannot_grow_ends_the_run_as_an_environment_s_failure() {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("small-log");
+    // The limit on a file's size (in half KiB) stands for a full disk; the signal would end the
+    // process before the write could fail.
+    let line = "trap '' XFSZ; ulimit -f 64; exec \"$0\" bench smallbank --records 100 \
+                --transactions 20000 --clients 8 --log-device \"file:$1\"";
+    let nicol = env!("CARGO_BIN_EXE_nicol");
+    let output = Command::new("sh").args(["-c", line, nicol]).arg(&dir).output().unwrap();
+    let _gone = fs::remove_dir_all(&dir);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("the log device fails: node "), "{told}");
+    assert!(!told.contains("panicked"), "{told}");
 }
