@@ -312,11 +312,12 @@ pub fn sweep(args: &SweepArgs) -> Result<End> {
     let missing = report.missing();
     print_sweep(args, &report, &missing)?;
     for failure in &report.failures {
-        eprintln!("failed: replay with: {}", replay(args, failure.seed, &failure.profile));
+        let replay = replay(args, failure.seed, &failure.profile);
+        output::tell(&format!("failed: replay with: {replay}"));
     }
     let covered = !args.require_coverage || missing.is_empty();
     if !covered {
-        eprintln!("failed: never seen: {}", missing.join(", "));
+        output::tell(&format!("failed: never seen: {}", missing.join(", ")));
     }
     Ok(if report.failures.is_empty() && covered { End::Held } else { End::Failed })
 }

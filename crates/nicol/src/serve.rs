@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -25,7 +26,7 @@ use nicol_rt::{LiveCluster, LiveConfig, LogDevice, Mailbox};
 use serde::Deserialize;
 
 use crate::cli::ServeArgs;
-use crate::{End, Usage};
+use crate::{End, Usage, output};
 
 /// Requests that wait for one host engine; beyond it the front is told to try again.
 const MAILBOX: usize = 65_536;
@@ -65,8 +66,27 @@ struct Settings {
     log_device: LogDevice,
 }
 
-/// Serves until the process is ended, or an engine fails.
+/// The exit code of a second interrupt, which does not wait: 128 and the number of SIGINT.
+const KILLED: i32 = 130;
+
+/// A flag that an interrupt (SIGINT) or a request to end (SIGTERM) raises. A second one ends the
+/// process at once.
+fn interrupts() -> Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal finds the flag down, and raises it.
+        signal_hook::flag::register_conditional_shutdown(signal, KILLED, asked.clone())
+            .and_then(|_| signal_hook::flag::register(signal, asked.clone()))
+            .context("the handler of signals")?;
+    }
+    Ok(asked)
+}
+
+/// Serves until the process is asked to end, or an engine fails. Whoever waits for a transaction
+/// when it is asked gets the reply first.
 pub fn run(args: &ServeArgs) -> Result<End> {
+    let asked = interrupts()?;
     let settings = settings(args).map_err(Usage)?;
     let (seed, run_id) = draw()?;
     let layout = Layout::new(settings.nodes, settings.replicas, 1, 1)
@@ -90,8 +110,8 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
     let server = Server::start(config, cluster, info)
         .map_err(|error| anyhow::Error::new(error).context("the RESP front"))?;
-    eprintln!(
-        "serving {} nodes with {} replicas on {}; {}; end with an interrupt",
+    output::tell(&format!(
+        "serving {} nodes with {} replicas on {}; {}; end with an interrupt (Ctrl-C)",
         settings.nodes,
         settings.replicas,
         server.local_addr(),
@@ -100,10 +120,17 @@ pub fn run(args: &ServeArgs) -> Result<End> {
             LogDevice::File { dir } =>
                 format!("writes are logged in {}, which is not read back yet", dir.display()),
         }
-    );
-    let ended = world.run_until(|| false, POLL);
+    ));
+    let ended = world.run_until(|| asked.load(Ordering::SeqCst), POLL);
+    if ended.is_ok() {
+        output::tell("asked to end: answering what was asked before");
+    }
     server.stop();
+    // The engines run until the last reply has been written, or the drain has taken too long.
+    let drained = server.join();
     ended?;
+    drained.map_err(|threads| anyhow!("{threads} threads of the RESP front panicked"))?;
+    world.stop()?;
     Ok(End::Held)
 }
 
