@@ -270,6 +270,11 @@ pub struct ServeArgs {
     /// Records that each shard has room for [default: 1000000].
     #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
     pub records: Option<u64>,
+    /// Milliseconds after which a transaction is not tried again, or its client told that its outcome
+    /// is unknown [default: 1000].
+    #[arg(long, value_name = "MS", env = "NICOL_TRANSACTION_MS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub transaction_ms: Option<u64>,
     /// What makes writes durable: memory (nothing survives the process) or file:DIR (a log per node,
     /// in a folder of its own for each start; not yet read back) [default: memory].
     #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]

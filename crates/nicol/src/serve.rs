@@ -52,6 +52,7 @@ struct File {
     records: Option<u64>,
     threads: Option<usize>,
     log_device: Option<String>,
+    transaction_ms: Option<u64>,
 }
 
 /// What to serve, after file, environment and flags.
@@ -64,6 +65,7 @@ struct Settings {
     records: u64,
     threads: Option<usize>,
     log_device: LogDevice,
+    transaction_time: Option<Duration>,
 }
 
 /// The exit code of a second interrupt, which does not wait: 128 and the number of SIGINT.
@@ -106,6 +108,9 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let mut config = ServerConfig::new(settings.listen);
     config.password = settings.password;
     config.hash_seed = seed;
+    if let Some(time) = settings.transaction_time {
+        config.limits.transaction_time = time;
+    }
     let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
     let server = Server::start(config, cluster, info)
@@ -151,6 +156,8 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     ensure!((1..=1 << 32).contains(&records), "--records {records}: give 1 to 2^32");
     let threads = args.threads.or(file.threads);
     ensure!(threads != Some(0), "--threads 0: give at least 1");
+    let transaction_ms = args.transaction_ms.or(file.transaction_ms);
+    ensure!(transaction_ms != Some(0), "transaction_ms = 0: give at least 1");
     let in_file = file.log_device.as_deref().map(str::parse).transpose();
     let log_device = args.log_device.clone().or(in_file.context("log_device in --config")?);
     Ok(Settings {
@@ -161,6 +168,7 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
         records,
         threads,
         log_device: log_device.unwrap_or_default(),
+        transaction_time: transaction_ms.map(Duration::from_millis),
     })
 }
 

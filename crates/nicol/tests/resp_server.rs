@@ -3,7 +3,7 @@
 mod resp_support;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use nicol::resp::{Backend, Done, MemoryBackend, Request, Response, Server, ServerConfig};
@@ -160,6 +160,71 @@ fn a_group_that_is_too_large_is_split_and_keeps_its_order() {
     client.expect(b"+OK\r\n+OK\r\n:2\r\n$1\r\n2\r\n$1\r\n2\r\n");
     client.send(b"MGET a b\r\n");
     assert!(client.line().starts_with("-TRYAGAIN"));
+}
+
+/// Keeps the first requests to itself until it is asked for them.
+struct Slow {
+    memory: MemoryBackend,
+    held: Mutex<Vec<(Done, Arc<Request>)>>,
+    hold: AtomicU32,
+}
+
+impl Backend for Slow {
+    fn submit(&self, _connection: u64, request: Arc<Request>, done: Done) {
+        let fewer = |count: u32| count.checked_sub(1);
+        match self.hold.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer) {
+            Ok(_) => self.held.lock().unwrap().push((done, request)),
+            Err(_) => done(self.memory.run(&request)),
+        }
+    }
+}
+
+#[test]
+fn a_transaction_that_takes_too_long_is_unknown_and_the_connection_goes_on() {
+    let slow = Arc::new(Slow {
+        memory: MemoryBackend::new(),
+        held: Mutex::default(),
+        hold: AtomicU32::new(1),
+    });
+    let server = serve_over(slow.clone(), |config| {
+        config.limits.transaction_time = Duration::from_millis(20);
+    });
+    let mut client = Client::connect(&server);
+    client.send(b"SET a 1\r\nSET b 1\r\n");
+    for _ in 0..2 {
+        assert!(
+            client.line().starts_with("-UNKNOWN the transaction was not answered within 20 ms")
+        );
+    }
+    // Other records are free; those of the late transaction are not before it ends.
+    client.ask(b"SET c 2\r\nGET c\r\n", b"+OK\r\n$1\r\n2\r\n");
+    client.send(b"GET a\r\n");
+    assert!(client.line().starts_with("-UNKNOWN"));
+    let (done, request) = slow.held.lock().unwrap().pop().unwrap();
+    done(slow.memory.run(&request));
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        client.send(b"GET a\r\n");
+        match client.line().as_str() {
+            "$1" => break client.expect(b"1\r\n"),
+            error => assert!(error.starts_with("-UNKNOWN") && Instant::now() < until, "{error}"),
+        }
+    }
+    client.ask(b"PING\r\n", b"+PONG\r\n");
+}
+
+#[test]
+fn contention_is_given_up_when_its_time_is_over() {
+    let key = nicol::resp::row(0, b"k");
+    let contention = Some(Outcome::Aborted(Abort::LockConflict { key }));
+    let server = serve_over(Faulty::new(u32::MAX, contention, 99), |config| {
+        config.limits.attempts = 1 << 20;
+        config.limits.transaction_time = Duration::from_millis(50);
+    });
+    let mut client = Client::connect(&server);
+    client.send(b"INCR k\r\n");
+    let error = client.line();
+    assert!(error.starts_with("-TRYAGAIN") && error.ends_with("lock_conflict"), "{error}");
 }
 
 #[test]

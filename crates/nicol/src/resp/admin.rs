@@ -224,6 +224,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("proto-max-bulk-len", limits.value_bytes.to_string()),
         ("save", String::new()),
         ("tcp-keepalive", limits.keepalive.as_secs().to_string()),
+        ("nicol-transaction-ms", limits.transaction_time.as_millis().to_string()),
         ("timeout", limits.idle.map_or(0, |idle| idle.as_secs()).to_string()),
     ]
 }

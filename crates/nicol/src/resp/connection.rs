@@ -41,6 +41,10 @@ pub struct Transaction {
     pub commands: usize,
     /// How often it has been submitted.
     pub attempts: u32,
+    /// When it was submitted first.
+    pub begun: Instant,
+    /// Is an attempt under way? If not, it backs off.
+    pub under_way: bool,
 }
 
 /// How far a connection is from its end.

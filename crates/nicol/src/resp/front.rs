@@ -349,6 +349,7 @@ impl Front {
             if slow {
                 count(&self.shared.counters.slow_closed, 1);
             }
+            self.give_up(slot);
             if self.connection(slot).is_some_and(|connection| connection.life != Life::Open) {
                 self.settle(slot, now);
             }

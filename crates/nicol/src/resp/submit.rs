@@ -64,7 +64,14 @@ impl Front {
         let commands = Plan::parse(&request.args).map_or(1, |plan| plan.commands);
         let request = Arc::new(request);
         let keyless = request.reads.is_empty() && request.writes.is_empty();
-        let transaction = Transaction { request: request.clone(), kind, commands, attempts: 1 };
+        let transaction = Transaction {
+            request: request.clone(),
+            kind,
+            commands,
+            attempts: 1,
+            begun: Instant::now(),
+            under_way: true,
+        };
         connection.waiting = Waiting::Transaction(transaction);
         let connection = connection.session.id;
         if keyless {
@@ -113,7 +120,12 @@ impl Front {
         let taken = match self.connection(slot) {
             Some(connection) if connection.session.id == id => {
                 match std::mem::take(&mut connection.waiting) {
-                    Waiting::Transaction(transaction) => Some(transaction),
+                    // One that ran out of time has been answered: nobody waits for it any more.
+                    Waiting::Transaction(transaction)
+                        if Arc::ptr_eq(&transaction.request, &request) =>
+                    {
+                        Some(transaction)
+                    }
                     other => {
                         connection.waiting = other;
                         None
@@ -156,7 +168,8 @@ impl Front {
         if splits && (too_large || attempts >= ATTEMPTS_WHOLE) {
             return false;
         }
-        if attempts >= self.shared.config.limits.attempts {
+        let limits = &self.shared.config.limits;
+        if attempts >= limits.attempts || failed.begun.elapsed() >= limits.transaction_time {
             return false;
         }
         count(&self.shared.counters.retries, 1);
@@ -171,6 +184,8 @@ impl Front {
             kind: failed.kind,
             commands: failed.commands,
             attempts: attempts + 1,
+            begun: failed.begun,
+            under_way: wait == 0,
         });
         match wait {
             0 => self.submit(Waiter { slot, connection: id, request: failed.request.clone() }),
@@ -188,8 +203,9 @@ impl Front {
         if connection.session.id != id {
             return;
         }
-        match &connection.waiting {
+        match &mut connection.waiting {
             Waiting::Transaction(transaction) => {
+                transaction.under_way = true;
                 let request = transaction.request.clone();
                 self.submit(Waiter { slot, connection: id, request });
             }
@@ -198,6 +214,26 @@ impl Front {
                 self.drive(slot);
             }
             Waiting::Input => {}
+        }
+    }
+
+    /// Tells a client whose transaction takes too long that its outcome is unknown, and goes on. The
+    /// records stay its own until the engines have answered.
+    pub(super) fn give_up(&mut self, slot: usize) {
+        let max = self.shared.config.limits.transaction_time;
+        let Some(connection) = self.connection(slot) else { return };
+        match std::mem::take(&mut connection.waiting) {
+            Waiting::Transaction(late) if late.under_way && late.begun.elapsed() >= max => {
+                let text = format!(
+                    "UNKNOWN the transaction was not answered within {} ms: it may or may not take \
+                     effect",
+                    max.as_millis()
+                );
+                fail(connection, &late, text.as_bytes());
+                count(&self.shared.counters.unknown, 1);
+                self.go_on(slot);
+            }
+            other => connection.waiting = other,
         }
     }
 
