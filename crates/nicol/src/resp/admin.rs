@@ -328,7 +328,8 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
     ];
     let keyspace = match shared.backend.records() {
         Some(records) if records > 0 => {
-            own(vec![("db0", format!("keys={records},expires=0,avg_ttl=0"))])
+            let expires = shared.expiring.load(Ordering::Relaxed);
+            own(vec![("db0", format!("keys={records},expires={expires},avg_ttl=0"))])
         }
         _ => Vec::new(),
     };

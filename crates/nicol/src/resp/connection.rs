@@ -293,7 +293,8 @@ impl Connection {
 }
 
 fn translator(shared: &Shared) -> Translator<'_> {
-    Translator { hash_seed: shared.config.hash_seed, limits: &shared.config.limits }
+    let (hash_seed, limits) = (shared.config.hash_seed, &shared.config.limits);
+    Translator { hash_seed, limits, now: shared.unix_ms() }
 }
 
 /// May `command` join a batch that is not empty?

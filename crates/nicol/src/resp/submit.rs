@@ -14,6 +14,7 @@ use super::front::Front;
 use super::gate::Waiter;
 use super::plan::{Kind, Plan, parse_observations};
 use super::procedure::COUNT_LEN;
+use super::reaper::REAPER;
 use super::shared::count;
 
 /// Attempts before a batch that aborts is split: a smaller one has fewer conflicts.
@@ -31,30 +32,36 @@ const REFUSED: &[u8] = b"ERR internal error: the store refused the transaction";
 impl Front {
     /// Submits the commands that the pipeline has gathered.
     pub(super) fn submit_batch(&mut self, slot: usize) {
-        let value_max = self.shared.config.limits.value_bytes;
+        let (value_max, now) = (self.shared.config.limits.value_bytes, self.shared.unix_ms());
         let Some(connection) = self.connection(slot) else { return };
         let protocol = connection.session.protocol;
-        let request = connection.batch.finish(Kind::Batch, protocol, value_max, &[]);
+        let mut batch = std::mem::take(&mut connection.batch);
+        let request = batch.finish(Kind::Batch, protocol, value_max, &[], now);
+        self.note_expiring(&mut batch);
+        if let Some(connection) = self.connection(slot) {
+            connection.batch = batch;
+        }
         self.begin(slot, Kind::Batch, request);
     }
 
     /// Submits the observation of a WATCH.
     pub(super) fn submit_watch(&mut self, slot: usize) {
-        let value_max = self.shared.config.limits.value_bytes;
+        let (value_max, now) = (self.shared.config.limits.value_bytes, self.shared.unix_ms());
         let Some(connection) = self.connection(slot) else { return };
         let protocol = connection.session.protocol;
-        let request = connection.batch.finish(Kind::Watch, protocol, value_max, &[]);
+        let request = connection.batch.finish(Kind::Watch, protocol, value_max, &[], now);
         self.begin(slot, Kind::Watch, request);
     }
 
     /// Submits what was queued since MULTI, with what WATCH saw.
     pub(super) fn submit_exec(&mut self, slot: usize) {
-        let value_max = self.shared.config.limits.value_bytes;
+        let (value_max, now) = (self.shared.config.limits.value_bytes, self.shared.unix_ms());
         let Some(connection) = self.connection(slot) else { return };
         let session = &mut connection.session;
         let watches = std::mem::take(&mut session.watches);
         let Some(mut multi) = session.multi.take() else { return };
-        let request = multi.plan.finish(Kind::Exec, session.protocol, value_max, &watches);
+        let request = multi.plan.finish(Kind::Exec, session.protocol, value_max, &watches, now);
+        self.note_expiring(&mut multi.plan);
         self.begin(slot, Kind::Exec, request);
     }
 
@@ -86,7 +93,7 @@ impl Front {
         }
     }
 
-    fn submit(&mut self, waiter: Waiter) {
+    pub(super) fn submit(&mut self, waiter: Waiter) {
         let Waiter { slot, connection, request } = waiter;
         let promise = Promise::new(self.mailbox.clone(), slot, connection, request.clone());
         let done = Box::new(move |response| promise.keep(response));
@@ -94,7 +101,7 @@ impl Front {
     }
 
     /// Releases what `request` held and lets in who waited for it.
-    fn release(&mut self, request: &Request) {
+    pub(super) fn release(&mut self, request: &Request) {
         let mut admitted = Vec::new();
         self.gate.leave(request, &mut admitted);
         for waiter in admitted {
@@ -116,6 +123,9 @@ impl Front {
     /// Handles the outcome of an attempt.
     pub(super) fn completed(&mut self, completion: Completion) {
         let Completion { slot, connection: id, request, response } = completion;
+        if slot == REAPER {
+            return self.reaped(&request, &response);
+        }
         let keyless = request.reads.is_empty() && request.writes.is_empty();
         let taken = match self.connection(slot) {
             Some(connection) if connection.session.id == id => {

@@ -6,11 +6,14 @@
 use super::commands::{Data, Spec};
 use super::config::Limits;
 use super::encode::{Protocol, Reply};
+use super::expiry::{Expiry, Unit, conditions};
 use super::number::{parse_i64, push_i64};
 use super::parse::Command;
 use super::plan::{Op, PlanBuilder};
 use super::procedure::{NOT_AN_INTEGER, SET_GET, SET_NX, SET_XX};
 use super::record;
+
+const SYNTAX: &[u8] = b"ERR syntax error";
 
 /// Adds commands to plans.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +22,8 @@ pub struct Translator<'a> {
     pub hash_seed: u64,
     /// Sizes of keys and values.
     pub limits: &'a Limits,
+    /// Milliseconds of Unix time.
+    pub now: i64,
 }
 
 impl Translator<'_> {
@@ -31,6 +36,14 @@ impl Translator<'_> {
             }
             Data::Set => self.set(plan, command),
             Data::Add { sign, by } => self.step(plan, sign, by, command),
+            Data::SetEx(unit) => self.set_ex(plan, unit, spec.name, command),
+            Data::GetEx => self.get_ex(plan, command),
+            Data::Expire(unit) => self.expire(plan, unit, spec.name, command),
+            Data::Ttl(unit) => {
+                self.begin(plan, Op::Ttl, command.arg(1));
+                plan.plain(&[u8::from(unit.seconds), u8::from(unit.absolute)]);
+                Ok(())
+            }
         });
         if let Err(text) = checked {
             let mut error = Vec::new();
@@ -64,7 +77,8 @@ impl Translator<'_> {
     pub fn keys(spec: &Spec, command: &Command<'_>) -> usize {
         match spec.keys {
             (1, -1, step) => (command.len() - 1).div_ceil(step as usize),
-            (first, ..) => usize::from(first > 0),
+            (1, last, _) => last as usize,
+            _ => 0,
         }
     }
 
@@ -116,40 +130,101 @@ impl Translator<'_> {
         }
     }
 
+    fn begin(&self, plan: &mut PlanBuilder, op: Op, key: &[u8]) {
+        plan.begin(op);
+        plan.key(record::row(self.hash_seed, key), key);
+    }
+
+    /// Adds the last argument of a command that moves the deadline of `key`.
+    fn end(&self, plan: &mut PlanBuilder, flags: &[u8], expiry: Expiry, key: &[u8]) {
+        let mut how = flags.to_vec();
+        expiry.emit(&mut how);
+        plan.plain(&how);
+        if let Expiry::In(_) | Expiry::At(_) = expiry
+            && let Some(deadline) = expiry.deadline(self.now, None)
+        {
+            plan.expires(deadline, record::row(self.hash_seed, key));
+        }
+    }
+
     fn set(&self, plan: &mut PlanBuilder, command: &Command<'_>) -> Result<(), Vec<u8>> {
         let mut flags = 0;
         let mut keep = false;
-        let mut expiry: Option<&str> = None;
+        let mut timed: Option<(Unit, &[u8])> = None;
         let mut index = 3;
         while index < command.len() {
-            match command.arg(index).to_ascii_uppercase().as_slice() {
+            let option = command.arg(index).to_ascii_uppercase();
+            match option.as_slice() {
                 b"NX" if flags & SET_XX == 0 => flags |= SET_NX,
                 b"XX" if flags & SET_NX == 0 => flags |= SET_XX,
                 b"GET" => flags |= SET_GET,
-                b"KEEPTTL" if expiry.is_none() => keep = true,
-                option @ (b"EX" | b"PX" | b"EXAT" | b"PXAT")
-                    if expiry.is_none() && !keep && index + 1 < command.len() =>
-                {
-                    expiry = Some(match option {
-                        b"EX" => "EX",
-                        b"PX" => "PX",
-                        b"EXAT" => "EXAT",
-                        _ => "PXAT",
-                    });
+                b"KEEPTTL" if timed.is_none() => keep = true,
+                option => {
+                    let unit = Unit::of_option(option)
+                        .filter(|_| timed.is_none() && !keep && index + 1 < command.len())
+                        .ok_or(SYNTAX)?;
                     index += 1;
+                    timed = Some((unit, command.arg(index)));
                 }
-                _ => return Err(b"ERR syntax error".to_vec()),
             }
             index += 1;
         }
-        if let Some(option) = expiry {
-            return Err(format!("ERR expiry is not supported: SET option {option}").into());
-        }
+        let expiry = match timed {
+            Some((unit, text)) => unit.read(text, false, self.now, "set")?,
+            None if keep => Expiry::Keep,
+            None => Expiry::Never,
+        };
         let key = command.arg(1);
-        plan.begin(Op::Set);
-        plan.key(record::row(self.hash_seed, key), key);
+        self.begin(plan, Op::Set, key);
         plan.plain(command.arg(2));
-        plan.plain(&[flags]);
+        self.end(plan, &[flags], expiry, key);
+        Ok(())
+    }
+
+    fn set_ex(
+        &self,
+        plan: &mut PlanBuilder,
+        unit: Unit,
+        name: &str,
+        command: &Command<'_>,
+    ) -> Result<(), Vec<u8>> {
+        let expiry = unit.read(command.arg(2), false, self.now, name)?;
+        let key = command.arg(1);
+        self.begin(plan, Op::Set, key);
+        plan.plain(command.arg(3));
+        self.end(plan, &[0], expiry, key);
+        Ok(())
+    }
+
+    fn get_ex(&self, plan: &mut PlanBuilder, command: &Command<'_>) -> Result<(), Vec<u8>> {
+        let option = command.arg(2).to_ascii_uppercase();
+        let expiry = match (option.as_slice(), command.len()) {
+            (_, 2) => Expiry::Keep,
+            (b"PERSIST", 3) => Expiry::Never,
+            (option, 4) => {
+                let unit = Unit::of_option(option).ok_or(SYNTAX)?;
+                unit.read(command.arg(3), false, self.now, "getex")?
+            }
+            _ => return Err(SYNTAX.to_vec()),
+        };
+        let key = command.arg(1);
+        self.begin(plan, Op::GetEx, key);
+        self.end(plan, &[], expiry, key);
+        Ok(())
+    }
+
+    fn expire(
+        &self,
+        plan: &mut PlanBuilder,
+        unit: Unit,
+        name: &str,
+        command: &Command<'_>,
+    ) -> Result<(), Vec<u8>> {
+        let conditions = conditions(command.args(3))?;
+        let expiry = unit.read(command.arg(2), true, self.now, name)?;
+        let key = command.arg(1);
+        self.begin(plan, Op::Expire, key);
+        self.end(plan, &[conditions], expiry, key);
         Ok(())
     }
 
@@ -166,8 +241,7 @@ impl Translator<'_> {
         };
         let (key, mut text) = (command.arg(1), Vec::with_capacity(20));
         push_i64(&mut text, step);
-        plan.begin(Op::Add);
-        plan.key(record::row(self.hash_seed, key), key);
+        self.begin(plan, Op::Add, key);
         plan.plain(&text);
         Ok(())
     }
