@@ -398,3 +398,17 @@ fn a_stop_answers_what_was_asked_and_then_closes() {
     assert!(client.is_closed());
     assert!(std::net::TcpStream::connect(address).is_err());
 }
+
+#[test]
+fn what_would_list_the_keys_is_refused_in_words() {
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    let refusal = b"-ERR not supported: this store does not list its keys\r\n";
+    for line in ["KEYS *", "SCAN 0", "SCAN 0 MATCH a* COUNT 10", "RANDOMKEY", "FLUSHALL", "FLUSHDB"]
+    {
+        client.ask(format!("{line}\r\n").as_bytes(), refusal);
+    }
+    client.ask(b"KEYS\r\n", b"-ERR wrong number of arguments for 'keys' command\r\n");
+    client.ask(b"SET k v\r\nMULTI\r\nKEYS *\r\nGET k\r\n", b"+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    client.ask(b"EXEC\r\n", &[b"*2\r\n", &refusal[..], b"$1\r\nv\r\n"].concat());
+}

@@ -53,6 +53,8 @@ pub enum Local {
     Hello,
     Info,
     Multi,
+    /// SCAN and others that would need a list of all keys.
+    NoList,
     Ping,
     Quit,
     Reset,
@@ -101,7 +103,7 @@ impl Spec {
                 }
                 Local::EvalSha => "scripting",
                 Local::Cluster => "cluster",
-                Local::Wait => "generic",
+                Local::NoList | Local::Wait => "generic",
                 Local::Command | Local::Config | Local::DbSize | Local::Info | Local::Time => {
                     "server"
                 }
@@ -197,6 +199,10 @@ const fn ttl(name: &'static str, unit: Unit, summary: &'static str) -> Spec {
     data(name, 2, Data::Ttl(unit), READ, ONE, summary)
 }
 
+const fn none(name: &'static str, arity: i32) -> Spec {
+    local(name, arity, Local::NoList, &[], "Refused: this store does not list its keys")
+}
+
 const SECONDS: Unit = Unit { seconds: true, absolute: false };
 const MILLIS: Unit = Unit { seconds: false, absolute: false };
 const UNIX: Unit = Unit { seconds: true, absolute: true };
@@ -205,7 +211,7 @@ const UNIX_MILLIS: Unit = Unit { seconds: false, absolute: true };
 use Data::{Plain, Set};
 
 /// Every command, sorted by name.
-pub static TABLE: [Spec; 58] = [
+pub static TABLE: [Spec; 63] = [
     data("append", 3, Plain(Op::Append), WRITE, ONE, "Append a value to a key"),
     local("auth", -2, Local::Auth, NO_AUTH, "Authenticate to the server"),
     local("client", -2, Local::Client, CONNECTION, "Commands about the connection"),
@@ -224,6 +230,8 @@ pub static TABLE: [Spec; 58] = [
     expire("expire", SECONDS, "Let a key expire after so many seconds"),
     expire("expireat", UNIX, "Let a key expire at a Unix time"),
     ttl("expiretime", UNIX, "Return the Unix time at which a key expires"),
+    none("flushall", -1),
+    none("flushdb", -1),
     data("get", 2, Plain(Op::Get), READ, ONE, "Get the value of a key"),
     data("getdel", 2, Plain(Op::GetDel), REMOVE, ONE, "Get the value of a key and delete the key"),
     data("getex", -2, Data::GetEx, REMOVE, ONE, "Get the value of a key and move its deadline"),
@@ -234,6 +242,7 @@ pub static TABLE: [Spec; 58] = [
     add("incrby", 3, 1, true, "Increment the integer value of a key by a number"),
     data("incrbyfloat", 3, Plain(Op::AddFloat), WRITE, ONE, "Add to the decimal value of a key"),
     local("info", -1, Local::Info, SERVER, "Get information and statistics about the server"),
+    none("keys", 2),
     data("mget", -2, Plain(Op::MGet), READ, ALL, "Get the values of keys"),
     data("mset", -3, Plain(Op::MSet), WRITE, PAIRS, "Set keys to values"),
     data("msetnx", -3, Plain(Op::MSetNx), WRITE, PAIRS, "Set keys, only if none of them exists"),
@@ -246,9 +255,11 @@ pub static TABLE: [Spec; 58] = [
     data("psetex", 4, Data::SetEx(MILLIS), GROW, ONE, "Set a key that expires, in milliseconds"),
     ttl("pttl", MILLIS, "Return the milliseconds until a key expires"),
     local("quit", -1, Local::Quit, NO_AUTH, "Close the connection"),
+    none("randomkey", 1),
     data("rename", 3, Plain(Op::Rename), &["write"], TWO, "Rename a key"),
     data("renamenx", 3, Plain(Op::RenameNx), REMOVE, TWO, "Rename a key, if the new one is free"),
     local("reset", 1, Local::Reset, NO_AUTH, "Reset the connection"),
+    none("scan", -2),
     local("select", 2, Local::Select, &["loading", "stale", "fast"], "Select database 0"),
     data("set", -3, Set, WRITE, ONE, "Set the value of a key"),
     data("setex", 4, Data::SetEx(SECONDS), GROW, ONE, "Set a key that expires, in seconds"),

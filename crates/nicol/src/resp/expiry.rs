@@ -189,14 +189,20 @@ impl<'t> Work<'t> {
         Ok(())
     }
 
+    /// GETEX; `wrong` is what is wrong with its time, if the key is there.
     pub(super) fn get_ex(
         &mut self,
         key: &Arg<'t>,
         expiry: &[u8],
+        wrong: Option<&[u8]>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Stop> {
         let expiry = Expiry::parse(expiry).ok_or(Stop::Malformed)?;
         let slot = self.slot(key)?;
+        if let Some(text) = wrong.filter(|_| self.slots[slot].value.is_some()) {
+            reply.error(text);
+            return Ok(());
+        }
         self.answer(slot, reply)?;
         let current = self.slots[slot].expires;
         let deadline = expiry.deadline(self.plan.now, current);

@@ -15,6 +15,8 @@ use super::encode::Protocol;
 pub const COMMANDS_MAX: usize = u16::MAX as usize;
 
 const HEADER_LEN: usize = 18;
+/// Where the time stands.
+const NOW: std::ops::Range<usize> = 10..18;
 const WATCH_LEN: usize = 25;
 
 /// What the list of commands is.
@@ -252,7 +254,7 @@ impl PlanBuilder {
         args[2..6].copy_from_slice(&(value_max as u32).to_le_bytes());
         args[6..8].copy_from_slice(&(self.commands as u16).to_le_bytes());
         args[8..10].copy_from_slice(&(watches.len() as u16).to_le_bytes());
-        args[10..18].copy_from_slice(&now.to_le_bytes());
+        args[NOW].copy_from_slice(&now.to_le_bytes());
         watches.iter().for_each(|watch| watch.emit(&mut args));
         let mut writes = std::mem::take(&mut self.writes);
         writes.sort_unstable();
@@ -273,6 +275,15 @@ impl PlanBuilder {
         self.body[at..at + 2].copy_from_slice(&(self.arguments as u16).to_le_bytes());
         self.body.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
         self.body.extend_from_slice(bytes);
+    }
+}
+
+impl Request {
+    /// The same plan, submitted again at `now`.
+    pub(super) fn at(&self, now: i64) -> Self {
+        let mut request = self.clone();
+        request.args[NOW].copy_from_slice(&now.to_le_bytes());
+        request
     }
 }
 
@@ -312,7 +323,7 @@ impl<'a> Plan<'a> {
             protocol: Protocol::from_number(protocol).ok_or(Malformed)?,
             value_max: u32::from_le_bytes([v0, v1, v2, v3]) as usize,
             commands: usize::from(u16::from_le_bytes([c0, c1])),
-            now: word(&head[10..18]) as i64,
+            now: word(&head[NOW]) as i64,
             watches: usize::from(u16::from_le_bytes([w0, w1])),
             body,
         })

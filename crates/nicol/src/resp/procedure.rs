@@ -234,7 +234,10 @@ impl<'t> Work<'t> {
                 self.answer(slot, &mut reply)?;
             }
             (Op::Set, [key, value, how]) => self.set(key, value, how.bytes, &mut reply)?,
-            (Op::GetEx, [key, expiry]) => self.get_ex(key, expiry.bytes, &mut reply)?,
+            (Op::GetEx, [key, expiry, wrong @ ..]) => {
+                let wrong = wrong.first().map(|text| text.bytes);
+                self.get_ex(key, expiry.bytes, wrong, &mut reply)?;
+            }
             (Op::Expire, [key, how]) => self.expire(key, how.bytes, &mut reply)?,
             (Op::Ttl, [key, unit]) => self.ttl(key, unit.bytes, &mut reply)?,
             (Op::Persist, [key]) => self.persist(key, &mut reply)?,

@@ -188,9 +188,10 @@ impl Front {
             0..ATTEMPTS_AT_ONCE => 0,
             _ => self.random.below((BACK_OFF.as_micros() as u64) << doublings),
         };
+        let request = Arc::new(failed.request.at(self.shared.unix_ms()));
         let Some(connection) = self.connection(slot) else { return false };
         connection.waiting = Waiting::Transaction(Transaction {
-            request: failed.request.clone(),
+            request: request.clone(),
             kind: failed.kind,
             commands: failed.commands,
             attempts: attempts + 1,
@@ -198,7 +199,7 @@ impl Front {
             under_way: wait == 0,
         });
         match wait {
-            0 => self.submit(Waiter { slot, connection: id, request: failed.request.clone() }),
+            0 => self.submit(Waiter { slot, connection: id, request }),
             micros => {
                 let at = Instant::now() + Duration::from_micros(micros);
                 self.timers.push(Reverse((at, slot, id)));

@@ -148,9 +148,7 @@ impl Translator<'_> {
     }
 
     fn set(&self, plan: &mut PlanBuilder, command: &Command<'_>) -> Result<(), Vec<u8>> {
-        let mut flags = 0;
-        let mut keep = false;
-        let mut timed: Option<(Unit, &[u8])> = None;
+        let (mut flags, mut timing) = (0, Timing::default());
         let mut index = 3;
         while index < command.len() {
             let option = command.arg(index).to_ascii_uppercase();
@@ -158,22 +156,12 @@ impl Translator<'_> {
                 b"NX" if flags & SET_XX == 0 => flags |= SET_NX,
                 b"XX" if flags & SET_NX == 0 => flags |= SET_XX,
                 b"GET" => flags |= SET_GET,
-                b"KEEPTTL" if timed.is_none() => keep = true,
-                option => {
-                    let unit = Unit::of_option(option)
-                        .filter(|_| timed.is_none() && !keep && index + 1 < command.len())
-                        .ok_or(SYNTAX)?;
-                    index += 1;
-                    timed = Some((unit, command.arg(index)));
-                }
+                b"KEEPTTL" => timing.without(Expiry::Keep)?,
+                option => index += timing.with(option, command, index)?,
             }
             index += 1;
         }
-        let expiry = match timed {
-            Some((unit, text)) => unit.read(text, false, self.now, "set")?,
-            None if keep => Expiry::Keep,
-            None => Expiry::Never,
-        };
+        let expiry = timing.read(self.now, "set", Expiry::Never)?;
         let key = command.arg(1);
         self.begin(plan, Op::Set, key);
         plan.plain(command.arg(2));
@@ -197,19 +185,26 @@ impl Translator<'_> {
     }
 
     fn get_ex(&self, plan: &mut PlanBuilder, command: &Command<'_>) -> Result<(), Vec<u8>> {
-        let option = command.arg(2).to_ascii_uppercase();
-        let expiry = match (option.as_slice(), command.len()) {
-            (_, 2) => Expiry::Keep,
-            (b"PERSIST", 3) => Expiry::Never,
-            (option, 4) => {
-                let unit = Unit::of_option(option).ok_or(SYNTAX)?;
-                unit.read(command.arg(3), false, self.now, "getex")?
+        let mut timing = Timing::default();
+        let mut index = 2;
+        while index < command.len() {
+            let option = command.arg(index).to_ascii_uppercase();
+            match option.as_slice() {
+                b"PERSIST" => timing.without(Expiry::Never)?,
+                option => index += timing.with(option, command, index)?,
             }
-            _ => return Err(SYNTAX.to_vec()),
-        };
+            index += 1;
+        }
         let key = command.arg(1);
         self.begin(plan, Op::GetEx, key);
-        self.end(plan, &[], expiry, key);
+        match timing.read(self.now, "getex", Expiry::Keep) {
+            Ok(expiry) => self.end(plan, &[], expiry, key),
+            // As in Redis, an absent key is answered before the time is judged.
+            Err(text) => {
+                self.end(plan, &[], Expiry::Keep, key);
+                plan.plain(&text);
+            }
+        }
         Ok(())
     }
 
@@ -244,6 +239,53 @@ impl Translator<'_> {
         self.begin(plan, Op::Add, key);
         plan.plain(&text);
         Ok(())
+    }
+}
+
+/// What the options of SET and GETEX say of a deadline. The same one may be said again.
+#[derive(Debug, Default)]
+enum Timing<'a> {
+    #[default]
+    Unsaid,
+    /// KEEPTTL or PERSIST.
+    Without(Expiry),
+    With(Unit, &'a [u8]),
+}
+
+impl<'a> Timing<'a> {
+    fn without(&mut self, expiry: Expiry) -> Result<(), &'static [u8]> {
+        match self {
+            Self::With(..) => Err(SYNTAX),
+            _ => {
+                *self = Self::Without(expiry);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes an option with the time that follows it; the number of arguments that follow.
+    fn with(
+        &mut self,
+        option: &[u8],
+        command: &Command<'a>,
+        index: usize,
+    ) -> Result<usize, &'static [u8]> {
+        let unit = Unit::of_option(option).ok_or(SYNTAX)?;
+        match self {
+            Self::Without(_) => return Err(SYNTAX),
+            Self::With(said, _) if *said != unit => return Err(SYNTAX),
+            _ if index + 1 == command.len() => return Err(SYNTAX),
+            _ => *self = Self::With(unit, command.arg(index + 1)),
+        }
+        Ok(1)
+    }
+
+    fn read(&self, now: i64, command: &str, unsaid: Expiry) -> Result<Expiry, Vec<u8>> {
+        match *self {
+            Self::Unsaid => Ok(unsaid),
+            Self::Without(expiry) => Ok(expiry),
+            Self::With(unit, text) => unit.read(text, false, now, command),
+        }
     }
 }
 
