@@ -412,3 +412,26 @@ fn what_would_list_the_keys_is_refused_in_words() {
     client.ask(b"SET k v\r\nMULTI\r\nKEYS *\r\nGET k\r\n", b"+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n");
     client.ask(b"EXEC\r\n", &[b"*2\r\n", &refusal[..], b"$1\r\nv\r\n"].concat());
 }
+
+#[test]
+fn what_has_expired_is_freed_though_nobody_asks_for_it() {
+    let server = serve(|config| config.threads = 2);
+    let mut client = Client::connect(&server);
+    for number in 0..300 {
+        client.ask(format!("SET k{number} v PX 30\r\n").as_bytes(), b"+OK\r\n");
+    }
+    client.ask(
+        b"SET stays v\r\nSET moved v PX 30\r\nPEXPIRE moved 900000\r\n",
+        b"+OK\r\n+OK\r\n:1\r\n",
+    );
+    let begun = Instant::now();
+    loop {
+        client.send(b"DBSIZE\r\n");
+        match client.line().as_str() {
+            ":2" => break,
+            more => assert!(begun.elapsed() < Duration::from_secs(20), "{more} records"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    client.ask(b"MGET k1 stays moved\r\n", b"*3\r\n$-1\r\n$1\r\nv\r\n$1\r\nv\r\n");
+}
