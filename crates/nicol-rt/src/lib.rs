@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod faults;
 mod log;
 mod mailbox;
 mod parker;

@@ -10,17 +10,17 @@ use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::fabric::conformance::Suite;
+use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
-use nicol_rt::{LiveCluster, LiveConfig, LiveError, LogDevice, LogReader};
+use nicol_rt::{LiveCluster, LiveConfig, LiveError, LiveReport, LogDevice, LogReader};
 
 fn config(layout: &Layout, threads: usize) -> LiveConfig {
-    let log = LogDevice::Memory;
-    LiveConfig { layout: layout.clone(), threads: Some(threads), pin: false, seed: 1, log }
+    LiveConfig { threads: Some(threads), seed: 1, ..LiveConfig::new(layout.clone()) }
 }
 
-fn conforms(layout: &Layout, config: &LiveConfig) {
-    let suite = Suite::new(layout);
+fn passes(config: &LiveConfig) -> LiveReport {
+    let suite = Suite::new(&config.layout);
     let cluster = LiveCluster::launch(config, &Arc::new(suite.clone())).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let done = || suite.finished() || Instant::now() > deadline;
@@ -28,14 +28,16 @@ fn conforms(layout: &Layout, config: &LiveConfig) {
     assert!(suite.finished(), "the suite did not end");
     assert_eq!(suite.failures(), [""; 0]);
     assert_eq!(suite.given_up(), 0);
-    assert!(cluster.stop().unwrap().stats.messages_sent > 1_000);
+    cluster.stop().unwrap()
 }
 
 #[test]
 fn it_conforms_on_one_thread_and_on_several() {
     for threads in [1, 2, 5] {
         let layout = Layout::new(3, 2, 2, 2).unwrap();
-        conforms(&layout, &config(&layout, threads));
+        let report = passes(&config(&layout, threads));
+        assert!(report.stats.messages_sent > 1_000);
+        assert_eq!(report.faults, FaultCounts::default());
     }
 }
 
@@ -46,7 +48,7 @@ fn it_conforms_over_log_files_and_they_hold_what_was_persisted() {
     let _gone = fs::remove_dir_all(&dir);
     for run in ["run-1", "run-2"] {
         let log = LogDevice::File { dir: dir.clone() };
-        conforms(&layout, &LiveConfig { log, ..config(&layout, 2) });
+        passes(&LiveConfig { log, ..config(&layout, 2) });
         for node in layout.node_ids() {
             let file = File::open(dir.join(run).join(format!("node-{}.log", node.0))).unwrap();
             let mut reader = LogReader::open(file).unwrap();
@@ -72,6 +74,20 @@ fn a_log_that_cannot_be_made_is_told() {
     let log = LogDevice::File { dir: PathBuf::from("/dev/null/log") };
     let refused = LiveCluster::launch(&LiveConfig { log, ..config(&layout, 1) }, &Arc::new(Faulty));
     assert!(matches!(refused, Err(LiveError::LogDevice(text)) if text.contains("/dev/null/log")));
+}
+
+#[test]
+fn it_conforms_under_message_faults() {
+    let mut struck = FaultCounts::default();
+    for seed in 0..12 {
+        let layout = Layout::new(3, 2, 2, 2).unwrap();
+        let faults = Some(FaultPlan::messages(seed));
+        let threads = 1 + seed as usize % 3;
+        let report = passes(&LiveConfig { seed, faults, ..config(&layout, threads) });
+        struck.add(&report.faults);
+    }
+    let families = [struck.lost, struck.duplicated, struck.reordered, struck.corrupted];
+    assert!(families.iter().all(|&count| count > 0), "{struck:?}");
 }
 
 struct Faulty;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
-use nicol_rt::{LiveCluster, LiveConfig, LiveReport, LogDevice};
+use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 
 /// Engines of the first `working` nodes never rest; the others have nothing to do.
 struct Load {
@@ -28,8 +28,7 @@ impl Start for Load {
 
 fn run(working: u8, span: Duration) -> LiveReport {
     let layout = Layout::new(3, 2, 1, 1).unwrap();
-    let config =
-        LiveConfig { layout, threads: Some(3), pin: false, seed: 1, log: LogDevice::Memory };
+    let config = LiveConfig { threads: Some(3), ..LiveConfig::new(layout) };
     let cluster = LiveCluster::launch(&config, &Arc::new(Load { working })).unwrap();
     let until = Instant::now() + span;
     cluster.run_until(|| Instant::now() > until, Duration::from_millis(5)).unwrap();

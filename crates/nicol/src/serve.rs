@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use nicol::resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo};
 use nicol_core::chance::Stream;
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{CommitProtocol, Procedures};
+use nicol_core::commit::{CommitProtocol, Member, Procedures};
 use nicol_core::engine::Start;
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Bell, Fabric};
@@ -21,7 +21,7 @@ use nicol_core::ids::{Key, NodeId, ShardId, Side};
 use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Bytes;
 use nicol_core::workload::{ShardMap, Workload};
-use nicol_protocols::commit::xenic::{self, Coordinator, Node, XenicConfig};
+use nicol_protocols::commit::xenic::{Coordinator, Node, XenicConfig};
 use nicol_rt::{LiveCluster, LiveConfig, LogDevice, Mailbox};
 use serde::Deserialize;
 
@@ -103,7 +103,8 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     // Half of the cores: the front and the kernel's network stack need the others.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
-    let live = LiveConfig { layout, threads, pin: false, seed, log: settings.log_device.clone() };
+    let log = settings.log_device.clone();
+    let live = LiveConfig { threads, seed, log, ..LiveConfig::new(layout) };
     let world = LiveCluster::launch(&live, &cluster)?;
     let mut config = ServerConfig::new(settings.listen);
     config.password = settings.password;
@@ -249,7 +250,7 @@ impl Start for Cluster {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
-        let coordinator = xenic::start(fabric, node, &self.procedures);
+        let coordinator = node.start(fabric, &self.procedures);
         let Some(coordinator) = coordinator.filter(|_| here.side == Side::Host) else { return };
         let desk = Desk {
             fabric: fabric.clone(),

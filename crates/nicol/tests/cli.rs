@@ -100,7 +100,7 @@ fn bad_usage_is_exit_2() {
         &["bench", "smallbank", "--log-device", "tape"],
         &["bench", "smallbank", "--log-device", "file:/tmp", "--on", "liquidio3"],
         &["sweep", "smallbank", "--seeds", "9..3"],
-        &["sweep", "smallbank", "--on", "threads"],
+        &["sweep", "smallbank", "--on", "no-such-profile"],
         &["serve", "--replicas", "9"],
         &["serve", "--threads", "0"],
     ] {

@@ -4,7 +4,6 @@
 mod resp_support;
 
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nicol_core::chance::{Purpose, Stream};
@@ -23,30 +22,40 @@ impl Drop for Process {
 
 /// A Redis without files, and where it listens; `None` if none is installed.
 fn redis() -> Option<(Process, String)> {
-    /// One after the other, or two could find the same port free.
-    static STARTING: Mutex<()> = Mutex::new(());
-    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
-    let port = address.port().to_string();
-    let started = Command::new("redis-server")
-        .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-        .stdout(Stdio::null())
-        .spawn();
-    let Ok(child) = started else {
-        eprintln!("skipped: there is no redis-server here");
-        return None;
-    };
-    let process = Process(child);
-    for _ in 0..500 {
-        if let Ok(mut client) = Client::open(&address.to_string()) {
-            client.ask(b"PING\r\n", b"+PONG\r\n");
+    for _ in 0..20 {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let port = address.port().to_string();
+        let started = Command::new("redis-server")
+            .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .stdout(Stdio::null())
+            .spawn();
+        let Ok(child) = started else {
+            eprintln!("skipped: there is no redis-server here");
+            return None;
+        };
+        let mut process = Process(child);
+        if answers(&mut process.0, &address.to_string()) {
             return Some((process, address.to_string()));
+        }
+    }
+    panic!("redis-server does not start");
+}
+
+/// Waits until it is `redis` that answers at `address`; another test may have taken the port.
+fn answers(redis: &mut Child, address: &str) -> bool {
+    let id = format!("process_id:{}\r\n", redis.id());
+    while redis.try_wait().unwrap().is_none() {
+        if let Ok(mut client) = Client::open(address) {
+            client.send(b"INFO server\r\nQUIT\r\n");
+            if text(&client.read(1 << 20)).contains(&id) {
+                return true;
+            }
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("redis-server does not listen");
+    false
 }
 
 /// Keys of every command but INCRBYFLOAT.

@@ -7,12 +7,12 @@ use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::txn::{Abort, Outcome, Verdict};
 use nicol_core::units::Nanos;
 
-use super::messages::host::HostReply;
-use super::messages::{
-    AbortLocks, Commit, Execute, Log, Validate, parse_execute_reply, parse_validate_reply,
-};
+use super::messages::HostReply;
 use super::nic::{Nic, OpenTxn, Sent};
 use super::{ROUNDS_MAX, Sabotage};
+use crate::commit::messages::{
+    AbortLocks, Commit, Execute, Log, Validate, parse_execute_reply, parse_validate_reply,
+};
 
 /// Bytes that a write takes in a message besides its value.
 const WRITE_FRAMING: usize = 20;
