@@ -94,12 +94,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let layout = Layout::new(settings.nodes, settings.replicas, 1, 1)
         .map_err(|error| Usage(anyhow::Error::new(error).context("--nodes, --replicas")))?
         .with_hash_seed(seed);
-    let store = Store { records: settings.records };
-    let config = XenicConfig { log: LOG, ..XenicConfig::paper(settings.records, INLINE) };
-    let nodes: Vec<Arc<Node>> =
-        layout.node_ids().map(|id| Arc::new(Node::load(id, &layout, &config, &store))).collect();
-    let mailboxes = layout.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect();
-    let cluster = Arc::new(Cluster { nodes, mailboxes, procedures: nicol::resp::procedures() });
+    let cluster = Arc::new(Cluster::empty(&layout, settings.records));
     // Half of the cores: the front and the kernel's network stack need the others.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
@@ -232,6 +227,20 @@ struct Cluster {
     procedures: Procedures,
 }
 
+impl Cluster {
+    /// Nodes without records, with room for so many per shard.
+    fn empty(layout: &Layout, records: u64) -> Self {
+        let store = Store { records };
+        let config = XenicConfig { log: LOG, ..XenicConfig::paper(records, INLINE) };
+        let load = |id| Arc::new(Node::load(id, layout, &config, &store));
+        Self {
+            nodes: layout.node_ids().map(load).collect(),
+            mailboxes: layout.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
+            procedures: nicol::resp::procedures(),
+        }
+    }
+}
+
 impl Backend for Cluster {
     fn submit(&self, connection: u64, request: Arc<Request>, done: Done) {
         let mailbox = &self.mailboxes[(connection % self.mailboxes.len() as u64) as usize];
@@ -320,6 +329,31 @@ mod tests {
     use nicol::resp::MemoryBackend;
 
     use super::*;
+
+    #[test]
+    fn a_cluster_without_clients_sleeps() {
+        let layout = Layout::new(3, 3, 1, 1).unwrap();
+        let cluster = Arc::new(Cluster::empty(&layout, 1_000));
+        let live = LiveConfig { threads: Some(2), ..LiveConfig::new(layout) };
+        let world = LiveCluster::launch(&live, &cluster).unwrap();
+        let config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let server = Server::start(config, cluster, ServerInfo::new("0.0.0", "f00d")).unwrap();
+        // A client that came and went: whoever worked must find rest again.
+        let mut client = TcpStream::connect(server.local_addr()).unwrap();
+        client.write_all(b"SET k v PX 1\r\nGET k\r\nQUIT\r\n").unwrap();
+        let mut told = String::new();
+        client.read_to_string(&mut told).unwrap();
+        assert!(told.starts_with("+OK\r\n") && told.ends_with("+OK\r\n"), "{told}");
+        std::thread::sleep(Duration::from_millis(600));
+        server.stop();
+        server.join().unwrap();
+        let report = world.stop().unwrap();
+        // A sleep takes 100 ms if nobody calls. Whoever never rests has none, and whoever is woken
+        // for nothing has thousands.
+        assert!(report.parks.iter().all(|parks| (2..200).contains(parks)), "{:?}", report.parks);
+        // One turn per sleep, and a few thousand to fall asleep after each piece of work.
+        assert!(report.turns.iter().all(|&turns| turns < 200_000), "{:?}", report.turns);
+    }
 
     #[test]
     fn info_tells_a_run_id_and_not_the_seed() {
