@@ -15,6 +15,7 @@ use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_protocols::commit::Sabotage;
+use nicol_rt::LogDevice;
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 
 use crate::memory::{self, Loading};
@@ -72,6 +73,8 @@ pub struct BenchConfig {
     pub faults: bool,
     /// Threads of the live world.
     pub threads: Option<usize>,
+    /// What makes writes durable in the live world.
+    pub log_device: LogDevice,
     /// A protocol broken on purpose; for negative tests only.
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -168,6 +171,30 @@ pub(crate) struct Built<C> {
 }
 
 impl BenchConfig {
+    /// `system` under `workload`, on `on`, from `seed`: three nodes, three copies, no faults, and
+    /// the world's defaults otherwise.
+    pub fn new(system: &str, workload: WorkloadSpec, on: &str, seed: u64) -> Self {
+        Self {
+            workload,
+            system: system.to_owned(),
+            settings: Vec::new(),
+            on: on.to_owned(),
+            nodes: 3,
+            replicas: 3,
+            host_engines: None,
+            nic_engines: None,
+            clients: None,
+            length: None,
+            warmup: None,
+            rate: None,
+            seed,
+            faults: false,
+            threads: None,
+            log_device: LogDevice::Memory,
+            sabotage: Sabotage::None,
+        }
+    }
+
     fn build<C: SystemConfig>(&self) -> Result<Built<C>> {
         let mut spec = self.workload.clone();
         if let Some(Length::Transactions(count)) = self.length {
@@ -348,6 +375,7 @@ pub(crate) fn report<N: Member>(
         rate_per_s: config.rate,
         seed: config.seed,
         faults: if config.faults { "messages" } else { "none" },
+        log_device: profile.map_or(config.log_device.name(), |_| "profile"),
         committed: window(&result.window),
         aborted: result.window.aborted(),
         unknown: result.window.unknown,

@@ -95,6 +95,7 @@ fn drive<N: Member>(
         // Runs beside one another, as in a sweep, must not be pinned to the same cores.
         pin: !config.faults,
         seed: config.seed,
+        log: config.log_device.clone(),
         faults: config.faults.then(|| FaultPlan::messages(config.seed)),
     };
     let started = Instant::now();

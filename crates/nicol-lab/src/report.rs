@@ -38,6 +38,8 @@ pub struct BenchReport {
     pub seed: u64,
     /// The fault plan.
     pub faults: &'static str,
+    /// What makes writes durable: `memory` (as if battery-backed), `file`, or as the `profile` says.
+    pub log_device: &'static str,
     /// Transactions committed in the measured time.
     pub committed: u64,
     /// Attempts aborted, in all.

@@ -9,6 +9,7 @@ use nicol_core::commit::Member;
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
+use nicol_rt::LogDevice;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
 use crate::bench::{
@@ -29,6 +30,10 @@ pub(crate) fn run<N: Member>(
     built: &Built<N::Config>,
     profile: &str,
 ) -> Result<BenchRun> {
+    ensure!(
+        config.log_device == LogDevice::Memory,
+        "--log-device: a simulated world has its profile's; only --on threads takes another"
+    );
     let profile = Arc::new(Profile::load(profile)?);
     let layout = layout(config, &profile)?;
     let clients = config.clients.unwrap_or(CLIENTS);

@@ -230,6 +230,11 @@ impl World for SimWorld {
         &self.shared.tables[usize::from(self.here.node.0)]
     }
 
+    fn memory_is_durable(&self) -> bool {
+        let persist = &self.shared.profile.persist;
+        persist.latency.value == Picos(0) && persist.per_kib.value == Picos(0)
+    }
+
     fn receive(&self) -> Option<Vec<u8>> {
         self.shared.state.borrow_mut().cores[self.index].inbox.pop_front()
     }

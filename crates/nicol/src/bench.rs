@@ -11,7 +11,6 @@ use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::report::{BenchReport, Lookups, Memory};
 use nicol_lab::systems::System;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
-use nicol_protocols::commit::Sabotage;
 use nicol_workload::driver::CLIENTS_MAX;
 use nicol_workload::tpcc::{Chopping, Suppliers};
 use serde_json::json;
@@ -95,22 +94,10 @@ pub(crate) fn base(
     seed: u64,
 ) -> Result<BenchConfig> {
     Ok(BenchConfig {
-        workload: spec(workload)?,
-        system: system.system.clone(),
         settings: system.settings.clone(),
-        on: on.to_owned(),
         nodes: system.nodes,
         replicas: system.replicas,
-        host_engines: None,
-        nic_engines: None,
-        clients: None,
-        length: None,
-        warmup: None,
-        rate: None,
-        seed,
-        faults: false,
-        threads: None,
-        sabotage: Sabotage::None,
+        ..BenchConfig::new(&system.system, spec(workload)?, on, seed)
     })
 }
 
@@ -149,6 +136,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         rate: args.rate,
         faults,
         threads: args.threads,
+        log_device: args.log_device.clone(),
         ..config
     })
 }
@@ -233,6 +221,11 @@ fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
         Some(rate) => format!("open loop, {rate} transactions/s"),
         None => format!("closed loop, {} clients per node", report.clients_per_node),
     };
+    let log_device = match report.log_device {
+        "memory" => "memory, as if battery-backed: nothing survives the process",
+        "file" => "file: synced before a write is acknowledged, not yet read back",
+        _ => "as the profile says",
+    };
     vec![
         ("system", format!("{} on {world}, seed {}", report.system, report.seed)),
         (
@@ -243,6 +236,7 @@ fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
             ),
         ),
         ("load", load),
+        ("log device", log_device.to_owned()),
     ]
 }
 
