@@ -12,6 +12,7 @@ use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 
 use crate::bench::{self, BenchConfig, BenchRun, Built, Cluster, Length, Measured};
 use crate::report::Resource;
+use crate::settings::SystemConfig;
 
 /// Clients per node where the user says nothing.
 const CLIENTS: usize = 64;
@@ -27,7 +28,10 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// Runs a benchmark on threads: a measured run without a history, whose memory and invariants are
 /// audited, and then a shorter recorded one for the serializability checker, since recording costs
 /// the very time that is measured.
-pub(crate) fn run<N: Member>(config: &BenchConfig, built: &Built<N::Config>) -> Result<BenchRun> {
+pub(crate) fn run<N: Member<Config: SystemConfig>>(
+    config: &BenchConfig,
+    built: &Built<N::Config>,
+) -> Result<BenchRun> {
     ensure!(
         built.engine == Default::default(),
         "--set aggregation, dma_vector, doorbell_batch: only simulated worlds have them"
@@ -50,7 +54,7 @@ pub(crate) fn run<N: Member>(config: &BenchConfig, built: &Built<N::Config>) -> 
     if !config.faults {
         history = record::<N>(config, &layout, built, clients, &mut check)?;
     }
-    let report = bench::report(config, &measured_cluster, None, &measured, check);
+    let report = bench::report(config, built, &measured_cluster, None, &measured, check);
     Ok(BenchRun { report, history })
 }
 
