@@ -109,6 +109,10 @@ pub struct LookupStats {
     pub lookups: u64,
     /// Answered by the index at once, negative entries included; the others missed.
     pub hits: u64,
+    /// Hits of a negative entry: there is no such record.
+    pub negative_hits: u64,
+    /// Searches that one DMA read answered.
+    pub first_reads: u64,
     /// DMA reads of all kinds.
     pub dma_reads: u64,
     /// Slots read, those of overflow pages included, and values out of line.
@@ -131,6 +135,8 @@ impl AddAssign for LookupStats {
     fn add_assign(&mut self, other: Self) {
         self.lookups += other.lookups;
         self.hits += other.hits;
+        self.negative_hits += other.negative_hits;
+        self.first_reads += other.first_reads;
         self.dma_reads += other.dma_reads;
         self.objects_read += other.objects_read;
         self.bytes_read += other.bytes_read;

@@ -22,6 +22,8 @@ use crate::settings::{self, EngineSettings, SystemConfig};
 use crate::systems::System;
 use crate::workloads::{self, BuiltWorkload, WorkloadSpec};
 
+/// Clients per node where the user says nothing.
+pub(crate) const CLIENTS: usize = 64;
 /// Violations that a report spells out; more are counted.
 const VIOLATIONS_SHOWN: usize = 20;
 
@@ -163,7 +165,13 @@ pub(crate) struct Built<C> {
 
 impl BenchConfig {
     fn build<C: SystemConfig>(&self) -> Result<Built<C>> {
-        let workload = workloads::build(&self.workload, self.nodes)?;
+        let mut spec = self.workload.clone();
+        if let Some(Length::Transactions(count)) = self.length {
+            // Each client runs as many: up to one more than its share.
+            let clients = self.nodes * self.clients.unwrap_or(CLIENTS);
+            spec.transactions.get_or_insert(count + clients as u64);
+        }
+        let workload = workloads::build(&spec, self.nodes)?;
         let records = workload.workload.records_per_shard() + workload.workload.growth_per_shard();
         let mut system = C::published(&self.system, records, workload.value_bytes);
         let mut engine = EngineSettings::default();
@@ -366,6 +374,8 @@ fn lookups<N: Member>(nodes: &[Arc<N>]) -> Lookups {
     Lookups {
         keys: stats.lookups,
         hit_rate: stats.hits as f64 / stats.lookups.max(1) as f64,
+        negative_rate: stats.negative_hits as f64 / stats.lookups.max(1) as f64,
+        first_reads_per_miss: stats.first_reads as f64 / misses,
         reads_per_miss: stats.dma_reads as f64 / misses,
         objects_per_miss: stats.objects_read as f64 / misses,
         bytes_per_miss: stats.bytes_read as f64 / misses,

@@ -118,6 +118,10 @@ pub struct Lookups {
     pub keys: u64,
     /// Fraction that the NIC index answered, 0 to 1.
     pub hit_rate: f64,
+    /// Fraction that a negative entry answered, 0 to 1; part of `hit_rate`.
+    pub negative_rate: f64,
+    /// Fraction of the misses that one DMA read answered.
+    pub first_reads_per_miss: f64,
     /// DMA reads per miss.
     pub reads_per_miss: f64,
     /// Objects read per miss.

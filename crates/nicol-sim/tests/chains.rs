@@ -153,7 +153,7 @@ fn each_operation_of_a_chain_costs_its_requester_and_its_executor() {
     let mut profile = Profile::load("connectx5").unwrap();
     let extra = Picos(5_000_000);
     let [one, three] = spans(&profile, Side::Host, repeats);
-    profile.verbs.post.value = profile.verbs.post.value + extra;
+    profile.verbs.post.value += extra;
     let [dear, three_dear] = spans(&profile, Side::Host, repeats);
     assert!(near(dear.since(one), extra), "{one} {dear}");
     assert!(near(three_dear.since(three), extra * 3), "{three} {three_dear}");
@@ -161,7 +161,7 @@ fn each_operation_of_a_chain_costs_its_requester_and_its_executor() {
     let mut profile = Profile::load("liquidio3").unwrap();
     profile.cores.nic_slowdown_permille.value = 1_000;
     let [one, three] = spans(&profile, Side::Nic, repeats);
-    profile.work.chain_operation.value = profile.work.chain_operation.value + extra;
+    profile.work.chain_operation.value += extra;
     let [dear, three_dear] = spans(&profile, Side::Nic, repeats);
     assert!(near(dear.since(one), extra), "{one} {dear}");
     assert!(near(three_dear.since(three), extra * 3), "{three} {three_dear}");

@@ -265,16 +265,23 @@ impl CommitProtocol for FakeProtocol {
         self.attempts.set(attempt);
         txn.id = TxnId::new(self.fabric.here(), attempt);
         self.step().await;
-        for index in 0..txn.entries().len() {
-            let key = txn.entries()[index].key;
-            txn.fetched(index, self.version(key), self.value(key).as_deref());
+        loop {
+            for index in 0..txn.entries().len() {
+                let entry = txn.entries()[index];
+                if !entry.fetched {
+                    let value = self.value(entry.key);
+                    txn.fetched(index, self.version(entry.key), value.as_deref());
+                }
+            }
+            let verdict = self.procedures.execute(txn);
+            if verdict == Verdict::Refuse {
+                return Outcome::Aborted(Abort::Refused);
+            }
+            self.step().await;
+            if verdict == Verdict::Commit {
+                break;
+            }
         }
-        match self.procedures.execute(txn) {
-            Verdict::Commit => {}
-            Verdict::More => unreachable!("no workload here adds keys"),
-            Verdict::Refuse => return Outcome::Aborted(Abort::Refused),
-        }
-        self.step().await;
         if let Err(abort) = self.validate(txn) {
             return Outcome::Aborted(abort);
         }

@@ -79,8 +79,11 @@ fn a_growing_table_agrees_with_a_map_at_every_step() {
 #[test]
 fn growth_ends_below_the_load_limit_and_keeps_every_record() {
     for slots in [16, 48, 1_024, 20_000] {
+        if cfg!(miri) && slots > 48 {
+            break;
+        }
         let table = growing(slots, 16);
-        let records = steps(slots * 7);
+        let records = slots * 7;
         for key in 0..records {
             table.load(Key(key), &key.to_le_bytes());
             table.advance(1);
@@ -112,7 +115,8 @@ fn room_ends_with_the_records_or_with_the_memory() {
         limited.advance(1);
         key += 1;
     }
-    assert!(limited.memory() <= memory_max, "{:?}", limited.memory());
+    // Overflow pages of records that were admitted below the load limit come on top.
+    assert!(limited.memory().0 * 10 <= memory_max.0 * 11, "{:?}", limited.memory());
     assert!(key >= 1_024 * LOAD_MAX_PERCENT / 100, "refused at {key} records");
     // A write that was admitted before is applied all the same, and nothing is split for it.
     let segments = limited.segments();

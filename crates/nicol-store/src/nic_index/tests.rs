@@ -1,4 +1,6 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::thread;
 
 use nicol_core::chance::{Purpose, Stream};
 
@@ -311,4 +313,108 @@ fn hints_learn_upward_and_tell_whose_header_was_seen() {
     assert_eq!(hint(&index, 1).and_then(|hint| hint.seen), Some((5, 6)));
     index.learn_header(hash, 5, &SegmentHeader { moves: 7, ..header });
     assert_eq!(hint(&index, 1).and_then(|hint| hint.seen), None);
+}
+
+/// One NIC core: takes locks and commits under them, looks up, reads its host's memory on a miss.
+struct Core<'a> {
+    index: &'a NicIndex,
+    /// The version of each key that the host has applied; its value is the version's bytes.
+    host: &'a [AtomicU64],
+    /// Keys that a core has locked.
+    owned: &'a [AtomicBool],
+    random: Stream,
+    missed: u64,
+    committed: u64,
+}
+
+impl Core<'_> {
+    fn commit(&mut self, key: usize, txn: u64) {
+        let (hash, name) = of(key as u64);
+        if self.index.lock(hash, name, TxnId(txn)).is_err() {
+            return;
+        }
+        let alone = !self.owned[key].swap(true, Ordering::Acquire);
+        assert!(alone, "two cores hold a lock of key {key}");
+        for _ in 0..self.random.below(6) {
+            let other = self.random.below(self.host.len() as u64) as usize;
+            self.look_up(other);
+        }
+        let known = match self.index.lookup(hash, name, &mut Vec::new()) {
+            IndexLookup::Hit { version, .. } => version.0,
+            IndexLookup::Miss(_) => self.host[key].load(Ordering::Acquire),
+        };
+        let version = known + 1;
+        self.index.install(hash, name, Version(version), Some(&version.to_le_bytes()));
+        self.owned[key].store(false, Ordering::Release);
+        assert!(self.index.unlock(hash, name, TxnId(txn)), "a lock outlives whatever happens");
+        // The host applies the log later: until then a pin keeps the new value in the index.
+        self.host[key].fetch_max(version, Ordering::AcqRel);
+        self.index.unpin(hash, name);
+        self.committed += 1;
+    }
+
+    fn look_up(&mut self, key: usize) {
+        let (hash, name) = of(key as u64);
+        let applied = self.host[key].load(Ordering::Acquire);
+        let mut value = Vec::new();
+        match self.index.lookup(hash, name, &mut value) {
+            IndexLookup::Hit { version, present } => {
+                assert!(present && value == version.0.to_le_bytes(), "{value:?} {version:?}");
+                assert!(version.0 >= applied, "key {key}: {version:?} after {applied}");
+            }
+            IndexLookup::Miss(Hint { epoch, .. }) => {
+                self.missed += 1;
+                let found = self.host[key].load(Ordering::Acquire);
+                // A DMA read takes its time.
+                if self.random.below(256) == 0 {
+                    thread::yield_now();
+                }
+                let value = found.to_le_bytes();
+                self.index.learn(hash, name, epoch, Version(found), Some((&value, 0)));
+            }
+        }
+    }
+}
+
+#[test]
+fn cores_that_share_it_see_no_old_value_and_never_hold_one_lock_twice() {
+    // Four stripes only, of eight cached objects each, so that the cores meet.
+    let segments = 4;
+    let index = NicIndex::new(IndexConfig {
+        segments,
+        cached_objects_max: 8 * STRIPES,
+        busy_objects_max: 64 * STRIPES,
+    });
+    let keys = 300;
+    let host: Vec<_> = (0..keys).map(|_| AtomicU64::new(0)).collect();
+    let owned: Vec<_> = (0..keys).map(|_| AtomicBool::new(false)).collect();
+    let (missed, committed) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for number in 0..4u32 {
+            let random = Stream::new(12, Purpose::Test, number);
+            let (index, host, owned) = (&index, &host, &owned);
+            let (missed, committed) = (&missed, &committed);
+            scope.spawn(move || {
+                let mut core = Core { index, host, owned, random, missed: 0, committed: 0 };
+                let mut progress = Progress::default();
+                for step in 0..steps(40_000) {
+                    let key = core.random.below(keys) as usize;
+                    match core.random.below(3) {
+                        0 => core.commit(key, step * 4 + u64::from(number) + 1),
+                        _ => core.look_up(key),
+                    }
+                    if number == 0 && step % 512 == 0 {
+                        progress = progress.next(segments);
+                        index.follow(progress);
+                    }
+                }
+                missed.fetch_add(core.missed, Ordering::Relaxed);
+                committed.fetch_add(core.committed, Ordering::Relaxed);
+            });
+        }
+    });
+    index.check();
+    assert_eq!((index.locked_count(), index.pinned_count()), (0, 0));
+    let (missed, committed) = (missed.into_inner(), committed.into_inner());
+    assert!(missed > steps(10_000) && committed > steps(10_000), "{missed}, {committed}");
 }

@@ -1,6 +1,7 @@
 //! Chains: every flag, every refusal, on host and NIC memory, with everybody at it at once.
 
 mod refusals;
+mod together;
 
 use std::sync::Arc;
 
@@ -20,10 +21,8 @@ const SLOT: u64 = 512;
 /// Bytes of a buffer, and how many of them a client allocates from one list.
 const BUFFER: u64 = 64;
 const ALLOCATED: u32 = 3;
-/// Swaps that each client wins at the place where all meet.
-const WINS: u64 = 10;
-/// Additions of each client to a word of its own.
-const ADDITIONS: u64 = 30;
+/// Buffers per client that chains may take which the NIC gives up.
+const LOST: u32 = 24;
 
 /// What an engine offers to chains: a region under two keys, a third that is not registered, a free
 /// list with buffers and one without.
@@ -41,7 +40,7 @@ impl Ground {
     pub(super) fn new<F: Fabric>(fabric: &F) -> Result<Self, AccessError> {
         let clients = fabric.layout().engine_count() as u32;
         let first = SLOT * u64::from(clients + 1);
-        let count = clients * ALLOCATED;
+        let count = clients * (ALLOCATED + LOST);
         let size = first + BUFFER * u64::from(count + 1);
         let region = Arc::new(Region::new(Bytes(size)));
         let [rkey, revoked] = [(); 2].map(|()| fabric.register(&region, Access::ReadWrite));
@@ -108,6 +107,14 @@ fn write(to: Target, bytes: &[u8]) -> Primitive<'_> {
     Primitive::Write { to, data: Data::Inline(bytes) }
 }
 
+fn chain(steps: &[Step<'_>]) -> Chain {
+    let mut chain = Chain::default();
+    for step in steps {
+        chain.push(*step);
+    }
+    chain
+}
+
 fn words<const N: usize>(words: [u64; N]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
@@ -136,12 +143,11 @@ impl<F: Fabric> Client<F> {
 }
 
 impl<F: Fabric> At<'_, F> {
-    fn post(&self, steps: &[Step<'_>]) -> F::Completion {
-        let mut chain = Chain::default();
-        for step in steps {
-            chain.push(*step);
-        }
-        self.client.fabric.one_sided(self.engine.node, OneSided::Chain(&chain))
+    /// Runs a chain until it is answered, and tells how often the NIC gave it up before: so often
+    /// more it may have been executed. Most chains here yield the same then.
+    async fn run(&self, steps: &[Step<'_>]) -> (Result<F::Payload, FabricError>, u64) {
+        let chain = chain(steps);
+        self.client.answered(self.engine.node, OneSided::Chain(&chain)).await
     }
 
     /// Runs a chain under the ground's key and compares its outcomes.
@@ -152,7 +158,7 @@ impl<F: Fabric> At<'_, F> {
     }
 
     async fn expect_steps(&self, what: &str, steps: &[Step<'_>], expected: Expected<'_>) {
-        let payload = self.post(steps).await;
+        let (payload, _) = self.run(steps).await;
         let held = match &payload {
             Ok(payload) => ChainResults::parse(payload.as_ref())
                 .is_ok_and(|results| results.outcomes() == expected),
@@ -367,6 +373,14 @@ impl<F: Fabric> At<'_, F> {
 
     /// [PRISM21 3.2] A buffer is allocated, filled, installed, read through its pointer, recycled.
     async fn allocations(&self) {
+        // A chain that was given up may have taken a buffer: begin again without it.
+        while !self.allocates().await {
+            self.expect("WRITE", &[write(Target::At(self.base), &[0; 8])], &[DONE]).await;
+        }
+    }
+
+    /// Returns false if a chain was given up.
+    async fn allocates(&self) -> bool {
         let (fabric, place) = (&self.client.fabric, Target::At(self.base));
         let Ground { rkey, list, .. } = self.ground;
         let allocate = Primitive::Allocate { list, data: b"a new value" };
@@ -378,18 +392,21 @@ impl<F: Fabric> At<'_, F> {
         };
         let mut old = 0;
         for _ in 1..ALLOCATED {
-            let payload = self.post(&[
+            let chain = [
                 allocate.under(rkey).redirected(scratch(0)),
                 install(old).under(rkey).conditional(),
                 read(Target::Indirect(self.base), 11).under(rkey).conditional(),
                 install(1).under(rkey),
                 read(Target::At(scratch(0)), 8).under(rkey),
-            ]);
-            let payload = payload.await;
+            ];
+            let (payload, given_up) = self.run(&chain).await;
+            if given_up > 0 {
+                return false;
+            }
             let results = payload.as_ref().map(|payload| ChainResults::parse(payload.as_ref()));
             let Ok(Ok(results)) = results else {
                 self.client.expect("ALLOCATE", false);
-                return;
+                return true;
             };
             let new = results.outcome(4).words()[0];
             let (before, after) = (words([old]), words([new]));
@@ -404,10 +421,13 @@ impl<F: Fabric> At<'_, F> {
             self.client.expect(&format!("ALLOCATE: {results:?}, not {expected:?}"), held);
             old = new;
         }
-        let direct = self.post(&[allocate.under(rkey)]).await;
+        let (direct, given_up) = self.run(&[allocate.under(rkey)]).await;
+        if given_up > 0 {
+            return false;
+        }
         let direct = direct.as_ref().map(|payload| ChainResults::parse(payload.as_ref()));
         let direct = direct.map(|results| results.map(|results| results.outcome(0).words()[0]));
-        self.client.expect("ALLOCATE yields a pointer", matches!(direct, Ok(Ok(at)) if at > old));
+        self.client.expect("ALLOCATE yields a pointer", matches!(direct, Ok(Ok(at)) if at != old));
         for (buffer, known) in [(old, true), (old, false), (old + 8, false), (self.base, false)] {
             let posted =
                 fabric.call(self.engine, &Raw::<RECYCLE>(&words([buffer])), Patience::Forever);
@@ -419,6 +439,7 @@ impl<F: Fabric> At<'_, F> {
             self.client.expect("a buffer is recycled once", held);
         }
         self.expect("WRITE", &[write(place, &[0; 8])], &[DONE]).await;
+        true
     }
 
     /// What no operation may be is told before anything is executed.
@@ -433,56 +454,15 @@ impl<F: Fabric> At<'_, F> {
         ];
         for step in bad {
             let chain = [write(Target::At(base), &[1; 8]).under(rkey), step];
-            let told = self.post(&chain).await.err() == Some(FabricError::Malformed);
+            let told = self.run(&chain).await.0.err() == Some(FabricError::Malformed);
             self.client.expect("a malformed chain is told", told);
         }
-        let empty = self.post(&[]).await.err() == Some(FabricError::Malformed);
+        let empty = self.run(&[]).await.0.err() == Some(FabricError::Malformed);
         self.client.expect("an empty chain is malformed", empty);
         let untouched = [read(Target::At(base), 8)];
         self.expect("a malformed chain", &untouched, &[Outcome::Done(&[0; 8])]).await;
         let chain = OneSided::Chain(&Chain::default());
         let nowhere = self.client.fabric.one_sided(NodeId(200), chain).await.err();
         self.client.expect("no such node", nowhere == Some(FabricError::Unreachable));
-    }
-
-    /// Everybody swaps 32 bytes of the first slot, of which all words are always the same.
-    async fn meeting(&self) {
-        let (place, rkey) = (Target::At(0), self.ground.rkey);
-        let mut won = 0;
-        let mut seen = 0;
-        while won < WINS {
-            let swap = MaskedSwap::new(Compare::Equal, [seen; 4], [seen + 1; 4]);
-            let cas = Primitive::compare_swap(place, swap).under(rkey);
-            let payload = self.post(&[cas, read(place, 32).under(rkey)]).await;
-            let results = payload.as_ref().map(|payload| ChainResults::parse(payload.as_ref()));
-            let Ok(Ok(results)) = results else {
-                self.client.expect("a CAS where all meet", false);
-                return;
-            };
-            for outcome in results.outcomes() {
-                let words = outcome.words();
-                let whole = words.iter().all(|&word| word == words[0]) && words[0] >= seen;
-                self.client.expect("a CAS of 32 bytes is atomic", whole);
-                seen = words[0];
-            }
-            won += u64::from(results.outcome(0).succeeded());
-        }
-    }
-
-    /// Chains that are sent again are not executed again.
-    async fn at_most_once(&self) {
-        let (place, rkey) = (Target::At(self.base), self.ground.rkey);
-        let add = Primitive::FetchAdd { target: place, amount: 1 }.under(rkey);
-        let under_way: Vec<_> = (0..ADDITIONS).map(|_| self.post(&[add])).collect();
-        for one in under_way {
-            let added = one.await.is_ok_and(|payload| {
-                ChainResults::parse(payload.as_ref())
-                    .is_ok_and(|results| results.outcome(0).words()[0] < ADDITIONS)
-            });
-            self.client.expect("FETCH-ADD", added);
-        }
-        let sum = words([ADDITIONS]);
-        let check = [read(place, 8), write(place, &[0; 8])];
-        self.expect("additions", &check, &[Outcome::Done(&sum), DONE]).await;
     }
 }

@@ -115,6 +115,7 @@ impl<F: Fabric> Lookups<F> {
             let found = match self.in_index(key, &mut batch.values) {
                 Ok(found) => {
                     self.counters().add(Count::Hits, 1);
+                    self.counters().add(Count::NegativeHits, u64::from(found.value.is_none()));
                     found
                 }
                 Err(hint) => {
@@ -219,6 +220,7 @@ impl<F: Fabric> Lookups<F> {
     ) -> Result<Search, FabricError> {
         let read = first.unwrap_or_else(|| self.read_slots(home, 0, slots));
         let scan = self.scan(read.await?.as_ref(), key, values);
+        self.counters().add(Count::FirstReads, u64::from(matches!(scan, Scan::Record { .. })));
         if !matches!(scan, Scan::Nothing) {
             return self.settle(scan, key, 0, values).await;
         }

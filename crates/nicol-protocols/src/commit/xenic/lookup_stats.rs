@@ -9,6 +9,8 @@ use nicol_core::commit::LookupStats;
 pub(super) enum Count {
     Lookups,
     Hits,
+    NegativeHits,
+    FirstReads,
     Reads,
     Objects,
     Bytes,
@@ -35,6 +37,8 @@ impl LookupCounters {
         LookupStats {
             lookups: at(Count::Lookups),
             hits: at(Count::Hits),
+            negative_hits: at(Count::NegativeHits),
+            first_reads: at(Count::FirstReads),
             dma_reads: at(Count::Reads),
             objects_read: at(Count::Objects),
             bytes_read: at(Count::Bytes),
