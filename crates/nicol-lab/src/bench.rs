@@ -346,8 +346,9 @@ fn audit_invariants<N: Member>(
 }
 
 /// Puts a run's parts into a report.
-pub(crate) fn report<N: Member>(
+pub(crate) fn report<N: Member<Config: SystemConfig>>(
     config: &BenchConfig,
+    built: &Built<N::Config>,
     cluster: &Cluster<N>,
     profile: Option<&str>,
     measured: &Measured,
@@ -366,6 +367,7 @@ pub(crate) fn report<N: Member>(
         system: config.system.clone(),
         world: if profile.is_some() { "simulated" } else { "threads" },
         profile: profile.map(str::to_owned),
+        warnings: built.system.warnings(),
         nodes: config.nodes,
         replicas: config.replicas,
         host_engines: cluster.layout.engines(Side::Host),

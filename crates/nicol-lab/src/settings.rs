@@ -30,6 +30,11 @@ pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
     /// of at most `value_bytes` bytes.
     fn published(system: &str, records: u64, value_bytes: usize) -> Self;
 
+    /// What a reader of results must know: settings under which the system is not correct.
+    fn warnings(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Breaks the protocol on purpose, for negative tests.
     fn break_on_purpose(&mut self, sabotage: Sabotage);
 }
@@ -184,6 +189,17 @@ impl Settings for XenicConfig {
 impl SystemConfig for XenicConfig {
     fn published(_: &str, records: u64, value_bytes: usize) -> Self {
         Self::paper(records, value_bytes)
+    }
+
+    fn warnings(&self) -> Vec<&'static str> {
+        let mut warnings = Vec::new();
+        if self.faithful == Faithful::Paper {
+            warnings.push("faithful=paper: as printed, and so not serializable");
+        }
+        if self.local_read == LocalRead::Paper {
+            warnings.push("local_read=paper: local reads may miss what is committed");
+        }
+        warnings
     }
 
     fn break_on_purpose(&mut self, sabotage: Sabotage) {

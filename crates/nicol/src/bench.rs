@@ -185,6 +185,7 @@ fn spread(latency: &nicol_lab::report::Latency) -> String {
 
 fn table(report: &BenchReport) -> Result<()> {
     let mut rows = setting(report);
+    rows.extend(report.warnings.iter().map(|warning| ("WARNING", (*warning).to_owned())));
     rows.push((
         "throughput",
         format!(
@@ -253,7 +254,10 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
         .iter()
         .map(|used| format!("{} {:.0} %", used.name, used.utilization * 100.0))
         .collect();
+    let ways = report.paths.iter().filter(|(_, count)| **count > 0);
+    let ways: Vec<_> = ways.map(|(path, count)| format!("{path} {count}")).collect();
     let mut rows = vec![
+        ("ways", ways.join(", ")),
         ("aborts", format!("{}  {}", report.aborted, reasons.join(", "))),
         (
             "other outcomes",
