@@ -1,10 +1,11 @@
 //! What changes a table's structure: insertion, removal, moves, heap blocks. One writer at a time.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::memory::WORD;
+
+use crate::graves::Graves;
 
 use super::heap::Heap;
 use super::layout::{self, Body, Header, Shape, bucket, field, load, read, store, swap, write};
@@ -26,9 +27,7 @@ pub(super) struct Writer {
     end: u64,
     free: Vec<u64>,
     scratch: Vec<u8>,
-    /// Versions at which keys were deleted, while older records of them may still wait in a log.
-    graves: BTreeMap<Key, Version>,
-    old_graves: BTreeMap<Key, Version>,
+    graves: Graves,
 }
 
 impl Writer {
@@ -39,8 +38,7 @@ impl Writer {
             end: geometry.all_buckets(),
             free: Vec::new(),
             scratch: vec![0; geometry.slot_bytes() as usize],
-            graves: BTreeMap::new(),
-            old_graves: BTreeMap::new(),
+            graves: Graves::default(),
         }
     }
 
@@ -67,11 +65,6 @@ impl Writer {
             self.next - 1
         })
     }
-
-    fn deleted_at(&self, key: Key) -> Version {
-        let young = self.graves.get(&key);
-        young.or_else(|| self.old_graves.get(&key)).copied().unwrap_or_default()
-    }
 }
 
 impl RemoteTable {
@@ -94,7 +87,7 @@ impl RemoteTable {
         let sought = self.seek(key);
         let current = match sought {
             Sought::Slot { header, .. } => header.version(),
-            Sought::Absent { .. } => writer.deleted_at(key),
+            Sought::Absent { .. } => writer.graves.deleted_at(key),
         };
         if version <= current {
             return Applied::Skipped;
@@ -113,11 +106,10 @@ impl RemoteTable {
                 let place = self.place(writer, key, version, value);
                 let inserted = self.insert(writer, key, version, place, None);
                 assert!(inserted.is_some(), "the overflow chains have room");
-                writer.graves.remove(&key);
-                writer.old_graves.remove(&key);
+                writer.graves.raise(key);
             }
             (None, sought) => {
-                writer.graves.insert(key, version);
+                writer.graves.bury(key, version);
                 match sought {
                     Sought::Slot { address, .. } => self.remove(writer, key, address, version),
                     Sought::Absent { .. } => {
@@ -135,10 +127,7 @@ impl RemoteTable {
     /// Forgets the deletions that were remembered at the last call. Between two calls, every older
     /// write of a key deleted before the first must have been applied.
     pub fn forget_old_deletions(&self) {
-        let writer = &mut *self.writer();
-        if !writer.graves.is_empty() || !writer.old_graves.is_empty() {
-            writer.old_graves = std::mem::take(&mut writer.graves);
-        }
+        self.writer().graves.forget_old();
     }
 
     /// Gives an absent key a locked slot; `None` if it has been given one meanwhile.
