@@ -6,6 +6,7 @@ use std::thread;
 use nicol_core::chance::{Purpose, Stream};
 use nicol_core::ids::NodeId;
 use nicol_core::units::Bytes;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -116,66 +117,141 @@ fn agree(table: &RemoteTable, remote: &Remote, model: &Model, key: Key) {
     assert!(if expected.is_some() { seen.0 == version } else { seen.0 >= version });
 }
 
-/// One transaction of a random kind on `key`; what it did to the record.
-fn act(table: &RemoteTable, remote: &Remote, model: &mut Model, key: Key, random: &mut Stream) {
-    let id = txn(3, 1 + random.below(1 << 30));
+/// What a transaction does to a key that it has locked.
+#[derive(Clone, Debug)]
+enum Deed {
+    Abort,
+    Put(Vec<u8>),
+    Delete,
+    /// Where old and new value stand in the slot; by the owner otherwise.
+    PutOneSidedly(Vec<u8>),
+    DeleteOneSidedly,
+    DeleteOneSidedlyAndReclaim,
+}
+
+fn deeds() -> impl Strategy<Value = Vec<(u64, Deed)>> {
+    let small = || prop::collection::vec(any::<u8>(), 0..25);
+    let large = (25..3_000usize, any::<u8>()).prop_map(|(len, byte)| vec![byte; len]);
+    let deed = prop_oneof![
+        2 => Just(Deed::Abort),
+        6 => small().prop_map(Deed::Put),
+        3 => large.prop_map(Deed::Put),
+        5 => Just(Deed::Delete),
+        5 => small().prop_map(Deed::PutOneSidedly),
+        1 => Just(Deed::DeleteOneSidedly),
+        1 => Just(Deed::DeleteOneSidedlyAndReclaim),
+    ];
+    prop::collection::vec((0..70u64, deed), 1..250)
+}
+
+const ENGINE: EngineId = EngineId::nic(NodeId(7), 3);
+
+/// One transaction on `key`.
+fn act(table: &RemoteTable, remote: &Remote, model: &mut Model, key: Key, deed: Deed, id: TxnId) {
     let granted = table.lock(key, id).unwrap();
     assert_eq!(table.lock(key, id), Ok(granted), "a lock is granted again to its holder");
-    let refused = LockRefused::Held { owner: EngineId::nic(NodeId(7), 3) };
+    let refused = LockRefused::Held { owner: ENGINE };
     assert_eq!(table.lock(key, txn(3, 1 << 31)), Err(refused));
     assert_eq!((table.holder(key), table.locked_count()), (Some(id), 1));
+    assert!(!table.reclaim(key), "a locked slot is not reclaimed");
     let version = granted.unlocked.version().next();
-    let large = random.below(5) == 0;
-    let len = if large { 25 + random.below(3_000) } else { random.below(25) };
-    let value = vec![random.below(256) as u8; len as usize];
     let Seen::Record { address, header, unlocked, value: old } = remote.lookup(key) else {
         panic!("a locked key has a slot");
     };
     assert_eq!((address, unlocked), (granted.address, granted.unlocked));
-    assert_eq!(header.owner(), Some(EngineId::nic(NodeId(7), 3)));
-    let one_sided = len <= 24 && old.is_none_or(|old| old.len() <= 24);
-    match random.below(4) {
-        0 => assert!(table.unlock(key, id)),
-        1 => {
-            table.install(key, id, version, None);
-            model.insert(key, (version, None));
+    assert_eq!((header.owner(), old.is_some()), (Some(ENGINE), granted.present));
+    let in_slot = old.is_none_or(|old| old.len() <= 24);
+    let new = match deed {
+        Deed::Abort => {
+            assert!(table.unlock(key, id));
+            return;
         }
-        2 if one_sided => {
-            let value = (random.below(3) != 0).then_some(value);
-            remote.commit(key, address, unlocked, value.as_deref());
-            model.insert(key, (version, value));
-        }
-        _ => {
+        Deed::Put(value) | Deed::PutOneSidedly(value) if !in_slot || value.len() > 24 => {
             table.install(key, id, version, Some(&value));
-            model.insert(key, (version, Some(value)));
+            Some(value)
         }
-    }
+        Deed::Put(value) => {
+            table.install(key, id, version, Some(&value));
+            Some(value)
+        }
+        Deed::PutOneSidedly(value) => {
+            remote.commit(key, address, unlocked, Some(&value));
+            Some(value)
+        }
+        Deed::DeleteOneSidedly | Deed::DeleteOneSidedlyAndReclaim if in_slot => {
+            remote.commit(key, address, unlocked, None);
+            assert_eq!(table.get(key, &mut Vec::new()).unwrap().version, version);
+            if matches!(deed, Deed::DeleteOneSidedlyAndReclaim) {
+                assert!(table.reclaim(key), "its slot is free again");
+                assert!(!table.reclaim(key), "it has none any more");
+            }
+            None
+        }
+        Deed::Delete | Deed::DeleteOneSidedly | Deed::DeleteOneSidedlyAndReclaim => {
+            table.install(key, id, version, None);
+            None
+        }
+    };
+    model.insert(key, (version, new));
     assert!(!table.unlock(key, id), "the lock was given back");
 }
 
-#[test]
-fn it_agrees_with_a_map_whatever_happens() {
-    for design in DESIGNS {
-        let table = RemoteTable::new(geometry(design, 32), u64::MAX);
-        let remote = Remote::of(&table);
-        let mut random = Stream::new(5, Purpose::Test, 0);
-        let mut model = Model::new();
-        let mut overflowed = 0;
-        for _ in 0..4_000 {
-            let key = Key(random.below(70));
-            act(&table, &remote, &mut model, key, &mut random);
-            agree(&table, &remote, &model, key);
-            assert_eq!(table.check(), Vec::<String>::new());
-            assert_eq!(table.locked_count(), 0);
-            overflowed = overflowed.max(table.overflowed());
-        }
-        for key in 0..70 {
-            agree(&table, &remote, &model, Key(key));
-        }
-        let present = model.values().filter(|(_, value)| value.is_some()).count();
-        assert_eq!(table.len(), present as u64);
-        assert!(overflowed > 8, "{design:?} never overflowed");
+fn check_against_a_map(design: Design, deeds: Vec<(u64, Deed)>) {
+    let table = RemoteTable::new(geometry(design, 16), u64::MAX);
+    let remote = Remote::of(&table);
+    let mut model = Model::new();
+    for (number, (key, deed)) in deeds.into_iter().enumerate() {
+        let key = Key(key);
+        act(&table, &remote, &mut model, key, deed, txn(3, 1 + number as u64));
+        agree(&table, &remote, &model, key);
+        assert_eq!(table.check(), Vec::<String>::new());
+        assert_eq!(table.locked_count(), 0);
     }
+    for key in 0..70 {
+        agree(&table, &remote, &model, Key(key));
+    }
+    let present = model.values().filter(|(_, value)| value.is_some()).count();
+    assert_eq!(table.len(), present as u64);
+}
+
+proptest! {
+    #[test]
+    fn it_agrees_with_a_map_whatever_happens(
+        deeds in deeds(),
+        design in prop::sample::select(&DESIGNS[..]),
+    ) {
+        check_against_a_map(design, deeds);
+    }
+}
+
+#[test]
+fn records_hop_to_make_room_and_overflow_when_they_cannot() {
+    let table = RemoteTable::new(geometry(DESIGNS[0], 64), u64::MAX);
+    let remote = Remote::of(&table);
+    let addresses = |keys: std::ops::Range<u64>| -> Vec<u64> {
+        keys.map(|key| match remote.lookup(Key(key)) {
+            Seen::Record { address, .. } => address,
+            Seen::Absent(_) => panic!("key {key} is there"),
+        })
+        .collect()
+    };
+    let (mut hopped, mut before) = (0, Vec::new());
+    for key in 0..80 {
+        table.load(Key(key), &[key as u8; 24]);
+        assert_eq!(table.check(), Vec::<String>::new());
+        let after = addresses(0..key + 1);
+        hopped += before.iter().zip(&after).filter(|(before, after)| before != after).count();
+        before = after;
+    }
+    assert!(hopped > 0, "no record hopped");
+    assert!(table.overflowed() > 0, "no record overflowed");
+    let overflowed = table.overflowed();
+    for key in 0..60 {
+        table.apply(Key(key), Version(2), None);
+        assert_eq!(table.check(), Vec::<String>::new());
+        addresses(key + 1..80);
+    }
+    assert!(table.overflowed() < overflowed, "chains are shortened");
 }
 
 #[test]
