@@ -20,10 +20,10 @@
 //! What makes this safe: a record is only rewritten or moved while its header is locked (by a
 //! transaction, or for a moment by the owner), so an unlocked header read after a value vouches
 //! for it; the checksum finds values torn within one READ. A header names its slot's incarnation,
-//! so that an old header word never fits another record. Absent keys (AMB-36): every insertion,
-//! move and removal of a key changes its home's guard, so that an unchanged guard means nothing
-//! came; an absent key's version is its home's floor, which no deletion there exceeds (as in
-//! decision 0003).
+//! so that an old header word never fits another record. Absent keys (AMB-36): every insertion and
+//! removal of a key changes its home's guard, and so does every move that a reader could miss, so
+//! that an unchanged guard means that nothing came; an absent key's version is its home's floor,
+//! which no deletion there exceeds (as in decision 0003).
 //!
 //! The owner's engines call the methods of [`RemoteTable`]. Locks and installs in place take no
 //! mutex; whatever changes the structure (insertion, removal, blocks of the heap) takes the

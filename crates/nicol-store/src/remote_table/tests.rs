@@ -252,6 +252,67 @@ fn records_hop_to_make_room_and_overflow_when_they_cannot() {
         addresses(key + 1..80);
     }
     assert!(table.overflowed() < overflowed, "chains are shortened");
+    for key in 60..80 {
+        table.apply(Key(key), Version(2), None);
+    }
+    for key in (0..200).map(Key) {
+        let mut walk = remote.geometry.walk(key);
+        let bytes = remote.read(walk.span());
+        assert!(matches!(walk.step(&bytes), Step::Absent(_)), "an empty chain is still linked");
+    }
+}
+
+#[test]
+fn a_locked_record_stays_where_it_is() {
+    for design in DESIGNS {
+        let table = RemoteTable::new(geometry(design, 64), u64::MAX);
+        let remote = Remote::of(&table);
+        let mut locked = Vec::new();
+        for key in (0..40).map(Key) {
+            table.load(key, b"locked");
+            let Seen::Record { address, unlocked, .. } = remote.lookup(key) else {
+                panic!("it was loaded");
+            };
+            assert!(remote.lock(address, unlocked, ENGINE));
+            locked.push((key, address, unlocked));
+        }
+        for key in (40..120).map(Key) {
+            table.load(key, b"other");
+        }
+        for key in (40..120).map(Key) {
+            table.apply(key, Version(2), None);
+        }
+        assert_eq!((table.check(), table.locked_count()), (Vec::new(), locked.len()));
+        for (key, address, unlocked) in locked {
+            let Seen::Record { address: now, .. } = remote.lookup(key) else {
+                panic!("it is locked, not gone");
+            };
+            assert_eq!(now, address, "{key:?} moved");
+            remote.commit(key, address, unlocked, Some(b"new"));
+        }
+        assert_eq!((table.check(), table.locked_count()), (Vec::new(), 0));
+    }
+}
+
+#[test]
+fn a_reader_between_home_and_chain_learns_that_a_record_moved_back() {
+    for design in DESIGNS {
+        let table = RemoteTable::new(geometry(design, 1), u64::MAX);
+        let remote = Remote::of(&table);
+        let slots = remote.geometry.home_slots();
+        (0..slots + 1).for_each(|key| table.load(Key(key), b"value"));
+        assert_eq!(table.overflowed(), 1);
+        let chained = Key(slots);
+        let mut walk = remote.geometry.walk(chained);
+        assert_eq!(walk.step(&remote.read(walk.span())), Step::Next);
+        table.apply(Key(0), Version(2), None);
+        assert_eq!(table.overflowed(), 0, "the last record of the chain fills the gap");
+        let Step::Absent(absence) = walk.step(&remote.read(walk.span())) else {
+            panic!("the chain is empty");
+        };
+        assert_ne!(table.region().load(absence.guard_address), Ok(absence.guard));
+        assert!(matches!(remote.lookup(chained), Seen::Record { .. }));
+    }
 }
 
 #[test]
@@ -415,7 +476,8 @@ fn read_one_sidedly(remote: &Remote, table: &RemoteTable, progress: &Progress) {
 #[test]
 fn readers_and_one_sided_committers_get_along_with_the_owner() {
     for design in DESIGNS {
-        let table = RemoteTable::new(geometry(design, 64), u64::MAX);
+        // More records than slots: they move all the time.
+        let table = RemoteTable::new(geometry(design, 32), u64::MAX);
         for key in 0..SHARED {
             table.load(Key(key), &[1; 24]);
         }

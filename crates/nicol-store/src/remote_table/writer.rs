@@ -289,15 +289,11 @@ impl RemoteTable {
             (bucket + 1..end).find_map(|at| Some((at, self.vacant_in(at)?)))?;
         while at > bucket {
             let before = at - 1;
+            // Readers go upwards, so that they meet a record that moves up: the guard may stay.
             let moved = (0..self.geometry.bucket_slots())
                 .map(|slot| self.geometry.slot_offset(before, slot))
                 .find(|&slot| {
-                    self.home_at(slot) == before && {
-                        self.bump_guard(before);
-                        let moved = self.move_record(writer, slot, empty);
-                        self.bump_guard(before);
-                        moved
-                    }
+                    self.home_at(slot) == before && self.move_record(writer, slot, empty)
                 })?;
             (at, empty) = (before, moved);
         }
@@ -309,8 +305,8 @@ impl RemoteTable {
         self.geometry.bucket(Key(load(&self.region, address + field::KEY as u64)))
     }
 
-    /// Moves the record at `from`, if nobody has locked it, to the empty slot `to`; its home's
-    /// guard is odd meanwhile. Whether it moved.
+    /// Moves the record at `from`, if nobody has locked it, to the empty slot `to`; whether it moved.
+    /// If readers come to `to` first, its home's guard is odd meanwhile.
     fn move_record(&self, writer: &mut Writer, from: u64, to: u64) -> bool {
         let word = load(&self.region, from);
         let Some(header) = Header::parse(word).filter(|header| !header.is_locked()) else {
