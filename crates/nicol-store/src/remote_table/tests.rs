@@ -55,7 +55,7 @@ impl Remote {
 
     fn lookup(&self, key: Key) -> Seen {
         let mut walk = self.geometry.walk(key);
-        loop {
+        for _ in 0..10_000_000 {
             let bytes = self.read(walk.span());
             match walk.step(&bytes) {
                 Step::Found(record) => match self.value(key, record) {
@@ -71,6 +71,7 @@ impl Remote {
                 Step::Next | Step::Torn => {}
             }
         }
+        panic!("{key:?} stays torn");
     }
 
     fn value(&self, key: Key, record: Record<'_>) -> Option<Seen> {
@@ -510,4 +511,72 @@ fn readers_and_one_sided_committers_get_along_with_the_owner() {
         assert_eq!(versions, progress.committed.load(Ordering::Relaxed), "an update was lost");
         assert_eq!((table.check(), table.locked_count()), (Vec::new(), 0));
     }
+}
+
+/// Adds 1 to the number in the record of `key` until told to stop.
+fn count_one_sidedly(remote: &Remote, key: Key, progress: &Progress) {
+    while !progress.stop.load(Ordering::Relaxed) {
+        match remote.lookup(key) {
+            Seen::Record { address, header, unlocked, value: Some(value) }
+                if !header.is_locked() && remote.lock(address, unlocked, ENGINE) =>
+            {
+                let count = u64::from_le_bytes(value.try_into().unwrap()) + 1;
+                remote.commit(key, address, unlocked, Some(&count.to_le_bytes()));
+                progress.committed.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => thread::yield_now(),
+        }
+    }
+}
+
+/// Replaces the record of `key` by what `change` makes of it, through the owner's calls.
+fn change(table: &RemoteTable, key: Key, change: impl FnOnce(&[u8]) -> Option<Vec<u8>>) {
+    let id = txn(9, 1);
+    let granted = (0..10_000_000).any(|_| {
+        let granted = table.lock(key, id).is_ok();
+        if !granted {
+            thread::yield_now();
+        }
+        granted
+    });
+    assert!(granted, "the lock of {key:?} was never given back");
+    let mut value = Vec::new();
+    let found = table.get(key, &mut value).unwrap();
+    table.install(key, id, found.version.next(), change(&value).as_deref());
+}
+
+#[test]
+fn an_update_is_not_lost_when_its_record_moves() {
+    let table = RemoteTable::new(geometry(Design::Chained { bucket: 4 }, 1), u64::MAX);
+    let (counter, filler) = (Key(0), Key(1));
+    (1..5).for_each(|key| table.load(Key(key), b"filler"));
+    table.load(counter, &[0; 8]);
+    let progress = Progress::default();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| count_one_sidedly(&Remote::of(&table), counter, &progress));
+        }
+        let (mut moved, mut rounds) = (0, 0);
+        let committed = || progress.committed.load(Ordering::Relaxed);
+        while rounds < 400_000 && (moved < 20_000 || committed() < 20_000) {
+            rounds += 1;
+            // The counter stands in the chain: it moves to where the filler was, if it can.
+            change(&table, filler, |_| None);
+            moved += u64::from(table.overflowed() == 0);
+            let mut count = Vec::new();
+            change(&table, counter, |value| {
+                count = value.to_vec();
+                None
+            });
+            change(&table, filler, |_| Some(b"filler".to_vec()));
+            change(&table, counter, |_| Some(count));
+        }
+        progress.stop.store(true, Ordering::Relaxed);
+    });
+    let mut count = Vec::new();
+    assert!(table.get(counter, &mut count).unwrap().present);
+    let committed = progress.committed.load(Ordering::Relaxed);
+    assert_eq!(u64::from_le_bytes(count.try_into().unwrap()), committed, "an update was lost");
+    assert!(committed > 0, "nobody committed");
+    assert_eq!((table.check(), table.locked_count()), (Vec::new(), 0));
 }
