@@ -7,4 +7,5 @@ pub mod report;
 pub mod settings;
 mod simulated;
 pub mod sweep;
+pub mod systems;
 pub mod workloads;

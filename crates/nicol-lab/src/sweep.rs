@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use anyhow::Result;
+use nicol_core::chance::{Purpose, Stream};
+use nicol_core::txn::Abort;
 use serde::Serialize;
 
 use crate::bench::{self, BenchConfig};
 use crate::report::BenchReport;
+use crate::systems::System;
 
 /// What a sweep has seen.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -30,23 +33,72 @@ pub struct SweepReport {
     pub abort_reasons: BTreeMap<&'static str, u64>,
     /// Locks leaked.
     pub leaked_locks: u64,
+    /// What each system did under each workload in each world.
+    pub parts: Vec<Part>,
     /// Runs with a violation.
     pub failures: Vec<Failure>,
+}
+
+/// The runs of one system under one workload in one world.
+#[derive(Clone, Debug, Serialize)]
+pub struct Part {
+    /// The workload.
+    pub workload: String,
+    /// The system.
+    pub system: String,
+    /// `threads`, or the profile.
+    pub world: String,
+    /// Runs made.
+    pub runs: u64,
+    /// Transactions committed.
+    pub committed: u64,
+    /// Transactions of unknown outcome.
+    pub unknown: u64,
+    /// Runs with a violation.
+    pub failed: u64,
 }
 
 /// A run that a checker rejected.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    /// The profile.
-    pub profile: String,
+    /// The workload.
+    pub workload: String,
+    /// The system.
+    pub system: String,
+    /// `threads`, or the profile.
+    pub world: String,
     /// The seed.
     pub seed: u64,
     /// What is wrong.
     pub violations: Vec<String>,
 }
 
-/// What must have been seen for a sweep to have witnessed anything.
-const WANTED_REASONS: [&str; 4] = ["lock_conflict", "stale", "validate_locked", "fabric"];
+/// One run in so many has hardly any memory.
+const SCARCE_ONE_IN: u64 = 8;
+/// Logs of such a run, in bytes. In the smaller ones Smallbank's larger write sets never fit (they
+/// take 40, 68 or 96 bytes of at most half a log less 24), in the larger ones they all fit and wait
+/// for each other.
+const SCARCE_LOGS: [u64; 4] = [160, 192, 256, 512];
+/// Objects that the NIC index of such a run may cache.
+const SCARCE_INDICES: [u64; 3] = [1, 8, 64];
+
+/// What a sweep varies besides faults, as settings drawn from `seed`: most runs have the memory
+/// that they need, the others a log that a few records fill and an index of a few objects, so that
+/// refusals and back-pressure are seen.
+pub fn variation(system: &System, seed: u64) -> Vec<String> {
+    let mut random = Stream::new(seed, Purpose::Variation, 0);
+    if random.below(SCARCE_ONE_IN) != 0 {
+        return Vec::new();
+    }
+    let mut one_of = |sizes: &[u64]| sizes[random.below(sizes.len() as u64) as usize];
+    let scarce = [("log_bytes", one_of(&SCARCE_LOGS)), ("index_objects", one_of(&SCARCE_INDICES))];
+    let known = system.settings();
+    scarce
+        .into_iter()
+        .filter(|(key, _)| known.iter().any(|(name, ..)| name == key))
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect()
+}
 
 impl SweepReport {
     fn add(&mut self, report: &BenchReport) {
@@ -60,23 +112,49 @@ impl SweepReport {
         for (&reason, &count) in &report.abort_reasons {
             *self.abort_reasons.entry(reason).or_default() += count;
         }
+        let world = report.profile.clone().unwrap_or_else(|| report.world.to_owned());
+        self.add_part(report, &world);
         if !report.check.held() {
             self.failures.push(Failure {
-                profile: report.profile.clone().unwrap_or_default(),
+                workload: report.workload.clone(),
+                system: report.system.clone(),
+                world,
                 seed: report.seed,
                 violations: report.check.violations.clone(),
             });
         }
     }
 
+    fn add_part(&mut self, report: &BenchReport, world: &str) {
+        let same = |part: &&mut Part| {
+            part.workload == report.workload && part.system == report.system && part.world == world
+        };
+        let index = self.parts.iter_mut().find(same);
+        let part = match index {
+            Some(part) => part,
+            None => self.parts.push_mut(Part {
+                workload: report.workload.clone(),
+                system: report.system.clone(),
+                world: world.to_owned(),
+                runs: 0,
+                committed: 0,
+                unknown: 0,
+                failed: 0,
+            }),
+        };
+        part.runs += 1;
+        part.committed += report.committed;
+        part.unknown += report.unknown;
+        part.failed += u64::from(!report.check.held());
+    }
+
     /// Abort reasons and outcomes that never happened.
     pub fn missing(&self) -> Vec<&'static str> {
-        let mut missing: Vec<_> = WANTED_REASONS
+        let mut missing: Vec<_> = Abort::NAMES
             .into_iter()
             .filter(|reason| self.abort_reasons.get(reason).is_none_or(|&count| count == 0))
             .collect();
-        let outcomes =
-            [("committed", self.committed), ("aborted", self.aborted), ("unknown", self.unknown)];
+        let outcomes = [("committed", self.committed), ("unknown", self.unknown)];
         missing.extend(outcomes.iter().filter(|(_, count)| *count == 0).map(|(name, _)| *name));
         missing
     }
@@ -114,7 +192,9 @@ pub fn run(
         }
     });
     let (mut report, error) = total.into_inner().unwrap_or_else(|poison| poison.into_inner());
-    report.failures.sort_by(|a, b| (&a.profile, a.seed).cmp(&(&b.profile, b.seed)));
+    let order = |a: &Failure| (a.workload.clone(), a.system.clone(), a.world.clone(), a.seed);
+    report.failures.sort_by_key(order);
+    report.parts.sort_by_key(|a| (a.workload.clone(), a.system.clone(), a.world.clone()));
     match error {
         Some(error) => Err(error),
         None => Ok(report),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use nicol_core::cluster::Layout;
 use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
+use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::EngineId;
 use nicol_core::memory::RegionTable;
 use nicol_core::units::Nanos;
@@ -20,6 +21,8 @@ use crate::world::{LiveWorld, Shared};
 const SPINS: u32 = 2_000;
 /// Empty turns that it then yields its core before it parks.
 const YIELDS: u32 = 50;
+/// The first repeat of a request where frames are lost on purpose.
+const RETRANSMIT_FAULTY: Nanos = Nanos::from_micros(500);
 /// The longest sleep; work always wakes a thread earlier.
 const PARK_MAX: Duration = Duration::from_millis(100);
 
@@ -33,8 +36,17 @@ pub struct LiveConfig {
     pub threads: Option<usize>,
     /// Pin threads to cores, where there is a core for each?
     pub pin: bool,
-    /// The seed of the engines' protocol streams.
+    /// The seed of the engines' protocol streams and of the faults.
     pub seed: u64,
+    /// What goes wrong between nodes, for tests.
+    pub faults: Option<FaultPlan>,
+}
+
+impl LiveConfig {
+    /// Threads as fit the machine, not pinned, seed 0, no faults.
+    pub fn new(layout: Layout) -> Self {
+        Self { layout, threads: None, pin: false, seed: 0, faults: None }
+    }
 }
 
 /// Why a cluster did not launch, or stopped.
@@ -54,10 +66,17 @@ pub enum LiveError {
 /// What a cluster did.
 #[derive(Clone, Debug, Default)]
 pub struct LiveReport {
-    /// Per thread: the fraction of turns that did something.
+    /// Per thread: the fraction of its time that went to turns which did something. The empty turn
+    /// that ends a stretch of them is included, as is time in which the thread was preempted.
     pub busy: Vec<f64>,
+    /// Per thread: turns of its engines, empty ones included.
+    pub turns: Vec<u64>,
+    /// Per thread: how often it went to sleep.
+    pub parks: Vec<u64>,
     /// The counters of all engines.
     pub stats: EngineStats,
+    /// How often each injected fault struck.
+    pub faults: FaultCounts,
     /// From launch to stop.
     pub elapsed: Duration,
 }
@@ -80,8 +99,11 @@ pub struct LiveCluster {
 #[derive(Debug, Default)]
 struct ThreadReport {
     turns: u64,
-    busy: u64,
+    parks: u64,
+    busy: Duration,
+    elapsed: Duration,
     stats: EngineStats,
+    faults: FaultCounts,
 }
 
 /// An engine's rings before its thread exists.
@@ -132,7 +154,8 @@ impl LiveCluster {
         let started = Instant::now();
         let shared = Arc::new(Shared {
             layout: layout.clone(),
-            tuning: tuning(),
+            tuning: tuning(config.faults.is_some()),
+            faults: config.faults.clone(),
             regions: layout.node_ids().map(|_| RegionTable::default()).collect(),
             started,
             ready: layout.engine_ids().map(|_| ReadySet::new(layout.engine_count())).collect(),
@@ -194,8 +217,11 @@ impl LiveCluster {
         for thread in self.halt() {
             // A panic was caught inside the thread and is in `control`.
             let Ok(one) = thread.join() else { continue };
-            report.busy.push(one.busy as f64 / one.turns.max(1) as f64);
+            report.busy.push(one.busy.as_secs_f64() / one.elapsed.as_secs_f64().max(1e-9));
+            report.turns.push(one.turns);
+            report.parks.push(one.parks);
             report.stats.add(&one.stats);
+            report.faults.add(&one.faults);
         }
         report.elapsed = self.started.elapsed();
         self.control.check()?;
@@ -236,15 +262,17 @@ impl Control {
     }
 }
 
-fn tuning() -> Tuning {
+/// Frames between threads of one process need no checksum and no repeat; those that are damaged and
+/// lost on purpose do.
+fn tuning(faulty: bool) -> Tuning {
     Tuning {
         aggregation: true,
         dma_vector: 15,
         doorbell_batch: 64,
         burst: 64,
         tasks_per_round: 256,
-        retransmit_after: Nanos::from_millis(10),
-        checksums: false,
+        retransmit_after: if faulty { RETRANSMIT_FAULTY } else { Nanos::from_millis(10) },
+        checksums: faulty,
     }
 }
 
@@ -270,6 +298,26 @@ fn seats_of(layout: &Layout) -> Vec<Seat> {
     seats
 }
 
+/// Turns in a row that did something. The clock is read between them only, so that a loaded thread
+/// pays nothing for being measured.
+struct Stretch {
+    /// The end of the last empty turn or sleep.
+    since: Instant,
+    working: bool,
+    /// What earlier stretches took.
+    busy: Duration,
+}
+
+impl Stretch {
+    fn end(&mut self) {
+        let now = Instant::now();
+        if std::mem::take(&mut self.working) {
+            self.busy += now - self.since;
+        }
+        self.since = now;
+    }
+}
+
 /// One thread's life: rounds of its engines, then less and less eager waiting.
 fn drive<S: Start>(
     seats: Vec<Seat>,
@@ -291,29 +339,39 @@ fn drive<S: Start>(
         start.start(engine);
     }
     let mut report = ThreadReport::default();
-    let mut idle = 0;
+    let mut idle = 0_u32;
+    let begun = Instant::now();
+    let mut stretch = Stretch { since: begun, working: false, busy: Duration::ZERO };
     while !control.stop.load(Ordering::Relaxed) {
         let mut progress = false;
         for engine in &engines {
-            progress |= engine.round();
+            if engine.world().stalled_until().is_none() {
+                progress |= engine.round();
+            }
         }
         report.turns += 1;
         if progress {
-            report.busy += 1;
+            stretch.working = true;
             idle = 0;
             continue;
         }
-        idle += 1;
+        stretch.end();
+        idle = idle.saturating_add(1);
         if idle < spins {
             std::hint::spin_loop();
         } else if idle < spins + YIELDS {
             thread::yield_now();
         } else {
+            report.parks += 1;
             sleep(&engines, shared, control, parker);
+            stretch.since = Instant::now();
         }
     }
+    stretch.end();
+    (report.busy, report.elapsed) = (stretch.busy, begun.elapsed());
     for engine in &engines {
         report.stats.add(&engine.stats());
+        report.faults.add(&engine.world().fault_counts());
         engine.dismantle();
     }
     report
@@ -321,7 +379,9 @@ fn drive<S: Start>(
 
 fn sleep(engines: &[Engine<LiveWorld>], shared: &Shared, control: &Control, parker: &Parker) {
     let now = Nanos(shared.started.elapsed().as_nanos() as u64);
-    let deadline = engines.iter().filter_map(Engine::next_deadline).min();
+    let deadlines = engines.iter().filter_map(Engine::next_deadline);
+    let faults = engines.iter().filter_map(|engine| engine.world().next_fault());
+    let deadline = deadlines.chain(faults).min();
     let until = deadline.map_or(PARK_MAX, |deadline| Duration::from_nanos(deadline.since(now).0));
     parker.park(until.min(PARK_MAX), || {
         control.stop.load(Ordering::SeqCst)

@@ -64,11 +64,20 @@ pub struct FormatArgs {
 /// Which workload, at what scale.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadArgs {
-    /// The workload: smallbank, ycsb-t, churn or retwis.
+    /// The workload: smallbank, ycsb-t, churn, retwis, tpcc or tpcc-no.
     pub workload: String,
     /// Records (for Smallbank: accounts) per node.
     #[arg(long, value_name = "N")]
     pub records: Option<u64>,
+    /// Warehouses per node (tpcc, tpcc-no) [default: 1].
+    #[arg(long, value_name = "N")]
+    pub warehouses: Option<u16>,
+    /// Items (tpcc, tpcc-no) [default: 100000, as specified; 100 in a sweep].
+    #[arg(long, value_name = "N")]
+    pub items: Option<u32>,
+    /// Customers per district (tpcc, tpcc-no) [default: 3000, as specified; 30 in a sweep].
+    #[arg(long, value_name = "N")]
+    pub customers: Option<u16>,
     /// Share of operations that only read, in percent (ycsb-t).
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub read_percent: Option<u8>,
@@ -135,7 +144,7 @@ pub struct BenchArgs {
     /// The seed of everything random.
     #[arg(long, default_value_t = 1, env = "NICOL_SEED")]
     pub seed: u64,
-    /// Injects message faults (simulated worlds only): none, or messages.
+    /// Injects message faults: none, or messages.
     #[arg(long, default_value = "none", value_name = "none|messages")]
     pub faults: String,
     /// Writes the history that the checkers judged to FILE, as JSON lines.
@@ -159,7 +168,9 @@ pub struct BenchArgs {
 /// `nicol sweep`.
 #[derive(Debug, Args)]
 #[command(after_help = "A failing seed prints the command that replays it.\n\nExample:\n  \
-    nicol sweep smallbank --on liquidio3,connectx5 --seeds 0..1000")]
+    nicol sweep smallbank --on liquidio3,connectx5 --seeds 0..1000\n\nA seed draws the transactions, \
+    the message faults and, one time in eight, a log of a few records and\nan index of a few \
+    objects; `--set log_bytes=N` or `index_objects=N` overrides that.")]
 pub struct SweepArgs {
     /// What to run.
     #[command(flatten)]
@@ -167,7 +178,7 @@ pub struct SweepArgs {
     /// On which system.
     #[command(flatten)]
     pub system: SystemArgs,
-    /// Profiles, separated by commas.
+    /// Worlds, separated by commas: profiles, or `threads`.
     #[arg(long, default_value = "liquidio3,connectx5", value_delimiter = ',')]
     pub on: Vec<String>,
     /// Seeds, as FROM..TO (TO is not included).
@@ -179,8 +190,7 @@ pub struct SweepArgs {
     /// Seeds at a time [default: the machine's cores].
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Fails unless every abort reason that faults and contention can cause, and every outcome,
-    /// was seen at least once.
+    /// Fails unless every abort reason and every outcome was seen at least once.
     #[arg(long)]
     pub require_coverage: bool,
     /// How to print.

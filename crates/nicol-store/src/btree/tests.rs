@@ -146,7 +146,8 @@ fn an_old_write_does_not_bring_a_deleted_record_back() {
 fn a_tree_has_the_digest_of_a_host_table_with_its_records() {
     let tree = BTree::new();
     let geometry = crate::host_table::Geometry::new(64, 8, 16);
-    let table = crate::host_table::HostTable::new(geometry, u64::MAX);
+    let table =
+        crate::host_table::HostTable::new(geometry, u64::MAX, crate::host_table::Growth::Off);
     for key in (0..50).rev().map(Key) {
         tree.load(key, &key.0.to_le_bytes());
         table.load(key, &key.0.to_le_bytes());

@@ -9,6 +9,7 @@
 //!   counts the commits whose end does. In an open loop a transaction starts when it is due.
 //! - **Retries**: an aborted transaction is tried again with the same arguments after a wait with
 //!   exponentially growing, uniformly drawn length. Refusals and unknown outcomes are final.
+//! - **Pieces**: a chopped transaction commits piece by piece and counts once, at its last one.
 //! - **History**: one event per attempt. Its reads are all keys that were fetched, those of the
 //!   write set included; its writes are the updates that execution decided on.
 
@@ -31,7 +32,7 @@ pub use schedule::{Load, Retry};
 use nicol_core::chance::{Purpose, Stream};
 use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, Work};
-use nicol_core::txn::Outcome;
+use nicol_core::txn::{Abort, Outcome};
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
 
@@ -107,20 +108,23 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
     async fn drive(mut self) {
         let plan = *self.run.plan();
         let mut left = plan.transactions_per_client.unwrap_or(u64::MAX);
+        // Reading the clock costs as much as a message: once before and once after each attempt.
+        let mut now = self.fabric.now();
         while left > 0 {
-            let due = self.schedule.due(self.fabric.now());
-            if due >= plan.stop_at || self.must_stop() {
+            let due = self.schedule.due(now);
+            if due >= plan.stop_at || self.must_stop(now) {
                 break;
             }
-            if due > self.fabric.now() {
+            if due > now {
                 self.fabric.sleep_until(due).await;
+                now = self.fabric.now();
                 // A stop may have been asked for meanwhile.
-                if self.must_stop() {
+                if self.must_stop(now) {
                     break;
                 }
             }
             self.schedule.advance();
-            self.transact(due).await;
+            now = self.transact(due, now).await;
             left -= 1;
         }
         if left > 0 && plan.stop_at < Nanos::MAX {
@@ -128,56 +132,69 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
         }
     }
 
-    /// Has the run ended for this client, whatever is still due?
-    fn must_stop(&self) -> bool {
-        self.run.stopped()
-            || self.fabric.now() >= self.run.plan().stop_at
-            || self.recorder.is_full()
+    /// Has the run ended for this client at `now`, whatever is still due?
+    fn must_stop(&self, now: Nanos) -> bool {
+        self.run.stopped() || now >= self.run.plan().stop_at || self.recorder.is_full()
     }
 
-    /// Runs the next transaction, due at `due`, to its end.
-    async fn transact(&mut self, due: Nanos) {
+    /// Runs the next transaction, due at `due`, from `now` to its end, which it returns.
+    async fn transact(&mut self, due: Nanos, mut now: Nanos) -> Nanos {
         self.fabric.work(Work::Client);
         let home = self.fabric.here().node;
         let kind = self.workload.next(home, &mut self.random, &mut self.seat.txn);
-        let initial = self.seat.txn.entries().len();
         // A closed loop's transaction starts now, which is not before it was due.
         let start = match self.run.plan().load {
-            Load::Closed => self.fabric.now(),
+            Load::Closed => now,
             Load::Open { .. } => due,
         };
         self.seat.begin(kind, start);
-        let ending = self.attempts(initial).await;
-        self.seat.end(ending, self.fabric.now());
+        let mut ending;
+        loop {
+            let initial = self.seat.txn.entries().len();
+            (ending, now) = self.attempts(initial, now).await;
+            if ending != Ending::Committed {
+                break;
+            }
+            let left = self.seat.left();
+            if !self.workload.next_piece(kind, &mut self.seat.txn) {
+                break;
+            }
+            self.seat.piece(left);
+        }
+        self.seat.end(ending, now);
+        now
     }
 
     /// Tries the transaction until it ends.
-    async fn attempts(&mut self, initial: usize) -> Ending {
+    async fn attempts(&mut self, initial: usize, mut now: Nanos) -> (Ending, Nanos) {
         let plan = *self.run.plan();
+        let mut full = 0;
         for attempts in 1..=plan.retry.attempts_max {
-            self.seat.attempt(self.fabric.now());
+            self.seat.attempt(now);
             let outcome = self.protocol.run(&mut self.seat.txn).await;
-            self.seat.attempted(outcome, self.fabric.now());
+            now = self.fabric.now();
+            self.seat.attempted(outcome, now);
             match outcome {
-                Outcome::Committed => return Ending::Committed,
-                Outcome::Unknown => return Ending::Unknown,
-                Outcome::Aborted(reason) if !reason.retryable() => return Ending::Refused,
-                Outcome::Aborted(_) => {}
+                Outcome::Committed => return (Ending::Committed, now),
+                Outcome::Unknown => return (Ending::Unknown, now),
+                Outcome::Aborted(reason) if !reason.retryable() => return (Ending::Refused, now),
+                Outcome::Aborted(reason) => full += u32::from(reason == Abort::NoResources),
             }
-            if attempts == plan.retry.attempts_max {
+            if attempts == plan.retry.attempts_max || full >= plan.retry.full_max {
                 break;
             }
-            if self.must_stop() {
-                return Ending::Abandoned;
+            if self.must_stop(now) {
+                return (Ending::Abandoned, now);
             }
             let wait = plan.retry.wait(attempts, self.fabric.random());
-            self.fabric.sleep_until(self.fabric.now().saturating_add(wait)).await;
+            self.fabric.sleep_until(now.saturating_add(wait)).await;
+            now = self.fabric.now();
             // The end of the run may have come during the wait.
-            if self.must_stop() {
-                return Ending::Abandoned;
+            if self.must_stop(now) {
+                return (Ending::Abandoned, now);
             }
             self.seat.txn.rewind(initial);
         }
-        Ending::Failed
+        (Ending::Failed, now)
     }
 }

@@ -33,14 +33,18 @@ use nicol_core::commit::Procedures;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::Side;
 use nicol_core::units::{Bytes, Nanos};
+use nicol_store::host_table::Growth;
 
+use super::Sabotage;
 pub use host::Coordinator;
-pub use log::LogMemory;
 use nic::Nic;
-pub use node::{Audit, Node};
+pub use node::Node;
 
 /// EXECUTE rounds that one transaction may take.
 pub const ROUNDS_MAX: usize = 64;
+
+/// Host memory into which one table grows unless the configuration says otherwise.
+pub const TABLE_MEMORY_MAX: Bytes = Bytes(4 << 30);
 
 /// Where a transaction's execution logic runs. [Xenic21 4.2.2, 4.3.3]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,27 +55,6 @@ pub enum ExecuteAt {
     Annotation,
     /// On the coordinator's NIC, always.
     Nic,
-}
-
-/// Ways to break the protocol on purpose, for the checkers' negative tests only: no command and no
-/// configuration file reaches them.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// The protocol as it should be.
-    None,
-    /// VALIDATE is skipped.
-    NoValidate,
-    /// VALIDATE compares versions and ignores locks.
-    ValidateIgnoresLocks,
-    /// EXECUTE takes no locks.
-    NoLocks,
-    /// COMMIT unlocks before it installs.
-    UnlockFirst,
-    /// Locks are released when execution is done.
-    EarlyUnlock,
-    /// An aborted transaction installs its writes all the same.
-    AbortInstalls,
 }
 
 /// How Xenic runs: every ablation is a value.
@@ -87,6 +70,8 @@ pub struct XenicConfig {
     pub inline_value: usize,
     /// Table slots per record, in percent.
     pub slots_percent: u64,
+    /// May the host tables double when they are full?
+    pub growth: Growth,
     /// Bytes of each NIC core's log in host memory.
     pub log: Bytes,
     /// How long a phase waits for an unreachable node before it gives up.
@@ -107,6 +92,7 @@ impl XenicConfig {
             slack: 1,
             inline_value: value.clamp(8, 256),
             slots_percent: 125,
+            growth: Growth::Doubling { memory_max: TABLE_MEMORY_MAX },
             log: Bytes(1 << 20),
             patience: Nanos::from_millis(20),
             execute_at: ExecuteAt::Annotation,
@@ -117,7 +103,7 @@ impl XenicConfig {
 
 /// Starts Xenic on one engine of `node`: a NIC engine serves; a host engine applies logs and gets
 /// a coordinator.
-pub fn start<F: Fabric>(
+fn start<F: Fabric>(
     fabric: &F,
     node: &Arc<Node>,
     procedures: &Procedures,
