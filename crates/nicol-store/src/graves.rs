@@ -30,6 +30,11 @@ impl Graves {
         self.old.remove(&key);
     }
 
+    /// The deletions that are remembered.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, Version)> {
+        self.old.iter().chain(&self.young).map(|(key, version)| (*key, *version))
+    }
+
     /// Forgets the deletions that were remembered at the last call.
     pub(crate) fn forget_old(&mut self) {
         if !self.young.is_empty() || !self.old.is_empty() {

@@ -65,7 +65,7 @@ impl HostTable {
         assert!(blocks == writer.heap.in_use(), "a heap block belongs to one record");
         let bytes = self.slots.bytes() + self.pages.bytes() + self.heap.bytes();
         assert!(bytes == self.memory().0, "memory is counted");
-        for (&key, &version) in writer.old_graves.iter().chain(&writer.graves) {
+        for (key, version) in writer.graves.iter() {
             assert!(!keys.contains(&key), "a deleted key is absent");
             let home = self.home_now(SlotHash::of(key));
             let floor = self.header(home.chunk, home.local()).floor;
