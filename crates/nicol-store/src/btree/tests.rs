@@ -172,6 +172,14 @@ fn a_scan_misses_nothing_beside_a_writer() {
                     let kept = seen.iter().filter(|(key, ..)| key.0.is_multiple_of(10)).count();
                     assert_eq!(kept, 100, "a record was missed");
                     assert!(seen.iter().all(|(key, _, value)| *value == key.0.to_le_bytes()));
+                    let mut back = backward(&tree, 0, 999);
+                    back.reverse();
+                    assert!(back.is_sorted_by(|one, next| one.0 < next.0), "out of order");
+                    for key in (0..1_000).step_by(10).map(Key) {
+                        let mut value = Vec::new();
+                        assert!(tree.get(key, &mut value).present, "{key:?} was missed");
+                        assert_eq!(value, key.0.to_le_bytes());
+                    }
                     scans.fetch_add(1, Ordering::Relaxed);
                 }
             });
