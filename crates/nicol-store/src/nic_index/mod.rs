@@ -1,8 +1,20 @@
 //! The NIC caching index: locks, versions, hot values and location hints. [Xenic21 4.1.3]
 //!
-//! One entry per segment of the host table. Entries are striped over short mutexes, so that NIC
-//! cores that share the NIC's memory can use one index; no mutex is held across a fabric call.
-//! Lock state lives only here.
+//! One entry per segment of the host table, with a fixed set of cache positions and chained overflow
+//! pages. A position names an object: key, lock, version, cached value. A cached object may say that
+//! there is no such record (a negative entry). Lock state lives only here.
+//!
+//! Entries are striped over short mutexes, so that NIC cores that share the NIC's memory can use one
+//! index; no mutex is held across a fabric call. When the NIC learns that the host table has doubled
+//! (see [`NicIndex::follow`]), each stripe splits its entries likewise, a few per operation.
+//!
+//! Memory: at most 96 bytes per segment of the host table; per object at most 88 bytes, its
+//! position, a page's share, and its value, of which a vacated object keeps up to 1,024 bytes for
+//! the next one. Objects: `cached_objects_max`, and `busy_objects_max` more that are locked or
+//! pinned.
+
+mod readers;
+mod stripe;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,26 +22,47 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::{Key, TxnId, Version};
 
-use crate::host_table::Progress;
+use crate::host_table::{PageRef, Progress, SegmentHeader, SlotHash};
+use stripe::{Limits, Stripe};
 
 /// Mutexes that the segments are spread over.
 const STRIPES: usize = 64;
-const NONE: u32 = u32::MAX;
 
 /// The index's size and the shape of the table it describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexConfig {
-    /// Segments of the host table.
+    /// Segments of the host table before it grows.
     pub segments: u64,
     /// Objects that may be cached; pinned and locked ones come on top when they must.
     pub cached_objects_max: usize,
+    /// Objects that may come on top; beyond, no lock is granted on a key without an object.
+    pub busy_objects_max: usize,
 }
 
 /// Why a lock was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Locked {
-    /// The transaction that holds it.
-    pub holder: TxnId,
+pub enum LockRefused {
+    /// Another transaction holds it.
+    Held(TxnId),
+    /// It is locked for reading.
+    Shared,
+    /// Every object is locked or pinned, and there may not be more.
+    Full,
+}
+
+/// Where an index miss should look in the host table: what is known of the key's segment. All of it
+/// may be out of date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// Highest known displacement of the segment's objects, d_i.
+    pub displacement: u16,
+    /// Its first overflow page, if one is known.
+    pub overflow: Option<PageRef>,
+    /// A segment and its header's move counter as read some time ago. If the counter still has that
+    /// value, nothing has moved to the left or away since.
+    pub seen: Option<(u64, u64)>,
+    /// Changes with every install in the segment: see [`NicIndex::learn`].
+    pub epoch: u64,
 }
 
 /// What the index knows of a key.
@@ -43,54 +76,12 @@ pub enum IndexLookup {
         present: bool,
     },
     /// It must be read from the host table.
-    Miss {
-        /// Highest known displacement of the segment's objects, d_i: a hint.
-        displacement: u16,
-        /// Changes with every install in the segment: see [`NicIndex::learn`].
-        epoch: u64,
-    },
-}
-
-#[derive(Debug)]
-struct Object {
-    key: Key,
-    segment: u32,
-    next: u32,
-    holder: Option<TxnId>,
-    /// Version and presence; `None` while only the lock is known.
-    known: Option<(Version, bool)>,
-    value: Vec<u8>,
-    pins: u32,
-    /// Second chance of the eviction clock.
-    used: bool,
-    live: bool,
-}
-
-impl Object {
-    fn may_go(&self) -> bool {
-        self.live && self.pins == 0 && self.holder.is_none()
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Entry {
-    first: u32,
-    displacement: u16,
-    epoch: u64,
-    floor: Version,
-}
-
-#[derive(Debug)]
-struct Stripe {
-    entries: Vec<Entry>,
-    objects: Vec<Object>,
-    vacant: Vec<u32>,
-    hand: usize,
-    capacity: usize,
+    Miss(Hint),
 }
 
 /// See the module.
 pub struct NicIndex {
+    segments: u64,
     stripes: Vec<Mutex<Stripe>>,
     locked: AtomicUsize,
     pinned: AtomicUsize,
@@ -101,24 +92,17 @@ pub struct NicIndex {
 impl NicIndex {
     /// An empty index.
     pub fn new(config: IndexConfig) -> Self {
-        let per_stripe = config.segments.div_ceil(STRIPES as u64) as usize;
-        let blank = Entry { first: NONE, displacement: 0, epoch: 0, floor: Version(0) };
-        let stripes = (0..STRIPES)
-            .map(|_| {
-                Mutex::new(Stripe {
-                    entries: vec![blank.clone(); per_stripe],
-                    objects: Vec::new(),
-                    vacant: Vec::new(),
-                    hand: 0,
-                    capacity: config.cached_objects_max.div_ceil(STRIPES).max(1),
-                })
-            })
-            .collect();
+        let entries = config.segments.div_ceil(STRIPES as u64);
+        let limits = Limits {
+            cached: per_stripe(config.cached_objects_max),
+            busy: per_stripe(config.busy_objects_max),
+        };
         Self {
-            stripes,
+            segments: config.segments,
+            stripes: (0..STRIPES).map(|_| Mutex::new(Stripe::new(entries, limits))).collect(),
             locked: AtomicUsize::new(0),
             pinned: AtomicUsize::new(0),
-            known: AtomicU64::new(0),
+            known: AtomicU64::new(Progress::default().word()),
         }
     }
 
@@ -129,17 +113,30 @@ impl NicIndex {
 
     /// Notes what a segment's header has shown of the host table's growth.
     pub fn follow(&self, progress: Progress) {
-        self.known.fetch_max(progress.word(), Ordering::Relaxed);
+        if progress > self.known() {
+            self.known.fetch_max(progress.word(), Ordering::Relaxed);
+        }
+    }
+
+    /// Changes how many objects may be cached, as the NIC's memory demands. A smaller number takes
+    /// effect with later operations.
+    pub fn set_capacity(&self, cached_objects_max: usize) {
+        for stripe in &self.stripes {
+            stripe_of(stripe).set_cached_max(per_stripe(cached_objects_max));
+        }
     }
 
     /// Locks `key` for `txn`; granted again to the transaction that holds it.
-    pub fn lock(&self, segment: u64, key: Key, txn: TxnId) -> Result<(), Locked> {
-        let (mut stripe, entry) = self.open(segment);
-        let index = stripe.find_or_add(entry, key);
-        let object = &mut stripe.objects[index];
+    pub fn lock(&self, hash: SlotHash, key: Key, txn: TxnId) -> Result<(), LockRefused> {
+        let (mut stripe, entry) = self.open(hash);
+        let Some(index) = stripe.find_or_add(entry, hash, key) else {
+            return Err(LockRefused::Full);
+        };
+        let object = stripe.object(index);
         match object.holder {
-            Some(holder) if holder != txn => Err(Locked { holder }),
+            Some(holder) if holder != txn => Err(LockRefused::Held(holder)),
             Some(_) => Ok(()),
+            None if object.readers > 0 => Err(LockRefused::Shared),
             None => {
                 object.holder = Some(txn);
                 self.locked.fetch_add(1, Ordering::Relaxed);
@@ -149,16 +146,16 @@ impl NicIndex {
     }
 
     /// Unlocks `key` if `txn` holds it; returns whether it did.
-    pub fn unlock(&self, segment: u64, key: Key, txn: TxnId) -> bool {
-        let (mut stripe, entry) = self.open(segment);
-        let Some(index) = stripe.find(entry, key) else { return false };
-        let object = &mut stripe.objects[index];
+    pub fn unlock(&self, hash: SlotHash, key: Key, txn: TxnId) -> bool {
+        let (mut stripe, entry) = self.open(hash);
+        let Some(index) = stripe.find(entry, hash, key) else { return false };
+        let object = stripe.object(index);
         if object.holder != Some(txn) {
             return false;
         }
         object.holder = None;
         self.locked.fetch_sub(1, Ordering::Relaxed);
-        // An entry made for the lock alone says nothing any more.
+        // An object made for the lock alone says nothing any more.
         if object.known.is_none() {
             stripe.remove(index);
         }
@@ -167,70 +164,80 @@ impl NicIndex {
     }
 
     /// The transaction that holds `key`.
-    pub fn holder(&self, segment: u64, key: Key) -> Option<TxnId> {
-        let (stripe, entry) = self.open(segment);
-        stripe.find(entry, key).and_then(|index| stripe.objects[index].holder)
+    pub fn holder(&self, hash: SlotHash, key: Key) -> Option<TxnId> {
+        let (mut stripe, entry) = self.open(hash);
+        let index = stripe.find(entry, hash, key)?;
+        stripe.object(index).holder
     }
 
     /// Looks `key` up; a hit's value is appended to `into`.
-    pub fn lookup(&self, segment: u64, key: Key, into: &mut Vec<u8>) -> IndexLookup {
-        let (mut stripe, entry) = self.open(segment);
-        if let Some(index) = stripe.find(entry, key) {
-            let object = &mut stripe.objects[index];
+    pub fn lookup(&self, hash: SlotHash, key: Key, into: &mut Vec<u8>) -> IndexLookup {
+        let (mut stripe, entry) = self.open(hash);
+        if let Some(index) = stripe.find(entry, hash, key) {
+            let object = stripe.object(index);
             object.used = true;
             if let Some((version, present)) = object.known {
                 into.extend_from_slice(&object.value);
                 return IndexLookup::Hit { version, present };
             }
         }
-        let Entry { displacement, epoch, .. } = stripe.entries[entry];
-        IndexLookup::Miss { displacement, epoch }
+        IndexLookup::Miss(stripe.entry(entry).hint())
     }
 
-    /// The version of every absent key of the segment that has no entry of its own.
-    pub fn floor(&self, segment: u64) -> Version {
-        let (stripe, entry) = self.open(segment);
-        stripe.entries[entry].floor
+    /// The version of every absent key of the segment that has no object of its own.
+    pub fn floor(&self, hash: SlotHash) -> Version {
+        let (mut stripe, entry) = self.open(hash);
+        stripe.entry(entry).floor
     }
 
     /// Caches what a DMA read found, unless something was installed in the segment since the miss
-    /// that caused the read (its `epoch` tells). Returns whether what was found is current.
+    /// that caused the read (its `epoch` tells). Returns whether what was found is current; it is
+    /// not cached if every object that could make way is locked, pinned or in use.
     pub fn learn(
         &self,
-        segment: u64,
+        hash: SlotHash,
         key: Key,
         epoch: u64,
         version: Version,
         found: Option<(&[u8], u16)>,
     ) -> bool {
-        let (mut stripe, entry) = self.open(segment);
+        let (mut stripe, number) = self.open(hash);
+        let entry = stripe.entry(number);
         if let Some((_, displacement)) = found {
-            let known = &mut stripe.entries[entry].displacement;
-            *known = (*known).max(displacement);
+            // [Xenic21 4.1.3] d_i learns upward.
+            entry.displacement = entry.displacement.max(displacement);
         }
-        if stripe.entries[entry].epoch != epoch {
+        if entry.epoch != epoch {
             return false;
         }
-        let index = stripe.find_or_add(entry, key);
-        let object = &mut stripe.objects[index];
-        if object.known.is_none() {
-            object.known = Some((version, found.is_some()));
-            object.value.clear();
-            object.value.extend_from_slice(found.map_or(&[], |(value, _)| value));
+        if let Some(index) = stripe.find_or_cache(number, hash, key) {
+            let object = stripe.object(index);
+            if object.known.is_none() {
+                object.known = Some((version, found.is_some()));
+                object.value.clear();
+                object.value.extend_from_slice(found.map_or(&[], |(value, _)| value));
+            }
         }
-        stripe.evict();
         true
     }
 
+    /// Keeps what the header of the host table's segment `segment` says, as a hint.
+    pub fn learn_header(&self, hash: SlotHash, segment: u64, header: &SegmentHeader) {
+        let (mut stripe, number) = self.open(hash);
+        let entry = stripe.entry(number);
+        entry.overflow = header.overflow;
+        entry.seen = (segment, header.moves);
+    }
+
     /// Applies a COMMIT: the new value, or `None` for a deletion. Pins the object until the host
-    /// has applied it (see [`NicIndex::unpin`]).
+    /// has applied it (see [`NicIndex::unpin`]). Never refused: the key was locked before.
     ///
     /// # Panics
     /// If the version does not move forward: a write-set key is locked from EXECUTE to COMMIT.
-    pub fn install(&self, segment: u64, key: Key, version: Version, value: Option<&[u8]>) {
-        let (mut stripe, entry) = self.open(segment);
-        let index = stripe.find_or_add(entry, key);
-        let object = &mut stripe.objects[index];
+    pub fn install(&self, hash: SlotHash, key: Key, version: Version, value: Option<&[u8]>) {
+        let (mut stripe, number) = self.open(hash);
+        let index = stripe.find_or_force(number, hash, key);
+        let object = stripe.object(index);
         if let Some((known, _)) = object.known {
             assert!(version > known, "a COMMIT moves the version forward");
         }
@@ -239,7 +246,7 @@ impl NicIndex {
         object.value.extend_from_slice(value.unwrap_or_default());
         object.pins += 1;
         object.used = true;
-        let entry = &mut stripe.entries[entry];
+        let entry = stripe.entry(number);
         entry.epoch += 1;
         if value.is_none() {
             entry.floor = entry.floor.max(version);
@@ -251,19 +258,19 @@ impl NicIndex {
     ///
     /// # Panics
     /// If `key` is not pinned.
-    pub fn unpin(&self, segment: u64, key: Key) {
-        let (mut stripe, entry) = self.open(segment);
-        let index = stripe.find(entry, key);
+    pub fn unpin(&self, hash: SlotHash, key: Key) {
+        let (mut stripe, entry) = self.open(hash);
+        let index = stripe.find(entry, hash, key);
         assert!(index.is_some(), "a pinned object stays in the index");
         let Some(index) = index else { return };
-        let object = &mut stripe.objects[index];
+        let object = stripe.object(index);
         assert!(object.pins > 0, "an object is unpinned as often as it was pinned");
         object.pins -= 1;
         self.pinned.fetch_sub(1, Ordering::Relaxed);
         stripe.evict();
     }
 
-    /// Keys that are locked.
+    /// Locks held, read locks included.
     pub fn locked_count(&self) -> usize {
         self.locked.load(Ordering::Relaxed)
     }
@@ -278,133 +285,50 @@ impl NicIndex {
         self.stripes.iter().map(|stripe| stripe_of(stripe).live()).sum()
     }
 
-    /// Checks every structural invariant.
+    /// Entries that it has now: one per segment, once it has followed the host table.
+    pub fn entry_count(&self) -> usize {
+        self.stripes.iter().map(|stripe| stripe_of(stripe).entry_count()).sum()
+    }
+
+    /// Checks every structural invariant; for tests.
     ///
     /// # Panics
     /// If one does not hold.
     pub fn check(&self) {
         let (mut locked, mut pinned) = (0, 0);
         for stripe in &self.stripes {
-            let stripe = stripe_of(stripe);
-            let mut listed = 0;
-            for (number, entry) in stripe.entries.iter().enumerate() {
-                let mut at = entry.first;
-                while at != NONE {
-                    let object = &stripe.objects[at as usize];
-                    assert!(object.live, "a listed object is live");
-                    assert!(object.segment as usize == number, "an object is in its own entry");
-                    locked += usize::from(object.holder.is_some());
-                    pinned += object.pins as usize;
-                    listed += 1;
-                    assert!(listed <= stripe.objects.len(), "a chain has no cycle");
-                    at = object.next;
-                }
-            }
-            assert!(listed == stripe.live(), "every live object is listed once");
+            let counts = stripe_of(stripe).check();
+            locked += counts.locked;
+            pinned += counts.pinned;
         }
         assert!(locked == self.locked_count(), "the locks are counted");
         assert!(pinned == self.pinned_count(), "the pins are counted");
     }
 
-    fn open(&self, segment: u64) -> (MutexGuard<'_, Stripe>, usize) {
-        let stripe = &self.stripes[(segment % STRIPES as u64) as usize];
-        (stripe_of(stripe), (segment / STRIPES as u64) as usize)
+    /// The stripe and entry of a hash; the stripe follows the host table's growth by a few entries.
+    fn open(&self, hash: SlotHash) -> (MutexGuard<'_, Stripe>, usize) {
+        let base = hash.base_segment(self.segments);
+        let (number, local) = (base % STRIPES as u64, base / STRIPES as u64);
+        let mut stripe = stripe_of(&self.stripes[number as usize]);
+        let known = self.known();
+        if !stripe.has_followed(known) {
+            // Entries of this stripe whose segments the host table has split.
+            let (copies, rest) = (known.split() / self.segments, known.split() % self.segments);
+            let entries = copies * self.segments.div_ceil(STRIPES as u64)
+                + (rest + STRIPES as u64 - 1 - number) / STRIPES as u64;
+            stripe.follow(known, Progress::new(known.level(), entries));
+        }
+        let entry = stripe.entry_of(local, hash);
+        (stripe, entry)
     }
+}
+
+fn per_stripe(objects: usize) -> usize {
+    objects.div_ceil(STRIPES).max(1)
 }
 
 fn stripe_of(stripe: &Mutex<Stripe>) -> MutexGuard<'_, Stripe> {
     stripe.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Stripe {
-    fn live(&self) -> usize {
-        self.objects.len() - self.vacant.len()
-    }
-
-    fn find(&self, entry: usize, key: Key) -> Option<usize> {
-        let mut at = self.entries[entry].first;
-        while at != NONE {
-            let object = &self.objects[at as usize];
-            if object.key == key {
-                return Some(at as usize);
-            }
-            at = object.next;
-        }
-        None
-    }
-
-    fn find_or_add(&mut self, entry: usize, key: Key) -> usize {
-        if let Some(index) = self.find(entry, key) {
-            self.objects[index].used = true;
-            return index;
-        }
-        let index = match self.vacant.pop() {
-            Some(index) => index as usize,
-            None => {
-                self.objects.push(Object {
-                    key,
-                    segment: 0,
-                    next: NONE,
-                    holder: None,
-                    known: None,
-                    value: Vec::new(),
-                    pins: 0,
-                    used: false,
-                    live: false,
-                });
-                self.objects.len() - 1
-            }
-        };
-        let next = std::mem::replace(&mut self.entries[entry].first, index as u32);
-        let object = &mut self.objects[index];
-        assert!(!object.live, "a vacant place holds no object");
-        object.key = key;
-        object.segment = entry as u32;
-        object.next = next;
-        object.live = true;
-        object.used = true;
-        index
-    }
-
-    fn remove(&mut self, index: usize) {
-        let (entry, next) = {
-            let object = &mut self.objects[index];
-            assert!(object.may_go(), "a locked or pinned object stays");
-            object.live = false;
-            object.known = None;
-            object.value.clear();
-            (object.segment as usize, object.next)
-        };
-        let mut at = self.entries[entry].first;
-        if at == index as u32 {
-            self.entries[entry].first = next;
-        } else {
-            while self.objects[at as usize].next != index as u32 {
-                at = self.objects[at as usize].next;
-            }
-            self.objects[at as usize].next = next;
-        }
-        self.vacant.push(index as u32);
-    }
-
-    /// Evicts by second chance while there are more objects than the capacity, skipping locked and
-    /// pinned ones; gives up after two turns of the hand.
-    fn evict(&mut self) {
-        let mut looks = 2 * self.objects.len();
-        while self.live() > self.capacity && looks > 0 {
-            looks -= 1;
-            self.hand = (self.hand + 1) % self.objects.len();
-            let object = &mut self.objects[self.hand];
-            if !object.may_go() {
-                continue;
-            }
-            if std::mem::take(&mut object.used) {
-                continue;
-            }
-            let hand = self.hand;
-            self.remove(hand);
-        }
-    }
 }
 
 impl fmt::Debug for NicIndex {
