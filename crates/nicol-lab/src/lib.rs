@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod experiments;
 mod live;
 pub mod report;
 pub mod settings;

@@ -1,0 +1,148 @@
+//! The figures and tables of the papers as experiments: `nicol lab`.
+//!
+//! An experiment turns its options into a [`Table`] of flat rows. It measures points, each a run of
+//! a system or a component that is judged where there is something to judge. Points run on as many
+//! threads as the options say; rows and their order do not depend on that.
+
+mod components;
+mod plot;
+mod points;
+mod results;
+mod table;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+
+pub use plot::{Chart, svg};
+pub use points::{Progress, memory_available};
+pub use results::{Golden, write_atomically, write_results};
+pub use table::{Assumed, Outcome, Table};
+
+use points::Pool;
+
+/// The profile of systems that run on an on-path SmartNIC.
+const ON_PATH: &str = "liquidio3";
+/// The profile of systems that use verbs.
+const VERBS: &str = "connectx5";
+
+/// How much of a figure to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The paper's scale, or as much of it as the memory holds.
+    Full,
+    /// Less data and shorter runs: seconds on four cores. What golden tables hold.
+    Quick,
+}
+
+impl Form {
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Quick => "quick",
+        }
+    }
+}
+
+/// How to run an experiment.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How much.
+    pub form: Form,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// Replaces the SmartNIC's profile: a name or a file.
+    pub profile: Option<String>,
+    /// Points at a time.
+    pub jobs: usize,
+    /// Bytes that points under way may need together.
+    pub memory: u64,
+}
+
+/// A figure or a table.
+pub struct Experiment {
+    /// Its name on the command line.
+    pub id: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// The columns of every row, in their order.
+    pub columns: &'static [&'static str],
+    /// How it is drawn.
+    pub chart: Chart,
+    /// Does it run on hardware profiles, or is it exact?
+    pub timed: bool,
+    run: fn(&Context<'_>) -> Result<Table>,
+}
+
+/// Every experiment, in the order of the papers.
+pub fn all() -> Vec<&'static Experiment> {
+    components::ALL.iter().collect()
+}
+
+/// The experiment called `id`.
+///
+/// # Errors
+/// If there is none: names those that there are.
+pub fn find(id: &str) -> Result<&'static Experiment> {
+    let all = all();
+    match all.iter().find(|experiment| experiment.id == id) {
+        Some(experiment) => Ok(experiment),
+        None => {
+            let ids: Vec<_> = all.iter().map(|experiment| experiment.id).collect();
+            bail!("no experiment is called '{id}': choose one of {}", ids.join(", "))
+        }
+    }
+}
+
+/// What an experiment runs in.
+struct Context<'a> {
+    columns: &'static [&'static str],
+    options: &'a Options,
+    pool: Pool<'a>,
+}
+
+impl Context<'_> {
+    fn on_path(&self) -> &str {
+        self.options.profile.as_deref().unwrap_or(ON_PATH)
+    }
+
+    fn table(&self) -> Table {
+        Table::new(self.columns)
+    }
+}
+
+/// A finished experiment, and what it took. The outcome is the same for the same options, whatever
+/// the machine; the rest is not.
+pub struct Finished {
+    /// What was found.
+    pub outcome: Outcome,
+    /// Wall-clock time.
+    pub took: Duration,
+    /// Points measured.
+    pub points: usize,
+}
+
+/// Runs `experiment`, telling `progress` whenever a point starts or ends.
+///
+/// # Errors
+/// If the options do not fit the experiment, a profile or the machine's memory.
+pub fn run(
+    experiment: &'static Experiment,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Finished> {
+    ensure!(options.jobs > 0, "--jobs 0: give at least 1");
+    ensure!(
+        experiment.timed || options.profile.is_none(),
+        "--profile: {} has no timing model, so that no profile matters",
+        experiment.id
+    );
+    let pool = Pool::new(options.jobs, options.memory, progress);
+    let context = Context { columns: experiment.columns, options, pool };
+    let started = Instant::now();
+    let table = (experiment.run)(&context)?;
+    let took = started.elapsed();
+    let points = context.pool.points();
+    Ok(Finished { outcome: Outcome::new(experiment, options, table), took, points })
+}
