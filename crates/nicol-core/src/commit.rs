@@ -1,6 +1,12 @@
 //! The `commit` family: what every transactional system offers to a workload.
 
+use std::sync::Arc;
+
+use crate::cluster::Layout;
+use crate::fabric::Fabric;
+use crate::ids::{Key, NodeId, ShardId};
 use crate::txn::{Outcome, ProcedureId, Txn, Verdict};
+use crate::workload::Workload;
 
 /// Execution logic: reads the transaction's values and arguments, sets its writes and output, may
 /// add keys. Runs on a host or a NIC core and must be a pure function of the transaction.
@@ -36,4 +42,44 @@ pub trait CommitProtocol: Clone + 'static {
     /// updates the versions installed.
     #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
     async fn run(&self, txn: &mut Txn) -> Outcome;
+}
+
+/// One node of a system: its memory, and how its engines start.
+pub trait Member: Send + Sync + Sized + 'static {
+    /// How the system runs.
+    type Config: Clone + Send + Sync + 'static;
+    /// What runs transactions on a host engine.
+    type Coordinator<F: Fabric>: CommitProtocol;
+
+    /// Builds node `id` and loads its shards with the workload's records.
+    fn load(id: NodeId, layout: &Layout, config: &Self::Config, workload: &dyn Workload) -> Self;
+
+    /// Starts the system on one engine of this node; host engines get a coordinator.
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Self::Coordinator<F>>;
+
+    /// Has everything that was logged been applied, and is every lock free?
+    fn is_settled(&self) -> bool;
+
+    /// The state of its memory; meaningful once the cluster is quiet.
+    fn audit(&self) -> Audit;
+
+    /// Reads a record of the node's own shard into `value`; false if there is none.
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool;
+}
+
+/// What a node's memory looks like when everything is quiet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// Locks that nobody will release.
+    pub leaked_locks: u64,
+    /// Cached objects that still wait for the host to apply them.
+    pub pinned: u64,
+    /// Records of the primary shard.
+    pub records: u64,
+    /// Digest of the primary shard, then of each backup shard held.
+    pub digests: Vec<(ShardId, u64)>,
 }

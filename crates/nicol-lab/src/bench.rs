@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use nicol_check::serializability;
 use nicol_core::cluster::Layout;
-use nicol_core::commit::Procedures;
+use nicol_core::commit::{Audit, Member, Procedures};
 use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::Event;
@@ -14,11 +14,12 @@ use nicol_core::ids::{Key, Side};
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_core::workload::{ShardMap, Workload};
-use nicol_protocols::commit::xenic::{self, Audit, Node, XenicConfig};
+use nicol_protocols::commit::Sabotage;
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 
 use crate::report::{BenchReport, Check, Kind, Latency, Resource, SCHEMA};
-use crate::settings::{self, EngineSettings};
+use crate::settings::{self, EngineSettings, SystemConfig};
+use crate::systems::System;
 use crate::workloads::{self, BuiltWorkload, WorkloadSpec};
 
 /// Violations that a report spells out; more are counted.
@@ -68,7 +69,7 @@ pub struct BenchConfig {
     pub threads: Option<usize>,
     /// A protocol broken on purpose; for negative tests only.
     #[doc(hidden)]
-    pub sabotage: xenic::Sabotage,
+    pub sabotage: Sabotage,
 }
 
 /// What a world measured around a run.
@@ -96,20 +97,20 @@ pub struct BenchRun {
 }
 
 /// A cluster's memory, its system and its clients: what a world starts on its engines.
-pub(crate) struct Cluster {
+pub(crate) struct Cluster<N> {
     pub(crate) layout: Layout,
-    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) nodes: Vec<Arc<N>>,
     pub(crate) workload: Arc<dyn Workload>,
     pub(crate) procedures: Procedures,
     pub(crate) run: Arc<RunControl>,
     pub(crate) clients_per_node: usize,
 }
 
-impl Start for Cluster {
+impl<N: Member> Start for Cluster<N> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
-        let Some(coordinator) = xenic::start(fabric, node, &self.procedures) else { return };
+        let Some(coordinator) = node.start(fabric, &self.procedures) else { return };
         let hosts = self.layout.engines(Side::Host);
         // Clients of a node are dealt out to its host engines, the first ones getting the rest.
         let core = usize::from(here.core);
@@ -121,44 +122,48 @@ impl Start for Cluster {
     }
 }
 
-impl Cluster {
+impl<N: Member> Cluster<N> {
     pub(crate) fn is_settled(&self) -> bool {
-        self.nodes.iter().all(|node| node.is_settled() && node.audit_locks() == 0)
+        self.nodes.iter().all(|node| node.is_settled())
     }
 }
 
 /// Runs a benchmark in its world.
 pub fn run(config: &BenchConfig) -> Result<BenchRun> {
-    ensure!(
-        config.system == "xenic",
-        "unknown system '{}': `nicol systems` lists what there is",
-        config.system
-    );
+    System::find(&config.system)?.run(config)
+}
+
+/// Runs a benchmark of the system whose nodes are `N`.
+pub(crate) fn run_system<N>(config: &BenchConfig) -> Result<BenchRun>
+where
+    N: Member<Config: SystemConfig>,
+{
+    let built = config.build()?;
     match config.on.as_str() {
-        "threads" => crate::live::run(config),
-        profile => crate::simulated::run(config, profile),
+        "threads" => crate::live::run::<N>(config, &built),
+        profile => crate::simulated::run::<N>(config, &built, profile),
     }
 }
 
 /// A configuration with its parts built.
-pub(crate) struct Built {
+pub(crate) struct Built<C> {
     pub(crate) workload: BuiltWorkload,
-    pub(crate) xenic: XenicConfig,
+    pub(crate) system: C,
     pub(crate) engine: EngineSettings,
 }
 
 impl BenchConfig {
-    pub(crate) fn build(&self) -> Result<Built> {
+    fn build<C: SystemConfig>(&self) -> Result<Built<C>> {
         let workload = workloads::build(&self.workload, self.nodes)?;
         let records = workload.workload.records_per_shard() + workload.workload.growth_per_shard();
-        let mut xenic = XenicConfig::paper(records, workload.value_bytes);
+        let mut system = C::published(&self.system, records, workload.value_bytes);
         let mut engine = EngineSettings::default();
-        settings::apply(&self.settings, &mut xenic, &mut engine)?;
-        xenic.sabotage = self.sabotage;
+        settings::apply(&self.settings, &mut system, &mut engine)?;
+        system.break_on_purpose(self.sabotage);
         if self.rate == Some(0) {
             bail!("--rate 0: an open loop needs at least one transaction per second");
         }
-        Ok(Built { workload, xenic, engine })
+        Ok(Built { workload, system, engine })
     }
 
     pub(crate) fn load(&self) -> Load {
@@ -192,17 +197,17 @@ impl BenchConfig {
         }
     }
 
-    pub(crate) fn cluster(
+    pub(crate) fn cluster<N: Member>(
         &self,
         layout: &Layout,
-        built: &Built,
+        built: &Built<N::Config>,
         plan: RunPlan,
         clients_per_node: usize,
-    ) -> Cluster {
+    ) -> Cluster<N> {
         let workload = built.workload.workload.clone();
         let nodes = layout
             .node_ids()
-            .map(|id| Arc::new(Node::load(id, layout, &built.xenic, &*workload)))
+            .map(|id| Arc::new(N::load(id, layout, &built.system, &*workload)))
             .collect();
         Cluster {
             layout: layout.clone(),
@@ -216,7 +221,7 @@ impl BenchConfig {
 }
 
 /// Judges a finished run: memory, invariants, replicas, and its history if it has one.
-pub(crate) fn judge(cluster: &Cluster, settled: bool) -> (Check, Vec<Event>) {
+pub(crate) fn judge<N: Member>(cluster: &Cluster<N>, settled: bool) -> (Check, Vec<Event>) {
     let (history, whole, totals, recorded) = {
         let mut result = cluster.run.result();
         let history = std::mem::take(&mut result.history);
@@ -239,7 +244,7 @@ pub(crate) fn judge(cluster: &Cluster, settled: bool) -> (Check, Vec<Event>) {
     (check, history)
 }
 
-fn audit_memory(cluster: &Cluster, check: &mut Check) {
+fn audit_memory<N: Member>(cluster: &Cluster<N>, check: &mut Check) {
     let audits: Vec<Audit> = cluster.nodes.iter().map(|node| node.audit()).collect();
     check.leaked_locks = audits.iter().map(|audit| audit.leaked_locks).sum();
     if check.leaked_locks > 0 {
@@ -260,7 +265,12 @@ fn audit_memory(cluster: &Cluster, check: &mut Check) {
     }
 }
 
-fn audit_invariants(cluster: &Cluster, whole: &Counts, totals: &[i128], check: &mut Check) {
+fn audit_invariants<N: Member>(
+    cluster: &Cluster<N>,
+    whole: &Counts,
+    totals: &[i128],
+    check: &mut Check,
+) {
     // The sums cover known commits only: a transaction of unknown outcome may have moved money.
     if whole.unknown > 0 {
         return;
@@ -268,8 +278,7 @@ fn audit_invariants(cluster: &Cluster, whole: &Counts, totals: &[i128], check: &
     let mut read = |key: Key| {
         let node = cluster.layout.primary(cluster.layout.shard_of(key));
         let mut value = Vec::new();
-        let found = cluster.nodes[usize::from(node.0)].primary().get(key, &mut value);
-        found.present.then_some(value)
+        cluster.nodes[usize::from(node.0)].read(key, &mut value).then_some(value)
     };
     let wrong = cluster.workload.audit(&cluster.layout, &mut read, totals);
     check.invariants = wrong.is_empty();
@@ -277,9 +286,9 @@ fn audit_invariants(cluster: &Cluster, whole: &Counts, totals: &[i128], check: &
 }
 
 /// Puts a run's parts into a report.
-pub(crate) fn report(
+pub(crate) fn report<N>(
     config: &BenchConfig,
-    cluster: &Cluster,
+    cluster: &Cluster<N>,
     profile: Option<&str>,
     measured: &Measured,
     check: Check,

@@ -8,4 +8,5 @@ pub mod report;
 pub mod settings;
 mod simulated;
 pub mod sweep;
+pub mod systems;
 pub mod workloads;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nicol_core::cluster::Layout;
+use nicol_core::commit::Member;
 use nicol_core::units::Nanos;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 
@@ -25,14 +26,12 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// Runs a benchmark on threads: a measured run without a history, whose memory and invariants are
 /// audited, and then a shorter recorded one for the serializability checker, since recording costs
 /// the very time that is measured.
-pub(crate) fn run(config: &BenchConfig) -> Result<BenchRun> {
+pub(crate) fn run<N: Member>(config: &BenchConfig, built: &Built<N::Config>) -> Result<BenchRun> {
     ensure!(!config.faults, "--faults messages: only simulated worlds inject faults; use --on");
-    let engine = config.build()?.engine;
     ensure!(
-        engine == Default::default(),
+        built.engine == Default::default(),
         "--set aggregation, dma_vector, doorbell_batch: only simulated worlds have them"
     );
-    let built = config.build()?;
     let (host, nic) = (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
     let layout = Layout::new(config.nodes, config.replicas, host, nic)
         .context("--nodes, --replicas, --host-engines, --nic-engines")?;
@@ -44,18 +43,18 @@ pub(crate) fn run(config: &BenchConfig) -> Result<BenchRun> {
         Length::Transactions(_) => Nanos::ZERO,
     });
     let plan = config.plan(length, warmup, clients, false);
-    let measured_cluster = Arc::new(config.cluster(&layout, &built, plan, clients));
+    let measured_cluster = Arc::new(config.cluster::<N>(&layout, built, plan, clients));
     let measured = drive(config, &layout, &measured_cluster)?;
     let (mut check, _) = bench::judge(&measured_cluster, measured.settled);
-    let history = record(config, &layout, &built, clients, &mut check)?;
+    let history = record::<N>(config, &layout, built, clients, &mut check)?;
     let report = bench::report(config, &measured_cluster, None, &measured, check);
     Ok(BenchRun { report, history })
 }
 
-fn record(
+fn record<N: Member>(
     config: &BenchConfig,
     layout: &Layout,
-    built: &Built,
+    built: &Built<N::Config>,
     clients: usize,
     check: &mut crate::report::Check,
 ) -> Result<Vec<nicol_core::history::Event>> {
@@ -64,7 +63,7 @@ fn record(
         _ => RECORDED,
     };
     let plan = config.plan(Length::Transactions(recorded), Nanos::ZERO, clients, true);
-    let cluster = Arc::new(config.cluster(layout, built, plan, clients));
+    let cluster = Arc::new(config.cluster::<N>(layout, built, plan, clients));
     let measured = drive(config, layout, &cluster)?;
     let (second, history) = bench::judge(&cluster, measured.settled);
     check.serializable = second.serializable;
@@ -76,7 +75,11 @@ fn record(
     Ok(history)
 }
 
-fn drive(config: &BenchConfig, layout: &Layout, cluster: &Arc<Cluster>) -> Result<Measured> {
+fn drive<N: Member>(
+    config: &BenchConfig,
+    layout: &Layout,
+    cluster: &Arc<Cluster<N>>,
+) -> Result<Measured> {
     let live = LiveConfig {
         layout: layout.clone(),
         threads: config.threads,

@@ -2,7 +2,30 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::{Bytes, Nanos};
+use nicol_protocols::commit::Sabotage;
 use nicol_protocols::commit::xenic::{ExecuteAt, XenicConfig};
+
+/// A key of `--set`: its name, its values, what it means.
+pub type Setting = (&'static str, &'static str, &'static str);
+
+/// Something with keys that `--set` may change.
+pub trait Settings {
+    /// The keys.
+    const KEYS: &'static [Setting];
+
+    /// Changes `key`, which is one of [`Settings::KEYS`]. Errors say what is wrong with the value.
+    fn set(&mut self, key: &str, value: &str) -> Result<()>;
+}
+
+/// How a system of the `commit` family runs.
+pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
+    /// The published choices of the system of this name, with memory for so many records per shard
+    /// of at most `value_bytes` bytes.
+    fn published(system: &str, records: u64, value_bytes: usize) -> Self;
+
+    /// Breaks the protocol on purpose, for negative tests.
+    fn break_on_purpose(&mut self, sabotage: Sabotage);
+}
 
 /// What `--set` may change besides the system's own settings: how engines behave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,71 +38,116 @@ pub struct EngineSettings {
     pub doorbell_batch: Option<usize>,
 }
 
-/// The keys that [`apply`] knows, with their values and what they mean.
-pub const KEYS: [(&str, &str, &str); 10] = [
-    ("execute_at", "host|annotation|nic", "where execution logic runs"),
-    ("index_objects", "N", "objects that each node's NIC index may cache"),
-    ("displacement_max", "1..64", "displacement limit D_m of the host table"),
-    ("slack", "0..64", "entries read beyond the known displacement, k"),
-    ("slots_percent", "100..1000", "table slots per record, in percent"),
-    ("log_bytes", "BYTES", "each NIC core's log in host memory"),
-    ("patience_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
-    ("aggregation", "on|off", "gather messages into frames (simulated worlds)"),
-    ("dma_vector", "1..15", "DMA requests per vector (simulated worlds)"),
-    ("doorbell_batch", "1..64", "one-sided operations per doorbell (simulated worlds)"),
-];
-
 /// Applies settings in order; a later one wins. Errors name the key, the value and the remedy.
-pub fn apply(
+pub fn apply<C: Settings>(
     settings: &[String],
-    xenic: &mut XenicConfig,
+    system: &mut C,
     engine: &mut EngineSettings,
 ) -> Result<()> {
     for setting in settings {
         let Some((key, value)) = setting.split_once('=') else {
-            bail!("--set {setting}: write key=value; keys are {}", names());
+            bail!("--set {setting}: write key=value; keys are {}", names::<C>());
         };
-        one(key.trim(), value.trim(), xenic, engine).with_context(|| format!("--set {setting}"))?;
+        one(key.trim(), value.trim(), system, engine)
+            .with_context(|| format!("--set {setting}"))?;
     }
     Ok(())
 }
 
-fn names() -> String {
-    KEYS.map(|(key, ..)| key).join(", ")
+fn one<C: Settings>(
+    key: &str,
+    value: &str,
+    system: &mut C,
+    engine: &mut EngineSettings,
+) -> Result<()> {
+    let among = |keys: &[Setting]| keys.iter().any(|(name, ..)| *name == key);
+    match key {
+        _ if among(C::KEYS) => system.set(key, value),
+        _ if among(EngineSettings::KEYS) => engine.set(key, value),
+        _ => bail!("no such key; keys are {}", names::<C>()),
+    }
 }
 
-fn number(value: &str, low: u64, high: u64) -> Result<u64> {
+/// The keys of a system and of the engines under it.
+pub fn keys<C: Settings>() -> impl Iterator<Item = &'static Setting> {
+    C::KEYS.iter().chain(EngineSettings::KEYS)
+}
+
+fn names<C: Settings>() -> String {
+    keys::<C>().map(|(key, ..)| *key).collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) fn number(value: &str, low: u64, high: u64) -> Result<u64> {
     let number: u64 = value.parse().with_context(|| format!("'{value}' is not a whole number"))?;
     ensure!((low..=high).contains(&number), "{number} is out of range: give {low} to {high}");
     Ok(number)
 }
 
-fn one(key: &str, value: &str, xenic: &mut XenicConfig, engine: &mut EngineSettings) -> Result<()> {
-    match key {
-        "execute_at" => {
-            xenic.execute_at = match value {
-                "host" => ExecuteAt::Host,
-                "annotation" => ExecuteAt::Annotation,
-                "nic" => ExecuteAt::Nic,
-                _ => bail!("'{value}' is not a place: choose host, annotation or nic"),
-            }
-        }
-        "index_objects" => xenic.index_objects = number(value, 1, 1 << 32)? as usize,
-        "displacement_max" => xenic.displacement_max = number(value, 1, 64)? as u16,
-        "slack" => xenic.slack = number(value, 0, 64)? as u16,
-        "slots_percent" => xenic.slots_percent = number(value, 100, 1_000)?,
-        "log_bytes" => xenic.log = Bytes(number(value, 4_096, 1 << 32)?),
-        "patience_us" => xenic.patience = Nanos::from_micros(number(value, 1, 60_000_000)?),
-        "aggregation" => {
-            engine.aggregation = Some(match value {
-                "on" => true,
-                "off" => false,
-                _ => bail!("'{value}': choose on or off"),
-            })
-        }
-        "dma_vector" => engine.dma_vector = Some(number(value, 1, 15)? as usize),
-        "doorbell_batch" => engine.doorbell_batch = Some(number(value, 1, 64)? as usize),
-        _ => bail!("no such key; keys are {}", names()),
+pub(crate) fn switch(value: &str) -> Result<bool> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => bail!("'{value}': choose on or off"),
     }
-    Ok(())
+}
+
+impl Settings for EngineSettings {
+    const KEYS: &'static [Setting] = &[
+        ("aggregation", "on|off", "gather messages into frames (simulated worlds)"),
+        ("dma_vector", "1..15", "DMA requests per vector (simulated worlds)"),
+        ("doorbell_batch", "1..64", "one-sided operations per doorbell (simulated worlds)"),
+    ];
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "aggregation" => self.aggregation = Some(switch(value)?),
+            "dma_vector" => self.dma_vector = Some(number(value, 1, 15)? as usize),
+            "doorbell_batch" => self.doorbell_batch = Some(number(value, 1, 64)? as usize),
+            _ => unreachable!("{key} is not among the keys of engines"),
+        }
+        Ok(())
+    }
+}
+
+impl Settings for XenicConfig {
+    const KEYS: &'static [Setting] = &[
+        ("execute_at", "host|annotation|nic", "where execution logic runs"),
+        ("index_objects", "N", "objects that each node's NIC index may cache"),
+        ("displacement_max", "1..64", "displacement limit D_m of the host table"),
+        ("slack", "0..64", "entries read beyond the known displacement, k"),
+        ("slots_percent", "100..1000", "table slots per record, in percent"),
+        ("log_bytes", "BYTES", "each NIC core's log in host memory"),
+        ("patience_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
+    ];
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "execute_at" => {
+                self.execute_at = match value {
+                    "host" => ExecuteAt::Host,
+                    "annotation" => ExecuteAt::Annotation,
+                    "nic" => ExecuteAt::Nic,
+                    _ => bail!("'{value}' is not a place: choose host, annotation or nic"),
+                }
+            }
+            "index_objects" => self.index_objects = number(value, 1, 1 << 32)? as usize,
+            "displacement_max" => self.displacement_max = number(value, 1, 64)? as u16,
+            "slack" => self.slack = number(value, 0, 64)? as u16,
+            "slots_percent" => self.slots_percent = number(value, 100, 1_000)?,
+            "log_bytes" => self.log = Bytes(number(value, 4_096, 1 << 32)?),
+            "patience_us" => self.patience = Nanos::from_micros(number(value, 1, 60_000_000)?),
+            _ => unreachable!("{key} is not among Xenic's keys"),
+        }
+        Ok(())
+    }
+}
+
+impl SystemConfig for XenicConfig {
+    fn published(_: &str, records: u64, value_bytes: usize) -> Self {
+        Self::paper(records, value_bytes)
+    }
+
+    fn break_on_purpose(&mut self, sabotage: Sabotage) {
+        self.sabotage = sabotage;
+    }
 }

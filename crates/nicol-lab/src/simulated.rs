@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use nicol_core::cluster::Layout;
+use nicol_core::commit::Member;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 use nicol_sim::{FaultPlan, Profile, RunEnd, SimCluster, SimConfig};
@@ -22,9 +23,12 @@ const LIMIT: Nanos = Nanos::from_secs(3_600);
 const SETTLE: Nanos = Nanos::from_secs(10);
 
 /// Runs a benchmark on a profile.
-pub(crate) fn run(config: &BenchConfig, profile: &str) -> Result<BenchRun> {
+pub(crate) fn run<N: Member>(
+    config: &BenchConfig,
+    built: &Built<N::Config>,
+    profile: &str,
+) -> Result<BenchRun> {
     let profile = Arc::new(Profile::load(profile)?);
-    let built = config.build()?;
     let layout = layout(config, &profile)?;
     let clients = config.clients.unwrap_or(CLIENTS);
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
@@ -34,8 +38,8 @@ pub(crate) fn run(config: &BenchConfig, profile: &str) -> Result<BenchRun> {
         Length::Transactions(_) => Nanos::ZERO,
     });
     let plan = config.plan(length, warmup, clients, true);
-    let cluster = config.cluster(&layout, &built, plan, clients);
-    let measured = simulate(config, &built, &profile, &cluster);
+    let cluster = config.cluster::<N>(&layout, built, plan, clients);
+    let measured = simulate(config, built, &profile, &cluster);
     let (check, history) = bench::judge(&cluster, measured.settled);
     let report = bench::report(config, &cluster, Some(&profile.name), &measured, check);
     Ok(BenchRun { report, history })
@@ -54,11 +58,11 @@ fn layout(config: &BenchConfig, profile: &Profile) -> Result<Layout> {
         .context("--nodes, --replicas, --host-engines, --nic-engines")
 }
 
-fn simulate(
+fn simulate<N: Member>(
     config: &BenchConfig,
-    built: &Built,
+    built: &Built<N::Config>,
     profile: &Arc<Profile>,
-    cluster: &Cluster,
+    cluster: &Cluster<N>,
 ) -> Measured {
     let mut sim = SimConfig::new(cluster.layout.clone(), profile.clone(), config.seed);
     if config.faults {

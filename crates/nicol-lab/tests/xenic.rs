@@ -3,7 +3,7 @@
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
 use nicol_lab::workloads::WorkloadSpec;
-use nicol_protocols::commit::xenic::Sabotage;
+use nicol_protocols::commit::Sabotage;
 
 fn config(workload: &str, records: u64, on: &str, seed: u64) -> BenchConfig {
     BenchConfig {

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nicol_core::cluster::Layout;
-use nicol_core::commit::Procedures;
+use nicol_core::commit::{Member, Procedures};
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
-use nicol_protocols::commit::xenic::{self, ExecuteAt, Node, XenicConfig};
+use nicol_protocols::commit::xenic::{ExecuteAt, Node, XenicConfig};
 use nicol_rt::{LiveCluster, LiveConfig};
 use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, spawn_clients};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
@@ -56,7 +56,7 @@ impl Start for Bank {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
-        if let Some(coordinator) = xenic::start(fabric, node, &self.procedures) {
+        if let Some(coordinator) = node.start(fabric, &self.procedures) {
             let first = u32::from(here.node.0) * CLIENTS;
             spawn_clients(fabric, &coordinator, &self.workload, &self.run, first, CLIENTS);
         }

@@ -10,10 +10,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::report::BenchReport;
-use nicol_lab::settings::KEYS;
 use nicol_lab::sweep::{self, SweepReport};
+use nicol_lab::systems::System;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
-use nicol_protocols::commit::xenic::Sabotage;
+use nicol_protocols::commit::Sabotage;
 use serde_json::json;
 
 use crate::cli::{BenchArgs, Format, SweepArgs, SystemArgs, WorkloadArgs};
@@ -28,7 +28,7 @@ const SWEEP_RECORDS: u64 = 40;
 /// Runs one benchmark.
 pub fn run(args: &BenchArgs) -> Result<End> {
     if args.system.settings.iter().any(|setting| setting == "help") {
-        return help_settings(args.format);
+        return help_settings(&args.system.system, args.format);
     }
     let config = config(args).map_err(Usage)?;
     let spinner = spinner(&format!("{} on {}", config.workload.name, config.on));
@@ -46,9 +46,11 @@ pub fn run(args: &BenchArgs) -> Result<End> {
     Ok(if ran.report.check.held() { End::Held } else { End::Failed })
 }
 
-fn help_settings(format: Format) -> Result<End> {
-    let rows: Vec<_> = KEYS
-        .iter()
+fn help_settings(system: &str, format: Format) -> Result<End> {
+    let rows: Vec<_> = System::find(system)
+        .map_err(Usage)?
+        .settings()
+        .into_iter()
         .map(|(key, values, meaning)| json!({"key": key, "values": values, "meaning": meaning}))
         .collect();
     output::rows(format, &rows, |rows| json!({"schema": "nicol.settings/1", "rows": rows}))?;

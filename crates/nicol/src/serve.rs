@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use nicol::resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo};
 use nicol_core::chance::Stream;
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{CommitProtocol, Procedures};
+use nicol_core::commit::{CommitProtocol, Member, Procedures};
 use nicol_core::engine::Start;
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Bell, Fabric};
@@ -22,7 +22,7 @@ use nicol_core::ids::{Key, NodeId, ShardId, Side};
 use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Bytes;
 use nicol_core::workload::{ShardMap, Workload};
-use nicol_protocols::commit::xenic::{self, Coordinator, Node, XenicConfig};
+use nicol_protocols::commit::xenic::{Coordinator, Node, XenicConfig};
 use nicol_rt::{LiveCluster, LiveConfig, Mailbox};
 use serde::Deserialize;
 
@@ -196,7 +196,7 @@ impl Start for Cluster {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
-        let coordinator = xenic::start(fabric, node, &self.procedures);
+        let coordinator = node.start(fabric, &self.procedures);
         let Some(coordinator) = coordinator.filter(|_| here.side == Side::Host) else { return };
         let desk = Desk {
             fabric: fabric.clone(),

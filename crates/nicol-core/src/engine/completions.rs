@@ -68,14 +68,17 @@ impl Completions {
     pub(super) fn resolve(&self, token: Token, result: Resolved) {
         let mut slots = self.slots.borrow_mut();
         let slot = &mut slots[token.0 as usize];
-        match std::mem::replace(slot, State::Vacant) {
+        match *slot {
             State::Pending(waiting) => {
                 *slot = State::Resolved(result);
                 if let Some(task) = waiting {
                     self.executor.wake(task);
                 }
             }
-            State::Abandoned => self.vacant.borrow_mut().push(token.0),
+            State::Abandoned => {
+                *slot = State::Vacant;
+                self.vacant.borrow_mut().push(token.0);
+            }
             State::Vacant | State::Resolved(_) => panic!("a completion resolves once"),
         }
     }
@@ -98,6 +101,10 @@ impl Future for Completion {
         assert!(self.slot != DONE, "a completion is awaited once");
         let mut slots = self.table.slots.borrow_mut();
         let slot = &mut slots[self.slot as usize];
+        if let State::Pending(waiting) = slot {
+            *waiting = Some(self.table.executor.current());
+            return Poll::Pending;
+        }
         match std::mem::replace(slot, State::Vacant) {
             State::Resolved(result) => {
                 self.table.vacant.borrow_mut().push(self.slot);
@@ -105,11 +112,7 @@ impl Future for Completion {
                 self.slot = DONE;
                 Poll::Ready(result)
             }
-            State::Pending(_) => {
-                *slot = State::Pending(Some(self.table.executor.current()));
-                Poll::Pending
-            }
-            State::Vacant | State::Abandoned => panic!("a live completion owns its slot"),
+            _ => panic!("a live completion owns its slot"),
         }
     }
 }

@@ -20,6 +20,9 @@ impl Pool {
     }
 
     pub(super) fn give(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() == 0 {
+            return;
+        }
         let mut spare = self.0.borrow_mut();
         if spare.len() < KEPT_MAX && buffer.capacity() <= KEPT_BYTES_MAX {
             buffer.clear();

@@ -2,7 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -18,12 +18,13 @@ pub struct TaskRef(u32);
 trait Slot: Any {
     /// Polls the future; on completion drops it and reports `Ready`.
     fn poll(&self, context: &mut Context<'_>) -> Poll<()>;
-    /// The type it is pooled under.
-    fn kind(&self) -> TypeId;
+    /// The pool that it belongs to.
+    fn pool(&self) -> usize;
 }
 
 /// The boxed option stays; only its content comes and goes.
 struct TypedSlot<T: Future<Output = ()> + 'static> {
+    pool: usize,
     future: RefCell<Pin<Box<Option<T>>>>,
 }
 
@@ -40,9 +41,15 @@ impl<T: Future<Output = ()> + 'static> Slot for TypedSlot<T> {
         polled
     }
 
-    fn kind(&self) -> TypeId {
-        TypeId::of::<T>()
+    fn pool(&self) -> usize {
+        self.pool
     }
+}
+
+/// Idle slots of one type of future. An engine runs a dozen types: a scan finds one soonest.
+struct Pool {
+    kind: TypeId,
+    idle: Vec<Rc<dyn Slot>>,
 }
 
 /// One place of the task table.
@@ -58,7 +65,7 @@ pub struct Executor {
     places: RefCell<Vec<Place>>,
     vacant: RefCell<Vec<u32>>,
     ready: RefCell<VecDeque<u32>>,
-    idle_slots: RefCell<BTreeMap<TypeId, Vec<Rc<dyn Slot>>>>,
+    pools: RefCell<Vec<Pool>>,
     current: Cell<Option<TaskRef>>,
     live: Cell<usize>,
 }
@@ -143,8 +150,8 @@ impl Executor {
         assert!(self.current.get().is_none(), "a task cannot drop its own executor's tasks");
         // Taken out first: dropping a future may wake others.
         let places = std::mem::take(&mut *self.places.borrow_mut());
-        let idle = std::mem::take(&mut *self.idle_slots.borrow_mut());
-        drop((places, idle));
+        let pools = std::mem::take(&mut *self.pools.borrow_mut());
+        drop((places, pools));
         self.ready.borrow_mut().clear();
         self.vacant.borrow_mut().clear();
         self.live.set(0);
@@ -160,19 +167,24 @@ impl Executor {
         }
         self.vacant.borrow_mut().push(index);
         self.live.set(self.live.get() - 1);
-        self.idle_slots.borrow_mut().entry(slot.kind()).or_default().push(slot);
+        self.pools.borrow_mut()[slot.pool()].idle.push(slot);
     }
 
     fn slot<T: Future<Output = ()> + 'static>(&self, task: T) -> Rc<dyn Slot> {
-        let idle = self.idle_slots.borrow_mut().get_mut(&TypeId::of::<T>()).and_then(Vec::pop);
-        if let Some(idle) = idle {
+        let kind = TypeId::of::<T>();
+        let mut pools = self.pools.borrow_mut();
+        let pool = pools.iter().position(|pool| pool.kind == kind).unwrap_or_else(|| {
+            pools.push(Pool { kind, idle: Vec::new() });
+            pools.len() - 1
+        });
+        if let Some(idle) = pools[pool].idle.pop() {
             let any: Rc<dyn Any> = idle;
             if let Ok(typed) = any.downcast::<TypedSlot<T>>() {
                 typed.future.borrow_mut().set(Some(task));
                 return typed;
             }
         }
-        Rc::new(TypedSlot { future: RefCell::new(Box::pin(Some(task))) })
+        Rc::new(TypedSlot { pool, future: RefCell::new(Box::pin(Some(task))) })
     }
 }
 

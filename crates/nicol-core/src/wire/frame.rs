@@ -25,6 +25,12 @@ mod field {
 pub const FRAME_HEADER: usize = 16;
 /// Bytes of a message's header.
 pub const MESSAGE_HEADER: usize = 16;
+/// Where the fields of a message's header stand in its two words, counted in bits: kind (16), class
+/// (8), reserved (8), slot (16), reserved (16); sequence (32), length (32).
+const CLASS_SHIFT: u32 = 16;
+const SLOT_SHIFT: u32 = 32;
+const LENGTH_SHIFT: u32 = 32;
+const RESERVED: u64 = 0xffff_0000_ff00_0000;
 /// Messages in one frame.
 pub const MESSAGES_MAX: usize = u16::MAX as usize;
 const _: () = assert!(field::LENGTH.end == FRAME_HEADER);
@@ -128,18 +134,20 @@ pub struct MessageHeader {
 impl MessageHeader {
     /// Appends the header.
     pub fn emit(&self, to: &mut Writer<'_>) {
-        to.u16(self.kind);
-        to.u8(match self.class {
+        let class = match self.class {
             Class::OneWay => 0,
             Class::Request => 1,
             Class::Superseding(_) => 2,
             Class::Reply => 3,
-        });
-        to.u8(0);
-        to.u16(self.request.slot);
-        to.u16(0);
-        to.u32(self.request.sequence);
-        to.u32(self.length);
+        };
+        let first = u64::from(self.kind)
+            | class << CLASS_SHIFT
+            | u64::from(self.request.slot) << SLOT_SHIFT;
+        let second = u64::from(self.request.sequence) | u64::from(self.length) << LENGTH_SHIFT;
+        let mut bytes = [0; MESSAGE_HEADER];
+        bytes[..8].copy_from_slice(&first.to_le_bytes());
+        bytes[8..].copy_from_slice(&second.to_le_bytes());
+        to.bytes(&bytes);
         if let Class::Superseding(dead) = self.class {
             to.u16(dead.slot);
             to.u32(dead.sequence);
@@ -147,24 +155,18 @@ impl MessageHeader {
     }
 
     fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let kind = from.u16()?;
-        let class = from.u8()?;
-        if from.u8()? != 0 {
-            return Err(Malformed { what: "a reserved byte" });
-        }
-        let slot = from.u16()?;
-        if from.u16()? != 0 {
+        let (first, second) = (from.u64()?, from.u64()?);
+        if first & RESERVED != 0 {
             return Err(Malformed { what: "a reserved field" });
         }
-        let request = RequestId { slot, sequence: from.u32()? };
-        let length = from.u32()?;
-        let class = match class {
+        let request = RequestId { slot: (first >> SLOT_SHIFT) as u16, sequence: second as u32 };
+        let class = match (first >> CLASS_SHIFT) as u8 {
             0 => Class::OneWay,
             1 => Class::Request,
             2 => Class::Superseding(RequestId { slot: from.u16()?, sequence: from.u32()? }),
             3 => Class::Reply,
             _ => return Err(Malformed { what: "a message's class" }),
         };
-        Ok(Self { class, kind, request, length })
+        Ok(Self { class, kind: first as u16, request, length: (second >> LENGTH_SHIFT) as u32 })
     }
 }

@@ -107,20 +107,23 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
     async fn drive(mut self) {
         let plan = *self.run.plan();
         let mut left = plan.transactions_per_client.unwrap_or(u64::MAX);
+        // Reading the clock costs as much as a message: once before and once after each attempt.
+        let mut now = self.fabric.now();
         while left > 0 {
-            let due = self.schedule.due(self.fabric.now());
-            if due >= plan.stop_at || self.must_stop() {
+            let due = self.schedule.due(now);
+            if due >= plan.stop_at || self.must_stop(now) {
                 break;
             }
-            if due > self.fabric.now() {
+            if due > now {
                 self.fabric.sleep_until(due).await;
+                now = self.fabric.now();
                 // A stop may have been asked for meanwhile.
-                if self.must_stop() {
+                if self.must_stop(now) {
                     break;
                 }
             }
             self.schedule.advance();
-            self.transact(due).await;
+            now = self.transact(due, now).await;
             left -= 1;
         }
         if left > 0 && plan.stop_at < Nanos::MAX {
@@ -128,56 +131,57 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
         }
     }
 
-    /// Has the run ended for this client, whatever is still due?
-    fn must_stop(&self) -> bool {
-        self.run.stopped()
-            || self.fabric.now() >= self.run.plan().stop_at
-            || self.recorder.is_full()
+    /// Has the run ended for this client at `now`, whatever is still due?
+    fn must_stop(&self, now: Nanos) -> bool {
+        self.run.stopped() || now >= self.run.plan().stop_at || self.recorder.is_full()
     }
 
-    /// Runs the next transaction, due at `due`, to its end.
-    async fn transact(&mut self, due: Nanos) {
+    /// Runs the next transaction, due at `due`, from `now` to its end, which it returns.
+    async fn transact(&mut self, due: Nanos, now: Nanos) -> Nanos {
         self.fabric.work(Work::Client);
         let home = self.fabric.here().node;
         let kind = self.workload.next(home, &mut self.random, &mut self.seat.txn);
         let initial = self.seat.txn.entries().len();
         // A closed loop's transaction starts now, which is not before it was due.
         let start = match self.run.plan().load {
-            Load::Closed => self.fabric.now(),
+            Load::Closed => now,
             Load::Open { .. } => due,
         };
         self.seat.begin(kind, start);
-        let ending = self.attempts(initial).await;
-        self.seat.end(ending, self.fabric.now());
+        let (ending, end) = self.attempts(initial, now).await;
+        self.seat.end(ending, end);
+        end
     }
 
     /// Tries the transaction until it ends.
-    async fn attempts(&mut self, initial: usize) -> Ending {
+    async fn attempts(&mut self, initial: usize, mut now: Nanos) -> (Ending, Nanos) {
         let plan = *self.run.plan();
         for attempts in 1..=plan.retry.attempts_max {
-            self.seat.attempt(self.fabric.now());
+            self.seat.attempt(now);
             let outcome = self.protocol.run(&mut self.seat.txn).await;
-            self.seat.attempted(outcome, self.fabric.now());
+            now = self.fabric.now();
+            self.seat.attempted(outcome, now);
             match outcome {
-                Outcome::Committed => return Ending::Committed,
-                Outcome::Unknown => return Ending::Unknown,
-                Outcome::Aborted(reason) if !reason.retryable() => return Ending::Refused,
+                Outcome::Committed => return (Ending::Committed, now),
+                Outcome::Unknown => return (Ending::Unknown, now),
+                Outcome::Aborted(reason) if !reason.retryable() => return (Ending::Refused, now),
                 Outcome::Aborted(_) => {}
             }
             if attempts == plan.retry.attempts_max {
                 break;
             }
-            if self.must_stop() {
-                return Ending::Abandoned;
+            if self.must_stop(now) {
+                return (Ending::Abandoned, now);
             }
             let wait = plan.retry.wait(attempts, self.fabric.random());
-            self.fabric.sleep_until(self.fabric.now().saturating_add(wait)).await;
+            self.fabric.sleep_until(now.saturating_add(wait)).await;
+            now = self.fabric.now();
             // The end of the run may have come during the wait.
-            if self.must_stop() {
-                return Ending::Abandoned;
+            if self.must_stop(now) {
+                return (Ending::Abandoned, now);
             }
             self.seat.txn.rewind(initial);
         }
-        Ending::Failed
+        (Ending::Failed, now)
     }
 }

@@ -34,10 +34,11 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::Side;
 use nicol_core::units::{Bytes, Nanos};
 
+use super::Sabotage;
 pub use host::Coordinator;
 pub use log::LogMemory;
 use nic::Nic;
-pub use node::{Audit, Node};
+pub use node::Node;
 
 /// EXECUTE rounds that one transaction may take.
 pub const ROUNDS_MAX: usize = 64;
@@ -51,27 +52,6 @@ pub enum ExecuteAt {
     Annotation,
     /// On the coordinator's NIC, always.
     Nic,
-}
-
-/// Ways to break the protocol on purpose, for the checkers' negative tests only: no command and no
-/// configuration file reaches them.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// The protocol as it should be.
-    None,
-    /// VALIDATE is skipped.
-    NoValidate,
-    /// VALIDATE compares versions and ignores locks.
-    ValidateIgnoresLocks,
-    /// EXECUTE takes no locks.
-    NoLocks,
-    /// COMMIT unlocks before it installs.
-    UnlockFirst,
-    /// Locks are released when execution is done.
-    EarlyUnlock,
-    /// An aborted transaction installs its writes all the same.
-    AbortInstalls,
 }
 
 /// How Xenic runs: every ablation is a value.
@@ -117,7 +97,7 @@ impl XenicConfig {
 
 /// Starts Xenic on one engine of `node`: a NIC engine serves; a host engine applies logs and gets
 /// a coordinator.
-pub fn start<F: Fabric>(
+fn start<F: Fabric>(
     fabric: &F,
     node: &Arc<Node>,
     procedures: &Procedures,

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use nicol_core::cluster::Layout;
+use nicol_core::commit::{Audit, Member, Procedures};
+use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::host_table::{Geometry, HostTable};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
 
 use super::log::{LogMemory, RecordKind};
-use super::{Sabotage, XenicConfig};
+use super::{Coordinator, Sabotage, XenicConfig, start};
 
 /// A node: primary of one shard, backup of others. [Xenic21 4]
 #[derive(Debug)]
@@ -27,59 +29,7 @@ pub struct Node {
     grace: Mutex<Vec<u64>>,
 }
 
-/// What a node's memory looks like when everything is quiet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Audit {
-    /// Locks that nobody will release.
-    pub leaked_locks: u64,
-    /// Index entries still pinned.
-    pub pinned: u64,
-    /// Records of the primary shard.
-    pub records: u64,
-    /// Digest of the primary shard, then of each backup shard held.
-    pub digests: Vec<(ShardId, u64)>,
-}
-
 impl Node {
-    /// Builds node `id` and loads its primary and backup shards with the workload's records.
-    pub fn load(
-        id: NodeId,
-        layout: &Layout,
-        config: &XenicConfig,
-        workload: &dyn Workload,
-    ) -> Self {
-        let records = workload.records_per_shard() + workload.growth_per_shard();
-        let geometry = Geometry::new(
-            (records * config.slots_percent / 100).max(1_024),
-            config.displacement_max,
-            config.inline_value,
-        );
-        let load = |shard: ShardId| {
-            let table = HostTable::new(geometry, records);
-            workload.load(layout, shard, &mut |key, value| table.load(key, value));
-            table
-        };
-        let shard = ShardId(u16::from(id.0));
-        let primary = load(shard);
-        let backups = layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
-        let index = NicIndex::new(IndexConfig {
-            segments: primary.segments(),
-            cached_objects_max: config.index_objects,
-        });
-        let nics = layout.engines(Side::Nic);
-        Self {
-            id,
-            layout: layout.clone(),
-            config: config.clone(),
-            shard,
-            primary,
-            backups,
-            index,
-            logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
-            grace: Mutex::new(vec![0; nics]),
-        }
-    }
-
     /// Its id.
     pub fn id(&self) -> NodeId {
         self.id
@@ -176,19 +126,60 @@ impl Node {
     pub(super) fn unpin(&self, key: Key) {
         self.index.unpin(self.primary.segment(key), key);
     }
+}
 
-    /// Have the workers applied everything that was logged?
-    pub fn is_settled(&self) -> bool {
-        self.index.pinned_count() == 0 && self.logs.iter().all(|log| log.is_settled())
+impl Member for Node {
+    type Config = XenicConfig;
+    type Coordinator<F: Fabric> = Coordinator<F>;
+
+    fn load(id: NodeId, layout: &Layout, config: &XenicConfig, workload: &dyn Workload) -> Self {
+        let records = workload.records_per_shard() + workload.growth_per_shard();
+        let geometry = Geometry::new(
+            (records * config.slots_percent / 100).max(1_024),
+            config.displacement_max,
+            config.inline_value,
+        );
+        let load = |shard: ShardId| {
+            let table = HostTable::new(geometry, records);
+            workload.load(layout, shard, &mut |key, value| table.load(key, value));
+            table
+        };
+        let shard = ShardId(u16::from(id.0));
+        let primary = load(shard);
+        let backups = layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
+        let index = NicIndex::new(IndexConfig {
+            segments: primary.segments(),
+            cached_objects_max: config.index_objects,
+        });
+        let nics = layout.engines(Side::Nic);
+        Self {
+            id,
+            layout: layout.clone(),
+            config: config.clone(),
+            shard,
+            primary,
+            backups,
+            index,
+            logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
+            grace: Mutex::new(vec![0; nics]),
+        }
     }
 
-    /// Locks held at its primary shard.
-    pub fn audit_locks(&self) -> usize {
-        self.index.locked_count()
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Coordinator<F>> {
+        start(fabric, self, procedures)
     }
 
-    /// The state of its memory; meaningful once the cluster is quiet.
-    pub fn audit(&self) -> Audit {
+    fn is_settled(&self) -> bool {
+        self.index.pinned_count() == 0
+            && self.logs.iter().all(|log| log.is_settled())
+            && self.index.locked_count() == 0
+    }
+
+    fn audit(&self) -> Audit {
         let mut digests = vec![(self.shard, self.primary.digest())];
         digests.extend(self.backups.iter().map(|(&shard, table)| (shard, table.digest())));
         Audit {
@@ -197,5 +188,9 @@ impl Node {
             records: self.primary.len(),
             digests,
         }
+    }
+
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
+        self.primary.get(key, value).present
     }
 }

@@ -1,0 +1,74 @@
+//! The systems by name: what each promises, what may be set, how it is run.
+
+use anyhow::{Result, anyhow};
+use nicol_core::commit::Member;
+use nicol_protocols::commit::xenic;
+use serde::Serialize;
+
+use crate::bench::{self, BenchConfig, BenchRun};
+use crate::settings::{self, Setting, SystemConfig};
+
+/// A system.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct System {
+    /// Its name on the command line.
+    #[serde(rename = "system")]
+    pub name: &'static str,
+    /// The trait that it implements.
+    pub family: &'static str,
+    /// What its users may rely on.
+    pub guarantee: &'static str,
+    /// How it replicates.
+    pub replication: &'static str,
+    /// Where it runs.
+    pub worlds: &'static str,
+    /// Which faults it survives.
+    pub survives: &'static str,
+    /// The paper.
+    pub source: &'static str,
+    #[serde(skip)]
+    keys: fn() -> Vec<&'static Setting>,
+    #[serde(skip)]
+    run: fn(&BenchConfig) -> Result<BenchRun>,
+}
+
+const fn commit<N>(name: &'static str, source: &'static str) -> System
+where
+    N: Member<Config: SystemConfig>,
+{
+    System {
+        name,
+        family: "commit",
+        guarantee: "strictly serializable transactions",
+        replication: "primary and backups, all acknowledge before commit",
+        worlds: "threads, liquidio3, connectx5",
+        survives: "message loss, duplication, reordering, corruption, partitions, stalls; \
+                   crashes of nodes not yet",
+        source,
+        keys: || settings::keys::<N::Config>().collect(),
+        run: bench::run_system::<N>,
+    }
+}
+
+/// Every system.
+pub const SYSTEMS: &[System] = &[commit::<xenic::Node>("xenic", "Xenic, SOSP '21")];
+
+impl System {
+    /// The system of this name. The error names those that there are.
+    pub fn find(name: &str) -> Result<&'static Self> {
+        let known = || SYSTEMS.iter().map(|system| system.name).collect::<Vec<_>>().join(", ");
+        SYSTEMS
+            .iter()
+            .find(|system| system.name == name)
+            .ok_or_else(|| anyhow!("unknown system '{name}': choose one of {}", known()))
+    }
+
+    /// What `--set` may change in it.
+    pub fn settings(&self) -> Vec<&'static Setting> {
+        (self.keys)()
+    }
+
+    pub(crate) fn run(&self, config: &BenchConfig) -> Result<BenchRun> {
+        (self.run)(config)
+    }
+}
