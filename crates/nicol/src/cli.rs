@@ -231,6 +231,9 @@ pub struct LabRunArgs {
     /// The SmartNIC's profile instead of liquidio3: a name or a file.
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
+    /// Compares only these of the experiment's systems, separated by commas.
+    #[arg(long, value_name = "SYSTEMS", value_delimiter = ',')]
+    pub systems: Option<Vec<String>>,
     /// Points at a time; results do not depend on it [default: the machine's cores].
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,

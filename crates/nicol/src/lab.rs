@@ -27,6 +27,7 @@ fn list(args: &FormatArgs) -> Result<End> {
             json!({
                 "figure": experiment.id,
                 "title": experiment.title,
+                "systems": experiment.systems.join(" "),
                 "columns": experiment.columns.join(" "),
             })
         })
@@ -40,6 +41,7 @@ fn run_some(args: &LabRunArgs) -> Result<End> {
         form: if args.quick { Form::Quick } else { Form::Full },
         seed: args.seed,
         profile: args.profile.clone(),
+        systems: args.systems.clone(),
         jobs: args.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)),
         memory: experiments::memory_available(),
     };

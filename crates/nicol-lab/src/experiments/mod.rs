@@ -4,10 +4,13 @@
 //! a system or a component that is judged where there is something to judge. Points run on as many
 //! threads as the options say; rows and their order do not depend on that.
 
+mod benchmarks;
+mod commit;
 mod components;
 mod plot;
 mod points;
 mod results;
+mod study;
 mod table;
 
 use std::time::{Duration, Instant};
@@ -54,6 +57,8 @@ pub struct Options {
     pub seed: u64,
     /// Replaces the SmartNIC's profile: a name or a file.
     pub profile: Option<String>,
+    /// Only these of the systems that the experiment compares; all of them without it.
+    pub systems: Option<Vec<String>>,
     /// Points at a time.
     pub jobs: usize,
     /// Bytes that points under way may need together.
@@ -70,6 +75,8 @@ pub struct Experiment {
     pub columns: &'static [&'static str],
     /// How it is drawn.
     pub chart: Chart,
+    /// The systems that it compares; none if it measures parts.
+    pub systems: &'static [&'static str],
     /// Does it run on hardware profiles, or is it exact?
     pub timed: bool,
     run: fn(&Context<'_>) -> Result<Table>,
@@ -77,7 +84,7 @@ pub struct Experiment {
 
 /// Every experiment, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
-    components::ALL.iter().collect()
+    components::ALL.iter().chain(&commit::ALL).collect()
 }
 
 /// The experiment called `id`.
@@ -97,7 +104,7 @@ pub fn find(id: &str) -> Result<&'static Experiment> {
 
 /// What an experiment runs in.
 struct Context<'a> {
-    columns: &'static [&'static str],
+    experiment: &'static Experiment,
     options: &'a Options,
     pool: Pool<'a>,
 }
@@ -107,8 +114,16 @@ impl Context<'_> {
         self.options.profile.as_deref().unwrap_or(ON_PATH)
     }
 
+    /// The systems to compare: those of the experiment, in its order, that the options ask for.
+    fn systems(&self) -> Vec<&'static str> {
+        let asked = self.options.systems.as_ref();
+        let wanted =
+            |system: &&str| asked.is_none_or(|asked| asked.iter().any(|one| one == system));
+        self.experiment.systems.iter().copied().filter(wanted).collect()
+    }
+
     fn table(&self) -> Table {
-        Table::new(self.columns)
+        Table::new(self.experiment.columns)
     }
 }
 
@@ -138,8 +153,20 @@ pub fn run(
         "--profile: {} has no timing model, so that no profile matters",
         experiment.id
     );
+    for system in options.systems.iter().flatten() {
+        ensure!(
+            experiment.systems.contains(&system.as_str()),
+            "--systems {system}: {} compares {}",
+            experiment.id,
+            if experiment.systems.is_empty() {
+                "none".into()
+            } else {
+                experiment.systems.join(", ")
+            }
+        );
+    }
     let pool = Pool::new(options.jobs, options.memory, progress);
-    let context = Context { columns: experiment.columns, options, pool };
+    let context = Context { experiment, options, pool };
     let started = Instant::now();
     let table = (experiment.run)(&context)?;
     let took = started.elapsed();

@@ -59,6 +59,12 @@ impl Table {
         });
     }
 
+    /// Adds what the checkers found in a run.
+    pub(super) fn judge(&mut self, violations: Vec<String>) {
+        self.judged += 1;
+        self.violations.extend(violations);
+    }
+
     /// Says that it ran on `profile`, with all that this assumes.
     pub(super) fn ran_on(&mut self, profile: &Arc<Profile>) {
         if self.profiles.contains(&profile.name) {

@@ -1,0 +1,256 @@
+//! A system under a benchmark, measured point by point: what the end-to-end figures share.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use nicol_core::units::Nanos;
+use nicol_protocols::commit::Sabotage;
+use nicol_sim::Profile;
+
+use super::benchmarks::Benchmark;
+use super::{Context, Form, Table, VERBS};
+use crate::bench::{self, BenchConfig, Length};
+use crate::report::BenchReport;
+use crate::systems::System;
+
+/// Servers of the testbed. [Xenic21 5]
+pub(super) const NODES: usize = 6;
+/// Copies of each shard, the primary included. [Xenic21 5.2]
+pub(super) const REPLICAS: usize = 3;
+
+/// A system under a benchmark, with what is varied.
+#[derive(Clone)]
+pub(super) struct Study<'c> {
+    context: &'c Context<'c>,
+    benchmark: &'static Benchmark,
+    system: &'static str,
+    profile: Arc<Profile>,
+    /// The profile as it was named.
+    on: String,
+    /// `--set` of the system.
+    pub(super) settings: Vec<String>,
+    /// Host engines per node, if not all.
+    pub(super) host_engines: Option<usize>,
+    /// NIC engines per node, if not all.
+    pub(super) nic_engines: Option<usize>,
+}
+
+/// One judged run.
+#[derive(Clone, Debug)]
+pub(super) struct Point {
+    /// Clients per node.
+    pub(super) clients: usize,
+    /// Committed transactions that the benchmark counts, per second and node.
+    pub(super) throughput: f64,
+    /// Median latency in microseconds.
+    pub(super) p50: f64,
+    /// 99th percentile of latency in microseconds.
+    pub(super) p99: f64,
+    /// Attempts that aborted, of all attempts; refusals of the application are none.
+    pub(super) abort_fraction: f64,
+    /// What the checkers found wrong.
+    pub(super) violations: Vec<String>,
+}
+
+/// Does `system` run on the on-path SmartNIC? The others use verbs.
+fn is_on_path(system: &str) -> bool {
+    system == "xenic"
+}
+
+impl<'c> Study<'c> {
+    /// `system` under `benchmark` on the hardware that the paper gave it.
+    ///
+    /// Errors: a system or a profile that is not there.
+    pub(super) fn new(
+        context: &'c Context<'c>,
+        benchmark: &'static Benchmark,
+        system: &'static str,
+    ) -> Result<Self> {
+        let on = if is_on_path(system) { context.on_path() } else { VERBS };
+        Self::on(context, benchmark, system, on)
+    }
+
+    /// The same on `profile`.
+    pub(super) fn on(
+        context: &'c Context<'c>,
+        benchmark: &'static Benchmark,
+        system: &'static str,
+        profile: &str,
+    ) -> Result<Self> {
+        System::find(system).context("this figure compares systems that are not all there")?;
+        Ok(Self {
+            context,
+            benchmark,
+            system,
+            on: profile.to_owned(),
+            profile: Arc::new(Profile::load(profile)?),
+            settings: Vec::new(),
+            host_engines: None,
+            nic_engines: None,
+        })
+    }
+
+    /// The system.
+    pub(super) fn system(&self) -> &'static str {
+        self.system
+    }
+
+    /// The profile that it runs on.
+    pub(super) fn profile(&self) -> &Arc<Profile> {
+        &self.profile
+    }
+
+    fn config(&self, clients: usize) -> BenchConfig {
+        let (warmup, window) = self.context.options.form.windows();
+        BenchConfig {
+            workload: self.benchmark.spec(self.context.options.form),
+            system: self.system.to_owned(),
+            settings: self.settings.clone(),
+            on: self.on.clone(),
+            nodes: NODES,
+            replicas: REPLICAS,
+            host_engines: self.host_engines,
+            nic_engines: self.nic_engines,
+            clients: Some(clients),
+            length: Some(Length::Time(window)),
+            warmup: Some(warmup),
+            rate: None,
+            seed: self.context.options.seed,
+            faults: false,
+            threads: None,
+            sabotage: Sabotage::None,
+        }
+    }
+
+    /// Runs it with so many closed-loop clients per node, and judges the run.
+    pub(super) fn at(&self, clients: usize) -> Result<Point> {
+        let config = self.config(clients);
+        let memory = self.benchmark.memory(self.context.options.form);
+        let ran = self.context.pool.run(memory, || Ok(bench::run(&config)?.report))?;
+        self.point(&ran)
+    }
+
+    fn point(&self, report: &BenchReport) -> Result<Point> {
+        let what = format!("{} with {} clients", self.system, report.clients_per_node);
+        let counted = match self.benchmark.counted {
+            None => report.committed,
+            Some(kind) => {
+                let kind = report.kinds.iter().find(|known| known.name == kind);
+                kind.with_context(|| format!("{what}: no such transaction type"))?.committed
+            }
+        };
+        ensure!(counted > 0, "{what}: nothing was committed in the measured time");
+        let share = counted as f64 / report.committed as f64;
+        let aborted = report.aborted - report.refused;
+        Ok(Point {
+            clients: report.clients_per_node,
+            throughput: report.throughput_per_node_per_s * share,
+            p50: report.latency_us.p50,
+            p99: report.latency_us.p99,
+            abort_fraction: aborted as f64 / (report.committed + report.aborted) as f64,
+            violations: report
+                .check
+                .violations
+                .iter()
+                .map(|one| format!("{what}: {one}"))
+                .collect(),
+        })
+    }
+
+    /// Raises the load until throughput stops rising: see [`Ladder`]. Points are in the order of
+    /// their clients.
+    pub(super) fn saturate(&self) -> Result<Vec<Point>> {
+        let ladder = Ladder::of(self.context.options.form);
+        let mut points: Vec<Point> = Vec::new();
+        let mut clients = ladder.first;
+        while clients <= ladder.most {
+            points.push(self.at(clients)?);
+            if is_saturated(&points) {
+                break;
+            }
+            clients *= ladder.factor;
+        }
+        if ladder.refine {
+            let between: Vec<usize> = around_the_peak(&points);
+            points.extend(self.context.pool.map(&between, |clients| self.at(*clients))?);
+            points.sort_by_key(|point| point.clients);
+        }
+        Ok(points)
+    }
+}
+
+/// How a load sweep raises the clients of a node: from `first` on, times `factor`, until
+/// [`STALE`] points in a row did not raise the highest throughput by [`RISE`], or `most` is
+/// reached. Then, if `refine`, midway between the highest point and its neighbours.
+struct Ladder {
+    first: usize,
+    factor: usize,
+    most: usize,
+    refine: bool,
+}
+
+/// The rule of [`Ladder`], as results say it.
+pub(super) const RULE: &str = "clients per node grow by a factor until two points in a row are \
+                               less than 2 % above the highest before them; the full form then \
+                               measures midway between the highest point and its neighbours";
+const STALE: usize = 2;
+const RISE: f64 = 1.02;
+
+impl Ladder {
+    fn of(form: Form) -> Self {
+        match form {
+            Form::Full => Self { first: 1, factor: 2, most: 2_048, refine: true },
+            Form::Quick => Self { first: 4, factor: 4, most: 256, refine: false },
+        }
+    }
+}
+
+fn is_saturated(points: &[Point]) -> bool {
+    let Some((before, last)) = points.len().checked_sub(STALE).map(|at| points.split_at(at)) else {
+        return false;
+    };
+    let highest = before.iter().fold(0.0, |most, point| point.throughput.max(most));
+    !before.is_empty() && last.iter().all(|point| point.throughput < highest * RISE)
+}
+
+fn around_the_peak(points: &[Point]) -> Vec<usize> {
+    let Some(at) = points.iter().position(|point| std::ptr::eq(point, peak(points))) else {
+        return Vec::new();
+    };
+    let peak = points[at].clients;
+    let neighbours = [at.checked_sub(1), Some(at + 1)];
+    let clients = |at: Option<usize>| points.get(at?).map(|point| point.clients);
+    let midway = neighbours.into_iter().filter_map(clients).map(|other| (peak + other) / 2);
+    midway.filter(|clients| points.iter().all(|point| point.clients != *clients)).collect()
+}
+
+/// The point of the highest throughput; of equals the first, which has fewer clients.
+///
+/// # Panics
+/// If there is none: a sweep has at least one.
+pub(super) fn peak(points: &[Point]) -> &Point {
+    let higher = |most: &'_ Point, point: &'_ Point| point.throughput > most.throughput;
+    let mut points = points.iter();
+    let Some(first) = points.next() else { panic!("a sweep has at least one point") };
+    points.fold(first, |most, point| if higher(most, point) { point } else { most })
+}
+
+/// What every figure of this kind assumes.
+pub(super) fn assume(table: &mut Table, form: Form, benchmark: &Benchmark) {
+    let (warmup, window) = form.windows();
+    let span = |span: Nanos| format!("{} us", span.0 / 1_000);
+    table.assume("warm-up", span(warmup), "simulated; NIC indexes start empty");
+    table.assume("measured time", span(window), "simulated; the published length is not given");
+    table.assume("load", "closed loop", RULE);
+    benchmark.assume(table, form);
+}
+
+impl Form {
+    /// Simulated time before measuring, and measured.
+    fn windows(self) -> (Nanos, Nanos) {
+        match self {
+            Self::Full => (Nanos::from_millis(2), Nanos::from_millis(5)),
+            Self::Quick => (Nanos::from_micros(150), Nanos::from_micros(400)),
+        }
+    }
+}
