@@ -18,6 +18,8 @@ pub enum Purpose {
     Load,
     /// Choices of a test.
     Test,
+    /// What a sweep varies from seed to seed.
+    Variation,
 }
 
 /// A deterministic, portable stream of random numbers (ChaCha8).

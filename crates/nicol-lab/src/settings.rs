@@ -116,7 +116,7 @@ impl Settings for XenicConfig {
         ("displacement_max", "1..64", "displacement limit D_m of the host table"),
         ("slack", "0..64", "entries read beyond the known displacement, k"),
         ("slots_percent", "100..1000", "table slots per record, in percent"),
-        ("log_bytes", "BYTES", "each NIC core's log in host memory"),
+        ("log_bytes", "128..2^32", "each NIC core's log in host memory"),
         ("patience_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
     ];
 
@@ -134,7 +134,7 @@ impl Settings for XenicConfig {
             "displacement_max" => self.displacement_max = number(value, 1, 64)? as u16,
             "slack" => self.slack = number(value, 0, 64)? as u16,
             "slots_percent" => self.slots_percent = number(value, 100, 1_000)?,
-            "log_bytes" => self.log = Bytes(number(value, 4_096, 1 << 32)?),
+            "log_bytes" => self.log = Bytes(number(value, 128, 1 << 32)?),
             "patience_us" => self.patience = Nanos::from_micros(number(value, 1, 60_000_000)?),
             _ => unreachable!("{key} is not among Xenic's keys"),
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
+use nicol_core::cluster::NODES_MAX;
 use nicol_core::workload::Workload;
 use nicol_workload::chooser::{Distribution, PartsPerMillion};
 use nicol_workload::churn::{Churn, ChurnConfig};
@@ -47,6 +48,7 @@ pub struct BuiltWorkload {
 
 /// Builds a workload for `nodes` nodes. Errors name the flag and the remedy.
 pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
+    ensure!((1..=NODES_MAX).contains(&nodes), "--nodes {nodes}: give 1 to {NODES_MAX}");
     let nodes = nodes as u16;
     spec.refuse_foreign_flags()?;
     Ok(match spec.name.as_str() {

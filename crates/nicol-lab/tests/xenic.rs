@@ -2,6 +2,7 @@
 
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
+use nicol_lab::sweep;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_protocols::commit::Sabotage;
 
@@ -86,6 +87,7 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
             let mut config = config(workload, 40, on, seed);
             config.faults = true;
             config.settings = vec!["patience_us=500".to_owned()];
+            config.settings.extend(sweep::variation(seed));
             let report = held(&config).report;
             unknown += report.unknown;
             for (count, reason) in seen.iter_mut().zip(nicol_core::txn::Abort::NAMES) {
@@ -95,7 +97,7 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
     }
     assert!(unknown > 0, "no outcome was ever unknown");
     for (count, reason) in seen.iter().zip(nicol_core::txn::Abort::NAMES) {
-        assert!(*count > 0 || reason == "no_resources", "no abort by {reason}");
+        assert!(*count > 0, "no abort by {reason}");
     }
 }
 
@@ -116,6 +118,16 @@ fn a_small_index_and_a_small_log_only_cost_time() {
     config.settings.clear();
     let large = held(&config).report.dma_per_txn;
     assert!(small > large, "nothing missed the index: {small} against {large}");
+}
+
+#[test]
+fn what_never_fits_the_log_is_refused_and_given_up() {
+    let mut config = config("smallbank", 200, "connectx5", 4);
+    config.settings = vec!["log_bytes=192".to_owned()];
+    let report = held(&config).report;
+    assert!(report.committed > 500, "smaller transactions commit: {}", report.committed);
+    assert!(report.failed > 10, "{}", report.failed);
+    assert_eq!(report.abort_reasons["no_resources"], 16 * report.failed);
 }
 
 #[test]

@@ -54,8 +54,13 @@ pub enum LiveError {
 /// What a cluster did.
 #[derive(Clone, Debug, Default)]
 pub struct LiveReport {
-    /// Per thread: the fraction of turns that did something.
+    /// Per thread: the fraction of its time that went to turns which did something. The empty turn
+    /// that ends a stretch of them is included, as is time in which the thread was preempted.
     pub busy: Vec<f64>,
+    /// Per thread: turns of its engines, empty ones included.
+    pub turns: Vec<u64>,
+    /// Per thread: how often it went to sleep.
+    pub parks: Vec<u64>,
     /// The counters of all engines.
     pub stats: EngineStats,
     /// From launch to stop.
@@ -80,7 +85,9 @@ pub struct LiveCluster {
 #[derive(Debug, Default)]
 struct ThreadReport {
     turns: u64,
-    busy: u64,
+    parks: u64,
+    busy: Duration,
+    elapsed: Duration,
     stats: EngineStats,
 }
 
@@ -194,7 +201,9 @@ impl LiveCluster {
         for thread in self.halt() {
             // A panic was caught inside the thread and is in `control`.
             let Ok(one) = thread.join() else { continue };
-            report.busy.push(one.busy as f64 / one.turns.max(1) as f64);
+            report.busy.push(one.busy.as_secs_f64() / one.elapsed.as_secs_f64().max(1e-9));
+            report.turns.push(one.turns);
+            report.parks.push(one.parks);
             report.stats.add(&one.stats);
         }
         report.elapsed = self.started.elapsed();
@@ -270,6 +279,26 @@ fn seats_of(layout: &Layout) -> Vec<Seat> {
     seats
 }
 
+/// Turns in a row that did something. The clock is read between them only, so that a loaded thread
+/// pays nothing for being measured.
+struct Stretch {
+    /// The end of the last empty turn or sleep.
+    since: Instant,
+    working: bool,
+    /// What earlier stretches took.
+    busy: Duration,
+}
+
+impl Stretch {
+    fn end(&mut self) {
+        let now = Instant::now();
+        if std::mem::take(&mut self.working) {
+            self.busy += now - self.since;
+        }
+        self.since = now;
+    }
+}
+
 /// One thread's life: rounds of its engines, then less and less eager waiting.
 fn drive<S: Start>(
     seats: Vec<Seat>,
@@ -291,7 +320,9 @@ fn drive<S: Start>(
         start.start(engine);
     }
     let mut report = ThreadReport::default();
-    let mut idle = 0;
+    let mut idle = 0_u32;
+    let begun = Instant::now();
+    let mut stretch = Stretch { since: begun, working: false, busy: Duration::ZERO };
     while !control.stop.load(Ordering::Relaxed) {
         let mut progress = false;
         for engine in &engines {
@@ -299,19 +330,24 @@ fn drive<S: Start>(
         }
         report.turns += 1;
         if progress {
-            report.busy += 1;
+            stretch.working = true;
             idle = 0;
             continue;
         }
-        idle += 1;
+        stretch.end();
+        idle = idle.saturating_add(1);
         if idle < spins {
             std::hint::spin_loop();
         } else if idle < spins + YIELDS {
             thread::yield_now();
         } else {
+            report.parks += 1;
             sleep(&engines, shared, control, parker);
+            stretch.since = Instant::now();
         }
     }
+    stretch.end();
+    (report.busy, report.elapsed) = (stretch.busy, begun.elapsed());
     for engine in &engines {
         report.stats.add(&engine.stats());
         engine.dismantle();

@@ -27,6 +27,7 @@ fn it_conforms_on_one_thread_and_on_several() {
         cluster.run_until(done, Duration::from_millis(1)).unwrap();
         assert!(suite.finished(), "the suite did not end");
         assert_eq!(suite.failures(), [""; 0]);
+        assert_eq!(suite.given_up(), 0);
         assert!(cluster.stop().unwrap().stats.messages_sent > 1_000);
     }
 }

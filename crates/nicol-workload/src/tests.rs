@@ -30,7 +30,12 @@ fn plan() -> RunPlan {
         stop_at: Nanos::MAX,
         transactions_per_client: Some(TRANSACTIONS),
         load: Load::Closed,
-        retry: Retry { attempts_max: 10_000, first: Nanos(50), longest: Nanos(5_000) },
+        retry: Retry {
+            attempts_max: 10_000,
+            full_max: 10_000,
+            first: Nanos(50),
+            longest: Nanos(5_000),
+        },
         record: true,
         history_max: 1_000_000,
     }

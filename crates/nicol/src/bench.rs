@@ -14,6 +14,7 @@ use nicol_lab::sweep::{self, SweepReport};
 use nicol_lab::systems::System;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_protocols::commit::Sabotage;
+use nicol_workload::driver::CLIENTS_MAX;
 use serde_json::json;
 
 use crate::cli::{BenchArgs, Format, SweepArgs, SystemArgs, WorkloadArgs};
@@ -119,6 +120,11 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
     ensure!(
         args.threads.is_none() || args.on == "threads",
         "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
+    );
+    let clients = args.clients.unwrap_or(1).saturating_mul(args.system.nodes);
+    ensure!(
+        clients <= CLIENTS_MAX as usize,
+        "--clients: {clients} in all nodes together; give at most {CLIENTS_MAX}"
     );
     Ok(BenchConfig {
         host_engines: args.host_engines,
@@ -310,16 +316,28 @@ pub fn sweep(args: &SweepArgs) -> Result<End> {
 }
 
 fn replay(args: &SweepArgs, seed: u64, profile: &str) -> String {
-    format!(
-        "nicol sweep {} --system {} --on {profile} --nodes {} --replicas {} --transactions {} \
-         --seeds {seed}..{}",
-        args.workload.workload,
-        args.system.system,
-        args.system.nodes,
-        args.system.replicas,
-        args.transactions,
+    let SweepArgs { workload, system, transactions, .. } = args;
+    let mut line = format!(
+        "nicol sweep {} --system {} --on {profile} --nodes {} --replicas {} \
+         --transactions {transactions} --seeds {seed}..{}",
+        workload.workload,
+        system.system,
+        system.nodes,
+        system.replicas,
         seed + 1
-    )
+    );
+    let mut add = |flag: &str, value: Option<String>| {
+        line.extend(value.map(|value| format!(" {flag} {value}")));
+    };
+    add("--records", workload.records.map(|value| value.to_string()));
+    add("--read-percent", workload.read_percent.map(|value| value.to_string()));
+    add("--keys", workload.keys.map(|value| value.to_string()));
+    add("--value-bytes", workload.value_bytes.map(|value| value.to_string()));
+    add("--zipf", workload.zipf.map(|value| value.to_string()));
+    for setting in &system.settings {
+        add("--set", Some(setting.clone()));
+    }
+    line
 }
 
 fn print_sweep(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()> {
@@ -361,6 +379,8 @@ fn sweep_configs(args: &SweepArgs) -> Result<Vec<BenchConfig>> {
         for seed in from..to {
             let mut config = base(&args.workload, &args.system, profile, seed)?;
             config.workload.records.get_or_insert(SWEEP_RECORDS);
+            // What the user sets comes later, and so holds.
+            config.settings.splice(0..0, sweep::variation(seed));
             config.settings.insert(0, SWEEP_PATIENCE.to_owned());
             config.host_engines = Some(2);
             config.nic_engines = Some(2);

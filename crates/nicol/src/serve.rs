@@ -1,16 +1,14 @@
 //! `nicol serve`: an embedded replicated cluster behind RESP.
 
 use std::cell::RefCell;
-use std::collections::hash_map::RandomState;
 use std::fs;
-use std::hash::BuildHasher;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use nicol::resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo};
 use nicol_core::chance::Stream;
 use nicol_core::cluster::Layout;
@@ -68,7 +66,7 @@ struct Settings {
 /// Serves until the process is ended, or an engine fails.
 pub fn run(args: &ServeArgs) -> Result<End> {
     let settings = settings(args).map_err(Usage)?;
-    let seed = RandomState::new().hash_one(0x6e69_636f_6c00_u64);
+    let (seed, run_id) = draw()?;
     let layout = Layout::new(settings.nodes, settings.replicas, 1, 1)
         .map_err(|error| Usage(anyhow::Error::new(error).context("--nodes, --replicas")))?
         .with_hash_seed(seed);
@@ -86,7 +84,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let mut config = ServerConfig::new(settings.listen);
     config.password = settings.password;
     config.hash_seed = seed;
-    let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &format!("{seed:040x}"));
+    let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
     let server = Server::start(config, cluster, info)
         .map_err(|error| anyhow::Error::new(error).context("the RESP front"))?;
@@ -100,6 +98,16 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     server.stop();
     ended?;
     Ok(End::Held)
+}
+
+/// Draws the secret seed of the key hashes and, apart from it, the run id that INFO shows to every
+/// client: 40 hexadecimal digits. Who knew the seed could choose keys that all meet in one segment.
+fn draw() -> Result<(u64, String)> {
+    let mut run_id = [0; 20];
+    getrandom::fill(&mut run_id)
+        .and_then(|()| getrandom::u64())
+        .map(|seed| (seed, run_id.iter().map(|byte| format!("{byte:02x}")).collect()))
+        .map_err(|error| anyhow!("the system's random source: {error}"))
 }
 
 fn settings(args: &ServeArgs) -> Result<Settings> {
@@ -255,5 +263,37 @@ impl<F: Fabric> Desk<F> {
         let output = std::mem::take(&mut txn.output);
         (job.done)(Response { outcome, output });
         self.spare.borrow_mut().push(txn);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use nicol::resp::MemoryBackend;
+
+    use super::*;
+
+    #[test]
+    fn info_tells_a_run_id_and_not_the_seed() {
+        let (seed, run_id) = draw().unwrap();
+        let mut config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.hash_seed = seed;
+        let info = ServerInfo::new("0.0.0", &run_id);
+        let server = Server::start(config, Arc::new(MemoryBackend::new()), info).unwrap();
+        let mut client = TcpStream::connect(server.local_addr()).unwrap();
+        client.write_all(b"INFO\r\nQUIT\r\n").unwrap();
+        let mut told = String::new();
+        client.read_to_string(&mut told).unwrap();
+        let shown = told.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap();
+        assert_eq!(shown, run_id);
+        assert_eq!(shown.len(), 40);
+        assert!(shown.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')));
+        for form in [format!("{seed:016x}"), format!("{:016x}", seed.swap_bytes())] {
+            assert!(!told.contains(&form), "INFO holds the seed {seed:016x}");
+        }
+        assert!(!told.contains(&seed.to_string()), "INFO holds the seed {seed}");
+        assert_ne!(draw().unwrap().1, run_id, "every run has its own id");
     }
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::cluster::Layout;
 use crate::engine::Start;
-use crate::ids::{EngineId, RKey};
+use crate::ids::{EngineId, NodeId, RKey};
 use crate::memory::{Access, AccessError, Region};
 use crate::units::{Bytes, Nanos};
 use crate::wire::{Malformed, Reader, Writer};
@@ -34,6 +34,8 @@ const REGION: u64 = 4_096;
 const NUMBERS: u64 = 200;
 /// Calls that must each be counted once.
 const COUNTED: u64 = 300;
+/// One-sided operations that the NIC may give up in a row before the suite calls it a failure.
+const GIVEN_UP_MAX: u64 = 1_000;
 
 /// The suite's state, shared by the engines of one cluster.
 #[derive(Debug)]
@@ -41,6 +43,7 @@ pub struct Suite {
     engines: usize,
     done: AtomicUsize,
     counted: AtomicUsize,
+    given_up: AtomicUsize,
     failures: Mutex<Vec<String>>,
 }
 
@@ -51,6 +54,7 @@ impl Suite {
             engines: layout.engine_count(),
             done: AtomicUsize::new(0),
             counted: AtomicUsize::new(0),
+            given_up: AtomicUsize::new(0),
             failures: Mutex::default(),
         })
     }
@@ -69,6 +73,12 @@ impl Suite {
             failures.push(format!("{expected} calls took effect {counted} times"));
         }
         failures
+    }
+
+    /// One-sided operations that a NIC gave up after its retries: none may be where routes are
+    /// reliable. The suite asks again.
+    pub fn given_up(&self) -> usize {
+        self.given_up.load(Ordering::Acquire)
     }
 
     fn expect(&self, at: EngineId, what: &str, held: bool) {
@@ -177,6 +187,11 @@ impl Start for Arc<Suite> {
     }
 }
 
+/// The previous word that an atomic operation yields.
+fn word(payload: impl AsRef<[u8]>) -> u64 {
+    payload.as_ref().try_into().map_or(u64::MAX, u64::from_le_bytes)
+}
+
 struct Client<F: Fabric> {
     fabric: F,
     suite: Arc<Suite>,
@@ -227,7 +242,7 @@ impl<F: Fabric> Client<F> {
     }
 
     async fn errors(&self) {
-        let nowhere = EngineId::host(crate::ids::NodeId(200), 0);
+        let nowhere = EngineId::host(NodeId(200), 0);
         for to in self.others() {
             let refused = self.fabric.call(to, &Raw::<REFUSE>(b""), Patience::Forever).await;
             self.expect("a refusal arrives", refused.err() == Some(FabricError::NoResources));
@@ -264,6 +279,25 @@ impl<F: Fabric> Client<F> {
         keys
     }
 
+    /// Asks for `operation` until the memory has answered. Also returns how often the NIC gave it
+    /// up before, and so how often more it may have taken effect.
+    async fn answered(
+        &self,
+        node: NodeId,
+        operation: OneSided<'_>,
+    ) -> (Result<F::Payload, FabricError>, u64) {
+        let mut given_up = 0;
+        loop {
+            let result = self.fabric.one_sided(node, operation).await;
+            if result.as_ref().err() != Some(&FabricError::Unreachable) || given_up == GIVEN_UP_MAX
+            {
+                return (result, given_up);
+            }
+            given_up += 1;
+            self.suite.given_up.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     async fn one_sided(&self) {
         let index = self.fabric.layout().index_of(self.fabric.here()).unwrap_or_default() as u64;
         for to in self.others() {
@@ -272,16 +306,19 @@ impl<F: Fabric> Client<F> {
             let bytes = (index + 1).to_le_bytes();
             let node = to.node;
             let write = OneSided::Write { rkey, offset, bytes: &bytes };
-            self.expect("WRITE", self.fabric.one_sided(node, write).await.is_ok());
+            self.expect("WRITE", self.answered(node, write).await.0.is_ok());
             let read = OneSided::Read { rkey: read_only, offset, len: 8 };
-            let back = self.fabric.one_sided(node, read).await;
+            let (back, _) = self.answered(node, read).await;
             self.expect("READ", back.is_ok_and(|back| back.as_ref() == bytes));
             let swap = OneSided::CompareSwap { rkey, offset, expected: index + 1, new: 77 };
-            let old = self.fabric.one_sided(node, swap).await;
-            self.expect("CAS", old.is_ok_and(|old| old.as_ref() == bytes));
+            let (old, given_up) = self.answered(node, swap).await;
+            let old = old.map(word);
+            self.expect("CAS", old == Ok(index + 1) || given_up > 0 && old == Ok(77));
             let add = OneSided::FetchAdd { rkey, offset, amount: 1 };
-            let old = self.fabric.one_sided(node, add).await;
-            self.expect("FETCH-ADD", old.is_ok_and(|old| old.as_ref() == 77u64.to_le_bytes()));
+            let (old, given_up) = self.answered(node, add).await;
+            let old = old.map(word);
+            let once = old.is_ok_and(|old| (77..=77 + given_up).contains(&old));
+            self.expect("FETCH-ADD", once);
             let denied = |rkey: RKey| AccessError::Denied { rkey: rkey.0 };
             let size = REGION;
             let len = 16;
@@ -294,12 +331,12 @@ impl<F: Fabric> Client<F> {
             ];
             for (rkey, offset, error) in bad {
                 let write = OneSided::Write { rkey, offset, bytes: &[0xee; 16] };
-                let refused = self.fabric.one_sided(node, write).await.err();
+                let refused = self.answered(node, write).await.0.err();
                 let as_expected = refused == Some(FabricError::AccessDenied(error));
                 self.expect(&format!("{error} is told, not {refused:?}"), as_expected);
             }
             let read = OneSided::Read { rkey, offset: size - 8, len: 8 };
-            let untouched = self.fabric.one_sided(node, read).await;
+            let (untouched, _) = self.answered(node, read).await;
             let untouched = untouched.is_ok_and(|bytes| bytes.as_ref() == [0; 8]);
             self.expect("a refused WRITE leaves the memory alone", untouched);
         }

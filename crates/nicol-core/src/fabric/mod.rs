@@ -19,7 +19,8 @@ use crate::wire::{Malformed, Writer};
 /// A fault of the fabric: a result, never a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FabricError {
-    /// No such engine in this view.
+    /// No such engine in this view; or, for a one-sided operation, the NIC has given up after its
+    /// retries, and the operation may have taken effect once.
     #[error("the engine is not reachable")]
     Unreachable,
     /// Patience ran out. The request may still take effect, unless a later call

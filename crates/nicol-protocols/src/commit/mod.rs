@@ -1,5 +1,7 @@
 //! The `commit` family: distributed, replicated, serializable transactions.
 
+mod log;
+mod messages;
 pub mod xenic;
 
 /// Ways to break the protocol on purpose, for the checkers' negative tests only: no command and no

@@ -124,5 +124,9 @@ impl RunControl {
 /// The default of [`Retry`] in commands: waits of up to 2 us at first and 1 ms at most, a thousand
 /// attempts. A round trip is about 2.5 us on the papers' testbeds, so a first wait of that order
 /// lets the other transaction finish.
-pub const RETRY: Retry =
-    Retry { attempts_max: 1_000, first: Nanos::from_micros(2), longest: Nanos::from_millis(1) };
+pub const RETRY: Retry = Retry {
+    attempts_max: 1_000,
+    full_max: 16,
+    first: Nanos::from_micros(2),
+    longest: Nanos::from_millis(1),
+};

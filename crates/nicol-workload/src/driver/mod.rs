@@ -31,7 +31,7 @@ pub use schedule::{Load, Retry};
 use nicol_core::chance::{Purpose, Stream};
 use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, Work};
-use nicol_core::txn::Outcome;
+use nicol_core::txn::{Abort, Outcome};
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
 
@@ -156,6 +156,7 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
     /// Tries the transaction until it ends.
     async fn attempts(&mut self, initial: usize, mut now: Nanos) -> (Ending, Nanos) {
         let plan = *self.run.plan();
+        let mut full = 0;
         for attempts in 1..=plan.retry.attempts_max {
             self.seat.attempt(now);
             let outcome = self.protocol.run(&mut self.seat.txn).await;
@@ -165,9 +166,9 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
                 Outcome::Committed => return (Ending::Committed, now),
                 Outcome::Unknown => return (Ending::Unknown, now),
                 Outcome::Aborted(reason) if !reason.retryable() => return (Ending::Refused, now),
-                Outcome::Aborted(_) => {}
+                Outcome::Aborted(reason) => full += u32::from(reason == Abort::NoResources),
             }
-            if attempts == plan.retry.attempts_max {
+            if attempts == plan.retry.attempts_max || full >= plan.retry.full_max {
                 break;
             }
             if self.must_stop(now) {

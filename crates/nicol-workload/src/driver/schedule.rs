@@ -69,6 +69,9 @@ fn offset(turn: u64, per_second: u64) -> Nanos {
 pub struct Retry {
     /// Attempts of one transaction, the first included; then it counts as failed.
     pub attempts_max: u32,
+    /// Attempts that a table, log or limit may refuse: what is full seldom empties by asking again,
+    /// and what is too small never does.
+    pub full_max: u32,
     /// The longest wait before the second attempt; it doubles with each further one.
     pub first: Nanos,
     /// The longest wait before any attempt.
@@ -123,7 +126,8 @@ mod tests {
 
     #[test]
     fn waits_grow_and_stay_bounded() {
-        let retry = Retry { attempts_max: 9, first: Nanos(100), longest: Nanos(1_000) };
+        let retry =
+            Retry { attempts_max: 9, full_max: 9, first: Nanos(100), longest: Nanos(1_000) };
         let longest = [1, 2, 3, 4, 5, 200].map(|attempts| retry.wait(attempts, u64::MAX).0);
         assert_eq!(longest, [100, 200, 400, 800, 1_000, 1_000]);
         assert_eq!(retry.wait(5, 0), Nanos(1));

@@ -24,7 +24,7 @@ fn plan(load: Load) -> RunPlan {
         stop_at: Nanos::from_micros(100),
         transactions_per_client: None,
         load,
-        retry: Retry { attempts_max: 20, first: Nanos(100), longest: Nanos(5_000) },
+        retry: Retry { attempts_max: 20, full_max: 20, first: Nanos(100), longest: Nanos(5_000) },
         record: false,
         history_max: 100_000,
     }

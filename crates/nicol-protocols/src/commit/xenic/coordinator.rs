@@ -7,12 +7,12 @@ use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::txn::{Abort, Outcome, Verdict};
 use nicol_core::units::Nanos;
 
-use super::messages::host::HostReply;
-use super::messages::{
-    AbortLocks, Commit, Execute, Log, Validate, parse_execute_reply, parse_validate_reply,
-};
+use super::messages::HostReply;
 use super::nic::{Nic, OpenTxn, Sent};
 use super::{ROUNDS_MAX, Sabotage};
+use crate::commit::messages::{
+    AbortLocks, Commit, Execute, Log, Validate, parse_execute_reply, parse_validate_reply,
+};
 
 /// Bytes that a write takes in a message besides its value.
 const WRITE_FRAMING: usize = 20;
@@ -284,12 +284,14 @@ impl<F: Fabric> Nic<F> {
         }
     }
 
-    /// A shard's write set must fit into a log record, or the transaction cannot commit.
+    /// A shard's write set must fit into a log record, or the transaction cannot commit. A COMMIT
+    /// names the keys that are locked and not updated as well.
     fn check_log_room(&self, open: &OpenTxn<F>) -> Result<(), Abort> {
-        let bytes: usize = open
-            .txn
-            .updates()
-            .map(|write| WRITE_FRAMING + write.value.map_or(0, <[u8]>::len))
+        let entries = open.txn.entries().iter().enumerate();
+        let bytes: usize = entries
+            .filter(|(_, entry)| entry.write)
+            .map(|(index, _)| open.txn.update(index).and_then(|write| write.value))
+            .map(|value| WRITE_FRAMING + value.map_or(0, <[u8]>::len))
             .sum();
         if bytes + SET_FRAMING > self.node.log(self.fabric.here().core).body_max() {
             return Err(Abort::NoResources);

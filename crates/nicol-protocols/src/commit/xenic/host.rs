@@ -8,7 +8,7 @@ use nicol_core::fabric::{Fabric, FabricError, Message, Patience, Work};
 use nicol_core::ids::{EngineId, TxnId};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
-use super::messages::host::{TxnAbort, TxnCommit, TxnExecute, TxnRequest, parse_host_reply};
+use super::messages::{TxnAbort, TxnCommit, TxnExecute, TxnRequest, parse_host_reply};
 use super::{ExecuteAt, ROUNDS_MAX};
 
 /// A host coordinator thread's handle. [Xenic21 4.2: A]

@@ -8,8 +8,8 @@ use nicol_core::ids::{Key, Version};
 use nicol_store::host_table::{BlockRef, HostTable, PageRef, Place, SlotView, Span};
 use nicol_store::nic_index::IndexLookup;
 
-use super::messages::Found;
 use super::node::Node;
+use crate::commit::messages::Found;
 
 /// Spare batches kept for reuse.
 const SPARE_MAX: usize = 1_024;

@@ -36,7 +36,6 @@ use nicol_core::units::{Bytes, Nanos};
 
 use super::Sabotage;
 pub use host::Coordinator;
-pub use log::LogMemory;
 use nic::Nic;
 pub use node::Node;
 

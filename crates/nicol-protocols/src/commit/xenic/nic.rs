@@ -12,11 +12,9 @@ use nicol_core::wire::Malformed;
 
 use super::log::LogWriter;
 use super::lookup::Lookups;
-use super::messages::{
-    ABORT, COMMIT, EXECUTE, Keys, LOG, LOG_ACK, Reads, TXN_ABORT, TXN_COMMIT, TXN_EXECUTE,
-    TXN_REQUEST, VALIDATE, Writes, host,
-};
+use super::messages::{self, LOG_ACK, TXN_ABORT, TXN_COMMIT, TXN_EXECUTE, TXN_REQUEST};
 use super::node::Node;
+use crate::commit::messages::{ABORT, COMMIT, EXECUTE, Keys, LOG, Reads, VALIDATE, Writes};
 
 /// Spare transaction states kept for reuse.
 const SPARE_MAX: usize = 4_096;
@@ -117,21 +115,21 @@ impl<F: Fabric> Nic<F> {
         }
         if delivery.kind == TXN_REQUEST {
             let mut open = self.blank();
-            if let Err(malformed) = host::parse_txn_request(delivery.body, &mut open.txn) {
+            if let Err(malformed) = messages::parse_txn_request(delivery.body, &mut open.txn) {
                 self.recycle(open);
                 return Err(malformed);
             }
             self.fabric.spawn(async move { this.begin(open, reply_to).await });
             return Ok(());
         }
-        let id = host::parse_txn_id(delivery.body)?;
+        let id = messages::parse_txn_id(delivery.body)?;
         let Some(mut open) = self.resume(id) else {
             self.fabric.refuse(reply_to, FabricError::Unreachable);
             return Ok(());
         };
         let parsed = match delivery.kind {
-            TXN_EXECUTE => host::parse_txn_execute(delivery.body, &mut open.txn),
-            TXN_COMMIT => host::parse_txn_commit(delivery.body, &mut open.txn),
+            TXN_EXECUTE => messages::parse_txn_execute(delivery.body, &mut open.txn),
+            TXN_COMMIT => messages::parse_txn_commit(delivery.body, &mut open.txn),
             _ => Ok(()),
         };
         if let Err(malformed) = parsed {
@@ -198,7 +196,7 @@ impl<F: Fabric> Service for Nic<F> {
         };
         match delivery.kind {
             LOG_ACK => {
-                let ack = host::parse_log_ack(delivery.body)?;
+                let ack = messages::parse_log_ack(delivery.body)?;
                 self.log.acknowledge(ack.applied, |key| self.node.unpin(key));
                 Ok(())
             }

@@ -11,8 +11,8 @@ use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::host_table::{Geometry, HostTable};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
 
-use super::log::{LogMemory, RecordKind};
 use super::{Coordinator, Sabotage, XenicConfig, start};
+use crate::commit::log::{LogMemory, RecordKind};
 
 /// A node: primary of one shard, backup of others. [Xenic21 4]
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 
 use super::Sabotage;
-use super::log::RecordKind;
-use super::messages::{Ack, Change, ExecuteReply, Keys, Reads, ValidateReply, Writes};
 use super::nic::Nic;
+use crate::commit::log::RecordKind;
+use crate::commit::messages::{Ack, Change, ExecuteReply, Keys, Reads, ValidateReply, Writes};
 
 impl<F: Fabric> Nic<F> {
     /// [Xenic21 4.2 step 2] EXECUTE: locks the write set or nothing, then reads every key.

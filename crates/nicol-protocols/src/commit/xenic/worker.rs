@@ -5,10 +5,10 @@ use std::sync::Arc;
 use nicol_core::fabric::{Bell, Fabric, Work};
 use nicol_core::ids::EngineId;
 
-use super::log::{LogReader, RecordKind};
-use super::messages::host::LogAck;
-use super::messages::{Change, Writes};
+use super::messages::LogAck;
 use super::node::Node;
+use crate::commit::log::{LogReader, RecordKind};
+use crate::commit::messages::{Change, Writes};
 
 /// Records applied before the worker acknowledges and lets others run.
 const BATCH: usize = 64;

@@ -1,39 +1,28 @@
-//! Xenic's messages, named as in the paper. Bodies are little-endian; a parsed message borrows the
-//! body it came from. Those between a host and its NIC are in [`host`].
-
-pub(super) mod host;
+//! The messages between coordinators, primaries and backups, named as in the papers. Bodies are
+//! little-endian; a parsed message borrows the body it came from.
 
 use nicol_core::fabric::Message;
 use nicol_core::ids::{Key, ShardId, TxnId, Version};
 use nicol_core::txn::{Abort, Entry, KEYS_MAX, Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
-/// Host to coordinator NIC: begin a transaction. [Xenic21 4.2 (1)]
-pub(super) const TXN_REQUEST: u16 = 1;
-/// Host to coordinator NIC: a further EXECUTE round of a multi-shot transaction.
-pub(super) const TXN_EXECUTE: u16 = 2;
-/// Host to coordinator NIC: the write-set values; commit. [Xenic21 4.2 (3)]
-pub(super) const TXN_COMMIT: u16 = 3;
-/// Host to coordinator NIC: the application refused.
-pub(super) const TXN_ABORT: u16 = 4;
-/// Host to NIC: log records up to a position have been applied. [Xenic21 4.2 (7)]
-pub(super) const LOG_ACK: u16 = 5;
-/// Coordinator NIC to primary NIC. [Xenic21 4.2 (2)]
+/// Coordinator to primary. [Xenic21 4.2 (2)]
 pub(super) const EXECUTE: u16 = 10;
-/// Coordinator NIC to primary NIC. [Xenic21 4.2 (4)]
+/// Coordinator to primary. [Xenic21 4.2 (4)]
 pub(super) const VALIDATE: u16 = 11;
-/// Coordinator NIC to backup NIC. [Xenic21 4.2 (5)]
+/// Coordinator to backup. [Xenic21 4.2 (5)]
 pub(super) const LOG: u16 = 12;
-/// Coordinator NIC to primary NIC. [Xenic21 4.2 (6)]
+/// Coordinator to primary. [Xenic21 4.2 (6)]
 pub(super) const COMMIT: u16 = 13;
-/// Coordinator NIC to primary NIC: release the locks of a transaction that will not commit.
+/// Coordinator to primary: release the locks of a transaction that will not commit.
 pub(super) const ABORT: u16 = 14;
 
 const ABSENT: u32 = u32::MAX;
 /// Length that marks a key which is unlocked but not written.
 const UNLOCK_ONLY: u32 = u32::MAX - 1;
 
-fn emit_value(value: Option<&[u8]>, to: &mut Writer<'_>) {
+/// A value behind its length, or the mark of an absent one.
+pub(super) fn emit_value(value: Option<&[u8]>, to: &mut Writer<'_>) {
     match value {
         Some(bytes) => {
             to.u32(bytes.len() as u32);
@@ -43,7 +32,11 @@ fn emit_value(value: Option<&[u8]>, to: &mut Writer<'_>) {
     }
 }
 
-fn parse_value<'a>(from: &mut Reader<'a>, len: u32) -> Result<Option<&'a [u8]>, Malformed> {
+/// Takes the value whose length, or mark, was `len`.
+pub(super) fn parse_value<'a>(
+    from: &mut Reader<'a>,
+    len: u32,
+) -> Result<Option<&'a [u8]>, Malformed> {
     match len {
         ABSENT => Ok(None),
         len if len as usize <= VALUE_MAX => Ok(Some(from.bytes(len as usize)?)),
@@ -51,7 +44,8 @@ fn parse_value<'a>(from: &mut Reader<'a>, len: u32) -> Result<Option<&'a [u8]>, 
     }
 }
 
-fn parse_count(from: &mut Reader<'_>) -> Result<u16, Malformed> {
+/// Takes a number of keys.
+pub(super) fn parse_count(from: &mut Reader<'_>) -> Result<u16, Malformed> {
     let count = from.u16()?;
     if usize::from(count) > KEYS_MAX {
         return Err(Malformed { what: "more keys than a transaction may touch" });
@@ -68,7 +62,7 @@ impl Message for Ack {
 }
 
 /// The keys of `txn` in one message, with their place in the read or write set.
-fn emit_keys<'a>(entries: impl Iterator<Item = &'a Entry> + Clone, to: &mut Writer<'_>) {
+pub(super) fn emit_keys<'a>(entries: impl Iterator<Item = &'a Entry> + Clone, to: &mut Writer<'_>) {
     to.u16(entries.clone().count() as u16);
     for entry in entries {
         to.u64(entry.key.0);
@@ -83,7 +77,8 @@ pub(super) struct Access {
     pub(super) write: bool,
 }
 
-fn parse_key(from: &mut Reader<'_>) -> Result<Access, Malformed> {
+/// Takes a key with its place in the read or write set.
+pub(super) fn parse_key(from: &mut Reader<'_>) -> Result<Access, Malformed> {
     let key = Key(from.u64()?);
     match from.u8()? {
         flag @ (0 | 1) => Ok(Access { key, write: flag == 1 }),
@@ -91,7 +86,8 @@ fn parse_key(from: &mut Reader<'_>) -> Result<Access, Malformed> {
     }
 }
 
-fn emit_abort(abort: Abort, to: &mut Writer<'_>) {
+/// Why a request was denied.
+pub(super) fn emit_abort(abort: Abort, to: &mut Writer<'_>) {
     to.u8(abort.index() as u8);
     let key = match abort {
         Abort::LockConflict { key } | Abort::Stale { key } | Abort::ValidateLocked { key } => key,
@@ -100,7 +96,8 @@ fn emit_abort(abort: Abort, to: &mut Writer<'_>) {
     to.u64(key.0);
 }
 
-fn parse_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
+/// The reverse of [`emit_abort`].
+pub(super) fn parse_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
     let reason = from.u8()?;
     let key = Key(from.u64()?);
     Ok(match reason {

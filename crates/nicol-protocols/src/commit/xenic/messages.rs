@@ -5,15 +5,24 @@ use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::txn::{KEYS_MAX, Outcome, ProcedureId, Txn};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
-use super::{
-    LOG_ACK, TXN_ABORT, TXN_COMMIT, TXN_EXECUTE, TXN_REQUEST, emit_abort, emit_keys, emit_value,
-    parse_abort, parse_count, parse_key, parse_value,
+use crate::commit::messages::{
+    emit_abort, emit_keys, emit_value, parse_abort, parse_count, parse_key, parse_value,
 };
 
+/// Host to coordinator NIC: begin a transaction. [Xenic21 4.2 (1)]
+pub(super) const TXN_REQUEST: u16 = 1;
+/// Host to coordinator NIC: a further EXECUTE round of a multi-shot transaction.
+pub(super) const TXN_EXECUTE: u16 = 2;
+/// Host to coordinator NIC: the write-set values; commit. [Xenic21 4.2 (3)]
+pub(super) const TXN_COMMIT: u16 = 3;
+/// Host to coordinator NIC: the application refused.
+pub(super) const TXN_ABORT: u16 = 4;
+/// Host to NIC: log records up to a position have been applied. [Xenic21 4.2 (7)]
+pub(super) const LOG_ACK: u16 = 5;
 /// TXN_REQUEST: a transaction's initial state.
-pub(in super::super) struct TxnRequest<'a> {
-    pub(in super::super) txn: &'a Txn,
-    pub(in super::super) ship: bool,
+pub(super) struct TxnRequest<'a> {
+    pub(super) txn: &'a Txn,
+    pub(super) ship: bool,
 }
 
 impl Message for TxnRequest<'_> {
@@ -31,7 +40,7 @@ impl Message for TxnRequest<'_> {
 }
 
 /// Fills `txn` from a TXN_REQUEST; returns whether its execution is shipped.
-pub(in super::super) fn parse_txn_request(body: &[u8], txn: &mut Txn) -> Result<bool, Malformed> {
+pub(super) fn parse_txn_request(body: &[u8], txn: &mut Txn) -> Result<bool, Malformed> {
     let mut from = Reader::new(body);
     let id = TxnId(from.u64()?);
     let procedure = ProcedureId(from.u16()?);
@@ -62,7 +71,7 @@ fn parse_added_keys(from: &mut Reader<'_>, txn: &mut Txn) -> Result<(), Malforme
 }
 
 /// TXN_EXECUTE: the keys that execution added.
-pub(in super::super) struct TxnExecute<'a>(pub(in super::super) &'a Txn);
+pub(super) struct TxnExecute<'a>(pub(super) &'a Txn);
 
 impl Message for TxnExecute<'_> {
     const KIND: u16 = TXN_EXECUTE;
@@ -74,12 +83,12 @@ impl Message for TxnExecute<'_> {
 }
 
 /// The transaction that a TXN_EXECUTE, TXN_COMMIT or TXN_ABORT is about.
-pub(in super::super) fn parse_txn_id(body: &[u8]) -> Result<TxnId, Malformed> {
+pub(super) fn parse_txn_id(body: &[u8]) -> Result<TxnId, Malformed> {
     Ok(TxnId(Reader::new(body).u64()?))
 }
 
 /// Adds the keys of a TXN_EXECUTE to `txn`.
-pub(in super::super) fn parse_txn_execute(body: &[u8], txn: &mut Txn) -> Result<(), Malformed> {
+pub(super) fn parse_txn_execute(body: &[u8], txn: &mut Txn) -> Result<(), Malformed> {
     let mut from = Reader::new(body);
     from.u64()?;
     parse_added_keys(&mut from, txn)?;
@@ -87,7 +96,7 @@ pub(in super::super) fn parse_txn_execute(body: &[u8], txn: &mut Txn) -> Result<
 }
 
 /// TXN_COMMIT: the write-set values.
-pub(in super::super) struct TxnCommit<'a>(pub(in super::super) &'a Txn);
+pub(super) struct TxnCommit<'a>(pub(super) &'a Txn);
 
 impl Message for TxnCommit<'_> {
     const KIND: u16 = TXN_COMMIT;
@@ -107,7 +116,7 @@ fn indexed_updates(txn: &Txn) -> impl Iterator<Item = (usize, Option<&[u8]>)> {
 }
 
 /// Sets the writes of a TXN_COMMIT on `txn`.
-pub(in super::super) fn parse_txn_commit(body: &[u8], txn: &mut Txn) -> Result<(), Malformed> {
+pub(super) fn parse_txn_commit(body: &[u8], txn: &mut Txn) -> Result<(), Malformed> {
     let mut from = Reader::new(body);
     from.u64()?;
     for _ in 0..parse_count(&mut from)? {
@@ -125,7 +134,7 @@ pub(in super::super) fn parse_txn_commit(body: &[u8], txn: &mut Txn) -> Result<(
 }
 
 /// TXN_ABORT.
-pub(in super::super) struct TxnAbort(pub(in super::super) TxnId);
+pub(super) struct TxnAbort(pub(super) TxnId);
 
 impl Message for TxnAbort {
     const KIND: u16 = TXN_ABORT;
@@ -135,8 +144,8 @@ impl Message for TxnAbort {
 }
 
 /// LOG_ACK: everything below `applied` bytes of the NIC engine's log is in the tables.
-pub(in super::super) struct LogAck {
-    pub(in super::super) applied: u64,
+pub(super) struct LogAck {
+    pub(super) applied: u64,
 }
 
 impl Message for LogAck {
@@ -147,7 +156,7 @@ impl Message for LogAck {
 }
 
 /// Parses a LOG_ACK.
-pub(in super::super) fn parse_log_ack(body: &[u8]) -> Result<LogAck, Malformed> {
+pub(super) fn parse_log_ack(body: &[u8]) -> Result<LogAck, Malformed> {
     let mut from = Reader::new(body);
     let applied = from.u64()?;
     from.finish()?;
@@ -155,7 +164,7 @@ pub(in super::super) fn parse_log_ack(body: &[u8]) -> Result<LogAck, Malformed> 
 }
 
 /// The coordinator NIC's answer to its host.
-pub(in super::super) enum HostReply<'a> {
+pub(super) enum HostReply<'a> {
     /// EXECUTE succeeded: the state of the keys that this round fetched, in their order.
     Executed { txn: &'a Txn, fetched: &'a [usize] },
     /// The transaction is over. A shipped one also returns what it read, wrote and put out.
@@ -208,10 +217,7 @@ fn emit_outcome(outcome: Outcome, to: &mut Writer<'_>) {
 
 /// Applies the NIC's answer to the host's transaction: `None` if execution goes on, the outcome
 /// if it is over.
-pub(in super::super) fn parse_host_reply(
-    body: &[u8],
-    txn: &mut Txn,
-) -> Result<Option<Outcome>, Malformed> {
+pub(super) fn parse_host_reply(body: &[u8], txn: &mut Txn) -> Result<Option<Outcome>, Malformed> {
     let mut from = Reader::new(body);
     if from.u8()? == 0 {
         for index in 0..txn.entries().len() {

@@ -1,0 +1,242 @@
+//! Logs in host memory: rings of records, appended by DMA, by one-sided WRITEs or by the host, and
+//! applied and zeroed by the host's workers.
+//!
+//! A record is a head word (length and record number), its kind, the body of a LOG or COMMIT as it
+//! came over the wire, padding, and a foot word that repeats the head. Writes land in ascending
+//! order, so a reader that sees the foot sees the record; the reader zeroes what it has applied, so
+//! what lies beyond the tail never looks like a record.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nicol_core::memory::{Region, WORD};
+use nicol_core::units::Bytes;
+
+/// Bytes of a record besides its body: head, kind and foot.
+const FRAMING: u64 = 3 * WORD as u64;
+/// Length field of a record that only skips to the start of the ring.
+const SKIP: u32 = u32::MAX;
+/// Words behind the ring that its reader writes: how far it has looked, how far it has applied.
+const PROGRESS_WORDS: u64 = 2;
+
+/// What a record's body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordKind {
+    /// A backup's LOG.
+    Log,
+    /// A primary's COMMIT.
+    Commit,
+}
+
+const fn record_len(body: usize) -> u64 {
+    FRAMING + body.next_multiple_of(WORD) as u64
+}
+
+const fn head_word(number: u32, len: u32) -> u64 {
+    (number as u64) << 32 | len as u64
+}
+
+const fn next_number(number: u32) -> u32 {
+    if number == u32::MAX { 1 } else { number + 1 }
+}
+
+/// Bytes of the largest body that a ring of `size` bytes takes: half of it, so that one always
+/// fits.
+pub(super) const fn body_max(size: u64) -> usize {
+    (size / 2 - FRAMING) as usize
+}
+
+/// A log's memory, shared by its writer and its reader.
+#[derive(Debug)]
+pub struct LogMemory {
+    region: Arc<Region>,
+    size: u64,
+    reserved: AtomicU64,
+}
+
+impl LogMemory {
+    /// A log of `capacity` bytes of host memory.
+    pub fn new(capacity: Bytes) -> Self {
+        let size = capacity.0.next_multiple_of(WORD as u64);
+        Self {
+            region: Arc::new(Region::new(Bytes(size + PROGRESS_WORDS * WORD as u64))),
+            size,
+            reserved: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes of the ring.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Bytes of the largest body that a record may have: half the ring, so that one always fits.
+    pub fn body_max(&self) -> usize {
+        body_max(self.size)
+    }
+
+    /// Bytes ever reserved, where the writer is of this node.
+    pub(super) fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Acquire)
+    }
+
+    /// Notes what the writer has reserved.
+    pub(super) fn reserve(&self, reserved: u64) {
+        self.reserved.store(reserved, Ordering::Release);
+    }
+
+    /// Bytes that the worker has applied.
+    pub(super) fn applied(&self) -> u64 {
+        self.load(applied_offset(self.size))
+    }
+
+    /// Has everything been applied that this node's writer has reserved?
+    pub fn is_settled(&self) -> bool {
+        self.applied() == self.reserved()
+    }
+
+    pub(super) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    fn load(&self, offset: u64) -> u64 {
+        match self.region.load(offset) {
+            Ok(word) => word,
+            Err(error) => panic!("a log's own access failed: {error}"),
+        }
+    }
+
+    fn store(&self, offset: u64, word: u64) {
+        if let Err(error) = self.region.store(offset, word) {
+            panic!("a log's own access failed: {error}");
+        }
+    }
+}
+
+/// Where the reader of a ring of `size` bytes says up to where it has looked: written before a
+/// record is zeroed. The word of [`applied_offset`] is the next one.
+pub(super) const fn seen_offset(size: u64) -> u64 {
+    size
+}
+
+/// Where the reader of a ring of `size` bytes says up to where its space is free again.
+pub(super) const fn applied_offset(size: u64) -> u64 {
+    size + WORD as u64
+}
+
+/// A writer's place in a ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tail {
+    size: u64,
+    at: u64,
+    number: u32,
+}
+
+impl Tail {
+    /// The start of a ring of `size` bytes.
+    pub(super) const fn new(size: u64) -> Self {
+        Self { size, at: 0, number: 1 }
+    }
+
+    /// Bytes ever reserved; the position in the ring is this modulo its size.
+    pub(super) const fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Bytes that a record with this body takes from here on, with what it skips.
+    pub(super) const fn needed(&self, body: usize) -> u64 {
+        let (len, to_end) = (record_len(body), self.size - self.at % self.size);
+        if len <= to_end { len } else { to_end + len }
+    }
+
+    /// Passes the end of the ring if a record with this body does not fit before it: the word that
+    /// says so to the reader, and where it belongs.
+    pub(super) fn skip(&mut self, body: usize) -> Option<(u64, u64)> {
+        let (len, to_end) = (record_len(body), self.size - self.at % self.size);
+        if len <= to_end {
+            return None;
+        }
+        let place = (self.at % self.size, head_word(self.number, SKIP));
+        self.at += to_end;
+        self.number = next_number(self.number);
+        Some(place)
+    }
+
+    /// Puts the next record, for which there is room before the ring's end, into `record`; returns
+    /// its offset in the ring.
+    pub(super) fn frame(&mut self, kind: RecordKind, body: &[u8], record: &mut Vec<u8>) -> u64 {
+        let head = head_word(self.number, body.len() as u32).to_le_bytes();
+        let len = record_len(body.len());
+        let start = record.len();
+        record.extend_from_slice(&head);
+        record.extend_from_slice(&(kind as u64).to_le_bytes());
+        record.extend_from_slice(body);
+        record.resize(start + len as usize - WORD, 0);
+        record.extend_from_slice(&head);
+        let offset = self.at % self.size;
+        assert!(offset + len <= self.size, "a record lies inside its log");
+        self.at += len;
+        self.number = next_number(self.number);
+        offset
+    }
+}
+
+/// The host's end of a log.
+pub(super) struct LogReader {
+    memory: Arc<LogMemory>,
+    position: u64,
+    number: u32,
+    body: Vec<u8>,
+}
+
+impl LogReader {
+    pub(super) fn new(memory: Arc<LogMemory>) -> Self {
+        Self { memory, position: 0, number: 1, body: Vec::new() }
+    }
+
+    /// Notes that everything read so far has been applied; returns how many bytes that are.
+    pub(super) fn applied(&self) -> u64 {
+        self.memory.store(applied_offset(self.memory.size), self.position);
+        self.position
+    }
+
+    /// Reads the next record into its buffer, if it has landed completely; zeroes and passes it.
+    pub(super) fn next(&mut self) -> Option<(RecordKind, &[u8])> {
+        loop {
+            let region = &self.memory.region;
+            let size = self.memory.size;
+            let offset = self.position % size;
+            let head = region.load(offset).ok()?;
+            if (head >> 32) as u32 != self.number {
+                return None;
+            }
+            if head as u32 == SKIP {
+                self.pass(offset, WORD as u64, size - offset);
+                continue;
+            }
+            let len = record_len(head as u32 as usize);
+            let foot = region.load(offset + len - WORD as u64).ok()?;
+            if foot != head {
+                return None;
+            }
+            let kind = match region.load(offset + WORD as u64).ok()? {
+                0 => RecordKind::Log,
+                _ => RecordKind::Commit,
+            };
+            self.body.resize(head as u32 as usize, 0);
+            region.read(offset + 2 * WORD as u64, &mut self.body).ok()?;
+            self.pass(offset, len, len);
+            return Some((kind, &self.body));
+        }
+    }
+
+    /// Zeroes `used` bytes at `offset` and moves on by `len`.
+    fn pass(&mut self, offset: u64, used: u64, len: u64) {
+        self.position += len;
+        self.number = next_number(self.number);
+        // First: whoever finds zeros must also find that they were read.
+        self.memory.store(seen_offset(self.memory.size), self.position);
+        let zeroed = self.memory.region.zero(offset, used);
+        assert!(zeroed.is_ok(), "a record lies inside its log");
+    }
+}
