@@ -46,10 +46,7 @@ const BASE: u64 = 300 << 20;
 impl Benchmark {
     fn records(&self, form: Form) -> u64 {
         let [full, quick] = self.records;
-        match form {
-            Form::Full => full,
-            Form::Quick => quick,
-        }
+        form.pick(full, quick)
     }
 
     /// The workload of a run.

@@ -56,7 +56,7 @@ fn load_sweeps(context: &Context<'_>, benchmark: &'static Benchmark) -> Result<T
         .collect::<Result<_>>()?;
     let sweeps = context.pool.map(&studies, Study::saturate)?;
     let mut table = context.table();
-    study::assume(&mut table, context.options.form, benchmark);
+    study::assume(&mut table, context.options.form, &[benchmark]);
     for (study, points) in studies.iter().zip(sweeps) {
         table.ran_on(study.profile());
         for point in points {

@@ -12,6 +12,7 @@ mod points;
 mod results;
 mod study;
 mod table;
+mod threads;
 
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,13 @@ impl Form {
         match self {
             Self::Full => "full",
             Self::Quick => "quick",
+        }
+    }
+
+    fn pick<T>(self, full: T, quick: T) -> T {
+        match self {
+            Self::Full => full,
+            Self::Quick => quick,
         }
     }
 }
@@ -84,7 +92,8 @@ pub struct Experiment {
 
 /// Every experiment, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
-    components::ALL.iter().chain(&commit::ALL).collect()
+    let families: [&[Experiment]; 3] = [&components::ALL, &commit::ALL, &threads::ALL];
+    families.into_iter().flatten().collect()
 }
 
 /// The experiment called `id`.

@@ -23,8 +23,8 @@ pub enum Chart {
     },
     /// A group of bars for each category, a bar in it for each combination of the series columns.
     Bars {
-        /// The column that names a group.
-        category: &'static str,
+        /// The columns whose values name a group.
+        category: &'static [&'static str],
         /// The columns whose values name a bar; none if each group is one bar.
         series: &'static [&'static str],
         /// The column of the bars' height.
@@ -75,7 +75,7 @@ pub fn svg(outcome: &Outcome) -> Result<String> {
             Chart::Bars { category, series, y } => {
                 let mut groups = Vec::new();
                 let bars = gather(outcome, series, |row| {
-                    let name = shown(cell(outcome, row, category)?);
+                    let name = named(outcome, row, category)?;
                     let known = groups.iter().position(|known| *known == name);
                     let group = known.unwrap_or_else(|| {
                         groups.push(name);
@@ -83,7 +83,7 @@ pub fn svg(outcome: &Outcome) -> Result<String> {
                     });
                     Ok((group as f64, number(outcome, row, y)?))
                 })?;
-                draw_bars(&root, outcome, &bars, &groups, (category, y))?;
+                draw_bars(&root, outcome, &bars, &groups, (&category.join(", "), y))?;
             }
         }
         root.present().map_err(drawing)?;
@@ -105,6 +105,18 @@ fn number(outcome: &Outcome, row: &[Value], column: &str) -> Result<f64> {
     cell(outcome, row, column)?.as_f64().with_context(|| format!("{column} holds no number"))
 }
 
+/// What a row is called by its values of `columns`: the first one's, then `column value`.
+fn named(outcome: &Outcome, row: &[Value], columns: &[&str]) -> Result<String> {
+    let name = |(at, column): (usize, &&str)| {
+        Ok(match cell(outcome, row, column)? {
+            Value::Bool(yes) => format!("{}{column}", if *yes { "" } else { "not " }),
+            value if at == 0 => shown(value),
+            value => format!("{column} {}", shown(value)),
+        })
+    };
+    Ok(columns.iter().enumerate().map(name).collect::<Result<Vec<_>>>()?.join(", "))
+}
+
 /// The rows by the values of `series`, in the order of first appearance.
 fn gather(
     outcome: &Outcome,
@@ -113,14 +125,7 @@ fn gather(
 ) -> Result<Vec<Series>> {
     let mut gathered: Vec<Series> = Vec::new();
     for row in outcome.rows() {
-        let names: Result<Vec<String>> = series
-            .iter()
-            .map(|column| match cell(outcome, row, column)? {
-                Value::Bool(yes) => Ok(format!("{}{column}", if *yes { "" } else { "not " })),
-                value => Ok(shown(value)),
-            })
-            .collect();
-        let (name, point) = (names?.join(", "), point(row)?);
+        let (name, point) = (named(outcome, row, series)?, point(row)?);
         match gathered.iter_mut().find(|known| known.name == name) {
             Some(known) => known.points.push(point),
             None => gathered.push(Series { name, points: vec![point] }),
@@ -131,11 +136,15 @@ fn gather(
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// The upper end of an axis: a little above the largest value.
-fn top(values: impl Iterator<Item = f64>) -> f64 {
+/// The upper end of an axis: the largest value and some room above it.
+fn top(values: impl Iterator<Item = f64>, room: f64) -> f64 {
     let most = values.fold(0.0, f64::max);
-    if most > 0.0 { most * 1.08 } else { 1.0 }
+    if most > 0.0 { most * (1.0 + room) } else { 1.0 }
 }
+
+/// Room beyond the points of lines, and above bars, where the legend stands.
+const ROOM: f64 = 0.08;
+const ROOM_LEGEND: f64 = 0.3;
 
 /// A number with as many decimals as it needs, thousands as k and M.
 fn tick(value: f64) -> String {
@@ -202,16 +211,16 @@ fn draw_lines(
     log_x: bool,
 ) -> Result<()> {
     let xs = || lines.iter().flat_map(|line| line.points.iter().map(|point| point.0));
-    let y_top = top(lines.iter().flat_map(|line| line.points.iter().map(|point| point.1)));
+    let y_top = top(lines.iter().flat_map(|line| line.points.iter().map(|point| point.1)), ROOM);
     let format = |value: &f64| tick(*value);
     if log_x {
         let low = xs().fold(f64::MAX, f64::min).max(1e-9);
-        let range = (low / 1.1..top(xs())).log_scale().base(2.0);
+        let range = (low / 1.1..top(xs(), ROOM)).log_scale().base(2.0);
         let draw = |chart: &mut ChartOf<'_, '_, _>| series_of_lines(chart, lines);
         frame(root, outcome, (range, y_top), names, (10, &format), draw)
     } else {
         let draw = |chart: &mut ChartOf<'_, '_, _>| series_of_lines(chart, lines);
-        frame(root, outcome, (0.0..top(xs()), y_top), names, (10, &format), draw)
+        frame(root, outcome, (0.0..top(xs(), ROOM), y_top), names, (10, &format), draw)
     }
 }
 
@@ -239,7 +248,8 @@ fn draw_bars(
     groups: &[String],
     names: (&str, &str),
 ) -> Result<()> {
-    let y_top = top(bars.iter().flat_map(|bar| bar.points.iter().map(|point| point.1)));
+    let room = if bars.len() > 1 { ROOM_LEGEND } else { ROOM };
+    let y_top = top(bars.iter().flat_map(|bar| bar.points.iter().map(|point| point.1)), room);
     let x_range = -0.5..groups.len() as f64 - 0.5;
     let format = |value: &f64| {
         let group = value.round();

@@ -90,6 +90,11 @@ impl<'c> Study<'c> {
         })
     }
 
+    /// The benchmark.
+    pub(super) fn benchmark(&self) -> &'static Benchmark {
+        self.benchmark
+    }
+
     /// The system.
     pub(super) fn system(&self) -> &'static str {
         self.system
@@ -98,6 +103,11 @@ impl<'c> Study<'c> {
     /// The profile that it runs on.
     pub(super) fn profile(&self) -> &Arc<Profile> {
         &self.profile
+    }
+
+    /// Do NIC threads do a part of its work?
+    pub(super) fn uses_nic_threads(&self) -> bool {
+        is_on_path(self.system)
     }
 
     fn config(&self, clients: usize) -> BenchConfig {
@@ -236,13 +246,13 @@ pub(super) fn peak(points: &[Point]) -> &Point {
 }
 
 /// What every figure of this kind assumes.
-pub(super) fn assume(table: &mut Table, form: Form, benchmark: &Benchmark) {
+pub(super) fn assume(table: &mut Table, form: Form, benchmarks: &[&Benchmark]) {
     let (warmup, window) = form.windows();
     let span = |span: Nanos| format!("{} us", span.0 / 1_000);
     table.assume("warm-up", span(warmup), "simulated; NIC indexes start empty");
     table.assume("measured time", span(window), "simulated; the published length is not given");
     table.assume("load", "closed loop", RULE);
-    benchmark.assume(table, form);
+    benchmarks.iter().for_each(|benchmark| benchmark.assume(table, form));
 }
 
 impl Form {

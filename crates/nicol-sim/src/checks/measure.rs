@@ -166,3 +166,25 @@ pub fn dma_latency(
     let complete_ns = found.mean_ns - submit_ns - spent("dma complete") / vectors;
     Ok(DmaLatency { submit_ns, complete_ns })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_that_waits_for_its_dmas_has_one_under_way() {
+        let profile = Arc::new(Profile::load("liquidio3").unwrap());
+        let mops = |asynchronous| {
+            let mut config = cluster(&profile, 1, 1, 1).unwrap();
+            config.tuning.dma_vector = 1;
+            config.tuning.dma_async = asynchronous;
+            Probe::new(Action::DmaRead, Side::Nic, 60, 64).measure(config, WARMUP, WINDOW).mops
+        };
+        let dma = &profile.dma;
+        let alone = dma.submit.value + dma.read_latency.value + dma.completed.value;
+        let expected = 1e6 / alone.0 as f64;
+        // A round submits many at once, so that the window's ends cut off some or let some in.
+        assert!((mops(false) / expected - 1.0).abs() < 0.1, "{} of {expected}", mops(false));
+        assert!(mops(true) > 4.0 * expected);
+    }
+}
