@@ -1,7 +1,6 @@
 //! `nicol lab`: the figures and tables of the papers.
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -45,32 +44,54 @@ fn run_some(args: &LabRunArgs) -> Result<End> {
         jobs: args.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)),
         memory: experiments::memory_available(),
     };
-    let chosen = match &args.id {
-        Some(id) => vec![experiments::find(id).map_err(Usage)?],
-        None => experiments::all(),
-    };
-    let mut verdicts = Vec::new();
-    for experiment in chosen {
-        let finished = run_one(experiment, &options)?;
-        let wrong = judge(args, &finished)?;
-        if let Some(folder) = &args.out {
-            experiments::write_results(folder, &finished.outcome)?;
-        }
-        if args.id.is_some() {
+    match &args.id {
+        Some(id) => {
+            let experiment = experiments::find(id).map_err(Usage)?;
+            let (finished, wrong) = run_one(args, experiment, &options)?;
             print(args.format, &finished)?;
+            Ok(if wrong.is_empty() { End::Held } else { End::Failed })
         }
-        eprintln!("{}", footing(&finished));
-        wrong.iter().for_each(|wrong| eprintln!("failed: {wrong}"));
-        verdicts.push((experiment.id, finished, wrong));
+        None => run_all(args, &options),
     }
-    if args.id.is_none() {
-        summary(args.format, &verdicts)?;
-    }
-    let held = verdicts.iter().all(|(.., wrong)| wrong.is_empty());
-    Ok(if held { End::Held } else { End::Failed })
 }
 
-fn run_one(experiment: &'static Experiment, options: &Options) -> Result<Finished> {
+/// Runs every experiment whose systems are all there. One that is refused for want of them has
+/// failed only if there is a golden table, which says that it once ran.
+fn run_all(args: &LabRunArgs, options: &Options) -> Result<End> {
+    let golden = args.golden.as_deref().map(Golden);
+    let mut rows = Vec::new();
+    let mut end = End::Held;
+    for experiment in experiments::all() {
+        let id = experiment.id;
+        let missing = experiment.missing();
+        let (count, points, verdict, held) = if missing.is_empty() {
+            let (finished, wrong) = run_one(args, experiment, options)?;
+            let held = wrong.is_empty();
+            let verdict = if held { "held" } else { "FAILED" };
+            (finished.outcome.rows().len(), finished.points, verdict.to_owned(), held)
+        } else {
+            let verdict = format!("refused: no {}", missing.join(", "));
+            (0, 0, verdict, golden.as_ref().is_none_or(|golden| !golden.has(id)))
+        };
+        if !held {
+            end = End::Failed;
+        }
+        rows.push(json!({"figure": id, "rows": count, "points": points, "verdict": verdict}));
+    }
+    output::rows(
+        args.format,
+        &rows,
+        |rows| json!({"schema": "nicol.lab.summary/1", "rows": rows}),
+    )?;
+    Ok(end)
+}
+
+/// Runs an experiment, keeps its results, and says what is wrong with them.
+fn run_one(
+    args: &LabRunArgs,
+    experiment: &'static Experiment,
+    options: &Options,
+) -> Result<(Finished, Vec<String>)> {
     let bar = spinner(experiment.id);
     let finished = experiments::run(experiment, options, &|progress| {
         bar.set_message(format!(
@@ -79,15 +100,21 @@ fn run_one(experiment: &'static Experiment, options: &Options) -> Result<Finishe
         ));
     });
     bar.finish_and_clear();
-    finished.map_err(|error| Usage(error).into())
+    let finished = finished.map_err(Usage)?;
+    if let Some(folder) = &args.out {
+        experiments::write_results(folder, &finished.outcome)?;
+    }
+    let wrong = judge(args, &finished)?;
+    eprintln!("{}", footing(&finished));
+    wrong.iter().for_each(|wrong| eprintln!("failed: {wrong}"));
+    Ok((finished, wrong))
 }
 
 /// What is wrong with an outcome: what its checkers say, and what its golden table says.
 fn judge(args: &LabRunArgs, finished: &Finished) -> Result<Vec<String>> {
     let outcome = &finished.outcome;
     let mut wrong = outcome.violations().to_vec();
-    if let Some(folder) = args.golden.as_deref().map(Path::new) {
-        let golden = Golden(folder);
+    if let Some(golden) = args.golden.as_deref().map(Golden) {
         if args.bless && wrong.is_empty() {
             golden.bless(outcome)?;
         } else {
@@ -123,19 +150,4 @@ fn peak_memory_mib() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.div_ceil(1024))
-}
-
-fn summary(format: Format, verdicts: &[(&str, Finished, Vec<String>)]) -> Result<()> {
-    let rows: Vec<Value> = verdicts
-        .iter()
-        .map(|(id, finished, wrong)| {
-            json!({
-                "figure": id,
-                "rows": finished.outcome.rows().len(),
-                "points": finished.points,
-                "verdict": if wrong.is_empty() { "held" } else { "FAILED" },
-            })
-        })
-        .collect();
-    output::rows(format, &rows, |rows| json!({"schema": "nicol.lab.summary/1", "rows": rows}))
 }

@@ -23,6 +23,7 @@ pub use points::{Progress, memory_available};
 pub use results::{Golden, write_atomically, write_results};
 pub use table::{Assumed, Outcome, Table};
 
+use crate::systems::System;
 use points::Pool;
 
 /// The profile of systems that run on an on-path SmartNIC.
@@ -88,6 +89,13 @@ pub struct Experiment {
     /// Does it run on hardware profiles, or is it exact?
     pub timed: bool,
     run: fn(&Context<'_>) -> Result<Table>,
+}
+
+impl Experiment {
+    /// The systems that it compares and that are not there: it refuses to run without them.
+    pub fn missing(&self) -> Vec<&'static str> {
+        self.systems.iter().copied().filter(|system| System::find(system).is_err()).collect()
+    }
 }
 
 /// Every experiment, in the order of the papers.

@@ -54,13 +54,18 @@ impl Golden<'_> {
         self.0.join(format!("{id}.json"))
     }
 
+    /// Is there a table of the experiment `id`?
+    pub fn has(&self, id: &str) -> bool {
+        self.path(id).exists()
+    }
+
     /// What is wrong with `outcome`, held against its golden table byte by byte; `None` if nothing.
     ///
     /// # Errors
     /// If the table is there and cannot be read.
     pub fn difference(&self, outcome: &Outcome) -> Result<Option<String>> {
         let path = self.path(outcome.experiment().id);
-        if !path.exists() {
+        if !self.has(outcome.experiment().id) {
             return Ok(Some(format!("{} is missing: write it with --bless", path.display())));
         }
         let golden =
