@@ -1,5 +1,8 @@
 //! Nicol's data structures: no async, no I/O; memory that a NIC reads is `nicol_core::memory`.
 #![forbid(unsafe_code)]
 
+pub mod address_cache;
 pub mod host_table;
+pub mod lookup_cost;
 pub mod nic_index;
+pub mod remote_table;

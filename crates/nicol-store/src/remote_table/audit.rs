@@ -1,0 +1,141 @@
+//! Looks at a whole table: records, locks, digest, structure.
+
+use std::collections::BTreeSet;
+
+use nicol_core::ids::{Key, Version};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::heap::Heap;
+use super::layout::{Header, bucket, field, load};
+use super::{RemoteTable, Shape};
+
+impl RemoteTable {
+    /// Records in it. Counted in the table's memory, since one-sided commits insert and delete
+    /// without the owner.
+    pub fn len(&self) -> u64 {
+        let mut records = 0;
+        self.each_slot(&mut |address, _| {
+            let shape = Shape(load(&self.region, address + field::SHAPE as u64));
+            records += u64::from(shape.is_present());
+        });
+        records
+    }
+
+    /// Has it no record?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Records that transactions hold locked. Counted in the table's memory, since coordinators
+    /// lock without the owner.
+    pub fn locked_count(&self) -> usize {
+        let mut locked = 0;
+        self.each_slot(&mut |_, header| locked += usize::from(header.owner().is_some()));
+        locked
+    }
+
+    /// Calls `each` with every record, in the order of the table's memory. For a table that
+    /// nobody commits to.
+    ///
+    /// # Panics
+    /// If a record stays torn.
+    pub fn for_each(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        let _writer = self.writer();
+        let mut value = Vec::new();
+        self.each_slot(&mut |address, header| {
+            let key = Key(load(&self.region, address + field::KEY as u64));
+            value.clear();
+            match self.read_value(key, address, header, &mut value) {
+                Some(true) => each(key, header.version(), &value),
+                Some(false) => {}
+                None => panic!("a record of a quiet table is whole"),
+            }
+        });
+    }
+
+    /// A digest of all records that does not depend on where they stand: that of
+    /// [`crate::host_table::HostTable::digest`].
+    pub fn digest(&self) -> u64 {
+        let mut digest = 0u64;
+        self.for_each(&mut |key, version, value| {
+            let record = xxh3_64_with_seed(value, key.0 ^ version.0.rotate_left(32));
+            digest = digest.wrapping_add(record);
+        });
+        digest
+    }
+
+    /// Checks every structural invariant of a table that nobody commits to; one line for each
+    /// breach.
+    pub fn check(&self) -> Vec<String> {
+        let writer = self.writer();
+        let mut lines = Vec::new();
+        let (mut keys, mut chained) = (BTreeSet::new(), BTreeSet::new());
+        let mut blocks = 0;
+        for home in 0..self.geometry.buckets() {
+            let at = self.geometry.bucket_offset(home) + bucket::GUARD as u64;
+            if !load(&self.region, at).is_multiple_of(2) {
+                lines.push(format!("bucket {home}: a change is under way"));
+            }
+            let mut link = self.link(home);
+            while link != 0 {
+                if !self.geometry.is_overflow(link) || !chained.insert(link) {
+                    lines.push(format!("bucket {home}: wrong link to {link}"));
+                    break;
+                }
+                link = self.link(link);
+            }
+        }
+        let mut used = 0;
+        self.each_slot(&mut |address, header| {
+            used += 1;
+            let key = Key(load(&self.region, address + field::KEY as u64));
+            if !keys.insert(key) {
+                lines.push(format!("{key:?} stands in two slots"));
+            }
+            if !self.may_stand(key, address) {
+                lines.push(format!("{key:?} stands at {address}, where no walk looks"));
+            }
+            if self.read_value(key, address, header, &mut Vec::new()).is_none() {
+                lines.push(format!("{key:?} is torn"));
+            }
+            blocks += self.block_of(address).map_or(0, |block| Heap::cost(block.len));
+        });
+        let array = self.geometry.bucket_offset(self.geometry.array_buckets());
+        let mut overflowed = 0;
+        self.each_slot(&mut |address, _| overflowed += u64::from(address >= array));
+        let overflow = self.geometry.all_buckets() - self.geometry.array_buckets();
+        let counts = [
+            ("slots in use", used, self.used()),
+            ("slots in chains", overflowed, self.overflowed()),
+            ("overflow buckets", chained.len() as u64 + writer.free_buckets(), overflow),
+            ("heap bytes", blocks, writer.heap_in_use()),
+        ];
+        for (what, found, counted) in counts {
+            if found != counted {
+                lines.push(format!("{what}: found {found}, counted {counted}"));
+            }
+        }
+        lines
+    }
+
+    fn may_stand(&self, key: Key, address: u64) -> bool {
+        let mut found = false;
+        self.each_slot_of_home(self.geometry.bucket(key), &mut |slot| {
+            found |= slot == address;
+            found
+        });
+        found
+    }
+
+    /// Visits every slot in use.
+    fn each_slot(&self, visit: &mut dyn FnMut(u64, Header)) {
+        for bucket in 0..self.geometry.all_buckets() {
+            for slot in 0..self.geometry.bucket_slots() {
+                let address = self.geometry.slot_offset(bucket, slot);
+                if let Some(header) = Header::parse(load(&self.region, address)) {
+                    visit(address, header);
+                }
+            }
+        }
+    }
+}

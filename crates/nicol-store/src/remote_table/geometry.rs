@@ -1,0 +1,390 @@
+//! A table's shape, and the walk over it: all that a coordinator without the table's memory needs.
+
+use nicol_core::ids::{Key, Version};
+use nicol_core::memory::WORD;
+use nicol_core::units::Bytes;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::layout::{
+    self, BlockRef, Body, Header, INLINE_MAX, Place, SlotView, bucket, field, word_at,
+};
+
+/// Seed of the bucket hash: another than the partition hash's, which all keys of a shard agree in.
+const BUCKET_SEED: u64 = 0x2545_f491_4f6c_dd1d;
+/// Buckets that a walk follows before it starts again: only a chain that was unlinked and reused
+/// under the reader is that long.
+const HOPS_MAX: u32 = 4_096;
+
+/// How a table places its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Design {
+    /// FaRM's chained associative hopscotch: buckets of H / 2 slots, a record stands in its home
+    /// bucket, in the next, or in its home's overflow chain. One READ covers the neighbourhood of
+    /// H slots. [FaRM14 hashtable; Xenic21 4.1.4]
+    Hopscotch {
+        /// H: 8 in FaRM.
+        neighbourhood: u16,
+    },
+    /// DrTM+H's chained buckets: a record stands in its home bucket or in a bucket linked to it.
+    /// [Xenic21 4.1.4]
+    Chained {
+        /// B: slots of a bucket, 4, 8 or 16.
+        bucket: u16,
+    },
+}
+
+/// What a table's shape is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableConfig {
+    /// The design.
+    pub design: Design,
+    /// Slots of the buckets that keys hash to; rounded up to whole buckets.
+    pub slots: u64,
+    /// Slots of the overflow chains; rounded up to whole buckets.
+    pub overflow_slots: u64,
+    /// Bytes of a value that stand in its slot: 8 to [`INLINE_MAX`].
+    pub inline: usize,
+    /// Memory for larger values.
+    pub heap: Bytes,
+}
+
+/// A table's shape; equal on every node that has the same configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    design: Design,
+    buckets: u64,
+    overflow_buckets: u64,
+    bucket_slots: u64,
+    inline: usize,
+    heap: u64,
+}
+
+/// A range of the table's region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// A record as a reader found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Its slot: where its header word stands, for CAS and validation.
+    pub address: u64,
+    /// Its lock and version.
+    pub header: Header,
+    /// Its value; that of `header.version()` even while the record is locked.
+    pub place: Place<'a>,
+    incarnation: u64,
+}
+
+impl Record<'_> {
+    /// Does the record exist? A slot may also hold an absent record: locked for an insertion, or
+    /// deleted by a one-sided coordinator.
+    pub const fn is_present(&self) -> bool {
+        !matches!(self.place, Place::Absent)
+    }
+
+    /// Its header without a lock: what a validation compares with, what a CAS expects.
+    pub fn unlocked(&self) -> Header {
+        Header::unlocked(self.incarnation, self.header.version())
+    }
+}
+
+/// What an absent key was found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Absence {
+    /// Where the guard word of the key's home stands.
+    pub guard_address: u64,
+    /// The guard word. Absence holds, now and at validation, if a READ of the word finds it
+    /// unchanged.
+    pub guard: u64,
+    /// The version of the absent key: an insertion installs a later one.
+    pub floor: Version,
+}
+
+/// What the bytes that a walk asked for have shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// The record.
+    Found(Record<'a>),
+    /// Not here: READ the walk's span, which has moved on along the chain.
+    Next,
+    /// Not in the table, if the guard word is still what it was: see [`Absence`].
+    Absent(Absence),
+    /// Someone was writing: READ the walk's span, which is home again.
+    Torn,
+}
+
+/// What stands at a remembered address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revisit<'a> {
+    /// The key's record.
+    Found(Record<'a>),
+    /// The key's record, being written: READ it again.
+    Torn,
+    /// Nothing, or another record: walk.
+    Moved,
+}
+
+impl Geometry {
+    /// The shape that `config` describes.
+    ///
+    /// # Panics
+    /// If H is odd or 0, B is 0, or the inline size is not 8 to [`INLINE_MAX`].
+    pub fn new(config: TableConfig) -> Self {
+        let bucket_slots = match config.design {
+            Design::Hopscotch { neighbourhood } => {
+                assert!(neighbourhood.is_multiple_of(2), "a neighbourhood is two buckets");
+                u64::from(neighbourhood / 2)
+            }
+            Design::Chained { bucket } => u64::from(bucket),
+        };
+        assert!(bucket_slots > 0, "a bucket has slots");
+        assert!(
+            (8..=INLINE_MAX).contains(&config.inline),
+            "8 to {INLINE_MAX} bytes stand in a slot"
+        );
+        Self {
+            design: config.design,
+            buckets: config.slots.max(1).div_ceil(bucket_slots),
+            overflow_buckets: config.overflow_slots.div_ceil(bucket_slots),
+            bucket_slots,
+            inline: config.inline,
+            heap: config.heap.0.next_multiple_of(WORD as u64),
+        }
+    }
+
+    /// The design.
+    pub const fn design(&self) -> Design {
+        self.design
+    }
+
+    /// Bytes of a value that may stand in its slot.
+    pub const fn inline(&self) -> usize {
+        self.inline
+    }
+
+    /// Size of the table's region.
+    pub const fn region_bytes(&self) -> Bytes {
+        Bytes(self.heap_offset() + self.heap)
+    }
+
+    /// Buckets that keys hash to.
+    pub const fn buckets(&self) -> u64 {
+        self.buckets
+    }
+
+    /// Slots of a bucket.
+    pub const fn bucket_slots(&self) -> u64 {
+        self.bucket_slots
+    }
+
+    /// Slots that the READ of a home covers: H, or B.
+    pub const fn home_slots(&self) -> u64 {
+        self.home_buckets() * self.bucket_slots
+    }
+
+    /// The bucket that `key` hashes to.
+    pub fn bucket(&self, key: Key) -> u64 {
+        let hash = xxh3_64_with_seed(&key.0.to_le_bytes(), BUCKET_SEED);
+        ((u128::from(hash) * u128::from(self.buckets)) >> 64) as u64
+    }
+
+    /// What a lookup of `key` reads first.
+    pub fn home(&self, key: Key) -> Span {
+        let len = (self.home_buckets() * self.bucket_bytes()) as usize;
+        Span { offset: self.bucket_offset(self.bucket(key)), len }
+    }
+
+    /// Begins the lookup of `key`.
+    pub fn walk(&self, key: Key) -> Walk {
+        let absence = Absence { guard_address: 0, guard: 0, floor: Version(0) };
+        Walk { geometry: *self, key, span: self.home(key), hops: 0, absence }
+    }
+
+    /// The memory of one record.
+    pub const fn record_span(&self, address: u64) -> Span {
+        Span { offset: address, len: self.slot_bytes() as usize }
+    }
+
+    /// What stands at a remembered address, in the bytes of [`Geometry::record_span`].
+    pub fn revisit<'a>(&self, key: Key, address: u64, bytes: &'a [u8]) -> Revisit<'a> {
+        if bytes.len() as u64 != self.slot_bytes() {
+            return Revisit::Moved;
+        }
+        match layout::parse_slot(bytes, key) {
+            SlotView::Other => Revisit::Moved,
+            SlotView::Torn => Revisit::Torn,
+            SlotView::Record { header, incarnation, place } => {
+                Revisit::Found(Record { address, header, place, incarnation })
+            }
+        }
+    }
+
+    /// The memory of a value out of line; `None` if the reference, which came over the wire, does
+    /// not lie in the heap.
+    pub fn block_span(&self, block: BlockRef) -> Option<Span> {
+        let len = layout::BLOCK_HEAD + block.len as usize;
+        let end = block.offset.checked_add(len as u64)?;
+        let inside = block.offset >= self.heap_offset() && end <= self.region_bytes().0;
+        let aligned = block.offset.is_multiple_of(WORD as u64);
+        (inside && aligned).then_some(Span { offset: block.offset, len })
+    }
+
+    /// The value in the bytes of [`Geometry::block_span`]; `None` if the block was reused since:
+    /// walk again.
+    pub fn parse_block<'a>(&self, key: Key, version: Version, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        layout::parse_block(bytes, key, version)
+    }
+
+    /// Where the body that [`Geometry::emit_commit`] makes is to be written.
+    pub const fn commit_address(&self, address: u64) -> u64 {
+        address + field::HOLDER as u64
+    }
+
+    /// Appends the body of a one-sided commit of the record whose header was `unlocked` before its
+    /// holder locked it. The holder WRITEs it at [`Geometry::commit_address`], then WRITEs
+    /// `unlocked.installed(version)` at the record's address, which unlocks it.
+    ///
+    /// Returns whether the value stands in a slot. If it does not, or if the old one did not, the
+    /// owner must install it: the heap is the owner's.
+    pub fn emit_commit(
+        &self,
+        key: Key,
+        unlocked: Header,
+        version: Version,
+        value: Option<&[u8]>,
+        into: &mut Vec<u8>,
+    ) -> bool {
+        let place = match value {
+            None => Place::Absent,
+            Some(value) if value.len() <= self.inline => Place::Inline(value),
+            Some(_) => return false,
+        };
+        let mut pointer = [0; WORD];
+        Body::new(key, version, place, unlocked.incarnation(), &mut pointer).emit(into);
+        true
+    }
+
+    /// Buckets of a home: what one READ covers.
+    pub(super) const fn home_buckets(&self) -> u64 {
+        match self.design {
+            Design::Hopscotch { .. } => 2,
+            Design::Chained { .. } => 1,
+        }
+    }
+
+    /// Buckets outside chains: the last home's neighbour is there too, so that none wraps around.
+    pub(super) const fn array_buckets(&self) -> u64 {
+        self.buckets + self.home_buckets() - 1
+    }
+
+    pub(super) const fn all_buckets(&self) -> u64 {
+        self.array_buckets() + self.overflow_buckets
+    }
+
+    pub(super) const fn slot_bytes(&self) -> u64 {
+        layout::slot_bytes(self.inline)
+    }
+
+    pub(super) const fn bucket_bytes(&self) -> u64 {
+        bucket::HEAD as u64 + self.bucket_slots * self.slot_bytes()
+    }
+
+    pub(super) const fn bucket_offset(&self, bucket: u64) -> u64 {
+        bucket * self.bucket_bytes()
+    }
+
+    pub(super) const fn slot_offset(&self, bucket: u64, slot: u64) -> u64 {
+        self.bucket_offset(bucket) + bucket::HEAD as u64 + slot * self.slot_bytes()
+    }
+
+    pub(super) const fn heap_offset(&self) -> u64 {
+        self.bucket_offset(self.all_buckets())
+    }
+
+    pub(super) const fn heap_bytes(&self) -> u64 {
+        self.heap
+    }
+
+    /// Is this the number of a bucket that a chain may link to?
+    pub(super) const fn is_overflow(&self, bucket: u64) -> bool {
+        bucket >= self.array_buckets() && bucket < self.all_buckets()
+    }
+}
+
+/// A lookup under way: says what to READ, and reads what came.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk {
+    geometry: Geometry,
+    key: Key,
+    span: Span,
+    hops: u32,
+    absence: Absence,
+}
+
+impl Walk {
+    /// What to READ next.
+    pub const fn span(&self) -> Span {
+        self.span
+    }
+
+    /// Slots in the span.
+    pub const fn slots(&self) -> u64 {
+        if self.hops == 0 { self.geometry.home_slots() } else { self.geometry.bucket_slots }
+    }
+
+    /// Reads the bytes of the span.
+    pub fn step<'a>(&mut self, bytes: &'a [u8]) -> Step<'a> {
+        let geometry = self.geometry;
+        if bytes.len() != self.span.len {
+            return self.again();
+        }
+        let head = |at: usize| word_at(bytes, at).unwrap_or_default();
+        if self.hops == 0 {
+            self.absence = Absence {
+                guard_address: self.span.offset + bucket::GUARD as u64,
+                guard: head(bucket::GUARD),
+                floor: Version(head(bucket::FLOOR)),
+            };
+        }
+        let mut torn = false;
+        let slot_bytes = geometry.slot_bytes() as usize;
+        for (number, part) in bytes.chunks_exact(geometry.bucket_bytes() as usize).enumerate() {
+            let slots = part[bucket::HEAD..].chunks_exact(slot_bytes);
+            for (slot, bytes) in slots.enumerate() {
+                match layout::parse_slot(bytes, self.key) {
+                    SlotView::Other => {}
+                    SlotView::Torn => torn = true,
+                    SlotView::Record { header, incarnation, place } => {
+                        let inside = geometry.slot_offset(number as u64, slot as u64);
+                        let address = self.span.offset + inside;
+                        return Step::Found(Record { address, header, place, incarnation });
+                    }
+                }
+            }
+        }
+        let link = head(bucket::LINK);
+        if torn || self.hops == HOPS_MAX || (link != 0 && !geometry.is_overflow(link)) {
+            return self.again();
+        }
+        if link != 0 {
+            self.hops += 1;
+            let len = geometry.bucket_bytes() as usize;
+            self.span = Span { offset: geometry.bucket_offset(link), len };
+            return Step::Next;
+        }
+        if !self.absence.guard.is_multiple_of(2) {
+            return self.again();
+        }
+        Step::Absent(self.absence)
+    }
+
+    fn again(&mut self) -> Step<'static> {
+        *self = self.geometry.walk(self.key);
+        Step::Torn
+    }
+}

@@ -1,0 +1,377 @@
+//! The stores of Xenic's baselines: hash tables read, locked and written with one-sided
+//! operations. FaRM's hopscotch table and DrTM+H's chained buckets. [Xenic21 4.1.4]
+//!
+//! The table is one region, which its owner registers. A coordinator knows the table's
+//! [`Geometry`] and nothing else:
+//!
+//! | it wants to | it does |
+//! |---|---|
+//! | look a key up | READ [`Walk::span`], give the bytes to [`Walk::step`], until it finds or misses |
+//! | read a remembered address | READ [`Geometry::record_span`], [`Geometry::revisit`] |
+//! | lock a record | CAS its header word from [`Record::unlocked`] to [`Header::locked_by`] |
+//! | validate a record | READ its header word: still [`Record::unlocked`]? |
+//! | validate an absent key | READ its home's guard word: still [`Absence::guard`]? |
+//! | lock an absent key | ask the owner ([`RemoteTable::lock`]), which makes an absent, locked slot |
+//! | commit a record it locked | WRITE the body ([`Geometry::emit_commit`]), then the new header |
+//! | give back a lock taken by CAS | WRITE the unlocked header |
+//! | give back a lock that the owner granted | ask the owner ([`RemoteTable::unlock`]) |
+//!
+//! What makes this safe: a record is only rewritten or moved while its header is locked (by a
+//! transaction, or for a moment by the owner), so an unlocked header read after a value vouches
+//! for it; the checksum finds values torn within one READ. A header names its slot's incarnation,
+//! so that an old header word never fits another record. Absent keys (AMB-36): every insertion,
+//! move and removal of a key changes its home's guard, so that an unchanged guard means nothing
+//! came; an absent key's version is its home's floor, which no deletion there exceeds (as in
+//! decision 0003).
+//!
+//! The owner's engines call the methods of [`RemoteTable`]. Locks and installs in place take no
+//! mutex; whatever changes the structure (insertion, removal, blocks of the heap) takes the
+//! writer's. Readers never wait for it.
+
+mod audit;
+mod geometry;
+mod heap;
+mod layout;
+mod writer;
+
+use std::fmt;
+use std::hint;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nicol_core::ids::{EngineId, Key, TxnId, Version};
+use nicol_core::memory::Region;
+
+use crate::host_table::Applied;
+pub use geometry::{Absence, Design, Geometry, Record, Revisit, Span, Step, TableConfig, Walk};
+pub use layout::{BlockRef, Header, INLINE_MAX, Place};
+use layout::{Shape, bucket, checksum, field, load, read, store, swap};
+use writer::Writer;
+
+/// What a local lookup found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The record's version; of an absent one, that of its slot or its home's floor.
+    pub version: Version,
+    /// Does the record exist?
+    pub present: bool,
+    /// Is it locked by a transaction?
+    pub locked: bool,
+}
+
+/// A lookup met a record whose commit was under way all the time: its holder is slow, or gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the record is being rewritten")]
+pub struct Busy;
+
+/// A lock that was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The record's slot, for one-sided access.
+    pub address: u64,
+    /// Its header without the lock: version, and what a one-sided commit starts from.
+    pub unlocked: Header,
+    /// Does the record exist?
+    pub present: bool,
+}
+
+/// Why a lock was not granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockRefused {
+    /// A transaction of `owner` holds it.
+    Held {
+        /// Its engine.
+        owner: EngineId,
+    },
+    /// The key is absent and there is no slot for it.
+    Full,
+}
+
+/// Looks at a torn record before a local lookup gives up.
+const TRIES_MAX: u32 = 256;
+
+/// See the module.
+pub struct RemoteTable {
+    geometry: Geometry,
+    region: Arc<Region>,
+    writer: Mutex<Writer>,
+    used: AtomicU64,
+    overflowed: AtomicU64,
+    capacity: u64,
+}
+
+/// Where a key's slot is.
+#[derive(Clone, Copy, Debug)]
+enum Sought {
+    Slot { address: u64, header: Header },
+    Absent { floor: Version },
+}
+
+impl RemoteTable {
+    /// An empty table with room for `capacity` records. Room is a matter of admission: see
+    /// [`RemoteTable::has_room`].
+    pub fn new(geometry: Geometry, capacity: u64) -> Self {
+        Self {
+            geometry,
+            region: Arc::new(Region::new(geometry.region_bytes())),
+            writer: Mutex::new(Writer::new(&geometry)),
+            used: AtomicU64::new(0),
+            overflowed: AtomicU64::new(0),
+            capacity,
+        }
+    }
+
+    /// Its shape.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Its memory, to be registered for READ, WRITE and the atomics.
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Slots in use: records, and absent keys that are locked.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Slots in use in overflow chains.
+    pub fn overflowed(&self) -> u64 {
+        self.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// May a transaction insert a record, or make a value larger? Asked before commit. An eighth of
+    /// the overflow buckets and of the heap is kept back, since replicas place their records
+    /// differently.
+    pub fn has_room(&self) -> bool {
+        self.used() < self.capacity && self.writer().has_reserve(&self.geometry)
+    }
+
+    /// Looks `key` up in local memory; a value found is appended to `into`.
+    ///
+    /// Takes no lock. Errors: [`Busy`] while a transaction commits to the record.
+    pub fn get(&self, key: Key, into: &mut Vec<u8>) -> Result<Found, Busy> {
+        for _ in 0..TRIES_MAX {
+            match self.seek(key) {
+                Sought::Absent { floor } => {
+                    return Ok(Found { version: floor, present: false, locked: false });
+                }
+                Sought::Slot { address, header } => {
+                    if let Some(present) = self.read_value(key, address, header, into) {
+                        let locked = header.owner().is_some();
+                        return Ok(Found { version: header.version(), present, locked });
+                    }
+                }
+            }
+            hint::spin_loop();
+        }
+        Err(Busy)
+    }
+
+    /// Locks `key` for `txn`; granted again to the transaction that holds it. An absent key is
+    /// given a slot, which [`RemoteTable::unlock`] takes back.
+    pub fn lock(&self, key: Key, txn: TxnId) -> Result<Granted, LockRefused> {
+        let engine = engine_of(txn);
+        loop {
+            let Sought::Slot { address, header } = self.seek(key) else {
+                if let Some(outcome) = self.lock_absent(key, txn) {
+                    return outcome;
+                }
+                continue;
+            };
+            let shape = Shape(load(&self.region, address + field::SHAPE as u64));
+            if !header.is_locked() {
+                let locked = header.locked_by(engine).word();
+                if swap(&self.region, address, header.word(), locked) {
+                    store(&self.region, address + field::HOLDER as u64, txn.0);
+                    let present = shape.is_present();
+                    return Ok(Granted { address, unlocked: header, present });
+                }
+            } else if let Some(owner) = header.owner() {
+                if !self.is_held(address, txn) {
+                    return Err(LockRefused::Held { owner });
+                }
+                let unlocked = Header::unlocked(shape.incarnation(), header.version());
+                return Ok(Granted { address, unlocked, present: shape.is_present() });
+            }
+            // The writer has it in hand for a moment, or it has just changed.
+            hint::spin_loop();
+        }
+    }
+
+    /// Unlocks `key` if `txn` holds it; returns whether it did.
+    pub fn unlock(&self, key: Key, txn: TxnId) -> bool {
+        let Some((address, header)) = self.held_by(key, txn) else { return false };
+        let shape = Shape(load(&self.region, address + field::SHAPE as u64));
+        if shape.is_present() {
+            store(&self.region, address + field::HOLDER as u64, 0);
+            let unlocked = Header::unlocked(shape.incarnation(), header.version());
+            store(&self.region, address, unlocked.word());
+        } else {
+            self.remove(&mut self.writer(), key, address, header.version());
+        }
+        true
+    }
+
+    /// The transaction that `key` was locked for through [`RemoteTable::lock`].
+    pub fn holder(&self, key: Key) -> Option<TxnId> {
+        match self.seek(key) {
+            Sought::Slot { address, header } if header.owner().is_some() => {
+                let holder = load(&self.region, address + field::HOLDER as u64);
+                (holder != 0).then_some(TxnId(holder))
+            }
+            _ => None,
+        }
+    }
+
+    /// Applies a COMMIT of `txn` and unlocks: the new value, or `None` for a deletion.
+    ///
+    /// # Panics
+    /// If `txn` does not hold the lock, the version does not move forward, or there is no memory
+    /// for a value out of line although [`RemoteTable::has_room`] said so.
+    pub fn install(&self, key: Key, txn: TxnId, version: Version, value: Option<&[u8]>) {
+        let Some((address, header)) = self.held_by(key, txn) else {
+            panic!("a COMMIT finds the locks of its transaction");
+        };
+        assert!(header.version() < version, "a COMMIT moves the version forward");
+        match value {
+            Some(value) => self.rewrite(key, address, version, value),
+            None => self.remove(&mut self.writer(), key, address, version),
+        }
+    }
+
+    /// The slot and header of `key` if `txn` holds its lock.
+    fn held_by(&self, key: Key, txn: TxnId) -> Option<(u64, Header)> {
+        match self.seek(key) {
+            Sought::Slot { address, header }
+                if header.owner().is_some() && self.is_held(address, txn) =>
+            {
+                Some((address, header))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_held(&self, address: u64, txn: TxnId) -> bool {
+        load(&self.region, address + field::HOLDER as u64) == txn.0
+    }
+
+    /// Looks for the slot of `key`, by header and key words alone.
+    fn seek(&self, key: Key) -> Sought {
+        let home = self.geometry.bucket(key);
+        let head = self.geometry.bucket_offset(home);
+        loop {
+            let guard = load(&self.region, head + bucket::GUARD as u64);
+            if let Some((address, header)) = self.scan(home, key) {
+                return Sought::Slot { address, header };
+            }
+            let floor = Version(load(&self.region, head + bucket::FLOOR as u64));
+            let after = load(&self.region, head + bucket::GUARD as u64);
+            if guard == after && guard.is_multiple_of(2) {
+                return Sought::Absent { floor };
+            }
+            hint::spin_loop();
+        }
+    }
+
+    fn scan(&self, home: u64, key: Key) -> Option<(u64, Header)> {
+        let mut found = None;
+        self.each_slot_of_home(home, &mut |address| {
+            if load(&self.region, address + field::KEY as u64) == key.0 {
+                let header = Header::parse(load(&self.region, address));
+                // The key again: the header may be that of the slot's next record.
+                if load(&self.region, address + field::KEY as u64) == key.0 {
+                    found = header.map(|header| (address, header));
+                }
+            }
+            found.is_some()
+        });
+        found
+    }
+
+    /// Visits the slots where keys of `home` may be, until `visit` returns true.
+    fn each_slot_of_home(&self, home: u64, visit: &mut dyn FnMut(u64) -> bool) {
+        let first = home..home + self.geometry.home_buckets();
+        for bucket in first {
+            for slot in 0..self.geometry.bucket_slots() {
+                if visit(self.geometry.slot_offset(bucket, slot)) {
+                    return;
+                }
+            }
+        }
+        let mut link = self.link(home);
+        while link != 0 {
+            for slot in 0..self.geometry.bucket_slots() {
+                if visit(self.geometry.slot_offset(link, slot)) {
+                    return;
+                }
+            }
+            link = self.link(link);
+        }
+    }
+
+    fn link(&self, bucket: u64) -> u64 {
+        load(&self.region, self.geometry.bucket_offset(bucket) + bucket::LINK as u64)
+    }
+
+    /// Appends the value of a record if it is whole; whether the record exists.
+    fn read_value(
+        &self,
+        key: Key,
+        address: u64,
+        header: Header,
+        into: &mut Vec<u8>,
+    ) -> Option<bool> {
+        let shape = Shape(load(&self.region, address + field::SHAPE as u64));
+        let sum = load(&self.region, address + field::CHECKSUM as u64);
+        let value = address + field::VALUE as u64;
+        let start = into.len();
+        let len = shape.stored_len();
+        if len > self.geometry.inline() {
+            return None;
+        }
+        into.resize(start + len, 0);
+        read(&self.region, value, &mut into[start..]);
+        let mut whole = sum == checksum(key, header.version(), shape, &into[start..]);
+        if whole && let Some(block) = shape.block(|| load(&self.region, value)) {
+            into.truncate(start);
+            whole = self.read_block(key, header.version(), block, into);
+        }
+        if !whole {
+            into.truncate(start);
+        }
+        whole.then(|| shape.is_present())
+    }
+
+    fn read_block(&self, key: Key, version: Version, block: BlockRef, into: &mut Vec<u8>) -> bool {
+        let start = into.len();
+        let Some(span) = self.geometry.block_span(block) else { return false };
+        into.resize(start + span.len, 0);
+        read(&self.region, span.offset, &mut into[start..]);
+        let whole = layout::parse_block(&into[start..], key, version).is_some();
+        into.drain(start..start + layout::BLOCK_HEAD);
+        whole
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The engine that a lock of `txn` names.
+fn engine_of(txn: TxnId) -> EngineId {
+    match txn.engine() {
+        Some(engine) => engine,
+        None => panic!("a transaction's id names its engine"),
+    }
+}
+
+impl fmt::Debug for RemoteTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RemoteTable({:?}, {} slots used)", self.geometry.design(), self.used())
+    }
+}
+
+#[cfg(test)]
+mod tests;
