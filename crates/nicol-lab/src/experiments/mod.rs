@@ -7,6 +7,7 @@
 mod benchmarks;
 mod commit;
 mod components;
+mod lookups;
 mod plot;
 mod points;
 mod results;
@@ -100,7 +101,8 @@ impl Experiment {
 
 /// Every experiment, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
-    let families: [&[Experiment]; 3] = [&components::ALL, &commit::ALL, &threads::ALL];
+    let families: [&[Experiment]; 4] =
+        [&lookups::ALL, &components::ALL, &commit::ALL, &threads::ALL];
     families.into_iter().flatten().collect()
 }
 
