@@ -206,6 +206,14 @@ pub enum LabAction {
     List(FormatArgs),
     /// Run one experiment, or all, and judge every point.
     Run(LabRunArgs),
+    /// Make one HTML page, which needs no other file, of the results in DIR.
+    Report {
+        /// The folder that `run --out` wrote to.
+        dir: PathBuf,
+        /// The page [default: report.html in DIR].
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
 }
 
 /// `nicol lab run`.

@@ -1,6 +1,7 @@
 //! `nicol lab`: the figures and tables of the papers.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -16,6 +17,7 @@ pub fn run(args: &LabArgs) -> Result<End> {
     match &args.action {
         LabAction::List(args) => list(args),
         LabAction::Run(args) => run_some(args),
+        LabAction::Report { dir, out } => report(dir, out.as_deref()),
     }
 }
 
@@ -32,6 +34,14 @@ fn list(args: &FormatArgs) -> Result<End> {
         })
         .collect();
     output::rows(args.format, &rows, |rows| json!({"schema": "nicol.lab/1", "rows": rows}))?;
+    Ok(End::Held)
+}
+
+fn report(folder: &Path, out: Option<&Path>) -> Result<End> {
+    let page = experiments::page(folder).map_err(Usage)?;
+    let path = out.map_or_else(|| folder.join("report.html"), Path::to_owned);
+    experiments::write_atomically(&path, page.as_bytes())?;
+    writeln!(io::stdout(), "{}", path.display()).context("writing to standard output")?;
     Ok(End::Held)
 }
 

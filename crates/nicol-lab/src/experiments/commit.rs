@@ -6,7 +6,7 @@ use serde_json::json;
 use super::benchmarks::{Benchmark, RETWIS, SMALLBANK};
 use super::study::{self, Study};
 use super::table::rounded;
-use super::{Chart, Context, Experiment, Table};
+use super::{Chart, Context, Experiment, Scale, Table};
 
 /// The systems of [Xenic21 5.1], and FaRM.
 const SYSTEMS: [&str; 6] = ["xenic", "farm", "fasst", "drtm-r", "drtm-h", "drtm-h-nc"];
@@ -23,7 +23,7 @@ const CHART: Chart = Chart::Lines {
     x: "throughput_per_node_per_s",
     y: "latency_p50_us",
     series: &["system"],
-    log_x: false,
+    scale: Scale::LogY,
 };
 
 /// The experiments of this file.

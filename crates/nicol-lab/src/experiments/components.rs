@@ -13,7 +13,7 @@ use nicol_sim::checks::measure::{
 use serde_json::json;
 
 use super::table::rounded;
-use super::{Chart, Context, Experiment, Table, VERBS};
+use super::{Chart, Context, Experiment, Scale, Table, VERBS};
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 4] = [
@@ -30,7 +30,12 @@ pub(super) static ALL: [Experiment; 4] = [
         id: "xenic-fig3",
         title: "Throughput of remote writes [Xenic21 fig. 3]",
         columns: &["target", "batching", "bytes", "mops"],
-        chart: Chart::Lines { x: "bytes", y: "mops", series: &["target", "batching"], log_x: true },
+        chart: Chart::Lines {
+            x: "bytes",
+            y: "mops",
+            series: &["target", "batching"],
+            scale: Scale::LogX,
+        },
         systems: &[],
         timed: true,
         run: writes,
@@ -56,7 +61,8 @@ pub(super) static ALL: [Experiment; 4] = [
 ];
 
 const DMA_COLUMNS: &[&str] = &["bytes", "vectored", "mops", "submit_ns", "complete_ns"];
-const DMA_CHART: Chart = Chart::Lines { x: "bytes", y: "mops", series: &["vectored"], log_x: true };
+const DMA_CHART: Chart =
+    Chart::Lines { x: "bytes", y: "mops", series: &["vectored"], scale: Scale::LogX };
 
 /// Payload of figure 2, C1.09.
 const PAYLOAD: usize = 256;

@@ -8,6 +8,7 @@ mod benchmarks;
 mod commit;
 mod components;
 mod lookups;
+mod page;
 mod plot;
 mod points;
 mod results;
@@ -18,8 +19,10 @@ mod threads;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
+use serde::Deserialize;
 
-pub use plot::{Chart, svg};
+pub use page::page;
+pub use plot::{Chart, Scale, svg};
 pub use points::{Progress, memory_available};
 pub use results::{Golden, write_atomically, write_results};
 pub use table::{Assumed, Outcome, Table};
@@ -33,7 +36,8 @@ const ON_PATH: &str = "liquidio3";
 const VERBS: &str = "connectx5";
 
 /// How much of a figure to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Form {
     /// The paper's scale, or as much of it as the memory holds.
     Full,

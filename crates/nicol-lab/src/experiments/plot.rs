@@ -18,8 +18,8 @@ pub enum Chart {
         y: &'static str,
         /// The columns whose values name a line.
         series: &'static [&'static str],
-        /// A logarithmic scale across?
-        log_x: bool,
+        /// Which axis is logarithmic.
+        scale: Scale,
     },
     /// A group of bars for each category, a bar in it for each combination of the series columns.
     Bars {
@@ -30,6 +30,15 @@ pub enum Chart {
         /// The column of the bars' height.
         y: &'static str,
     },
+}
+
+/// Which axis of lines is logarithmic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// The one across: sizes that double.
+    LogX,
+    /// The one upwards: latencies far apart.
+    LogY,
 }
 
 const SIZE: (u32, u32) = (860, 520);
@@ -66,16 +75,16 @@ pub fn svg(outcome: &Outcome) -> Result<String> {
         let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
         root.fill(&WHITE).map_err(drawing)?;
         match outcome.experiment().chart {
-            Chart::Lines { x, y, series, log_x } => {
+            Chart::Lines { x, y, series, scale } => {
                 let lines = gather(outcome, series, |row| {
                     Ok((number(outcome, row, x)?, number(outcome, row, y)?))
                 })?;
-                draw_lines(&root, outcome, &lines, (x, y), log_x)?;
+                draw_lines(&root, outcome, &lines, (x, y), scale)?;
             }
             Chart::Bars { category, series, y } => {
                 let mut groups = Vec::new();
                 let bars = gather(outcome, series, |row| {
-                    let name = named(outcome, row, category)?;
+                    let name = named(outcome, row, category)?.replace(", ", " ");
                     let known = groups.iter().position(|known| *known == name);
                     let group = known.unwrap_or_else(|| {
                         groups.push(name);
@@ -105,16 +114,18 @@ fn number(outcome: &Outcome, row: &[Value], column: &str) -> Result<f64> {
     cell(outcome, row, column)?.as_f64().with_context(|| format!("{column} holds no number"))
 }
 
-/// What a row is called by its values of `columns`: the first one's, then `column value`.
+/// What a row is called by its values of `columns`.
 fn named(outcome: &Outcome, row: &[Value], columns: &[&str]) -> Result<String> {
-    let name = |(at, column): (usize, &&str)| {
+    let name = |column: &&str| {
         Ok(match cell(outcome, row, column)? {
             Value::Bool(yes) => format!("{}{column}", if *yes { "" } else { "not " }),
-            value if at == 0 => shown(value),
-            value => format!("{column} {}", shown(value)),
+            Value::String(word) if matches!(word.as_str(), "on" | "off") => {
+                format!("{column} {word}")
+            }
+            value => shown(value),
         })
     };
-    Ok(columns.iter().enumerate().map(name).collect::<Result<Vec<_>>>()?.join(", "))
+    Ok(columns.iter().map(name).collect::<Result<Vec<_>>>()?.join(", "))
 }
 
 /// The rows by the values of `series`, in the order of first appearance.
@@ -156,25 +167,29 @@ fn tick(value: f64) -> String {
     format!("{}{unit}", (value * 1_000.0).round() / 1_000.0)
 }
 
-/// The axes, captions and legend around what `draw` draws.
-fn frame<'a, X>(
+/// The axes and captions around what `draw` draws, and a legend if there is something to tell
+/// apart.
+fn frame<'a, X, Y>(
     root: &Area<'a>,
     outcome: &Outcome,
-    (x_range, y_top): (X, f64),
+    (x_range, y_range): (X, Y),
     (x_name, y_name): (&str, &str),
     x_labels: (usize, &dyn Fn(&f64) -> String),
-    draw: impl FnOnce(&mut ChartOf<'_, 'a, X::CoordDescType>) -> Result<()>,
+    legend: Option<SeriesLabelPosition>,
+    draw: impl FnOnce(&mut ChartOf<'_, 'a, X::CoordDescType, Y::CoordDescType>) -> Result<()>,
 ) -> Result<()>
 where
     X: AsRangedCoord<Value = f64>,
     X::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
 {
     let mut chart = ChartBuilder::on(root)
         .caption(outcome.experiment().title, (FONT, 18))
         .margin(14)
         .x_label_area_size(48)
         .y_label_area_size(72)
-        .build_cartesian_2d(x_range, 0.0..y_top)
+        .build_cartesian_2d(x_range, y_range)
         .map_err(drawing)?;
     chart
         .configure_mesh()
@@ -190,9 +205,10 @@ where
         .draw()
         .map_err(drawing)?;
     draw(&mut chart)?;
+    let Some(position) = legend else { return Ok(()) };
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
+        .position(position)
         .background_style(WHITE.mix(0.85))
         .border_style(RGBColor(200, 200, 200))
         .label_font((FONT, 13))
@@ -200,33 +216,42 @@ where
         .map_err(drawing)
 }
 
-type ChartOf<'c, 'a, X> =
-    ChartContext<'c, SVGBackend<'a>, Cartesian2d<X, plotters::coord::types::RangedCoordf64>>;
+type ChartOf<'c, 'a, X, Y> = ChartContext<'c, SVGBackend<'a>, Cartesian2d<X, Y>>;
 
 fn draw_lines(
     root: &Area<'_>,
     outcome: &Outcome,
     lines: &[Series],
     names: (&str, &str),
-    log_x: bool,
+    scale: Scale,
 ) -> Result<()> {
-    let xs = || lines.iter().flat_map(|line| line.points.iter().map(|point| point.0));
-    let y_top = top(lines.iter().flat_map(|line| line.points.iter().map(|point| point.1)), ROOM);
-    let format = |value: &f64| tick(*value);
-    if log_x {
-        let low = xs().fold(f64::MAX, f64::min).max(1e-9);
-        let range = (low / 1.1..top(xs(), ROOM)).log_scale().base(2.0);
-        let draw = |chart: &mut ChartOf<'_, '_, _>| series_of_lines(chart, lines);
-        frame(root, outcome, (range, y_top), names, (10, &format), draw)
-    } else {
-        let draw = |chart: &mut ChartOf<'_, '_, _>| series_of_lines(chart, lines);
-        frame(root, outcome, (0.0..top(xs(), ROOM), y_top), names, (10, &format), draw)
+    let points = || lines.iter().flat_map(|line| line.points.iter().copied());
+    let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::MAX, f64::min).max(1e-9);
+    let x_top = top(points().map(|point| point.0), ROOM);
+    let y_top = top(points().map(|point| point.1), ROOM);
+    let x_labels: (usize, &dyn Fn(&f64) -> String) = (10, &|value| tick(*value));
+    match scale {
+        Scale::LogX => {
+            let low = least(&mut points().map(|point| point.0)) / 1.1;
+            let ranges = ((low..x_top).log_scale().base(2.0), 0.0..y_top);
+            let legend = Some(SeriesLabelPosition::UpperRight);
+            let draw = |chart: &mut ChartOf<'_, '_, _, _>| series_of_lines(chart, lines);
+            frame(root, outcome, ranges, names, x_labels, legend, draw)
+        }
+        Scale::LogY => {
+            let low = least(&mut points().map(|point| point.1)) / 1.5;
+            let ranges = (0.0..x_top, (low..y_top).log_scale().base(2.0));
+            let legend = Some(SeriesLabelPosition::UpperLeft);
+            let draw = |chart: &mut ChartOf<'_, '_, _, _>| series_of_lines(chart, lines);
+            frame(root, outcome, ranges, names, x_labels, legend, draw)
+        }
     }
 }
 
-fn series_of_lines<X>(chart: &mut ChartOf<'_, '_, X>, lines: &[Series]) -> Result<()>
+fn series_of_lines<X, Y>(chart: &mut ChartOf<'_, '_, X, Y>, lines: &[Series]) -> Result<()>
 where
     X: Ranged<ValueType = f64>,
+    Y: Ranged<ValueType = f64>,
 {
     for (at, line) in lines.iter().enumerate() {
         let stroke = colour(at).stroke_width(2);
@@ -248,7 +273,8 @@ fn draw_bars(
     groups: &[String],
     names: (&str, &str),
 ) -> Result<()> {
-    let room = if bars.len() > 1 { ROOM_LEGEND } else { ROOM };
+    let legend = (bars.len() > 1).then_some(SeriesLabelPosition::UpperRight);
+    let room = if legend.is_some() { ROOM_LEGEND } else { ROOM };
     let y_top = top(bars.iter().flat_map(|bar| bar.points.iter().map(|point| point.1)), room);
     let x_range = -0.5..groups.len() as f64 - 0.5;
     let format = |value: &f64| {
@@ -257,7 +283,7 @@ fn draw_bars(
         groups.get(group as usize).filter(|_| exact).cloned().unwrap_or_default()
     };
     let width = 0.8 / bars.len().max(1) as f64;
-    let draw = |chart: &mut ChartOf<'_, '_, _>| {
+    let draw = |chart: &mut ChartOf<'_, '_, _, _>| {
         for (at, bar) in bars.iter().enumerate() {
             let fill = colour(at).filled();
             let left = -0.4 + width * at as f64;
@@ -266,12 +292,12 @@ fn draw_bars(
                 Rectangle::new([(from, 0.0), (from + width * 0.92, height)], fill)
             });
             let drawn = chart.draw_series(boxes).map_err(drawing)?;
-            if !bar.name.is_empty() {
-                let legend = move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], fill);
-                drawn.label(bar.name.as_str()).legend(legend);
-            }
+            drawn
+                .label(bar.name.as_str())
+                .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], fill));
         }
         Ok(())
     };
-    frame(root, outcome, (x_range, y_top), names, (groups.len() + 1, &format), draw)
+    let x_labels: (usize, &dyn Fn(&f64) -> String) = (groups.len() + 1, &format);
+    frame(root, outcome, (x_range, 0.0..y_top), names, x_labels, legend, draw)
 }
