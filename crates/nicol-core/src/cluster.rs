@@ -158,6 +158,9 @@ impl ShardMap for Layout {
     }
 
     fn shard_of(&self, key: Key) -> ShardId {
+        if let Some(place) = key.place() {
+            return ShardId(place % u16::from(self.nodes));
+        }
         let hash = xxh3_64_with_seed(&key.0.to_le_bytes(), self.hash_seed);
         ShardId(((u128::from(hash) * u128::from(self.nodes)) >> 64) as u16)
     }
@@ -166,6 +169,7 @@ impl ShardMap for Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::TableId;
 
     #[test]
     fn backups_and_backed_up_by_agree() {
@@ -181,6 +185,22 @@ mod tests {
             assert_eq!(EngineId::unpack(engine.pack()), Some(engine));
         }
         assert_eq!(layout.engine_ids().count(), layout.engine_count());
+    }
+
+    #[test]
+    fn a_placed_key_lives_where_it_says() {
+        let layout = Layout::new(5, 3, 1, 2).unwrap().with_hash_seed(7);
+        for place in [0, 1, 4, 5, 999, u16::MAX] {
+            for (table, row) in [(0x80, 0), (0x80, (1 << 40) - 1), (0xff, 12_345)] {
+                let key = Key::placed(TableId(table), place, row);
+                assert_eq!(key.place(), Some(place));
+                assert_eq!(key.table(), TableId(table));
+                assert_eq!(layout.shard_of(key), ShardId(place % 5));
+            }
+        }
+        let hashed: std::collections::BTreeSet<_> =
+            (0..100).map(|row| layout.shard_of(Key::new(TableId(0x7f), row))).collect();
+        assert_eq!(hashed.len(), 5, "other tables spread over every shard");
     }
 
     #[test]

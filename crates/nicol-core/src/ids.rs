@@ -71,10 +71,19 @@ impl fmt::Display for EngineId {
 pub struct ShardId(pub u16);
 
 /// A table of a workload: the highest byte of a [`Key`].
+///
+/// Records of tables from [`TableId::PLACED`] on live where their key says ([`Key::place`]), those
+/// of the others where its hash does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub u8);
 
-/// A record's key: 8 bits of table, 56 bits within the table.
+impl TableId {
+    /// The first placed table.
+    pub const PLACED: Self = Self(0x80);
+}
+
+/// A record's key: 8 bits of table, 56 bits within the table; in a placed table these are 16 bits
+/// of place and 40 bits within the place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub u64);
 
@@ -91,12 +100,34 @@ impl Key {
         Self((table.0 as u64) << Self::ROW_BITS | row)
     }
 
+    /// The number of bits below the place, in a placed table.
+    pub const PLACED_ROW_BITS: u32 = 40;
+
+    /// The key of `row` at `place` in `table`, a placed one. All keys of a place are in one shard,
+    /// whatever their table: a place is a unit of partitioning, such as a warehouse.
+    ///
+    /// # Panics
+    /// If `table` is not a placed one or `row` needs more than 40 bits.
+    pub const fn placed(table: TableId, place: u16, row: u64) -> Self {
+        assert!(table.0 >= TableId::PLACED.0, "only a placed table's keys have a place");
+        assert!(row >> Self::PLACED_ROW_BITS == 0, "a row at a place is at most 40 bits");
+        Self::new(table, (place as u64) << Self::PLACED_ROW_BITS | row)
+    }
+
+    /// The place, in a placed table; otherwise `None`: the key is placed by its hash.
+    pub const fn place(self) -> Option<u16> {
+        if self.table().0 < TableId::PLACED.0 {
+            return None;
+        }
+        Some((self.0 >> Self::PLACED_ROW_BITS) as u16)
+    }
+
     /// The table byte.
     pub const fn table(self) -> TableId {
         TableId((self.0 >> Self::ROW_BITS) as u8)
     }
 
-    /// The row within the table.
+    /// The row within the table, a place included.
     pub const fn row(self) -> u64 {
         self.0 & ((1 << Self::ROW_BITS) - 1)
     }
@@ -152,6 +183,10 @@ impl fmt::Display for TxnId {
 /// world, from the seed in the simulated one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RKey(pub u32);
+
+/// A key to a free list of buffers, drawn like an [`RKey`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FreeListKey(pub u32);
 
 /// A hasher for ids in maps that are never iterated: multiplies and folds, the same in every run.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,13 +4,14 @@
 //! implement the narrower [`engine::World`] under one shared [`engine::Engine`].
 #![forbid(unsafe_code)]
 
+pub mod chain;
 pub mod chance;
 pub mod cluster;
 pub mod commit;
-
 pub mod engine;
 pub mod exec;
 pub mod fabric;
+pub mod faults;
 pub mod history;
 pub mod ids;
 pub mod memory;

@@ -29,8 +29,23 @@ pub trait Workload: Send + Sync + 'static {
     /// an index into [`Workload::kinds`].
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize;
 
+    /// Turns `txn`, a piece that has just committed, into the next piece of the same transaction
+    /// of `kind`; false, and nothing changed, if that was its last one.
+    ///
+    /// A chopped transaction is several database transactions that one client runs one after the
+    /// other. To the client it is one: its latency is theirs together. [Xenic21 5.3]
+    fn next_piece(&self, _kind: usize, _txn: &mut Txn) -> bool {
+        false
+    }
+
     /// The names of its transaction types.
     fn kinds(&self) -> &'static [&'static str];
+
+    /// Judges what must hold of the final state whichever transactions committed, so that it can be
+    /// asked even if some outcomes are unknown; part of [`Workload::audit`].
+    fn audit_state(&self, _read: &mut dyn FnMut(Key) -> Option<Vec<u8>>) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Judges the final state: `read` returns a record's final value. Returns one line per
     /// violated invariant. `totals` are the driver's sums over committed transactions of the
@@ -48,6 +63,6 @@ pub trait Workload: Send + Sync + 'static {
 pub trait ShardMap {
     /// How many shards there are.
     fn shards(&self) -> u16;
-    /// The shard of `key`.
+    /// The shard of `key`: by its place if it has one ([`Key::place`]), otherwise by its hash.
     fn shard_of(&self, key: Key) -> ShardId;
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nicol_core::cluster::Layout;
 use nicol_core::commit::Member;
+use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 
@@ -27,7 +28,6 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// audited, and then a shorter recorded one for the serializability checker, since recording costs
 /// the very time that is measured.
 pub(crate) fn run<N: Member>(config: &BenchConfig, built: &Built<N::Config>) -> Result<BenchRun> {
-    ensure!(!config.faults, "--faults messages: only simulated worlds inject faults; use --on");
     ensure!(
         built.engine == Default::default(),
         "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
@@ -42,11 +42,14 @@ pub(crate) fn run<N: Member>(config: &BenchConfig, built: &Built<N::Config>) -> 
         Length::Time(span) => span / 10,
         Length::Transactions(_) => Nanos::ZERO,
     });
-    let plan = config.plan(length, warmup, clients, false);
+    // Nobody measures speed under faults: one run is enough, and its history is judged.
+    let plan = config.plan(length, warmup, clients, config.faults);
     let measured_cluster = Arc::new(config.cluster::<N>(&layout, built, plan, clients));
     let measured = drive(config, &layout, &measured_cluster)?;
-    let (mut check, _) = bench::judge(&measured_cluster, measured.settled);
-    let history = record::<N>(config, &layout, built, clients, &mut check)?;
+    let (mut check, mut history) = bench::judge(&measured_cluster, measured.settled);
+    if !config.faults {
+        history = record::<N>(config, &layout, built, clients, &mut check)?;
+    }
     let report = bench::report(config, &measured_cluster, None, &measured, check);
     Ok(BenchRun { report, history })
 }
@@ -83,8 +86,10 @@ fn drive<N: Member>(
     let live = LiveConfig {
         layout: layout.clone(),
         threads: config.threads,
-        pin: true,
+        // Runs beside one another, as in a sweep, must not be pinned to the same cores.
+        pin: !config.faults,
         seed: config.seed,
+        faults: config.faults.then(|| FaultPlan::messages(config.seed)),
     };
     let started = Instant::now();
     let world = LiveCluster::launch(&live, cluster)?;

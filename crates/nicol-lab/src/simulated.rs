@@ -6,9 +6,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use nicol_core::cluster::Layout;
 use nicol_core::commit::Member;
+use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
-use nicol_sim::{FaultPlan, Profile, RunEnd, SimCluster, SimConfig};
+use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
 use crate::bench::{self, BenchConfig, BenchRun, Built, Cluster, Length, Measured, Simulated};
 use crate::report::Resource;

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::bench::{self, BenchConfig};
 use crate::report::BenchReport;
+use crate::systems::System;
 
 /// What a sweep has seen.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -32,15 +33,40 @@ pub struct SweepReport {
     pub abort_reasons: BTreeMap<&'static str, u64>,
     /// Locks leaked.
     pub leaked_locks: u64,
+    /// What each system did under each workload in each world.
+    pub parts: Vec<Part>,
     /// Runs with a violation.
     pub failures: Vec<Failure>,
+}
+
+/// The runs of one system under one workload in one world.
+#[derive(Clone, Debug, Serialize)]
+pub struct Part {
+    /// The workload.
+    pub workload: String,
+    /// The system.
+    pub system: String,
+    /// `threads`, or the profile.
+    pub world: String,
+    /// Runs made.
+    pub runs: u64,
+    /// Transactions committed.
+    pub committed: u64,
+    /// Transactions of unknown outcome.
+    pub unknown: u64,
+    /// Runs with a violation.
+    pub failed: u64,
 }
 
 /// A run that a checker rejected.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    /// The profile.
-    pub profile: String,
+    /// The workload.
+    pub workload: String,
+    /// The system.
+    pub system: String,
+    /// `threads`, or the profile.
+    pub world: String,
     /// The seed.
     pub seed: u64,
     /// What is wrong.
@@ -59,16 +85,19 @@ const SCARCE_INDICES: [u64; 3] = [1, 8, 64];
 /// What a sweep varies besides faults, as settings drawn from `seed`: most runs have the memory
 /// that they need, the others a log that a few records fill and an index of a few objects, so that
 /// refusals and back-pressure are seen.
-pub fn variation(seed: u64) -> Vec<String> {
+pub fn variation(system: &System, seed: u64) -> Vec<String> {
     let mut random = Stream::new(seed, Purpose::Variation, 0);
     if random.below(SCARCE_ONE_IN) != 0 {
         return Vec::new();
     }
     let mut one_of = |sizes: &[u64]| sizes[random.below(sizes.len() as u64) as usize];
-    vec![
-        format!("log_bytes={}", one_of(&SCARCE_LOGS)),
-        format!("index_objects={}", one_of(&SCARCE_INDICES)),
-    ]
+    let scarce = [("log_bytes", one_of(&SCARCE_LOGS)), ("index_objects", one_of(&SCARCE_INDICES))];
+    let known = system.settings();
+    scarce
+        .into_iter()
+        .filter(|(key, _)| known.iter().any(|(name, ..)| name == key))
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect()
 }
 
 impl SweepReport {
@@ -83,13 +112,40 @@ impl SweepReport {
         for (&reason, &count) in &report.abort_reasons {
             *self.abort_reasons.entry(reason).or_default() += count;
         }
+        let world = report.profile.clone().unwrap_or_else(|| report.world.to_owned());
+        self.add_part(report, &world);
         if !report.check.held() {
             self.failures.push(Failure {
-                profile: report.profile.clone().unwrap_or_default(),
+                workload: report.workload.clone(),
+                system: report.system.clone(),
+                world,
                 seed: report.seed,
                 violations: report.check.violations.clone(),
             });
         }
+    }
+
+    fn add_part(&mut self, report: &BenchReport, world: &str) {
+        let same = |part: &&mut Part| {
+            part.workload == report.workload && part.system == report.system && part.world == world
+        };
+        let index = self.parts.iter_mut().find(same);
+        let part = match index {
+            Some(part) => part,
+            None => self.parts.push_mut(Part {
+                workload: report.workload.clone(),
+                system: report.system.clone(),
+                world: world.to_owned(),
+                runs: 0,
+                committed: 0,
+                unknown: 0,
+                failed: 0,
+            }),
+        };
+        part.runs += 1;
+        part.committed += report.committed;
+        part.unknown += report.unknown;
+        part.failed += u64::from(!report.check.held());
     }
 
     /// Abort reasons and outcomes that never happened.
@@ -136,7 +192,9 @@ pub fn run(
         }
     });
     let (mut report, error) = total.into_inner().unwrap_or_else(|poison| poison.into_inner());
-    report.failures.sort_by(|a, b| (&a.profile, a.seed).cmp(&(&b.profile, b.seed)));
+    let order = |a: &Failure| (a.workload.clone(), a.system.clone(), a.world.clone(), a.seed);
+    report.failures.sort_by_key(order);
+    report.parts.sort_by_key(|a| (a.workload.clone(), a.system.clone(), a.world.clone()));
     match error {
         Some(error) => Err(error),
         None => Ok(report),

@@ -9,15 +9,19 @@ use nicol_workload::chooser::{Distribution, PartsPerMillion};
 use nicol_workload::churn::{Churn, ChurnConfig};
 use nicol_workload::retwis::{Retwis, RetwisConfig};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
+use nicol_workload::tpcc::key::{CUSTOMERS_MAX, ITEMS_MAX};
+use nicol_workload::tpcc::{Tpcc, TpccConfig};
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
 use nicol_workload::zipf::Theta;
 
 /// The names that [`build`] knows, with what each is.
-pub const WORKLOADS: [(&str, &str); 4] = [
+pub const WORKLOADS: [(&str, &str); 6] = [
     ("smallbank", "bank accounts: six transaction types, 90 % of them on 4 % of the customers"),
     ("ycsb-t", "read-modify-write transactions over one table"),
     ("churn", "inserts, deletes and reads of absent keys in a small table"),
     ("retwis", "a social network: half of the transactions only read"),
+    ("tpcc", "TPC-C: a wholesale supplier, the full mix of five transactions"),
+    ("tpcc-no", "TPC-C: new orders only, each item from any warehouse of the cluster"),
 ];
 
 /// Which workload, at what scale; `None` takes the workload's default.
@@ -27,6 +31,12 @@ pub struct WorkloadSpec {
     pub name: String,
     /// Records per node.
     pub records: Option<u64>,
+    /// Warehouses per node.
+    pub warehouses: Option<u16>,
+    /// Items of each warehouse.
+    pub items: Option<u32>,
+    /// Customers of each district of a warehouse.
+    pub customers: Option<u16>,
     /// Keys that are only read, in percent.
     pub read_percent: Option<u8>,
     /// Keys per transaction.
@@ -69,6 +79,8 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
             BuiltWorkload { workload: Arc::new(Churn::new(config)), value_bytes: 16 }
         }
         "retwis" => retwis(spec, nodes)?,
+        "tpcc" => tpcc(spec, nodes, TpccConfig::specification)?,
+        "tpcc-no" => tpcc(spec, nodes, TpccConfig::new_order_only)?,
         other => {
             let known: Vec<_> = WORKLOADS.iter().map(|(name, _)| *name).collect();
             bail!("unknown workload '{other}': choose one of {}", known.join(", "))
@@ -117,11 +129,63 @@ fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
     Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: 64 })
 }
 
+/// Bytes that a slot holds inline: all rows but CUSTOMER's and STOCK's, and some of the index by
+/// last name.
+const TPCC_INLINE: usize = 96;
+
+fn tpcc(
+    spec: &WorkloadSpec,
+    nodes: u16,
+    config: fn(u16, u16) -> TpccConfig,
+) -> Result<BuiltWorkload> {
+    let warehouses = spec.warehouses.unwrap_or(1);
+    ensure!(
+        warehouses > 0 && u32::from(warehouses) * u32::from(nodes) <= u32::from(u16::MAX),
+        "--warehouses {warehouses}: give 1 to {} per node",
+        u16::MAX / nodes
+    );
+    let mut config = config(nodes, warehouses);
+    config.items = spec.items.unwrap_or(config.items);
+    config.customers_per_district = spec.customers.unwrap_or(config.customers_per_district);
+    let (items, customers) = (config.items, config.customers_per_district);
+    ensure!((1..=ITEMS_MAX).contains(&items), "--items {items}: give 1 to {ITEMS_MAX}");
+    ensure!(
+        (1..=CUSTOMERS_MAX).contains(&customers),
+        "--customers {customers}: give 1 to {CUSTOMERS_MAX} per district"
+    );
+    Ok(BuiltWorkload { workload: Arc::new(Tpcc::new(config)), value_bytes: TPCC_INLINE })
+}
+
+/// Records per node in a sweep: few, so that transactions meet.
+const FEW_RECORDS: u64 = 40;
+/// Items and customers per district in a sweep: a small TPC-C, for the same reason.
+const FEW_ITEMS: u32 = 100;
+const FEW_CUSTOMERS: u16 = 30;
+
 impl WorkloadSpec {
+    /// Takes a small scale where none was given: transactions meet, and runs are short.
+    pub fn shrink(&mut self) {
+        if self.is_tpcc() {
+            self.items.get_or_insert(FEW_ITEMS);
+            self.customers.get_or_insert(FEW_CUSTOMERS);
+        } else {
+            self.records.get_or_insert(FEW_RECORDS);
+        }
+    }
+
+    /// Is it one of TPC-C's?
+    fn is_tpcc(&self) -> bool {
+        self.name.starts_with("tpcc")
+    }
+
     /// A flag that the workload does not have is an error, not ignored.
     fn refuse_foreign_flags(&self) -> Result<()> {
-        let ycsb = self.name == "ycsb-t";
+        let (ycsb, tpcc) = (self.name == "ycsb-t", self.is_tpcc());
         let flags = [
+            ("--records", self.records.is_some(), !tpcc),
+            ("--warehouses", self.warehouses.is_some(), tpcc),
+            ("--items", self.items.is_some(), tpcc),
+            ("--customers", self.customers.is_some(), tpcc),
             ("--read-percent", self.read_percent.is_some(), ycsb),
             ("--keys", self.keys.is_some(), ycsb),
             ("--value-bytes", self.value_bytes.is_some(), ycsb),

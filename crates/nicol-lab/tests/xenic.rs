@@ -3,6 +3,7 @@
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
 use nicol_lab::sweep;
+use nicol_lab::systems::System;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_protocols::commit::Sabotage;
 
@@ -87,7 +88,7 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
             let mut config = config(workload, 40, on, seed);
             config.faults = true;
             config.settings = vec!["patience_us=500".to_owned()];
-            config.settings.extend(sweep::variation(seed));
+            config.settings.extend(sweep::variation(System::find("xenic").unwrap(), seed));
             let report = held(&config).report;
             unknown += report.unknown;
             for (count, reason) in seen.iter_mut().zip(nicol_core::txn::Abort::NAMES) {

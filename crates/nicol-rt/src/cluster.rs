@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use nicol_core::cluster::Layout;
 use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
+use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::EngineId;
 use nicol_core::memory::RegionTable;
 use nicol_core::units::Nanos;
@@ -20,6 +21,8 @@ use crate::world::{LiveWorld, Shared};
 const SPINS: u32 = 2_000;
 /// Empty turns that it then yields its core before it parks.
 const YIELDS: u32 = 50;
+/// The first repeat of a request where frames are lost on purpose.
+const RETRANSMIT_FAULTY: Nanos = Nanos::from_micros(500);
 /// The longest sleep; work always wakes a thread earlier.
 const PARK_MAX: Duration = Duration::from_millis(100);
 
@@ -33,8 +36,17 @@ pub struct LiveConfig {
     pub threads: Option<usize>,
     /// Pin threads to cores, where there is a core for each?
     pub pin: bool,
-    /// The seed of the engines' protocol streams.
+    /// The seed of the engines' protocol streams and of the faults.
     pub seed: u64,
+    /// What goes wrong between nodes, for tests.
+    pub faults: Option<FaultPlan>,
+}
+
+impl LiveConfig {
+    /// Threads as fit the machine, not pinned, seed 0, no faults.
+    pub fn new(layout: Layout) -> Self {
+        Self { layout, threads: None, pin: false, seed: 0, faults: None }
+    }
 }
 
 /// Why a cluster did not launch, or stopped.
@@ -63,6 +75,8 @@ pub struct LiveReport {
     pub parks: Vec<u64>,
     /// The counters of all engines.
     pub stats: EngineStats,
+    /// How often each injected fault struck.
+    pub faults: FaultCounts,
     /// From launch to stop.
     pub elapsed: Duration,
 }
@@ -89,6 +103,7 @@ struct ThreadReport {
     busy: Duration,
     elapsed: Duration,
     stats: EngineStats,
+    faults: FaultCounts,
 }
 
 /// An engine's rings before its thread exists.
@@ -139,7 +154,8 @@ impl LiveCluster {
         let started = Instant::now();
         let shared = Arc::new(Shared {
             layout: layout.clone(),
-            tuning: tuning(),
+            tuning: tuning(config.faults.is_some()),
+            faults: config.faults.clone(),
             regions: layout.node_ids().map(|_| RegionTable::default()).collect(),
             started,
             ready: layout.engine_ids().map(|_| ReadySet::new(layout.engine_count())).collect(),
@@ -205,6 +221,7 @@ impl LiveCluster {
             report.turns.push(one.turns);
             report.parks.push(one.parks);
             report.stats.add(&one.stats);
+            report.faults.add(&one.faults);
         }
         report.elapsed = self.started.elapsed();
         self.control.check()?;
@@ -245,7 +262,9 @@ impl Control {
     }
 }
 
-fn tuning() -> Tuning {
+/// Frames between threads of one process need no checksum and no repeat; those that are damaged and
+/// lost on purpose do.
+fn tuning(faulty: bool) -> Tuning {
     Tuning {
         aggregation: true,
         dma_vector: 15,
@@ -253,8 +272,8 @@ fn tuning() -> Tuning {
         doorbell_batch: 64,
         burst: 64,
         tasks_per_round: 256,
-        retransmit_after: Nanos::from_millis(10),
-        checksums: false,
+        retransmit_after: if faulty { RETRANSMIT_FAULTY } else { Nanos::from_millis(10) },
+        checksums: faulty,
     }
 }
 
@@ -327,7 +346,9 @@ fn drive<S: Start>(
     while !control.stop.load(Ordering::Relaxed) {
         let mut progress = false;
         for engine in &engines {
-            progress |= engine.round();
+            if engine.world().stalled_until().is_none() {
+                progress |= engine.round();
+            }
         }
         report.turns += 1;
         if progress {
@@ -351,6 +372,7 @@ fn drive<S: Start>(
     (report.busy, report.elapsed) = (stretch.busy, begun.elapsed());
     for engine in &engines {
         report.stats.add(&engine.stats());
+        report.faults.add(&engine.world().fault_counts());
         engine.dismantle();
     }
     report
@@ -358,7 +380,9 @@ fn drive<S: Start>(
 
 fn sleep(engines: &[Engine<LiveWorld>], shared: &Shared, control: &Control, parker: &Parker) {
     let now = Nanos(shared.started.elapsed().as_nanos() as u64);
-    let deadline = engines.iter().filter_map(Engine::next_deadline).min();
+    let deadlines = engines.iter().filter_map(Engine::next_deadline);
+    let faults = engines.iter().filter_map(|engine| engine.world().next_fault());
+    let deadline = deadlines.chain(faults).min();
     let until = deadline.map_or(PARK_MAX, |deadline| Duration::from_nanos(deadline.since(now).0));
     parker.park(until.min(PARK_MAX), || {
         control.stop.load(Ordering::SeqCst)

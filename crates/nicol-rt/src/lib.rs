@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod faults;
 mod mailbox;
 mod parker;
 mod ring;

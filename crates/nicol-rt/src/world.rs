@@ -9,10 +9,12 @@ use nicol_core::chance::{Purpose, Stream};
 use nicol_core::cluster::Layout;
 use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, World};
 use nicol_core::fabric::{Bell, FabricError};
+use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::{EngineId, NodeId};
 use nicol_core::memory::RegionTable;
 use nicol_core::units::Nanos;
 
+use crate::faults::FaultyWire;
 use crate::parker::Parker;
 use crate::ring::{Incoming, Outgoing, ReadySet};
 
@@ -30,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) ready: Vec<ReadySet>,
     /// Per engine: the bed of its thread.
     pub(crate) parkers: Vec<Arc<Parker>>,
+    /// What goes wrong between nodes.
+    pub(crate) faults: Option<FaultPlan>,
 }
 
 /// One engine's world: rings to the others, shared memory, the machine's clock.
@@ -45,6 +49,8 @@ pub struct LiveWorld {
     source: Cell<usize>,
     spare: RefCell<Vec<Vec<u8>>>,
     finished: RefCell<VecDeque<Operation>>,
+    /// Between nodes, where faults are injected.
+    wire: Option<RefCell<FaultyWire>>,
 }
 
 impl LiveWorld {
@@ -56,6 +62,8 @@ impl LiveWorld {
         rings: (Vec<Outgoing>, Vec<Incoming>),
     ) -> Self {
         let words = shared.layout.engine_count().div_ceil(64);
+        let wire = |plan: &FaultPlan| RefCell::new(FaultyWire::new(plan.clone(), seed, index));
+        let wire = shared.faults.as_ref().map(wire);
         Self {
             shared,
             index,
@@ -67,12 +75,54 @@ impl LiveWorld {
             source: Cell::new(0),
             spare: RefCell::default(),
             finished: RefCell::default(),
+            wire,
         }
     }
 
     /// Has anyone left a frame?
     pub(crate) fn has_frames(&self) -> bool {
         self.shared.ready[self.index].any() || self.marks.borrow().iter().any(|&word| word != 0)
+    }
+
+    /// Until when an injected stall holds this engine, if one does now.
+    pub(crate) fn stalled_until(&self) -> Option<Nanos> {
+        let wire = self.wire.as_ref()?.borrow();
+        wire.stalled_until(self.now(), self.index, self.shared.layout.engine_count())
+    }
+
+    /// When this engine must look again on account of injected faults.
+    pub(crate) fn next_fault(&self) -> Option<Nanos> {
+        let late = self.wire.as_ref()?.borrow().next();
+        late.into_iter().chain(self.stalled_until()).min()
+    }
+
+    /// How often each injected fault struck here.
+    pub(crate) fn fault_counts(&self) -> FaultCounts {
+        self.wire.as_ref().map(|wire| wire.borrow().counts()).unwrap_or_default()
+    }
+
+    /// Puts a frame into the ring of an engine; gives it back if there is no room.
+    fn put(&self, engine: usize, frame: Vec<u8>) -> Result<(), Vec<u8>> {
+        let ring = &mut self.outgoing.borrow_mut()[engine];
+        while let Ok(returned) = ring.returned.pop() {
+            self.keep(returned);
+        }
+        if let Err(rtrb::PushError::Full(frame)) = ring.frames.push(frame) {
+            return Err(frame);
+        }
+        self.shared.ready[engine].mark(self.index);
+        self.shared.parkers[engine].wake();
+        Ok(())
+    }
+
+    /// Lets the frames arrive that the faulty wire has held long enough.
+    fn release(&self, wire: &RefCell<FaultyWire>) {
+        let mut wire = wire.borrow_mut();
+        let now = self.now();
+        while let Some((engine, frame)) = wire.due(now) {
+            // A full ring loses it, as a full switch would.
+            let _lost = self.put(engine, frame);
+        }
     }
 
     fn keep(&self, mut frame: Vec<u8>) {
@@ -113,8 +163,11 @@ impl World for LiveWorld {
         &self.shared.tuning
     }
 
-    fn route(&self, _other: EngineId) -> Route {
-        Route::Reliable
+    fn route(&self, other: EngineId) -> Route {
+        match self.wire {
+            Some(_) if other.node != self.here.node => Route::Unreliable,
+            _ => Route::Reliable,
+        }
     }
 
     fn regions(&self) -> &RegionTable {
@@ -122,6 +175,9 @@ impl World for LiveWorld {
     }
 
     fn receive(&self) -> Option<Vec<u8>> {
+        if let Some(wire) = &self.wire {
+            self.release(wire);
+        }
         let mut marks = self.marks.borrow_mut();
         let mut incoming = self.incoming.borrow_mut();
         loop {
@@ -154,16 +210,15 @@ impl World for LiveWorld {
 
     fn transmit(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>> {
         let Some(index) = self.shared.layout.index_of(to) else { return Ok(()) };
-        let ring = &mut self.outgoing.borrow_mut()[index];
-        while let Ok(returned) = ring.returned.pop() {
-            self.keep(returned);
+        match &self.wire {
+            Some(wire) if to.node != self.here.node => {
+                let ends = (self.here.node, to.node);
+                wire.borrow_mut().take(self.now(), ends, index, frame);
+                self.release(wire);
+                Ok(())
+            }
+            _ => self.put(index, frame),
         }
-        if let Err(rtrb::PushError::Full(frame)) = ring.frames.push(frame) {
-            return Err(frame);
-        }
-        self.shared.ready[index].mark(self.index);
-        self.shared.parkers[index].wake();
-        Ok(())
     }
 
     fn submit(&self, batch: &mut Vec<Operation>) {

@@ -90,7 +90,7 @@ fn allocations(transactions: u64, execute_at: ExecuteAt) -> u64 {
         workload,
     });
     let before = ALLOCATIONS.load(Ordering::Relaxed);
-    let live = LiveConfig { layout, threads: Some(2), pin: false, seed: 1 };
+    let live = LiveConfig { threads: Some(2), ..LiveConfig::new(layout) };
     let cluster = LiveCluster::launch(&live, &bank).unwrap();
     cluster.run_until(|| bank.run.finished(), Duration::from_millis(1)).unwrap();
     cluster.stop().unwrap();

@@ -7,29 +7,49 @@ use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::fabric::conformance::Suite;
+use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
-use nicol_rt::{LiveCluster, LiveConfig, LiveError};
+use nicol_rt::{LiveCluster, LiveConfig, LiveError, LiveReport};
 
 fn config(layout: &Layout, threads: usize) -> LiveConfig {
-    LiveConfig { layout: layout.clone(), threads: Some(threads), pin: false, seed: 1 }
+    LiveConfig { threads: Some(threads), seed: 1, ..LiveConfig::new(layout.clone()) }
+}
+
+fn passes(config: &LiveConfig) -> LiveReport {
+    let suite = Suite::new(&config.layout);
+    let cluster = LiveCluster::launch(config, &Arc::new(suite.clone())).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let done = || suite.finished() || Instant::now() > deadline;
+    cluster.run_until(done, Duration::from_millis(1)).unwrap();
+    assert!(suite.finished(), "the suite did not end");
+    assert_eq!(suite.failures(), [""; 0]);
+    assert_eq!(suite.given_up(), 0);
+    cluster.stop().unwrap()
 }
 
 #[test]
 fn it_conforms_on_one_thread_and_on_several() {
     for threads in [1, 2, 5] {
         let layout = Layout::new(3, 2, 2, 2).unwrap();
-        let suite = Suite::new(&layout);
-        let cluster = LiveCluster::launch(&config(&layout, threads), &Arc::new(suite.clone()));
-        let cluster = cluster.unwrap();
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let done = || suite.finished() || Instant::now() > deadline;
-        cluster.run_until(done, Duration::from_millis(1)).unwrap();
-        assert!(suite.finished(), "the suite did not end");
-        assert_eq!(suite.failures(), [""; 0]);
-        assert_eq!(suite.given_up(), 0);
-        assert!(cluster.stop().unwrap().stats.messages_sent > 1_000);
+        let report = passes(&config(&layout, threads));
+        assert!(report.stats.messages_sent > 1_000);
+        assert_eq!(report.faults, FaultCounts::default());
     }
+}
+
+#[test]
+fn it_conforms_under_message_faults() {
+    let mut struck = FaultCounts::default();
+    for seed in 0..12 {
+        let layout = Layout::new(3, 2, 2, 2).unwrap();
+        let faults = Some(FaultPlan::messages(seed));
+        let threads = 1 + seed as usize % 3;
+        let report = passes(&LiveConfig { seed, faults, ..config(&layout, threads) });
+        struck.add(&report.faults);
+    }
+    let families = [struck.lost, struck.duplicated, struck.reordered, struck.corrupted];
+    assert!(families.iter().all(|&count| count > 0), "{struck:?}");
 }
 
 struct Faulty;

@@ -28,7 +28,7 @@ impl Start for Load {
 
 fn run(working: u8, span: Duration) -> LiveReport {
     let layout = Layout::new(3, 2, 1, 1).unwrap();
-    let config = LiveConfig { layout, threads: Some(3), pin: false, seed: 1 };
+    let config = LiveConfig { threads: Some(3), ..LiveConfig::new(layout) };
     let cluster = LiveCluster::launch(&config, &Arc::new(Load { working })).unwrap();
     let until = Instant::now() + span;
     cluster.run_until(|| Instant::now() > until, Duration::from_millis(5)).unwrap();

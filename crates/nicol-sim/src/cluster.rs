@@ -8,7 +8,6 @@ use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
 use nicol_core::ids::{EngineId, NodeId};
 use nicol_core::units::{Nanos, Picos};
 
-use crate::faults::{FaultPlan, Faults};
 use crate::hw::{NodeHardware, picos};
 use crate::kernel::{Event, Kernel};
 use crate::profile::Profile;
@@ -16,6 +15,7 @@ use crate::report::{self, SimReport};
 use crate::slab::Slab;
 use crate::state::{Core, State};
 use crate::world::{Shared, SimWorld, Spent};
+use nicol_core::faults::{FaultPlan, Faults};
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ impl SimCluster {
             flights: Slab::default(),
             vectors: Slab::default(),
             verbs: Slab::default(),
-            faults: Faults::new(faults, seed),
+            faults: Faults::new(faults, seed, 0),
         };
         let shared = Rc::new(Shared::new(layout, profile, tuning, unreliable, state));
         let world = |index| SimWorld::new(&shared, index, seed);

@@ -6,9 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod bells;
+mod chain;
 pub mod checks;
 mod cluster;
-mod faults;
 mod flight;
 mod hw;
 pub mod kernel;
@@ -20,7 +20,6 @@ mod transfer;
 mod world;
 
 pub use cluster::{RunEnd, SimCluster, SimConfig};
-pub use faults::{Crash, FaultCounts, FaultPlan, Partition, Stall};
 pub use profile::{Profile, ProfileError};
 pub use report::{SimReport, Utilization};
 pub use world::SimWorld;

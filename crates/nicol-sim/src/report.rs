@@ -4,10 +4,10 @@ use nicol_core::engine::EngineStats;
 use nicol_core::ids::Side;
 use nicol_core::units::{Nanos, Picos};
 
-use crate::faults::FaultCounts;
 use crate::hw::picos;
 use crate::state::State;
 use crate::world::{SPENT, Shared, SimWorld};
+use nicol_core::faults::FaultCounts;
 
 /// How busy a resource was.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use nicol_core::engine::{Charge, Operation};
 use nicol_core::units::{Nanos, Picos};
 
-use crate::faults::Faults;
 use crate::flight::Flight;
 use crate::hw::{NodeHardware, Resource, picos};
 use crate::kernel::{Event, Kernel};
 use crate::slab::Slab;
 use crate::transfer::{Vector, VerbFlight};
+use nicol_core::faults::Faults;
 
 /// No event is scheduled.
 const NEVER: Nanos = Nanos::MAX;

@@ -1,11 +1,15 @@
 //! Memory on the move: DMA vectors, persists, verbs.
 
+use std::ops::ControlFlow;
+
+use nicol_core::chain::Touch;
 use nicol_core::engine::{Charge, Operation, Transfer};
 use nicol_core::fabric::FabricError;
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::{Nanos, Picos};
 
-use crate::hw::picos;
+use crate::chain::Running;
+use crate::hw::{NodeHardware, picos};
 use crate::kernel::Event;
 use crate::state::State;
 use crate::world::Shared;
@@ -40,23 +44,23 @@ pub struct VerbFlight {
     engine: u32,
     target: NodeId,
     stage: VerbStage,
-    executed: bool,
+    execution: Execution,
+    /// How many operations it is, each with packets of its own.
+    verbs: u64,
+    /// Bytes of operands that its packets carry to the target.
+    operands: u64,
     tries: u64,
 }
 
-/// Bytes that a verb carries to its target and back.
-fn verb_bytes(operation: &Operation) -> (u64, u64) {
-    match operation.transfer {
-        Transfer::VerbRead { len, .. } => (0, u64::from(len)),
-        Transfer::VerbCompareSwap { .. } => (16, 8),
-        Transfer::VerbFetchAdd { .. } => (8, 8),
-        _ if operation.result.is_ok() => (operation.buffer.len() as u64, 0),
-        _ => (0, 0),
-    }
-}
-
-fn is_read(operation: &Operation) -> bool {
-    matches!(operation.transfer, Transfer::DmaRead { .. } | Transfer::VerbRead { .. })
+/// How far the target has come with a verb.
+#[derive(Debug)]
+enum Execution {
+    /// It has not arrived.
+    NotYet,
+    /// It is about to make this access.
+    Under(Running, Touch),
+    /// The reply is in the operation's buffer: it is not executed again.
+    Ended,
 }
 
 impl Shared {
@@ -91,15 +95,10 @@ impl Shared {
         let now = picos(state.kernel.now());
         let vector = state.vectors.get_mut(number);
         let engine = self.engines[vector.engine as usize];
-        let reads = vector.operations.first().is_some_and(is_read);
+        let reads = vector.operations.first().is_some_and(Operation::reads);
         let requests = vector.operations.len() as u64;
-        let lanes = vector.operations.iter().map(|operation| {
-            let bytes = match operation.transfer {
-                Transfer::DmaRead { len, .. } => u64::from(len),
-                _ => operation.buffer.len() as u64,
-            };
-            self.hardware.on_lanes(bytes)
-        });
+        let lanes = vector.operations.iter();
+        let lanes = lanes.map(|operation| self.hardware.on_lanes(operation.dma_bytes()));
         let lanes = lanes.fold(Picos(0), |sum, span| sum + span);
         let dma = &self.profile.dma;
         let latency = if reads { dma.read_latency.value } else { dma.write_latency.value };
@@ -126,7 +125,7 @@ impl Shared {
             operation.execute_local();
         }
         let dma = &self.profile.dma;
-        let reads = vector.operations.first().is_some_and(is_read);
+        let reads = vector.operations.first().is_some_and(Operation::reads);
         let latency = if reads { dma.read_latency.value } else { dma.write_latency.value };
         let status = Picos(latency.0 - latency.0 / 2);
         state.kernel.push((now + status).to_nanos_up(), Event::DmaCompleted(number));
@@ -150,14 +149,17 @@ impl Shared {
         let verbs = &self.profile.verbs;
         let ready = picos(at) + verbs.post_latency.value;
         for operation in batch.drain(..) {
-            let interval = verbs.requester_interval.value;
+            let count = u64::from(operation.verbs());
+            let interval = verbs.requester_interval.value * count;
             let slot = state.cores[engine].requester.reserve(ready, interval);
             let number = state.verbs.insert(VerbFlight {
+                verbs: count,
+                operands: operation.operand_bytes(),
                 operation,
                 engine: engine as u32,
                 target,
                 stage: VerbStage::Issue,
-                executed: false,
+                execution: Execution::NotYet,
                 tries: 0,
             });
             state.kernel.push(slot.start.to_nanos_up(), Event::Verb(number));
@@ -179,12 +181,16 @@ impl Shared {
         }
     }
 
-    fn verb_ends(&self, state: &mut State, number: u32) -> (NodeId, NodeId, (u64, u64)) {
+    fn verb_ends(&self, state: &mut State, number: u32) -> (NodeId, NodeId) {
         let verb = state.verbs.get_mut(number);
-        let source = self.engines[verb.engine as usize].node;
-        let header = self.profile.verbs.header.value.0;
-        let (out, back) = verb_bytes(&verb.operation);
-        (source, verb.target, (header + out, header + back))
+        (self.engines[verb.engine as usize].node, verb.target)
+    }
+
+    /// Bytes of a verb's packets there, or back.
+    fn verb_bytes(&self, state: &mut State, number: u32, back: bool) -> u64 {
+        let verb = state.verbs.get_mut(number);
+        let carried = if back { verb.operation.buffer.len() as u64 } else { verb.operands };
+        self.profile.verbs.header.value.0 * verb.verbs + carried
     }
 
     fn next_verb_stage(&self, state: &mut State, number: u32, stage: VerbStage, at: Picos) {
@@ -194,99 +200,136 @@ impl Shared {
 
     fn issue_verb(&self, state: &mut State, number: u32) {
         let now = state.kernel.now();
-        let (source, target, (bytes, _)) = self.verb_ends(state, number);
+        let (source, target) = self.verb_ends(state, number);
         if self.retries_verb(state, number, source, target) {
             return;
         }
-        let verbs = &self.profile.verbs;
-        let sent = self.through_card(state, source, picos(now));
-        if source == target {
-            self.next_verb_stage(state, number, VerbStage::Arrive, sent);
-            return;
+        self.send_verb(state, number, source, picos(now), VerbStage::Arrive);
+    }
+
+    /// Sends a verb's packets from `node` at `ready`, there or back: they reach the other node for
+    /// `stage`.
+    fn send_verb(
+        &self,
+        state: &mut State,
+        number: u32,
+        node: NodeId,
+        ready: Picos,
+        stage: VerbStage,
+    ) {
+        let (source, target) = self.verb_ends(state, number);
+        let mut at = self.through_card(state, number, node, ready);
+        if source != target {
+            let bytes = self.verb_bytes(state, number, stage == VerbStage::Return);
+            let link = &mut state.nodes[usize::from(node.0)].link_out;
+            let sent = link.reserve(at, self.hardware.on_wire(bytes)).start;
+            at = sent + self.profile.verbs.card_latency.value + self.wire_latency;
         }
-        let node = &mut state.nodes[usize::from(source.0)];
-        let slot = node.link_out.reserve(sent, self.hardware.on_wire(bytes));
-        let at = slot.start + verbs.card_latency.value + self.wire_latency;
-        self.next_verb_stage(state, number, VerbStage::Arrive, at);
+        self.next_verb_stage(state, number, stage, at);
+    }
+
+    /// Takes a verb's packets from the wire to `node` and through its card.
+    fn take_verb(&self, state: &mut State, number: u32, node: NodeId, back: bool) -> Picos {
+        let (source, target) = self.verb_ends(state, number);
+        let mut arrived = picos(state.kernel.now());
+        if source != target {
+            let bytes = self.verb_bytes(state, number, back);
+            let link = &mut state.nodes[usize::from(node.0)].link_in;
+            arrived = link.reserve(arrived, self.hardware.on_wire(bytes)).end;
+        }
+        let taken = self.through_card(state, number, node, arrived);
+        taken + self.profile.verbs.card_latency.value
     }
 
     fn arrive_verb(&self, state: &mut State, number: u32) {
-        let now = picos(state.kernel.now());
-        let (source, target, (bytes, _)) = self.verb_ends(state, number);
-        let mut arrived = now;
-        if source != target {
-            let node = &mut state.nodes[usize::from(target.0)];
-            arrived = node.link_in.reserve(now, self.hardware.on_wire(bytes)).end;
+        let (_, target) = self.verb_ends(state, number);
+        let at = self.take_verb(state, number, target, false);
+        let verb = state.verbs.get_mut(number);
+        match verb.execution {
+            Execution::NotYet => {
+                let body = std::mem::take(&mut verb.operation.buffer);
+                let running = Running::new(body, self.tables[usize::from(target.0)].clone());
+                if self.step_verb(state, number, running, at) {
+                    self.next_verb_stage(state, number, VerbStage::Execute, at);
+                }
+            }
+            // Only its response was lost.
+            _ => self.next_verb_stage(state, number, VerbStage::Execute, at),
         }
-        let verbs = &self.profile.verbs;
-        let mut at = self.through_card(state, target, arrived) + verbs.card_latency.value;
-        let node = &mut state.nodes[usize::from(target.0)];
-        let operation = &state.verbs.get_mut(number).operation;
-        if matches!(operation.transfer, Transfer::VerbWrite { .. }) {
-            let span = self.hardware.on_lanes(operation.buffer.len() as u64);
-            at = node.lanes_to_host.reserve(at, span).end;
-        } else {
-            at += Picos(verbs.read_latency.value.0 / 2);
-        }
-        self.next_verb_stage(state, number, VerbStage::Execute, at);
     }
 
-    /// The target's memory is accessed at this instant, and the response sent.
-    fn execute_verb(&self, state: &mut State, number: u32) {
-        let now = state.kernel.now();
+    /// Lets an execution go on at `from`: true if it has ended, else its next access is under way.
+    fn step_verb(&self, state: &mut State, number: u32, mut running: Running, from: Picos) -> bool {
         let verb = state.verbs.get_mut(number);
-        let (_, before) = verb_bytes(&verb.operation);
-        if !verb.executed {
-            verb.executed = true;
-            verb.operation.execute_verb(&self.tables[usize::from(verb.target.0)]);
-            if matches!(verb.operation.transfer, Transfer::VerbWrite { .. }) {
-                verb.operation.buffer.clear();
+        match running.step() {
+            ControlFlow::Continue(touch) => {
+                verb.execution = Execution::Under(running, touch);
+                let node = &mut state.nodes[usize::from(verb.target.0)];
+                let at = self.reach_memory(node, touch, from);
+                self.next_verb_stage(state, number, VerbStage::Execute, at);
+                false
+            }
+            ControlFlow::Break((reply, result)) => {
+                verb.execution = Execution::Ended;
+                verb.operation.buffer = reply;
+                verb.operation.result = result;
+                true
             }
         }
-        let failed = verb.operation.result.is_err();
-        let writes = matches!(verb.operation.transfer, Transfer::VerbWrite { .. });
-        let (source, target, (_, back)) = self.verb_ends(state, number);
+    }
+
+    /// When an access that the card begins at `from` is made.
+    fn reach_memory(&self, node: &mut NodeHardware, touch: Touch, from: Picos) -> Picos {
+        match touch {
+            Touch::Store(bytes) => {
+                node.lanes_to_host.reserve(from, self.hardware.on_lanes(bytes)).end
+            }
+            Touch::Fetch(_) | Touch::Atomic(_) => {
+                from + Picos(self.profile.verbs.read_latency.value.0 / 2)
+            }
+        }
+    }
+
+    /// When the card has what an access made now yields.
+    fn fetched(&self, node: &mut NodeHardware, touch: Touch, now: Picos) -> Picos {
+        let (Touch::Fetch(bytes) | Touch::Atomic(bytes)) = touch else { return now };
+        let latency = self.profile.verbs.read_latency.value.0;
+        let span = self.hardware.on_lanes(bytes);
+        node.lanes_to_nic.reserve(now, span).end.max(now + Picos(latency - latency / 2))
+    }
+
+    /// The target's memory is accessed at this instant, and after the last access the response sent.
+    fn execute_verb(&self, state: &mut State, number: u32) {
+        let mut ready = picos(state.kernel.now());
+        let (source, target) = self.verb_ends(state, number);
+        let verb = state.verbs.get_mut(number);
+        let execution = std::mem::replace(&mut verb.execution, Execution::Ended);
+        if let Execution::Under(running, touch) = execution {
+            ready = self.fetched(&mut state.nodes[usize::from(target.0)], touch, ready);
+            if !self.step_verb(state, number, running, ready) {
+                return;
+            }
+        }
         if self.retries_verb(state, number, target, source) {
             return;
         }
-        let verbs = &self.profile.verbs;
-        let mut ready = picos(now);
-        if !writes && !failed {
-            let span = self.hardware.on_lanes(before);
-            let fetched = state.nodes[usize::from(target.0)].lanes_to_nic.reserve(ready, span);
-            let half = verbs.read_latency.value.0 - verbs.read_latency.value.0 / 2;
-            ready = fetched.end.max(ready + Picos(half));
-        }
-        let sent = self.through_card(state, target, ready);
-        if source == target {
-            self.next_verb_stage(state, number, VerbStage::Return, sent);
-            return;
-        }
-        let node = &mut state.nodes[usize::from(target.0)];
-        let slot = node.link_out.reserve(sent, self.hardware.on_wire(back));
-        let at = slot.start + verbs.card_latency.value + self.wire_latency;
-        self.next_verb_stage(state, number, VerbStage::Return, at);
+        self.send_verb(state, number, target, ready, VerbStage::Return);
     }
 
     fn return_verb(&self, state: &mut State, number: u32) {
-        let now = picos(state.kernel.now());
-        let (source, target, (_, back)) = self.verb_ends(state, number);
-        let mut arrived = now;
-        if source != target {
-            let node = &mut state.nodes[usize::from(source.0)];
-            arrived = node.link_in.reserve(now, self.hardware.on_wire(back)).end;
-        }
-        let verbs = &self.profile.verbs;
-        let taken = self.through_card(state, source, arrived) + verbs.card_latency.value;
+        let (source, _) = self.verb_ends(state, number);
+        let taken = self.take_verb(state, number, source, true);
+        let back = self.verb_bytes(state, number, true);
         let node = &mut state.nodes[usize::from(source.0)];
         let landed = node.lanes_to_host.reserve(taken, self.hardware.on_lanes(back)).end;
-        let at = landed + verbs.completion_latency.value;
+        let at = landed + self.profile.verbs.completion_latency.value;
         self.next_verb_stage(state, number, VerbStage::Done, at);
     }
 
-    /// Takes the card's packet processing of `node`.
-    fn through_card(&self, state: &mut State, node: NodeId, from: Picos) -> Picos {
-        let interval = self.profile.verbs.card_interval.value;
+    /// Takes the card's processing of a verb's packets at `node`.
+    fn through_card(&self, state: &mut State, number: u32, node: NodeId, from: Picos) -> Picos {
+        let packets = state.verbs.get_mut(number).verbs;
+        let interval = self.profile.verbs.card_interval.value * packets;
         state.nodes[usize::from(node.0)].card.reserve(from, interval).end
     }
 

@@ -30,7 +30,7 @@ pub struct Shared {
     pub(crate) tuning: Tuning,
     pub(crate) hardware: Hardware,
     pub(crate) unreliable: bool,
-    pub(crate) tables: Vec<RegionTable>,
+    pub(crate) tables: Vec<Rc<RegionTable>>,
     pub(crate) engines: Vec<EngineId>,
     pub(crate) now: Cell<Nanos>,
     pub(crate) state: RefCell<State>,
@@ -55,7 +55,7 @@ impl Shared {
         state: State,
     ) -> Self {
         let engines = layout.engine_ids().collect();
-        let tables = layout.node_ids().map(|_| RegionTable::default()).collect();
+        let tables = layout.node_ids().map(|_| Rc::default()).collect();
         Self {
             hardware: Hardware::new(&profile),
             unreliable,

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use nicol_core::cluster::Layout;
 use nicol_core::fabric::conformance::Suite;
+use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
-use nicol_sim::{FaultPlan, Profile, RunEnd, SimCluster, SimConfig};
+use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
 /// Passes the suite; returns how many verbs the NICs gave up.
 fn passes(profile: &str, faults: FaultPlan) -> usize {

@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::{Bell, Delivery, Fabric, Message, OneSided, Patience, Service};
+use nicol_core::faults::{Crash, FaultPlan, Partition, Stall};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::memory::{Access, Region};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::wire::{Malformed, Reader, Writer};
-use nicol_sim::{
-    Crash, FaultPlan, Partition, Profile, RunEnd, SimCluster, SimConfig, SimReport, Stall,
-};
+use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig, SimReport};
 
 struct Number(u64);
 
@@ -136,7 +135,7 @@ fn aggregation_can_be_switched_off() {
 
 #[test]
 fn a_call_takes_effect_once_whatever_happens_to_frames() {
-    let mut seen = nicol_sim::FaultCounts::default();
+    let mut seen = nicol_core::faults::FaultCounts::default();
     let mut retransmitted = 0;
     for seed in 0..40 {
         let mut config = config("liquidio3", seed);

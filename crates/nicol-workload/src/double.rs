@@ -16,8 +16,8 @@ use nicol_core::exec::Signal;
 use nicol_core::fabric::{
     Bell, Fabric, FabricError, Message, OneSided, Patience, ReplyTo, RequestId, Service, Work,
 };
-use nicol_core::ids::{EngineId, Key, NodeId, RKey, ShardId, TxnId, Version};
-use nicol_core::memory::{Access, Region};
+use nicol_core::ids::{EngineId, FreeListKey, Key, NodeId, RKey, ShardId, TxnId, Version};
+use nicol_core::memory::{Access, AccessError, Buffers, Region};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 use nicol_core::units::Nanos;
 use nicol_core::workload::{ShardMap, Workload};
@@ -135,6 +135,15 @@ impl Fabric for FakeFabric {
     }
     fn revoke(&self, _: RKey) -> bool {
         false
+    }
+    fn register_buffers(&self, _: Buffers) -> Result<FreeListKey, AccessError> {
+        Err(AccessError::Denied { rkey: 0 })
+    }
+    fn post_buffers(&self, list: FreeListKey, _: &[u64]) -> Result<(), AccessError> {
+        Err(AccessError::Denied { rkey: list.0 })
+    }
+    fn buffers_ready(&self, _: FreeListKey) -> usize {
+        0
     }
     fn one_sided(&self, _: NodeId, _: OneSided<'_>) -> Self::Completion {
         unreachable_peer()

@@ -12,6 +12,7 @@ pub mod driver;
 mod placement;
 pub mod retwis;
 pub mod smallbank;
+pub mod tpcc;
 pub mod ycsb_t;
 pub mod zipf;
 

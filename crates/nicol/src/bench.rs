@@ -1,30 +1,22 @@
-//! `nicol bench` and `nicol sweep`.
+//! `nicol bench`.
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::Path;
-use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::report::BenchReport;
-use nicol_lab::sweep::{self, SweepReport};
 use nicol_lab::systems::System;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_protocols::commit::Sabotage;
 use nicol_workload::driver::CLIENTS_MAX;
 use serde_json::json;
 
-use crate::cli::{BenchArgs, Format, SweepArgs, SystemArgs, WorkloadArgs};
+use crate::cli::{BenchArgs, Format, SystemArgs, WorkloadArgs};
 use crate::{End, Usage, output};
-
-/// Patience of a phase in a sweep: shorter than the partitions that a fault plan draws, so that
-/// their consequences are seen.
-const SWEEP_PATIENCE: &str = "patience_us=500";
-/// Records per node in a sweep: few, so that transactions meet.
-const SWEEP_RECORDS: u64 = 40;
 
 /// Runs one benchmark.
 pub fn run(args: &BenchArgs) -> Result<End> {
@@ -76,6 +68,9 @@ fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     Ok(WorkloadSpec {
         name: args.workload.clone(),
         records: args.records,
+        warehouses: args.warehouses,
+        items: args.items,
+        customers: args.customers,
         read_percent: args.read_percent,
         keys: args.keys,
         value_bytes: args.value_bytes,
@@ -83,7 +78,12 @@ fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     })
 }
 
-fn base(workload: &WorkloadArgs, system: &SystemArgs, on: &str, seed: u64) -> Result<BenchConfig> {
+pub(crate) fn base(
+    workload: &WorkloadArgs,
+    system: &SystemArgs,
+    on: &str,
+    seed: u64,
+) -> Result<BenchConfig> {
     Ok(BenchConfig {
         workload: spec(workload)?,
         system: system.system.clone(),
@@ -284,111 +284,4 @@ fn verdict(report: &BenchReport) -> String {
     )];
     lines.extend(check.violations.iter().map(|violation| format!("VIOLATION {violation}")));
     lines.join("\n")
-}
-
-/// Runs a seed sweep.
-pub fn sweep(args: &SweepArgs) -> Result<End> {
-    let configs = sweep_configs(args).map_err(Usage)?;
-    let jobs = match args.jobs {
-        Some(0) => return Err(Usage(anyhow!("--jobs 0: give at least 1")).into()),
-        Some(jobs) => jobs,
-        None => thread::available_parallelism().map_or(1, usize::from),
-    };
-    let bar = if std::io::stderr().is_terminal() {
-        ProgressBar::new(configs.len() as u64).with_style(ProgressStyle::default_bar())
-    } else {
-        ProgressBar::hidden()
-    };
-    let report = sweep::run(&configs, jobs, &|done| bar.set_position(done))
-        .map_err(|error| anyhow::Error::from(Usage(error)));
-    bar.finish_and_clear();
-    let report = report?;
-    let missing = report.missing();
-    print_sweep(args, &report, &missing)?;
-    for failure in &report.failures {
-        eprintln!("failed: replay with: {}", replay(args, failure.seed, &failure.profile));
-    }
-    let covered = !args.require_coverage || missing.is_empty();
-    if !covered {
-        eprintln!("failed: never seen: {}", missing.join(", "));
-    }
-    Ok(if report.failures.is_empty() && covered { End::Held } else { End::Failed })
-}
-
-fn replay(args: &SweepArgs, seed: u64, profile: &str) -> String {
-    let SweepArgs { workload, system, transactions, .. } = args;
-    let mut line = format!(
-        "nicol sweep {} --system {} --on {profile} --nodes {} --replicas {} \
-         --transactions {transactions} --seeds {seed}..{}",
-        workload.workload,
-        system.system,
-        system.nodes,
-        system.replicas,
-        seed + 1
-    );
-    let mut add = |flag: &str, value: Option<String>| {
-        line.extend(value.map(|value| format!(" {flag} {value}")));
-    };
-    add("--records", workload.records.map(|value| value.to_string()));
-    add("--read-percent", workload.read_percent.map(|value| value.to_string()));
-    add("--keys", workload.keys.map(|value| value.to_string()));
-    add("--value-bytes", workload.value_bytes.map(|value| value.to_string()));
-    add("--zipf", workload.zipf.map(|value| value.to_string()));
-    for setting in &system.settings {
-        add("--set", Some(setting.clone()));
-    }
-    line
-}
-
-fn print_sweep(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()> {
-    let mut value = serde_json::to_value(report).context("the report")?;
-    value["never_seen"] = json!(missing);
-    match args.format {
-        Format::Json => {
-            let mut object = json!({"schema": "nicol.sweep/1"});
-            if let (Some(into), Some(from)) = (object.as_object_mut(), value.as_object()) {
-                into.extend(from.clone());
-            }
-            output::json(&object)
-        }
-        Format::Csv => output::rows(Format::Csv, &[output::flat(&value)], |_| json!(null)),
-        Format::Table => {
-            let flat = output::flat(&value);
-            let pairs: Vec<(&str, String)> = flat
-                .as_object()
-                .into_iter()
-                .flatten()
-                .map(|(name, value)| (name.as_str(), value.to_string()))
-                .collect();
-            output::pairs(&pairs)
-        }
-    }
-}
-
-fn sweep_configs(args: &SweepArgs) -> Result<Vec<BenchConfig>> {
-    let (from, to) = args
-        .seeds
-        .split_once("..")
-        .and_then(|(from, to)| Some((from.parse::<u64>().ok()?, to.parse::<u64>().ok()?)))
-        .filter(|(from, to)| from < to)
-        .with_context(|| format!("--seeds {}: write FROM..TO, for example 0..100", args.seeds))?;
-    ensure!(args.transactions > 0, "--transactions 0: give at least 1");
-    let mut configs = Vec::new();
-    for profile in &args.on {
-        ensure!(profile != "threads", "--on threads: a sweep runs in simulated worlds only");
-        for seed in from..to {
-            let mut config = base(&args.workload, &args.system, profile, seed)?;
-            config.workload.records.get_or_insert(SWEEP_RECORDS);
-            // What the user sets comes later, and so holds.
-            config.settings.splice(0..0, sweep::variation(seed));
-            config.settings.insert(0, SWEEP_PATIENCE.to_owned());
-            config.host_engines = Some(2);
-            config.nic_engines = Some(2);
-            config.clients = Some(8);
-            config.length = Some(Length::Transactions(args.transactions));
-            config.faults = true;
-            configs.push(config);
-        }
-    }
-    Ok(configs)
 }

@@ -66,11 +66,20 @@ pub struct FormatArgs {
 /// Which workload, at what scale.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadArgs {
-    /// The workload: smallbank, ycsb-t, churn or retwis.
+    /// The workload: smallbank, ycsb-t, churn, retwis, tpcc or tpcc-no.
     pub workload: String,
     /// Records (for Smallbank: accounts) per node.
     #[arg(long, value_name = "N")]
     pub records: Option<u64>,
+    /// Warehouses per node (tpcc, tpcc-no) [default: 1].
+    #[arg(long, value_name = "N")]
+    pub warehouses: Option<u16>,
+    /// Items (tpcc, tpcc-no) [default: 100000, as specified; 100 in a sweep].
+    #[arg(long, value_name = "N")]
+    pub items: Option<u32>,
+    /// Customers per district (tpcc, tpcc-no) [default: 3000, as specified; 30 in a sweep].
+    #[arg(long, value_name = "N")]
+    pub customers: Option<u16>,
     /// Share of operations that only read, in percent (ycsb-t).
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub read_percent: Option<u8>,
@@ -137,7 +146,7 @@ pub struct BenchArgs {
     /// The seed of everything random.
     #[arg(long, default_value_t = 1, env = "NICOL_SEED")]
     pub seed: u64,
-    /// Injects message faults (simulated worlds only): none, or messages.
+    /// Injects message faults: none, or messages.
     #[arg(long, default_value = "none", value_name = "none|messages")]
     pub faults: String,
     /// Writes the history that the checkers judged to FILE, as JSON lines.
@@ -171,7 +180,7 @@ pub struct SweepArgs {
     /// On which system.
     #[command(flatten)]
     pub system: SystemArgs,
-    /// Profiles, separated by commas.
+    /// Worlds, separated by commas: profiles, or `threads`.
     #[arg(long, default_value = "liquidio3,connectx5", value_delimiter = ',')]
     pub on: Vec<String>,
     /// Seeds, as FROM..TO (TO is not included).

@@ -9,6 +9,7 @@ mod lab;
 mod output;
 mod profiles;
 mod serve;
+mod sweep;
 mod systems;
 
 use std::process::ExitCode;
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<End> {
     match command {
         Command::Bench(args) => bench::run(args),
-        Command::Sweep(args) => bench::sweep(args),
+        Command::Sweep(args) => sweep::run(args),
         Command::Check(args) => check::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Systems(args) => systems::run(args).map(|()| End::Held),

@@ -79,7 +79,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     // Half of the cores: the front and the kernel's network stack need the others.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
-    let live = LiveConfig { layout, threads, pin: false, seed };
+    let live = LiveConfig { threads, seed, ..LiveConfig::new(layout) };
     let world = LiveCluster::launch(&live, &cluster)?;
     let mut config = ServerConfig::new(settings.listen);
     config.password = settings.password;

@@ -4,15 +4,16 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::transmit::{ONE_SIDED_KIND, STATUS_OK};
+use super::transmit::ONE_SIDED_KIND;
 use super::{Charge, Completion, Engine, Payload, Timer, Transfer, Wake, Watch, World};
+use crate::chain::{Encoded, STATUS_OK};
 use crate::cluster::Layout;
 use crate::exec::Signal;
 use crate::fabric::{
     Bell, Fabric, FabricError, Message, OneSided, Patience, ReplyTo, RequestId, Service, Work,
 };
-use crate::ids::{EngineId, NodeId, RKey};
-use crate::memory::{Access, Region};
+use crate::ids::{EngineId, FreeListKey, NodeId, RKey};
+use crate::memory::{Access, AccessError, Buffers, Region};
 use crate::units::Nanos;
 use crate::wire::Writer;
 
@@ -106,30 +107,30 @@ impl<W: World> Fabric for Engine<W> {
         self.0.world.regions().revoke(rkey)
     }
 
+    fn register_buffers(&self, buffers: Buffers) -> Result<FreeListKey, AccessError> {
+        let world = &self.0.world;
+        world.regions().register_buffers(buffers, || world.draw_rkey())
+    }
+
+    fn post_buffers(&self, list: FreeListKey, offsets: &[u64]) -> Result<(), AccessError> {
+        self.0.world.regions().post_buffers(list, offsets)
+    }
+
+    fn buffers_ready(&self, list: FreeListKey) -> usize {
+        self.0.world.regions().buffers_ready(list)
+    }
+
     fn one_sided(&self, node: NodeId, operation: OneSided<'_>) -> Completion {
         if usize::from(node.0) >= self.layout().nodes() {
             return self.0.completions.ready(Err(FabricError::Unreachable));
         }
-        let mut buffer = self.0.pool.take();
+        let mut body = self.0.pool.take();
+        Encoded::emit(operation, &mut body);
         if self.0.world.has_verbs() {
-            let transfer = match operation {
-                OneSided::Read { rkey, offset, len } => Transfer::VerbRead { rkey, offset, len },
-                OneSided::Write { rkey, offset, bytes } => {
-                    buffer.extend_from_slice(bytes);
-                    Transfer::VerbWrite { rkey, offset }
-                }
-                OneSided::CompareSwap { rkey, offset, expected, new } => {
-                    Transfer::VerbCompareSwap { rkey, offset, expected, new }
-                }
-                OneSided::FetchAdd { rkey, offset, amount } => {
-                    Transfer::VerbFetchAdd { rkey, offset, amount }
-                }
-            };
-            return self.post_verb(node, transfer, buffer);
+            return self.post_verb(node, body);
         }
-        emit_one_sided(operation, &mut Writer::new(&mut buffer));
         let target = self.layout().nic_of(node, self.0.here.core);
-        self.request(target, ONE_SIDED_KIND, buffer, Patience::Forever, None)
+        self.request(target, ONE_SIDED_KIND, body, Patience::Forever, None)
     }
 
     fn dma_read(&self, from: &Arc<Region>, offset: u64, len: usize) -> Completion {
@@ -169,26 +170,5 @@ impl<W: World> Engine<W> {
         let mut body = self.0.pool.take();
         message.emit(&mut Writer::new(&mut body));
         body
-    }
-}
-
-fn emit_one_sided(operation: OneSided<'_>, to: &mut Writer<'_>) {
-    let (verb, rkey, offset) = match operation {
-        OneSided::Read { rkey, offset, .. } => (0, rkey, offset),
-        OneSided::Write { rkey, offset, .. } => (1, rkey, offset),
-        OneSided::CompareSwap { rkey, offset, .. } => (2, rkey, offset),
-        OneSided::FetchAdd { rkey, offset, .. } => (3, rkey, offset),
-    };
-    to.u8(verb);
-    to.u32(rkey.0);
-    to.u64(offset);
-    match operation {
-        OneSided::Read { len, .. } => to.u32(len),
-        OneSided::Write { bytes, .. } => to.bytes(bytes),
-        OneSided::CompareSwap { expected, new, .. } => {
-            to.u64(expected);
-            to.u64(new);
-        }
-        OneSided::FetchAdd { amount, .. } => to.u64(amount),
     }
 }

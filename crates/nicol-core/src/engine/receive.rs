@@ -1,13 +1,17 @@
 //! What arrives: frames, their messages, and one-sided operations executed in software.
 
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use super::peers::Arrival;
 use super::stats::count;
-use super::transmit::{ONE_SIDED_KIND, STATUS_OK, status_error};
-use super::{Charge, Completion, Engine, Operation, Route, Transfer, World};
-use crate::fabric::{Delivery, Fabric, FabricError, ReplyTo, RequestId};
-use crate::ids::{EngineId, RKey};
-use crate::memory::AccessError;
-use crate::wire::{Class, Frame, Malformed, MessageHeader, Reader};
+use super::transmit::ONE_SIDED_KIND;
+use super::{Charge, Engine, Route, Transfer, World};
+use crate::chain::{Encoded, Reach, STATUS_OK, Touch, run, status_error};
+use crate::fabric::{Delivery, Fabric, FabricError, ReplyTo, RequestId, Work};
+use crate::ids::{EngineId, Side};
+use crate::wire::{Class, Frame, Malformed, MessageHeader};
 
 impl<W: World> Engine<W> {
     /// Takes a burst of frames; true if there was one.
@@ -139,95 +143,57 @@ impl<W: World> Engine<W> {
         act(&mut peers[index.unwrap_or(self.0.index)])
     }
 
-    /// Executes a one-sided operation in software: on this side's memory at once, on the other
-    /// side's by DMA.
+    /// Executes a verb or a chain in software: on this side's memory at once, on the other side's by
+    /// DMA.
     fn take_one_sided(&self, reply_to: ReplyTo, body: &[u8]) {
-        let Ok(operation) = self.parse_one_sided(body) else {
-            count(&self.0.counters.malformed, 1);
-            self.refuse(reply_to, FabricError::Malformed);
-            return;
-        };
-        match self.begin_one_sided(operation) {
-            Ok(Begun::Done(bytes)) => {
-                self.send_reply(reply_to, STATUS_OK, &bytes);
-                self.0.pool.give(bytes);
-            }
-            Ok(Begun::Dma(completion)) => {
-                let engine = self.clone();
-                self.spawn(async move {
-                    match completion.await {
-                        Ok(bytes) => engine.send_reply(reply_to, STATUS_OK, &bytes),
-                        Err(error) => engine.refuse(reply_to, error),
-                    }
-                });
-            }
-            Err(error) => self.refuse(reply_to, FabricError::AccessDenied(error)),
-        }
-    }
-
-    fn begin_one_sided(&self, mut operation: Operation) -> Result<Begun, AccessError> {
         let regions = self.0.world.regions();
-        if !W::SHARED_MEMORY {
-            match operation.transfer {
-                Transfer::VerbRead { rkey, offset, len } => {
-                    let region = regions.find(rkey, false)?;
-                    region.check(offset, u64::from(len))?;
-                    if regions.side_of(rkey) != Some(self.0.here.side) {
-                        return Ok(Begun::Dma(self.dma_read(&region, offset, len as usize)));
-                    }
-                }
-                Transfer::VerbWrite { rkey, offset } => {
-                    let region = regions.find(rkey, true)?;
-                    region.check(offset, operation.buffer.len() as u64)?;
-                    if regions.side_of(rkey) != Some(self.0.here.side) {
-                        let written = self.dma_write(&region, offset, &operation.buffer);
-                        return Ok(Begun::Dma(written));
-                    }
-                }
-                // The atomics are made by this engine, which serialises them; the crossing of
-                // PCIe that a host word costs is charged as a read.
-                _ => {}
-            }
+        let mut results = self.0.pool.take();
+        if let Ok(Encoded { is_chain: true, count, .. }) = Encoded::parse(body) {
+            self.work(Work::Chain { operations: count as u16 });
         }
-        operation.execute_verb(regions);
-        match operation.result {
-            Ok(()) => {
-                if matches!(operation.transfer, Transfer::VerbWrite { .. }) {
-                    operation.buffer.clear();
-                }
-                Ok(Begun::Done(operation.buffer))
-            }
-            Err(FabricError::AccessDenied(error)) => Err(error),
-            Err(_) => Err(AccessError::Denied { rkey: 0 }),
+        if W::SHARED_MEMORY {
+            let ran = at_once(run(body, regions, self, &mut results));
+            self.answer_one_sided(reply_to, ran, results);
+            return;
         }
+        let (engine, body) = (self.clone(), self.keep(body));
+        self.spawn(async move {
+            let ran = run(&body, engine.0.world.regions(), &engine, &mut results).await;
+            engine.answer_one_sided(reply_to, ran, results);
+        });
     }
 
-    fn parse_one_sided(&self, body: &[u8]) -> Result<Operation, Malformed> {
-        let mut reader = Reader::new(body);
-        let verb = reader.u8()?;
-        let rkey = RKey(reader.u32()?);
-        let offset = reader.u64()?;
-        let mut buffer = self.0.pool.take();
-        let transfer = match verb {
-            0 => Transfer::VerbRead { rkey, offset, len: reader.u32()? },
-            1 => {
-                let rest = reader.rest();
-                buffer.extend_from_slice(reader.bytes(rest.len())?);
-                Transfer::VerbWrite { rkey, offset }
+    fn answer_one_sided(&self, reply_to: ReplyTo, ran: Result<(), FabricError>, results: Vec<u8>) {
+        match ran {
+            Ok(()) => self.send_reply(reply_to, STATUS_OK, &results),
+            Err(error) => {
+                count(&self.0.counters.malformed, u64::from(error == FabricError::Malformed));
+                self.refuse(reply_to, error);
             }
-            2 => {
-                let (expected, new) = (reader.u64()?, reader.u64()?);
-                Transfer::VerbCompareSwap { rkey, offset, expected, new }
-            }
-            3 => Transfer::VerbFetchAdd { rkey, offset, amount: reader.u64()? },
-            _ => return Err(Malformed { what: "a one-sided operation's verb" }),
-        };
-        reader.finish()?;
-        Ok(Operation { transfer, buffer, result: Ok(()), token: 0 })
+        }
+        self.0.pool.give(results);
     }
 }
 
-enum Begun {
-    Done(Vec<u8>),
-    Dma(Completion),
+impl<W: World> Reach for Engine<W> {
+    async fn reach(&self, side: Side, touch: Touch) -> Result<(), FabricError> {
+        if W::SHARED_MEMORY || side == self.0.here.side {
+            return Ok(());
+        }
+        // An atomic is made by this engine once its words are here; writing them back is posted.
+        let (reads, bytes) = match touch {
+            Touch::Fetch(bytes) | Touch::Atomic(bytes) => (true, bytes),
+            Touch::Store(bytes) => (false, bytes),
+        };
+        let transfer = Transfer::DmaTouch { reads, len: bytes as u32 };
+        self.start_local(transfer, self.0.pool.take()).await.map(drop)
+    }
+}
+
+/// What a future that waits for nothing resolves to.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("shared memory is never waited for"),
+    }
 }

@@ -4,67 +4,17 @@ use super::calls::{Due, Resend};
 use super::completions::{Completion, Token};
 use super::stats::count;
 use super::{Charge, Engine, Operation, Route, Timer, Transfer, World};
+use crate::chain::error_status;
 use crate::fabric::{FabricError, Message, Patience, ReplyTo, RequestId};
 use crate::ids::{EngineId, NodeId};
-use crate::memory::AccessError;
 use crate::units::Nanos;
-use crate::wire::{
-    Class, FRAME_HEADER, FrameHeader, MESSAGES_MAX, MessageHeader, Reader, Writer, seal,
-};
+use crate::wire::{Class, FRAME_HEADER, FrameHeader, MESSAGES_MAX, MessageHeader, Writer, seal};
 
 /// Kind of the engine's own requests for one-sided operations in software.
 pub(super) const ONE_SIDED_KIND: u16 = 0xff01;
-/// Status of a reply that carries a body.
-pub(super) const STATUS_OK: u16 = 0;
 
 /// A frame is flushed when it has grown to this size, whatever the round still brings.
 const FRAME_BYTES_MAX: usize = 32 << 10;
-
-/// The status and the details that carry `error` in a reply.
-fn error_status(error: FabricError, details: &mut Writer<'_>) -> u16 {
-    match error {
-        FabricError::Unreachable => 1,
-        FabricError::TimedOut { .. } => 2,
-        FabricError::NoResources => 3,
-        FabricError::Malformed => 4,
-        FabricError::AccessDenied(AccessError::OutOfBounds { offset, len, size }) => {
-            details.u64(offset);
-            details.u64(len);
-            details.u64(size);
-            5
-        }
-        FabricError::AccessDenied(AccessError::Misaligned { offset }) => {
-            details.u64(offset);
-            6
-        }
-        FabricError::AccessDenied(AccessError::Denied { rkey }) => {
-            details.u32(rkey);
-            7
-        }
-    }
-}
-
-/// The reverse of [`error_status`]; what cannot be read is `Malformed`.
-pub(super) fn status_error(status: u16, details: &[u8]) -> FabricError {
-    let mut reader = Reader::new(details);
-    let mut access = || {
-        Ok::<_, crate::wire::Malformed>(match status {
-            5 => AccessError::OutOfBounds {
-                offset: reader.u64()?,
-                len: reader.u64()?,
-                size: reader.u64()?,
-            },
-            6 => AccessError::Misaligned { offset: reader.u64()? },
-            _ => AccessError::Denied { rkey: reader.u32()? },
-        })
-    };
-    match status {
-        1 => FabricError::Unreachable,
-        3 => FabricError::NoResources,
-        5..=7 => access().map_or(FabricError::Malformed, FabricError::AccessDenied),
-        _ => FabricError::Malformed,
-    }
-}
 
 impl<W: World> Engine<W> {
     /// Sends a request; the completion resolves to its reply.
@@ -268,8 +218,10 @@ impl<W: World> Engine<W> {
         let mut batches = inner.batches.borrow_mut();
         let limit = inner.world.tuning().dma_vector;
         let batch = match operation.transfer {
-            Transfer::DmaRead { .. } => &mut batches.dma_reads,
-            Transfer::DmaWrite { .. } => &mut batches.dma_writes,
+            Transfer::DmaRead { .. } | Transfer::DmaTouch { reads: true, .. } => {
+                &mut batches.dma_reads
+            }
+            Transfer::DmaWrite { .. } | Transfer::DmaTouch { .. } => &mut batches.dma_writes,
             _ => &mut batches.persists,
         };
         batch.push(operation);
@@ -282,16 +234,9 @@ impl<W: World> Engine<W> {
 
     fn count_dma(&self, operation: &Operation) {
         let counters = &self.0.counters;
-        match operation.transfer {
-            Transfer::DmaRead { len, .. } => {
-                count(&counters.dma_reads, 1);
-                count(&counters.dma_bytes, u64::from(len));
-            }
-            _ => {
-                count(&counters.dma_writes, 1);
-                count(&counters.dma_bytes, operation.buffer.len() as u64);
-            }
-        }
+        let counter = if operation.reads() { &counters.dma_reads } else { &counters.dma_writes };
+        count(counter, 1);
+        count(&counters.dma_bytes, operation.dma_bytes());
     }
 
     fn submit(&self, batch: &mut Vec<Operation>) {
@@ -305,19 +250,15 @@ impl<W: World> Engine<W> {
         assert!(batch.is_empty(), "the world takes the whole vector");
     }
 
-    /// Posts a verb to the NIC of `node`.
-    pub(super) fn post_verb(
-        &self,
-        node: NodeId,
-        transfer: Transfer,
-        buffer: Vec<u8>,
-    ) -> Completion {
+    /// Posts the verb or chain `buffer` to the NIC of `node`.
+    pub(super) fn post_verb(&self, node: NodeId, buffer: Vec<u8>) -> Completion {
         let inner = &*self.0;
         let (Token(token), completion) = inner.completions.open();
-        count(&inner.counters.verbs, 1);
+        let operation = Operation { transfer: Transfer::Verbs, buffer, result: Ok(()), token };
+        count(&inner.counters.verbs, u64::from(operation.verbs()));
         let mut batches = inner.batches.borrow_mut();
         let batch = &mut batches.verbs[usize::from(node.0)];
-        batch.push(Operation { transfer, buffer, result: Ok(()), token });
+        batch.push(operation);
         if batch.len() >= inner.world.tuning().doorbell_batch {
             self.ring_doorbell(node, batch);
         }
@@ -328,7 +269,8 @@ impl<W: World> Engine<W> {
         if batch.is_empty() {
             return;
         }
-        self.0.world.charge(Charge::VerbsPosted { operations: batch.len() as u32 });
+        let operations = batch.iter().map(Operation::verbs).sum();
+        self.0.world.charge(Charge::VerbsPosted { operations });
         self.0.world.post(node, batch);
         assert!(batch.is_empty(), "the world takes the whole batch");
     }

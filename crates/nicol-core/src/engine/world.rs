@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::chain::Encoded;
 use crate::cluster::Layout;
 use crate::fabric::{Bell, FabricError, Work};
-use crate::ids::{EngineId, NodeId, RKey};
+use crate::ids::{EngineId, NodeId};
 use crate::memory::{Region, RegionTable};
 use crate::units::Nanos;
 
@@ -92,42 +93,17 @@ pub enum Transfer {
         /// Bytes.
         len: u32,
     },
-    /// One-sided READ of a remote region.
-    VerbRead {
-        /// The region's key.
-        rkey: RKey,
-        /// First byte.
-        offset: u64,
+    /// Reach the other side's memory for an access that whoever asked makes itself when the
+    /// transfer is complete.
+    DmaTouch {
+        /// Does it read? Else it writes.
+        reads: bool,
         /// Bytes.
         len: u32,
     },
-    /// One-sided WRITE to a remote region.
-    VerbWrite {
-        /// The region's key.
-        rkey: RKey,
-        /// First byte.
-        offset: u64,
-    },
-    /// One-sided compare-and-swap; fills the buffer with the previous word.
-    VerbCompareSwap {
-        /// The region's key.
-        rkey: RKey,
-        /// The word.
-        offset: u64,
-        /// Swap only if the word has this value.
-        expected: u64,
-        /// The new value.
-        new: u64,
-    },
-    /// One-sided fetch-and-add; fills the buffer with the previous word.
-    VerbFetchAdd {
-        /// The region's key.
-        rkey: RKey,
-        /// The word.
-        offset: u64,
-        /// What to add.
-        amount: u64,
-    },
+    /// A verb or a chain of operations on remote regions. The buffer holds the request, and after
+    /// [`run`](crate::chain::run()) at the target the reply.
+    Verbs,
 }
 
 /// A transfer on its way, and afterwards its result.
@@ -148,7 +124,7 @@ impl Operation {
     /// decides that the transfer happens.
     ///
     /// # Panics
-    /// On a verb: those are [`Operation::execute_verb`].
+    /// On verbs: those are executed by their target.
     pub fn execute_local(&mut self) {
         let moved = match &self.transfer {
             Transfer::DmaRead { region, offset, len } => {
@@ -161,46 +137,34 @@ impl Operation {
                 written
             }
             Transfer::Persist { region, offset, len } => region.check(*offset, u64::from(*len)),
-            verb => panic!("{verb:?} is executed by its target"),
+            Transfer::DmaTouch { .. } => Ok(()),
+            Transfer::Verbs => panic!("verbs are executed by their target"),
         };
         self.result = moved.map_err(FabricError::AccessDenied);
     }
 
-    /// Executes a verb on the regions of its target now.
-    ///
-    /// # Panics
-    /// On a DMA or a persist: those are [`Operation::execute_local`].
-    pub fn execute_verb(&mut self, regions: &RegionTable) {
-        let done = match self.transfer {
-            Transfer::VerbRead { rkey, offset, len } => {
-                regions.find(rkey, false).and_then(|region| {
-                    region.check(offset, u64::from(len))?;
-                    self.buffer.resize(len as usize, 0);
-                    region.read(offset, &mut self.buffer)
-                })
-            }
-            Transfer::VerbWrite { rkey, offset } => regions.find(rkey, true).and_then(|region| {
-                region.write(offset, &self.buffer)?;
-                region.bell().ring();
-                Ok(())
-            }),
-            Transfer::VerbCompareSwap { rkey, offset, expected, new } => regions
-                .find(rkey, true)
-                .and_then(|region| region.compare_swap(offset, expected, new))
-                .map(|previous| previous_word(&mut self.buffer, previous)),
-            Transfer::VerbFetchAdd { rkey, offset, amount } => regions
-                .find(rkey, true)
-                .and_then(|region| region.fetch_add(offset, amount))
-                .map(|previous| previous_word(&mut self.buffer, previous)),
-            ref local => panic!("{local:?} is executed by its own node"),
-        };
-        self.result = done.map_err(FabricError::AccessDenied);
+    /// Does a DMA read?
+    pub const fn reads(&self) -> bool {
+        matches!(self.transfer, Transfer::DmaRead { .. } | Transfer::DmaTouch { reads: true, .. })
     }
-}
 
-fn previous_word(buffer: &mut Vec<u8>, word: u64) {
-    buffer.clear();
-    buffer.extend_from_slice(&word.to_le_bytes());
+    /// Bytes that a DMA moves.
+    pub fn dma_bytes(&self) -> u64 {
+        match self.transfer {
+            Transfer::DmaRead { len, .. } | Transfer::DmaTouch { len, .. } => u64::from(len),
+            _ => self.buffer.len() as u64,
+        }
+    }
+
+    /// How many verbs a request is: one, or a chain's operations.
+    pub fn verbs(&self) -> u32 {
+        Encoded::parse(&self.buffer).map_or(1, |chain| chain.count as u32)
+    }
+
+    /// Bytes of operands in a request: what its packets carry besides their headers.
+    pub fn operand_bytes(&self) -> u64 {
+        Encoded::parse(&self.buffer).map_or(0, |chain| chain.operand_bytes() as u64)
+    }
 }
 
 /// How the engines of a world behave: every ablation of the runtime is a value here.

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 pub use work::Work;
 
+use crate::chain::Chain;
 use crate::cluster::Layout;
 use crate::exec::Signal;
-use crate::ids::{EngineId, NodeId, RKey};
-use crate::memory::{Access, AccessError, Doorbell, Region};
+use crate::ids::{EngineId, FreeListKey, NodeId, RKey};
+use crate::memory::{Access, AccessError, Buffers, Doorbell, Region};
 use crate::units::Nanos;
 use crate::wire::{Malformed, Writer};
 
@@ -97,7 +98,7 @@ pub trait Service {
     fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed>;
 }
 
-/// A one-sided operation on a remote region. Offsets are multiples of eight.
+/// A one-sided operation on remote regions. Offsets are multiples of eight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OneSided<'a> {
     /// Reads `len` bytes.
@@ -138,6 +139,11 @@ pub enum OneSided<'a> {
         /// What to add.
         amount: u64,
     },
+    /// Executes a chain of operations in order; resolves to its
+    /// [`ChainResults`](crate::chain::ChainResults). Whatever is refused is an outcome in there. An
+    /// error of the whole means that nothing was executed (`Malformed`, `NoResources`), or a fault
+    /// on the way. [PRISM21 3.4]
+    Chain(&'a Chain),
 }
 
 /// The contract between a protocol and the world it runs in. A value is a handle of one engine;
@@ -202,6 +208,18 @@ pub trait Fabric: Clone + 'static {
     fn register(&self, region: &Arc<Region>, access: Access) -> RKey;
     /// Takes a registration back. Returns whether it was there.
     fn revoke(&self, rkey: RKey) -> bool;
+    /// Registers buffers of this node for remote ALLOCATEs. Errors: the buffers are not aligned, or
+    /// not in a region of this node that may be written. [PRISM21 3.2]
+    ///
+    /// # Panics
+    /// If more buffers are in use than there are.
+    fn register_buffers(&self, buffers: Buffers) -> Result<FreeListKey, AccessError>;
+    /// Posts buffers that are no longer used to their free list again, the daemon's part of recycling.
+    /// They wait there until no chain under way can have a pointer to them [PRISM21 3.2, 4.2]. At the
+    /// first that is not in use this stops with `NotInUse`; those before it are posted.
+    fn post_buffers(&self, list: FreeListKey, offsets: &[u64]) -> Result<(), AccessError>;
+    /// Buffers of this node's `list` that an ALLOCATE could pop now.
+    fn buffers_ready(&self, list: FreeListKey) -> usize;
     /// Posts a one-sided operation to `node`, executed there without its host's CPU.
     fn one_sided(&self, node: NodeId, operation: OneSided<'_>) -> Self::Completion;
 

@@ -19,6 +19,11 @@ pub enum Work {
     },
     /// Generating one transaction at a client and recording its end.
     Client,
+    /// Executing the operations of a chain in software, besides what crosses PCIe. [PRISM21 4.1]
+    Chain {
+        /// How many.
+        operations: u16,
+    },
     /// Copying bytes between buffers.
     Copy {
         /// Bytes copied.

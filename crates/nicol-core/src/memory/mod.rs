@@ -1,9 +1,14 @@
 //! Memory that other engines, nodes or threads may touch: regions, their keys, doorbells.
 
+mod buffers;
 mod doorbell;
+mod guard;
 mod region;
+mod swap;
 mod table;
 
+pub use buffers::{Buffers, CHAINS_MAX, Entered};
 pub use doorbell::Doorbell;
 pub use region::{AccessError, Region, WORD};
-pub use table::{Access, RegionTable};
+pub use swap::{Compare, MaskedSwap, SWAP_WORDS_MAX, Swapped};
+pub use table::{Access, RegionTable, Registered};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Doorbell;
+use super::guard::Guards;
 use crate::units::Bytes;
 
 /// Bytes in a word: the unit of atomicity, and the alignment of every access.
@@ -22,8 +23,8 @@ pub enum AccessError {
         /// Size of the region.
         size: u64,
     },
-    /// The offset is not a multiple of eight.
-    #[error("offset {offset} is not a multiple of 8")]
+    /// The offset is not a multiple of eight, or for a wide compare-and-swap not of its size.
+    #[error("offset {offset} is not aligned for this access")]
     Misaligned {
         /// First byte asked for.
         offset: u64,
@@ -31,8 +32,14 @@ pub enum AccessError {
     /// No region has this key, or it does not allow the operation.
     #[error("rkey {rkey:#010x} does not allow this operation")]
     Denied {
-        /// The key presented.
+        /// The key presented: of a region, or of a free list.
         rkey: u32,
+    },
+    /// The buffer posted to a free list is not one that was allocated from it.
+    #[error("offset {offset} is not a buffer in use")]
+    NotInUse {
+        /// The offset posted.
+        offset: u64,
     },
 }
 
@@ -47,13 +54,14 @@ pub struct Region {
     words: Box<[AtomicU64]>,
     size: u64,
     bell: Doorbell,
+    guards: Guards,
 }
 
 impl Region {
     /// A zeroed region of `size` bytes (rounded up to a word).
     pub fn new(size: Bytes) -> Self {
         let words = (0..size.0.div_ceil(WORD as u64)).map(|_| AtomicU64::new(0)).collect();
-        Self { words, size: size.0, bell: Doorbell::default() }
+        Self { words, size: size.0, bell: Doorbell::default(), guards: Guards::new(size.0) }
     }
 
     /// Its size in bytes.
@@ -64,6 +72,10 @@ impl Region {
     /// Rung whenever an engine of the other side has written to this region.
     pub fn bell(&self) -> &Doorbell {
         &self.bell
+    }
+
+    pub(super) fn guards(&self) -> &Guards {
+        &self.guards
     }
 
     /// Checks that `offset..offset + len` is an aligned range of this region.

@@ -1,10 +1,12 @@
-//! The regions that a node lets others reach, by rkey.
+//! The regions that a node lets others reach, by rkey, and the free lists in them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use super::buffers::{Buffers, Entered, FreeLists};
 use super::{AccessError, Region};
-use crate::ids::{RKey, Side};
+use crate::fabric::FabricError;
+use crate::ids::{FreeListKey, RKey, Side};
 
 /// What holders of an rkey may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,22 +17,26 @@ pub enum Access {
     ReadWrite,
 }
 
-#[derive(Debug)]
-struct Registration {
-    region: Arc<Region>,
+/// A registered region.
+#[derive(Clone, Debug)]
+pub struct Registered {
+    /// The region.
+    pub region: Arc<Region>,
+    /// Which side's memory it is.
+    pub side: Side,
     access: Access,
-    side: Side,
 }
 
-/// A node's registered regions.
+/// A node's registered regions and free lists.
 #[derive(Debug, Default)]
 pub struct RegionTable {
-    regions: RwLock<BTreeMap<RKey, Registration>>,
+    regions: RwLock<BTreeMap<RKey, Registered>>,
+    lists: Mutex<FreeLists>,
 }
 
 impl RegionTable {
-    /// Registers `region`, which is memory of `side`, under the first of `candidates` that is free. The caller draws the
-    /// candidates from its world's source of randomness; 0 is never used.
+    /// Registers `region`, which is memory of `side`, under the first of `candidates` that is free.
+    /// The caller draws the candidates from its world's source of randomness; 0 is never used.
     pub fn register(
         &self,
         region: Arc<Region>,
@@ -38,11 +44,11 @@ impl RegionTable {
         side: Side,
         mut candidates: impl FnMut() -> u32,
     ) -> RKey {
-        let mut regions = self.regions.write().unwrap_or_else(|poison| poison.into_inner());
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
         loop {
             let rkey = RKey(candidates());
             if rkey.0 != 0 && !regions.contains_key(&rkey) {
-                regions.insert(rkey, Registration { region, access, side });
+                regions.insert(rkey, Registered { region, side, access });
                 return rkey;
             }
         }
@@ -50,21 +56,67 @@ impl RegionTable {
 
     /// Takes `rkey` back: later accesses are denied. Returns whether it was registered.
     pub fn revoke(&self, rkey: RKey) -> bool {
-        self.regions.write().unwrap_or_else(|poison| poison.into_inner()).remove(&rkey).is_some()
+        self.regions.write().unwrap_or_else(PoisonError::into_inner).remove(&rkey).is_some()
     }
 
     /// The region of `rkey` if it allows reading, or also writing where `write` is set.
-    pub fn find(&self, rkey: RKey, write: bool) -> Result<Arc<Region>, AccessError> {
-        let regions = self.regions.read().unwrap_or_else(|poison| poison.into_inner());
+    pub fn find(&self, rkey: RKey, write: bool) -> Result<Registered, AccessError> {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
         match regions.get(&rkey) {
-            Some(found) if !write || found.access == Access::ReadWrite => Ok(found.region.clone()),
+            Some(found) if !write || found.access == Access::ReadWrite => Ok(found.clone()),
             _ => Err(AccessError::Denied { rkey: rkey.0 }),
         }
     }
 
-    /// Which side's memory the region of `rkey` is.
-    pub fn side_of(&self, rkey: RKey) -> Option<Side> {
-        let regions = self.regions.read().unwrap_or_else(|poison| poison.into_inner());
-        regions.get(&rkey).map(|found| found.side)
+    /// Registers a free list under the first of `candidates` that is free; 0 is never used. Its
+    /// buffers must lie in a region that may be written.
+    pub fn register_buffers(
+        &self,
+        buffers: Buffers,
+        candidates: impl FnMut() -> u32,
+    ) -> Result<FreeListKey, AccessError> {
+        let span = buffers.span()?;
+        self.find(buffers.rkey, true)?.region.check(buffers.first, span)?;
+        assert!(buffers.in_use <= buffers.count, "no more buffers are in use than there are");
+        Ok(self.lists().add(buffers, candidates))
+    }
+
+    /// Posts buffers that were allocated (or in use from the start) to their free list again. Each
+    /// may be popped once the chains that are under way now have ended [PRISM21 3.2, 4.2]. At the
+    /// first that is not in use this stops with an error; those before it are posted.
+    pub fn post_buffers(&self, list: FreeListKey, offsets: &[u64]) -> Result<(), AccessError> {
+        self.lists().post(list, offsets)
+    }
+
+    /// Buffers that an ALLOCATE could pop now.
+    pub fn buffers_ready(&self, list: FreeListKey) -> usize {
+        self.lists().ready(list)
+    }
+
+    /// Pops the first ready buffer of `list` for an operation under `rkey` with `len` bytes to
+    /// write; resolves to its offset. `NoResources` if none is ready.
+    pub fn allocate(&self, list: FreeListKey, rkey: RKey, len: u64) -> Result<u64, FabricError> {
+        let mut lists = self.lists();
+        let Buffers { size, .. } = lists.find(list, rkey).map_err(FabricError::AccessDenied)?;
+        if len > size {
+            let error = AccessError::OutOfBounds { offset: 0, len, size };
+            return Err(FabricError::AccessDenied(error));
+        }
+        lists.pop(list).ok_or(FabricError::NoResources)
+    }
+
+    /// A chain begins: until it [leaves](RegionTable::leave), what is posted stays unallocated.
+    /// `NoResources` beyond [`CHAINS_MAX`](super::CHAINS_MAX).
+    pub fn enter(&self) -> Result<Entered, FabricError> {
+        self.lists().enter().ok_or(FabricError::NoResources)
+    }
+
+    /// A chain ends.
+    pub fn leave(&self, entered: Entered) {
+        self.lists().leave(entered);
+    }
+
+    fn lists(&self) -> MutexGuard<'_, FreeLists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -27,7 +27,7 @@ pub struct Costs {
     verb_doorbell: Picos,
     verb_post: Picos,
     verb_completed: Picos,
-    work: [Picos; 6],
+    work: [Picos; 7],
 }
 
 impl Costs {
@@ -64,6 +64,7 @@ impl Costs {
                 work.txn_setup.value,
                 work.execute_key.value,
                 work.client.value,
+                work.chain_operation.value,
             ]
             .map(scaled),
         }
@@ -112,6 +113,7 @@ impl Costs {
             Work::TxnSetup => self.work[3],
             Work::Execute { keys } => self.work[4] * u64::from(keys),
             Work::Client => self.work[5],
+            Work::Chain { operations } => self.work[6] * u64::from(operations),
             Work::Copy { bytes } => self.copied(bytes),
         }
     }

@@ -154,6 +154,8 @@ pub struct WorkCosts {
     pub execute_key: Cited<Picos>,
     /// [`nicol_core::fabric::Work::Client`]
     pub client: Cited<Picos>,
+    /// [`nicol_core::fabric::Work::Chain`], per operation.
+    pub chain_operation: Cited<Picos>,
 }
 
 /// `[dma]`

@@ -9,6 +9,7 @@
 //!   counts the commits whose end does. In an open loop a transaction starts when it is due.
 //! - **Retries**: an aborted transaction is tried again with the same arguments after a wait with
 //!   exponentially growing, uniformly drawn length. Refusals and unknown outcomes are final.
+//! - **Pieces**: a chopped transaction commits piece by piece and counts once, at its last one.
 //! - **History**: one event per attempt. Its reads are all keys that were fetched, those of the
 //!   write set included; its writes are the updates that execution decided on.
 
@@ -137,20 +138,31 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
     }
 
     /// Runs the next transaction, due at `due`, from `now` to its end, which it returns.
-    async fn transact(&mut self, due: Nanos, now: Nanos) -> Nanos {
+    async fn transact(&mut self, due: Nanos, mut now: Nanos) -> Nanos {
         self.fabric.work(Work::Client);
         let home = self.fabric.here().node;
         let kind = self.workload.next(home, &mut self.random, &mut self.seat.txn);
-        let initial = self.seat.txn.entries().len();
         // A closed loop's transaction starts now, which is not before it was due.
         let start = match self.run.plan().load {
             Load::Closed => now,
             Load::Open { .. } => due,
         };
         self.seat.begin(kind, start);
-        let (ending, end) = self.attempts(initial, now).await;
-        self.seat.end(ending, end);
-        end
+        let mut ending;
+        loop {
+            let initial = self.seat.txn.entries().len();
+            (ending, now) = self.attempts(initial, now).await;
+            if ending != Ending::Committed {
+                break;
+            }
+            let left = self.seat.left();
+            if !self.workload.next_piece(kind, &mut self.seat.txn) {
+                break;
+            }
+            self.seat.piece(left);
+        }
+        self.seat.end(ending, now);
+        now
     }
 
     /// Tries the transaction until it ends.

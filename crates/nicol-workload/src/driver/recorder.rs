@@ -133,6 +133,19 @@ impl Seat {
         self.write_event(outcome, began, at);
     }
 
+    /// What the attempt that just committed left for the audit's sums: 0 if nothing.
+    pub(super) fn left(&self) -> i64 {
+        self.txn.output.first_chunk::<8>().map_or(0, |left| i64::from_le_bytes(*left))
+    }
+
+    /// Notes that a piece of the transaction under way has committed and was not the last one;
+    /// `left` is what it left.
+    pub(super) fn piece(&mut self, left: i64) {
+        let current = self.current.expect("a piece is one of a transaction");
+        self.recorder.result.borrow_mut().kinds[current.kind].total += i128::from(left);
+        self.count(current.start, |counts| counts.pieces += 1);
+    }
+
     /// Notes how the transaction under way ended, at `at`.
     pub(super) fn end(&mut self, ending: Ending, at: Nanos) {
         let Current { kind, start, attempt } =
@@ -152,6 +165,7 @@ impl Seat {
 
     fn commit(&self, kind: usize, start: Nanos, end: Nanos) {
         let plan = self.recorder.run.plan();
+        let left = self.left();
         let mut result = self.recorder.result.borrow_mut();
         result.last_end = result.last_end.max(end);
         if plan.measures(start) {
@@ -159,9 +173,7 @@ impl Seat {
         }
         let kind = &mut result.kinds[kind];
         kind.committed += 1;
-        if let Some(left) = self.txn.output.first_chunk::<8>() {
-            kind.total += i128::from(i64::from_le_bytes(*left));
-        }
+        kind.total += i128::from(left);
         if plan.measures(end) {
             kind.committed_in_window += 1;
         }

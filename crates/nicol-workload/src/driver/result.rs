@@ -33,6 +33,8 @@ pub struct Counts {
     pub abandoned: u64,
     /// Hit by a fault at or after the commit point: committed or not.
     pub unknown: u64,
+    /// Pieces of chopped transactions that committed and were not the last one.
+    pub pieces: u64,
     /// Attempts of all of these.
     pub attempts: u64,
     /// Attempts that aborted, by reason, in the order of [`Abort::NAMES`].
@@ -48,6 +50,7 @@ impl Counts {
         self.failed += other.failed;
         self.abandoned += other.abandoned;
         self.unknown += other.unknown;
+        self.pieces += other.pieces;
         self.attempts += other.attempts;
         for (mine, theirs) in self.aborts.iter_mut().zip(&other.aborts) {
             *mine += theirs;
@@ -62,7 +65,8 @@ impl Counts {
     /// Do the books balance? True once no transaction is under way.
     pub fn balance(&self) -> bool {
         let ended = self.committed + self.refused + self.failed + self.abandoned + self.unknown;
-        ended == self.issued && self.attempts == self.aborted() + self.committed + self.unknown
+        let attempts = self.aborted() + self.committed + self.pieces + self.unknown;
+        ended == self.issued && self.attempts == attempts
     }
 }
 

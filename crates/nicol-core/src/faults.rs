@@ -1,8 +1,9 @@
-//! Faults: what goes wrong, when, and how often. Drawn from a stream of their own.
+//! Faults that a world injects: what goes wrong, when, and how often. Drawn from streams of their
+//! own.
 
-use nicol_core::chance::{Purpose, Stream};
-use nicol_core::ids::{NodeId, Side};
-use nicol_core::units::Nanos;
+use crate::chance::{Purpose, Stream};
+use crate::ids::{NodeId, Side};
+use crate::units::Nanos;
 
 /// A cut of the network that heals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +176,19 @@ pub struct FaultCounts {
 }
 
 impl FaultCounts {
+    /// Adds what another engine counted.
+    pub const fn add(&mut self, other: &Self) {
+        self.lost += other.lost;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.delayed += other.delayed;
+        self.corrupted += other.corrupted;
+        self.cut += other.cut;
+        self.stalled += other.stalled;
+        self.dead += other.dead;
+        self.verb_retries += other.verb_retries;
+    }
+
     /// What was counted since `earlier`.
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -227,9 +241,10 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Starts `plan` with the faults' own stream of `seed`.
-    pub fn new(plan: FaultPlan, seed: u64) -> Self {
-        Self { plan, chance: Stream::new(seed, Purpose::Faults, 0), counts: FaultCounts::default() }
+    /// Starts `plan` with the faults' own stream of `seed` and `owner`. Owner 1 is the plan's own.
+    pub fn new(plan: FaultPlan, seed: u64, owner: u32) -> Self {
+        let chance = Stream::new(seed, Purpose::Faults, owner);
+        Self { plan, chance, counts: FaultCounts::default() }
     }
 
     /// Is the way from one node to another cut now?
@@ -340,7 +355,7 @@ mod tests {
     fn a_one_way_partition_cuts_one_way_and_heals() {
         let cut = Partition { from: Nanos(10), until: Nanos(20), side: 0b01, one_way: true };
         let plan = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
-        let faults = Faults::new(plan, 1);
+        let faults = Faults::new(plan, 1, 0);
         let (a, b) = (NodeId(0), NodeId(1));
         assert!(faults.is_cut(Nanos(10), a, b) && faults.is_cut(Nanos(19), a, b));
         assert!(!faults.is_cut(Nanos(15), b, a));

@@ -1,0 +1,116 @@
+//! One operation of a chain.
+
+use crate::ids::{FreeListKey, RKey};
+use crate::memory::MaskedSwap;
+
+/// What an operation accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// This address.
+    At(u64),
+    /// What the pointer at this address points to (*indirect*).
+    Indirect(u64),
+    /// The same, and no more bytes than the bound in the word after the pointer (*bounded*, which
+    /// means nothing without *indirect*: AMB-11). READ and WRITE only.
+    Bounded(u64),
+}
+
+/// What a WRITE writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data<'a> {
+    /// These bytes.
+    Inline(&'a [u8]),
+    /// Bytes that lie at the target (*data_indirect*).
+    From {
+        /// Their address.
+        at: u64,
+        /// How many.
+        len: u32,
+    },
+}
+
+/// What an operation does. [PRISM21 Table 1]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Primitive<'a> {
+    /// Yields `len` bytes.
+    Read {
+        /// Where they are.
+        from: Target,
+        /// How many; fewer if bounded.
+        len: u32,
+    },
+    /// Writes; yields nothing.
+    Write {
+        /// Where to.
+        to: Target,
+        /// What.
+        data: Data<'a>,
+    },
+    /// Compares and swaps; yields the previous words, also where the comparison does not hold.
+    CompareSwap {
+        /// The words, aligned to the operand's size; not bounded, not scratch.
+        target: Target,
+        /// Operands, masks, order.
+        swap: MaskedSwap,
+        /// Take the compare operand from this address instead.
+        compare_at: Option<u64>,
+        /// Take the swap operand from this address instead. One address for both is fetched once.
+        swap_at: Option<u64>,
+    },
+    /// Adds to a word, wrapping; yields the previous word.
+    FetchAdd {
+        /// The word; not bounded, not scratch.
+        target: Target,
+        /// What to add.
+        amount: u64,
+    },
+    /// Pops the first buffer of a free list in the operation's region, writes to it, and yields its
+    /// offset as a word. Refused with `NoResources` if no buffer is ready.
+    Allocate {
+        /// The free list.
+        list: FreeListKey,
+        /// What to write; not more than a buffer holds.
+        data: &'a [u8],
+    },
+}
+
+/// An operation of a chain: a primitive, the key it presents, and the chaining flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step<'a> {
+    /// What it does.
+    pub primitive: Primitive<'a>,
+    /// The key of the region that it accesses, pointed-to locations included.
+    pub rkey: RKey,
+    /// Skip it unless the operation before it was successful. The first is never skipped.
+    pub conditional: bool,
+    /// Write the output to this address instead of returning it. Not for a WRITE, which has none.
+    pub redirect: Option<u64>,
+}
+
+impl<'a> Primitive<'a> {
+    /// This primitive as an unconditional operation whose output is returned.
+    pub const fn under(self, rkey: RKey) -> Step<'a> {
+        Step { primitive: self, rkey, conditional: false, redirect: None }
+    }
+
+    /// A compare-and-swap of these operands at `target`.
+    pub const fn compare_swap(target: Target, swap: MaskedSwap) -> Self {
+        Self::CompareSwap { target, swap, compare_at: None, swap_at: None }
+    }
+}
+
+impl Step<'_> {
+    /// CONDITIONAL.
+    #[must_use]
+    pub const fn conditional(mut self) -> Self {
+        self.conditional = true;
+        self
+    }
+
+    /// REDIRECT(`to`).
+    #[must_use]
+    pub const fn redirected(mut self, to: u64) -> Self {
+        self.redirect = Some(to);
+        self
+    }
+}

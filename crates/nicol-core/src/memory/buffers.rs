@@ -1,0 +1,214 @@
+//! Free lists of buffers, which remote ALLOCATEs pop and their owner posts to. [PRISM21 3.2, 4.2]
+//!
+//! A recycled buffer may still be read by a chain that followed an old pointer to it. So a posted
+//! buffer waits until every chain that was under way at the time has ended: chains are counted by
+//! epoch, an epoch ends when nobody is left in the one before it, and two ends make a buffer safe.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{AccessError, WORD};
+use crate::ids::{FreeListKey, RKey};
+
+/// Chains under way at one node. [PRISM21 4.2]: 256 KiB of NIC memory hold 8192 scratch buffers of
+/// 32 bytes. A further chain is refused (receiver not ready).
+pub const CHAINS_MAX: u32 = 8_192;
+
+/// Buffers of one size, side by side in a registered region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// The region's key; only operations that present it may allocate.
+    pub rkey: RKey,
+    /// Offset of the first buffer.
+    pub first: u64,
+    /// Bytes of each, a multiple of eight.
+    pub size: u64,
+    /// How many.
+    pub count: u32,
+    /// How many of them, from the first on, are in use from the start (by a loaded table).
+    pub in_use: u32,
+}
+
+#[derive(Debug)]
+struct FreeList {
+    buffers: Buffers,
+    ready: VecDeque<u32>,
+    in_use: Vec<bool>,
+}
+
+/// The epoch in which a chain began.
+#[derive(Debug)]
+#[must_use = "a chain that never leaves keeps buffers from being recycled"]
+pub struct Entered(u64);
+
+/// A node's free lists, and the chains that might still use what is posted to them.
+#[derive(Debug, Default)]
+pub(super) struct FreeLists {
+    lists: BTreeMap<FreeListKey, FreeList>,
+    epoch: u64,
+    /// Chains under way that began in the current epoch and in the one before, by parity.
+    chains: [u32; 2],
+    /// Posted buffers that such a chain may still use, oldest first.
+    waiting: VecDeque<(u64, FreeListKey, u32)>,
+}
+
+impl FreeLists {
+    pub(super) fn add(&mut self, buffers: Buffers, mut draw: impl FnMut() -> u32) -> FreeListKey {
+        let count = buffers.count as usize;
+        let mut ready = VecDeque::with_capacity(count);
+        ready.extend(buffers.in_use..buffers.count);
+        let in_use = (0..buffers.count).map(|buffer| buffer < buffers.in_use).collect();
+        self.waiting.reserve(count);
+        loop {
+            let key = FreeListKey(draw());
+            if key.0 != 0 && !self.lists.contains_key(&key) {
+                self.lists.insert(key, FreeList { buffers, ready, in_use });
+                return key;
+            }
+        }
+    }
+
+    /// A chain begins; `None` if too many are under way.
+    pub(super) fn enter(&mut self) -> Option<Entered> {
+        if self.chains[0] + self.chains[1] >= CHAINS_MAX {
+            return None;
+        }
+        self.chains[(self.epoch % 2) as usize] += 1;
+        Some(Entered(self.epoch))
+    }
+
+    /// A chain ends.
+    pub(super) fn leave(&mut self, entered: Entered) {
+        self.chains[(entered.0 % 2) as usize] -= 1;
+        self.advance();
+    }
+
+    /// Ends epochs while that makes buffers ready and nobody is in the way.
+    fn advance(&mut self) {
+        while !self.waiting.is_empty() && self.chains[((self.epoch + 1) % 2) as usize] == 0 {
+            self.epoch += 1;
+            while let Some(&(posted, key, buffer)) = self.waiting.front()
+                && posted + 2 <= self.epoch
+            {
+                self.waiting.pop_front();
+                if let Some(list) = self.lists.get_mut(&key) {
+                    list.ready.push_back(buffer);
+                }
+            }
+        }
+    }
+
+    /// Posts the buffers at `offsets`; at the first that is not in use it stops and says so.
+    pub(super) fn post(&mut self, key: FreeListKey, offsets: &[u64]) -> Result<(), AccessError> {
+        let list = self.lists.get_mut(&key).ok_or(AccessError::Denied { rkey: key.0 })?;
+        let Buffers { first, size, .. } = list.buffers;
+        let mut posted = Ok(());
+        for &offset in offsets {
+            let buffer = offset.wrapping_sub(first) / size;
+            let whole = offset.wrapping_sub(first).is_multiple_of(size);
+            match list.in_use.get_mut(buffer as usize) {
+                Some(in_use) if whole && *in_use => *in_use = false,
+                _ => {
+                    posted = Err(AccessError::NotInUse { offset });
+                    break;
+                }
+            }
+            self.waiting.push_back((self.epoch, key, buffer as u32));
+        }
+        self.advance();
+        posted
+    }
+
+    /// The list's buffers, if operations under `rkey` may allocate from it.
+    pub(super) fn find(&self, key: FreeListKey, rkey: RKey) -> Result<Buffers, AccessError> {
+        let list = self.lists.get(&key).filter(|list| list.buffers.rkey == rkey);
+        list.map(|list| list.buffers).ok_or(AccessError::Denied { rkey: key.0 })
+    }
+
+    /// Pops the first ready buffer's offset.
+    pub(super) fn pop(&mut self, key: FreeListKey) -> Option<u64> {
+        let list = self.lists.get_mut(&key)?;
+        let buffer = list.ready.pop_front()?;
+        list.in_use[buffer as usize] = true;
+        Some(list.buffers.first + u64::from(buffer) * list.buffers.size)
+    }
+
+    /// Buffers that an ALLOCATE could pop now.
+    pub(super) fn ready(&self, key: FreeListKey) -> usize {
+        self.lists.get(&key).map_or(0, |list| list.ready.len())
+    }
+}
+
+impl Buffers {
+    /// Bytes from the first buffer to the end of the last, if the buffers are words and in range.
+    pub(super) fn span(&self) -> Result<u64, AccessError> {
+        if self.size == 0 || !self.size.is_multiple_of(WORD as u64) {
+            return Err(AccessError::Misaligned { offset: self.size });
+        }
+        Ok(self.size.saturating_mul(u64::from(self.count)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lists(count: u32, in_use: u32) -> (FreeLists, FreeListKey) {
+        let mut lists = FreeLists::default();
+        let buffers = Buffers { rkey: RKey(9), first: 64, size: 32, count, in_use };
+        let key = lists.add(buffers, || 5);
+        (lists, key)
+    }
+
+    #[test]
+    fn buffers_are_popped_in_order_and_come_back() {
+        let (mut lists, key) = lists(3, 1);
+        assert_eq!([lists.pop(key), lists.pop(key), lists.pop(key)], [Some(96), Some(128), None]);
+        assert_eq!(lists.post(key, &[128, 64]), Ok(()));
+        assert_eq!([lists.pop(key), lists.pop(key), lists.pop(key)], [Some(128), Some(64), None]);
+    }
+
+    #[test]
+    fn what_is_not_in_use_cannot_be_posted() {
+        let (mut lists, key) = lists(3, 1);
+        for offset in [96, 65, 0, 160, u64::MAX] {
+            assert_eq!(lists.post(key, &[offset]), Err(AccessError::NotInUse { offset }));
+        }
+        assert_eq!(lists.post(key, &[64, 64]), Err(AccessError::NotInUse { offset: 64 }));
+        assert_eq!(lists.ready(key), 3);
+        let unknown = lists.post(FreeListKey(6), &[64]);
+        assert_eq!(unknown, Err(AccessError::Denied { rkey: 6 }));
+    }
+
+    #[test]
+    fn a_posted_buffer_waits_for_the_chains_that_were_under_way() {
+        let (mut lists, key) = lists(1, 1);
+        let old = lists.enter().unwrap();
+        lists.post(key, &[64]).unwrap();
+        // Chains that begin later cannot have a pointer to the buffer, and need not be waited for
+        // for ever.
+        let mut newer = lists.enter().unwrap();
+        for _ in 0..10 {
+            let newest = lists.enter().unwrap();
+            lists.leave(newer);
+            newer = newest;
+            assert_eq!(lists.pop(key), None, "the old chain may still read the buffer");
+        }
+        lists.leave(old);
+        for _ in 0..2 {
+            let newest = lists.enter().unwrap();
+            lists.leave(newer);
+            newer = newest;
+        }
+        assert_eq!(lists.pop(key), Some(64));
+        lists.leave(newer);
+    }
+
+    #[test]
+    fn chains_beyond_the_limit_are_refused() {
+        let (mut lists, _) = lists(1, 1);
+        let entered: Vec<_> = (0..CHAINS_MAX).map(|_| lists.enter().unwrap()).collect();
+        assert!(lists.enter().is_none());
+        entered.into_iter().for_each(|one| lists.leave(one));
+        assert!(lists.enter().is_some());
+    }
+}

@@ -1,0 +1,348 @@
+//! The consistency conditions, judged on the final state. (3.3.2)
+//!
+//! Conditions 1 to 12 are the specification's; 11, which it states for the initial population only,
+//! is generalised: orders that have left NEW-ORDER are those before the oldest undelivered one. The
+//! others say of stock, history and indices what the transactions imply.
+
+use std::collections::BTreeMap;
+
+use nicol_core::ids::Key;
+
+use super::Kind;
+use super::config::{Mix, TpccConfig};
+use super::key::{self, DISTRICTS, District, LINES_MAX, districts};
+use super::load::FIRST_PAYMENT;
+use super::row::{
+    customer, district, history, new_order, order, order_line, order_number, parse, stock,
+    warehouse,
+};
+use crate::placement::Violations;
+
+/// Reads a record's final value.
+type Read<'a> = dyn FnMut(Key) -> Option<Vec<u8>> + 'a;
+
+/// What New-Orders took from a stock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    quantity: u32,
+    orders: u32,
+    remote: u32,
+}
+
+/// What the rows of a district say of a customer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    delivered: i64,
+    deliveries: u16,
+    newest: u32,
+}
+
+/// An order as the audit sees it.
+struct Seen {
+    customer: usize,
+    lines: u32,
+    amount: i64,
+    delivered: bool,
+}
+
+/// An audit under way.
+pub(super) struct Audit<'a> {
+    config: &'a TpccConfig,
+    read: &'a mut Read<'a>,
+    violations: Violations,
+    /// Sums of H_AMOUNT by H_W_ID and H_D_ID.
+    paid: BTreeMap<District, i64>,
+    taken: BTreeMap<(u16, u32), Taken>,
+    /// Orders entered, orders delivered, and cents paid since the initial population.
+    entered: i128,
+    delivered: i128,
+    received: i128,
+}
+
+impl<'a> Audit<'a> {
+    pub(super) fn new(config: &'a TpccConfig, read: &'a mut Read<'a>) -> Self {
+        Self {
+            config,
+            read,
+            violations: Violations::default(),
+            paid: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            entered: 0,
+            delivered: 0,
+            received: 0,
+        }
+    }
+
+    pub(super) fn into_lines(self) -> Vec<String> {
+        self.violations.into_lines()
+    }
+
+    fn expect(&mut self, holds: bool, line: impl FnOnce() -> String) {
+        if !holds {
+            self.violations.add(line);
+        }
+    }
+
+    /// The row of `key`; a missing or malformed one is noted.
+    fn row<const LEN: usize>(&mut self, key: Key) -> Option<[u8; LEN]> {
+        let row = self.find(key);
+        self.expect(row.is_some(), || format!("{key:?} is lost"));
+        row
+    }
+
+    /// The row of `key`, if there is one; a malformed one is noted.
+    fn find<const LEN: usize>(&mut self, key: Key) -> Option<[u8; LEN]> {
+        let value = (self.read)(key)?;
+        let row = parse(&value).copied();
+        self.expect(row.is_some(), || format!("{key:?} is malformed"));
+        row
+    }
+
+    /// Every condition on the state alone.
+    pub(super) fn conditions(&mut self) {
+        for number in 0..self.config.warehouses() {
+            districts(number).for_each(|district| self.district(district));
+        }
+        for number in 0..self.config.warehouses() {
+            self.warehouse(number);
+            self.stock(number);
+        }
+    }
+
+    /// What the committed transactions reported against what is there.
+    pub(super) fn totals(&mut self, totals: &[i128]) {
+        let mut compare = |kind: Kind, found: i128, what: &str| {
+            let reported = totals.get(kind as usize).copied().unwrap_or(0);
+            if found != reported {
+                self.violations.add(|| format!("{what}: {found} found, {reported} committed"));
+            }
+        };
+        compare(Kind::NewOrder, self.entered, "orders entered");
+        if self.config.mix == Mix::Full {
+            compare(Kind::Payment, self.received, "cents paid");
+            compare(Kind::Delivery, self.delivered, "orders delivered");
+        }
+    }
+
+    fn warehouse(&mut self, number: u16) {
+        let Some(row) = self.row::<{ warehouse::LEN }>(key::warehouse(number)) else { return };
+        let ytd = warehouse::YTD.get(&row);
+        let (mut of_districts, mut of_history) = (0, 0);
+        for district in districts(number) {
+            let Some(row) = self.row::<{ district::LEN }>(district.row()) else { return };
+            let district_ytd = district::YTD.get(&row);
+            let paid = self.paid.get(&district).copied().unwrap_or(0);
+            self.expect(district_ytd == paid, || {
+                format!("condition 9: {district:?}: D_YTD {district_ytd}, sum of H_AMOUNT {paid}")
+            });
+            of_districts += district_ytd;
+            of_history += paid;
+        }
+        self.expect(ytd == of_districts, || {
+            format!("condition 1: warehouse {number}: W_YTD {ytd}, sum of D_YTD {of_districts}")
+        });
+        self.expect(ytd == of_history, || {
+            format!("condition 8: warehouse {number}: W_YTD {ytd}, sum of H_AMOUNT {of_history}")
+        });
+        let initial = i64::from(self.config.customers_per_district) * FIRST_PAYMENT;
+        self.received += i128::from(ytd) - i128::from(initial) * i128::from(DISTRICTS);
+    }
+
+    fn stock(&mut self, warehouse: u16) {
+        for item in 1..=self.config.items {
+            let key = key::stock(warehouse, item);
+            let Some(row) = self.row::<{ stock::LEN }>(key) else { continue };
+            let found = Taken {
+                quantity: stock::YTD.get(&row),
+                orders: stock::ORDERS.get(&row),
+                remote: stock::REMOTE_ORDERS.get(&row),
+            };
+            let taken = self.taken.get(&(warehouse, item)).copied().unwrap_or_default();
+            self.expect(found == taken, || format!("stock {key:?}: {found:?}, ordered {taken:?}"));
+        }
+    }
+
+    fn district(&mut self, district: District) {
+        let customers = usize::from(self.config.customers_per_district);
+        let Some(row) = self.row::<{ district::LEN }>(district.row()) else { return };
+        let oldest = self.row::<{ order_number::LEN }>(district.oldest_new_order());
+        let (Some(oldest), next) = (oldest, district::NEXT_ORDER.get(&row)) else { return };
+        let oldest = order_number::ORDER.get(&oldest);
+        let mut accounts = vec![Account::default(); customers];
+        let mut pending = Vec::new();
+        let (mut stated, mut counted) = (0, 0);
+        for number in 1..next {
+            if self.has_new_order(district, number) {
+                pending.push(number);
+            }
+            let is_pending = pending.last() == Some(&number);
+            let Some((seen, lines)) = self.order(district, number, is_pending) else { continue };
+            stated += lines;
+            counted += seen.lines;
+            let Some(account) = accounts.get_mut(seen.customer.wrapping_sub(1)) else {
+                self.violations
+                    .add(|| format!("{district:?} order {number}: no customer {}", seen.customer));
+                continue;
+            };
+            account.newest = number;
+            if seen.delivered {
+                account.delivered += seen.amount;
+                let loaded = number <= self.config.delivered();
+                account.deliveries = account.deliveries.saturating_add(u16::from(!loaded));
+            }
+        }
+        self.queue(district, &pending, next, oldest);
+        self.expect(stated == counted, || {
+            format!("condition 4: {district:?}: sum of O_OL_CNT {stated}, order lines {counted}")
+        });
+        for (account, number) in accounts.iter().zip(1..) {
+            self.customer(district, number, account);
+        }
+        self.entered += i128::from(next) - i128::from(self.config.customers_per_district) - 1;
+        self.delivered += i128::from(oldest) - i128::from(self.config.delivered()) - 1;
+    }
+
+    fn has_new_order(&mut self, district: District, number: u32) -> bool {
+        let Some(row) = self.find::<{ new_order::LEN }>(district.new_order(number)) else {
+            return false;
+        };
+        let named = new_order::ORDER.get(&row) == number
+            && new_order::DISTRICT.get(&row) == u16::from(district.number)
+            && new_order::WAREHOUSE.get(&row) == district.warehouse;
+        self.expect(named, || format!("{district:?} new order {number} names another order"));
+        true
+    }
+
+    /// Conditions 2, 3 and 11: the numbers of orders and of undelivered ones.
+    fn queue(&mut self, district: District, pending: &[u32], next: u32, oldest: u32) {
+        let order = self.find::<{ order::LEN }>(district.order(next));
+        let undelivered = self.find::<{ new_order::LEN }>(district.new_order(next));
+        self.expect(order.is_none() && undelivered.is_none(), || {
+            format!("condition 2: {district:?}: order {next}, which is the next one, exists")
+        });
+        if let (Some(first), Some(last)) = (pending.first(), pending.last()) {
+            self.expect(*last == next - 1, || {
+                format!("condition 2: {district:?}: newest undelivered {last}, next order {next}")
+            });
+            let span = last - first + 1;
+            let count = pending.len() as u32;
+            self.expect(span == count, || {
+                format!("condition 3: {district:?}: {count} new orders in {first}..={last}")
+            });
+            self.expect(*first == oldest, || {
+                format!("index: {district:?}: oldest undelivered is {first}, index says {oldest}")
+            });
+        }
+        let left = next.saturating_sub(1).checked_sub(pending.len() as u32);
+        self.expect(left == oldest.checked_sub(1), || {
+            format!(
+                "condition 11: {district:?}: {} orders, {} undelivered, {} delivered",
+                next.saturating_sub(1),
+                pending.len(),
+                oldest.saturating_sub(1)
+            )
+        });
+    }
+
+    /// Conditions 2, 5, 6 and 7 of one order; returns it, and O_OL_CNT.
+    fn order(&mut self, district: District, number: u32, pending: bool) -> Option<(Seen, u32)> {
+        let Some(row) = self.find::<{ order::LEN }>(district.order(number)) else {
+            self.violations.add(|| format!("condition 2: {district:?}: order {number} is lost"));
+            return None;
+        };
+        let carrier = order::CARRIER.get(&row);
+        let named = order::ORDER.get(&row) == number;
+        self.expect(named, || format!("{district:?} order {number} holds another order"));
+        self.expect((carrier == 0) == pending, || {
+            format!("condition 5: {district:?} order {number}: carrier {carrier}, new {pending}")
+        });
+        let mut seen = Seen {
+            customer: order::CUSTOMER.get(&row) as usize,
+            lines: 0,
+            amount: 0,
+            delivered: carrier != 0,
+        };
+        for line in 1..=LINES_MAX {
+            self.order_line(district, number, line, &mut seen);
+        }
+        let stated = u32::from(order::LINES.get(&row));
+        let found = seen.lines;
+        self.expect(stated == found, || {
+            format!("condition 6: {district:?} order {number}: O_OL_CNT {stated}, lines {found}")
+        });
+        Some((seen, stated))
+    }
+
+    fn order_line(&mut self, district: District, number: u32, line: u8, seen: &mut Seen) {
+        let key = district.order_line(number, line);
+        let Some(row) = self.find::<{ order_line::LEN }>(key) else { return };
+        seen.lines += 1;
+        seen.amount += order_line::AMOUNT.get(&row);
+        let date = order_line::DELIVERY_DATE.get(&row);
+        let delivered = seen.delivered;
+        self.expect((date != 0) == delivered, || {
+            format!(
+                "condition 7: {district:?} order {number} line {line}: date {date}, carrier set \
+                 {delivered}"
+            )
+        });
+        if number > u32::from(self.config.customers_per_district) {
+            let supply = order_line::SUPPLY_WAREHOUSE.get(&row);
+            let taken = self.taken.entry((supply, order_line::ITEM.get(&row))).or_default();
+            taken.quantity += order_line::QUANTITY.get(&row);
+            taken.orders += 1;
+            taken.remote += u32::from(supply != district.warehouse);
+        }
+    }
+
+    /// Conditions 10 and 12 of one customer, its history and its index.
+    fn customer(&mut self, district: District, number: u16, account: &Account) {
+        let Some(row) = self.row::<{ customer::LEN }>(district.customer(number)) else { return };
+        let payments = customer::PAYMENTS.get(&row);
+        let mut paid = 0_i64;
+        for payment in 1..=payments {
+            let key = district.history(number, payment);
+            let Some(row) = self.row::<{ history::LEN }>(key) else { break };
+            let amount = history::AMOUNT.get(&row);
+            let at = District {
+                warehouse: history::WAREHOUSE.get(&row),
+                number: history::DISTRICT.get(&row),
+            };
+            *self.paid.entry(at).or_default() += amount;
+            paid += amount;
+        }
+        let beyond = self.find::<{ history::LEN }>(district.history(number, payments + 1));
+        self.expect(beyond.is_none(), || {
+            format!("history: {district:?} customer {number} made more than {payments} payments")
+        });
+        let (balance, ytd) = (customer::BALANCE.get(&row), customer::YTD_PAYMENT.get(&row));
+        let delivered = account.delivered;
+        self.expect(balance == delivered - paid, || {
+            format!(
+                "condition 10: {district:?} customer {number}: C_BALANCE {balance}, delivered \
+                 {delivered}, paid {paid}"
+            )
+        });
+        self.expect(balance + ytd == delivered, || {
+            format!(
+                "condition 12: {district:?} customer {number}: C_BALANCE {balance}, \
+                 C_YTD_PAYMENT {ytd}, delivered {delivered}"
+            )
+        });
+        let deliveries = customer::DELIVERIES.get(&row);
+        self.expect(deliveries == account.deliveries, || {
+            format!(
+                "deliveries: {district:?} customer {number}: {deliveries} counted, {} made",
+                account.deliveries
+            )
+        });
+        let newest = self.row::<{ order_number::LEN }>(district.newest_order(number));
+        let newest = newest.map_or(0, |row| order_number::ORDER.get(&row));
+        self.expect(newest == account.newest, || {
+            format!(
+                "index: {district:?} customer {number}: newest order {}, index says {newest}",
+                account.newest
+            )
+        });
+    }
+}

@@ -1,0 +1,119 @@
+//! The values of a TPC-C run.
+
+use super::key::{CUSTOMERS_MAX, DISTRICTS, ITEMS_MAX, LINES_MAX, NAMES};
+
+/// Which transactions run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// New-Order 45 %, Payment 43 %, Order-Status, Delivery and Stock-Level 4 % each. (5.2.3)
+    Full,
+    /// New-Order only. [Xenic21 5.2]
+    NewOrderOnly,
+}
+
+/// Where a New-Order's items come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suppliers {
+    /// The home warehouse; for 1 % of the lines another one. (2.4.1.5)
+    Specification,
+    /// Any warehouse of the cluster alike: DrTM+H's pattern. [Xenic21 5.2]
+    Uniform,
+}
+
+/// Whether long local transactions run as several database transactions. [Xenic21 5.3]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chopping {
+    /// One database transaction each.
+    Whole,
+    /// Delivery: one per district, as 2.7.4 permits. Stock-Level: one that reads the district, one
+    /// for the rest, as 2.8.2.3 permits (committed data is enough for it).
+    Pieces,
+}
+
+/// The values of a TPC-C run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TpccConfig {
+    /// Nodes of the cluster.
+    pub nodes: u16,
+    /// Warehouses per node. The paper: 72.
+    pub warehouses_per_node: u16,
+    /// Items. The specification: 100,000.
+    pub items: u32,
+    /// Customers, and initial orders, of a district. The specification: 3,000.
+    pub customers_per_district: u16,
+    /// Which transactions run.
+    pub mix: Mix,
+    /// Where a New-Order's items come from.
+    pub suppliers: Suppliers,
+    /// Are long transactions chopped?
+    pub chopping: Chopping,
+    /// May New-Order and Payment run on NIC cores? [Xenic21 5.3]
+    pub ship: bool,
+    /// Records per node that a run may add to the initial ones.
+    pub growth_per_node: u64,
+}
+
+impl TpccConfig {
+    /// The full mix of the specification, run as Xenic does. [Xenic21 5.3]
+    pub const fn specification(nodes: u16, warehouses_per_node: u16) -> Self {
+        Self {
+            nodes,
+            warehouses_per_node,
+            items: ITEMS_MAX,
+            customers_per_district: 3_000,
+            mix: Mix::Full,
+            suppliers: Suppliers::Specification,
+            chopping: Chopping::Pieces,
+            ship: true,
+            growth_per_node: 1_000_000,
+        }
+    }
+
+    /// New-Order only, in the pattern of DrTM+H. [Xenic21 5.2]
+    pub const fn new_order_only(nodes: u16, warehouses_per_node: u16) -> Self {
+        Self {
+            mix: Mix::NewOrderOnly,
+            suppliers: Suppliers::Uniform,
+            ..Self::specification(nodes, warehouses_per_node)
+        }
+    }
+
+    /// Warehouses of the cluster, numbered from 0. Warehouse `w` is at node `w % nodes`.
+    pub const fn warehouses(&self) -> u16 {
+        self.nodes * self.warehouses_per_node
+    }
+
+    /// Initial orders of a district that are delivered: 2,100 of 3,000.
+    pub const fn delivered(&self) -> u32 {
+        self.customers_per_district as u32 * 7 / 10
+    }
+
+    /// Last names that customers have: all, unless there are fewer customers.
+    pub(super) const fn names(&self) -> u16 {
+        if self.customers_per_district < NAMES { self.customers_per_district } else { NAMES }
+    }
+
+    /// Initial records of a shard, at most. The number of order lines is random: a mean of 10 per
+    /// order and a deviation below 3.2, so that eight deviations more are not met.
+    pub(super) const fn records_per_shard(&self) -> u64 {
+        let customers = self.customers_per_district as u64;
+        let lines = 10 * customers + 26 * (customers.isqrt() + 1);
+        let lines_max = LINES_MAX as u64 * customers;
+        let lines = if lines < lines_max { lines } else { lines_max };
+        let undelivered = customers - self.delivered() as u64;
+        // CUSTOMER, HISTORY, ORDER, newest order; DISTRICT, oldest undelivered order.
+        let district = 4 * customers + lines + undelivered + self.names() as u64 + 2;
+        let warehouse = 1 + self.items as u64 + DISTRICTS as u64 * district;
+        self.items as u64 + self.warehouses_per_node as u64 * warehouse
+    }
+
+    pub(super) fn check(&self) {
+        assert!(self.nodes > 0, "a cluster has a node");
+        assert!(self.warehouses_per_node > 0, "a node has a warehouse");
+        let warehouses = u32::from(self.nodes) * u32::from(self.warehouses_per_node);
+        assert!(warehouses <= u32::from(u16::MAX), "a warehouse's number has 16 bits");
+        assert!((1..=ITEMS_MAX).contains(&self.items), "1 to {ITEMS_MAX} items");
+        let customers = 1..=CUSTOMERS_MAX;
+        assert!(customers.contains(&self.customers_per_district), "1 to {CUSTOMERS_MAX} customers");
+    }
+}

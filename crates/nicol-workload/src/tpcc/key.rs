@@ -1,0 +1,146 @@
+//! Tables, and where their records are: every key names its warehouse as its place, so that a
+//! warehouse is on one node with everything that belongs to it.
+//!
+//! Warehouses count from 0; districts, customers, items, orders and order lines from 1, as in the
+//! specification.
+
+use nicol_core::ids::{Key, TableId};
+
+const fn table(number: u8) -> TableId {
+    TableId(TableId::PLACED.0 + number)
+}
+
+/// WAREHOUSE.
+pub const WAREHOUSE: TableId = table(1);
+/// DISTRICT, by district.
+pub const DISTRICT: TableId = table(2);
+/// CUSTOMER, by district and customer.
+pub const CUSTOMER: TableId = table(3);
+/// HISTORY, by customer and the number of the customer's payment: the specification has no key.
+pub const HISTORY: TableId = table(4);
+/// NEW-ORDER, by district and order.
+pub const NEW_ORDER: TableId = table(5);
+/// ORDER, by district and order.
+pub const ORDER: TableId = table(6);
+/// ORDER-LINE, by district, order and line.
+pub const ORDER_LINE: TableId = table(7);
+/// ITEM, by item: read-only, a copy per shard, whose place is the shard's number.
+pub const ITEM: TableId = table(8);
+/// STOCK, by item.
+pub const STOCK: TableId = table(9);
+/// Index: the customers of a last name, in the order of their first names, by district and name.
+pub const CUSTOMERS_BY_NAME: TableId = table(10);
+/// Index: a customer's newest order, by district and customer.
+pub const NEWEST_ORDER: TableId = table(11);
+/// Index: a district's oldest undelivered order (or the next order, if all are delivered).
+pub const OLDEST_NEW_ORDER: TableId = table(12);
+
+/// Districts of a warehouse.
+pub const DISTRICTS: u8 = 10;
+/// Customers that a district may have.
+pub const CUSTOMERS_MAX: u16 = 4_095;
+/// Items that there may be.
+pub const ITEMS_MAX: u32 = 100_000;
+/// Lines that an order may have.
+pub const LINES_MAX: u8 = 15;
+/// Last names that there are.
+pub const NAMES: u16 = 1_000;
+/// Payments that a customer may make.
+pub const PAYMENTS_MAX: u32 = (1 << 24) - 1;
+
+const CUSTOMER_BITS: u32 = 12;
+const NAME_BITS: u32 = 10;
+const PAYMENT_BITS: u32 = 24;
+const ORDER_BITS: u32 = 32;
+const LINE_BITS: u32 = 4;
+
+const _: () = {
+    assert!(CUSTOMERS_MAX as u32 == (1 << CUSTOMER_BITS) - 1, "a customer has 12 bits");
+    assert!(NAMES as u32 <= 1 << NAME_BITS, "a last name has 10 bits");
+    assert!(LINES_MAX as u32 == (1 << LINE_BITS) - 1, "a line has 4 bits");
+    assert!(DISTRICTS < 16, "a district has 4 bits");
+    assert!(4 + CUSTOMER_BITS + PAYMENT_BITS == Key::PLACED_ROW_BITS, "history fills the row");
+    assert!(4 + ORDER_BITS + LINE_BITS == Key::PLACED_ROW_BITS, "an order line fills the row");
+};
+
+/// A district of a warehouse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct District {
+    /// From 0.
+    pub(super) warehouse: u16,
+    /// 1 to [`DISTRICTS`].
+    pub(super) number: u8,
+}
+
+impl District {
+    const fn key(self, table: TableId, bits: u32, within: u64) -> Key {
+        Key::placed(table, self.warehouse, (self.number as u64) << bits | within)
+    }
+
+    /// Its DISTRICT row.
+    pub(super) const fn row(self) -> Key {
+        self.key(DISTRICT, 0, 0)
+    }
+
+    /// A CUSTOMER row.
+    pub(super) const fn customer(self, customer: u16) -> Key {
+        self.key(CUSTOMER, CUSTOMER_BITS, customer as u64)
+    }
+
+    /// The HISTORY row of a customer's payment.
+    pub(super) const fn history(self, customer: u16, payment: u32) -> Key {
+        let customer = (self.number as u64) << CUSTOMER_BITS | customer as u64;
+        Key::placed(HISTORY, self.warehouse, customer << PAYMENT_BITS | payment as u64)
+    }
+
+    /// A NEW-ORDER row.
+    pub(super) const fn new_order(self, order: u32) -> Key {
+        self.key(NEW_ORDER, ORDER_BITS, order as u64)
+    }
+
+    /// An ORDER row.
+    pub(super) const fn order(self, order: u32) -> Key {
+        self.key(ORDER, ORDER_BITS, order as u64)
+    }
+
+    /// An ORDER-LINE row.
+    pub(super) const fn order_line(self, order: u32, line: u8) -> Key {
+        let line = (order as u64) << LINE_BITS | line as u64;
+        self.key(ORDER_LINE, ORDER_BITS + LINE_BITS, line)
+    }
+
+    /// The customers of a last name.
+    pub(super) const fn customers_by_name(self, name: u16) -> Key {
+        self.key(CUSTOMERS_BY_NAME, NAME_BITS, name as u64)
+    }
+
+    /// A customer's newest order.
+    pub(super) const fn newest_order(self, customer: u16) -> Key {
+        self.key(NEWEST_ORDER, CUSTOMER_BITS, customer as u64)
+    }
+
+    /// The oldest undelivered order.
+    pub(super) const fn oldest_new_order(self) -> Key {
+        self.key(OLDEST_NEW_ORDER, 0, 0)
+    }
+}
+
+/// The districts of a warehouse.
+pub(super) fn districts(warehouse: u16) -> impl Iterator<Item = District> {
+    (1..=DISTRICTS).map(move |number| District { warehouse, number })
+}
+
+/// A WAREHOUSE row.
+pub(super) const fn warehouse(warehouse: u16) -> Key {
+    Key::placed(WAREHOUSE, warehouse, 0)
+}
+
+/// An ITEM row of the copy at `place`.
+pub(super) const fn item(place: u16, item: u32) -> Key {
+    Key::placed(ITEM, place, item as u64)
+}
+
+/// A STOCK row.
+pub(super) const fn stock(warehouse: u16, item: u32) -> Key {
+    Key::placed(STOCK, warehouse, item as u64)
+}

@@ -1,0 +1,243 @@
+//! The initial population. (4.3.3.1)
+
+use nicol_core::chance::{Purpose, Stream};
+use nicol_core::ids::{Key, ShardId};
+use nicol_core::workload::ShardMap;
+
+use super::config::TpccConfig;
+use super::draw::TODAY;
+use super::key::{self, District, NAMES, districts};
+use super::new_order::order_number_row;
+use super::random::{NonUniform, data, digits, last_name, letters, within};
+use super::row::{
+    address, customer, district, history, item, new_order, order, order_line, stock, warehouse,
+};
+use crate::placement::holds;
+
+/// The seed of the initial population: the same in every run, so that runs differ in what clients
+/// do and in nothing else.
+const SEED: u64 = 0x7bcc;
+/// The stream's owner for ITEM: no warehouse has this number.
+const ITEMS: u32 = 1 << 16;
+/// What every customer has paid when loaded, in cents.
+pub(super) const FIRST_PAYMENT: i64 = 1_000;
+
+/// Where records go.
+type Each<'a> = dyn FnMut(Key, &[u8]) + 'a;
+
+/// Yields every record of `shard`, warehouse by warehouse. Besides one record it holds, for one
+/// district, the names of its customers and the order in which they ordered.
+pub(super) fn load(
+    config: &TpccConfig,
+    shards: &dyn ShardMap,
+    shard: ShardId,
+    each: &mut Each<'_>,
+) {
+    for place in (0..config.nodes).filter(|place| holds(shards, shard, key::item(*place, 1))) {
+        load_items(config, place, each);
+    }
+    let mut names = Vec::new();
+    for number in 0..config.warehouses() {
+        if !holds(shards, shard, key::warehouse(number)) {
+            continue;
+        }
+        let random = &mut Stream::new(SEED, Purpose::Load, u32::from(number));
+        load_warehouse(config, number, random, each);
+        load_stock(config, number, random, each);
+        for district in districts(number) {
+            let mut loader = DistrictLoader { config, district, random, each };
+            loader.district();
+            loader.customers(&mut names);
+            loader.orders();
+        }
+    }
+}
+
+fn load_items(config: &TpccConfig, place: u16, each: &mut Each<'_>) {
+    let random = &mut Stream::new(SEED, Purpose::Load, ITEMS);
+    let mut row = [0; item::LEN];
+    for number in 1..=config.items {
+        item::IMAGE.set(&mut row, within(random, 1, 10_000) as u32);
+        letters(random, 14, &mut row[item::NAME]);
+        item::PRICE.set(&mut row, within(random, 100, 10_000) as u32);
+        data(random, 26, &mut row[item::DATA]);
+        each(key::item(place, number), &row);
+    }
+}
+
+fn load_stock(config: &TpccConfig, warehouse: u16, random: &mut Stream, each: &mut Each<'_>) {
+    let mut row = [0; stock::LEN];
+    for number in 1..=config.items {
+        stock::QUANTITY.set(&mut row, within(random, 10, 100) as u16);
+        letters(random, stock::DISTS.len(), &mut row[stock::DISTS]);
+        data(random, 26, &mut row[stock::DATA]);
+        each(key::stock(warehouse, number), &row);
+    }
+}
+
+fn fill_address(random: &mut Stream, row: &mut [u8]) {
+    letters(random, 6, &mut row[address::NAME]);
+    fill_place(random, row, address::STREETS_AND_CITY.start);
+}
+
+/// Two streets, a city, a state and a zip code, from byte `at` of `row`. (4.3.2.7)
+fn fill_place(random: &mut Stream, row: &mut [u8], at: usize) {
+    for text in row[at..at + 60].chunks_mut(20) {
+        letters(random, 10, text);
+    }
+    letters(random, 2, &mut row[at + 60..at + 62]);
+    digits(random, &mut row[at + 62..at + 66]);
+    row[at + 66..at + 71].fill(b'1');
+}
+
+fn tax(random: &mut Stream) -> u16 {
+    within(random, 0, 2_000) as u16
+}
+
+fn load_warehouse(config: &TpccConfig, number: u16, random: &mut Stream, each: &mut Each<'_>) {
+    let mut row = [0; warehouse::LEN];
+    fill_address(random, &mut row);
+    warehouse::TAX.set(&mut row, tax(random));
+    warehouse::YTD.set(&mut row, i64::from(key::DISTRICTS) * paid(config));
+    each(key::warehouse(number), &row);
+}
+
+/// What the customers of a district have paid: 30,000.00 for 3,000.
+fn paid(config: &TpccConfig) -> i64 {
+    FIRST_PAYMENT * i64::from(config.customers_per_district)
+}
+
+/// A customer's names, for the index: last name's number, first name, customer.
+type Names = (u16, [u8; 16], u16);
+
+struct DistrictLoader<'a, 'e> {
+    config: &'a TpccConfig,
+    district: District,
+    random: &'a mut Stream,
+    each: &'a mut Each<'e>,
+}
+
+impl DistrictLoader<'_, '_> {
+    fn district(&mut self) {
+        let mut row = [0; district::LEN];
+        fill_address(self.random, &mut row);
+        district::TAX.set(&mut row, tax(self.random));
+        district::YTD.set(&mut row, paid(self.config));
+        district::NEXT_ORDER.set(&mut row, u32::from(self.config.customers_per_district) + 1);
+        (self.each)(self.district.row(), &row);
+    }
+
+    /// CUSTOMER and HISTORY, and the index by last name.
+    fn customers(&mut self, names: &mut Vec<Names>) {
+        names.clear();
+        for number in 1..=self.config.customers_per_district {
+            let name = self.customer(number);
+            names.push(name);
+            self.history(number);
+        }
+        names.sort_unstable();
+        for same in names.chunk_by(|a, b| a.0 == b.0) {
+            let mut row = [0; 2 * key::CUSTOMERS_MAX as usize];
+            for (to, (_, _, customer)) in row.as_chunks_mut::<2>().0.iter_mut().zip(same) {
+                *to = customer.to_le_bytes();
+            }
+            let key = self.district.customers_by_name(same[0].0);
+            (self.each)(key, &row[..2 * same.len()]);
+        }
+    }
+
+    fn customer(&mut self, number: u16) -> Names {
+        let random = &mut *self.random;
+        let name = match number {
+            1..=NAMES => number - 1,
+            _ => NonUniform::LAST_NAME_LOAD.draw(random, 0, u64::from(NAMES) - 1) as u16,
+        };
+        let mut row = [0; customer::LEN];
+        letters(random, 8, &mut row[customer::FIRST]);
+        row[customer::MIDDLE].copy_from_slice(b"OE");
+        last_name(name, &mut row[customer::LAST]);
+        fill_place(random, &mut row, customer::STREETS_AND_CITY.start);
+        digits(random, &mut row[customer::PHONE]);
+        customer::SINCE.set(&mut row, TODAY);
+        let bad = random.below(10) == 0;
+        let credit = if bad { customer::BAD_CREDIT } else { customer::GOOD_CREDIT };
+        row[customer::CREDIT].copy_from_slice(credit);
+        customer::CREDIT_LIMIT.set(&mut row, 5_000_000);
+        customer::DISCOUNT.set(&mut row, within(random, 0, 5_000) as u16);
+        customer::BALANCE.set(&mut row, -FIRST_PAYMENT);
+        customer::YTD_PAYMENT.set(&mut row, FIRST_PAYMENT);
+        customer::PAYMENTS.set(&mut row, 1);
+        letters(random, 300, &mut row[customer::DATA]);
+        (self.each)(self.district.customer(number), &row);
+        let mut first = [0; 16];
+        first.copy_from_slice(&row[customer::FIRST]);
+        (name, first, number)
+    }
+
+    fn history(&mut self, number: u16) {
+        let mut row = [0; history::LEN];
+        history::CUSTOMER.set(&mut row, u32::from(number));
+        history::CUSTOMER_DISTRICT.set(&mut row, self.district.number);
+        history::CUSTOMER_WAREHOUSE.set(&mut row, self.district.warehouse);
+        history::DISTRICT.set(&mut row, self.district.number);
+        history::WAREHOUSE.set(&mut row, self.district.warehouse);
+        history::DATE.set(&mut row, TODAY);
+        history::AMOUNT.set(&mut row, FIRST_PAYMENT);
+        letters(self.random, 12, &mut row[history::DATA]);
+        (self.each)(self.district.history(number, 1), &row);
+    }
+
+    /// ORDER, ORDER-LINE and NEW-ORDER, and the two indices of orders: one order per customer, in a
+    /// random order.
+    fn orders(&mut self) {
+        let mut customers: Vec<u16> = (1..=self.config.customers_per_district).collect();
+        for last in (1..customers.len()).rev() {
+            customers.swap(last, self.random.below(last as u64 + 1) as usize);
+        }
+        for (&customer, number) in customers.iter().zip(1..) {
+            self.order(number, customer);
+            (self.each)(self.district.newest_order(customer), &order_number_row(number));
+        }
+        let oldest = order_number_row(self.config.delivered() + 1);
+        (self.each)(self.district.oldest_new_order(), &oldest);
+    }
+
+    fn order(&mut self, number: u32, customer: u16) {
+        let delivered = number <= self.config.delivered();
+        let lines = within(self.random, 5, 15) as u8;
+        let mut row = [0; order::LEN];
+        order::ORDER.set(&mut row, number);
+        order::CUSTOMER.set(&mut row, u32::from(customer));
+        order::ENTRY_DATE.set(&mut row, TODAY);
+        if delivered {
+            order::CARRIER.set(&mut row, within(self.random, 1, 10) as u16);
+        }
+        order::LINES.set(&mut row, u16::from(lines));
+        order::ALL_LOCAL.set(&mut row, 1);
+        (self.each)(self.district.order(number), &row);
+        for line in 1..=lines {
+            self.order_line(number, line, delivered);
+        }
+        if !delivered {
+            let mut row = [0; new_order::LEN];
+            new_order::ORDER.set(&mut row, number);
+            new_order::DISTRICT.set(&mut row, u16::from(self.district.number));
+            new_order::WAREHOUSE.set(&mut row, self.district.warehouse);
+            (self.each)(self.district.new_order(number), &row);
+        }
+    }
+
+    fn order_line(&mut self, order: u32, line: u8, delivered: bool) {
+        let mut row = [0; order_line::LEN];
+        order_line::ITEM.set(&mut row, within(self.random, 1, u64::from(self.config.items)) as u32);
+        order_line::SUPPLY_WAREHOUSE.set(&mut row, self.district.warehouse);
+        order_line::QUANTITY.set(&mut row, 5);
+        if delivered {
+            order_line::DELIVERY_DATE.set(&mut row, TODAY);
+        } else {
+            order_line::AMOUNT.set(&mut row, within(self.random, 1, 999_999) as i64);
+        }
+        letters(self.random, order_line::DIST_INFO.len(), &mut row[order_line::DIST_INFO]);
+        (self.each)(self.district.order_line(order, line), &row);
+    }
+}

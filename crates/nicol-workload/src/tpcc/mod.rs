@@ -1,0 +1,218 @@
+//! TPC-C: a wholesale supplier with nine tables and five transactions. (TPC-C, revision 5.11;
+//! numbers in parentheses are its clauses) [Xenic21 5.2, 5.3]
+//!
+//! Every row is a keyed record, placed with its warehouse ([`key`]); what a database would look up
+//! in an ordered index is a record of its own: the customers of a last name, a customer's newest
+//! order, a district's oldest undelivered order. ITEM, which is never written, has a copy per shard.
+//!
+//! | transaction | share | runs on | database transactions |
+//! |---|---|---|---|
+//! | New-Order | 45 % | NIC | 1 |
+//! | Payment | 43 % | NIC | 1 |
+//! | Order-Status | 4 % | host | 1 |
+//! | Delivery | 4 % | host | 1, or 10: one per district |
+//! | Stock-Level | 4 % | host | 1, or 2 |
+//!
+//! Deviations: a node's clients share its warehouses instead of each having a district of its own,
+//! and neither key nor think; dates are drawn, since a workload sees no clock; where there are fewer
+//! customers than last names, only as many names exist.
+
+mod audit;
+mod config;
+mod delivery;
+mod draw;
+mod input;
+pub mod key;
+mod load;
+mod new_order;
+mod order_status;
+mod payment;
+mod random;
+mod row;
+mod rows;
+mod stock_level;
+
+use nicol_core::chance::Stream;
+use nicol_core::commit::{Execute, Procedures};
+use nicol_core::ids::{Key, NodeId, ShardId};
+use nicol_core::txn::{ProcedureId, Txn, Verdict};
+use nicol_core::workload::{ShardMap, Workload};
+
+pub use config::{Chopping, Mix, Suppliers, TpccConfig};
+
+use key::DISTRICTS;
+
+/// The TPC-C workload.
+#[derive(Clone, Debug)]
+pub struct Tpcc {
+    config: TpccConfig,
+}
+
+/// The transaction types, in the order of [`Workload::kinds`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    NewOrder,
+    Payment,
+    OrderStatus,
+    Delivery,
+    StockLevel,
+}
+
+/// Weights in percent. (5.2.3)
+const MIX: [(Kind, u64); 5] = [
+    (Kind::NewOrder, 45),
+    (Kind::Payment, 43),
+    (Kind::OrderStatus, 4),
+    (Kind::Delivery, 4),
+    (Kind::StockLevel, 4),
+];
+
+const NAMES: [&str; 5] = ["new_order", "payment", "order_status", "delivery", "stock_level"];
+
+const _: () = {
+    let (mut sum, mut index) = (0, 0);
+    while index < MIX.len() {
+        assert!(MIX[index].0 as usize == index, "a kind is its position");
+        sum += MIX[index].1;
+        index += 1;
+    }
+    assert!(sum == 100, "weights are percent");
+};
+
+/// The database transactions, in the order of [`LOGIC`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Procedure {
+    NewOrder,
+    Payment,
+    OrderStatus,
+    Delivery,
+    NextOrder,
+    StockLevel,
+}
+
+const LOGIC: [Execute; 6] = [
+    |txn| rows::run(txn, new_order::new_order),
+    |txn| rows::run(txn, payment::payment),
+    |txn| rows::run(txn, order_status::order_status),
+    |txn| rows::run(txn, delivery::delivery),
+    |txn| rows::run(txn, stock_level::next_order),
+    |txn| rows::run(txn, stock_level::stock_level),
+];
+
+impl Tpcc {
+    /// The workload of `config`.
+    ///
+    /// # Panics
+    /// If a number is out of its range.
+    pub fn new(config: TpccConfig) -> Self {
+        config.check();
+        Self { config }
+    }
+
+    /// Makes `txn` run `procedure`: its first round adds the keys that the arguments name.
+    fn begin(&self, txn: &mut Txn, procedure: Procedure, args: &input::Args) {
+        txn.reset(ProcedureId(procedure as u16), args.bytes());
+        let shipped = matches!(procedure, Procedure::NewOrder | Procedure::Payment);
+        txn.ship = self.config.ship && shipped;
+        let verdict = LOGIC[procedure as usize](txn);
+        assert!(verdict == Verdict::More, "a drawn transaction has rows to fetch");
+    }
+}
+
+impl Workload for Tpcc {
+    fn name(&self) -> &'static str {
+        match self.config.mix {
+            Mix::Full => "tpcc",
+            Mix::NewOrderOnly => "tpcc-no",
+        }
+    }
+
+    fn procedures(&self) -> Procedures {
+        Procedures::new(&LOGIC)
+    }
+
+    fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
+        load::load(&self.config, shards, shard, each);
+    }
+
+    fn records_per_shard(&self) -> u64 {
+        self.config.records_per_shard()
+    }
+
+    fn growth_per_shard(&self) -> u64 {
+        self.config.growth_per_node
+    }
+
+    fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
+        let mut kind = Kind::NewOrder;
+        if self.config.mix == Mix::Full {
+            let mut ticket = random.below(100);
+            for (candidate, weight) in MIX {
+                if ticket < weight {
+                    kind = candidate;
+                    break;
+                }
+                ticket -= weight;
+            }
+        }
+        let draw = draw::Draw { config: &self.config, home, random };
+        let (procedure, args) = match kind {
+            Kind::NewOrder => (Procedure::NewOrder, draw.new_order().emit()),
+            Kind::Payment => (Procedure::Payment, draw.payment().emit()),
+            Kind::OrderStatus => (Procedure::OrderStatus, draw.order_status().emit()),
+            Kind::Delivery => (Procedure::Delivery, draw.delivery().emit()),
+            Kind::StockLevel => match self.config.chopping {
+                Chopping::Whole => (Procedure::StockLevel, draw.stock_level().emit()),
+                Chopping::Pieces => (Procedure::NextOrder, draw.stock_level().emit()),
+            },
+        };
+        self.begin(txn, procedure, &args);
+        kind as usize
+    }
+
+    fn next_piece(&self, _kind: usize, txn: &mut Txn) -> bool {
+        if txn.procedure == ProcedureId(Procedure::NextOrder as u16) {
+            let Ok(mut level) = input::StockLevel::parse(txn.args()) else { return false };
+            let Some(next) = stock_level::parse_next_order(&txn.output) else { return false };
+            level.next_order = next;
+            self.begin(txn, Procedure::StockLevel, &level.emit());
+            return true;
+        }
+        if txn.procedure == ProcedureId(Procedure::Delivery as u16) {
+            let Ok(mut delivery) = input::Delivery::parse(txn.args()) else { return false };
+            if delivery.last == DISTRICTS {
+                return false;
+            }
+            delivery.first.number = delivery.last + 1;
+            delivery.last = delivery.first.number;
+            self.begin(txn, Procedure::Delivery, &delivery.emit());
+            return true;
+        }
+        false
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        match self.config.mix {
+            Mix::Full => &NAMES,
+            Mix::NewOrderOnly => &NAMES[..1],
+        }
+    }
+
+    fn audit_state(&self, read: &mut dyn FnMut(Key) -> Option<Vec<u8>>) -> Vec<String> {
+        let mut audit = audit::Audit::new(&self.config, read);
+        audit.conditions();
+        audit.into_lines()
+    }
+
+    fn audit(
+        &self,
+        _shards: &dyn ShardMap,
+        read: &mut dyn FnMut(Key) -> Option<Vec<u8>>,
+        totals: &[i128],
+    ) -> Vec<String> {
+        let mut audit = audit::Audit::new(&self.config, read);
+        audit.conditions();
+        audit.totals(totals);
+        audit.into_lines()
+    }
+}

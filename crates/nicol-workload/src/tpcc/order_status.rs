@@ -1,0 +1,50 @@
+//! Order-Status: a customer's newest order. (2.6.2)
+
+use super::input::OrderStatus;
+use super::key::LINES_MAX;
+use super::payment::find_customer;
+use super::row::{customer, order, order_line, order_number};
+use super::rows::{Rows, Step, Stop};
+
+/// Leaves 0, then the customer's balance, the order's number, its lines and its carrier. The lines
+/// themselves are among the rows read.
+///
+/// Rounds: the customer (after a look at the last name's index, if named so); the order; its lines.
+pub(super) fn order_status(rows: &mut Rows<'_>) -> Step<()> {
+    let input = OrderStatus::parse(rows.args())?;
+    let home = input.home;
+    let customer = find_customer(rows, home, input.customer)?;
+    let customer_index = rows.read(home.customer(customer))?;
+    let newest = rows.read(home.newest_order(customer))?;
+    rows.complete()?;
+    let balance = customer::BALANCE.get(rows.row::<{ customer::LEN }>(customer_index)?);
+    let number = order_number::ORDER.get(rows.row::<{ order_number::LEN }>(newest)?);
+
+    let order = rows.read(home.order(number))?;
+    rows.complete()?;
+    let lines = line_count(rows.row(order)?)?;
+    let carrier = order::CARRIER.get(rows.row::<{ order::LEN }>(order)?);
+
+    for line in 1..=lines {
+        rows.read(home.order_line(number, line))?;
+    }
+    rows.complete()?;
+    for line in 1..=lines {
+        let index = rows.read(home.order_line(number, line))?;
+        rows.row::<{ order_line::LEN }>(index)?;
+    }
+    rows.output(&0_i64.to_le_bytes());
+    rows.output(&balance.to_le_bytes());
+    rows.output(&number.to_le_bytes());
+    rows.output(&[lines]);
+    rows.output(&carrier.to_le_bytes());
+    Ok(())
+}
+
+/// O_OL_CNT, checked.
+pub(super) fn line_count(row: &[u8; order::LEN]) -> Step<u8> {
+    match order::LINES.get(row) {
+        lines if lines <= u16::from(LINES_MAX) => Ok(lines as u8),
+        _ => Err(Stop::Refuse),
+    }
+}

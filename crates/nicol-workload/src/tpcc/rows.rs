@@ -1,0 +1,120 @@
+//! The rows that a procedure works on.
+//!
+//! A procedure is written as one straight line and run from its start in every round: a row that
+//! has not been fetched yet is added to the transaction, and [`Rows::complete`] ends the round if
+//! there was one. [Xenic21 4.2.2]
+
+use nicol_core::ids::Key;
+use nicol_core::txn::{KEYS_MAX, Txn, Verdict};
+use nicol_core::wire::Malformed;
+
+use super::row::parse;
+
+/// Why a procedure's run ends before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Rows were added that must be fetched first.
+    More,
+    /// The application refuses, or the rows or arguments are none that a client or loader made.
+    Refuse,
+}
+
+impl From<Malformed> for Stop {
+    fn from(_: Malformed) -> Self {
+        Self::Refuse
+    }
+}
+
+/// What a step of a procedure returns.
+pub(super) type Step<T> = Result<T, Stop>;
+
+/// A transaction's rows.
+pub(super) struct Rows<'t> {
+    txn: &'t mut Txn,
+    missing: bool,
+}
+
+/// Runs `logic` on `txn`.
+pub(super) fn run(txn: &mut Txn, logic: fn(&mut Rows<'_>) -> Step<()>) -> Verdict {
+    match logic(&mut Rows { txn, missing: false }) {
+        Ok(()) => Verdict::Commit,
+        Err(Stop::More) => Verdict::More,
+        Err(Stop::Refuse) => Verdict::Refuse,
+    }
+}
+
+impl Rows<'_> {
+    /// The procedure's arguments.
+    pub(super) fn args(&self) -> &[u8] {
+        self.txn.args()
+    }
+
+    /// The index of a row that is read.
+    pub(super) fn read(&mut self, key: Key) -> Step<usize> {
+        self.add(key, Txn::read)
+    }
+
+    /// The index of a row that is read and written.
+    pub(super) fn write(&mut self, key: Key) -> Step<usize> {
+        self.add(key, Txn::write)
+    }
+
+    fn add(&mut self, key: Key, add: fn(&mut Txn, Key) -> usize) -> Step<usize> {
+        if self.txn.entries().len() >= KEYS_MAX {
+            return Err(Stop::Refuse);
+        }
+        let index = add(self.txn, key);
+        self.missing |= !self.txn.entries()[index].fetched;
+        Ok(index)
+    }
+
+    /// Goes on if every row so far has been fetched.
+    pub(super) fn complete(&self) -> Step<()> {
+        if self.missing { Err(Stop::More) } else { Ok(()) }
+    }
+
+    /// The row at `index` as this transaction has it, with what it has put there; `None` if there
+    /// is none.
+    pub(super) fn find<const LEN: usize>(&self, index: usize) -> Step<Option<&[u8; LEN]>> {
+        let value = match self.txn.update(index) {
+            Some(write) => write.value,
+            None => self.txn.value(index),
+        };
+        value.map(|value| parse(value).ok_or(Stop::Refuse)).transpose()
+    }
+
+    /// The row at `index`, which must be there.
+    pub(super) fn row<const LEN: usize>(&self, index: usize) -> Step<&[u8; LEN]> {
+        self.find(index)?.ok_or(Stop::Refuse)
+    }
+
+    /// The value at `index`, of any size, which must be there.
+    pub(super) fn value(&self, index: usize) -> Step<&[u8]> {
+        self.txn.value(index).ok_or(Stop::Refuse)
+    }
+
+    /// The number of rows.
+    pub(super) fn len(&self) -> usize {
+        self.txn.entries().len()
+    }
+
+    /// The key of the row at `index`.
+    pub(super) fn key(&self, index: usize) -> Key {
+        self.txn.entries()[index].key
+    }
+
+    /// Writes a row.
+    pub(super) fn put(&mut self, index: usize, row: &[u8]) {
+        self.txn.put(index, row);
+    }
+
+    /// Deletes a row.
+    pub(super) fn delete(&mut self, index: usize) {
+        self.txn.delete(index);
+    }
+
+    /// Appends to what the client gets. The first eight bytes are what the audit sums up.
+    pub(super) fn output(&mut self, bytes: &[u8]) {
+        self.txn.output.extend_from_slice(bytes);
+    }
+}

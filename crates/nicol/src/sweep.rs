@@ -1,0 +1,167 @@
+//! `nicol sweep`.
+
+use std::io::IsTerminal;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use nicol_lab::bench::{BenchConfig, Length};
+use nicol_lab::sweep::{self, Failure, SweepReport};
+use nicol_lab::systems::{SYSTEMS, System};
+use nicol_lab::workloads::WORKLOADS;
+use serde_json::json;
+
+use crate::bench::base;
+use crate::cli::{Format, SweepArgs, WorkloadArgs};
+use crate::{End, Usage, output};
+
+/// Patience of a phase in a sweep: shorter than the partitions that a fault plan draws, so that
+/// their consequences are seen.
+const SWEEP_PATIENCE: &str = "patience_us=500";
+/// Runs a seed sweep.
+pub fn run(args: &SweepArgs) -> Result<End> {
+    let configs = configs(args).map_err(Usage)?;
+    let jobs = match args.jobs {
+        Some(0) => return Err(Usage(anyhow!("--jobs 0: give at least 1")).into()),
+        Some(jobs) => jobs,
+        None => thread::available_parallelism().map_or(1, usize::from),
+    };
+    let bar = if std::io::stderr().is_terminal() {
+        ProgressBar::new(configs.len() as u64).with_style(ProgressStyle::default_bar())
+    } else {
+        ProgressBar::hidden()
+    };
+    let report = sweep::run(&configs, jobs, &|done| bar.set_position(done))
+        .map_err(|error| anyhow::Error::from(Usage(error)));
+    bar.finish_and_clear();
+    let report = report?;
+    let missing = report.missing();
+    print(args, &report, &missing)?;
+    for failure in &report.failures {
+        eprintln!("failed: replay with: {}", replay(args, failure));
+    }
+    let covered = !args.require_coverage || missing.is_empty();
+    if !covered {
+        eprintln!("failed: never seen: {}", missing.join(", "));
+    }
+    Ok(if report.failures.is_empty() && covered { End::Held } else { End::Failed })
+}
+
+/// The command that repeats a failed run.
+fn replay(args: &SweepArgs, failure: &Failure) -> String {
+    let SweepArgs { workload, system, transactions, .. } = args;
+    let mut line = format!(
+        "nicol sweep {} --system {} --on {} --nodes {} --replicas {} \
+         --transactions {transactions} --seeds {}..{}",
+        failure.workload,
+        failure.system,
+        failure.world,
+        system.nodes,
+        system.replicas,
+        failure.seed,
+        failure.seed + 1
+    );
+    let mut add = |flag: &str, value: Option<String>| {
+        line.extend(value.map(|value| format!(" {flag} {value}")));
+    };
+    add("--records", workload.records.map(|value| value.to_string()));
+    add("--read-percent", workload.read_percent.map(|value| value.to_string()));
+    add("--keys", workload.keys.map(|value| value.to_string()));
+    add("--value-bytes", workload.value_bytes.map(|value| value.to_string()));
+    add("--zipf", workload.zipf.map(|value| value.to_string()));
+    add("--warehouses", workload.warehouses.map(|value| value.to_string()));
+    add("--items", workload.items.map(|value| value.to_string()));
+    add("--customers", workload.customers.map(|value| value.to_string()));
+    for setting in &system.settings {
+        add("--set", Some(setting.clone()));
+    }
+    line
+}
+
+fn print(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()> {
+    let mut value = serde_json::to_value(report).context("the report")?;
+    value["never_seen"] = json!(missing);
+    match args.format {
+        Format::Json => {
+            let mut object = json!({"schema": "nicol.sweep/1"});
+            if let (Some(into), Some(from)) = (object.as_object_mut(), value.as_object()) {
+                into.extend(from.clone());
+            }
+            output::json(&object)
+        }
+        Format::Csv => output::rows(Format::Csv, &[output::flat(&value)], |_| json!(null)),
+        Format::Table => {
+            let mut totals = output::flat(&value);
+            let totals = totals.as_object_mut();
+            let mut totals = totals.map(std::mem::take).unwrap_or_default();
+            for list in ["parts", "failures"] {
+                totals.remove(list);
+            }
+            let pairs: Vec<(&str, String)> =
+                totals.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
+            output::pairs(&pairs)?;
+            let parts =
+                report.parts.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+            output::rows(Format::Table, &parts, |_| json!(null))?;
+            for failure in &report.failures {
+                for violation in &failure.violations {
+                    eprintln!("seed {}: {violation}", failure.seed);
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn configs(args: &SweepArgs) -> Result<Vec<BenchConfig>> {
+    let (from, to) = args
+        .seeds
+        .split_once("..")
+        .and_then(|(from, to)| Some((from.parse::<u64>().ok()?, to.parse::<u64>().ok()?)))
+        .filter(|(from, to)| from < to)
+        .with_context(|| format!("--seeds {}: write FROM..TO, for example 0..100", args.seeds))?;
+    ensure!(args.transactions > 0, "--transactions 0: give at least 1");
+    let workloads = names(&args.workload.workload, WORKLOADS.iter().map(|(name, _)| *name));
+    let systems = names(&args.system.system, SYSTEMS.iter().map(|system| system.name));
+    let mut configs = Vec::new();
+    for (workload, system) in workloads.iter().flat_map(|w| systems.iter().map(move |s| (w, s))) {
+        for world in &args.on {
+            for seed in from..to {
+                configs.push(config(args, workload, system, world, seed)?);
+            }
+        }
+    }
+    Ok(configs)
+}
+
+/// The names of a list with commas; `all` stands for all there are.
+fn names<'a>(list: &'a str, all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    if list == "all" { all.collect() } else { list.split(',').map(str::trim).collect() }
+}
+
+fn config(
+    args: &SweepArgs,
+    workload: &str,
+    system: &str,
+    world: &str,
+    seed: u64,
+) -> Result<BenchConfig> {
+    let workload = WorkloadArgs { workload: workload.to_owned(), ..args.workload.clone() };
+    let mut config = base(&workload, &args.system, world, seed)?;
+    config.system = system.to_owned();
+    config.workload.shrink();
+    // What the user sets comes later, and so holds.
+    config.settings.splice(0..0, sweep::variation(System::find(system)?, seed));
+    if world == "threads" {
+        // The machine's scheduler outlasts a short patience, and several runs share it.
+        config.threads = Some(1 + (seed % 3) as usize);
+    } else {
+        config.settings.insert(0, SWEEP_PATIENCE.to_owned());
+        config.host_engines = Some(2);
+        config.nic_engines = Some(2);
+    }
+    config.clients = Some(8);
+    config.length = Some(Length::Transactions(args.transactions));
+    config.faults = true;
+    Ok(config)
+}
