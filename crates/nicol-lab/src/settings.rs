@@ -3,7 +3,8 @@
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
-use nicol_protocols::commit::xenic::{ExecuteAt, XenicConfig};
+use nicol_protocols::commit::xenic::{ExecuteAt, TABLE_MEMORY_MAX, XenicConfig};
+use nicol_store::host_table::Growth;
 
 /// A key of `--set`: its name, its values, what it means.
 pub type Setting = (&'static str, &'static str, &'static str);
@@ -120,6 +121,8 @@ impl Settings for XenicConfig {
         ("displacement_max", "1..64", "displacement limit D_m of the host table"),
         ("slack", "0..64", "entries read beyond the known displacement, k"),
         ("slots_percent", "100..1000", "table slots per record, in percent"),
+        ("growth", "on|off", "may the host tables double when they are full?"),
+        ("table_bytes", "BYTES", "host memory into which one table may grow"),
         ("log_bytes", "128..2^32", "each NIC core's log in host memory"),
         ("patience_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
     ];
@@ -138,6 +141,16 @@ impl Settings for XenicConfig {
             "displacement_max" => self.displacement_max = number(value, 1, 64)? as u16,
             "slack" => self.slack = number(value, 0, 64)? as u16,
             "slots_percent" => self.slots_percent = number(value, 100, 1_000)?,
+            "growth" => {
+                self.growth = match switch(value)? {
+                    true => Growth::Doubling { memory_max: TABLE_MEMORY_MAX },
+                    false => Growth::Off,
+                }
+            }
+            "table_bytes" => {
+                let memory_max = Bytes(number(value, 1, 1 << 44)?);
+                self.growth = Growth::Doubling { memory_max };
+            }
             "log_bytes" => self.log = Bytes(number(value, 128, 1 << 32)?),
             "patience_us" => self.patience = Nanos::from_micros(number(value, 1, 60_000_000)?),
             _ => unreachable!("{key} is not among Xenic's keys"),

@@ -16,7 +16,9 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::memory::Region;
 use nicol_core::units::Bytes;
 
-use crate::host_table::{self, HostTable, PageRef, SEGMENT_SLOTS, SlotView};
+use crate::host_table::{
+    self, Growth, Home, HostTable, PageRef, Progress, SEGMENT_SLOTS, SlotHash, SlotView,
+};
 use crate::remote_table::{Design, Geometry, RemoteTable, Step, TableConfig};
 
 /// Slots in use of a hundred.
@@ -206,11 +208,11 @@ fn measure_robinhood(
     seed: u64,
 ) -> LookupCost {
     let geometry = host_table::Geometry::new(slots, reach, VALUE_BYTES);
-    let table = HostTable::new(geometry, records);
+    let table = HostTable::new(geometry, records, Growth::Off);
     for key in keys(records, seed) {
         table.load(key, &key.0.to_le_bytes());
     }
-    let hints = vec![0; table.segments() as usize];
+    let hints = vec![0; (geometry.slots() / SEGMENT_SLOTS) as usize];
     let mut nic = HintedLookups { table: &table, reach, hints, bytes: Vec::new() };
     let (mut teaching, mut tally) = (Tally::default(), Tally::default());
     for key in keys(records, seed) {
@@ -257,14 +259,19 @@ struct HintedLookups<'a> {
 }
 
 impl HintedLookups<'_> {
+    /// The table does not grow.
+    fn home(&self, key: Key) -> Home {
+        self.table.home(SlotHash::of(key), Progress::default())
+    }
+
     fn lookup(&mut self, key: Key, tally: &mut Tally) {
-        let segment = (self.table.home(key) / SEGMENT_SLOTS) as usize;
+        let segment = self.home(key).segment as usize;
         let first = (self.hints[segment] + SLACK + 1).min(self.reach);
         let displacement = self
             .slots(key, 0, first, tally)
             .or_else(|| (first < self.reach).then(|| self.slots(key, first, self.reach, tally))?)
             .unwrap_or_else(|| {
-                self.overflow(key, segment as u64, tally);
+                self.overflow(key, tally);
                 // Says that overflow may hold the segment's objects, as the NIC's lookups do.
                 self.reach - 1
             });
@@ -274,16 +281,16 @@ impl HintedLookups<'_> {
     /// Reads the slots `from..to` behind the key's home; the displacement if the key is there.
     fn slots(&mut self, key: Key, from: u16, to: u16, tally: &mut Tally) -> Option<u16> {
         let count = u64::from(to - from);
-        let span = self.table.slots_span(self.table.home(key) + u64::from(from), count);
+        let span = self.table.slots_span(self.home(key), u64::from(from), count);
         tally.read(count);
         fetch(&span.region, span.offset, span.len, &mut self.bytes);
         let found = self.table.parse_slots(&self.bytes).position(|slot| holds(slot, key))?;
         Some(from + found as u16)
     }
 
-    fn overflow(&mut self, key: Key, segment: u64, tally: &mut Tally) {
+    fn overflow(&mut self, key: Key, tally: &mut Tally) {
         // The index entry holds this address: reading it is no round trip.
-        let header = self.table.header_span(segment);
+        let header = self.table.header_span(self.home(key));
         fetch(&header.region, header.offset, header.len, &mut self.bytes);
         let mut page = HostTable::parse_header(&self.bytes).and_then(|header| header.overflow);
         loop {
@@ -352,17 +359,18 @@ mod tests {
     #[test]
     fn a_limit_that_is_never_met_costs_what_none_does() {
         let geometry = host_table::Geometry::new(40_000, 64, VALUE_BYTES);
-        let table = HostTable::new(geometry, RECORDS);
+        let table = HostTable::new(geometry, RECORDS, Growth::Off);
         for key in keys(RECORDS, 5) {
             table.load(key, b"value");
         }
         assert_eq!(table.overflowed(), 0, "half full, it does not overflow");
-        let hints = vec![0; table.segments() as usize];
+        let hints = vec![0; (geometry.slots() / SEGMENT_SLOTS) as usize];
         let mut nic = HintedLookups { table: &table, reach: 64, hints, bytes: Vec::new() };
         let (mut teaching, mut tally) = (Tally::default(), Tally::default());
         keys(RECORDS, 5).for_each(|key| nic.lookup(key, &mut teaching));
         keys(RECORDS, 5).for_each(|key| nic.lookup(key, &mut tally));
-        let computed = unlimited(keys(RECORDS, 5).map(|key| table.home(key)), geometry.slots());
+        let homes = keys(RECORDS, 5).map(|key| SlotHash::of(key).base_slot(geometry.slots()));
+        let computed = unlimited(homes, geometry.slots());
         assert_eq!(
             (computed.objects, computed.roundtrips),
             (tally.objects, tally.roundtrips),

@@ -5,10 +5,12 @@
 //! Lock state lives only here.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::{Key, TxnId, Version};
+
+use crate::host_table::Progress;
 
 /// Mutexes that the segments are spread over.
 const STRIPES: usize = 64;
@@ -92,6 +94,8 @@ pub struct NicIndex {
     stripes: Vec<Mutex<Stripe>>,
     locked: AtomicUsize,
     pinned: AtomicUsize,
+    /// How far the host table has doubled, as far as the NIC knows.
+    known: AtomicU64,
 }
 
 impl NicIndex {
@@ -110,7 +114,22 @@ impl NicIndex {
                 })
             })
             .collect();
-        Self { stripes, locked: AtomicUsize::new(0), pinned: AtomicUsize::new(0) }
+        Self {
+            stripes,
+            locked: AtomicUsize::new(0),
+            pinned: AtomicUsize::new(0),
+            known: AtomicU64::new(0),
+        }
+    }
+
+    /// How far the host table has doubled, as far as the NIC knows: where it reads first.
+    pub fn known(&self) -> Progress {
+        Progress::from_word(self.known.load(Ordering::Relaxed))
+    }
+
+    /// Notes what a segment's header has shown of the host table's growth.
+    pub fn follow(&self, progress: Progress) {
+        self.known.fetch_max(progress.word(), Ordering::Relaxed);
     }
 
     /// Locks `key` for `txn`; granted again to the transaction that holds it.

@@ -82,7 +82,7 @@ fn bad_usage_is_exit_2() {
         &["bench", "smallbank", "--nodes", "65"],
         &["bench", "smallbank", "--clients", "99999999999"],
         &["sweep", "smallbank", "--seeds", "9..3"],
-        &["sweep", "smallbank", "--on", "threads"],
+        &["sweep", "smallbank", "--on", "no-such-profile"],
         &["serve", "--replicas", "9"],
         &["serve", "--threads", "0"],
     ] {

@@ -14,6 +14,10 @@ const WORD_U64: u64 = WORD as u64;
 /// Head guard, key, version, length and kind; the value and the tail guard follow.
 const VALUE: u64 = 4 * WORD_U64;
 
+/// Byte offsets of the key and of the length and kind.
+pub(super) const KEY: u64 = WORD_U64;
+const SHAPE: u64 = 3 * WORD_U64;
+
 /// Kinds of slots, in the upper half of the fourth word.
 mod kind {
     pub const EMPTY: u64 = 0;
@@ -75,7 +79,7 @@ pub(super) fn parse_slot(bytes: &[u8]) -> SlotView<'_> {
     if head != tail || !head.is_multiple_of(2) {
         return SlotView::Torn;
     }
-    let shape = word(bytes, 3 * WORD_U64);
+    let shape = word(bytes, SHAPE);
     let len = shape as u32;
     let value = &bytes[VALUE as usize..bytes.len() - WORD];
     let place = match shape >> 32 {
@@ -139,11 +143,22 @@ impl SlotImage {
         store(region, tail, guard + 2);
     }
 
+    /// Takes the image of the slot at `from`, which no one else writes.
+    pub(super) fn take(&mut self, region: &Region, from: u64) {
+        read(region, from + WORD_U64, &mut self.0);
+    }
+
     /// Copies the slot at `from` (which no one else writes) over the one at `to`.
     pub(super) fn copy(&mut self, region: &Region, from: u64, to: u64) {
-        read(region, from + WORD_U64, &mut self.0);
+        self.take(region, from);
         self.write(region, to);
     }
+}
+
+/// The key in the slot at `offset`, which no one else writes.
+pub(super) fn key_at(region: &Region, offset: u64) -> Option<Key> {
+    let empty = load(region, offset + SHAPE) >> 32 == kind::EMPTY;
+    (!empty).then(|| Key(load(region, offset + KEY)))
 }
 
 /// A table's own accesses lie inside its regions by construction.

@@ -7,36 +7,48 @@
 //!
 //! One writer at a time (a mutex inside); readers take no lock. Objects only ever move by being
 //! copied before their old slot is overwritten. Moves to the right are met by every reader that
-//! goes upwards; a move to the left (deletion) makes the segment's move counter odd meanwhile, and a
-//! reader that found nothing looks at the counter again.
+//! goes upwards; a move to the left (deletion) or away (growth) makes the segment's move counter odd
+//! meanwhile, and a reader that found nothing looks at the counter again.
+//!
+//! The table doubles without stopping, by linear hashing over its segments: see [`Growth`] and
+//! `address`. A record that is found is current wherever it was found, since a segment is cleared of
+//! what has moved; a reader that found nothing learns from the segment's header whether the table
+//! has grown under it. The paper's table does not grow.
+//!
+//! Memory: `slot_bytes` (40 and the inline bytes) per slot, 32 per segment of 16 slots, four slots
+//! and a word per overflow page; a value out of line takes the next power of two from 512 bytes on.
 
-mod grow;
+mod address;
+mod check;
 mod layout;
+mod memory;
+mod read;
+mod split;
 mod writer;
 
 use std::fmt;
-use std::hint;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nicol_core::ids::{Key, Version};
+use nicol_core::ids::Version;
 use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use grow::Chunks;
+pub use address::{Home, LEVELS_MAX, Progress, SlotHash};
+use layout::slot_bytes;
 pub use layout::{BlockRef, INLINE_MAX, Place, SlotView};
-use layout::{load, parse_slot, slot_bytes};
+use memory::Chunks;
+pub use split::Advance;
 use writer::Writer;
 
-/// Seed of the slot hash: another than the partition hash's, which all keys of a shard agree in.
-const SLOT_SEED: u64 = 0x7c15_9e37_79b9_4a7f;
-/// Slots of a segment: the unit of the NIC's hints and of overflow.
+/// Slots of a segment: the unit of the NIC's hints, of overflow and of growth.
 pub const SEGMENT_SLOTS: u64 = 16;
-/// Words of a segment's header: move counter, overflow link, floor, spare.
+/// Words of a segment's header: move counter, overflow link, floor, level.
 const HEADER_BYTES: u64 = 4 * WORD as u64;
 /// Slots of an overflow page; a link word follows them.
 const PAGE_SLOTS: u64 = 4;
+/// Records per hundred slots from which on a table doubles: what Xenic measures lookups at. [4.1.4]
+pub const LOAD_MAX_PERCENT: u64 = 90;
 
 /// A table's shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +59,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// `slots` slots (rounded up to segments), displacement limit D_m, and values of up to `inline`
-    /// bytes in the slot.
+    /// `slots` slots to begin with (rounded up to segments), displacement limit D_m, and values of
+    /// up to `inline` bytes in the slot.
     ///
     /// # Panics
     /// If D_m is 0 or beyond a segment's reach (64), or `inline` is not 8 to 256.
@@ -59,7 +71,8 @@ impl Geometry {
         Self { slots, displacement_max, inline }
     }
 
-    /// Slots that keys may hash to; D_m - 1 more follow, so that a run never wraps around.
+    /// Slots that keys may hash to before the table grows; D_m - 1 more follow each region of them,
+    /// so that a run never wraps around.
     pub const fn slots(&self) -> u64 {
         self.slots
     }
@@ -69,21 +82,51 @@ impl Geometry {
         self.displacement_max
     }
 
-    const fn slot_bytes(&self) -> u64 {
+    /// Bytes of a slot.
+    pub const fn slot_bytes(&self) -> u64 {
         slot_bytes(self.inline)
     }
 
-    const fn page_bytes(&self) -> u64 {
+    /// Bytes of an overflow page.
+    pub const fn page_bytes(&self) -> u64 {
         PAGE_SLOTS * self.slot_bytes() + WORD as u64
     }
 
-    const fn segments(&self) -> u64 {
+    /// Segments before the table grows.
+    pub const fn segments(&self) -> u64 {
         self.slots / SEGMENT_SLOTS
     }
 
-    const fn slots_offset(&self) -> u64 {
-        self.segments() * HEADER_BYTES
+    const fn reach(&self) -> u64 {
+        self.displacement_max as u64
     }
+
+    /// Slots of a chunk, those behind its last segment included.
+    fn chunk_slots(&self, chunk: u32) -> u64 {
+        self.chunk_segments(chunk) * SEGMENT_SLOTS + self.reach() - 1
+    }
+
+    fn chunk_bytes(&self, chunk: u32) -> u64 {
+        self.slot_offset(chunk, self.chunk_slots(chunk))
+    }
+
+    /// Headers come first, then slots.
+    fn slot_offset(&self, chunk: u32, slot: u64) -> u64 {
+        self.chunk_segments(chunk) * HEADER_BYTES + slot * self.slot_bytes()
+    }
+}
+
+/// May a table grow?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// It keeps its first slots and takes the records it was made for.
+    Off,
+    /// It doubles whenever it is [`LOAD_MAX_PERCENT`] full, up to so much memory for slots, overflow
+    /// pages and values.
+    Doubling {
+        /// Bytes from which on nothing is split and inserts beyond the load limit are refused.
+        memory_max: Bytes,
+    },
 }
 
 /// What a lookup found.
@@ -118,16 +161,18 @@ pub struct Span {
 /// A segment's header as DMA finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// Odd while an object moves to the left; changes with every such move.
+    /// Odd while an object moves to the left or away; changes with every such move.
     pub moves: u64,
     /// The first overflow page.
     pub overflow: Option<PageRef>,
     /// The highest version at which a key of the segment was deleted.
     pub floor: Version,
+    /// The level at which the segment's keys are told from others: grows when it is split.
+    pub level: u8,
 }
 
 /// An overflow page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PageRef(u64);
 
 impl PageRef {
@@ -151,30 +196,40 @@ impl PageRef {
 /// See the module.
 pub struct HostTable {
     geometry: Geometry,
-    region: Arc<Region>,
+    growth: Growth,
+    records_max: u64,
+    slots: Chunks,
     pages: Chunks,
     heap: Chunks,
     writer: Mutex<Writer>,
+    progress: AtomicU64,
+    /// Is a doubling under way, or due?
+    growing: AtomicBool,
     len: AtomicU64,
     overflowed: AtomicU64,
-    capacity: u64,
+    memory: AtomicU64,
 }
 
 impl HostTable {
-    /// An empty table with room for `capacity` records. Room is a matter of admission: see
+    /// An empty table made for `records_max` records. Room is a matter of admission: see
     /// [`HostTable::has_room`].
-    pub fn new(geometry: Geometry, capacity: u64) -> Self {
-        let slots = geometry.slots + u64::from(geometry.displacement_max) - 1;
-        let size = geometry.slots_offset() + slots * geometry.slot_bytes();
+    pub fn new(geometry: Geometry, records_max: u64, growth: Growth) -> Self {
+        let slots = Chunks::new(address::CHUNKS_MAX);
+        let size = geometry.chunk_bytes(0);
+        slots.add(0, size);
         Self {
             geometry,
-            region: Arc::new(Region::new(Bytes(size))),
-            pages: Chunks::new(),
-            heap: Chunks::new(),
+            growth,
+            records_max,
+            slots,
+            pages: Chunks::new(memory::CHUNKS_MAX),
+            heap: Chunks::new(memory::CHUNKS_MAX),
             writer: Mutex::new(Writer::new(geometry.slot_bytes())),
+            progress: AtomicU64::new(Progress::default().word()),
+            growing: AtomicBool::new(false),
             len: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
-            capacity,
+            memory: AtomicU64::new(size),
         }
     }
 
@@ -198,161 +253,72 @@ impl HostTable {
         self.overflowed.load(Ordering::Relaxed)
     }
 
+    /// Host memory that it takes.
+    pub fn memory(&self) -> Bytes {
+        Bytes(self.memory.load(Ordering::Relaxed))
+    }
+
+    /// How far it has doubled.
+    pub fn progress(&self) -> Progress {
+        Progress::from_word(self.progress.load(Ordering::Acquire))
+    }
+
+    /// Segments that it has now.
+    pub fn segments(&self) -> u64 {
+        let progress = self.progress();
+        (self.geometry.segments() << progress.level()) + progress.split()
+    }
+
+    /// Slots that keys may hash to now.
+    pub fn slots(&self) -> u64 {
+        self.segments() * SEGMENT_SLOTS
+    }
+
     /// May a transaction insert a record? Asked before commit: a committed insert always finds a
     /// place, since overflow pages grow.
+    ///
+    /// Always true below the records that the table was made for. Beyond, a table that may grow has
+    /// room while it has memory to grow into and its growth keeps up, or is below its load limit.
     pub fn has_room(&self) -> bool {
-        self.len() < self.capacity
-    }
-
-    /// Segments of the table.
-    pub fn segments(&self) -> u64 {
-        self.geometry.segments()
-    }
-
-    /// The slot that `key` hashes to.
-    pub fn home(&self, key: Key) -> u64 {
-        let hash = xxh3_64_with_seed(&key.0.to_le_bytes(), SLOT_SEED);
-        ((u128::from(hash) * u128::from(self.geometry.slots)) >> 64) as u64
-    }
-
-    /// The segment of `key`'s home.
-    pub fn segment(&self, key: Key) -> u64 {
-        self.home(key) / SEGMENT_SLOTS
-    }
-
-    /// Looks `key` up in local memory; a value found is appended to `into`.
-    ///
-    /// Takes no lock; retries while the record or its segment is being rewritten.
-    pub fn get(&self, key: Key, into: &mut Vec<u8>) -> Lookup {
-        let segment = self.segment(key);
-        loop {
-            let before = self.header(segment);
-            if let Some(found) = self.search(key, into) {
-                return found;
-            }
-            let after = self.header(segment);
-            if before == after && before.moves.is_multiple_of(2) {
-                return Lookup { version: after.floor, present: false };
-            }
-            hint::spin_loop();
+        if self.len() < self.records_max {
+            return true;
         }
-    }
-
-    /// Every slot where `key` may be, once.
-    fn search(&self, key: Key, into: &mut Vec<u8>) -> Option<Lookup> {
-        let home = self.home(key);
-        let mut slot = vec![0; self.geometry.slot_bytes() as usize];
-        for position in home..home + u64::from(self.geometry.displacement_max) {
-            if let Some(found) =
-                self.try_slot(&self.region, self.slot_offset(position), key, &mut slot, into)
-            {
-                return Some(found);
-            }
-        }
-        let mut page = self.header(home / SEGMENT_SLOTS).overflow;
-        while let Some(current) = page {
-            let (region, offset) = self.page_at(current);
-            for position in 0..PAGE_SLOTS {
-                let at = offset + position * self.geometry.slot_bytes();
-                if let Some(found) = self.try_slot(region, at, key, &mut slot, into) {
-                    return Some(found);
-                }
-            }
-            page = PageRef::parse(load(region, offset + self.geometry.page_bytes() - WORD as u64));
-        }
-        None
-    }
-
-    /// Reads one slot until it is whole; the record if it is `key`'s.
-    fn try_slot(
-        &self,
-        region: &Region,
-        offset: u64,
-        key: Key,
-        slot: &mut [u8],
-        into: &mut Vec<u8>,
-    ) -> Option<Lookup> {
-        loop {
-            layout::read(region, offset, slot);
-            match parse_slot(slot) {
-                SlotView::Torn => hint::spin_loop(),
-                SlotView::Record { key: found, version, place } if found == key => {
-                    match place {
-                        Place::Inline(value) => into.extend_from_slice(value),
-                        Place::OutOfLine(block) => {
-                            if grow::read_block(&self.heap, block, key, version, into).is_none() {
-                                continue;
-                            }
-                        }
-                    }
-                    return Some(Lookup { version, present: true });
-                }
-                SlotView::Empty | SlotView::Record { .. } => return None,
+        match self.growth {
+            Growth::Off => false,
+            // Twice its slots: the workers that split segments are far behind.
+            Growth::Doubling { .. } => {
+                !self.is_loaded() || self.may_split() && self.len() < 2 * self.slots()
             }
         }
     }
 
-    /// The memory of `count` slots from `first` on.
-    ///
-    /// # Panics
-    /// If they are not all within D_m of a home.
-    pub fn slots_span(&self, first: u64, count: u64) -> Span {
-        let slots = self.geometry.slots + u64::from(self.geometry.displacement_max) - 1;
-        assert!(first + count <= slots, "a span of slots lies in the table");
-        Span {
-            region: self.region.clone(),
-            offset: self.slot_offset(first),
-            len: (count * self.geometry.slot_bytes()) as usize,
+    /// Has it reached the load from which on it doubles?
+    fn is_loaded(&self) -> bool {
+        self.len() * 100 >= self.slots() * LOAD_MAX_PERCENT
+    }
+
+    /// Is there memory for one more split?
+    fn may_split(&self) -> bool {
+        let Growth::Doubling { memory_max } = self.growth else { return false };
+        let progress = self.progress();
+        if progress.level() == LEVELS_MAX {
+            return false;
         }
+        let (chunk, _) = self.geometry.locate(self.segments());
+        let needed =
+            if self.slots.get(chunk).is_some() { 0 } else { self.geometry.chunk_bytes(chunk) };
+        self.memory().0 + needed <= memory_max.0
     }
 
-    /// The slots in the bytes of [`HostTable::slots_span`], in order.
-    pub fn parse_slots<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = SlotView<'a>> {
-        bytes.chunks_exact(self.geometry.slot_bytes() as usize).map(parse_slot)
+    fn add_memory(&self, bytes: u64) {
+        self.memory.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The memory of a segment's header.
-    pub fn header_span(&self, segment: u64) -> Span {
-        let offset = segment * HEADER_BYTES;
-        Span { region: self.region.clone(), offset, len: HEADER_BYTES as usize }
-    }
-
-    /// Parses the bytes of [`HostTable::header_span`]; `None` if there are too few.
-    pub fn parse_header(bytes: &[u8]) -> Option<SegmentHeader> {
-        let mut words = bytes.chunks_exact(WORD).map(|chunk| {
-            let mut word = [0; WORD];
-            word.copy_from_slice(chunk);
-            u64::from_le_bytes(word)
-        });
-        let (moves, overflow, floor) = (words.next()?, words.next()?, words.next()?);
-        Some(SegmentHeader { moves, overflow: PageRef::parse(overflow), floor: Version(floor) })
-    }
-
-    /// The memory of an overflow page.
-    pub fn page_span(&self, page: PageRef) -> Span {
-        let (region, offset) = self.page_at(page);
-        Span { region: region.clone(), offset, len: self.geometry.page_bytes() as usize }
-    }
-
-    /// The next page in the bytes of [`HostTable::page_span`]; their slots are parsed like others.
-    pub fn parse_page_link(bytes: &[u8]) -> Option<PageRef> {
-        let link = bytes.last_chunk::<WORD>()?;
-        PageRef::parse(u64::from_le_bytes(*link))
-    }
-
-    /// The memory of a value out of line.
-    pub fn block_span(&self, block: BlockRef) -> Span {
-        let (region, offset, len) = grow::span(&self.heap, block);
-        Span { region: region.clone(), offset, len: len as usize }
-    }
-
-    /// The value in the bytes of [`HostTable::block_span`]; `None` if the block was reused.
-    pub fn parse_block(bytes: &[u8], key: Key, version: Version, len: u32) -> Option<&[u8]> {
-        grow::parse_block(bytes, key, version, len)
-    }
-
-    fn slot_offset(&self, slot: u64) -> u64 {
-        self.geometry.slots_offset() + slot * self.geometry.slot_bytes()
+    fn chunk(&self, chunk: u32) -> &Arc<Region> {
+        let Some(region) = self.slots.get(chunk) else {
+            panic!("segments lie in regions that exist");
+        };
+        region
     }
 
     fn page_at(&self, page: PageRef) -> (&Arc<Region>, u64) {
@@ -362,15 +328,6 @@ impl HostTable {
         (region, page.page() * self.geometry.page_bytes())
     }
 
-    fn header(&self, segment: u64) -> SegmentHeader {
-        let at = segment * HEADER_BYTES;
-        SegmentHeader {
-            moves: load(&self.region, at),
-            overflow: PageRef::parse(load(&self.region, at + WORD as u64)),
-            floor: Version(load(&self.region, at + 2 * WORD as u64)),
-        }
-    }
-
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -378,7 +335,7 @@ impl HostTable {
 
 impl fmt::Debug for HostTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HostTable({} records, {} slots)", self.len(), self.geometry.slots)
+        write!(f, "HostTable({} records, {} slots)", self.len(), self.slots())
     }
 }
 

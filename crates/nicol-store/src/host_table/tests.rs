@@ -1,14 +1,24 @@
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use nicol_core::chance::{Purpose, Stream};
+use nicol_core::ids::Key;
 
 use super::*;
 
 fn table(slots: u64, displacement_max: u16) -> HostTable {
-    HostTable::new(Geometry::new(slots, displacement_max, 16), u64::MAX)
+    HostTable::new(Geometry::new(slots, displacement_max, 16), u64::MAX, Growth::Off)
+}
+
+const ENOUGH: Growth = Growth::Doubling { memory_max: Bytes(1 << 30) };
+
+fn growing(slots: u64, displacement_max: u16) -> HostTable {
+    HostTable::new(Geometry::new(slots, displacement_max, 16), slots / 2, ENOUGH)
+}
+
+/// Steps of a test, or fewer under an interpreter that is 1000 times slower.
+const fn steps(count: u64) -> u64 {
+    if cfg!(miri) { count / 100 } else { count }
 }
 
 fn get(table: &HostTable, key: u64) -> (u64, Option<Vec<u8>>) {
@@ -17,33 +27,125 @@ fn get(table: &HostTable, key: u64) -> (u64, Option<Vec<u8>>) {
     (found.version.0, found.present.then_some(value))
 }
 
-#[test]
-fn it_agrees_with_a_map_whatever_happens() {
-    let mut random = Stream::new(3, Purpose::Test, 0);
-    let table = table(64, 8);
+/// Random writes of `keys` keys against a map, the structure checked after every step.
+fn agree(table: &HostTable, seed: u64, keys: u64, count: u64) {
+    let mut random = Stream::new(seed, Purpose::Test, 0);
     let mut model: BTreeMap<u64, (u64, Option<Vec<u8>>)> = BTreeMap::new();
-    let (mut overflowed, mut out_of_line) = (false, false);
-    for step in 0..6_000u64 {
-        let key = random.below(90);
+    for step in 0..count {
+        let key = random.below(keys);
         let entry = model.entry(key).or_insert((0, None));
         entry.0 += 1;
         let len = if random.below(4) == 0 { 300 + random.below(2_000) } else { random.below(17) };
-        entry.1 = (random.below(3) != 0).then(|| vec![step as u8; len as usize]);
+        entry.1 = (random.below(4) != 0).then(|| vec![step as u8; len as usize]);
         let applied = table.apply(Key(key), Version(entry.0), entry.1.as_deref());
         assert_eq!(applied, Applied::Changed);
         assert_eq!(table.apply(Key(key), Version(entry.0), Some(b"again")), Applied::Skipped);
-        overflowed |= table.overflowed() > 0;
-        out_of_line |= len > 16;
         table.check();
-        let (version, value) = get(&table, key);
+        if random.below(3) == 0 {
+            table.advance(1 + random.below(3));
+            table.check();
+        }
+        let (version, value) = get(table, key);
         assert_eq!(value, entry.1);
         assert!(if value.is_some() { version == entry.0 } else { version >= entry.0 });
     }
     for (key, (_, value)) in &model {
-        assert_eq!(get(&table, *key).1, *value);
+        assert_eq!(get(table, *key).1, *value, "key {key}");
     }
-    assert!(overflowed, "the table never overflowed");
-    assert!(out_of_line, "no value was out of line");
+    let present = model.values().filter(|(_, value)| value.is_some()).count();
+    assert_eq!(table.len(), present as u64);
+}
+
+#[test]
+fn it_agrees_with_a_map_whatever_happens() {
+    for (seed, displacement_max) in [(3, 8), (4, 16), (5, 64), (6, 1)] {
+        let table = table(64, displacement_max);
+        agree(&table, seed, 90, steps(4_000));
+        let overflows = displacement_max <= 16 && !cfg!(miri);
+        assert!(!overflows || table.overflowed() > 0, "D_m {displacement_max}: no overflow");
+        assert_eq!(table.slots(), 64);
+    }
+}
+
+#[test]
+fn a_growing_table_agrees_with_a_map_at_every_step() {
+    for (seed, displacement_max) in [(7, 8), (8, 32)] {
+        let table = growing(64, displacement_max);
+        agree(&table, seed, 700, steps(4_000));
+        assert!(cfg!(miri) || table.progress().level() >= 3, "{:?}", table.progress());
+    }
+}
+
+#[test]
+fn growth_ends_below_the_load_limit_and_keeps_every_record() {
+    for slots in [16, 48, 1_024, 20_000] {
+        let table = growing(slots, 16);
+        let records = steps(slots * 7);
+        for key in 0..records {
+            table.load(Key(key), &key.to_le_bytes());
+        }
+        while table.advance(64).segments > 0 {}
+        table.check();
+        assert_eq!((table.len(), table.progress().split()), (records, 0));
+        assert!(table.len() * 100 < table.slots() * LOAD_MAX_PERCENT, "{table:?}");
+        assert!(table.overflowed() * 20 <= records, "{} in overflow", table.overflowed());
+        for key in 0..records {
+            assert_eq!(get(&table, key), (1, Some(key.to_le_bytes().to_vec())));
+        }
+    }
+}
+
+#[test]
+fn room_ends_with_the_records_or_with_the_memory() {
+    let fixed = HostTable::new(Geometry::new(64, 8, 16), 40, Growth::Off);
+    for key in 0..40 {
+        assert!(fixed.has_room(), "{key} records of 40");
+        fixed.load(Key(key), b"x");
+    }
+    assert!(!fixed.has_room());
+    let memory_max = Bytes(200_000);
+    let limited = HostTable::new(Geometry::new(1_024, 8, 16), 100, Growth::Doubling { memory_max });
+    let mut key = 0;
+    while limited.has_room() {
+        limited.load(Key(key), b"x");
+        key += 1;
+    }
+    assert!(limited.memory() <= memory_max, "{:?}", limited.memory());
+    assert!(key >= 1_024 * LOAD_MAX_PERCENT / 100, "refused at {key} records");
+    // A write that was admitted before is applied all the same, and nothing is split for it.
+    let segments = limited.segments();
+    limited.load(Key(key), b"x");
+    assert_eq!((limited.advance(9).segments, limited.segments()), (0, segments));
+    limited.check();
+}
+
+#[test]
+fn a_header_tells_where_a_key_went() {
+    let table = growing(64, 8);
+    let known = table.progress();
+    for key in 0..steps(1_000) {
+        table.load(Key(key), b"x");
+    }
+    let mut moved = 0;
+    for key in 0..steps(1_000) {
+        let hash = SlotHash::of(Key(key));
+        let (mut known, mut hops) = (known, 0);
+        loop {
+            let home = table.home(hash, known);
+            let header = table.header(home.chunk, home.local());
+            if table.proves(hash, home, &header) {
+                assert_eq!(home, table.home(hash, table.progress()));
+                break;
+            }
+            let learned = table.geometry().progress_of(home.segment, header.level);
+            assert!(learned > known, "{learned:?} after {known:?}");
+            assert!(learned <= table.progress());
+            known = learned;
+            hops += 1;
+        }
+        moved += u64::from(hops > 0);
+    }
+    assert!(moved > 0, "no key had moved");
 }
 
 #[test]
@@ -69,39 +171,119 @@ fn digests_do_not_depend_on_the_order_of_insertion() {
     assert_ne!(one.digest(), other.digest());
 }
 
+/// Readers spin over `keys` records while `write` runs; each must find every one, every time.
+fn spin(table: &HostTable, keys: u64, readers: usize, write: impl FnOnce(&dyn Fn())) {
+    let (reads, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for _ in 0..readers {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    for key in 0..keys {
+                        let value = get(table, key).1;
+                        assert_eq!(value, Some(vec![key as u8; 12]), "key {key}");
+                    }
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        // Lets the readers finish a pass, so that they run beside the writer on few cores too.
+        let breathe = || {
+            let seen = reads.load(Ordering::Relaxed);
+            while reads.load(Ordering::Relaxed) < seen + 1 {
+                thread::yield_now();
+            }
+        };
+        breathe();
+        write(&breathe);
+        stop.store(true, Ordering::Relaxed);
+    });
+    table.check();
+}
+
 #[test]
 fn readers_never_miss_a_record_that_is_there() {
-    let table = Arc::new(table(128, 8));
-    for key in 0..60 {
+    // Long runs: D_m is small against the run that a deletion shifts back.
+    for displacement_max in [4, 16] {
+        let table = table(192, displacement_max);
+        let keys = 100;
+        for key in 0..keys {
+            table.load(Key(key), &[key as u8; 12]);
+        }
+        spin(&table, keys, 2, |breathe| {
+            let mut random = Stream::new(9, Purpose::Test, 1);
+            for step in 2..steps(30_000) {
+                let key = Key(1_000 + random.below(140));
+                let value = [7; 600];
+                let len = if random.below(2) == 0 { 8 } else { 600 };
+                let put = random.below(2) == 0;
+                table.apply(key, Version(step), put.then_some(&value[..len]));
+                if step % 1_000 == 0 {
+                    breathe();
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn readers_never_miss_a_record_while_the_table_doubles() {
+    let table = growing(256, 8);
+    let keys = if cfg!(miri) { 20 } else { 200 };
+    for key in 0..keys {
         table.load(Key(key), &[key as u8; 12]);
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let readers: Vec<_> = (0..2)
-        .map(|_| {
-            let (table, stop) = (table.clone(), stop.clone());
-            thread::spawn(move || {
-                let mut reads = 0u64;
-                while !stop.load(Ordering::Relaxed) {
-                    for key in 0..60 {
-                        let value = get(&table, key).1;
-                        assert_eq!(value, Some(vec![key as u8; 12]), "key {key}");
-                        reads += 1;
-                    }
-                }
-                reads
-            })
-        })
-        .collect();
-    let mut random = Stream::new(9, Purpose::Test, 1);
-    for step in 2..20_000u64 {
-        let key = Key(100 + random.below(60));
-        let value = [7; 600];
-        let len = if random.below(2) == 0 { 8 } else { 600 };
-        table.apply(key, Version(step), (random.below(2) == 0).then_some(&value[..len]));
+    let before = table.progress().level();
+    spin(&table, keys, 2, |breathe| {
+        let mut key = 10_000;
+        while table.progress().level() < before + if cfg!(miri) { 1 } else { 6 } {
+            table.apply(Key(key), Version(1), Some(b"more"));
+            if key % 5 == 0 {
+                table.apply(Key(key - 3), Version(2), None);
+            }
+            if table.advance(1).segments > 0 && key % 16 == 0 {
+                breathe();
+            }
+            key += 1;
+        }
+    });
+}
+
+#[test]
+fn whatever_moves_to_the_left_or_away_shows_in_its_segments_header() {
+    let table = growing(256, 8);
+    let mut random = Stream::new(11, Purpose::Test, 0);
+    let places = || {
+        let mut places = BTreeMap::new();
+        for chunk in 0..address::CHUNKS_MAX as u32 {
+            let Some(region) = table.slots.get(chunk) else { continue };
+            for slot in 0..table.geometry.chunk_slots(chunk) {
+                let offset = table.geometry.slot_offset(chunk, slot);
+                places.extend(layout::key_at(region, offset).map(|key| (key, (chunk, slot))));
+            }
+        }
+        places
+    };
+    let mut moved = 0;
+    for step in 1..steps(3_000) {
+        let before = places();
+        let homes: BTreeMap<Key, _> =
+            before.keys().map(|&key| (key, table.home_now(SlotHash::of(key)))).collect();
+        let moves = |home: &Home| table.header(home.chunk, home.local()).moves;
+        let counters: BTreeMap<Key, u64> =
+            homes.iter().map(|(&k, home)| (k, moves(home))).collect();
+        let key = Key(random.below(300));
+        table.apply(key, Version(step), (random.below(16) != 0).then_some(&b"x"[..]));
+        if step % 500 == 0 {
+            table.advance(1);
+        }
+        for (key, now) in places() {
+            let Some(was) = before.get(&key) else { continue };
+            if now.0 != was.0 || now.1 < was.1 {
+                assert_ne!(moves(&homes[&key]), counters[&key], "{key:?} at step {step}");
+                moved += 1;
+            }
+        }
     }
-    stop.store(true, Ordering::Relaxed);
-    for reader in readers {
-        assert!(reader.join().unwrap() > 0, "a reader read nothing");
-    }
+    assert!(moved > 0 || cfg!(miri), "nothing moved to the left");
     table.check();
 }

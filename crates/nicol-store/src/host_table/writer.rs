@@ -1,26 +1,33 @@
 //! Insertion, replacement and deletion. One writer at a time; readers are never in the way.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
 use nicol_core::ids::{Key, Version};
-use nicol_core::memory::{Region, WORD};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use nicol_core::memory::Region;
 
-use super::grow::{Heap, PageAllocator};
-use super::layout::{BlockRef, Place, SlotImage, SlotView, load, parse_slot, read, store};
-use super::{Applied, HEADER_BYTES, HostTable, PAGE_SLOTS, PageRef, SEGMENT_SLOTS};
+use super::address::{Home, SlotHash};
+use super::layout::{
+    BlockRef, KEY, Place, SlotImage, SlotView, key_at, load, parse_slot, read, store,
+};
+use super::memory::{Heap, PageAllocator};
+use super::read::header;
+use super::{Applied, Growth, HEADER_BYTES, HostTable, PAGE_SLOTS, PageRef, SEGMENT_SLOTS};
 
 /// What the writer keeps besides the table's memory.
 #[derive(Debug)]
 pub(super) struct Writer {
-    pages: PageAllocator,
-    heap: Heap,
-    image: SlotImage,
+    pub(super) pages: PageAllocator,
+    pub(super) heap: Heap,
+    /// The record to be written.
+    pub(super) image: SlotImage,
+    /// A record that makes way for it.
+    moved: SlotImage,
     scratch: Vec<u8>,
     /// Versions at which keys were deleted, while older records of them may still wait in a log.
-    graves: BTreeMap<Key, Version>,
-    old_graves: BTreeMap<Key, Version>,
+    pub(super) graves: BTreeMap<Key, Version>,
+    pub(super) old_graves: BTreeMap<Key, Version>,
 }
 
 impl Writer {
@@ -29,14 +36,13 @@ impl Writer {
             pages: PageAllocator::default(),
             heap: Heap::default(),
             image: SlotImage::empty(slot_bytes),
+            moved: SlotImage::empty(slot_bytes),
             scratch: vec![0; slot_bytes as usize],
             graves: BTreeMap::new(),
             old_graves: BTreeMap::new(),
         }
     }
-}
 
-impl Writer {
     fn deleted_at(&self, key: Key) -> Version {
         let young = self.graves.get(&key);
         young.or_else(|| self.old_graves.get(&key)).copied().unwrap_or_default()
@@ -45,33 +51,37 @@ impl Writer {
 
 /// Where a record stands.
 #[derive(Clone, Copy, Debug)]
-enum Position {
-    Slot(u64),
+pub(super) enum Position {
+    Slot { chunk: u32, slot: u64 },
     Overflow { page: PageRef, slot: u64 },
 }
 
 /// A record as the writer found it.
-struct Record {
+pub(super) struct Record {
     position: Position,
     version: Version,
-    block: Option<BlockRef>,
+    pub(super) block: Option<BlockRef>,
 }
 
 impl HostTable {
-    /// Loads an initial record at version 1.
+    /// Loads an initial record at version 1; the table grows as it must.
     ///
     /// # Panics
     /// If the table has it already.
     pub fn load(&self, key: Key, value: &[u8]) {
         let applied = self.apply(key, Version(1), Some(value));
         assert!(applied == Applied::Changed, "an initial record is loaded once");
+        self.advance(1);
     }
 
     /// Applies a committed write: `None` deletes. Skips what is not newer than the table's version,
     /// so that it may be repeated and come in any order with other writes of the key (AMB-37).
+    ///
+    /// Never grows the table: see [`HostTable::advance`].
     pub fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) -> Applied {
         let writer = &mut *self.writer();
-        let old = self.find(writer, key);
+        let home = self.home_now(SlotHash::of(key));
+        let old = self.find(writer, home, key);
         let current = match &old {
             Some(record) => record.version,
             None => writer.deleted_at(key),
@@ -88,16 +98,19 @@ impl HostTable {
             }
             (Some(value), None) => {
                 self.fill(writer, key, version, value);
-                self.insert(writer, key);
+                self.insert(writer, home);
                 writer.graves.remove(&key);
                 writer.old_graves.remove(&key);
                 self.len.fetch_add(1, Ordering::Relaxed);
+                if self.growth != Growth::Off && self.is_loaded() {
+                    self.growing.store(true, Ordering::Relaxed);
+                }
             }
             (None, old) => {
-                self.raise_floor(self.segment(key), version);
+                self.raise_floor(home, version);
                 writer.graves.insert(key, version);
                 if let Some(old) = old {
-                    self.delete(writer, key, &old);
+                    self.delete(writer, home, &old);
                     self.len.fetch_sub(1, Ordering::Relaxed);
                 }
             }
@@ -125,7 +138,9 @@ impl HostTable {
         let place = if value.len() <= self.geometry.inline {
             Place::Inline(value)
         } else {
-            Place::OutOfLine(writer.heap.put(&self.heap, key, version, value))
+            let (block, added) = writer.heap.put(&self.heap, key, version, value);
+            self.add_memory(added);
+            Place::OutOfLine(block)
         };
         writer.image.set(key, version, place);
     }
@@ -136,9 +151,11 @@ impl HostTable {
         }
     }
 
-    fn at(&self, position: Position) -> (&Region, u64) {
+    pub(super) fn at(&self, position: Position) -> (&Region, u64) {
         match position {
-            Position::Slot(slot) => (&self.region, self.slot_offset(slot)),
+            Position::Slot { chunk, slot } => {
+                (self.chunk(chunk), self.geometry.slot_offset(chunk, slot))
+            }
             Position::Overflow { page, slot } => {
                 let (region, offset) = self.page_at(page);
                 (region, offset + slot * self.geometry.slot_bytes())
@@ -146,286 +163,261 @@ impl HostTable {
         }
     }
 
-    /// The key and record at a position.
-    fn look(&self, writer: &mut Writer, position: Position) -> Option<(Key, Record)> {
+    /// The key at a position: cheaper than [`HostTable::look`].
+    pub(super) fn key_of(&self, position: Position) -> Option<Key> {
         let (region, offset) = self.at(position);
+        key_at(region, offset)
+    }
+
+    /// The slot that the object in `slot` has its home in.
+    pub(super) fn home_of(&self, chunk: u32, slot: u64) -> Option<u64> {
+        let key = self.key_of(Position::Slot { chunk, slot })?;
+        let (hash, now) = (SlotHash::of(key), self.progress());
+        let mut home = self.geometry.home(hash, now);
+        if home.chunk != chunk {
+            // A copy beside which the segment is still being split; never in the same region.
+            home = self.geometry.home(hash, now.next(self.geometry.segments()));
+        }
+        assert!(home.chunk == chunk, "an object stands in its home's region");
+        Some(home.slot)
+    }
+
+    /// The record of `key` at a position.
+    pub(super) fn look(&self, writer: &mut Writer, position: Position, key: Key) -> Option<Record> {
+        let (region, offset) = self.at(position);
+        if load(region, offset + KEY) != key.0 {
+            return None;
+        }
         read(region, offset, &mut writer.scratch);
         match parse_slot(&writer.scratch) {
             SlotView::Empty => None,
             SlotView::Torn => panic!("the writer is alone"),
-            SlotView::Record { key, version, place } => {
+            SlotView::Record { version, place, .. } => {
                 let block = match place {
                     Place::Inline(_) => None,
                     Place::OutOfLine(block) => Some(block),
                 };
-                Some((key, Record { position, version, block }))
+                Some(Record { position, version, block })
             }
         }
     }
 
-    fn find(&self, writer: &mut Writer, key: Key) -> Option<Record> {
-        let home = self.home(key);
-        let reach = home..home + u64::from(self.geometry.displacement_max);
-        let mut found = None;
-        for slot in reach {
-            // The writer is alone: a key word that differs needs no second look.
-            let word = self.slot_offset(slot) + WORD as u64;
-            if load(&self.region, word) == key.0
-                && let Some((at, record)) = self.look(writer, Position::Slot(slot))
-                && at == key
-            {
+    fn find(&self, writer: &mut Writer, home: Home, key: Key) -> Option<Record> {
+        for slot in home.slot..home.slot + self.geometry.reach() {
+            let position = Position::Slot { chunk: home.chunk, slot };
+            if let Some(record) = self.look(writer, position, key) {
                 return Some(record);
             }
         }
-        self.each_overflow(home / SEGMENT_SLOTS, &mut |page, slot| {
-            let position = Position::Overflow { page, slot };
-            match self.look(writer, position) {
-                Some((at, record)) if at == key => {
-                    found = Some(record);
-                    true
-                }
-                _ => false,
-            }
-        });
-        found
+        self.overflow_of(home.chunk, home.local())
+            .find_map(|position| self.look(writer, position, key))
     }
 
-    /// Visits the overflow slots of a segment until `visit` returns true.
-    fn each_overflow(&self, segment: u64, visit: &mut dyn FnMut(PageRef, u64) -> bool) {
-        let mut page = self.header(segment).overflow;
-        while let Some(current) = page {
-            for slot in 0..PAGE_SLOTS {
-                if visit(current, slot) {
-                    return;
-                }
-            }
-            page = PageRef::parse(self.link(current));
-        }
+    /// The slots of a segment's overflow pages.
+    pub(super) fn overflow_of(&self, chunk: u32, local: u64) -> impl Iterator<Item = Position> {
+        let first = self.header(chunk, local).overflow;
+        let pages = std::iter::successors(first, |&page| self.link(page));
+        pages.flat_map(|page| (0..PAGE_SLOTS).map(move |slot| Position::Overflow { page, slot }))
     }
 
-    fn link_offset(&self, page: PageRef) -> (&Region, u64) {
-        let (region, offset) = self.page_at(page);
-        (region, offset + self.geometry.page_bytes() - WORD as u64)
+    /// The first free slot within D_m of a home.
+    pub(super) fn free_slot(&self, home: Home) -> Option<u64> {
+        let chunk = home.chunk;
+        let mut reach = home.slot..home.slot + self.geometry.reach();
+        reach.find(|&slot| self.key_of(Position::Slot { chunk, slot }).is_none())
     }
 
-    fn link(&self, page: PageRef) -> u64 {
-        let (region, offset) = self.link_offset(page);
-        load(region, offset)
-    }
-
-    /// Inserts the image of `key`.
-    fn insert(&self, writer: &mut Writer, key: Key) {
-        let home = self.home(key);
-        let end = home + u64::from(self.geometry.displacement_max);
-        let free = (home..end).find(|&slot| self.look(writer, Position::Slot(slot)).is_none());
-        let Some(free) = free else {
+    /// Inserts the image, of a key with this home.
+    pub(super) fn insert(&self, writer: &mut Writer, home: Home) {
+        match self.free_slot(home) {
+            Some(free) => self.insert_before(writer, home, free),
             // AMB-01: no free slot within D_m of the new object's home, so nothing moves.
-            return self.insert_overflow(writer, home / SEGMENT_SLOTS);
-        };
-        // Robinhood order: the new object goes before the first that is closer to its home.
-        let target = (home..free)
-            .find(|&slot| {
-                self.look(writer, Position::Slot(slot))
-                    .is_some_and(|(other, _)| self.home(other) > home)
-            })
-            .unwrap_or(free);
-        // [Xenic21 4.1.2] The copy list, applied from the free end: no object is ever missing.
-        let image = writer.image.clone();
-        for slot in (target..free).rev() {
-            let (from, to) = (self.slot_offset(slot), self.slot_offset(slot + 1));
-            writer.image.copy(&self.region, from, to);
+            None => self.insert_overflow(writer, home),
         }
-        image.write(&self.region, self.slot_offset(target));
-        writer.image = image;
     }
 
-    fn insert_overflow(&self, writer: &mut Writer, segment: u64) {
+    /// Puts the image into Robinhood order, up to the free slot `free`: before the first object that
+    /// is closer to its home.
+    pub(super) fn insert_before(&self, writer: &mut Writer, home: Home, free: u64) {
+        let chunk = home.chunk;
+        let behind = |&slot: &u64| self.home_of(chunk, slot).is_some_and(|other| other > home.slot);
+        let target = (home.slot..free).find(behind).unwrap_or(free);
+        // [Xenic21 4.1.2] The copy list, applied from the free end: no object is ever missing.
+        for slot in (target..free).rev() {
+            self.copy_slot(writer, chunk, slot, slot + 1);
+        }
+        let (region, offset) = self.at(Position::Slot { chunk, slot: target });
+        writer.image.write(region, offset);
+    }
+
+    fn copy_slot(&self, writer: &mut Writer, chunk: u32, from: u64, to: u64) {
+        let offset = |slot| self.geometry.slot_offset(chunk, slot);
+        writer.moved.copy(self.chunk(chunk), offset(from), offset(to));
+    }
+
+    fn insert_overflow(&self, writer: &mut Writer, home: Home) {
         self.overflowed.fetch_add(1, Ordering::Relaxed);
-        let mut free = None;
-        let mut last = None;
-        self.each_overflow(segment, &mut |page, slot| {
-            last = Some(page);
-            if self.look(writer, Position::Overflow { page, slot }).is_none() {
-                free = Some(Position::Overflow { page, slot });
-            }
-            free.is_some()
-        });
+        let free = self
+            .overflow_of(home.chunk, home.local())
+            .find(|&position| self.key_of(position).is_none());
         if let Some(position) = free {
             let (region, offset) = self.at(position);
             return writer.image.write(region, offset);
         }
-        let (chunk, number) = writer.pages.page(&self.pages, self.geometry.page_bytes());
-        let page = PageRef::new(chunk, number);
+        let (page, added) = writer.pages.page(&self.pages, self.geometry.page_bytes());
+        self.add_memory(added);
         let (region, offset) = self.at(Position::Overflow { page, slot: 0 });
         writer.image.write(region, offset);
-        // Linked once it holds the record.
-        match last {
-            Some(last) => {
-                let (region, offset) = self.link_offset(last);
-                store(region, offset, page.0);
-            }
-            None => store(&self.region, segment * HEADER_BYTES + WORD as u64, page.0),
-        }
+        // Linked once it holds the record; in front, so that the chain need not be walked.
+        let first = self.header(home.chunk, home.local()).overflow;
+        self.set_link(page, first);
+        self.set_overflow(home.chunk, home.local(), Some(page));
     }
 
-    fn raise_floor(&self, segment: u64, version: Version) {
-        let floor = self.header(segment).floor.max(version);
-        store(&self.region, segment * HEADER_BYTES + 2 * WORD as u64, floor.0);
+    fn set_overflow(&self, chunk: u32, local: u64, page: Option<PageRef>) {
+        let at = local * HEADER_BYTES + header::OVERFLOW;
+        store(self.chunk(chunk), at, page.map_or(0, |page| page.0));
+    }
+
+    fn raise_floor(&self, home: Home, version: Version) {
+        let floor = self.header(home.chunk, home.local()).floor.max(version);
+        store(self.chunk(home.chunk), home.local() * HEADER_BYTES + header::FLOOR, floor.0);
     }
 
     /// Removes a record and closes the gap. [Xenic21 4.1.2, AMB-02]
-    fn delete(&self, writer: &mut Writer, key: Key, record: &Record) {
+    fn delete(&self, writer: &mut Writer, home: Home, record: &Record) {
         match record.position {
             Position::Overflow { .. } => {
-                self.overflowed.fetch_sub(1, Ordering::Relaxed);
-                self.clear(writer, record.position);
+                let segment = home.local()..=home.local();
+                self.bump_moves(home.chunk, segment.clone());
+                self.clear_overflow(writer, record.position);
+                self.release_empty_pages(writer, home.chunk, home.local());
+                self.bump_moves(home.chunk, segment);
             }
-            Position::Slot(hole) => {
-                let reach = u64::from(self.geometry.displacement_max);
-                let first = hole.saturating_sub(reach - 1) / SEGMENT_SLOTS;
-                let last = (hole + reach).min(self.geometry.slots - 1) / SEGMENT_SLOTS;
-                self.bump_moves(first..=last);
-                if !self.fill_from_overflow(writer, self.home(key) / SEGMENT_SLOTS, hole) {
-                    self.shift_back(writer, hole);
+            Position::Slot { chunk, slot: hole } => {
+                let touched = self.moved_segments(chunk, hole, hole);
+                self.bump_moves(chunk, touched.clone());
+                if !self.fill_from_overflow(writer, chunk, hole) {
+                    self.close_gaps(writer, chunk, hole, 1);
                 }
-                self.bump_moves(first..=last);
+                self.bump_moves(chunk, touched);
             }
         }
         self.free_block(writer, record.block);
     }
 
+    /// Segments whose objects may move when slots `first` to `last` are emptied: up to the next slot
+    /// that is free or whose object is at home. A run may be longer than D_m.
+    pub(super) fn moved_segments(&self, chunk: u32, first: u64, last: u64) -> RangeInclusive<u64> {
+        let slots = self.geometry.chunk_slots(chunk);
+        let stays = |&slot: &u64| self.home_of(chunk, slot).is_none_or(|home| home == slot);
+        let end = (last + 1..slots).find(stays).unwrap_or(slots);
+        let lowest = first.saturating_sub(self.geometry.reach() - 1) / SEGMENT_SLOTS;
+        let highest = ((end - 1) / SEGMENT_SLOTS).min(self.geometry.chunk_segments(chunk) - 1);
+        lowest..=highest
+    }
+
+    pub(super) fn clear_overflow(&self, writer: &mut Writer, position: Position) {
+        self.overflowed.fetch_sub(1, Ordering::Relaxed);
+        self.clear(writer, position);
+    }
+
     fn clear(&self, writer: &mut Writer, position: Position) {
-        writer.image.clear();
+        writer.moved.clear();
         let (region, offset) = self.at(position);
-        writer.image.write(region, offset);
+        writer.moved.write(region, offset);
+    }
+
+    /// Takes a segment's overflow pages back if they are all empty. Its move counter is odd.
+    pub(super) fn release_empty_pages(&self, writer: &mut Writer, chunk: u32, local: u64) {
+        if self.overflow_of(chunk, local).any(|position| self.key_of(position).is_some()) {
+            return;
+        }
+        let mut page = self.header(chunk, local).overflow;
+        self.set_overflow(chunk, local, None);
+        while let Some(current) = page {
+            page = self.link(current);
+            self.set_link(current, None);
+            writer.pages.take_back(current);
+        }
     }
 
     /// Makes the move counters odd, or even again.
-    fn bump_moves(&self, segments: std::ops::RangeInclusive<u64>) {
+    pub(super) fn bump_moves(&self, chunk: u32, segments: RangeInclusive<u64>) {
+        let region = self.chunk(chunk);
         for segment in segments {
-            let at = segment * HEADER_BYTES;
-            store(&self.region, at, load(&self.region, at) + 1);
+            let at = segment * HEADER_BYTES + header::MOVES;
+            store(region, at, load(region, at) + 1);
         }
     }
 
-    /// Swaps an overflow object of the segment over the hole, if one belongs there in Robinhood
-    /// order: copied first, then cleared where it was.
-    fn fill_from_overflow(&self, writer: &mut Writer, segment: u64, hole: u64) -> bool {
-        let reach = u64::from(self.geometry.displacement_max);
-        let home_at = |writer: &mut Writer, slot: u64| {
-            self.look(writer, Position::Slot(slot)).map(|(key, _)| self.home(key))
+    /// Swaps an overflow object over the hole: one whose home is not behind the hole and within D_m
+    /// of it (AMB-02). Where Robinhood order wants it elsewhere in the run, the objects between the
+    /// hole and that place make way by one slot.
+    fn fill_from_overflow(&self, writer: &mut Writer, chunk: u32, hole: u64) -> bool {
+        let lowest = hole.saturating_sub(self.geometry.reach() - 1);
+        let highest = (hole / SEGMENT_SLOTS).min(self.geometry.chunk_segments(chunk) - 1);
+        let fits = |&position: &Position| {
+            let key = self.key_of(position)?;
+            let home = self.home_now(SlotHash::of(key));
+            let fits = (lowest..=hole).contains(&home.slot)
+                // A run has no gap: a free slot before the hole would be one.
+                && (home.slot..hole).all(|slot| self.home_of(chunk, slot).is_some());
+            fits.then_some((position, home))
         };
-        // Behind a free slot an object stands at its home: no run begins with a displaced one.
-        let before = hole.checked_sub(1).and_then(|slot| home_at(writer, slot)).unwrap_or(hole);
-        let slots = self.geometry.slots + reach - 1;
-        let behind = (hole + 1 < slots).then(|| home_at(writer, hole + 1)).flatten();
-        let after = behind.unwrap_or(u64::MAX);
-        let mut chosen = None;
-        self.each_overflow(segment, &mut |page, slot| {
-            let position = Position::Overflow { page, slot };
-            if let Some((key, _)) = self.look(writer, position) {
-                let home = self.home(key);
-                let fits = home <= hole && hole - home < reach;
-                if fits && before <= home && home <= after {
-                    chosen = Some(position);
-                }
-            }
-            chosen.is_some()
-        });
-        let Some(position) = chosen else { return false };
-        let (region, from) = self.at(position);
-        read(region, from, &mut writer.scratch);
-        if let SlotView::Record { key, version, place } = parse_slot(&writer.scratch) {
-            writer.image.set(key, version, place);
-            writer.image.write(&self.region, self.slot_offset(hole));
+        let chosen = (lowest / SEGMENT_SLOTS..=highest)
+            .rev()
+            .find_map(|local| self.overflow_of(chunk, local).find_map(|at| fits(&at)));
+        let Some((position, home)) = chosen else { return false };
+        let (region, offset) = self.at(position);
+        writer.image.take(region, offset);
+        // To the left: objects behind the hole that belong before it.
+        let mut hole = hole;
+        while hole + 1 < self.geometry.chunk_slots(chunk)
+            && self.home_of(chunk, hole + 1).is_some_and(|other| other < home.slot)
+        {
+            self.copy_slot(writer, chunk, hole + 1, hole);
+            hole += 1;
         }
-        self.clear(writer, position);
-        self.overflowed.fetch_sub(1, Ordering::Relaxed);
+        // To the right: objects before the hole that belong behind it.
+        self.insert_before(writer, home, hole);
+        self.clear_overflow(writer, position);
+        self.release_empty_pages(writer, chunk, home.local());
         true
     }
 
-    /// Moves the objects behind the hole back by one until one is at home or a slot is free.
-    fn shift_back(&self, writer: &mut Writer, mut hole: u64) {
-        let slots = self.geometry.slots + u64::from(self.geometry.displacement_max) - 1;
-        while hole + 1 < slots {
-            match self.look(writer, Position::Slot(hole + 1)) {
-                Some((key, _)) if self.home(key) <= hole => {
-                    let (from, to) = (self.slot_offset(hole + 1), self.slot_offset(hole));
-                    writer.image.copy(&self.region, from, to);
-                    hole += 1;
-                }
-                _ => break,
-            }
-        }
-        self.clear(writer, Position::Slot(hole));
-    }
-
-    /// Calls `each` with every record, in the order of the table's memory.
-    pub fn for_each(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
-        let mut writer = self.writer();
-        let mut keys = Vec::new();
-        let slots = self.geometry.slots + u64::from(self.geometry.displacement_max) - 1;
-        for slot in 0..slots {
-            keys.extend(self.look(&mut writer, Position::Slot(slot)).map(|(key, _)| key));
-        }
-        for segment in 0..self.segments() {
-            self.each_overflow(segment, &mut |page, slot| {
-                let position = Position::Overflow { page, slot };
-                keys.extend(self.look(&mut writer, position).map(|(key, _)| key));
-                false
-            });
-        }
-        let mut value = Vec::new();
-        for key in keys {
-            value.clear();
-            let found = self.get(key, &mut value);
-            each(key, found.version, &value);
-        }
-    }
-
-    /// A digest of all records that does not depend on where they stand.
-    pub fn digest(&self) -> u64 {
-        let mut digest = 0u64;
-        self.for_each(&mut |key, version, value| {
-            let record = xxh3_64_with_seed(value, key.0 ^ version.0.rotate_left(32));
-            digest = digest.wrapping_add(record);
-        });
-        digest
-    }
-
-    /// Checks every structural invariant; for tests.
+    /// Moves objects back over the slots from `first` on whose bits are set in `gone`, as far as
+    /// their homes allow, and clears what becomes free: the backward shift. [Xenic21 4.1.2]
     ///
-    /// # Panics
-    /// If one does not hold.
-    pub fn check(&self) {
-        let writer = &mut *self.writer();
-        let reach = u64::from(self.geometry.displacement_max);
-        let slots = self.geometry.slots + reach - 1;
-        let mut records = 0;
-        let mut previous = None;
-        for slot in 0..slots {
-            let found = self.look(writer, Position::Slot(slot)).map(|(key, _)| self.home(key));
-            if let Some(home) = found {
-                assert!(home <= slot, "no object stands before its home");
-                assert!(slot - home < reach, "no object is D_m from its home");
-                let order = previous.unwrap_or(slot);
-                assert!(order <= home, "a run begins at home and is ordered by home");
-                records += 1;
-            }
-            previous = found;
-        }
-        let mut overflowed = 0;
-        for segment in 0..self.segments() {
-            assert!(self.header(segment).moves.is_multiple_of(2), "no move is under way");
-            self.each_overflow(segment, &mut |page, slot| {
-                if let Some((key, _)) = self.look(writer, Position::Overflow { page, slot }) {
-                    assert!(self.segment(key) == segment, "overflow belongs to its segment");
-                    overflowed += 1;
+    /// DEVIATION [Xenic21 4.1.2]: each object moves by less than D_m, but a run of displaced objects
+    /// may be longer than that; stopping within it would break Robinhood order.
+    pub(super) fn close_gaps(&self, writer: &mut Writer, chunk: u32, first: u64, gone: u128) {
+        let end = first + u64::from(u128::BITS - gone.leading_zeros());
+        let mut free = first;
+        let mut slot = first;
+        while slot < self.geometry.chunk_slots(chunk) {
+            let leaves = slot < end && gone >> (slot - first) & 1 == 1;
+            if !leaves {
+                let target = self.home_of(chunk, slot).map(|home| home.max(free));
+                if slot >= end && target.is_none_or(|target| target == slot) {
+                    break;
                 }
-                false
-            });
+                // Behind a free slot everything is at home, up to the next one that leaves.
+                let kept = target.unwrap_or(slot);
+                self.clear_all(writer, chunk, free, kept);
+                if kept < slot {
+                    self.copy_slot(writer, chunk, slot, kept);
+                }
+                free = kept + 1;
+            }
+            slot += 1;
         }
-        assert!(overflowed == self.overflowed(), "overflowed records are counted");
-        assert!(records + overflowed == self.len(), "records are counted");
+        self.clear_all(writer, chunk, free, slot);
+    }
+
+    fn clear_all(&self, writer: &mut Writer, chunk: u32, from: u64, to: u64) {
+        for slot in from..to {
+            self.clear(writer, Position::Slot { chunk, slot });
+        }
     }
 }

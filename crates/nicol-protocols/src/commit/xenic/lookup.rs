@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use nicol_core::fabric::{Fabric, FabricError, Work};
 use nicol_core::ids::{Key, Version};
-use nicol_store::host_table::{BlockRef, HostTable, PageRef, Place, SlotView, Span};
+use nicol_store::host_table::{
+    BlockRef, Home, HostTable, PageRef, Place, SlotHash, SlotView, Span,
+};
 use nicol_store::nic_index::IndexLookup;
 
 use super::node::Node;
@@ -34,7 +36,8 @@ struct Miss<F: Fabric> {
     position: usize,
     key: Key,
     epoch: u64,
-    /// Slots read so far, from the key's home.
+    /// Where the first read began, and how many slots it took.
+    home: Home,
     slots: u64,
     read: F::Completion,
 }
@@ -106,8 +109,9 @@ impl<F: Fabric> Lookups<F> {
                 Ok(found) => found,
                 Err((displacement, epoch)) => {
                     let slots = self.first_read(displacement);
-                    let read = self.dma(&self.node.primary().slots_span(self.home(key), slots));
-                    batch.misses.push(Miss { position, key, epoch, slots, read });
+                    let home = self.home(key);
+                    let read = self.dma(&self.node.primary().slots_span(home, 0, slots));
+                    batch.misses.push(Miss { position, key, epoch, home, slots, read });
                     Found { version: Version(0), value: None }
                 }
             };
@@ -122,8 +126,9 @@ impl<F: Fabric> Lookups<F> {
         Ok(())
     }
 
-    fn home(&self, key: Key) -> u64 {
-        self.node.primary().home(key)
+    /// Where the key is in a table that has doubled as far as the NIC knows.
+    fn home(&self, key: Key) -> Home {
+        self.node.primary().home(SlotHash::of(key), self.node.index().known())
     }
 
     /// AMB-04: the first DMA reads d_i + k + 1 entries, D_m at most.
@@ -139,7 +144,7 @@ impl<F: Fabric> Lookups<F> {
     /// The index's answer, or the hint and epoch of a miss.
     fn in_index(&self, key: Key, values: &mut Vec<u8>) -> Result<Found, (u16, u64)> {
         let start = values.len() as u32;
-        let segment = self.node.primary().segment(key);
+        let segment = self.node.segment(key);
         match self.node.index().lookup(segment, key, values) {
             IndexLookup::Hit { version, present } => {
                 let value = present.then_some((start, values.len() as u32 - start));
@@ -151,11 +156,12 @@ impl<F: Fabric> Lookups<F> {
 
     /// Finishes the lookup of a key that the index missed.
     async fn resolve(&self, miss: Miss<F>, values: &mut Vec<u8>) -> Result<Found, FabricError> {
-        let Miss { key, mut epoch, slots, read, .. } = miss;
-        let segment = self.node.primary().segment(key);
+        let Miss { key, mut epoch, mut home, slots, read, .. } = miss;
+        let segment = self.node.segment(key);
         let mut first = Some(read);
         loop {
-            let search = self.search(key, slots, first.take(), values).await?;
+            let search = self.search(key, home, slots, first.take(), values).await?;
+            home = self.home(key);
             // After the DMA the world has moved: what was installed meanwhile is in the index.
             match self.in_index(key, values) {
                 Ok(found) => return Ok(found),
@@ -186,13 +192,13 @@ impl<F: Fabric> Lookups<F> {
     async fn search(
         &self,
         key: Key,
+        home: Home,
         slots: u64,
         first: Option<F::Completion>,
         values: &mut Vec<u8>,
     ) -> Result<Search, FabricError> {
         let table = self.node.primary();
-        let home = table.home(key);
-        let read = first.unwrap_or_else(|| self.dma(&table.slots_span(home, slots)));
+        let read = first.unwrap_or_else(|| self.dma(&table.slots_span(home, 0, slots)));
         let scan = self.scan(read.await?.as_ref(), key, values);
         if !matches!(scan, Scan::Nothing) {
             return self.settle(scan, key, 0, values).await;
@@ -200,26 +206,31 @@ impl<F: Fabric> Lookups<F> {
         let reach = u64::from(self.node.config().displacement_max);
         if slots < reach {
             // [Xenic21 4.1.3] The second, adjacent read.
-            let rest = self.dma(&table.slots_span(home + slots, reach - slots)).await?;
+            let rest = self.dma(&table.slots_span(home, slots, reach - slots)).await?;
             let scan = self.scan(rest.as_ref(), key, values);
             if !matches!(scan, Scan::Nothing) {
                 return self.settle(scan, key, slots as u16, values).await;
             }
         }
-        self.search_overflow(key, values).await
+        self.search_overflow(key, home, values).await
     }
 
     /// Searches the overflow pages, and proves absence: a record that moved left while we read may
     /// have been missed, and then the segment's header has changed or says so.
-    async fn search_overflow(&self, key: Key, values: &mut Vec<u8>) -> Result<Search, FabricError> {
+    async fn search_overflow(
+        &self,
+        key: Key,
+        home: Home,
+        values: &mut Vec<u8>,
+    ) -> Result<Search, FabricError> {
         let table = self.node.primary();
         let reach = self.node.config().displacement_max;
-        let header_span = table.header_span(table.segment(key));
+        let header_span = table.header_span(home);
         let before = self.dma(&header_span).await?;
         let Some(header) = HostTable::parse_header(before.as_ref()) else {
             return Err(FabricError::Malformed);
         };
-        let whole = self.dma(&table.slots_span(table.home(key), u64::from(reach))).await?;
+        let whole = self.dma(&table.slots_span(home, 0, u64::from(reach))).await?;
         let scan = self.scan(whole.as_ref(), key, values);
         if !matches!(scan, Scan::Nothing) {
             return self.settle(scan, key, 0, values).await;
@@ -241,8 +252,11 @@ impl<F: Fabric> Lookups<F> {
             page = HostTable::parse_page_link(bytes.as_ref());
         }
         let after = self.dma(&header_span).await?;
-        let quiet = before.as_ref() == after.as_ref() && header.moves.is_multiple_of(2);
-        Ok(if quiet { Search::Absent } else { Search::Retry })
+        // The host may have split the segment: the next try begins where the key is then.
+        self.node.index().follow(table.geometry().progress_of(home.segment, header.level));
+        let quiet = before.as_ref() == after.as_ref();
+        let proven = quiet && table.proves(SlotHash::of(key), home, &header);
+        Ok(if proven { Search::Absent } else { Search::Retry })
     }
 
     fn scan(&self, bytes: &[u8], key: Key, values: &mut Vec<u8>) -> Scan {

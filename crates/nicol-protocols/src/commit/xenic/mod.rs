@@ -33,6 +33,7 @@ use nicol_core::commit::Procedures;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::Side;
 use nicol_core::units::{Bytes, Nanos};
+use nicol_store::host_table::Growth;
 
 use super::Sabotage;
 pub use host::Coordinator;
@@ -41,6 +42,9 @@ pub use node::Node;
 
 /// EXECUTE rounds that one transaction may take.
 pub const ROUNDS_MAX: usize = 64;
+
+/// Host memory into which one table grows unless the configuration says otherwise.
+pub const TABLE_MEMORY_MAX: Bytes = Bytes(4 << 30);
 
 /// Where a transaction's execution logic runs. [Xenic21 4.2.2, 4.3.3]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,8 @@ pub struct XenicConfig {
     pub inline_value: usize,
     /// Table slots per record, in percent.
     pub slots_percent: u64,
+    /// May the host tables double when they are full?
+    pub growth: Growth,
     /// Bytes of each NIC core's log in host memory.
     pub log: Bytes,
     /// How long a phase waits for an unreachable node before it gives up.
@@ -86,6 +92,7 @@ impl XenicConfig {
             slack: 1,
             inline_value: value.clamp(8, 256),
             slots_percent: 125,
+            growth: Growth::Doubling { memory_max: TABLE_MEMORY_MAX },
             log: Bytes(1 << 20),
             patience: Nanos::from_millis(20),
             execute_at: ExecuteAt::Annotation,

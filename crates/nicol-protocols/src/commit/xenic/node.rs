@@ -8,7 +8,7 @@ use nicol_core::commit::{Audit, Member, Procedures};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::workload::{ShardMap, Workload};
-use nicol_store::host_table::{Geometry, HostTable};
+use nicol_store::host_table::{Advance, Geometry, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
 
 use super::{Coordinator, Sabotage, XenicConfig, start};
@@ -66,6 +66,22 @@ impl Node {
         self.backups.contains_key(&shard)
     }
 
+    /// The index entry of `key`.
+    pub(super) fn segment(&self, key: Key) -> u64 {
+        SlotHash::of(key).base_segment(self.primary.geometry().segments())
+    }
+
+    /// Splits up to `segments` segments of each table that is doubling.
+    pub(super) fn grow(&self, segments: u64) -> Advance {
+        let mut done = Advance::default();
+        for table in std::iter::once(&self.primary).chain(self.backups.values()) {
+            let advance = table.advance(segments);
+            done.segments += advance.segments;
+            done.records += advance.records;
+        }
+        done
+    }
+
     /// Is there room for one more record in the primary table?
     pub(super) fn has_room(&self) -> bool {
         self.primary.has_room()
@@ -100,31 +116,31 @@ impl Node {
     }
 
     pub(super) fn lock(&self, key: Key, txn: TxnId) -> bool {
-        self.index.lock(self.primary.segment(key), key, txn).is_ok()
+        self.index.lock(self.segment(key), key, txn).is_ok()
     }
 
     pub(super) fn unlock(&self, key: Key, txn: TxnId) -> bool {
-        self.index.unlock(self.primary.segment(key), key, txn)
+        self.index.unlock(self.segment(key), key, txn)
     }
 
     pub(super) fn holder(&self, key: Key) -> Option<TxnId> {
-        self.index.holder(self.primary.segment(key), key)
+        self.index.holder(self.segment(key), key)
     }
 
     pub(super) fn install(&self, key: Key, version: Version, value: Option<&[u8]>) {
         let mut version = version;
         if self.config.sabotage != Sabotage::None {
             // A broken protocol is for the checkers to find, not for the index's assertion.
-            let found = self.index.lookup(self.primary.segment(key), key, &mut Vec::new());
+            let found = self.index.lookup(self.segment(key), key, &mut Vec::new());
             if let IndexLookup::Hit { version: known, .. } = found {
                 version = version.max(known.next());
             }
         }
-        self.index.install(self.primary.segment(key), key, version, value);
+        self.index.install(self.segment(key), key, version, value);
     }
 
     pub(super) fn unpin(&self, key: Key) {
-        self.index.unpin(self.primary.segment(key), key);
+        self.index.unpin(self.segment(key), key);
     }
 }
 
@@ -140,7 +156,7 @@ impl Member for Node {
             config.inline_value,
         );
         let load = |shard: ShardId| {
-            let table = HostTable::new(geometry, records);
+            let table = HostTable::new(geometry, records, config.growth);
             workload.load(layout, shard, &mut |key, value| table.load(key, value));
             table
         };
@@ -148,7 +164,7 @@ impl Member for Node {
         let primary = load(shard);
         let backups = layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
         let index = NicIndex::new(IndexConfig {
-            segments: primary.segments(),
+            segments: geometry.segments(),
             cached_objects_max: config.index_objects,
         });
         let nics = layout.engines(Side::Nic);

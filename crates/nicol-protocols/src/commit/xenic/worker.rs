@@ -10,8 +10,10 @@ use super::node::Node;
 use crate::commit::log::{LogReader, RecordKind};
 use crate::commit::messages::{Change, Writes};
 
-/// Records applied before the worker acknowledges and lets others run.
-const BATCH: usize = 64;
+/// Records applied, and segments split, before the worker acknowledges and lets others run.
+const BATCH: u64 = 64;
+/// Segments of a growing table that an idle worker splits before it looks at the log again.
+const IDLE_SPLITS: u64 = 4;
 
 /// Polls the log of NIC core `core` for ever and applies its records to the host tables.
 pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, core: u8) {
@@ -21,16 +23,23 @@ pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, core: u8) {
     let mut reader = LogReader::new(memory);
     loop {
         let seen = bell.bell().rings();
-        let mut applied = 0;
-        while applied < BATCH {
+        let (mut applied, mut split) = (0, 0);
+        while applied + split < BATCH {
             let Some((kind, body)) = reader.next() else { break };
-            apply(&fabric, &node, kind, body);
+            let written = apply(&fabric, &node, kind, body);
             applied += 1;
+            // A segment per insert keeps a doubling ahead of the inserts.
+            split += grow(&fabric, &node, written);
+        }
+        if applied == 0 {
+            split = grow(&fabric, &node, IDLE_SPLITS);
         }
         if applied > 0 {
             // [Xenic21 4.2 (7)] The ack joins whatever else goes to the NIC in this round.
             fabric.send(nic, &LogAck { applied: reader.applied() });
             node.forget_deletions();
+            fabric.yield_now().await;
+        } else if split > 0 {
             fabric.yield_now().await;
         } else {
             fabric.rung(&bell, seen).await;
@@ -38,12 +47,23 @@ pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, core: u8) {
     }
 }
 
-fn apply<F: Fabric>(fabric: &F, node: &Node, kind: RecordKind, body: &[u8]) {
+/// Splits segments of the tables that are doubling; returns how many.
+fn grow<F: Fabric>(fabric: &F, node: &Node, segments: u64) -> u64 {
+    let done = node.grow(segments);
+    for _ in 0..done.records {
+        fabric.work(Work::TableApply);
+    }
+    done.segments
+}
+
+/// Applies one record; returns how many writes it had.
+fn apply<F: Fabric>(fabric: &F, node: &Node, kind: RecordKind, body: &[u8]) -> u64 {
     let Ok(writes) = Writes::parse(body) else {
         // The NIC parsed it before it was logged: memory was corrupted, and the node must stop.
         panic!("a log record that was valid when written cannot be parsed any more");
     };
     let table = node.table(writes.shard, kind);
+    let mut written = 0;
     for (key, version, change) in writes.iter() {
         let value = match change {
             Change::Put(value) => Some(value),
@@ -53,5 +73,7 @@ fn apply<F: Fabric>(fabric: &F, node: &Node, kind: RecordKind, body: &[u8]) {
         fabric.work(Work::TableApply);
         // AMB-37: version-guarded and idempotent, since per-core logs have no common order.
         table.apply(key, version, value);
+        written += 1;
     }
+    written
 }

@@ -7,17 +7,21 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
 
+use super::PageRef;
 use super::layout::{BlockRef, load, read, store, write};
 
-/// Regions that a growing memory may have.
-const CHUNKS_MAX: usize = 4_096;
+/// Regions that overflow pages or heap blocks may take.
+pub(super) const CHUNKS_MAX: usize = 4_096;
+/// Regions of one size before their size doubles, so that memory ends before their number does.
+const CHUNKS_PER_SIZE: u32 = 512;
 
 /// Regions added on demand, readable without a lock.
 pub(super) struct Chunks(Box<[OnceLock<Arc<Region>>]>);
 
 impl Chunks {
-    pub(super) fn new() -> Self {
-        Self((0..CHUNKS_MAX).map(|_| OnceLock::new()).collect())
+    /// Room for so many regions.
+    pub(super) fn new(chunks_max: usize) -> Self {
+        Self((0..chunks_max).map(|_| OnceLock::new()).collect())
     }
 
     pub(super) fn get(&self, chunk: u32) -> Option<&Arc<Region>> {
@@ -25,13 +29,29 @@ impl Chunks {
     }
 
     /// Adds a region; only the table's single writer calls it.
-    fn add(&self, chunk: u32, size: u64) {
+    pub(super) fn add(&self, chunk: u32, size: u64) {
         let Some(cell) = self.0.get(chunk as usize) else {
-            panic!("a table grows by at most {CHUNKS_MAX} regions");
+            panic!("memory ends before {} regions do", self.0.len());
         };
         let fresh = cell.set(Arc::new(Region::new(Bytes(size)))).is_ok();
         assert!(fresh, "a region is added once");
     }
+
+    /// The regions that exist, with their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Region>)> {
+        let numbered = self.0.iter().enumerate();
+        numbered.filter_map(|(number, cell)| Some((number as u32, cell.get()?)))
+    }
+
+    /// Bytes of the regions that exist.
+    pub(super) fn bytes(&self) -> u64 {
+        self.iter().map(|(_, region)| region.size().0).sum()
+    }
+}
+
+/// How much larger the region with this number is than the first.
+const fn scale(chunk: u32) -> u64 {
+    1 << (chunk / CHUNKS_PER_SIZE)
 }
 
 /// Hands out overflow pages of one size.
@@ -40,22 +60,41 @@ pub(super) struct PageAllocator {
     chunks: u32,
     next: u32,
     end: u32,
+    /// Pages taken back; they are empty.
+    free: Vec<PageRef>,
 }
 
-/// Pages in the first region of overflow pages; each further one has as many again.
-const PAGES_PER_CHUNK: u32 = 1_024;
+/// Pages in the first region of overflow pages; see [`scale`] for the others.
+const PAGES_PER_CHUNK: u32 = 256;
 
 impl PageAllocator {
-    /// A fresh, zeroed page: region and page number within it.
-    pub(super) fn page(&mut self, chunks: &Chunks, page_bytes: u64) -> (u32, u32) {
+    /// An empty page without a link, and the bytes that were added for it.
+    pub(super) fn page(&mut self, chunks: &Chunks, page_bytes: u64) -> (PageRef, u64) {
+        if let Some(page) = self.free.pop() {
+            return (page, 0);
+        }
+        let mut added = 0;
         if self.next == self.end {
-            chunks.add(self.chunks, u64::from(PAGES_PER_CHUNK) * page_bytes);
-            self.chunks += 1;
             self.next = 0;
-            self.end = PAGES_PER_CHUNK;
+            self.end = PAGES_PER_CHUNK * scale(self.chunks) as u32;
+            added = u64::from(self.end) * page_bytes;
+            chunks.add(self.chunks, added);
+            self.chunks += 1;
         }
         self.next += 1;
-        (self.chunks - 1, self.next - 1)
+        (PageRef::new(self.chunks - 1, self.next - 1), added)
+    }
+
+    /// Takes a page back that is empty and no longer linked. Readers that still follow an old link
+    /// to it find a changed header.
+    pub(super) fn take_back(&mut self, page: PageRef) {
+        self.free.push(page);
+    }
+
+    /// Pages handed out.
+    pub(super) fn in_use(&self) -> u64 {
+        let full: u64 = (0..self.chunks).map(|at| u64::from(PAGES_PER_CHUNK) * scale(at)).sum();
+        full - u64::from(self.end - self.next) - self.free.len() as u64
     }
 }
 
@@ -72,11 +111,12 @@ const HEAP_CHUNK: u64 = 1 << 20;
 pub(super) struct Heap {
     chunks: u32,
     free: [Vec<(u32, u32)>; CLASSES],
+    in_use: u64,
 }
 
 impl Default for Heap {
     fn default() -> Self {
-        Self { chunks: 0, free: std::array::from_fn(|_| Vec::new()) }
+        Self { chunks: 0, free: std::array::from_fn(|_| Vec::new()), in_use: 0 }
     }
 }
 
@@ -91,20 +131,26 @@ fn class_of(len: u32) -> usize {
 }
 
 impl Heap {
-    /// Writes a value into a free block.
+    /// Blocks that hold a value.
+    pub(super) fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
+    /// Writes a value into a free block; says too how many bytes were added for it.
     pub(super) fn put(
         &mut self,
         chunks: &Chunks,
         key: Key,
         version: Version,
         value: &[u8],
-    ) -> BlockRef {
+    ) -> (BlockRef, u64) {
+        let mut added = 0;
         let class = class_of(value.len() as u32);
         let size = 1u64 << (SMALLEST_CLASS as usize + class);
         if self.free[class].is_empty() {
-            let region = size.max(HEAP_CHUNK);
-            chunks.add(self.chunks, region);
-            let blocks = (region / size) as u32;
+            added = size.max(HEAP_CHUNK * scale(self.chunks));
+            chunks.add(self.chunks, added);
+            let blocks = (added / size) as u32;
             self.free[class].extend((0..blocks).rev().map(|block| (self.chunks, block)));
             self.chunks += 1;
         }
@@ -119,11 +165,13 @@ impl Heap {
         write(region, offset + BLOCK_HEADER, value);
         store(region, offset + WORD as u64, version.0);
         store(region, offset + len - WORD as u64, version.0);
-        reference
+        self.in_use += 1;
+        (reference, added)
     }
 
     /// Takes a block back. Readers that still hold its pointer will notice its reuse.
     pub(super) fn take_back(&mut self, block: BlockRef) {
+        self.in_use -= 1;
         self.free[class_of(block.len)].push((block.chunk, block.block));
     }
 }

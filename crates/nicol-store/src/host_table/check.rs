@@ -1,0 +1,131 @@
+//! Going over the whole table: every record, a digest, and the structure's invariants.
+
+use std::collections::BTreeSet;
+
+use nicol_core::ids::{Key, Version};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::address::SlotHash;
+use super::writer::{Position, Writer};
+use super::{HostTable, PageRef};
+
+impl HostTable {
+    /// The table's segments: chunk and number within it.
+    fn all_segments(&self) -> impl Iterator<Item = (u32, u64)> {
+        (0..self.segments()).map(|segment| self.geometry.locate(segment))
+    }
+
+    /// Every position of every chunk and overflow page.
+    fn all_positions(&self) -> impl Iterator<Item = Position> {
+        let slots = self.slots.iter().flat_map(|(chunk, _)| {
+            let slots = 0..self.geometry.chunk_slots(chunk);
+            slots.map(move |slot| Position::Slot { chunk, slot })
+        });
+        slots.chain(self.all_segments().flat_map(|(chunk, local)| self.overflow_of(chunk, local)))
+    }
+
+    /// Calls `each` with every record, in the order of the table's memory.
+    pub fn for_each(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        // The writer's mutex keeps the records in place.
+        let writer = self.writer();
+        let mut value = Vec::new();
+        for key in self.all_positions().filter_map(|position| self.key_of(position)) {
+            value.clear();
+            let found = self.get(key, &mut value);
+            each(key, found.version, &value);
+        }
+        drop(writer);
+    }
+
+    /// A digest of all records that does not depend on where they stand.
+    pub fn digest(&self) -> u64 {
+        let mut digest = 0u64;
+        self.for_each(&mut |key, version, value| {
+            let record = xxh3_64_with_seed(value, key.0 ^ version.0.rotate_left(32));
+            digest = digest.wrapping_add(record);
+        });
+        digest
+    }
+
+    /// Checks every structural invariant; for tests.
+    ///
+    /// # Panics
+    /// If one does not hold.
+    pub fn check(&self) {
+        let writer = &mut *self.writer();
+        let mut keys = BTreeSet::new();
+        let mut blocks = 0;
+        for (chunk, _) in self.slots.iter() {
+            blocks += self.check_chunk(writer, chunk, &mut keys);
+        }
+        let (overflowed, more) = self.check_segments(writer, &mut keys);
+        blocks += more;
+        assert!(overflowed == self.overflowed(), "overflowed records are counted");
+        assert!(keys.len() as u64 == self.len(), "records are counted");
+        assert!(blocks == writer.heap.in_use(), "a heap block belongs to one record");
+        let bytes = self.slots.bytes() + self.pages.bytes() + self.heap.bytes();
+        assert!(bytes == self.memory().0, "memory is counted");
+        for (&key, &version) in writer.old_graves.iter().chain(&writer.graves) {
+            assert!(!keys.contains(&key), "a deleted key is absent");
+            let home = self.home_now(SlotHash::of(key));
+            let floor = self.header(home.chunk, home.local()).floor;
+            assert!(floor >= version, "a floor is no lower than what was deleted");
+        }
+    }
+
+    /// Robinhood order and the displacement limit, chunk by chunk; returns blocks in use.
+    fn check_chunk(&self, writer: &mut Writer, chunk: u32, keys: &mut BTreeSet<Key>) -> u64 {
+        let mut blocks = 0;
+        let mut previous = None;
+        for slot in 0..self.geometry.chunk_slots(chunk) {
+            let home = self.home_of(chunk, slot);
+            if let Some(home) = home {
+                assert!(home <= slot, "no object stands before its home");
+                assert!(slot - home < self.geometry.reach(), "no object is D_m from its home");
+                let order = previous.unwrap_or(slot);
+                assert!(order <= home, "a run begins at home and is ordered by home");
+                blocks += self.check_record(writer, Position::Slot { chunk, slot }, keys);
+            }
+            previous = home;
+        }
+        blocks
+    }
+
+    /// Headers and overflow pages; returns overflowed records and blocks in use.
+    fn check_segments(&self, writer: &mut Writer, keys: &mut BTreeSet<Key>) -> (u64, u64) {
+        let (mut overflowed, mut blocks) = (0, 0);
+        let mut pages: BTreeSet<PageRef> = BTreeSet::new();
+        let progress = self.progress();
+        let whole = self.geometry.segments() << progress.level();
+        for (segment, (chunk, local)) in self.all_segments().enumerate() {
+            let header = self.header(chunk, local);
+            assert!(header.moves.is_multiple_of(2), "no move is under way");
+            let ahead = (segment as u64) < progress.split() || segment as u64 >= whole;
+            assert!(header.level == progress.level() + u8::from(ahead), "a level is its segment's");
+            let mut page = header.overflow;
+            while let Some(current) = page {
+                assert!(pages.insert(current), "a page is linked once");
+                page = self.link(current);
+            }
+            let before = overflowed;
+            for position in self.overflow_of(chunk, local) {
+                let Some(key) = self.key_of(position) else { continue };
+                let home = self.home_now(SlotHash::of(key));
+                assert!(home.segment == segment as u64, "overflow belongs to its segment");
+                blocks += self.check_record(writer, position, keys);
+                overflowed += 1;
+            }
+            assert!(header.overflow.is_none() || overflowed > before, "empty pages are released");
+        }
+        assert!(pages.len() as u64 == writer.pages.in_use(), "a page in use is linked");
+        (overflowed, blocks)
+    }
+
+    fn check_record(&self, writer: &mut Writer, at: Position, keys: &mut BTreeSet<Key>) -> u64 {
+        let Some(key) = self.key_of(at) else { return 0 };
+        assert!(keys.insert(key), "a record stands in one place");
+        let record = self.look(writer, at, key);
+        assert!(record.is_some(), "an occupied slot is whole");
+        record.map_or(0, |record| u64::from(record.block.is_some()))
+    }
+}

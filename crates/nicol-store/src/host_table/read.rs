@@ -1,0 +1,218 @@
+//! Lookups: in local memory, and the spans and parsers of lookups by DMA.
+
+use std::hint;
+
+use nicol_core::ids::{Key, Version};
+use nicol_core::memory::{Region, WORD};
+
+use super::address::{Home, LEVELS_MAX, Progress, SlotHash};
+use super::layout::{
+    BlockRef, INLINE_MAX, KEY, Place, SlotView, load, parse_slot, read, slot_bytes,
+};
+use super::{HEADER_BYTES, HostTable, Lookup, PAGE_SLOTS, PageRef, SegmentHeader, Span, memory};
+
+/// Words of a header, as byte offsets.
+pub(super) mod header {
+    pub(crate) const MOVES: u64 = 0;
+    pub(crate) const OVERFLOW: u64 = 8;
+    pub(crate) const FLOOR: u64 = 16;
+    pub(crate) const LEVEL: u64 = 24;
+}
+
+/// Bytes of the largest slot.
+const SLOT_MAX: usize = slot_bytes(INLINE_MAX) as usize;
+
+impl HostTable {
+    /// The home of a hash now.
+    pub(super) fn home_now(&self, hash: SlotHash) -> Home {
+        self.geometry.home(hash, self.progress())
+    }
+
+    /// Looks `key` up in local memory; a value found is appended to `into`.
+    ///
+    /// Takes no lock; retries while the record or its segment is being rewritten.
+    pub fn get(&self, key: Key, into: &mut Vec<u8>) -> Lookup {
+        let hash = SlotHash::of(key);
+        loop {
+            let home = self.home_now(hash);
+            let before = self.header(home.chunk, home.local());
+            if let Some(found) = self.search(home, before.overflow, key, into) {
+                return found;
+            }
+            let after = self.header(home.chunk, home.local());
+            if before == after && self.proves(hash, home, &after) {
+                return Lookup { version: after.floor, present: false };
+            }
+            hint::spin_loop();
+        }
+    }
+
+    /// Does this header, unchanged since before `home`'s slots and overflow pages were read, say
+    /// that they are where the hash's key would be?
+    pub fn proves(&self, hash: SlotHash, home: Home, header: &SegmentHeader) -> bool {
+        header.moves.is_multiple_of(2)
+            && self.geometry.segment_at(hash, header.level) == home.segment
+    }
+
+    /// Every slot where `key` may be, upwards, once.
+    fn search(
+        &self,
+        home: Home,
+        overflow: Option<PageRef>,
+        key: Key,
+        into: &mut Vec<u8>,
+    ) -> Option<Lookup> {
+        let region = self.chunk(home.chunk);
+        let first = self.geometry.slot_offset(home.chunk, home.slot);
+        for position in 0..self.geometry.reach() {
+            let at = first + position * self.geometry.slot_bytes();
+            if let Some(found) = self.try_slot(region, at, key, into) {
+                return Some(found);
+            }
+        }
+        let mut page = overflow;
+        while let Some(current) = page {
+            let (region, offset) = self.page_at(current);
+            for position in 0..PAGE_SLOTS {
+                let at = offset + position * self.geometry.slot_bytes();
+                if let Some(found) = self.try_slot(region, at, key, into) {
+                    return Some(found);
+                }
+            }
+            page = self.link(current);
+        }
+        None
+    }
+
+    /// Reads one slot until it is whole; the record if it is `key`'s.
+    fn try_slot(
+        &self,
+        region: &Region,
+        offset: u64,
+        key: Key,
+        into: &mut Vec<u8>,
+    ) -> Option<Lookup> {
+        let mut bytes = [0; SLOT_MAX];
+        let slot = &mut bytes[..self.geometry.slot_bytes() as usize];
+        loop {
+            // A look at the key is enough to pass: whoever overwrites a key here has put it, if it
+            // still exists, into a slot that is read later, or has changed the header.
+            if load(region, offset + KEY) != key.0 {
+                return None;
+            }
+            read(region, offset, slot);
+            match parse_slot(slot) {
+                SlotView::Torn => hint::spin_loop(),
+                SlotView::Record { key: found, version, place } if found == key => {
+                    match place {
+                        Place::Inline(value) => into.extend_from_slice(value),
+                        Place::OutOfLine(block) => {
+                            if memory::read_block(&self.heap, block, key, version, into).is_none() {
+                                continue;
+                            }
+                        }
+                    }
+                    return Some(Lookup { version, present: true });
+                }
+                SlotView::Empty | SlotView::Record { .. } => return None,
+            }
+        }
+    }
+
+    /// The home of `hash` in a table that has doubled so far: what a NIC computes.
+    pub fn home(&self, hash: SlotHash, known: Progress) -> Home {
+        self.geometry.home(hash, known)
+    }
+
+    /// The memory of `count` slots from the `from`th behind `home` on.
+    ///
+    /// # Panics
+    /// If they are not all within D_m of it.
+    pub fn slots_span(&self, home: Home, from: u64, count: u64) -> Span {
+        assert!(from + count <= self.geometry.reach(), "an object is within D_m of its home");
+        Span {
+            region: self.chunk(home.chunk).clone(),
+            offset: self.geometry.slot_offset(home.chunk, home.slot + from),
+            len: (count * self.geometry.slot_bytes()) as usize,
+        }
+    }
+
+    /// The slots in the bytes of [`HostTable::slots_span`], in order.
+    pub fn parse_slots<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = SlotView<'a>> {
+        bytes.chunks_exact(self.geometry.slot_bytes() as usize).map(parse_slot)
+    }
+
+    /// The memory of the header of `home`'s segment.
+    pub fn header_span(&self, home: Home) -> Span {
+        Span {
+            region: self.chunk(home.chunk).clone(),
+            offset: home.local() * HEADER_BYTES,
+            len: HEADER_BYTES as usize,
+        }
+    }
+
+    /// Parses the bytes of [`HostTable::header_span`]; `None` if they are not a header.
+    pub fn parse_header(bytes: &[u8]) -> Option<SegmentHeader> {
+        let mut words = bytes.chunks_exact(WORD).map(|chunk| {
+            let mut word = [0; WORD];
+            word.copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        });
+        let (moves, overflow, floor) = (words.next()?, words.next()?, words.next()?);
+        let level = u8::try_from(words.next()?).ok().filter(|&level| level <= LEVELS_MAX)?;
+        Some(SegmentHeader {
+            moves,
+            overflow: PageRef::parse(overflow),
+            floor: Version(floor),
+            level,
+        })
+    }
+
+    /// The memory of an overflow page.
+    pub fn page_span(&self, page: PageRef) -> Span {
+        let (region, offset) = self.page_at(page);
+        Span { region: region.clone(), offset, len: self.geometry.page_bytes() as usize }
+    }
+
+    /// The next page in the bytes of [`HostTable::page_span`]; their slots are parsed like others.
+    pub fn parse_page_link(bytes: &[u8]) -> Option<PageRef> {
+        let link = bytes.last_chunk::<WORD>()?;
+        PageRef::parse(u64::from_le_bytes(*link))
+    }
+
+    /// The memory of a value out of line.
+    pub fn block_span(&self, block: BlockRef) -> Span {
+        let (region, offset, len) = memory::span(&self.heap, block);
+        Span { region: region.clone(), offset, len: len as usize }
+    }
+
+    /// The value in the bytes of [`HostTable::block_span`]; `None` if the block was reused.
+    pub fn parse_block(bytes: &[u8], key: Key, version: Version, len: u32) -> Option<&[u8]> {
+        memory::parse_block(bytes, key, version, len)
+    }
+
+    pub(super) fn header(&self, chunk: u32, local: u64) -> SegmentHeader {
+        let (region, at) = (self.chunk(chunk), local * HEADER_BYTES);
+        SegmentHeader {
+            moves: load(region, at + header::MOVES),
+            overflow: PageRef::parse(load(region, at + header::OVERFLOW)),
+            floor: Version(load(region, at + header::FLOOR)),
+            level: load(region, at + header::LEVEL) as u8,
+        }
+    }
+
+    fn link_offset(&self, page: PageRef) -> (&Region, u64) {
+        let (region, offset) = self.page_at(page);
+        (region, offset + self.geometry.page_bytes() - WORD as u64)
+    }
+
+    pub(super) fn link(&self, page: PageRef) -> Option<PageRef> {
+        let (region, offset) = self.link_offset(page);
+        PageRef::parse(load(region, offset))
+    }
+
+    pub(super) fn set_link(&self, page: PageRef, next: Option<PageRef>) {
+        let (region, offset) = self.link_offset(page);
+        super::layout::store(region, offset, next.map_or(0, |next| next.0));
+    }
+}
