@@ -256,11 +256,12 @@ impl World for SimWorld {
     }
 
     fn submit(&self, batch: &mut Vec<Operation>) {
-        let wait = match batch.first().map(|first| &first.transfer) {
+        let dma = &self.shared.profile.dma;
+        let wait = match batch.first() {
             _ if self.shared.tuning.dma_async => Picos(0),
-            Some(Transfer::DmaRead { .. }) => self.shared.profile.dma.read_latency.value,
-            Some(Transfer::DmaWrite { .. }) => self.shared.profile.dma.write_latency.value,
-            _ => Picos(0),
+            None | Some(Operation { transfer: Transfer::Persist { .. }, .. }) => Picos(0),
+            Some(first) if first.reads() => dma.read_latency.value,
+            Some(_) => dma.write_latency.value,
         };
         self.shared.submit_vector(self.index, batch, self.now());
         // What waits in the DMA queue comes on top, and is waited for by the task alone.
