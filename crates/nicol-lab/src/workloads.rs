@@ -37,6 +37,8 @@ pub struct WorkloadSpec {
     pub items: Option<u32>,
     /// Customers of each district of a warehouse.
     pub customers: Option<u16>,
+    /// Records per node that a run may add.
+    pub growth: Option<u64>,
     /// Keys that are only read, in percent.
     pub read_percent: Option<u8>,
     /// Keys per transaction.
@@ -147,6 +149,7 @@ fn tpcc(
     let mut config = config(nodes, warehouses);
     config.items = spec.items.unwrap_or(config.items);
     config.customers_per_district = spec.customers.unwrap_or(config.customers_per_district);
+    config.growth_per_node = spec.growth.unwrap_or(config.growth_per_node);
     let (items, customers) = (config.items, config.customers_per_district);
     ensure!((1..=ITEMS_MAX).contains(&items), "--items {items}: give 1 to {ITEMS_MAX}");
     ensure!(
@@ -186,6 +189,7 @@ impl WorkloadSpec {
             ("--warehouses", self.warehouses.is_some(), tpcc),
             ("--items", self.items.is_some(), tpcc),
             ("--customers", self.customers.is_some(), tpcc),
+            ("--growth", self.growth.is_some(), tpcc),
             ("--read-percent", self.read_percent.is_some(), ycsb),
             ("--keys", self.keys.is_some(), ycsb),
             ("--value-bytes", self.value_bytes.is_some(), ycsb),

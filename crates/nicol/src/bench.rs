@@ -71,6 +71,7 @@ fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         warehouses: args.warehouses,
         items: args.items,
         customers: args.customers,
+        growth: args.growth,
         read_percent: args.read_percent,
         keys: args.keys,
         value_bytes: args.value_bytes,

@@ -72,6 +72,7 @@ fn replay(args: &SweepArgs, failure: &Failure) -> String {
     add("--warehouses", workload.warehouses.map(|value| value.to_string()));
     add("--items", workload.items.map(|value| value.to_string()));
     add("--customers", workload.customers.map(|value| value.to_string()));
+    add("--growth", workload.growth.map(|value| value.to_string()));
     for setting in &system.settings {
         add("--set", Some(setting.clone()));
     }

@@ -14,6 +14,7 @@ pub(super) static ALL: [Experiment; 1] = [Experiment {
     columns: &["structure", "parameter", "objects_read", "roundtrips", "overflow_fraction"],
     chart: Chart::Bars { category: &["structure", "parameter"], series: &[], y: "objects_read" },
     systems: &[],
+    settings: &[],
     timed: false,
     run: lookups,
 }];
@@ -26,7 +27,7 @@ const KEYS_QUICK: u64 = 400_000;
 const BYTES: u64 = 120;
 
 fn lookups(context: &Context<'_>) -> Result<Table> {
-    let keys = context.options.form.pick(KEYS, KEYS_QUICK);
+    let keys = context.options.form.of([KEYS, KEYS_QUICK]);
     let seed = context.options.seed;
     let found = context.pool.map(&COMPARED, |structure| {
         context.pool.run(keys * BYTES, || Ok(measure(*structure, keys, seed)))

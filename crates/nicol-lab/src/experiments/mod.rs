@@ -4,6 +4,7 @@
 //! a system or a component that is judged where there is something to judge. Points run on as many
 //! threads as the options say; rows and their order do not depend on that.
 
+mod ablations;
 mod benchmarks;
 mod commit;
 mod components;
@@ -54,10 +55,11 @@ impl Form {
         }
     }
 
-    fn pick<T>(self, full: T, quick: T) -> T {
+    /// The first of two values in the full form, the other in the quick one.
+    fn of<T: Copy>(self, values: [T; 2]) -> T {
         match self {
-            Self::Full => full,
-            Self::Quick => quick,
+            Self::Full => values[0],
+            Self::Quick => values[1],
         }
     }
 }
@@ -91,22 +93,41 @@ pub struct Experiment {
     pub chart: Chart,
     /// The systems that it compares; none if it measures parts.
     pub systems: &'static [&'static str],
+    /// The settings of these systems that it varies.
+    pub settings: &'static [&'static str],
     /// Does it run on hardware profiles, or is it exact?
     pub timed: bool,
     run: fn(&Context<'_>) -> Result<Table>,
 }
 
 impl Experiment {
-    /// The systems that it compares and that are not there: it refuses to run without them.
-    pub fn missing(&self) -> Vec<&'static str> {
-        self.systems.iter().copied().filter(|system| System::find(system).is_err()).collect()
+    /// The systems that it compares, and the settings of theirs that it varies, that are not there:
+    /// it refuses to run without them.
+    pub fn missing(&self) -> Vec<String> {
+        self.missing_of(self.systems)
+    }
+
+    /// What of [`Experiment::missing`] these of its systems miss.
+    fn missing_of(&self, systems: &[&str]) -> Vec<String> {
+        let mut missing = Vec::new();
+        for name in systems {
+            let Ok(system) = System::find(name) else {
+                missing.push((*name).to_owned());
+                continue;
+            };
+            let there = system.settings();
+            let lacks = |key: &&&str| there.iter().all(|(name, ..)| name != *key);
+            let keys = self.settings.iter().filter(lacks);
+            missing.extend(keys.map(|key| format!("{name}'s setting {key}")));
+        }
+        missing
     }
 }
 
 /// Every experiment, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
-    let families: [&[Experiment]; 4] =
-        [&lookups::ALL, &components::ALL, &commit::ALL, &threads::ALL];
+    let families: [&[Experiment]; 5] =
+        [&lookups::ALL, &components::ALL, &commit::ALL, &threads::ALL, &ablations::ALL];
     families.into_iter().flatten().collect()
 }
 
@@ -190,9 +211,39 @@ pub fn run(
     }
     let pool = Pool::new(options.jobs, options.memory, progress);
     let context = Context { experiment, options, pool };
+    let missing = experiment.missing_of(&context.systems());
+    ensure!(
+        missing.is_empty(),
+        "{} needs what is not there: {}; what is there: nicol systems, nicol bench --set help",
+        experiment.id,
+        missing.join(", ")
+    );
     let started = Instant::now();
     let table = (experiment.run)(&context)?;
     let took = started.elapsed();
     let points = context.pool.points();
     Ok(Finished { outcome: Outcome::new(experiment, options, table), took, points })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_experiment_says_which_systems_and_settings_it_lacks() {
+        let experiment = Experiment {
+            systems: &["xenic", "nonsuch"],
+            settings: &["execute_at", "nonsense", "aggregation"],
+            ..commit::figure_8("id", "title", |_| bail!("it is refused before it runs"))
+        };
+        assert_eq!(experiment.missing(), ["xenic's setting nonsense", "nonsuch"]);
+    }
+
+    #[test]
+    fn every_experiment_has_an_id_of_its_own() {
+        for (at, experiment) in all().iter().enumerate() {
+            let first = all().iter().position(|other| other.id == experiment.id);
+            assert_eq!(first, Some(at), "{}", experiment.id);
+        }
+    }
 }

@@ -11,7 +11,6 @@ use super::benchmarks::Benchmark;
 use super::{Context, Form, Table, VERBS};
 use crate::bench::{self, BenchConfig, Length};
 use crate::report::BenchReport;
-use crate::systems::System;
 
 /// Servers of the testbed. [Xenic21 5]
 pub(super) const NODES: usize = 6;
@@ -33,6 +32,8 @@ pub(super) struct Study<'c> {
     pub(super) host_engines: Option<usize>,
     /// NIC engines per node, if not all.
     pub(super) nic_engines: Option<usize>,
+    /// How much longer than the benchmark's its runs are.
+    pub(super) length: u64,
 }
 
 /// One judged run.
@@ -67,26 +68,36 @@ impl<'c> Study<'c> {
         system: &'static str,
     ) -> Result<Self> {
         let on = if is_on_path(system) { context.on_path() } else { VERBS };
-        Self::on(context, benchmark, system, on)
+        Self::on(context, benchmark, system, on.to_owned())
     }
 
-    /// The same on `profile`.
-    pub(super) fn on(
+    /// The same with `change` made to the hardware, as [`Profile::load`] takes it.
+    pub(super) fn changed(
         context: &'c Context<'c>,
         benchmark: &'static Benchmark,
         system: &'static str,
-        profile: &str,
+        change: &str,
     ) -> Result<Self> {
-        System::find(system).context("this figure compares systems that are not all there")?;
+        let plain = Self::new(context, benchmark, system)?;
+        Self::on(context, benchmark, system, format!("{}:{change}", plain.on))
+    }
+
+    fn on(
+        context: &'c Context<'c>,
+        benchmark: &'static Benchmark,
+        system: &'static str,
+        on: String,
+    ) -> Result<Self> {
         Ok(Self {
             context,
             benchmark,
             system,
-            on: profile.to_owned(),
-            profile: Arc::new(Profile::load(profile)?),
+            profile: Arc::new(Profile::load(&on)?),
+            on,
             settings: Vec::new(),
             host_engines: None,
             nic_engines: None,
+            length: 1,
         })
     }
 
@@ -111,7 +122,7 @@ impl<'c> Study<'c> {
     }
 
     fn config(&self, clients: usize) -> BenchConfig {
-        let (warmup, window) = self.context.options.form.windows();
+        let (warmup, window) = self.benchmark.windows(self.context.options.form);
         BenchConfig {
             workload: self.benchmark.spec(self.context.options.form),
             system: self.system.to_owned(),
@@ -122,8 +133,8 @@ impl<'c> Study<'c> {
             host_engines: self.host_engines,
             nic_engines: self.nic_engines,
             clients: Some(clients),
-            length: Some(Length::Time(window)),
-            warmup: Some(warmup),
+            length: Some(Length::Time(window * self.length)),
+            warmup: Some(warmup * self.length),
             rate: None,
             seed: self.context.options.seed,
             faults: false,
@@ -135,28 +146,30 @@ impl<'c> Study<'c> {
     /// Runs it with so many closed-loop clients per node, and judges the run.
     pub(super) fn at(&self, clients: usize) -> Result<Point> {
         let config = self.config(clients);
-        let memory = self.benchmark.memory(self.context.options.form);
+        let memory = self.benchmark.memory(self.context.options.form)?;
         let ran = self.context.pool.run(memory, || Ok(bench::run(&config)?.report))?;
         self.point(&ran)
     }
 
     fn point(&self, report: &BenchReport) -> Result<Point> {
         let what = format!("{} with {} clients", self.system, report.clients_per_node);
-        let counted = match self.benchmark.counted {
-            None => report.committed,
+        let committed: u64 = report.kinds.iter().map(|kind| kind.committed).sum();
+        let (counted, latency) = match self.benchmark.counted {
+            None => (committed, report.latency_us),
             Some(kind) => {
                 let kind = report.kinds.iter().find(|known| known.name == kind);
-                kind.with_context(|| format!("{what}: no such transaction type"))?.committed
+                let kind = kind.with_context(|| format!("{what}: no such transaction type"))?;
+                (kind.committed, kind.latency_us)
             }
         };
         ensure!(counted > 0, "{what}: nothing was committed in the measured time");
-        let share = counted as f64 / report.committed as f64;
+        let share = counted as f64 / committed as f64;
         let aborted = report.aborted - report.refused;
         Ok(Point {
             clients: report.clients_per_node,
             throughput: report.throughput_per_node_per_s * share,
-            p50: report.latency_us.p50,
-            p99: report.latency_us.p99,
+            p50: latency.p50,
+            p99: latency.p99,
             abort_fraction: aborted as f64 / (report.committed + report.aborted) as f64,
             violations: report
                 .check
@@ -200,7 +213,7 @@ struct Ladder {
 }
 
 /// The rule of [`Ladder`], as results say it.
-pub(super) const RULE: &str = "clients per node grow by a factor until two points in a row are \
+const RULE: &str = "clients per node grow by a factor until two points in a row are \
                                less than 2 % above the highest before them; the full form then \
                                measures midway between the highest point and its neighbours";
 const STALE: usize = 2;
@@ -247,17 +260,26 @@ pub(super) fn peak(points: &[Point]) -> &Point {
 
 /// What every figure of this kind assumes.
 pub(super) fn assume(table: &mut Table, form: Form, benchmarks: &[&Benchmark]) {
-    let (warmup, window) = form.windows();
     let span = |span: Nanos| format!("{} us", span.0 / 1_000);
-    table.assume("warm-up", span(warmup), "simulated; NIC indexes start empty");
-    table.assume("measured time", span(window), "simulated; the published length is not given");
+    for benchmark in benchmarks {
+        let (warmup, window) = benchmark.windows(form);
+        let key = |what| format!("{} {what}", benchmark.name);
+        table.assume(&key("warm-up"), span(warmup), "simulated; NIC indexes start empty");
+        let reason = "simulated; the published length is not given";
+        table.assume(&key("measured time"), span(window), reason);
+        benchmark.assume(table, form);
+    }
+}
+
+/// The same for figures that look for the peak.
+pub(super) fn assume_sweeps(table: &mut Table, form: Form, benchmarks: &[&Benchmark]) {
+    assume(table, form, benchmarks);
     table.assume("load", "closed loop", RULE);
-    benchmarks.iter().for_each(|benchmark| benchmark.assume(table, form));
 }
 
 impl Form {
     /// Simulated time before measuring, and measured.
-    fn windows(self) -> (Nanos, Nanos) {
+    pub(super) fn windows(self) -> (Nanos, Nanos) {
         match self {
             Self::Full => (Nanos::from_millis(2), Nanos::from_millis(5)),
             Self::Quick => (Nanos::from_micros(150), Nanos::from_micros(400)),

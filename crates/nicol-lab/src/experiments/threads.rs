@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use nicol_core::ids::Side;
 use serde_json::json;
 
-use super::benchmarks::{Benchmark, RETWIS, SMALLBANK};
+use super::benchmarks::{Benchmark, RETWIS, SMALLBANK, TPCC_NEW_ORDER};
 use super::study::{self, Point, Study};
 use super::table::rounded;
 use super::{Chart, Context, Experiment, Table};
@@ -16,12 +16,13 @@ pub(super) static ALL: [Experiment; 1] = [Experiment {
     columns: &["benchmark", "system", "host_threads", "nic_threads", "normalized_threads"],
     chart: Chart::Bars { category: &["benchmark"], series: &["system"], y: "normalized_threads" },
     systems: &["xenic", "drtm-h", "fasst"],
+    settings: &[],
     timed: true,
     run: fewest_threads,
 }];
 
 /// The benchmarks of the table.
-const BENCHMARKS: [&Benchmark; 2] = [&RETWIS, &SMALLBANK];
+const BENCHMARKS: [&Benchmark; 3] = [&TPCC_NEW_ORDER, &RETWIS, &SMALLBANK];
 
 /// Of the peak throughput, what fewer threads must keep, in percent. [Xenic21 5.6]
 const KEPT_PERCENT: f64 = 95.0;
@@ -44,7 +45,7 @@ fn fewest_threads(context: &Context<'_>) -> Result<Table> {
     }
     let found = context.pool.map(&studies, search)?;
     let mut table = context.table();
-    study::assume(&mut table, context.options.form, &BENCHMARKS);
+    study::assume_sweeps(&mut table, context.options.form, &BENCHMARKS);
     table.assume("power of a NIC thread", COREMARK_RATIO, "Coremark, C1.24");
     table.assume(
         "search",
