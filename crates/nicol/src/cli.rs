@@ -244,7 +244,8 @@ pub struct LabRunArgs {
     /// Less data and shorter runs: seconds on four cores instead of minutes.
     #[arg(long)]
     pub quick: bool,
-    /// Writes ID.json, ID.csv and the plot ID.svg to DIR.
+    /// Writes ID.json, ID.csv and the plot ID.svg to DIR. If it is interrupted, the same command
+    /// goes on from the points in DIR.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// The seed of everything random.

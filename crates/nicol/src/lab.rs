@@ -53,6 +53,7 @@ fn run_some(args: &LabRunArgs) -> Result<End> {
         systems: args.systems.clone(),
         jobs: args.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)),
         memory: experiments::memory_available(),
+        keep: args.out.clone(),
     };
     match &args.id {
         Some(id) => {
@@ -152,7 +153,11 @@ fn footing(finished: &Finished) -> String {
     let id = finished.outcome.experiment().id;
     let (points, seconds) = (finished.points, finished.took.as_secs_f64());
     let peak = peak_memory_mib().map_or(String::new(), |mib| format!(", peak memory {mib} MiB"));
-    format!("{id}: {points} points in {seconds:.1} s{peak}")
+    let kept = match finished.kept {
+        0 => String::new(),
+        kept => format!(" and {kept} of an interrupted run"),
+    };
+    format!("{id}: {points} points{kept} in {seconds:.1} s{peak}")
 }
 
 /// The most memory that this process ever had, if the system says.

@@ -30,7 +30,10 @@ fn lookups(context: &Context<'_>) -> Result<Table> {
     let keys = context.options.form.of([KEYS, KEYS_QUICK]);
     let seed = context.options.seed;
     let found = context.pool.map(&COMPARED, |structure| {
-        context.pool.run(keys * BYTES, || Ok(measure(*structure, keys, seed)))
+        context.point(&format!("{structure:?} {keys} {seed}"), keys * BYTES, || {
+            let cost = measure(*structure, keys, seed);
+            Ok((cost.objects_read(), cost.mean_roundtrips(), cost.overflow_fraction()))
+        })
     })?;
     let mut table = context.table();
     if keys != KEYS {
@@ -39,13 +42,13 @@ fn lookups(context: &Context<'_>) -> Result<Table> {
     table.assume("occupancy", "90 %", "records in overflow included, AMB-01");
     table.assume("displacement limit", "bounds the probe of an insertion", "AMB-01");
     table.assume("robinhood's hints", "warm", "a first pass over all keys has taught them");
-    for cost in found {
+    for (structure, (objects_read, roundtrips, overflow_fraction)) in COMPARED.iter().zip(found) {
         table.push(vec![
-            json!(cost.structure.name()),
-            cost.structure.parameter().map_or_else(|| json!("none"), |value| json!(value)),
-            rounded(cost.objects_read(), 3),
-            rounded(cost.mean_roundtrips(), 4),
-            rounded(cost.overflow_fraction(), 5),
+            json!(structure.name()),
+            structure.parameter().map_or_else(|| json!("none"), |value| json!(value)),
+            rounded(objects_read, 3),
+            rounded(roundtrips, 4),
+            rounded(overflow_fraction, 5),
         ]);
     }
     Ok(table)

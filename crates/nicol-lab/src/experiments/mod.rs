@@ -8,6 +8,7 @@ mod ablations;
 mod benchmarks;
 mod commit;
 mod components;
+mod kept;
 mod lookups;
 mod page;
 mod plot;
@@ -17,10 +18,13 @@ mod study;
 mod table;
 mod threads;
 
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 pub use page::page;
 pub use plot::{Chart, Scale, svg};
@@ -29,6 +33,7 @@ pub use results::{Golden, write_atomically, write_results};
 pub use table::{Assumed, Outcome, Table};
 
 use crate::systems::System;
+use kept::Kept;
 use points::Pool;
 
 /// The profile of systems that run on an on-path SmartNIC.
@@ -79,6 +84,9 @@ pub struct Options {
     pub jobs: usize,
     /// Bytes that points under way may need together.
     pub memory: u64,
+    /// The folder where an interrupted run leaves its points, and finds those of one before it.
+    /// [`write_results`] removes them.
+    pub keep: Option<PathBuf>,
 }
 
 /// A figure or a table.
@@ -151,6 +159,9 @@ struct Context<'a> {
     experiment: &'static Experiment,
     options: &'a Options,
     pool: Pool<'a>,
+    kept: Kept,
+    /// Points that were kept and not measured again.
+    found: AtomicUsize,
 }
 
 impl Context<'_> {
@@ -164,6 +175,25 @@ impl Context<'_> {
         let wanted =
             |system: &&str| asked.is_none_or(|asked| asked.iter().any(|one| one == system));
         self.experiment.systems.iter().copied().filter(wanted).collect()
+    }
+
+    /// Measures a point that needs `memory` bytes, unless an interrupted run has. `run` says all
+    /// that the result depends on.
+    ///
+    /// Errors: what `work` says; a point that needs more memory than there is; no place to keep it.
+    fn point<R: Serialize + DeserializeOwned>(
+        &self,
+        run: &str,
+        memory: u64,
+        work: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        if let Some(found) = self.kept.find(run) {
+            self.found.fetch_add(1, Ordering::Relaxed);
+            return Ok(found);
+        }
+        let found = self.pool.run(memory, work)?;
+        self.kept.add(run, &found)?;
+        Ok(found)
     }
 
     fn table(&self) -> Table {
@@ -180,6 +210,8 @@ pub struct Finished {
     pub took: Duration,
     /// Points measured.
     pub points: usize,
+    /// Points that an interrupted run had measured.
+    pub kept: usize,
 }
 
 /// Runs `experiment`, telling `progress` whenever a point starts or ends.
@@ -210,7 +242,11 @@ pub fn run(
         );
     }
     let pool = Pool::new(options.jobs, options.memory, progress);
-    let context = Context { experiment, options, pool };
+    let kept = match &options.keep {
+        Some(folder) => Kept::open(folder, experiment.id, &kept::build()?)?,
+        None => Kept::NOTHING,
+    };
+    let context = Context { experiment, options, pool, kept, found: AtomicUsize::new(0) };
     let missing = experiment.missing_of(&context.systems());
     ensure!(
         missing.is_empty(),
@@ -221,12 +257,15 @@ pub fn run(
     let started = Instant::now();
     let table = (experiment.run)(&context)?;
     let took = started.elapsed();
-    let points = context.pool.points();
-    Ok(Finished { outcome: Outcome::new(experiment, options, table), took, points })
+    let (points, kept) = (context.pool.points(), context.found.into_inner());
+    Ok(Finished { outcome: Outcome::new(experiment, options, table), took, points, kept })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process;
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     #[test]
@@ -237,6 +276,48 @@ mod tests {
             ..commit::figure_8("id", "title", |_| bail!("it is refused before it runs"))
         };
         assert_eq!(experiment.missing(), ["xenic's setting nonsense", "nonsuch"]);
+    }
+
+    static FAILS: AtomicBool = AtomicBool::new(true);
+    static INTERRUPTED: Experiment = Experiment {
+        run: |context| {
+            let squares = |from: u64, to: u64| {
+                context.pool.map(&(from..to).collect::<Vec<_>>(), |&number| {
+                    context.point(&number.to_string(), 0, || Ok(number * number))
+                })
+            };
+            let mut found = squares(0, 3)?;
+            ensure!(!FAILS.load(Ordering::Relaxed), "interrupted");
+            found.extend(squares(3, 5)?);
+            let mut table = context.table();
+            found.into_iter().for_each(|square| table.push(vec![square.into(); 6]));
+            Ok(table)
+        },
+        ..commit::figure_8("interrupted", "squares", |_| bail!("another one runs"))
+    };
+
+    #[test]
+    fn an_interrupted_run_is_gone_on_with() {
+        let folder = std::env::temp_dir().join(format!("nicol-interrupted-{}", process::id()));
+        let options = Options {
+            form: Form::Quick,
+            seed: 1,
+            profile: None,
+            systems: Some(Vec::new()),
+            jobs: 2,
+            memory: 0,
+            keep: Some(folder.clone()),
+        };
+        let run = || run(&INTERRUPTED, &options, &|_| ());
+        assert_eq!(run().err().unwrap().to_string(), "interrupted");
+        FAILS.store(false, Ordering::Relaxed);
+        let finished = run().unwrap();
+        assert_eq!((finished.points, finished.kept), (2, 3));
+        let squares: Vec<_> = finished.outcome.rows().iter().map(|row| row[0].clone()).collect();
+        assert_eq!(squares, [0, 1, 4, 9, 16]);
+        write_results(&folder, &finished.outcome).unwrap();
+        assert_eq!(run().unwrap().kept, 0, "what is finished is measured anew");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -6,8 +6,10 @@ use anyhow::{Context as _, Result, ensure};
 use nicol_core::units::Nanos;
 use nicol_protocols::commit::Sabotage;
 use nicol_sim::Profile;
+use serde::{Deserialize, Serialize};
 
 use super::benchmarks::Benchmark;
+use super::kept;
 use super::{Context, Form, Table, VERBS};
 use crate::bench::{self, BenchConfig, Length};
 use crate::report::BenchReport;
@@ -37,7 +39,7 @@ pub(super) struct Study<'c> {
 }
 
 /// One judged run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     /// Clients per node.
     pub(super) clients: usize,
@@ -147,8 +149,9 @@ impl<'c> Study<'c> {
     pub(super) fn at(&self, clients: usize) -> Result<Point> {
         let config = self.config(clients);
         let memory = self.benchmark.memory(self.context.options.form)?;
-        let ran = self.context.pool.run(memory, || Ok(bench::run(&config)?.report))?;
-        self.point(&ran)
+        let hardware = kept::digest(&format!("{:?}", self.profile));
+        let run = format!("{} {hardware:016x} {config:?}", self.benchmark.name);
+        self.context.point(&run, memory, || self.point(&bench::run(&config)?.report))
     }
 
     fn point(&self, report: &BenchReport) -> Result<Point> {
