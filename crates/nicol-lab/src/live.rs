@@ -10,11 +10,9 @@ use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 
-use crate::bench::{self, BenchConfig, BenchRun, Built, Cluster, Length, Measured};
+use crate::bench::{self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured};
 use crate::report::Resource;
 
-/// Clients per node where the user says nothing.
-const CLIENTS: usize = 64;
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_secs(10);
 /// Transactions of the second, recorded run that the serializability checker judges.

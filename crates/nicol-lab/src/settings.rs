@@ -3,7 +3,9 @@
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
-use nicol_protocols::commit::xenic::{ExecuteAt, TABLE_MEMORY_MAX, XenicConfig};
+use nicol_protocols::commit::xenic::{
+    ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig,
+};
 use nicol_store::host_table::Growth;
 
 /// A key of `--set`: its name, its values, what it means.
@@ -117,10 +119,14 @@ impl Settings for EngineSettings {
 impl Settings for XenicConfig {
     const KEYS: &'static [Setting] = &[
         ("execute_at", "host|annotation|nic", "where execution logic runs"),
+        ("faithful", "paper|fixed", "leave the paper's gaps open; paper is not serializable"),
+        ("multi_hop", "on|off", "let a primary NIC execute a whole transaction"),
+        ("local_paths", "on|off", "let the host execute a transaction whose keys are all local"),
+        ("local_read", "paper|strict", "how local read-only transactions check what they read"),
         ("index_objects", "N", "objects that each node's NIC index may cache"),
         ("displacement_max", "1..64", "displacement limit D_m of the host table"),
         ("slack", "0..64", "entries read beyond the known displacement, k"),
-        ("slots_percent", "100..1000", "table slots per record, in percent"),
+        ("slots_percent", "1..1000", "initial table slots per record, in percent"),
         ("growth", "on|off", "may the host tables double when they are full?"),
         ("table_bytes", "BYTES", "host memory into which one table may grow"),
         ("log_bytes", "128..2^32", "each NIC core's log in host memory"),
@@ -137,10 +143,26 @@ impl Settings for XenicConfig {
                     _ => bail!("'{value}' is not a place: choose host, annotation or nic"),
                 }
             }
+            "faithful" => {
+                (self.faithful, self.local_read) = match value {
+                    "paper" => (Faithful::Paper, LocalRead::Paper),
+                    "fixed" => (Faithful::Fixed, LocalRead::Strict),
+                    _ => bail!("'{value}': choose paper or fixed"),
+                }
+            }
+            "multi_hop" => self.multi_hop = switch(value)?,
+            "local_paths" => self.local_paths = switch(value)?,
+            "local_read" => {
+                self.local_read = match value {
+                    "paper" => LocalRead::Paper,
+                    "strict" => LocalRead::Strict,
+                    _ => bail!("'{value}': choose paper or strict"),
+                }
+            }
             "index_objects" => self.index_objects = number(value, 1, 1 << 32)? as usize,
             "displacement_max" => self.displacement_max = number(value, 1, 64)? as u16,
             "slack" => self.slack = number(value, 0, 64)? as u16,
-            "slots_percent" => self.slots_percent = number(value, 100, 1_000)?,
+            "slots_percent" => self.slots_percent = number(value, 1, 1_000)?,
             "growth" => {
                 self.growth = match switch(value)? {
                     true => Growth::Doubling { memory_max: TABLE_MEMORY_MAX },

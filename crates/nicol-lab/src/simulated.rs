@@ -11,11 +11,11 @@ use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
-use crate::bench::{self, BenchConfig, BenchRun, Built, Cluster, Length, Measured, Simulated};
+use crate::bench::{
+    self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured, Simulated,
+};
 use crate::report::Resource;
 
-/// Clients per node where the user says nothing.
-const CLIENTS: usize = 64;
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_millis(10);
 /// Simulated time after which a run that has not ended is stuck.

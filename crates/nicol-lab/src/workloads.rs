@@ -29,6 +29,8 @@ pub const WORKLOADS: [(&str, &str); 6] = [
 pub struct WorkloadSpec {
     /// Its name.
     pub name: String,
+    /// Transactions of the whole run, if it is a number: a workload that inserts needs room.
+    pub transactions: Option<u64>,
     /// Records per node.
     pub records: Option<u64>,
     /// Warehouses per node.
@@ -37,8 +39,6 @@ pub struct WorkloadSpec {
     pub items: Option<u32>,
     /// Customers of each district of a warehouse.
     pub customers: Option<u16>,
-    /// Records per node that a run may add.
-    pub growth: Option<u64>,
     /// Keys that are only read, in percent.
     pub read_percent: Option<u8>,
     /// Keys per transaction.
@@ -90,6 +90,11 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
     })
 }
 
+/// Keys of a transaction of ycsb-t by default.
+const KEYS: u16 = 4;
+/// Bytes of a value of ycsb-t by default, and of retwis.
+const VALUE_BYTES: u32 = 64;
+
 fn distribution(percent: u8) -> Distribution {
     match percent {
         0 => Distribution::Uniform,
@@ -98,8 +103,8 @@ fn distribution(percent: u8) -> Distribution {
 }
 
 fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
-    let (records, keys) = (spec.records.unwrap_or(100_000), spec.keys.unwrap_or(4));
-    let value_bytes = spec.value_bytes.unwrap_or(64);
+    let (records, keys) = (spec.records.unwrap_or(100_000), spec.keys.unwrap_or(KEYS));
+    let value_bytes = spec.value_bytes.unwrap_or(VALUE_BYTES);
     ensure!((1..=1_024).contains(&keys), "--keys {keys}: give 1 to 1024");
     ensure!((8..=1_024).contains(&value_bytes), "--value-bytes {value_bytes}: give 8 to 1024");
     ensure!(
@@ -124,11 +129,11 @@ fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
     let config = RetwisConfig {
         nodes,
         records_per_node: records,
-        value_bytes: 64,
+        value_bytes: VALUE_BYTES as usize,
         distribution: distribution(spec.zipf_percent.unwrap_or(50)),
         ship: true,
     };
-    Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: 64 })
+    Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: VALUE_BYTES as usize })
 }
 
 /// Bytes that a slot holds inline: all rows but CUSTOMER's and STOCK's, and some of the index by
@@ -149,7 +154,9 @@ fn tpcc(
     let mut config = config(nodes, warehouses);
     config.items = spec.items.unwrap_or(config.items);
     config.customers_per_district = spec.customers.unwrap_or(config.customers_per_district);
-    config.growth_per_node = spec.growth.unwrap_or(config.growth_per_node);
+    if let Some(transactions) = spec.transactions {
+        config = config.for_transactions(transactions);
+    }
     let (items, customers) = (config.items, config.customers_per_district);
     ensure!((1..=ITEMS_MAX).contains(&items), "--items {items}: give 1 to {ITEMS_MAX}");
     ensure!(
@@ -176,6 +183,23 @@ impl WorkloadSpec {
         }
     }
 
+    /// About how many bytes of a log the largest write set of one transaction at one shard takes: what
+    /// a scarce log is scarce for.
+    pub fn write_set_bytes(&self) -> u64 {
+        const ENTRY: u64 = 28;
+        match self.name.as_str() {
+            // Two accounts and what the record is framed in; a row and its neighbour.
+            "smallbank" | "churn" => 96,
+            "ycsb-t" => {
+                u64::from(self.keys.unwrap_or(KEYS))
+                    * (ENTRY + u64::from(self.value_bytes.unwrap_or(VALUE_BYTES)))
+            }
+            "retwis" => 5 * (ENTRY + u64::from(VALUE_BYTES)),
+            // An order of fifteen lines, its stock rows included.
+            _ => 15 * (2 * ENTRY + 310 + 54),
+        }
+    }
+
     /// Is it one of TPC-C's?
     fn is_tpcc(&self) -> bool {
         self.name.starts_with("tpcc")
@@ -189,7 +213,6 @@ impl WorkloadSpec {
             ("--warehouses", self.warehouses.is_some(), tpcc),
             ("--items", self.items.is_some(), tpcc),
             ("--customers", self.customers.is_some(), tpcc),
-            ("--growth", self.growth.is_some(), tpcc),
             ("--read-percent", self.read_percent.is_some(), ycsb),
             ("--keys", self.keys.is_some(), ycsb),
             ("--value-bytes", self.value_bytes.is_some(), ycsb),

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use indicatif::ProgressBar;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
-use nicol_lab::report::BenchReport;
+use nicol_lab::report::{BenchReport, Lookups};
 use nicol_lab::systems::System;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_protocols::commit::Sabotage;
@@ -67,11 +67,11 @@ fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     );
     Ok(WorkloadSpec {
         name: args.workload.clone(),
+        transactions: None,
         records: args.records,
         warehouses: args.warehouses,
         items: args.items,
         customers: args.customers,
-        growth: args.growth,
         read_percent: args.read_percent,
         keys: args.keys,
         value_bytes: args.value_bytes,
@@ -247,7 +247,7 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
         .iter()
         .map(|used| format!("{} {:.0} %", used.name, used.utilization * 100.0))
         .collect();
-    vec![
+    let mut rows = vec![
         ("aborts", format!("{}  {}", report.aborted, reasons.join(", "))),
         (
             "other outcomes",
@@ -267,7 +267,26 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
             ),
         ),
         ("resources", used.join(", ")),
-    ]
+    ];
+    if report.lookups.keys > 0 {
+        rows.push(("lookups on NICs", lookups(&report.lookups)));
+    }
+    rows
+}
+
+/// Who answered the lookups, and what the host's memory was read for. [Xenic21 4.1]
+fn lookups(lookups: &Lookups) -> String {
+    format!(
+        "{:.1} % by the index ({:.1} % absent); per miss {:.2} reads of {:.1} objects: \
+         {:.2} answered by the first, {:.2} second reads, {:.2} overflow pages",
+        lookups.hit_rate * 100.0,
+        lookups.negative_rate * 100.0,
+        lookups.reads_per_miss,
+        lookups.objects_per_miss,
+        lookups.first_reads_per_miss,
+        lookups.second_reads_per_miss,
+        lookups.overflow_reads_per_miss
+    )
 }
 
 fn verdict(report: &BenchReport) -> String {

@@ -80,10 +80,6 @@ pub struct WorkloadArgs {
     /// Customers per district (tpcc, tpcc-no) [default: 3000, as specified; 30 in a sweep].
     #[arg(long, value_name = "N")]
     pub customers: Option<u16>,
-    /// Records per node that a run may add: memory is laid out for them (tpcc, tpcc-no) [default:
-    /// 1000000].
-    #[arg(long, value_name = "N")]
-    pub growth: Option<u64>,
     /// Share of operations that only read, in percent (ycsb-t).
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub read_percent: Option<u8>,

@@ -72,7 +72,6 @@ fn replay(args: &SweepArgs, failure: &Failure) -> String {
     add("--warehouses", workload.warehouses.map(|value| value.to_string()));
     add("--items", workload.items.map(|value| value.to_string()));
     add("--customers", workload.customers.map(|value| value.to_string()));
-    add("--growth", workload.growth.map(|value| value.to_string()));
     for setting in &system.settings {
         add("--set", Some(setting.clone()));
     }
@@ -152,7 +151,7 @@ fn config(
     config.system = system.to_owned();
     config.workload.shrink();
     // What the user sets comes later, and so holds.
-    config.settings.splice(0..0, sweep::variation(System::find(system)?, seed));
+    config.settings.splice(0..0, sweep::variation(System::find(system)?, &config.workload, seed));
     if world == "threads" {
         // The machine's scheduler outlasts a short patience, and several runs share it.
         config.threads = Some(1 + (seed % 3) as usize);

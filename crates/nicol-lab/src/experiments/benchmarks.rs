@@ -36,8 +36,8 @@ enum Scale {
 /// would take more than 100 GiB on a machine that simulates all nodes.
 const ITEMS: [u32; 2] = [5_000, 500];
 const CUSTOMERS: [u16; 2] = [20, 4];
-/// Records per node that TPC-C may add.
-const GROWTH: [u64; 2] = [200_000, 20_000];
+/// Transactions of the cluster whose rows TPC-C has room for, many times more than a run has.
+const TRANSACTIONS: [u64; 2] = [200_000, 20_000];
 
 /// [Xenic21 5.2]
 pub(super) static TPCC_NEW_ORDER: Benchmark =
@@ -104,7 +104,7 @@ impl Benchmark {
                 warehouses: Some(warehouses),
                 items: Some(form.of(ITEMS)),
                 customers: Some(form.of(CUSTOMERS)),
-                growth: Some(form.of(GROWTH)),
+                transactions: Some(form.of(TRANSACTIONS)),
                 ..WorkloadSpec::default()
             },
         }

@@ -78,6 +78,14 @@ impl TpccConfig {
         }
     }
 
+    /// The same, with room for a run of so many transactions, spread evenly over the nodes: a
+    /// New-Order adds 12 records in the mean (its order, NEW-ORDER and ten lines).
+    pub const fn for_transactions(mut self, transactions: u64) -> Self {
+        let per_node = transactions.div_ceil(self.nodes as u64);
+        self.growth_per_node = 13 * per_node + 1_000;
+        self
+    }
+
     /// Warehouses of the cluster, numbered from 0. Warehouse `w` is at node `w % nodes`.
     pub const fn warehouses(&self) -> u16 {
         self.nodes * self.warehouses_per_node

@@ -31,6 +31,8 @@ mod random;
 mod row;
 mod rows;
 mod stock_level;
+#[cfg(test)]
+mod tests;
 
 use nicol_core::chance::Stream;
 use nicol_core::commit::{Execute, Procedures};
