@@ -30,6 +30,11 @@ pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
     /// of at most `value_bytes` bytes.
     fn published(system: &str, records: u64, value_bytes: usize) -> Self;
 
+    /// What a reader of results must know: settings under which the system is not correct.
+    fn warnings(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Breaks the protocol on purpose, for negative tests.
     fn break_on_purpose(&mut self, sabotage: Sabotage);
 }
@@ -41,6 +46,8 @@ pub struct EngineSettings {
     pub aggregation: Option<bool>,
     /// DMA requests per vector; 1 switches vectors off. [Xenic21 5.7]
     pub dma_vector: Option<usize>,
+    /// Does a core go on while its DMAs are under way? [Xenic21 5.7]
+    pub dma_async: Option<bool>,
     /// One-sided operations per doorbell.
     pub doorbell_batch: Option<usize>,
 }
@@ -102,6 +109,7 @@ impl Settings for EngineSettings {
     const KEYS: &'static [Setting] = &[
         ("aggregation", "on|off", "gather messages into frames (simulated worlds)"),
         ("dma_vector", "1..15", "DMA requests per vector (simulated worlds)"),
+        ("dma_async", "on|off", "let cores go on while DMAs are under way (simulated worlds)"),
         ("doorbell_batch", "1..64", "one-sided operations per doorbell (simulated worlds)"),
     ];
 
@@ -109,6 +117,7 @@ impl Settings for EngineSettings {
         match key {
             "aggregation" => self.aggregation = Some(switch(value)?),
             "dma_vector" => self.dma_vector = Some(number(value, 1, 15)? as usize),
+            "dma_async" => self.dma_async = Some(switch(value)?),
             "doorbell_batch" => self.doorbell_batch = Some(number(value, 1, 64)? as usize),
             _ => unreachable!("{key} is not among the keys of engines"),
         }
@@ -184,6 +193,17 @@ impl Settings for XenicConfig {
 impl SystemConfig for XenicConfig {
     fn published(_: &str, records: u64, value_bytes: usize) -> Self {
         Self::paper(records, value_bytes)
+    }
+
+    fn warnings(&self) -> Vec<&'static str> {
+        let mut warnings = Vec::new();
+        if self.faithful == Faithful::Paper {
+            warnings.push("faithful=paper: as printed, and so not serializable");
+        }
+        if self.local_read == LocalRead::Paper {
+            warnings.push("local_read=paper: local reads may miss what is committed");
+        }
+        warnings
     }
 
     fn break_on_purpose(&mut self, sabotage: Sabotage) {

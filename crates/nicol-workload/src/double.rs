@@ -160,6 +160,9 @@ impl Fabric for FakeFabric {
     fn dma_read(&self, _: &Arc<Region>, _: u64, _: usize) -> Self::Completion {
         unreachable_peer()
     }
+    fn dma_write_durable(&self, _: &Arc<Region>, _: u64, _: &[u8]) -> Self::Completion {
+        unreachable_peer()
+    }
     fn dma_write(&self, _: &Arc<Region>, _: u64, _: &[u8]) -> Self::Completion {
         unreachable_peer()
     }
