@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use nicol_check::serializability;
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{Audit, Member, Procedures};
+use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
 use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::Event;
@@ -15,10 +15,11 @@ use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_protocols::commit::Sabotage;
+use nicol_rt::LogDevice;
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 
 use crate::memory::{self, Loading};
-use crate::report::{BenchReport, Check, Kind, Latency, Memory, Resource, SCHEMA};
+use crate::report::{BenchReport, Check, Kind, Latency, Lookups, Memory, Resource, SCHEMA};
 use crate::settings::{self, EngineSettings, SystemConfig};
 use crate::systems::System;
 use crate::workloads::{self, BuiltWorkload, WorkloadSpec};
@@ -72,6 +73,8 @@ pub struct BenchConfig {
     pub faults: bool,
     /// Threads of the live world.
     pub threads: Option<usize>,
+    /// What makes writes durable in the live world.
+    pub log_device: LogDevice,
     /// A protocol broken on purpose; for negative tests only.
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -129,6 +132,15 @@ impl<N: Member> Start for Cluster<N> {
 }
 
 impl<N: Member> Cluster<N> {
+    /// Transactions committed, by the way that they took.
+    pub(crate) fn paths(&self) -> BTreeMap<&'static str, u64> {
+        let mut sums = BTreeMap::new();
+        for (path, count) in self.nodes.iter().flat_map(|node| node.paths()) {
+            *sums.entry(path).or_default() += count;
+        }
+        sums
+    }
+
     pub(crate) fn is_settled(&self) -> bool {
         self.nodes.iter().all(|node| node.is_settled())
     }
@@ -159,6 +171,30 @@ pub(crate) struct Built<C> {
 }
 
 impl BenchConfig {
+    /// `system` under `workload`, on `on`, from `seed`: three nodes, three copies, no faults, and
+    /// the world's defaults otherwise.
+    pub fn new(system: &str, workload: WorkloadSpec, on: &str, seed: u64) -> Self {
+        Self {
+            workload,
+            system: system.to_owned(),
+            settings: Vec::new(),
+            on: on.to_owned(),
+            nodes: 3,
+            replicas: 3,
+            host_engines: None,
+            nic_engines: None,
+            clients: None,
+            length: None,
+            warmup: None,
+            rate: None,
+            seed,
+            faults: false,
+            threads: None,
+            log_device: LogDevice::Memory,
+            sabotage: Sabotage::None,
+        }
+    }
+
     fn build<C: SystemConfig>(&self) -> Result<Built<C>> {
         let mut spec = self.workload.clone();
         if let Some(Length::Transactions(count)) = self.length {
@@ -250,6 +286,10 @@ pub(crate) fn judge<N: Member>(cluster: &Cluster<N>, settled: bool) -> (Check, V
     if !settled {
         check.violations.push("the cluster did not become quiet: work is stuck".to_owned());
     }
+    if cfg!(debug_assertions) && settled {
+        // Goes over every record of every replica: more work than many a run.
+        cluster.nodes.iter().for_each(|node| node.check());
+    }
     audit_memory(cluster, &mut check);
     audit_invariants(cluster, &whole, &totals, &mut check);
     if recorded {
@@ -306,8 +346,9 @@ fn audit_invariants<N: Member>(
 }
 
 /// Puts a run's parts into a report.
-pub(crate) fn report<N>(
+pub(crate) fn report<N: Member<Config: SystemConfig>>(
     config: &BenchConfig,
+    built: &Built<N::Config>,
     cluster: &Cluster<N>,
     profile: Option<&str>,
     measured: &Measured,
@@ -326,6 +367,7 @@ pub(crate) fn report<N>(
         system: config.system.clone(),
         world: if profile.is_some() { "simulated" } else { "threads" },
         profile: profile.map(str::to_owned),
+        warnings: built.system.warnings(),
         nodes: config.nodes,
         replicas: config.replicas,
         host_engines: cluster.layout.engines(Side::Host),
@@ -335,12 +377,14 @@ pub(crate) fn report<N>(
         rate_per_s: config.rate,
         seed: config.seed,
         faults: if config.faults { "messages" } else { "none" },
+        log_device: profile.map_or(config.log_device.name(), |_| "profile"),
         committed: window(&result.window),
         aborted: result.window.aborted(),
         unknown: result.window.unknown,
         refused: result.window.refused,
         failed: result.window.failed,
         abort_reasons: Abort::NAMES.into_iter().zip(result.window.aborts).collect(),
+        paths: cluster.paths(),
         throughput_per_s: throughput,
         throughput_per_node_per_s: throughput / config.nodes as f64,
         latency_us: latency(&result.latency()),
@@ -349,6 +393,7 @@ pub(crate) fn report<N>(
         bytes_per_txn: stats.frame_bytes_sent as f64 / committed_ever,
         frames_per_txn: stats.frames_sent as f64 / committed_ever,
         dma_per_txn: (stats.dma_reads + stats.dma_writes) as f64 / committed_ever,
+        lookups: lookups(&cluster.nodes),
         resources: measured.resources.clone(),
         memory: memory::finish(cluster.memory),
         check,
@@ -359,6 +404,25 @@ pub(crate) fn report<N>(
         events_per_wall_s: simulated.map(|simulated| simulated.events as f64 / measured.wall_s),
         simulated_to_wall: simulated
             .map(|simulated| simulated.time.as_secs_f64() / measured.wall_s),
+    }
+}
+
+fn lookups<N: Member>(nodes: &[Arc<N>]) -> Lookups {
+    let mut stats = LookupStats::default();
+    nodes.iter().for_each(|node| stats += node.lookups());
+    let misses = (stats.lookups - stats.hits).max(1) as f64;
+    Lookups {
+        keys: stats.lookups,
+        hit_rate: stats.hits as f64 / stats.lookups.max(1) as f64,
+        negative_rate: stats.negative_hits as f64 / stats.lookups.max(1) as f64,
+        first_reads_per_miss: stats.first_reads as f64 / misses,
+        reads_per_miss: stats.dma_reads as f64 / misses,
+        objects_per_miss: stats.objects_read as f64 / misses,
+        bytes_per_miss: stats.bytes_read as f64 / misses,
+        second_reads_per_miss: stats.second_reads as f64 / misses,
+        overflow_reads_per_miss: stats.overflow_reads as f64 / misses,
+        retries_per_miss: stats.retries as f64 / misses,
+        table_doublings: stats.doublings,
     }
 }
 

@@ -20,6 +20,8 @@ pub struct BenchReport {
     pub world: &'static str,
     /// The hardware profile, in the simulated world.
     pub profile: Option<String>,
+    /// What a reader must know before the numbers: settings under which the system is not correct.
+    pub warnings: Vec<&'static str>,
     /// Nodes of the cluster.
     pub nodes: usize,
     /// Copies of each shard.
@@ -38,6 +40,8 @@ pub struct BenchReport {
     pub seed: u64,
     /// The fault plan.
     pub faults: &'static str,
+    /// What makes writes durable: `memory` (as if battery-backed), `file`, or as the `profile` says.
+    pub log_device: &'static str,
     /// Transactions committed in the measured time.
     pub committed: u64,
     /// Attempts aborted, in all.
@@ -50,6 +54,8 @@ pub struct BenchReport {
     pub failed: u64,
     /// Aborted attempts by reason.
     pub abort_reasons: BTreeMap<&'static str, u64>,
+    /// Committed transactions by the way that they took, the part before the measured time included.
+    pub paths: BTreeMap<&'static str, u64>,
     /// Committed transactions per second.
     pub throughput_per_s: f64,
     /// The same per node.
@@ -66,6 +72,8 @@ pub struct BenchReport {
     pub frames_per_txn: f64,
     /// DMA requests per committed transaction.
     pub dma_per_txn: f64,
+    /// What lookups on the NICs cost, from the first transaction on.
+    pub lookups: Lookups,
     /// Busy fractions.
     pub resources: Vec<Resource>,
     /// What the records took of this machine's memory, if it says.
@@ -105,6 +113,33 @@ pub struct Latency {
     pub max: f64,
     /// Mean.
     pub mean: f64,
+}
+
+/// Lookups on the NICs, warm-up included. Rates are per lookup that the index did not answer.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Lookups {
+    /// Keys looked up.
+    pub keys: u64,
+    /// Fraction that the NIC index answered, 0 to 1.
+    pub hit_rate: f64,
+    /// Fraction that a negative entry answered, 0 to 1; part of `hit_rate`.
+    pub negative_rate: f64,
+    /// Fraction of the misses that one DMA read answered.
+    pub first_reads_per_miss: f64,
+    /// DMA reads per miss.
+    pub reads_per_miss: f64,
+    /// Objects read per miss.
+    pub objects_per_miss: f64,
+    /// Bytes read per miss.
+    pub bytes_per_miss: f64,
+    /// Misses that took a second, adjacent read, 0 to 1.
+    pub second_reads_per_miss: f64,
+    /// Overflow pages read per miss.
+    pub overflow_reads_per_miss: f64,
+    /// Searches begun again per miss, since the host was changing what was read.
+    pub retries_per_miss: f64,
+    /// Doublings that the host tables of all nodes have begun.
+    pub table_doublings: u64,
 }
 
 /// One transaction type.

@@ -94,6 +94,11 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
     })
 }
 
+/// Keys of a transaction of ycsb-t by default.
+const KEYS: u16 = 4;
+/// Bytes of a value of ycsb-t by default, and of retwis.
+const VALUE_BYTES: u32 = 64;
+
 fn distribution(percent: u8) -> Distribution {
     match percent {
         0 => Distribution::Uniform,
@@ -102,8 +107,8 @@ fn distribution(percent: u8) -> Distribution {
 }
 
 fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
-    let (records, keys) = (spec.records.unwrap_or(100_000), spec.keys.unwrap_or(4));
-    let value_bytes = spec.value_bytes.unwrap_or(64);
+    let (records, keys) = (spec.records.unwrap_or(100_000), spec.keys.unwrap_or(KEYS));
+    let value_bytes = spec.value_bytes.unwrap_or(VALUE_BYTES);
     ensure!((1..=1_024).contains(&keys), "--keys {keys}: give 1 to 1024");
     ensure!((8..=1_024).contains(&value_bytes), "--value-bytes {value_bytes}: give 8 to 1024");
     ensure!(
@@ -128,11 +133,11 @@ fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
     let config = RetwisConfig {
         nodes,
         records_per_node: records,
-        value_bytes: 64,
+        value_bytes: VALUE_BYTES as usize,
         distribution: distribution(spec.zipf_percent.unwrap_or(50)),
         ship: true,
     };
-    Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: 64 })
+    Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: VALUE_BYTES as usize })
 }
 
 /// Bytes that a slot holds inline: all rows but CUSTOMER's and STOCK's, and some of the index by
@@ -200,8 +205,25 @@ impl WorkloadSpec {
         }
     }
 
+    /// About how many bytes of a log the largest write set of one transaction at one shard takes: what
+    /// a scarce log is scarce for.
+    pub fn write_set_bytes(&self) -> u64 {
+        const ENTRY: u64 = 28;
+        match self.name.as_str() {
+            // Two accounts and what the record is framed in; a row and its neighbour.
+            "smallbank" | "churn" => 96,
+            "ycsb-t" => {
+                u64::from(self.keys.unwrap_or(KEYS))
+                    * (ENTRY + u64::from(self.value_bytes.unwrap_or(VALUE_BYTES)))
+            }
+            "retwis" => 5 * (ENTRY + u64::from(VALUE_BYTES)),
+            // An order of fifteen lines, its stock rows included.
+            _ => 15 * (2 * ENTRY + 310 + 54),
+        }
+    }
+
     /// Is it one of TPC-C's?
-    pub(crate) fn is_tpcc(&self) -> bool {
+    fn is_tpcc(&self) -> bool {
         self.name.starts_with("tpcc")
     }
 

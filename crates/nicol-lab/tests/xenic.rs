@@ -1,34 +1,32 @@
 //! Xenic in the simulated world, under every checker.
 
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::PathBuf;
+
+use nicol_core::history::End;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
 use nicol_lab::sweep;
 use nicol_lab::systems::System;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_protocols::commit::Sabotage;
+use nicol_rt::{LogDevice, LogReader};
 
 fn config(workload: &str, records: u64, on: &str, seed: u64) -> BenchConfig {
+    let spec = WorkloadSpec {
+        name: workload.to_owned(),
+        records: Some(records),
+        ..WorkloadSpec::default()
+    };
     BenchConfig {
-        workload: WorkloadSpec {
-            name: workload.to_owned(),
-            records: Some(records),
-            ..WorkloadSpec::default()
-        },
-        system: "xenic".to_owned(),
-        settings: Vec::new(),
-        on: on.to_owned(),
-        nodes: 3,
-        replicas: 3,
         host_engines: Some(2),
         nic_engines: Some(2),
         clients: Some(8),
         length: Some(Length::Transactions(2_000)),
         warmup: Some(Nanos::ZERO),
-        rate: None,
-        seed,
-        faults: false,
-        threads: None,
-        sabotage: Sabotage::None,
+        ..BenchConfig::new("xenic", spec, on, seed)
     }
 }
 
@@ -156,6 +154,51 @@ fn a_small_index_and_a_small_log_only_cost_time() {
 }
 
 #[test]
+fn an_object_is_found_in_every_way_and_each_is_counted() {
+    // A crowded table with D_m = 4, read without slack, behind an index that holds few objects.
+    let mut config = config("churn", 4_000, "liquidio3", 6);
+    let settings = ["displacement_max=4", "slack=0", "slots_percent=100", "index_objects=64"];
+    config.settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+    let found = held(&config).report.lookups;
+    let shares = [
+        ("the index", found.hit_rate),
+        ("a negative entry", found.negative_rate),
+        ("the first read", found.first_reads_per_miss),
+        ("a second read", found.second_reads_per_miss),
+        ("an overflow page", found.overflow_reads_per_miss),
+    ];
+    for (way, share) in shares {
+        assert!(share > 0.0 && share < 1.0, "{way}: {found:?}");
+    }
+    assert!(found.negative_rate <= found.hit_rate && found.reads_per_miss >= 1.0, "{found:?}");
+    // With every object cached, what is read is read once.
+    config.settings = vec!["index_objects=100000".to_owned()];
+    let cached = held(&config).report.lookups;
+    assert!(cached.hit_rate > found.hit_rate, "{cached:?} {found:?}");
+}
+
+#[test]
+fn tables_double_while_they_are_used_and_nothing_is_lost() {
+    for (workload, on, seed) in [
+        ("smallbank", "liquidio3", 1),
+        ("churn", "liquidio3", 2),
+        ("churn", "connectx5", 3),
+        ("smallbank", "threads", 4),
+        ("churn", "threads", 5),
+    ] {
+        let mut config = config(workload, 6_000, on, seed);
+        config.settings = vec!["slots_percent=10".to_owned(), "index_objects=512".to_owned()];
+        if on == "threads" {
+            (config.host_engines, config.nic_engines) = (None, None);
+            config.length = Some(Length::Transactions(20_000));
+        }
+        let lookups = held(&config).report.lookups;
+        assert!(lookups.table_doublings > 3, "{workload} on {on}: {lookups:?}");
+        assert!(lookups.retries_per_miss > 0.0, "{workload} on {on}: no search was in the way");
+    }
+}
+
+#[test]
 fn what_never_fits_the_log_is_refused_and_given_up() {
     let mut config = config("smallbank", 200, "connectx5", 4);
     config.settings = vec!["log_bytes=192".to_owned()];
@@ -181,4 +224,29 @@ fn several_engines_of_a_side_share_their_node() {
     config.length = Some(Length::Transactions(20_000));
     config.threads = Some(4);
     held(&config);
+}
+
+#[test]
+fn every_replica_s_log_file_holds_every_write() {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("xenic-log");
+    let _gone = fs::remove_dir_all(&dir);
+    let mut config = config("smallbank", 200, "threads", 8);
+    config.length = Some(Length::Transactions(5_000));
+    config.log_device = LogDevice::File { dir: dir.clone() };
+    let ran = held(&config);
+    // The second run of a benchmark is the recorded one; with three replicas of three shards each
+    // node logs each write, as primary or as backup, and each record names its transaction.
+    let writers = ran.history.iter().filter(|event| event.end == End::Committed);
+    let writers = writers.filter(|event| !event.writes.is_empty()).count();
+    for node in 0..3 {
+        let path = dir.join("run-2").join(format!("node-{node}.log"));
+        let mut reader = LogReader::open(BufReader::new(File::open(path).unwrap())).unwrap();
+        let mut transactions = BTreeSet::new();
+        while let Some(record) = reader.next().unwrap() {
+            // Head and kind words, then the body of the LOG or COMMIT, which the id opens.
+            transactions.insert(record.bytes[16..24].to_vec());
+        }
+        assert_eq!(reader.end().unwrap().torn, None);
+        assert_eq!(transactions.len(), writers, "node {node}");
+    }
 }

@@ -108,6 +108,9 @@ impl Fabric for FakeFabric {
     fn yield_now(&self) -> FakeWake {
         self.sleep_until(self.now())
     }
+    fn caught_up(&self) -> FakeWake {
+        self.sleep_until(self.now())
+    }
     fn random(&self) -> u64 {
         self.0.random.borrow_mut().bits()
     }
@@ -125,6 +128,12 @@ impl Fabric for FakeFabric {
     fn call_superseding<M: Message>(&self, _: EngineId, _: &M, _: RequestId) -> Self::Completion {
         unreachable_peer()
     }
+    fn expect(&self, _: EngineId) -> (ReplyTo, Self::Completion) {
+        let request = RequestId { slot: 0, sequence: 0 };
+        (ReplyTo { engine: self.here(), request }, unreachable_peer())
+    }
+    fn call_for<M: Message>(&self, _: ReplyTo, _: EngineId, _: &M) {}
+    fn insist<M: Message>(&self, _: RequestId, _: &M, _: Patience) {}
     fn reply<M: Message>(&self, _: ReplyTo, _: &M) {}
     fn refuse(&self, _: ReplyTo, _: FabricError) {}
     fn keep(&self, bytes: &[u8]) -> Vec<u8> {
@@ -149,6 +158,9 @@ impl Fabric for FakeFabric {
         unreachable_peer()
     }
     fn dma_read(&self, _: &Arc<Region>, _: u64, _: usize) -> Self::Completion {
+        unreachable_peer()
+    }
+    fn dma_write_durable(&self, _: &Arc<Region>, _: u64, _: &[u8]) -> Self::Completion {
         unreachable_peer()
     }
     fn dma_write(&self, _: &Arc<Region>, _: u64, _: &[u8]) -> Self::Completion {

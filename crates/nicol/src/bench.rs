@@ -8,10 +8,9 @@ use anyhow::{Context, Result, anyhow, ensure};
 use indicatif::ProgressBar;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
-use nicol_lab::report::{BenchReport, Memory};
+use nicol_lab::report::{BenchReport, Lookups, Memory};
 use nicol_lab::systems::System;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
-use nicol_protocols::commit::Sabotage;
 use nicol_workload::driver::CLIENTS_MAX;
 use nicol_workload::tpcc::{Chopping, Suppliers};
 use serde_json::json;
@@ -95,22 +94,10 @@ pub(crate) fn base(
     seed: u64,
 ) -> Result<BenchConfig> {
     Ok(BenchConfig {
-        workload: spec(workload)?,
-        system: system.system.clone(),
         settings: system.settings.clone(),
-        on: on.to_owned(),
         nodes: system.nodes,
         replicas: system.replicas,
-        host_engines: None,
-        nic_engines: None,
-        clients: None,
-        length: None,
-        warmup: None,
-        rate: None,
-        seed,
-        faults: false,
-        threads: None,
-        sabotage: Sabotage::None,
+        ..BenchConfig::new(&system.system, spec(workload)?, on, seed)
     })
 }
 
@@ -149,6 +136,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         rate: args.rate,
         faults,
         threads: args.threads,
+        log_device: args.log_device.clone(),
         ..config
     })
 }
@@ -197,6 +185,7 @@ fn spread(latency: &nicol_lab::report::Latency) -> String {
 
 fn table(report: &BenchReport) -> Result<()> {
     let mut rows = setting(report);
+    rows.extend(report.warnings.iter().map(|warning| ("WARNING", (*warning).to_owned())));
     rows.push((
         "throughput",
         format!(
@@ -233,6 +222,11 @@ fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
         Some(rate) => format!("open loop, {rate} transactions/s"),
         None => format!("closed loop, {} clients per node", report.clients_per_node),
     };
+    let log_device = match report.log_device {
+        "memory" => "memory, as if battery-backed: nothing survives the process",
+        "file" => "file: synced before a write is acknowledged, not yet read back",
+        _ => "as the profile says",
+    };
     vec![
         ("system", format!("{} on {world}, seed {}", report.system, report.seed)),
         (
@@ -243,6 +237,7 @@ fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
             ),
         ),
         ("load", load),
+        ("log device", log_device.to_owned()),
     ]
 }
 
@@ -259,7 +254,10 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
         .iter()
         .map(|used| format!("{} {:.0} %", used.name, used.utilization * 100.0))
         .collect();
-    vec![
+    let ways = report.paths.iter().filter(|(_, count)| **count > 0);
+    let ways: Vec<_> = ways.map(|(path, count)| format!("{path} {count}")).collect();
+    let mut rows = vec![
+        ("ways", ways.join(", ")),
         ("aborts", format!("{}  {}", report.aborted, reasons.join(", "))),
         (
             "other outcomes",
@@ -280,7 +278,26 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
         ),
         ("resources", used.join(", ")),
         ("memory", report.memory.as_ref().map_or_else(|| "not known".to_owned(), memory)),
-    ]
+    ];
+    if report.lookups.keys > 0 {
+        rows.push(("lookups on NICs", lookups(&report.lookups)));
+    }
+    rows
+}
+
+/// Who answered the lookups, and what the host's memory was read for. [Xenic21 4.1]
+fn lookups(lookups: &Lookups) -> String {
+    format!(
+        "{:.1} % by the index ({:.1} % absent); per miss {:.2} reads of {:.1} objects: \
+         {:.2} answered by the first, {:.2} second reads, {:.2} overflow pages",
+        lookups.hit_rate * 100.0,
+        lookups.negative_rate * 100.0,
+        lookups.reads_per_miss,
+        lookups.objects_per_miss,
+        lookups.first_reads_per_miss,
+        lookups.second_reads_per_miss,
+        lookups.overflow_reads_per_miss
+    )
 }
 
 /// What the records took.

@@ -159,8 +159,7 @@ fn config(
     config.system = system.to_owned();
     config.workload.shrink();
     // What the user sets comes later, and so holds.
-    let varied = sweep::variation(System::find(system)?, &config.workload, seed);
-    config.settings.splice(0..0, varied);
+    config.settings.splice(0..0, sweep::variation(System::find(system)?, &config.workload, seed));
     if world == "threads" {
         // The machine's scheduler outlasts a short patience, and several runs share it.
         config.threads = Some(1 + (seed % 3) as usize);
