@@ -46,6 +46,8 @@ pub struct EngineSettings {
     pub aggregation: Option<bool>,
     /// DMA requests per vector; 1 switches vectors off. [Xenic21 5.7]
     pub dma_vector: Option<usize>,
+    /// Does a core go on while its DMAs are under way? [Xenic21 5.7]
+    pub dma_async: Option<bool>,
     /// One-sided operations per doorbell.
     pub doorbell_batch: Option<usize>,
 }
@@ -107,6 +109,7 @@ impl Settings for EngineSettings {
     const KEYS: &'static [Setting] = &[
         ("aggregation", "on|off", "gather messages into frames (simulated worlds)"),
         ("dma_vector", "1..15", "DMA requests per vector (simulated worlds)"),
+        ("dma_async", "on|off", "let cores go on while DMAs are under way (simulated worlds)"),
         ("doorbell_batch", "1..64", "one-sided operations per doorbell (simulated worlds)"),
     ];
 
@@ -114,6 +117,7 @@ impl Settings for EngineSettings {
         match key {
             "aggregation" => self.aggregation = Some(switch(value)?),
             "dma_vector" => self.dma_vector = Some(number(value, 1, 15)? as usize),
+            "dma_async" => self.dma_async = Some(switch(value)?),
             "doorbell_batch" => self.doorbell_batch = Some(number(value, 1, 64)? as usize),
             _ => unreachable!("{key} is not among the keys of engines"),
         }

@@ -141,7 +141,8 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
     })
 }
 
-fn spinner(message: &str) -> ProgressBar {
+/// Something that turns while a command works, where somebody sees it.
+pub(crate) fn spinner(message: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
