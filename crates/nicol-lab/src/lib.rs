@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod experiments;
 mod live;
+mod memory;
 pub mod report;
 pub mod settings;
 mod simulated;

@@ -9,6 +9,7 @@ use nicol_core::commit::Member;
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
+use nicol_rt::LogDevice;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
 use crate::bench::{
@@ -30,6 +31,10 @@ pub(crate) fn run<N: Member<Config: SystemConfig>>(
     built: &Built<N::Config>,
     profile: &str,
 ) -> Result<BenchRun> {
+    ensure!(
+        config.log_device == LogDevice::Memory,
+        "--log-device: a simulated world has its profile's; only --on threads takes another"
+    );
     let profile = Arc::new(Profile::load(profile)?);
     let layout = layout(config, &profile)?;
     let clients = config.clients.unwrap_or(CLIENTS);
@@ -40,7 +45,7 @@ pub(crate) fn run<N: Member<Config: SystemConfig>>(
         Length::Transactions(_) => Nanos::ZERO,
     });
     let plan = config.plan(length, warmup, clients, true);
-    let cluster = config.cluster::<N>(&layout, built, plan, clients);
+    let cluster = config.cluster::<N>(&layout, built, plan, clients)?;
     let measured = simulate(config, built, &profile, &cluster);
     let (check, history) = bench::judge(&cluster, measured.settled);
     let report = bench::report(config, built, &cluster, Some(&profile.name), &measured, check);
@@ -73,6 +78,7 @@ fn simulate<N: Member>(
     let tuning = &mut sim.tuning;
     tuning.aggregation = built.engine.aggregation.unwrap_or(tuning.aggregation);
     tuning.dma_vector = built.engine.dma_vector.unwrap_or(tuning.dma_vector);
+    tuning.dma_async = built.engine.dma_async.unwrap_or(tuning.dma_async);
     tuning.doorbell_batch = built.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
     let started = Instant::now();
     let world = SimCluster::new(sim);
