@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod experiments;
 mod live;
+mod memory;
 pub mod report;
 pub mod settings;
 mod simulated;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use nicol_core::units::Nanos;
-use nicol_protocols::commit::Sabotage;
 use nicol_sim::Profile;
 use serde::{Deserialize, Serialize};
 
@@ -125,11 +124,9 @@ impl<'c> Study<'c> {
 
     fn config(&self, clients: usize) -> BenchConfig {
         let (warmup, window) = self.benchmark.windows(self.context.options.form);
+        let workload = self.benchmark.spec(self.context.options.form);
         BenchConfig {
-            workload: self.benchmark.spec(self.context.options.form),
-            system: self.system.to_owned(),
             settings: self.settings.clone(),
-            on: self.on.clone(),
             nodes: NODES,
             replicas: REPLICAS,
             host_engines: self.host_engines,
@@ -137,11 +134,7 @@ impl<'c> Study<'c> {
             clients: Some(clients),
             length: Some(Length::Time(window * self.length)),
             warmup: Some(warmup * self.length),
-            rate: None,
-            seed: self.context.options.seed,
-            faults: false,
-            threads: None,
-            sabotage: Sabotage::None,
+            ..BenchConfig::new(self.system, workload, &self.on, self.context.options.seed)
         }
     }
 
