@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use nicol_core::chance::{Purpose, Stream};
+use nicol_core::chance::{Purpose, Stream, test_steps};
 use nicol_core::ids::NodeId;
 use nicol_core::units::Bytes;
 
@@ -161,7 +161,7 @@ fn it_agrees_with_a_map_whatever_happens() {
         let mut random = Stream::new(5, Purpose::Test, 0);
         let mut model = Model::new();
         let mut overflowed = 0;
-        for _ in 0..4_000 {
+        for _ in 0..test_steps(4_000) {
             let key = Key(random.below(70));
             act(&table, &remote, &mut model, key, &mut random);
             agree(&table, &remote, &model, key);
@@ -174,7 +174,7 @@ fn it_agrees_with_a_map_whatever_happens() {
         }
         let present = model.values().filter(|(_, value)| value.is_some()).count();
         assert_eq!(table.len(), present as u64);
-        assert!(overflowed > 8, "{design:?} never overflowed");
+        assert!(cfg!(miri) || overflowed > 8, "{design:?} never overflowed");
     }
 }
 
@@ -182,7 +182,7 @@ fn it_agrees_with_a_map_whatever_happens() {
 fn replicas_agree_whatever_the_design_and_the_order_of_the_log() {
     let tables = DESIGNS.map(|design| RemoteTable::new(geometry(design, 64), u64::MAX));
     let mut log = Vec::new();
-    for step in 0..600u64 {
+    for step in 0..test_steps(600).max(80) {
         let value = (step % 3 != 2).then(|| vec![step as u8; (step % 50) as usize]);
         log.push((Key(step % 40), Version(2 + step / 40), value));
     }
@@ -291,7 +291,7 @@ struct Progress {
 impl Progress {
     /// Has enough of each kind happened beside the other?
     fn is_enough(&self) -> bool {
-        let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) > 2_000;
+        let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) > test_steps(2_000);
         enough(&self.committed) && enough(&self.reads)
     }
 }
@@ -352,7 +352,7 @@ fn readers_and_one_sided_committers_get_along_with_the_owner() {
             }
             let mut random = Stream::new(9, Purpose::Test, 1);
             let mut sequence = 0;
-            while sequence < 6_000 || !progress.is_enough() && sequence < 4_000_000 {
+            while sequence < test_steps(6_000) || !progress.is_enough() && sequence < 4_000_000 {
                 sequence += 1;
                 let key = Key(CHURNED.start + random.below(60));
                 let id = txn(9, sequence);
