@@ -68,6 +68,12 @@ pub trait Member: Send + Sync + Sized + 'static {
     /// The state of its memory; meaningful once the cluster is quiet.
     fn audit(&self) -> Audit;
 
+    /// Transactions that this node has coordinated and committed, by the way that they took; empty
+    /// for a system with a single way.
+    fn paths(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// What lookups on its NIC have cost so far; all zero where there are none.
     fn lookups(&self) -> LookupStats {
         LookupStats::default()

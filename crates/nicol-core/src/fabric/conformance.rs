@@ -31,6 +31,7 @@ const NUMBERED: u16 = 6;
 const COUNT: u16 = 7;
 const KEYS: u16 = 8;
 const SILENT: u16 = 9;
+const DELEGATE: u16 = 12;
 
 /// Bytes of each engine's registered region.
 const REGION: u64 = 4_096;
@@ -71,7 +72,7 @@ impl Suite {
     /// What did not hold; complete once finished.
     pub fn failures(&self) -> Vec<String> {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let expected = self.engines * COUNTED as usize;
+        let expected = self.engines * (COUNTED as usize + self.engines);
         let counted = self.counted.load(Ordering::Acquire);
         if counted != expected {
             failures.push(format!("{expected} calls took effect {counted} times"));
@@ -152,6 +153,16 @@ impl<F: Fabric> Service for Peer<F> {
                     EngineId::unpack(from.u32()?).ok_or(Malformed { what: "an engine" })?;
                 self.fabric.send(through, &Address::<RELAY> { through, reply_to });
             }
+            (DELEGATE, Some(to)) => {
+                let mut from = Reader::new(body);
+                let last = from.u32()?;
+                let last = EngineId::unpack(last).ok_or(Malformed { what: "an engine" })?;
+                let asker = parse_address(body)?;
+                // Sent twice: it must take effect once.
+                self.fabric.call_for(asker, last, &Raw::<COUNT>(b"delegated"));
+                self.fabric.call_for(asker, last, &Raw::<COUNT>(b"delegated"));
+                self.fabric.reply(to, &Raw::<0>(b""));
+            }
             (RELAY, None) => self.fabric.reply(parse_address(body)?, &Raw::<0>(b"relayed")),
             (NUMBERED, None) => {
                 let number = Reader::new(body).u64()?;
@@ -217,6 +228,7 @@ impl<F: Fabric> Client<F> {
         self.calls().await;
         self.errors().await;
         self.third_party().await;
+        self.delegated().await;
         self.one_sided().await;
         self.chains().await;
         self.dma().await;
@@ -279,6 +291,27 @@ impl<F: Fabric> Client<F> {
             let relayed = reply.is_ok_and(|reply| reply.as_ref() == b"relayed");
             self.expect("a third party may reply", relayed);
         }
+    }
+
+    /// A request that another engine sends in this one's name takes effect once and is answered
+    /// here, whatever happens to what the other engine sends.
+    async fn delegated(&self) {
+        let here = self.fabric.here();
+        for to in self.others() {
+            let (expected, reply) = self.fabric.expect(to);
+            let through = if to.node == here.node { here } else { to };
+            let message = Address::<DELEGATE> { through: to, reply_to: expected };
+            let asked = self.fabric.call(through, &message, Patience::Forever);
+            let same = Raw::<COUNT>(b"delegated");
+            self.fabric.insist(expected.request, &same, Patience::Forever);
+            self.expect("another engine takes the request", asked.await.is_ok());
+            let answered = reply.await.is_ok_and(|reply| reply.as_ref() == b"delegated");
+            self.expect("its reply comes here", answered);
+        }
+        let (expected, reply) = self.fabric.expect(here);
+        self.fabric.refuse(expected, FabricError::Unreachable);
+        let given_up = reply.await.err() == Some(FabricError::Unreachable);
+        self.expect("an expected request can be given up", given_up);
     }
 
     async fn keys_of(&self, engine: EngineId) -> [RKey; 3] {
@@ -375,6 +408,15 @@ impl<F: Fabric> Client<F> {
         }
         let beyond = self.fabric.dma_read(&region, 40 * 16, 8).await;
         self.expect("a DMA beyond its region is an error", beyond.is_err());
+        let seen = region.bell().rings();
+        let durable = self.fabric.dma_write_durable(&region, 16, &[0xd0; 16]).await;
+        self.expect("a durable DMA write", durable.is_ok());
+        self.expect("a durable DMA write rings the bell", region.bell().rings() > seen);
+        let read = self.fabric.dma_read(&region, 16, 16).await;
+        let same = read.is_ok_and(|bytes| bytes.as_ref() == [0xd0; 16]);
+        self.expect("a durable DMA write is in memory", same);
+        let beyond = self.fabric.dma_write_durable(&region, 40 * 16, &[0; 8]).await;
+        self.expect("a durable DMA write beyond its region is an error", beyond.is_err());
         self.expect("persist", self.fabric.persist(&region, 0, 64).await.is_ok());
         let beyond = self.fabric.persist(&region, 8, 40 * 16).await;
         self.expect("a persist beyond its region is an error", beyond.is_err());

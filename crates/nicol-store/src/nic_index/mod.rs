@@ -8,11 +8,12 @@
 //! index; no mutex is held across a fabric call. When the NIC learns that the host table has doubled
 //! (see [`NicIndex::follow`]), each stripe splits its entries likewise, a few per operation.
 //!
-//! Memory: at most 80 bytes per segment of the host table; per object at most 88 bytes, its
+//! Memory: at most 96 bytes per segment of the host table; per object at most 88 bytes, its
 //! position, a page's share, and its value, of which a vacated object keeps up to 1,024 bytes for
 //! the next one. Objects: `cached_objects_max`, and `busy_objects_max` more that are locked or
 //! pinned.
 
+mod readers;
 mod stripe;
 
 use std::fmt;
@@ -43,6 +44,8 @@ pub struct IndexConfig {
 pub enum LockRefused {
     /// Another transaction holds it.
     Held(TxnId),
+    /// It is locked for reading.
+    Shared,
     /// Every object is locked or pinned, and there may not be more.
     Full,
 }
@@ -133,6 +136,7 @@ impl NicIndex {
         match object.holder {
             Some(holder) if holder != txn => Err(LockRefused::Held(holder)),
             Some(_) => Ok(()),
+            None if object.readers > 0 => Err(LockRefused::Shared),
             None => {
                 object.holder = Some(txn);
                 self.locked.fetch_add(1, Ordering::Relaxed);
@@ -266,7 +270,7 @@ impl NicIndex {
         stripe.evict();
     }
 
-    /// Keys that are locked.
+    /// Locks held, read locks included.
     pub fn locked_count(&self) -> usize {
         self.locked.load(Ordering::Relaxed)
     }

@@ -17,7 +17,7 @@ const SPLITS: usize = 4;
 /// Bytes of value that a vacated object keeps for the next one.
 const VALUE_KEPT: usize = 1_024;
 
-const _: () = assert!(size_of::<Entry>() <= 88, "documented bytes per segment");
+const _: () = assert!(size_of::<Entry>() <= 96, "documented bytes per segment");
 const _: () = assert!(size_of::<Object>() <= 88, "documented bytes per object");
 
 /// A cache position: an object, and bits of its hash, so that few objects are looked at in vain.
@@ -47,10 +47,12 @@ pub(super) struct Entry {
     pub(super) seen: (u64, u64),
     pub(super) epoch: u64,
     pub(super) floor: Version,
+    /// The highest version that the index has forgotten of a key of the segment.
+    pub(super) evicted: Version,
 }
 
 impl Entry {
-    fn new(epoch: u64, floor: Version) -> Self {
+    fn new(epoch: u64, floor: Version, evicted: Version) -> Self {
         Self {
             positions: [FREE; POSITIONS],
             page: NONE,
@@ -59,6 +61,7 @@ impl Entry {
             seen: (0, 1),
             epoch,
             floor,
+            evicted,
         }
     }
 
@@ -77,6 +80,8 @@ impl Entry {
 pub(super) struct Object {
     key: Key,
     pub(super) holder: Option<TxnId>,
+    /// Read locks on it, whoever holds them; none while there is a holder.
+    pub(super) readers: u32,
     /// Version and presence; `None` while only the lock is known.
     pub(super) known: Option<(Version, bool)>,
     pub(super) value: Vec<u8>,
@@ -90,7 +95,7 @@ pub(super) struct Object {
 
 impl Object {
     fn may_go(&self) -> bool {
-        self.live && self.pins == 0 && self.holder.is_none()
+        self.live && self.pins == 0 && self.holder.is_none() && self.readers == 0
     }
 }
 
@@ -132,7 +137,7 @@ impl Stripe {
     pub(super) fn new(entries: u64, limits: Limits) -> Self {
         Self {
             base: entries,
-            entries: (0..entries).map(|_| Entry::new(0, Version(0))).collect(),
+            entries: (0..entries).map(|_| Entry::new(0, Version(0), Version(0))).collect(),
             progress: Progress::default(),
             target: Progress::default(),
             followed: Progress::default(),
@@ -173,10 +178,11 @@ impl Stripe {
         self.each_position(number, |position| scratch.push(position));
         self.free_chain(number);
         let old = &mut self.entries[number];
-        let (epoch, floor, twin) = (old.epoch, old.floor, self.entries.len());
+        let (epoch, floor, evicted) = (old.epoch, old.floor, old.evicted);
+        let twin = self.entries.len();
         // Hints begin anew: half of the segment's objects have gone, and with them displacements.
-        self.entries[number] = Entry::new(epoch, floor);
-        self.entries.push(Entry::new(epoch, floor));
+        self.entries[number] = Entry::new(epoch, floor, evicted);
+        self.entries.push(Entry::new(epoch, floor, evicted));
         for position in scratch.drain(..) {
             let entry = if position.tag >> level & 1 == 1 { twin } else { number };
             self.place(entry, position);
@@ -272,6 +278,7 @@ impl Stripe {
                 self.objects.push(Object {
                     key,
                     holder: None,
+                    readers: 0,
                     known: None,
                     value: Vec::new(),
                     entry: 0,
@@ -329,12 +336,13 @@ impl Stripe {
         let object = &mut self.objects[index];
         assert!(object.may_go(), "a locked or pinned object stays");
         object.live = false;
-        object.known = None;
+        let forgotten = object.known.take().map_or(Version(0), |(version, _)| version);
         object.value.clear();
         if object.value.capacity() > VALUE_KEPT {
             object.value = Vec::new();
         }
         let entry = object.entry as usize;
+        self.entries[entry].evicted = self.entries[entry].evicted.max(forgotten);
         self.vacant.push(index as u32);
         let last = self.take_last(entry);
         if last.object != index as u32 {
@@ -439,8 +447,10 @@ impl Stripe {
                 assert!(!keys.contains(&object.key), "a key has one object");
                 keys.push(object.key);
                 let only_locked = object.known.is_none();
-                assert!(!only_locked || object.holder.is_some(), "an object says something");
-                counts.locked += usize::from(object.holder.is_some());
+                let locks = usize::from(object.holder.is_some()) + object.readers as usize;
+                assert!(!only_locked || locks > 0, "an object says something");
+                assert!(object.holder.is_none() || object.readers == 0, "no lock is shared");
+                counts.locked += locks;
                 counts.pinned += object.pins as usize;
             });
             listed += keys.len();

@@ -61,6 +61,75 @@ fn a_lock_has_one_holder_and_outlives_eviction() {
 }
 
 #[test]
+fn a_shared_key_is_not_locked_and_stays() {
+    let index = index(1, 64);
+    let (hash, key) = of(1);
+    assert_eq!(index.share(hash, key), Ok(()));
+    assert_eq!(index.share(hash, key), Ok(()));
+    index.unshare(hash, key);
+    assert_eq!(lock(&index, 1, 1), Err(LockRefused::Shared));
+    for key in 10..200 {
+        access(&index, key);
+    }
+    index.check();
+    index.unshare(hash, key);
+    assert_eq!(lock(&index, 1, 1), Ok(()));
+    assert_eq!(index.share(hash, key), Err(LockRefused::Held(TxnId(1))));
+    assert_eq!(index.locked_count(), 1);
+    index.check();
+}
+
+/// `N` keys of one segment.
+fn neighbours<const N: usize>() -> [u64; N] {
+    let segment = |key: &u64| of(*key).0.base_segment(SEGMENTS);
+    let mut keys = (0..).filter(|key| segment(key) == segment(&0));
+    std::array::from_fn(|_| keys.next().unwrap())
+}
+
+fn current(index: &NicIndex, key: u64, version: u64, present: bool) -> Option<bool> {
+    let (hash, key) = of(key);
+    index.is_current(hash, key, TxnId(1), (Version(version), present))
+}
+
+#[test]
+fn what_the_host_read_is_current_until_an_install_even_an_evicted_one() {
+    let index = index(1, 64);
+    let [one, two, three, four, five] = neighbours();
+    let install = |key, version, value| {
+        let (hash, key) = of(key);
+        index.install(hash, key, Version(version), value);
+        index.unpin(hash, key);
+    };
+    assert_eq!((current(&index, one, 4, true), current(&index, two, 0, false)), BOTH);
+    install(one, 5, Some(b"new"));
+    assert_eq!((current(&index, one, 4, true), current(&index, one, 5, true)), SECOND);
+    install(three, 1, Some(b"pushes it out"));
+    install(four, 1, Some(b"pushes it out"));
+    assert_eq!(current(&index, one, 4, true), None);
+    assert_eq!(current(&index, one, 5, true), Some(true));
+    install(two, 7, None);
+    assert_eq!((current(&index, two, 6, false), current(&index, two, 7, false)), SECOND);
+    assert_eq!(current(&index, two, 7, true), Some(false));
+    assert_eq!(current(&index, five, 6, false), Some(false), "below the segment's floor");
+}
+
+const BOTH: (Option<bool>, Option<bool>) = (Some(true), Some(true));
+const SECOND: (Option<bool>, Option<bool>) = (Some(false), Some(true));
+
+#[test]
+fn a_key_seen_absent_is_inserted_above_that() {
+    let index = index(8, 64);
+    let (hash, key) = of(1);
+    assert!(index.learn(hash, key, 0, Version(2), None));
+    assert_eq!(lock(&index, 1, 2), Ok(()));
+    assert_eq!(current(&index, 1, 6, false), Some(false), "its holder may insert it at 3");
+    assert!(unlock(&index, 1, 2));
+    assert_eq!(current(&index, 1, 6, false), Some(true));
+    let raised = IndexLookup::Hit { version: Version(6), present: false };
+    assert_eq!(index.lookup(hash, key, &mut Vec::new()), raised);
+}
+
+#[test]
 fn a_read_that_began_before_an_install_is_not_cached() {
     let index = index(64, 64);
     let Some(Hint { epoch, .. }) = hint(&index, 7) else { panic!("an empty index misses") };
