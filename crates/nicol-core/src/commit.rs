@@ -1,5 +1,6 @@
 //! The `commit` family: what every transactional system offers to a workload.
 
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use crate::cluster::Layout;
@@ -67,6 +68,23 @@ pub trait Member: Send + Sync + Sized + 'static {
     /// The state of its memory; meaningful once the cluster is quiet.
     fn audit(&self) -> Audit;
 
+    /// Transactions that this node has coordinated and committed, by the way that they took; empty
+    /// for a system with a single way.
+    fn paths(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// What lookups on its NIC have cost so far; all zero where there are none.
+    fn lookups(&self) -> LookupStats {
+        LookupStats::default()
+    }
+
+    /// Checks the structure of its memory, once the cluster is quiet. Goes over every record.
+    ///
+    /// # Panics
+    /// If an invariant does not hold.
+    fn check(&self) {}
+
     /// Reads a record of the node's own shard into `value`; false if there is none.
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool;
 }
@@ -82,4 +100,50 @@ pub struct Audit {
     pub records: u64,
     /// Digest of the primary shard, then of each backup shard held.
     pub digests: Vec<(ShardId, u64)>,
+}
+
+/// What a node's NIC has spent on lookups in its host's table so far. [Xenic21 4.1.4]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookupStats {
+    /// Keys looked up.
+    pub lookups: u64,
+    /// Answered by the index at once, negative entries included; the others missed.
+    pub hits: u64,
+    /// Hits of a negative entry: there is no such record.
+    pub negative_hits: u64,
+    /// Searches that one DMA read answered.
+    pub first_reads: u64,
+    /// DMA reads of all kinds.
+    pub dma_reads: u64,
+    /// Slots read, those of overflow pages included, and values out of line.
+    pub objects_read: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Second, adjacent reads: the hint d_i + k was too low.
+    pub second_reads: u64,
+    /// Overflow pages read.
+    pub overflow_reads: u64,
+    /// Segment headers read: to prove a key absent, to find its overflow or where it went.
+    pub header_reads: u64,
+    /// Searches begun again, since the host was moving or replacing what was read.
+    pub retries: u64,
+    /// Doublings that the node's own host table has begun.
+    pub doublings: u64,
+}
+
+impl AddAssign for LookupStats {
+    fn add_assign(&mut self, other: Self) {
+        self.lookups += other.lookups;
+        self.hits += other.hits;
+        self.negative_hits += other.negative_hits;
+        self.first_reads += other.first_reads;
+        self.dma_reads += other.dma_reads;
+        self.objects_read += other.objects_read;
+        self.bytes_read += other.bytes_read;
+        self.second_reads += other.second_reads;
+        self.overflow_reads += other.overflow_reads;
+        self.header_reads += other.header_reads;
+        self.retries += other.retries;
+        self.doublings += other.doublings;
+    }
 }

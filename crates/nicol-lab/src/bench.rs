@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use nicol_check::serializability;
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{Audit, Member, Procedures};
+use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
 use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::Event;
@@ -18,11 +18,16 @@ use nicol_protocols::commit::Sabotage;
 use nicol_rt::LogDevice;
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 
-use crate::report::{BenchReport, Check, Kind, Latency, Resource, SCHEMA};
+use crate::memory::{self, Loading};
+use crate::report::{BenchReport, Check, Kind, Latency, Lookups, Memory, Resource, SCHEMA};
 use crate::settings::{self, EngineSettings, SystemConfig};
 use crate::systems::System;
 use crate::workloads::{self, BuiltWorkload, WorkloadSpec};
 
+/// Clients per node where the user says nothing.
+pub(crate) const CLIENTS: usize = 64;
+/// Bytes of a record besides its value, at least: key and version.
+const RECORD_HEADER_BYTES: u64 = 16;
 /// Violations that a report spells out; more are counted.
 const VIOLATIONS_SHOWN: usize = 20;
 
@@ -107,6 +112,7 @@ pub(crate) struct Cluster<N> {
     pub(crate) procedures: Procedures,
     pub(crate) run: Arc<RunControl>,
     pub(crate) clients_per_node: usize,
+    pub(crate) memory: Option<Memory>,
 }
 
 impl<N: Member> Start for Cluster<N> {
@@ -126,6 +132,15 @@ impl<N: Member> Start for Cluster<N> {
 }
 
 impl<N: Member> Cluster<N> {
+    /// Transactions committed, by the way that they took.
+    pub(crate) fn paths(&self) -> BTreeMap<&'static str, u64> {
+        let mut sums = BTreeMap::new();
+        for (path, count) in self.nodes.iter().flat_map(|node| node.paths()) {
+            *sums.entry(path).or_default() += count;
+        }
+        sums
+    }
+
     pub(crate) fn is_settled(&self) -> bool {
         self.nodes.iter().all(|node| node.is_settled())
     }
@@ -133,7 +148,13 @@ impl<N: Member> Cluster<N> {
 
 /// Runs a benchmark in its world.
 pub fn run(config: &BenchConfig) -> Result<BenchRun> {
-    System::find(&config.system)?.run(config)
+    let system = System::find(&config.system)?;
+    ensure!(
+        system.synced_log || config.log_device == LogDevice::Memory,
+        "--log-device: {} does not wait for a log device; xenic does",
+        system.name
+    );
+    system.run(config)
 }
 
 /// Runs a benchmark of the system whose nodes are `N`.
@@ -157,7 +178,13 @@ pub(crate) struct Built<C> {
 
 impl BenchConfig {
     fn build<C: SystemConfig>(&self) -> Result<Built<C>> {
-        let workload = workloads::build(&self.workload, self.nodes)?;
+        let mut spec = self.workload.clone();
+        if let Some(Length::Transactions(count)) = self.length {
+            // Each client runs as many: up to one more than its share.
+            let clients = self.nodes * self.clients.unwrap_or(CLIENTS);
+            spec.transactions.get_or_insert(count + clients as u64);
+        }
+        let workload = workloads::build(&spec, self.nodes)?;
         let records = workload.workload.records_per_shard() + workload.workload.growth_per_shard();
         let mut system = C::published(&self.system, records, workload.value_bytes);
         let mut engine = EngineSettings::default();
@@ -206,20 +233,27 @@ impl BenchConfig {
         built: &Built<N::Config>,
         plan: RunPlan,
         clients_per_node: usize,
-    ) -> Cluster<N> {
+    ) -> Result<Cluster<N>> {
         let workload = built.workload.workload.clone();
+        let copies = (layout.nodes() * layout.replicas()) as u64;
+        let records = workload.records_per_shard() * copies;
+        // Whatever a table is like: each record has a key and a version, and room for its value.
+        let least = RECORD_HEADER_BYTES + built.workload.value_bytes as u64;
+        memory::refuse_beyond_machine(records.saturating_mul(least))?;
+        let loading = Loading::start();
         let nodes = layout
             .node_ids()
             .map(|id| Arc::new(N::load(id, layout, &built.system, &*workload)))
             .collect();
-        Cluster {
+        Ok(Cluster {
+            memory: loading.end(records),
             layout: layout.clone(),
             nodes,
             procedures: workload.procedures(),
             run: RunControl::new(plan, workload.kinds()),
             workload,
             clients_per_node,
-        }
+        })
     }
 }
 
@@ -233,6 +267,10 @@ pub(crate) fn judge<N: Member>(cluster: &Cluster<N>, settled: bool) -> (Check, V
     let mut check = Check { invariants: true, replicas_converge: true, ..Check::default() };
     if !settled {
         check.violations.push("the cluster did not become quiet: work is stuck".to_owned());
+    }
+    if cfg!(debug_assertions) && settled {
+        // Goes over every record of every replica: more work than many a run.
+        cluster.nodes.iter().for_each(|node| node.check());
     }
     audit_memory(cluster, &mut check);
     audit_invariants(cluster, &whole, &totals, &mut check);
@@ -290,7 +328,7 @@ fn audit_invariants<N: Member>(
 }
 
 /// Puts a run's parts into a report.
-pub(crate) fn report<N>(
+pub(crate) fn report<N: Member>(
     config: &BenchConfig,
     cluster: &Cluster<N>,
     profile: Option<&str>,
@@ -326,6 +364,7 @@ pub(crate) fn report<N>(
         refused: result.window.refused,
         failed: result.window.failed,
         abort_reasons: Abort::NAMES.into_iter().zip(result.window.aborts).collect(),
+        paths: cluster.paths(),
         throughput_per_s: throughput,
         throughput_per_node_per_s: throughput / config.nodes as f64,
         latency_us: latency(&result.latency()),
@@ -334,7 +373,9 @@ pub(crate) fn report<N>(
         bytes_per_txn: stats.frame_bytes_sent as f64 / committed_ever,
         frames_per_txn: stats.frames_sent as f64 / committed_ever,
         dma_per_txn: (stats.dma_reads + stats.dma_writes) as f64 / committed_ever,
+        lookups: lookups(&cluster.nodes),
         resources: measured.resources.clone(),
+        memory: memory::finish(cluster.memory),
         check,
         trace_digest: simulated.map(|simulated| format!("{:016x}", simulated.digest)),
         events: simulated.map(|simulated| simulated.events),
@@ -343,6 +384,25 @@ pub(crate) fn report<N>(
         events_per_wall_s: simulated.map(|simulated| simulated.events as f64 / measured.wall_s),
         simulated_to_wall: simulated
             .map(|simulated| simulated.time.as_secs_f64() / measured.wall_s),
+    }
+}
+
+fn lookups<N: Member>(nodes: &[Arc<N>]) -> Lookups {
+    let mut stats = LookupStats::default();
+    nodes.iter().for_each(|node| stats += node.lookups());
+    let misses = (stats.lookups - stats.hits).max(1) as f64;
+    Lookups {
+        keys: stats.lookups,
+        hit_rate: stats.hits as f64 / stats.lookups.max(1) as f64,
+        negative_rate: stats.negative_hits as f64 / stats.lookups.max(1) as f64,
+        first_reads_per_miss: stats.first_reads as f64 / misses,
+        reads_per_miss: stats.dma_reads as f64 / misses,
+        objects_per_miss: stats.objects_read as f64 / misses,
+        bytes_per_miss: stats.bytes_read as f64 / misses,
+        second_reads_per_miss: stats.second_reads as f64 / misses,
+        overflow_reads_per_miss: stats.overflow_reads as f64 / misses,
+        retries_per_miss: stats.retries as f64 / misses,
+        table_doublings: stats.doublings,
     }
 }
 

@@ -9,16 +9,18 @@ use nicol_core::commit::Member;
 use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
+use nicol_workload::driver::RunPlan;
 
-use crate::bench::{self, BenchConfig, BenchRun, Built, Cluster, Length, Measured};
+use crate::bench::{self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured};
+use crate::memory;
 use crate::report::Resource;
 
-/// Clients per node where the user says nothing.
-const CLIENTS: usize = 64;
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_secs(10);
 /// Transactions of the second, recorded run that the serializability checker judges.
 const RECORDED: u64 = 200_000;
+/// When that run ends at the latest.
+const RECORDED_SPAN: Nanos = Nanos::from_secs(10);
 /// How often the driver looks whether the clients are done.
 const POLL: Duration = Duration::from_millis(2);
 /// How long the cluster has to become quiet after the last client.
@@ -44,13 +46,16 @@ pub(crate) fn run<N: Member>(config: &BenchConfig, built: &Built<N::Config>) -> 
     });
     // Nobody measures speed under faults: one run is enough, and its history is judged.
     let plan = config.plan(length, warmup, clients, config.faults);
-    let measured_cluster = Arc::new(config.cluster::<N>(&layout, built, plan, clients));
-    let measured = drive(config, &layout, &measured_cluster)?;
-    let (mut check, mut history) = bench::judge(&measured_cluster, measured.settled);
+    let cluster = Arc::new(config.cluster::<N>(&layout, built, plan, clients)?);
+    let measured = drive(config, &layout, &cluster)?;
+    let (check, mut history) = bench::judge(&cluster, measured.settled);
+    let mut report = bench::report(config, &cluster, None, &measured, check);
+    // The second cluster takes as much memory as the first one, which goes before.
+    drop(cluster);
     if !config.faults {
-        history = record::<N>(config, &layout, built, clients, &mut check)?;
+        history = record::<N>(config, &layout, built, clients, &mut report.check)?;
     }
-    let report = bench::report(config, &measured_cluster, None, &measured, check);
+    report.memory = memory::finish(report.memory);
     Ok(BenchRun { report, history })
 }
 
@@ -66,7 +71,8 @@ fn record<N: Member>(
         _ => RECORDED,
     };
     let plan = config.plan(Length::Transactions(recorded), Nanos::ZERO, clients, true);
-    let cluster = Arc::new(config.cluster::<N>(layout, built, plan, clients));
+    let plan = RunPlan { stop_at: RECORDED_SPAN, ..plan };
+    let cluster = Arc::new(config.cluster::<N>(layout, built, plan, clients)?);
     let measured = drive(config, layout, &cluster)?;
     let (second, history) = bench::judge(&cluster, measured.settled);
     check.serializable = second.serializable;

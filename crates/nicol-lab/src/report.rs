@@ -52,6 +52,8 @@ pub struct BenchReport {
     pub failed: u64,
     /// Aborted attempts by reason.
     pub abort_reasons: BTreeMap<&'static str, u64>,
+    /// Committed transactions by the way that they took, the part before the measured time included.
+    pub paths: BTreeMap<&'static str, u64>,
     /// Committed transactions per second.
     pub throughput_per_s: f64,
     /// The same per node.
@@ -68,8 +70,12 @@ pub struct BenchReport {
     pub frames_per_txn: f64,
     /// DMA requests per committed transaction.
     pub dma_per_txn: f64,
+    /// What lookups on the NICs cost, from the first transaction on.
+    pub lookups: Lookups,
     /// Busy fractions.
     pub resources: Vec<Resource>,
+    /// What the records took of this machine's memory, if it says.
+    pub memory: Option<Memory>,
     /// What the checkers say.
     pub check: Check,
     /// Hash of every event of the simulation.
@@ -107,6 +113,33 @@ pub struct Latency {
     pub mean: f64,
 }
 
+/// Lookups on the NICs, warm-up included. Rates are per lookup that the index did not answer.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Lookups {
+    /// Keys looked up.
+    pub keys: u64,
+    /// Fraction that the NIC index answered, 0 to 1.
+    pub hit_rate: f64,
+    /// Fraction that a negative entry answered, 0 to 1; part of `hit_rate`.
+    pub negative_rate: f64,
+    /// Fraction of the misses that one DMA read answered.
+    pub first_reads_per_miss: f64,
+    /// DMA reads per miss.
+    pub reads_per_miss: f64,
+    /// Objects read per miss.
+    pub objects_per_miss: f64,
+    /// Bytes read per miss.
+    pub bytes_per_miss: f64,
+    /// Misses that took a second, adjacent read, 0 to 1.
+    pub second_reads_per_miss: f64,
+    /// Overflow pages read per miss.
+    pub overflow_reads_per_miss: f64,
+    /// Searches begun again per miss, since the host was changing what was read.
+    pub retries_per_miss: f64,
+    /// Doublings that the host tables of all nodes have begun.
+    pub table_doublings: u64,
+}
+
 /// One transaction type.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kind {
@@ -125,6 +158,21 @@ pub struct Resource {
     pub name: String,
     /// Busy fraction of the measured time, 0 to 1.
     pub utilization: f64,
+}
+
+/// What a run took of this machine's memory.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Memory {
+    /// Initial records, every copy counted: at most, as the workload bounds them.
+    pub records: u64,
+    /// Resident bytes that loading them added: tables, indices, logs.
+    pub loaded_bytes: u64,
+    /// The same by record.
+    pub bytes_per_record: f64,
+    /// The most that loading had added at any time.
+    pub loading_peak_bytes: u64,
+    /// The most that the process ever had, the recorded history and its check included.
+    pub peak_bytes: u64,
 }
 
 /// The checkers' verdict.

@@ -12,11 +12,11 @@ use nicol_core::units::Nanos;
 use nicol_rt::LogDevice;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
-use crate::bench::{self, BenchConfig, BenchRun, Built, Cluster, Length, Measured, Simulated};
+use crate::bench::{
+    self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured, Simulated,
+};
 use crate::report::Resource;
 
-/// Clients per node where the user says nothing.
-const CLIENTS: usize = 64;
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_millis(10);
 /// Simulated time after which a run that has not ended is stuck.
@@ -44,7 +44,7 @@ pub(crate) fn run<N: Member>(
         Length::Transactions(_) => Nanos::ZERO,
     });
     let plan = config.plan(length, warmup, clients, true);
-    let cluster = config.cluster::<N>(&layout, built, plan, clients);
+    let cluster = config.cluster::<N>(&layout, built, plan, clients)?;
     let measured = simulate(config, built, &profile, &cluster);
     let (check, history) = bench::judge(&cluster, measured.settled);
     let report = bench::report(config, &cluster, Some(&profile.name), &measured, check);

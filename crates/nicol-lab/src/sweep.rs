@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::bench::{self, BenchConfig};
 use crate::report::BenchReport;
 use crate::systems::System;
+use crate::workloads::WorkloadSpec;
 
 /// What a sweep has seen.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -31,6 +32,8 @@ pub struct SweepReport {
     pub checked_transactions: u64,
     /// Aborts by reason.
     pub abort_reasons: BTreeMap<&'static str, u64>,
+    /// Committed transactions by the way that they took.
+    pub paths: BTreeMap<&'static str, u64>,
     /// Locks leaked.
     pub leaked_locks: u64,
     /// What each system did under each workload in each world.
@@ -75,23 +78,27 @@ pub struct Failure {
 
 /// One run in so many has hardly any memory.
 const SCARCE_ONE_IN: u64 = 8;
-/// Logs of such a run, in bytes. In the smaller ones Smallbank's larger write sets never fit (they
-/// take 40, 68 or 96 bytes of at most half a log less 24), in the larger ones they all fit and wait
-/// for each other.
-const SCARCE_LOGS: [u64; 4] = [160, 192, 256, 512];
+/// Logs of such a run, in thirds of the workload's largest write set. A record takes at most half a
+/// log: in the smaller ones the largest never fit, in the larger ones they all fit and wait for each
+/// other.
+const SCARCE_LOGS: [u64; 4] = [5, 6, 8, 16];
+/// Logs are made of lines of this many bytes.
+const LOG_LINE: u64 = 32;
 /// Objects that the NIC index of such a run may cache.
 const SCARCE_INDICES: [u64; 3] = [1, 8, 64];
 
 /// What a sweep varies besides faults, as settings drawn from `seed`: most runs have the memory
 /// that they need, the others a log that a few records fill and an index of a few objects, so that
 /// refusals and back-pressure are seen.
-pub fn variation(system: &System, seed: u64) -> Vec<String> {
+pub fn variation(system: &System, workload: &WorkloadSpec, seed: u64) -> Vec<String> {
     let mut random = Stream::new(seed, Purpose::Variation, 0);
     if random.below(SCARCE_ONE_IN) != 0 {
         return Vec::new();
     }
     let mut one_of = |sizes: &[u64]| sizes[random.below(sizes.len() as u64) as usize];
-    let scarce = [("log_bytes", one_of(&SCARCE_LOGS)), ("index_objects", one_of(&SCARCE_INDICES))];
+    let log_bytes = one_of(&SCARCE_LOGS) * workload.write_set_bytes() / 3;
+    let log_bytes = log_bytes.next_multiple_of(LOG_LINE);
+    let scarce = [("log_bytes", log_bytes), ("index_objects", one_of(&SCARCE_INDICES))];
     let known = system.settings();
     scarce
         .into_iter()
@@ -111,6 +118,9 @@ impl SweepReport {
         self.leaked_locks += report.check.leaked_locks;
         for (&reason, &count) in &report.abort_reasons {
             *self.abort_reasons.entry(reason).or_default() += count;
+        }
+        for (&path, &count) in &report.paths {
+            *self.paths.entry(path).or_default() += count;
         }
         let world = report.profile.clone().unwrap_or_else(|| report.world.to_owned());
         self.add_part(report, &world);

@@ -10,7 +10,7 @@ use nicol_workload::churn::{Churn, ChurnConfig};
 use nicol_workload::retwis::{Retwis, RetwisConfig};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
 use nicol_workload::tpcc::key::{CUSTOMERS_MAX, ITEMS_MAX};
-use nicol_workload::tpcc::{Tpcc, TpccConfig};
+use nicol_workload::tpcc::{Chopping, Suppliers, Tpcc, TpccConfig};
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
 use nicol_workload::zipf::Theta;
 
@@ -29,6 +29,8 @@ pub const WORKLOADS: [(&str, &str); 6] = [
 pub struct WorkloadSpec {
     /// Its name.
     pub name: String,
+    /// Transactions of the whole run, if it is a number: a workload that inserts needs room.
+    pub transactions: Option<u64>,
     /// Records per node.
     pub records: Option<u64>,
     /// Warehouses per node.
@@ -37,6 +39,10 @@ pub struct WorkloadSpec {
     pub items: Option<u32>,
     /// Customers of each district of a warehouse.
     pub customers: Option<u16>,
+    /// Where the items of new orders come from.
+    pub suppliers: Option<Suppliers>,
+    /// Are long transactions chopped?
+    pub chopping: Option<Chopping>,
     /// Keys that are only read, in percent.
     pub read_percent: Option<u8>,
     /// Keys per transaction.
@@ -88,6 +94,11 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
     })
 }
 
+/// Keys of a transaction of ycsb-t by default.
+const KEYS: u16 = 4;
+/// Bytes of a value of ycsb-t by default, and of retwis.
+const VALUE_BYTES: u32 = 64;
+
 fn distribution(percent: u8) -> Distribution {
     match percent {
         0 => Distribution::Uniform,
@@ -96,8 +107,8 @@ fn distribution(percent: u8) -> Distribution {
 }
 
 fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
-    let (records, keys) = (spec.records.unwrap_or(100_000), spec.keys.unwrap_or(4));
-    let value_bytes = spec.value_bytes.unwrap_or(64);
+    let (records, keys) = (spec.records.unwrap_or(100_000), spec.keys.unwrap_or(KEYS));
+    let value_bytes = spec.value_bytes.unwrap_or(VALUE_BYTES);
     ensure!((1..=1_024).contains(&keys), "--keys {keys}: give 1 to 1024");
     ensure!((8..=1_024).contains(&value_bytes), "--value-bytes {value_bytes}: give 8 to 1024");
     ensure!(
@@ -122,11 +133,11 @@ fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
     let config = RetwisConfig {
         nodes,
         records_per_node: records,
-        value_bytes: 64,
+        value_bytes: VALUE_BYTES as usize,
         distribution: distribution(spec.zipf_percent.unwrap_or(50)),
         ship: true,
     };
-    Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: 64 })
+    Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: VALUE_BYTES as usize })
 }
 
 /// Bytes that a slot holds inline: all rows but CUSTOMER's and STOCK's, and some of the index by
@@ -147,6 +158,11 @@ fn tpcc(
     let mut config = config(nodes, warehouses);
     config.items = spec.items.unwrap_or(config.items);
     config.customers_per_district = spec.customers.unwrap_or(config.customers_per_district);
+    config.suppliers = spec.suppliers.unwrap_or(config.suppliers);
+    config.chopping = spec.chopping.unwrap_or(config.chopping);
+    if let Some(transactions) = spec.transactions {
+        config = config.for_transactions(transactions);
+    }
     let (items, customers) = (config.items, config.customers_per_district);
     ensure!((1..=ITEMS_MAX).contains(&items), "--items {items}: give 1 to {ITEMS_MAX}");
     ensure!(
@@ -162,7 +178,23 @@ const FEW_RECORDS: u64 = 40;
 const FEW_ITEMS: u32 = 100;
 const FEW_CUSTOMERS: u16 = 30;
 
+/// The scales at which Xenic was measured, per node. [Xenic21 5.2 to 5.5]
+const PAPER_ACCOUNTS: u64 = 2_400_000;
+const PAPER_RECORDS: u64 = 1_000_000;
+const PAPER_WAREHOUSES: u16 = 72;
+
 impl WorkloadSpec {
+    /// Takes the published scale where none was given. Errors if none was published.
+    pub fn enlarge(&mut self) -> Result<()> {
+        match self.name.as_str() {
+            "smallbank" => _ = self.records.get_or_insert(PAPER_ACCOUNTS),
+            "retwis" => _ = self.records.get_or_insert(PAPER_RECORDS),
+            "tpcc" | "tpcc-no" => _ = self.warehouses.get_or_insert(PAPER_WAREHOUSES),
+            other => bail!("--full-size: no paper measured '{other}'; give its --records"),
+        }
+        Ok(())
+    }
+
     /// Takes a small scale where none was given: transactions meet, and runs are short.
     pub fn shrink(&mut self) {
         if self.is_tpcc() {
@@ -170,6 +202,23 @@ impl WorkloadSpec {
             self.customers.get_or_insert(FEW_CUSTOMERS);
         } else {
             self.records.get_or_insert(FEW_RECORDS);
+        }
+    }
+
+    /// About how many bytes of a log the largest write set of one transaction at one shard takes: what
+    /// a scarce log is scarce for.
+    pub fn write_set_bytes(&self) -> u64 {
+        const ENTRY: u64 = 28;
+        match self.name.as_str() {
+            // Two accounts and what the record is framed in; a row and its neighbour.
+            "smallbank" | "churn" => 96,
+            "ycsb-t" => {
+                u64::from(self.keys.unwrap_or(KEYS))
+                    * (ENTRY + u64::from(self.value_bytes.unwrap_or(VALUE_BYTES)))
+            }
+            "retwis" => 5 * (ENTRY + u64::from(VALUE_BYTES)),
+            // An order of fifteen lines, its stock rows included.
+            _ => 15 * (2 * ENTRY + 310 + 54),
         }
     }
 
@@ -186,6 +235,8 @@ impl WorkloadSpec {
             ("--warehouses", self.warehouses.is_some(), tpcc),
             ("--items", self.items.is_some(), tpcc),
             ("--customers", self.customers.is_some(), tpcc),
+            ("--suppliers", self.suppliers.is_some(), tpcc),
+            ("--chopping", self.chopping.is_some(), tpcc),
             ("--read-percent", self.read_percent.is_some(), ycsb),
             ("--keys", self.keys.is_some(), ycsb),
             ("--value-bytes", self.value_bytes.is_some(), ycsb),

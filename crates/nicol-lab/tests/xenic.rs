@@ -96,7 +96,8 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
             let mut config = config(workload, 40, on, seed);
             config.faults = true;
             config.settings = vec!["patience_us=500".to_owned()];
-            config.settings.extend(sweep::variation(System::find("xenic").unwrap(), seed));
+            let xenic = System::find("xenic").unwrap();
+            config.settings.extend(sweep::variation(xenic, &config.workload, seed));
             let report = held(&config).report;
             unknown += report.unknown;
             for (count, reason) in seen.iter_mut().zip(nicol_core::txn::Abort::NAMES) {
@@ -108,6 +109,39 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
     for (count, reason) in seen.iter().zip(nicol_core::txn::Abort::NAMES) {
         assert!(*count > 0, "no abort by {reason}");
     }
+}
+
+#[test]
+fn tpcc_keeps_its_conditions_under_message_faults() {
+    let (mut unknown, mut scarce) = (0, 0);
+    for seed in 0..16 {
+        for (workload, on) in [("tpcc", "liquidio3"), ("tpcc-no", "connectx5")] {
+            let mut config = config(workload, 0, on, seed);
+            config.workload.records = None;
+            config.workload.shrink();
+            config.length = Some(Length::Transactions(400));
+            config.faults = true;
+            config.settings = vec!["patience_us=500".to_owned()];
+            let xenic = System::find("xenic").unwrap();
+            let varied = sweep::variation(xenic, &config.workload, seed);
+            scarce += varied.len();
+            config.settings.extend(varied);
+            let report = held(&config).report;
+            assert!(report.committed > 100, "seed {seed}: {workload}: {}", report.committed);
+            unknown += report.unknown;
+        }
+    }
+    assert!(unknown > 0, "no outcome was ever unknown");
+    assert!(scarce > 0, "no log was ever small");
+}
+
+#[test]
+fn a_report_says_what_the_records_took() {
+    let report = held(&config("smallbank", 20_000, "liquidio3", 1)).report;
+    let Some(memory) = report.memory else { return };
+    // Two accounts each, three nodes, three copies; the bound on a shard is a little above.
+    assert!((360_000..400_000).contains(&memory.records), "{memory:?}");
+    assert!(memory.loading_peak_bytes <= memory.peak_bytes, "{memory:?}");
 }
 
 #[test]
@@ -127,6 +161,51 @@ fn a_small_index_and_a_small_log_only_cost_time() {
     config.settings.clear();
     let large = held(&config).report.dma_per_txn;
     assert!(small > large, "nothing missed the index: {small} against {large}");
+}
+
+#[test]
+fn an_object_is_found_in_every_way_and_each_is_counted() {
+    // A crowded table with D_m = 4, read without slack, behind an index that holds few objects.
+    let mut config = config("churn", 4_000, "liquidio3", 6);
+    let settings = ["displacement_max=4", "slack=0", "slots_percent=100", "index_objects=64"];
+    config.settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+    let found = held(&config).report.lookups;
+    let shares = [
+        ("the index", found.hit_rate),
+        ("a negative entry", found.negative_rate),
+        ("the first read", found.first_reads_per_miss),
+        ("a second read", found.second_reads_per_miss),
+        ("an overflow page", found.overflow_reads_per_miss),
+    ];
+    for (way, share) in shares {
+        assert!(share > 0.0 && share < 1.0, "{way}: {found:?}");
+    }
+    assert!(found.negative_rate <= found.hit_rate && found.reads_per_miss >= 1.0, "{found:?}");
+    // With every object cached, what is read is read once.
+    config.settings = vec!["index_objects=100000".to_owned()];
+    let cached = held(&config).report.lookups;
+    assert!(cached.hit_rate > found.hit_rate, "{cached:?} {found:?}");
+}
+
+#[test]
+fn tables_double_while_they_are_used_and_nothing_is_lost() {
+    for (workload, on, seed) in [
+        ("smallbank", "liquidio3", 1),
+        ("churn", "liquidio3", 2),
+        ("churn", "connectx5", 3),
+        ("smallbank", "threads", 4),
+        ("churn", "threads", 5),
+    ] {
+        let mut config = config(workload, 6_000, on, seed);
+        config.settings = vec!["slots_percent=10".to_owned(), "index_objects=512".to_owned()];
+        if on == "threads" {
+            (config.host_engines, config.nic_engines) = (None, None);
+            config.length = Some(Length::Transactions(20_000));
+        }
+        let lookups = held(&config).report.lookups;
+        assert!(lookups.table_doublings > 3, "{workload} on {on}: {lookups:?}");
+        assert!(lookups.retries_per_miss > 0.0, "{workload} on {on}: no search was in the way");
+    }
 }
 
 #[test]

@@ -97,12 +97,20 @@ fn allocations(transactions: u64, execute_at: ExecuteAt) -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
+/// Where execution logic may run, and so which path a transaction takes.
+const PLACES: [ExecuteAt; 3] = [ExecuteAt::Annotation, ExecuteAt::Host, ExecuteAt::Nic];
+
 #[test]
 fn a_transaction_allocates_nothing_in_the_steady_state() {
     let (short, long) = (2_000, 10_000);
-    let start_up = allocations(short, ExecuteAt::Annotation);
-    let more = allocations(long, ExecuteAt::Annotation).saturating_sub(start_up);
-    let transactions = (long - short) * u64::from(3 * CLIENTS);
-    // Pools still grow now and then: less than once in a hundred transactions.
-    assert!(more * 100 < transactions, "{more} allocations in {transactions} transactions");
+    for execute_at in PLACES {
+        let start_up = allocations(short, execute_at);
+        let more = allocations(long, execute_at).saturating_sub(start_up);
+        let transactions = (long - short) * u64::from(3 * CLIENTS);
+        // Pools still grow now and then: less than once in a hundred transactions.
+        assert!(
+            more * 100 < transactions,
+            "{execute_at:?}: {more} allocations in {transactions} transactions"
+        );
+    }
 }

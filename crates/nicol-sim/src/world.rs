@@ -194,6 +194,10 @@ impl World for SimWorld {
         self.local.get().to_nanos_up().max(self.shared.now.get())
     }
 
+    fn is_ahead(&self) -> bool {
+        self.local.get() > picos(self.shared.now.get())
+    }
+
     fn charge(&self, charge: Charge) {
         self.spend(self.costs.of(charge), spent_on(charge));
     }

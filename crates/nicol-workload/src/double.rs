@@ -108,6 +108,9 @@ impl Fabric for FakeFabric {
     fn yield_now(&self) -> FakeWake {
         self.sleep_until(self.now())
     }
+    fn caught_up(&self) -> FakeWake {
+        self.sleep_until(self.now())
+    }
     fn random(&self) -> u64 {
         self.0.random.borrow_mut().bits()
     }
@@ -125,6 +128,12 @@ impl Fabric for FakeFabric {
     fn call_superseding<M: Message>(&self, _: EngineId, _: &M, _: RequestId) -> Self::Completion {
         unreachable_peer()
     }
+    fn expect(&self, _: EngineId) -> (ReplyTo, Self::Completion) {
+        let request = RequestId { slot: 0, sequence: 0 };
+        (ReplyTo { engine: self.here(), request }, unreachable_peer())
+    }
+    fn call_for<M: Message>(&self, _: ReplyTo, _: EngineId, _: &M) {}
+    fn insist<M: Message>(&self, _: RequestId, _: &M, _: Patience) {}
     fn reply<M: Message>(&self, _: ReplyTo, _: &M) {}
     fn refuse(&self, _: ReplyTo, _: FabricError) {}
     fn keep(&self, bytes: &[u8]) -> Vec<u8> {
@@ -262,16 +271,23 @@ impl CommitProtocol for FakeProtocol {
         self.attempts.set(attempt);
         txn.id = TxnId::new(self.fabric.here(), attempt);
         self.step().await;
-        for index in 0..txn.entries().len() {
-            let key = txn.entries()[index].key;
-            txn.fetched(index, self.version(key), self.value(key).as_deref());
+        loop {
+            for index in 0..txn.entries().len() {
+                let entry = txn.entries()[index];
+                if !entry.fetched {
+                    let value = self.value(entry.key);
+                    txn.fetched(index, self.version(entry.key), value.as_deref());
+                }
+            }
+            let verdict = self.procedures.execute(txn);
+            if verdict == Verdict::Refuse {
+                return Outcome::Aborted(Abort::Refused);
+            }
+            self.step().await;
+            if verdict == Verdict::Commit {
+                break;
+            }
         }
-        match self.procedures.execute(txn) {
-            Verdict::Commit => {}
-            Verdict::More => unreachable!("no workload here adds keys"),
-            Verdict::Refuse => return Outcome::Aborted(Abort::Refused),
-        }
-        self.step().await;
         if let Err(abort) = self.validate(txn) {
             return Outcome::Aborted(abort);
         }

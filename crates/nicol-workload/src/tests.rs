@@ -14,6 +14,7 @@ use crate::double::{FakeConfig, FakeFabric, FakeProtocol, Validation};
 use crate::driver::{Load, Retry, RunControl, RunPlan, RunResult, spawn_clients};
 use crate::retwis::{Retwis, RetwisConfig};
 use crate::smallbank::{Smallbank, SmallbankConfig};
+use crate::tpcc::{Chopping, Tpcc, TpccConfig};
 use crate::ycsb_t::{YcsbT, YcsbTConfig};
 use crate::zipf::Theta;
 
@@ -87,23 +88,47 @@ fn churn() -> Arc<dyn Workload> {
     Arc::new(Churn::new(ChurnConfig { nodes: NODES, rows: 8, ship: true }))
 }
 
+fn tpcc(chopping: Chopping) -> Arc<dyn Workload> {
+    Arc::new(Tpcc::new(TpccConfig {
+        items: 200,
+        customers_per_district: 20,
+        chopping,
+        ..TpccConfig::specification(NODES, 2)
+    }))
+}
+
 #[test]
 fn audits_hold_when_everything_is_validated() {
-    for workload in [smallbank(), ycsb_t(), retwis(), churn()] {
+    let tpccs = [Chopping::Whole, Chopping::Pieces].map(tpcc);
+    for workload in [smallbank(), ycsb_t(), retwis(), churn()].into_iter().chain(tpccs) {
         let name = workload.name();
         let (result, lines) = run(workload, Validation::Everything);
         assert_eq!(lines, Vec::<String>::new(), "{name}");
         assert_eq!(result.whole.issued, u64::from(CLIENTS) * TRANSACTIONS);
         assert!(result.whole.balance());
-        // Only Smallbank's payments may lack funds; elsewhere a refusal is a damaged value.
+        // Smallbank's payments may lack funds, TPC-C's orders may name an item that does not
+        // exist; elsewhere a refusal is a damaged value.
         let refused = result.whole.refused;
         assert_eq!(result.whole.committed + refused, result.whole.issued, "{name}");
-        assert_eq!(refused > 0, name == "smallbank", "{name}: {refused} refused");
+        let refuses = ["smallbank", "tpcc"].contains(&name);
+        assert_eq!(refused > 0, refuses, "{name}: {refused} refused");
         assert!(result.whole.aborts[1] > 20, "{name}: transactions must collide");
         assert!(result.kinds.iter().all(|kind| kind.committed > 20), "{name}: every kind runs");
         check_history(&result.history);
         assert_eq!(result.history.len() as u64, result.whole.attempts);
     }
+}
+
+#[test]
+fn a_chopped_transaction_counts_once() {
+    let (result, _) = run(tpcc(Chopping::Pieces), Validation::Everything);
+    let committed = |name| result.kinds.iter().find(|kind| kind.name == name).unwrap().committed;
+    // A Delivery has ten pieces, a Stock-Level two; the last one is not counted as a piece.
+    assert_eq!(result.whole.pieces, 9 * committed("delivery") + committed("stock_level"));
+    assert!(result.whole.pieces > 1_000, "{}", result.whole.pieces);
+    assert!(result.whole.balance());
+    let (result, _) = run(tpcc(Chopping::Whole), Validation::Everything);
+    assert_eq!(result.whole.pieces, 0);
 }
 
 #[test]
@@ -113,6 +138,7 @@ fn audits_find_what_a_broken_protocol_did() {
         (ycsb_t(), Validation::Nothing, "counters"),
         (retwis(), Validation::Nothing, "counters"),
         (churn(), Validation::Nothing, "records"),
+        (tpcc(Chopping::Pieces), Validation::Nothing, "condition"),
         (churn(), Validation::WriteSet, "saw both"),
     ] {
         let name = workload.name();

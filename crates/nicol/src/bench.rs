@@ -8,15 +8,16 @@ use anyhow::{Context, Result, anyhow, ensure};
 use indicatif::ProgressBar;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
-use nicol_lab::report::BenchReport;
+use nicol_lab::report::{BenchReport, Lookups, Memory};
 use nicol_lab::systems::System;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_protocols::commit::Sabotage;
 use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
+use nicol_workload::tpcc::{Chopping, Suppliers};
 use serde_json::json;
 
-use crate::cli::{BenchArgs, Format, SystemArgs, WorkloadArgs};
+use crate::cli::{BenchArgs, ChoppingArg, Format, SuppliersArg, SystemArgs, WorkloadArgs};
 use crate::{End, Usage, output};
 
 /// Runs one benchmark.
@@ -68,10 +69,19 @@ fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     );
     Ok(WorkloadSpec {
         name: args.workload.clone(),
+        transactions: None,
         records: args.records,
         warehouses: args.warehouses,
         items: args.items,
         customers: args.customers,
+        suppliers: args.suppliers.map(|suppliers| match suppliers {
+            SuppliersArg::Home => Suppliers::Specification,
+            SuppliersArg::Uniform => Suppliers::Uniform,
+        }),
+        chopping: args.chopping.map(|chopping| match chopping {
+            ChoppingArg::Whole => Chopping::Whole,
+            ChoppingArg::Pieces => Chopping::Pieces,
+        }),
         read_percent: args.read_percent,
         keys: args.keys,
         value_bytes: args.value_bytes,
@@ -128,6 +138,10 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         clients <= CLIENTS_MAX as usize,
         "--clients: {clients} in all nodes together; give at most {CLIENTS_MAX}"
     );
+    let mut config = base(&args.workload, &args.system, &args.on, args.seed)?;
+    if args.full_size {
+        config.workload.enlarge()?;
+    }
     Ok(BenchConfig {
         host_engines: args.host_engines,
         nic_engines: args.nic_engines,
@@ -138,7 +152,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         faults,
         threads: args.threads,
         log_device: args.log_device.clone(),
-        ..base(&args.workload, &args.system, &args.on, args.seed)?
+        ..config
     })
 }
 
@@ -254,7 +268,7 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
         .iter()
         .map(|used| format!("{} {:.0} %", used.name, used.utilization * 100.0))
         .collect();
-    vec![
+    let mut rows = vec![
         ("aborts", format!("{}  {}", report.aborted, reasons.join(", "))),
         (
             "other outcomes",
@@ -274,7 +288,41 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
             ),
         ),
         ("resources", used.join(", ")),
-    ]
+        ("memory", report.memory.as_ref().map_or_else(|| "not known".to_owned(), memory)),
+    ];
+    if report.lookups.keys > 0 {
+        rows.push(("lookups on NICs", lookups(&report.lookups)));
+    }
+    rows
+}
+
+/// Who answered the lookups, and what the host's memory was read for. [Xenic21 4.1]
+fn lookups(lookups: &Lookups) -> String {
+    format!(
+        "{:.1} % by the index ({:.1} % absent); per miss {:.2} reads of {:.1} objects: \
+         {:.2} answered by the first, {:.2} second reads, {:.2} overflow pages",
+        lookups.hit_rate * 100.0,
+        lookups.negative_rate * 100.0,
+        lookups.reads_per_miss,
+        lookups.objects_per_miss,
+        lookups.first_reads_per_miss,
+        lookups.second_reads_per_miss,
+        lookups.overflow_reads_per_miss
+    )
+}
+
+/// What the records took.
+fn memory(memory: &Memory) -> String {
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    format!(
+        "{} records (all copies) in {:.0} MB: {:.0} bytes each; peak {:.0} MB while loading, \
+         {:.0} MB in all",
+        memory.records,
+        mb(memory.loaded_bytes),
+        memory.bytes_per_record,
+        mb(memory.loading_peak_bytes),
+        mb(memory.peak_bytes),
+    )
 }
 
 fn verdict(report: &BenchReport) -> String {

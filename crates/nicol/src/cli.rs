@@ -62,6 +62,24 @@ pub struct FormatArgs {
     pub format: Format,
 }
 
+/// Where the items of TPC-C's new orders come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SuppliersArg {
+    /// The home warehouse, and another one for 1 % of the lines: the specification's.
+    Home,
+    /// Any warehouse of the cluster alike: DrTM+H's.
+    Uniform,
+}
+
+/// How long transactions of TPC-C run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ChoppingArg {
+    /// As one database transaction each.
+    Whole,
+    /// As several database transactions, one after the other.
+    Pieces,
+}
+
 /// Which workload, at what scale.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadArgs {
@@ -79,6 +97,12 @@ pub struct WorkloadArgs {
     /// Customers per district (tpcc, tpcc-no) [default: 3000, as specified; 30 in a sweep].
     #[arg(long, value_name = "N")]
     pub customers: Option<u16>,
+    /// Where the items of new orders come from [default: home for tpcc, uniform for tpcc-no].
+    #[arg(long, value_enum)]
+    pub suppliers: Option<SuppliersArg>,
+    /// How Delivery and Stock-Level run (tpcc) [default: pieces].
+    #[arg(long, value_enum)]
+    pub chopping: Option<ChoppingArg>,
     /// Share of operations that only read, in percent (ycsb-t).
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub read_percent: Option<u8>,
@@ -125,6 +149,11 @@ pub struct BenchArgs {
     /// The world: `threads` for this machine, or a hardware profile for the simulator.
     #[arg(long, default_value = "threads", value_name = "threads|PROFILE", env = "NICOL_ON")]
     pub on: String,
+    /// The scale at which Xenic was measured, where no flag gives another: 2,400,000 accounts,
+    /// 1,000,000 records or 72 warehouses per node. The paper has 6 nodes and 3 replicas; the
+    /// records must fit into this machine's memory.
+    #[arg(long)]
+    pub full_size: bool,
     /// Closed-loop clients per node, each with one transaction at a time.
     #[arg(long, value_name = "N")]
     pub clients: Option<usize>,

@@ -144,6 +144,13 @@ impl<'a> Encoded<'a> {
         Step::parse(&mut self.steps)
     }
 
+    /// The operation of a verb, after which nothing may follow.
+    pub(crate) fn only_step(mut self) -> Result<Step<'a>, Malformed> {
+        let step = self.next_step()?;
+        self.steps.finish()?;
+        Ok(step)
+    }
+
     /// Checks every operation.
     pub(crate) fn check(mut self) -> Result<(), Malformed> {
         for _ in 0..self.count {

@@ -1,5 +1,7 @@
 //! What a chain's operations came to, as bytes.
 
+use std::fmt;
+
 use super::OPERATIONS_MAX;
 use crate::fabric::FabricError;
 use crate::memory::{AccessError, SWAP_WORDS_MAX, WORD};
@@ -51,7 +53,7 @@ impl<'a> Outcome<'a> {
 }
 
 /// The outcomes of a chain's operations, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ChainResults<'a> {
     outcomes: [Outcome<'a>; OPERATIONS_MAX],
     count: usize,
@@ -95,6 +97,12 @@ impl<'a> ChainResults<'a> {
             Outcome::Refused(error) => Some((index, *error)),
             _ => None,
         })
+    }
+}
+
+impl fmt::Debug for ChainResults<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.outcomes()).finish()
     }
 }
 

@@ -40,13 +40,13 @@ pub async fn run<R: Reach>(
     results: &mut Vec<u8>,
 ) -> Result<(), FabricError> {
     let mut chain = Encoded::parse(body).map_err(|_| FabricError::Malformed)?;
-    chain.check().map_err(|_| FabricError::Malformed)?;
     let mut target =
         Execution { regions, reach, scratch: [0; SCRATCH_BYTES], is_chain: chain.is_chain };
     if !chain.is_chain {
-        let step = chain.next_step().map_err(|_| FabricError::Malformed)?;
+        let step = chain.only_step().map_err(|_| FabricError::Malformed)?;
         return target.execute(&step, results).await.map(drop);
     }
+    chain.check().map_err(|_| FabricError::Malformed)?;
     if body.len() > CHAIN_BYTES_MAX {
         return Err(FabricError::NoResources);
     }

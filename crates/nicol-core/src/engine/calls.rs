@@ -78,6 +78,13 @@ impl Calls {
         }
     }
 
+    /// The engine that an open request goes to; `None` if it has been closed.
+    pub(super) fn receiver_of(&self, request: RequestId) -> Option<EngineId> {
+        let slot = self.slots.get(usize::from(request.slot))?;
+        let waiting = slot.waiting.as_ref()?;
+        (slot.sequence == request.sequence).then_some(waiting.to)
+    }
+
     /// Closes the request that a reply answers; `None` if nobody waits for it any more.
     pub(super) fn close(&mut self, request: RequestId) -> Option<Token> {
         let slot = self.slots.get_mut(usize::from(request.slot))?;
@@ -133,7 +140,7 @@ impl Resend {
             Patience::Forever => None,
         };
         assert!(
-            matches!(header.class, Class::Request | Class::Superseding(_)),
+            !matches!(header.class, Class::OneWay | Class::Reply),
             "only requests are sent again"
         );
         Self { header, body, after: after * 2, after_max: after * BACK_OFF_MAX, give_up_at }

@@ -46,6 +46,13 @@ impl<W: World> Fabric for Engine<W> {
         Wake(completion)
     }
 
+    fn caught_up(&self) -> Wake {
+        if self.0.world.is_ahead() {
+            return self.sleep_until(self.now());
+        }
+        Wake(self.0.completions.ready(Ok(self.0.pool.payload(Vec::new()))))
+    }
+
     fn random(&self) -> u64 {
         self.0.world.random()
     }
@@ -82,6 +89,22 @@ impl<W: World> Fabric for Engine<W> {
         timed_out: RequestId,
     ) -> Completion {
         self.request(to, M::KIND, self.body(message), Patience::Forever, Some(timed_out))
+    }
+
+    fn expect(&self, to: EngineId) -> (ReplyTo, Completion) {
+        self.open_expected(to)
+    }
+
+    fn call_for<M: Message>(&self, asker: ReplyTo, to: EngineId, message: &M) {
+        let body = self.body(message);
+        self.send_delegated(asker, to, M::KIND, &body);
+        self.0.pool.give(body);
+    }
+
+    fn insist<M: Message>(&self, expected: RequestId, message: &M, patience: Patience) {
+        if self.may_be_lost(expected) {
+            self.insist_on(expected, M::KIND, self.body(message), patience);
+        }
     }
 
     fn reply<M: Message>(&self, to: ReplyTo, message: &M) {

@@ -70,6 +70,13 @@ impl<W: World> Engine<W> {
                 }
                 self.take_request(from, route, request, header.kind, body);
             }
+            Class::Delegated(asker) if self.0.world.layout().index_of(asker).is_none() => {
+                count(&self.0.counters.malformed, 1);
+            }
+            // Two engines may send it, so that it may come twice over any route.
+            Class::Delegated(asker) => {
+                self.take_request(asker, Route::Unreliable, request, header.kind, body);
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::calls::{Due, Resend};
 use super::completions::{Completion, Token};
+use super::pool::Payload;
 use super::stats::count;
 use super::{Charge, Engine, Operation, Route, Timer, Transfer, World};
 use crate::chain::error_status;
@@ -40,14 +41,66 @@ impl<W: World> Engine<W> {
         let header = MessageHeader { class, kind, request, length: body.len() as u32 };
         self.append(to, &header, &body);
         if to != inner.here && inner.world.route(to) == Route::Unreliable {
-            let after = inner.world.tuning().retransmit_after;
-            let now = inner.world.now();
-            let resend = Resend::new(header, body, after, now, patience);
-            inner.calls.borrow_mut().keep(request, resend);
-            let timer = Timer::Retransmit { slot: request.slot, sequence: request.sequence };
-            inner.set_timer(now + after, timer);
+            self.keep_and_watch(header, body, patience);
         }
         completion
+    }
+
+    /// Opens a request that another engine will send.
+    pub(super) fn open_expected(&self, to: EngineId) -> (ReplyTo, Completion) {
+        let inner = &*self.0;
+        let (token, completion) = inner.completions.open();
+        let nothing = RequestId { slot: 0, sequence: 0 };
+        let opened = if inner.world.layout().index_of(to).is_none() {
+            Err(FabricError::Unreachable)
+        } else {
+            inner.calls.borrow_mut().open(to, token).ok_or(FabricError::NoResources)
+        };
+        if let Err(error) = opened {
+            inner.completions.resolve(token, Err(error));
+        }
+        (ReplyTo { engine: inner.here, request: opened.unwrap_or(nothing) }, completion)
+    }
+
+    /// Sends a request in the name of the engine that expects its reply.
+    pub(super) fn send_delegated(&self, asker: ReplyTo, to: EngineId, kind: u16, body: &[u8]) {
+        let class = Class::Delegated(asker.engine);
+        let length = body.len() as u32;
+        self.append(to, &MessageHeader { class, kind, request: asker.request, length }, body);
+    }
+
+    /// Is an expected request still open, over a route that may lose it?
+    pub(super) fn may_be_lost(&self, request: RequestId) -> bool {
+        let inner = &*self.0;
+        let to = inner.calls.borrow().receiver_of(request);
+        to.is_some_and(|to| to == inner.here || inner.world.route(to) == Route::Unreliable)
+    }
+
+    /// Sends an expected request again and again.
+    pub(super) fn insist_on(
+        &self,
+        request: RequestId,
+        kind: u16,
+        body: Vec<u8>,
+        patience: Patience,
+    ) {
+        let inner = &*self.0;
+        let body = inner.pool.payload(body);
+        let class = Class::Delegated(inner.here);
+        let header = MessageHeader { class, kind, request, length: body.len() as u32 };
+        self.keep_and_watch(header, body, patience);
+    }
+
+    /// Keeps a request for sending it again, and sets its timer.
+    fn keep_and_watch(&self, header: MessageHeader, body: Payload, patience: Patience) {
+        let inner = &*self.0;
+        let after = inner.world.tuning().retransmit_after;
+        let now = inner.world.now();
+        let request = header.request;
+        let resend = Resend::new(header, body, after, now, patience);
+        inner.calls.borrow_mut().keep(request, resend);
+        let timer = Timer::Retransmit { slot: request.slot, sequence: request.sequence };
+        inner.set_timer(now + after, timer);
     }
 
     /// Sends a request again, or gives it up.

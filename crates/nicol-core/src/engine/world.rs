@@ -234,6 +234,10 @@ pub trait World: 'static {
     /// The next finished operation.
     fn finished(&self) -> Option<Operation>;
 
+    /// Is this engine's clock ahead of the memory that it sees?
+    fn is_ahead(&self) -> bool {
+        false
+    }
     /// Asks for a round at `deadline` (the earliest of several counts; may be repeated).
     fn wake_at(&self, deadline: Nanos);
     /// Asks for a round whenever `bell` rings.

@@ -3,10 +3,14 @@
 //! A world starts a [`Suite`] on its engines like any system, runs until [`Suite::finished`], and
 //! then asks for [`Suite::failures`]. Where routes are unreliable, the same must hold.
 
+mod chains;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use chains::Ground;
 
 use super::{
     Delivery, Fabric, FabricError, Message, OneSided, Patience, ReplyTo, RequestId, Service,
@@ -27,6 +31,7 @@ const NUMBERED: u16 = 6;
 const COUNT: u16 = 7;
 const KEYS: u16 = 8;
 const SILENT: u16 = 9;
+const DELEGATE: u16 = 12;
 
 /// Bytes of each engine's registered region.
 const REGION: u64 = 4_096;
@@ -67,7 +72,7 @@ impl Suite {
     /// What did not hold; complete once finished.
     pub fn failures(&self) -> Vec<String> {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let expected = self.engines * COUNTED as usize;
+        let expected = self.engines * (COUNTED as usize + self.engines);
         let counted = self.counted.load(Ordering::Acquire);
         if counted != expected {
             failures.push(format!("{expected} calls took effect {counted} times"));
@@ -127,6 +132,7 @@ struct Peer<F: Fabric> {
     fabric: F,
     suite: Arc<Suite>,
     keys: [RKey; 3],
+    ground: Ground,
     numbers: RefCell<Vec<(EngineId, u64)>>,
 }
 
@@ -147,6 +153,16 @@ impl<F: Fabric> Service for Peer<F> {
                     EngineId::unpack(from.u32()?).ok_or(Malformed { what: "an engine" })?;
                 self.fabric.send(through, &Address::<RELAY> { through, reply_to });
             }
+            (DELEGATE, Some(to)) => {
+                let mut from = Reader::new(body);
+                let last = from.u32()?;
+                let last = EngineId::unpack(last).ok_or(Malformed { what: "an engine" })?;
+                let asker = parse_address(body)?;
+                // Sent twice: it must take effect once.
+                self.fabric.call_for(asker, last, &Raw::<COUNT>(b"delegated"));
+                self.fabric.call_for(asker, last, &Raw::<COUNT>(b"delegated"));
+                self.fabric.reply(to, &Raw::<0>(b""));
+            }
             (RELAY, None) => self.fabric.reply(parse_address(body)?, &Raw::<0>(b"relayed")),
             (NUMBERED, None) => {
                 let number = Reader::new(body).u64()?;
@@ -156,6 +172,9 @@ impl<F: Fabric> Service for Peer<F> {
                 let mut keys = Vec::new();
                 self.keys.iter().for_each(|key| keys.extend(key.0.to_le_bytes()));
                 self.fabric.reply(to, &Raw::<0>(&keys));
+            }
+            (chains::GROUND | chains::RECYCLE, Some(_)) => {
+                self.ground.deliver(&self.fabric, &delivery)?;
             }
             _ => return Err(Malformed { what: "an unknown kind" }),
         }
@@ -173,10 +192,13 @@ impl Start for Arc<Suite> {
             revoked,
         ];
         fabric.revoke(revoked);
+        let ground = Ground::new(fabric);
+        self.expect(fabric.here(), "buffers are registered", ground.is_ok());
         let peer = Rc::new(Peer {
             fabric: fabric.clone(),
             suite: self.clone(),
             keys,
+            ground: ground.unwrap_or_default(),
             numbers: RefCell::default(),
         });
         let first = fabric.serve(peer.clone());
@@ -206,7 +228,9 @@ impl<F: Fabric> Client<F> {
         self.calls().await;
         self.errors().await;
         self.third_party().await;
+        self.delegated().await;
         self.one_sided().await;
+        self.chains().await;
         self.dma().await;
         self.time().await;
         self.numbered(&peer).await;
@@ -267,6 +291,27 @@ impl<F: Fabric> Client<F> {
             let relayed = reply.is_ok_and(|reply| reply.as_ref() == b"relayed");
             self.expect("a third party may reply", relayed);
         }
+    }
+
+    /// A request that another engine sends in this one's name takes effect once and is answered
+    /// here, whatever happens to what the other engine sends.
+    async fn delegated(&self) {
+        let here = self.fabric.here();
+        for to in self.others() {
+            let (expected, reply) = self.fabric.expect(to);
+            let through = if to.node == here.node { here } else { to };
+            let message = Address::<DELEGATE> { through: to, reply_to: expected };
+            let asked = self.fabric.call(through, &message, Patience::Forever);
+            let same = Raw::<COUNT>(b"delegated");
+            self.fabric.insist(expected.request, &same, Patience::Forever);
+            self.expect("another engine takes the request", asked.await.is_ok());
+            let answered = reply.await.is_ok_and(|reply| reply.as_ref() == b"delegated");
+            self.expect("its reply comes here", answered);
+        }
+        let (expected, reply) = self.fabric.expect(here);
+        self.fabric.refuse(expected, FabricError::Unreachable);
+        let given_up = reply.await.err() == Some(FabricError::Unreachable);
+        self.expect("an expected request can be given up", given_up);
     }
 
     async fn keys_of(&self, engine: EngineId) -> [RKey; 3] {

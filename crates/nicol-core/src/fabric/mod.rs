@@ -176,6 +176,11 @@ pub trait Fabric: Clone + 'static {
     fn sleep_until(&self, deadline: Nanos) -> Self::Wake;
     /// Lets every other ready task of this engine run once.
     fn yield_now(&self) -> Self::Wake;
+    /// Resolves when what this engine's clock shows has really passed. The simulator's poll rounds
+    /// happen at one instant, and their costs move the clock beyond it: memory that other engines
+    /// change is still that of the instant. A transaction that begins with such memory awaits this
+    /// first, or it might read what was overwritten before it began. At once in the live world.
+    fn caught_up(&self) -> Self::Wake;
     /// Random bits from this engine's protocol stream.
     fn random(&self) -> u64;
     /// Runs `task` on this engine, starting in this poll round. Its memory is pooled by type.
@@ -197,6 +202,18 @@ pub trait Fabric: Clone + 'static {
         message: &M,
         timed_out: RequestId,
     ) -> Self::Completion;
+    /// Opens a request to `to` that another engine sends in this one's name: the address travels
+    /// in a message to that engine, which uses it with [`Fabric::call_for`].
+    ///
+    /// Nothing is sent from here, and nothing times out, until [`Fabric::insist`]. An expected
+    /// request that will never be sent is given up by refusing it, as if by its receiver.
+    fn expect(&self, to: EngineId) -> (ReplyTo, Self::Completion);
+    /// Sends `message` to `to` as the request that `asker` expects; the reply goes there.
+    /// However often it is sent, by this engine or the asker, it takes effect at most once.
+    fn call_for<M: Message>(&self, asker: ReplyTo, to: EngineId, message: &M);
+    /// From now on also sends an expected request from here, like any other: again and again
+    /// until the reply comes or `patience` is over. `message` must be what the other engine sends.
+    fn insist<M: Message>(&self, expected: RequestId, message: &M, patience: Patience);
     /// Answers a request, of whichever engine.
     fn reply<M: Message>(&self, to: ReplyTo, message: &M);
     /// Answers a request with an error.

@@ -114,6 +114,8 @@ pub enum Class {
     Request,
     /// A request that supersedes another one of the same sender, named before the body.
     Superseding(RequestId),
+    /// A request in the name of the engine that expects the reply, named before the body.
+    Delegated(EngineId),
     /// The reply to a request; `kind` is its status.
     Reply,
 }
@@ -139,6 +141,7 @@ impl MessageHeader {
             Class::Request => 1,
             Class::Superseding(_) => 2,
             Class::Reply => 3,
+            Class::Delegated(_) => 4,
         };
         let first = u64::from(self.kind)
             | class << CLASS_SHIFT
@@ -148,9 +151,13 @@ impl MessageHeader {
         bytes[..8].copy_from_slice(&first.to_le_bytes());
         bytes[8..].copy_from_slice(&second.to_le_bytes());
         to.bytes(&bytes);
-        if let Class::Superseding(dead) = self.class {
-            to.u16(dead.slot);
-            to.u32(dead.sequence);
+        match self.class {
+            Class::Superseding(dead) => {
+                to.u16(dead.slot);
+                to.u32(dead.sequence);
+            }
+            Class::Delegated(asker) => to.u32(asker.pack()),
+            Class::OneWay | Class::Request | Class::Reply => {}
         }
     }
 
@@ -165,6 +172,9 @@ impl MessageHeader {
             1 => Class::Request,
             2 => Class::Superseding(RequestId { slot: from.u16()?, sequence: from.u32()? }),
             3 => Class::Reply,
+            4 => Class::Delegated(
+                EngineId::unpack(from.u32()?).ok_or(Malformed { what: "who asks" })?,
+            ),
             _ => return Err(Malformed { what: "a message's class" }),
         };
         Ok(Self { class, kind: first as u16, request, length: (second >> LENGTH_SHIFT) as u32 })

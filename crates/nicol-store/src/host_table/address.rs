@@ -17,8 +17,8 @@ const SLOT_SEED: u64 = 0x7c15_9e37_79b9_4a7f;
 pub const LEVELS_MAX: u8 = 20;
 /// Regions that one doubling adds, at most: none is so large that adding it is a pause.
 const PIECES: u64 = 64;
-/// Segments of the smallest such region.
-const PIECE_MIN: u64 = 256;
+/// Segments of the smallest such region; tests have small tables and want several.
+const PIECE_MIN: u64 = if cfg!(test) { 4 } else { 256 };
 /// Regions that a table may have.
 pub(super) const CHUNKS_MAX: usize = 1 + PIECES as usize * LEVELS_MAX as usize;
 
@@ -88,7 +88,7 @@ impl Progress {
     }
 
     /// After one more split, where the table began with `segments` segments.
-    pub(super) const fn next(self, segments: u64) -> Self {
+    pub(crate) const fn next(self, segments: u64) -> Self {
         if self.split() + 1 == segments << self.level() {
             Self::new(self.level() + 1, 0)
         } else {

@@ -53,29 +53,29 @@ impl HostTable {
     /// If one does not hold.
     pub fn check(&self) {
         let writer = &mut *self.writer();
-        let mut keys = BTreeSet::new();
-        let mut blocks = 0;
+        let mut counts = Counts::default();
         for (chunk, _) in self.slots.iter() {
-            blocks += self.check_chunk(writer, chunk, &mut keys);
+            self.check_chunk(writer, chunk, &mut counts);
         }
-        let (overflowed, more) = self.check_segments(writer, &mut keys);
-        blocks += more;
-        assert!(overflowed == self.overflowed(), "overflowed records are counted");
-        assert!(keys.len() as u64 == self.len(), "records are counted");
+        let in_slots = counts.records;
+        self.check_segments(writer, &mut counts);
+        let Counts { records, blocks } = counts;
+        assert!(records - in_slots == self.overflowed(), "overflowed records are counted");
+        assert!(records == self.len(), "records are counted");
         assert!(blocks == writer.heap.in_use(), "a heap block belongs to one record");
         let bytes = self.slots.bytes() + self.pages.bytes() + self.heap.bytes();
         assert!(bytes == self.memory().0, "memory is counted");
-        for (&key, &version) in writer.old_graves.iter().chain(&writer.graves) {
-            assert!(!keys.contains(&key), "a deleted key is absent");
+        let graves = writer.old_graves.iter().chain(&writer.graves);
+        for (key, version) in graves.map(|(&key, &version)| (key, version)).collect::<Vec<_>>() {
             let home = self.home_now(SlotHash::of(key));
+            assert!(self.find(writer, home, key).is_none(), "a deleted key is absent");
             let floor = self.header(home.chunk, home.local()).floor;
             assert!(floor >= version, "a floor is no lower than what was deleted");
         }
     }
 
-    /// Robinhood order and the displacement limit, chunk by chunk; returns blocks in use.
-    fn check_chunk(&self, writer: &mut Writer, chunk: u32, keys: &mut BTreeSet<Key>) -> u64 {
-        let mut blocks = 0;
+    /// Robinhood order and the displacement limit, chunk by chunk.
+    fn check_chunk(&self, writer: &mut Writer, chunk: u32, counts: &mut Counts) {
         let mut previous = None;
         for slot in 0..self.geometry.chunk_slots(chunk) {
             let home = self.home_of(chunk, slot);
@@ -84,16 +84,14 @@ impl HostTable {
                 assert!(slot - home < self.geometry.reach(), "no object is D_m from its home");
                 let order = previous.unwrap_or(slot);
                 assert!(order <= home, "a run begins at home and is ordered by home");
-                blocks += self.check_record(writer, Position::Slot { chunk, slot }, keys);
+                self.check_record(writer, Position::Slot { chunk, slot }, counts);
             }
             previous = home;
         }
-        blocks
     }
 
-    /// Headers and overflow pages; returns overflowed records and blocks in use.
-    fn check_segments(&self, writer: &mut Writer, keys: &mut BTreeSet<Key>) -> (u64, u64) {
-        let (mut overflowed, mut blocks) = (0, 0);
+    /// Headers and overflow pages.
+    fn check_segments(&self, writer: &mut Writer, counts: &mut Counts) {
         let mut pages: BTreeSet<PageRef> = BTreeSet::new();
         let progress = self.progress();
         let whole = self.geometry.segments() << progress.level();
@@ -107,25 +105,33 @@ impl HostTable {
                 assert!(pages.insert(current), "a page is linked once");
                 page = self.link(current);
             }
-            let before = overflowed;
+            let before = counts.records;
             for position in self.overflow_of(chunk, local) {
                 let Some(key) = self.key_of(position) else { continue };
                 let home = self.home_now(SlotHash::of(key));
                 assert!(home.segment == segment as u64, "overflow belongs to its segment");
-                blocks += self.check_record(writer, position, keys);
-                overflowed += 1;
+                self.check_record(writer, position, counts);
             }
-            assert!(header.overflow.is_none() || overflowed > before, "empty pages are released");
+            let empty = counts.records == before;
+            assert!(header.overflow.is_none() || !empty, "empty pages are released");
         }
         assert!(pages.len() as u64 == writer.pages.in_use(), "a page in use is linked");
-        (overflowed, blocks)
     }
 
-    fn check_record(&self, writer: &mut Writer, at: Position, keys: &mut BTreeSet<Key>) -> u64 {
-        let Some(key) = self.key_of(at) else { return 0 };
-        assert!(keys.insert(key), "a record stands in one place");
-        let record = self.look(writer, at, key);
-        assert!(record.is_some(), "an occupied slot is whole");
-        record.map_or(0, |record| u64::from(record.block.is_some()))
+    fn check_record(&self, writer: &mut Writer, at: Position, counts: &mut Counts) {
+        let Some(key) = self.key_of(at) else { return };
+        let record = self.find(writer, self.home_now(SlotHash::of(key)), key);
+        assert!(record.is_some(), "a lookup finds every record");
+        let Some(record) = record else { return };
+        assert!(record.position == at, "a record stands in one place");
+        counts.records += 1;
+        counts.blocks += u64::from(record.block.is_some());
     }
+}
+
+/// What [`HostTable::check`] counts.
+#[derive(Debug, Default)]
+struct Counts {
+    records: u64,
+    blocks: u64,
 }

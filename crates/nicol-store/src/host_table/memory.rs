@@ -65,7 +65,7 @@ pub(super) struct PageAllocator {
 }
 
 /// Pages in the first region of overflow pages; see [`scale`] for the others.
-const PAGES_PER_CHUNK: u32 = 256;
+const PAGES_PER_CHUNK: u32 = if cfg!(test) { 8 } else { 256 };
 
 impl PageAllocator {
     /// An empty page without a link, and the bytes that were added for it.
@@ -104,7 +104,7 @@ const BLOCK_HEADER: u64 = 2 * WORD as u64;
 const SMALLEST_CLASS: u32 = 9;
 const CLASSES: usize = 13;
 /// Bytes of a heap region for blocks below it.
-const HEAP_CHUNK: u64 = 1 << 20;
+const HEAP_CHUNK: u64 = if cfg!(test) { 1 << 13 } else { 1 << 20 };
 
 /// Hands out heap blocks by power-of-two size class.
 #[derive(Debug)]

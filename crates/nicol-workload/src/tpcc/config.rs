@@ -1,6 +1,7 @@
 //! The values of a TPC-C run.
 
 use super::key::{CUSTOMERS_MAX, DISTRICTS, ITEMS_MAX, LINES_MAX, NAMES};
+use super::row::{customer, stock};
 
 /// Which transactions run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +79,14 @@ impl TpccConfig {
         }
     }
 
+    /// The same, with room for a run of so many transactions, spread evenly over the nodes: a
+    /// New-Order adds 12 records in the mean (its order, NEW-ORDER and ten lines).
+    pub const fn for_transactions(mut self, transactions: u64) -> Self {
+        let per_node = transactions.div_ceil(self.nodes as u64);
+        self.growth_per_node = 13 * per_node + 1_000;
+        self
+    }
+
     /// Warehouses of the cluster, numbered from 0. Warehouse `w` is at node `w % nodes`.
     pub const fn warehouses(&self) -> u16 {
         self.nodes * self.warehouses_per_node
@@ -105,6 +114,19 @@ impl TpccConfig {
         let district = 4 * customers + lines + undelivered + self.names() as u64 + 2;
         let warehouse = 1 + self.items as u64 + DISTRICTS as u64 * district;
         self.items as u64 + self.warehouses_per_node as u64 * warehouse
+    }
+
+    /// The rows of a shard that are longer than 96 bytes. A name's customers are 2 bytes each in
+    /// the index: however they are spread, its rows take no more than two that list them all.
+    pub(super) fn value_lengths(&self) -> Vec<(u32, u64)> {
+        let warehouses = u64::from(self.warehouses_per_node);
+        let districts = warehouses * u64::from(DISTRICTS);
+        let customers = self.customers_per_district;
+        vec![
+            (stock::LEN as u32, warehouses * u64::from(self.items)),
+            (customer::LEN as u32, districts * u64::from(customers)),
+            (2 * u32::from(customers), 2 * districts),
+        ]
     }
 
     pub(super) fn check(&self) {

@@ -31,6 +31,8 @@ mod random;
 mod row;
 mod rows;
 mod stock_level;
+#[cfg(test)]
+mod tests;
 
 use nicol_core::chance::Stream;
 use nicol_core::commit::{Execute, Procedures};
@@ -141,6 +143,10 @@ impl Workload for Tpcc {
 
     fn growth_per_shard(&self) -> u64 {
         self.config.growth_per_node
+    }
+
+    fn value_lengths(&self) -> Vec<(u32, u64)> {
+        self.config.value_lengths()
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

@@ -27,16 +27,25 @@ pub(super) struct Executed(());
 
 /// Proof that nothing read has changed since; the transaction will commit.
 #[must_use = "log it or release the locks"]
-struct Validated(());
+pub(super) struct Validated(pub(super) ());
 
 /// Proof that every backup has logged every write: the transaction is committed.
 #[must_use = "the primaries must install it"]
-struct Logged(());
+pub(super) struct Logged(());
 
 impl<F: Fabric> Nic<F> {
     /// Steps 2 and 3 of a transaction that its host has begun.
-    pub(super) async fn begin(self: Rc<Self>, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
+    pub(super) async fn begin(self: Rc<Self>, open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
         self.fabric.work(Work::TxnSetup);
+        // [Xenic21 4.2.3] The coordinator NIC determines the execution node.
+        if let Some(node) = self.execution_node(&open.txn) {
+            return self.run_at(open, node, reply_to).await;
+        }
+        self.run_here(open, reply_to).await;
+    }
+
+    /// The coordinator collects the state of every key. [Xenic21 4.2 (2)]
+    pub(super) async fn run_here(&self, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
         match self.execute(&mut open).await {
             Err(abort) => self.end_aborted(open, abort, reply_to).await,
             Ok(executed) if open.txn.ship => self.run_shipped(open, executed, reply_to).await,
@@ -74,7 +83,7 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// [Xenic21 4.2.2] Execution logic on the NIC: repeated while it adds keys.
-    async fn run_shipped(
+    pub(super) async fn run_shipped(
         &self,
         mut open: Box<OpenTxn<F>>,
         mut executed: Executed,
@@ -94,6 +103,10 @@ impl<F: Fabric> Nic<F> {
         self.end_aborted(open, Abort::NoResources, reply_to).await;
     }
 
+    pub(super) async fn wait_for_slot(&self) {
+        self.fabric.sleep_until(self.fabric.now() + SLOT_WAIT).await;
+    }
+
     async fn commit(&self, mut open: Box<OpenTxn<F>>, executed: Executed, reply_to: ReplyTo) {
         if self.node.config().sabotage == Sabotage::EarlyUnlock {
             let held = open.held;
@@ -105,9 +118,19 @@ impl<F: Fabric> Nic<F> {
             Ok(validated) => validated,
             Err(abort) => return self.end_aborted(open, abort, reply_to).await,
         };
+        self.commit_validated(open, validated, reply_to).await;
+    }
+
+    /// Steps 5 and 6 of a transaction that will commit.
+    pub(super) async fn commit_validated(
+        &self,
+        mut open: Box<OpenTxn<F>>,
+        validated: Validated,
+        reply_to: ReplyTo,
+    ) {
         // [Xenic21 4.2 step 5] A read-only transaction is complete.
         if open.txn.updates().next().is_none() {
-            self.reply_ended(&open, Outcome::Committed, reply_to);
+            self.reply_committed(&open, reply_to);
             self.release(&mut open).await;
             return self.recycle(open);
         }
@@ -122,7 +145,7 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// Locks and reads the keys that have not been fetched yet, all shards at once.
-    async fn execute(&self, open: &mut OpenTxn<F>) -> Result<Executed, Abort> {
+    pub(super) async fn execute(&self, open: &mut OpenTxn<F>) -> Result<Executed, Abort> {
         let OpenTxn { txn, fetched, .. } = open;
         fetched.clear();
         fetched.extend((0..txn.entries().len()).filter(|&index| !txn.entries()[index].fetched));
@@ -241,7 +264,16 @@ impl<F: Fabric> Nic<F> {
                 open.calls.push(Sent { to: backup, shard, reply });
             }
         }
-        let mut unknown = false;
+        Ok(self.await_logs(open, reply_to, false).await)
+    }
+
+    /// Waits for every backup's ack and reports the outcome, unless it was said to be unknown.
+    pub(super) async fn await_logs(
+        &self,
+        open: &mut OpenTxn<F>,
+        reply_to: ReplyTo,
+        mut unknown: bool,
+    ) -> Logged {
         let mut calls = std::mem::take(&mut open.calls);
         for sent in calls.drain(..) {
             let mut reply = sent.reply.await;
@@ -254,7 +286,7 @@ impl<F: Fabric> Nic<F> {
                     FabricError::TimedOut { request } => Some(request),
                     _ => None,
                 };
-                self.fabric.sleep_until(self.fabric.now() + SLOT_WAIT).await;
+                self.wait_for_slot().await;
                 self.select_updates(open, self.fabric.layout().primary(sent.shard));
                 let again = self.send_log(open, sent.shard, sent.to, Patience::Forever, superseded);
                 reply = again.await;
@@ -263,12 +295,12 @@ impl<F: Fabric> Nic<F> {
         open.calls = calls;
         if !unknown {
             // [Xenic21 4.2 step 6] Committed: the host learns it before the primaries do.
-            self.reply_ended(open, Outcome::Committed, reply_to);
+            self.reply_committed(open, reply_to);
         }
-        Ok(Logged(()))
+        Logged(())
     }
 
-    fn send_log(
+    pub(super) fn send_log(
         &self,
         open: &OpenTxn<F>,
         shard: ShardId,
@@ -286,7 +318,7 @@ impl<F: Fabric> Nic<F> {
 
     /// A shard's write set must fit into a log record, or the transaction cannot commit. A COMMIT
     /// names the keys that are locked and not updated as well.
-    fn check_log_room(&self, open: &OpenTxn<F>) -> Result<(), Abort> {
+    pub(super) fn check_log_room(&self, open: &OpenTxn<F>) -> Result<(), Abort> {
         let entries = open.txn.entries().iter().enumerate();
         let bytes: usize = entries
             .filter(|(_, entry)| entry.write)
@@ -299,7 +331,7 @@ impl<F: Fabric> Nic<F> {
         Ok(())
     }
 
-    async fn commit_primaries(&self, open: &mut OpenTxn<F>, logged: Logged) {
+    pub(super) async fn commit_primaries(&self, open: &mut OpenTxn<F>, logged: Logged) {
         let Logged(()) = logged;
         let held = std::mem::take(&mut open.held);
         self.tell_primaries(open, held, |nic, open, node| {
@@ -311,7 +343,7 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// Releases every lock, of requests still under way too.
-    async fn release(&self, open: &mut OpenTxn<F>) {
+    pub(super) async fn release(&self, open: &mut OpenTxn<F>) {
         let held = std::mem::take(&mut open.held);
         self.tell_primaries(open, held, |nic, open, node| {
             let message = AbortLocks { txn: &open.txn, keys: &open.keys };
@@ -352,7 +384,7 @@ impl<F: Fabric> Nic<F> {
             while let Err(error) = reply {
                 let no_slot = error == FabricError::NoResources;
                 assert!(no_slot, "a primary refused to end a transaction: {error}");
-                self.fabric.sleep_until(self.fabric.now() + SLOT_WAIT).await;
+                self.wait_for_slot().await;
                 self.select(open, sent.to, |entry| entry.write);
                 reply = send(self, open, sent.to).await;
             }
@@ -360,7 +392,12 @@ impl<F: Fabric> Nic<F> {
         open.calls = calls;
     }
 
-    async fn end_aborted(&self, mut open: Box<OpenTxn<F>>, abort: Abort, reply_to: ReplyTo) {
+    pub(super) async fn end_aborted(
+        &self,
+        mut open: Box<OpenTxn<F>>,
+        abort: Abort,
+        reply_to: ReplyTo,
+    ) {
         self.reply_ended(&open, Outcome::Aborted(abort), reply_to);
         if self.node.config().sabotage == Sabotage::AbortInstalls
             && matches!(abort, Abort::Stale { .. } | Abort::ValidateLocked { .. })
@@ -371,14 +408,19 @@ impl<F: Fabric> Nic<F> {
         self.recycle(open);
     }
 
-    fn reply_ended(&self, open: &OpenTxn<F>, outcome: Outcome, reply_to: ReplyTo) {
+    pub(super) fn reply_committed(&self, open: &OpenTxn<F>, reply_to: ReplyTo) {
+        self.node.took(open.path);
+        self.reply_ended(open, Outcome::Committed, reply_to);
+    }
+
+    pub(super) fn reply_ended(&self, open: &OpenTxn<F>, outcome: Outcome, reply_to: ReplyTo) {
         let shipped =
             (open.txn.ship && !matches!(outcome, Outcome::Aborted(_))).then_some(&open.txn);
         self.fabric.reply(reply_to, &HostReply::Ended { outcome, shipped });
     }
 
     /// Puts the indices of the keys of `node`'s shard that `wanted` accepts into `open.keys`.
-    fn select(
+    pub(super) fn select(
         &self,
         open: &mut OpenTxn<F>,
         node: NodeId,
@@ -394,7 +436,7 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// Puts the indices of the keys that the transaction writes at `node` into `open.keys`.
-    fn select_updates(&self, open: &mut OpenTxn<F>, node: NodeId) {
+    pub(super) fn select_updates(&self, open: &mut OpenTxn<F>, node: NodeId) {
         let OpenTxn { txn, keys, .. } = open;
         keys.clear();
         for index in 0..txn.entries().len() {

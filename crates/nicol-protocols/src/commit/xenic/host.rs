@@ -1,7 +1,8 @@
 //! The host side of a coordinator: begins transactions, runs the application's logic.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use nicol_core::commit::{CommitProtocol, Procedures};
 use nicol_core::fabric::{Fabric, FabricError, Message, Patience, Work};
@@ -9,27 +10,31 @@ use nicol_core::ids::{EngineId, TxnId};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
 use super::messages::{TxnAbort, TxnCommit, TxnExecute, TxnRequest, parse_host_reply};
+use super::node::Node;
 use super::{ExecuteAt, ROUNDS_MAX};
 
 /// A host coordinator thread's handle. [Xenic21 4.2: A]
 #[derive(Clone, Debug)]
 pub struct Coordinator<F: Fabric> {
-    fabric: F,
-    nic: EngineId,
-    procedures: Rc<Procedures>,
-    execute_at: ExecuteAt,
+    pub(super) fabric: F,
+    pub(super) nic: EngineId,
+    pub(super) procedures: Rc<Procedures>,
+    pub(super) node: Arc<Node>,
+    /// A value on its way from the table into a transaction.
+    pub(super) scratch: Rc<RefCell<Vec<u8>>>,
     sequence: Rc<Cell<u64>>,
 }
 
 impl<F: Fabric> Coordinator<F> {
-    pub(super) fn new(fabric: F, procedures: Procedures, execute_at: ExecuteAt) -> Self {
+    pub(super) fn new(fabric: F, procedures: Procedures, node: Arc<Node>) -> Self {
         let here = fabric.here();
         let nic = fabric.layout().nic_of(here.node, here.core);
         Self {
             fabric,
             nic,
             procedures: Rc::new(procedures),
-            execute_at,
+            node,
+            scratch: Rc::default(),
             sequence: Rc::new(Cell::new(0)),
         }
     }
@@ -104,7 +109,11 @@ impl<F: Fabric> CommitProtocol for Coordinator<F> {
         self.sequence.set(self.sequence.get() + 1);
         txn.id = TxnId::new(self.fabric.here(), self.sequence.get());
         self.fabric.work(Work::TxnSetup);
-        let ship = match self.execute_at {
+        // [Xenic21 4.2.4] Local transactions execute optimistically on the host.
+        if let Some(outcome) = self.run_local(txn).await {
+            return outcome;
+        }
+        let ship = match self.node.config().execute_at {
             ExecuteAt::Host => false,
             ExecuteAt::Annotation => txn.ship,
             ExecuteAt::Nic => true,

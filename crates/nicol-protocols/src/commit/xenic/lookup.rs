@@ -6,10 +6,11 @@ use std::sync::Arc;
 use nicol_core::fabric::{Fabric, FabricError, Work};
 use nicol_core::ids::{Key, Version};
 use nicol_store::host_table::{
-    BlockRef, Home, HostTable, PageRef, Place, SlotHash, SlotView, Span,
+    BlockRef, Home, HostTable, PAGE_SLOTS, PageRef, Place, SegmentHeader, SlotHash, SlotView, Span,
 };
-use nicol_store::nic_index::IndexLookup;
+use nicol_store::nic_index::{Hint, IndexLookup};
 
+use super::lookup_stats::{Count, LookupCounters};
 use super::node::Node;
 use crate::commit::messages::Found;
 
@@ -35,8 +36,9 @@ impl<F: Fabric> Batch<F> {
 struct Miss<F: Fabric> {
     position: usize,
     key: Key,
-    epoch: u64,
-    /// Where the first read began, and how many slots it took.
+    /// What the index knew before the read.
+    hint: Hint,
+    /// Where the read began, and how many slots it took.
     home: Home,
     slots: u64,
     read: F::Completion,
@@ -62,20 +64,24 @@ enum Search {
         displacement: u16,
     },
     Absent,
-    /// The host was moving or replacing what was read: try again.
+    /// The host was moving or replacing what was read, or the table has grown: try again.
     Retry,
+    /// Not found, but it may have moved past the reads: try again, with the header known now.
+    Unproven,
 }
 
 /// Looks keys up for one NIC engine.
 pub(super) struct Lookups<F: Fabric> {
     fabric: F,
     node: Arc<Node>,
+    core: u8,
     spare: RefCell<Vec<Batch<F>>>,
 }
 
 impl<F: Fabric> Lookups<F> {
     pub(super) fn new(fabric: F, node: Arc<Node>) -> Self {
-        Self { fabric, node, spare: RefCell::default() }
+        let core = fabric.here().core;
+        Self { fabric, node, core, spare: RefCell::default() }
     }
 
     pub(super) fn batch(&self) -> Batch<F> {
@@ -105,13 +111,18 @@ impl<F: Fabric> Lookups<F> {
     ) -> Result<(), FabricError> {
         for (position, key) in keys.enumerate() {
             self.fabric.work(Work::IndexLookup);
+            self.counters().add(Count::Lookups, 1);
             let found = match self.in_index(key, &mut batch.values) {
-                Ok(found) => found,
-                Err((displacement, epoch)) => {
-                    let slots = self.first_read(displacement);
+                Ok(found) => {
+                    self.counters().add(Count::Hits, 1);
+                    self.counters().add(Count::NegativeHits, u64::from(found.value.is_none()));
+                    found
+                }
+                Err(hint) => {
+                    let slots = self.first_read(hint.displacement);
                     let home = self.home(key);
-                    let read = self.dma(&self.node.primary().slots_span(home, 0, slots));
-                    batch.misses.push(Miss { position, key, epoch, home, slots, read });
+                    let read = self.read_slots(home, 0, slots);
+                    batch.misses.push(Miss { position, key, hint, home, slots, read });
                     Found { version: Version(0), value: None }
                 }
             };
@@ -137,54 +148,63 @@ impl<F: Fabric> Lookups<F> {
         u64::from((displacement + config.slack + 1).min(config.displacement_max))
     }
 
-    fn dma(&self, span: &Span) -> F::Completion {
+    fn counters(&self) -> &LookupCounters {
+        self.node.lookup_counters(self.core)
+    }
+
+    fn dma(&self, span: &Span, objects: u64) -> F::Completion {
+        self.counters().add(Count::Reads, 1);
+        self.counters().add(Count::Objects, objects);
+        self.counters().add(Count::Bytes, span.len as u64);
         self.fabric.dma_read(&span.region, span.offset, span.len)
     }
 
-    /// The index's answer, or the hint and epoch of a miss.
-    fn in_index(&self, key: Key, values: &mut Vec<u8>) -> Result<Found, (u16, u64)> {
+    fn read_slots(&self, home: Home, from: u64, count: u64) -> F::Completion {
+        self.dma(&self.node.primary().slots_span(home, from, count), count)
+    }
+
+    /// The index's answer, or the hint of a miss.
+    fn in_index(&self, key: Key, values: &mut Vec<u8>) -> Result<Found, Hint> {
         let start = values.len() as u32;
-        let segment = self.node.segment(key);
-        match self.node.index().lookup(segment, key, values) {
+        match self.node.index().lookup(SlotHash::of(key), key, values) {
             IndexLookup::Hit { version, present } => {
                 let value = present.then_some((start, values.len() as u32 - start));
                 Ok(Found { version, value })
             }
-            IndexLookup::Miss { displacement, epoch } => Err((displacement, epoch)),
+            IndexLookup::Miss(hint) => Err(hint),
         }
     }
 
     /// Finishes the lookup of a key that the index missed.
     async fn resolve(&self, miss: Miss<F>, values: &mut Vec<u8>) -> Result<Found, FabricError> {
-        let Miss { key, mut epoch, mut home, slots, read, .. } = miss;
-        let segment = self.node.segment(key);
+        let Miss { key, mut hint, mut home, mut slots, read, .. } = miss;
+        let (index, hash) = (self.node.index(), SlotHash::of(key));
         let mut first = Some(read);
         loop {
-            let search = self.search(key, home, slots, first.take(), values).await?;
-            home = self.home(key);
+            let search = self.search(key, home, slots, &hint, first.take(), values).await?;
             // After the DMA the world has moved: what was installed meanwhile is in the index.
-            match self.in_index(key, values) {
+            let now = match self.in_index(key, values) {
                 Ok(found) => return Ok(found),
-                Err((_, now)) if now != epoch => {
-                    epoch = now;
-                    continue;
-                }
-                Err(_) => {}
-            }
-            match search {
-                Search::Retry => {}
-                Search::Record { version, value, displacement } => {
-                    let bytes = &values[value.0 as usize..(value.0 + value.1) as usize];
-                    let found = Some((bytes, displacement));
-                    self.node.index().learn(segment, key, epoch, version, found);
-                    return Ok(Found { version, value: Some(value) });
-                }
-                Search::Absent => {
-                    let version = self.node.index().floor(segment);
-                    self.node.index().learn(segment, key, epoch, version, None);
-                    return Ok(Found { version, value: None });
+                Err(now) => now,
+            };
+            if now.epoch == hint.epoch {
+                match search {
+                    Search::Retry => {}
+                    Search::Unproven => slots = u64::from(self.node.config().displacement_max),
+                    Search::Record { version, value, displacement } => {
+                        let bytes = &values[value.0 as usize..(value.0 + value.1) as usize];
+                        index.learn(hash, key, now.epoch, version, Some((bytes, displacement)));
+                        return Ok(Found { version, value: Some(value) });
+                    }
+                    Search::Absent => {
+                        let version = index.floor(hash);
+                        index.learn(hash, key, now.epoch, version, None);
+                        return Ok(Found { version, value: None });
+                    }
                 }
             }
+            self.counters().add(Count::Retries, 1);
+            (hint, home) = (now, self.home(key));
         }
     }
 
@@ -194,69 +214,102 @@ impl<F: Fabric> Lookups<F> {
         key: Key,
         home: Home,
         slots: u64,
+        hint: &Hint,
         first: Option<F::Completion>,
         values: &mut Vec<u8>,
     ) -> Result<Search, FabricError> {
-        let table = self.node.primary();
-        let read = first.unwrap_or_else(|| self.dma(&table.slots_span(home, 0, slots)));
+        let read = first.unwrap_or_else(|| self.read_slots(home, 0, slots));
         let scan = self.scan(read.await?.as_ref(), key, values);
+        self.counters().add(Count::FirstReads, u64::from(matches!(scan, Scan::Record { .. })));
         if !matches!(scan, Scan::Nothing) {
             return self.settle(scan, key, 0, values).await;
         }
         let reach = u64::from(self.node.config().displacement_max);
         if slots < reach {
             // [Xenic21 4.1.3] The second, adjacent read.
-            let rest = self.dma(&table.slots_span(home, slots, reach - slots)).await?;
+            self.counters().add(Count::SecondReads, 1);
+            let rest = self.read_slots(home, slots, reach - slots).await?;
             let scan = self.scan(rest.as_ref(), key, values);
             if !matches!(scan, Scan::Nothing) {
                 return self.settle(scan, key, slots as u16, values).await;
             }
         }
-        self.search_overflow(key, home, values).await
+        // [Xenic21 4.1.3] d_i = D_m: the segment's overflow page instead, if its address is known.
+        match self.search_pages(hint.overflow, key, values).await? {
+            Some(search) => Ok(search),
+            None => self.prove_absence(key, home, hint, values).await,
+        }
     }
 
-    /// Searches the overflow pages, and proves absence: a record that moved left while we read may
-    /// have been missed, and then the segment's header has changed or says so.
-    async fn search_overflow(
+    /// Searches a chain of overflow pages; `None` if the key is not in it.
+    async fn search_pages(
         &self,
+        first: Option<PageRef>,
         key: Key,
-        home: Home,
         values: &mut Vec<u8>,
-    ) -> Result<Search, FabricError> {
-        let table = self.node.primary();
-        let reach = self.node.config().displacement_max;
-        let header_span = table.header_span(home);
-        let before = self.dma(&header_span).await?;
-        let Some(header) = HostTable::parse_header(before.as_ref()) else {
-            return Err(FabricError::Malformed);
-        };
-        let whole = self.dma(&table.slots_span(home, 0, u64::from(reach))).await?;
-        let scan = self.scan(whole.as_ref(), key, values);
-        if !matches!(scan, Scan::Nothing) {
-            return self.settle(scan, key, 0, values).await;
-        }
-        let mut page: Option<PageRef> = header.overflow;
+    ) -> Result<Option<Search>, FabricError> {
+        let (mut page, reach) = (first, self.node.config().displacement_max);
         while let Some(current) = page {
-            let bytes = self.dma(&table.page_span(current)).await?;
+            self.counters().add(Count::OverflowReads, 1);
+            let bytes = self.dma(&self.node.primary().page_span(current), PAGE_SLOTS).await?;
             let scan = self.scan(bytes.as_ref(), key, values);
             if !matches!(scan, Scan::Nothing) {
-                // [Xenic21 4.1.3] d_i = D_m says that overflow may hold the segment's objects.
+                // d_i = D_m says that overflow may hold the segment's objects.
                 let search = self.settle(scan, key, 0, values).await?;
-                return Ok(match search {
+                return Ok(Some(match search {
                     Search::Record { version, value, .. } => {
                         Search::Record { version, value, displacement: reach - 1 }
                     }
                     other => other,
-                });
+                }));
             }
             page = HostTable::parse_page_link(bytes.as_ref());
         }
-        let after = self.dma(&header_span).await?;
+        Ok(None)
+    }
+
+    /// Proves that a key is absent which was not found where `hint` said: a record that moved to
+    /// the left or away while we read may have been missed, and then the segment's header says so,
+    /// or its move counter is no longer what it was before the reads. Also finds overflow pages that
+    /// the index does not know.
+    async fn prove_absence(
+        &self,
+        key: Key,
+        home: Home,
+        hint: &Hint,
+        values: &mut Vec<u8>,
+    ) -> Result<Search, FabricError> {
+        let (table, hash) = (self.node.primary(), SlotHash::of(key));
+        let header = self.read_header(key, home).await?;
+        if !table.proves(hash, home, &header) {
+            return Ok(Search::Retry);
+        }
+        let searched = hint.seen == Some((home.segment, header.moves));
+        if header.overflow != hint.overflow {
+            if let Some(search) = self.search_pages(header.overflow, key, values).await? {
+                return Ok(search);
+            }
+            if header.overflow.is_some() && searched {
+                let after = self.read_header(key, home).await?;
+                let quiet = table.proves(hash, home, &after) && after.moves == header.moves;
+                return Ok(if quiet { Search::Absent } else { Search::Unproven });
+            }
+        }
+        Ok(if searched { Search::Absent } else { Search::Unproven })
+    }
+
+    /// Reads the header of `home`'s segment; the index learns from it.
+    async fn read_header(&self, key: Key, home: Home) -> Result<SegmentHeader, FabricError> {
+        let (table, index) = (self.node.primary(), self.node.index());
+        self.counters().add(Count::HeaderReads, 1);
+        let bytes = self.dma(&table.header_span(home), 0).await?;
+        let Some(header) = HostTable::parse_header(bytes.as_ref()) else {
+            return Err(FabricError::Malformed);
+        };
         // The host may have split the segment: the next try begins where the key is then.
-        self.node.index().follow(table.geometry().progress_of(home.segment, header.level));
-        let quiet = before.as_ref() == after.as_ref();
-        let proven = quiet && table.proves(SlotHash::of(key), home, &header);
-        Ok(if proven { Search::Absent } else { Search::Retry })
+        index.follow(table.geometry().progress_of(home.segment, header.level));
+        index.learn_header(SlotHash::of(key), home.segment, &header);
+        Ok(header)
     }
 
     fn scan(&self, bytes: &[u8], key: Key, values: &mut Vec<u8>) -> Scan {
@@ -294,7 +347,7 @@ impl<F: Fabric> Lookups<F> {
                 Ok(Search::Record { version, value, displacement: from + position })
             }
             Scan::OutOfLine { version, block, position } => {
-                let bytes = self.dma(&self.node.primary().block_span(block)).await?;
+                let bytes = self.dma(&self.node.primary().block_span(block), 1).await?;
                 let Some(value) = HostTable::parse_block(bytes.as_ref(), key, version, block.len)
                 else {
                     return Ok(Search::Retry);

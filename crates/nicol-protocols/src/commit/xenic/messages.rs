@@ -1,4 +1,8 @@
-//! Messages between a host and its NIC: they cross PCIe, reliably.
+//! Messages between a host and its NIC, which cross PCIe reliably; those of transactions that take
+//! a shorter way are in [`local`] and [`ship`].
+
+pub(super) mod local;
+pub(super) mod ship;
 
 use nicol_core::fabric::Message;
 use nicol_core::ids::{Key, TxnId, Version};
@@ -19,6 +23,14 @@ pub(super) const TXN_COMMIT: u16 = 3;
 pub(super) const TXN_ABORT: u16 = 4;
 /// Host to NIC: log records up to a position have been applied. [Xenic21 4.2 (7)]
 pub(super) const LOG_ACK: u16 = 5;
+/// Host to coordinator NIC: a transaction that the host has executed on its own table.
+/// [Xenic21 4.2.4]
+pub(super) const TXN_LOCAL: u16 = 6;
+/// Coordinator NIC to primary NIC: a whole transaction to execute. [Xenic21 4.2.3]
+pub(super) const SHIP: u16 = 15;
+/// Coordinator NIC to primary NIC: what has become of a transaction that was shipped?
+pub(super) const SHIP_OUTCOME: u16 = 16;
+
 /// TXN_REQUEST: a transaction's initial state.
 pub(super) struct TxnRequest<'a> {
     pub(super) txn: &'a Txn,

@@ -7,13 +7,17 @@ use std::sync::Arc;
 use nicol_core::commit::Procedures;
 use nicol_core::fabric::{Delivery, Fabric, FabricError, RequestId, Service};
 use nicol_core::ids::{IdMap, NodeId, ShardId, TxnId};
-use nicol_core::txn::Txn;
+use nicol_core::txn::{ProcedureId, Txn};
 use nicol_core::wire::Malformed;
 
 use super::log::LogWriter;
 use super::lookup::Lookups;
-use super::messages::{self, LOG_ACK, TXN_ABORT, TXN_COMMIT, TXN_EXECUTE, TXN_REQUEST};
-use super::node::Node;
+use super::messages::{
+    self, LOG_ACK, SHIP, SHIP_OUTCOME, TXN_ABORT, TXN_COMMIT, TXN_EXECUTE, TXN_LOCAL, TXN_REQUEST,
+    local, ship,
+};
+use super::node::{Node, Path};
+use super::shipped::Visit;
 use crate::commit::messages::{ABORT, COMMIT, EXECUTE, Keys, LOG, Reads, VALIDATE, Writes};
 
 /// Spare transaction states kept for reuse.
@@ -32,6 +36,12 @@ pub(super) struct OpenTxn<F: Fabric> {
     pub(super) keys: Vec<usize>,
     /// Indices of the keys fetched in this round.
     pub(super) fetched: Vec<usize>,
+    /// Indices of the keys that are locked for reading at this node.
+    pub(super) shared: Vec<usize>,
+    /// The requests under which backups ack what another node logs. [Xenic21 4.2.3]
+    pub(super) expected: Vec<RequestId>,
+    /// The way it takes.
+    pub(super) path: Path,
 }
 
 /// A request in flight.
@@ -49,6 +59,9 @@ pub(super) struct Nic<F: Fabric> {
     pub(super) procedures: Procedures,
     pub(super) log: LogWriter<F>,
     pub(super) lookups: Lookups<F>,
+    pub(super) shipped: RefCell<IdMap<TxnId, Visit<F>>>,
+    /// Procedures that have asked for further keys: they are not shipped again.
+    pub(super) multi_round: RefCell<Vec<ProcedureId>>,
     open: RefCell<IdMap<TxnId, Box<OpenTxn<F>>>>,
     spare: RefCell<Vec<Box<OpenTxn<F>>>>,
     this: std::rc::Weak<Self>,
@@ -63,6 +76,8 @@ impl<F: Fabric> Nic<F> {
             fabric,
             node,
             procedures,
+            shipped: RefCell::default(),
+            multi_round: RefCell::default(),
             open: RefCell::default(),
             spare: RefCell::default(),
             this: this.clone(),
@@ -79,6 +94,9 @@ impl<F: Fabric> Nic<F> {
                 calls: Vec::new(),
                 keys: Vec::new(),
                 fetched: Vec::new(),
+                shared: Vec::new(),
+                expected: Vec::new(),
+                path: Path::Ordinary,
             })
         })
     }
@@ -88,7 +106,9 @@ impl<F: Fabric> Nic<F> {
         assert!(open.held == 0, "a finished transaction holds no locks");
         assert!(open.unanswered.is_empty(), "a finished transaction awaits no answer");
         assert!(open.calls.is_empty(), "a finished transaction has no calls");
+        assert!(open.shared.is_empty(), "a finished transaction shares no key");
         open.txn.reset(Default::default(), &[]);
+        open.path = Path::Ordinary;
         let mut spare = self.spare.borrow_mut();
         if spare.len() < SPARE_MAX {
             spare.push(open);
@@ -122,6 +142,17 @@ impl<F: Fabric> Nic<F> {
             self.fabric.spawn(async move { this.begin(open, reply_to).await });
             return Ok(());
         }
+        if delivery.kind == TXN_LOCAL {
+            let mut open = self.blank();
+            let parsed = local::parse_txn_local(delivery.body, &mut open.txn);
+            let here = self.node.is_local(open.txn.entries().iter().map(|entry| entry.key));
+            if parsed.is_err() || !here {
+                self.recycle(open);
+                return Err(Malformed { what: "a local transaction" });
+            }
+            self.fabric.spawn(async move { this.commit_local(open, reply_to).await });
+            return Ok(());
+        }
         let id = messages::parse_txn_id(delivery.body)?;
         let Some(mut open) = self.resume(id) else {
             self.fabric.refuse(reply_to, FabricError::Unreachable);
@@ -151,6 +182,12 @@ impl<F: Fabric> Nic<F> {
             return Err(Malformed { what: "a request that wants no reply" });
         };
         match delivery.kind {
+            SHIP => return self.take_ship(this, delivery, reply_to),
+            SHIP_OUTCOME => {
+                let id = ship::parse_ship_outcome(delivery.body)?;
+                self.tell_outcome(id, reply_to);
+                return Ok(());
+            }
             EXECUTE | ABORT => {
                 let keys = Keys::parse(delivery.body)?;
                 if keys.iter().any(|access| !self.node.is_primary_of(access.key)) {
@@ -200,7 +237,9 @@ impl<F: Fabric> Service for Nic<F> {
                 self.log.acknowledge(ack.applied, |key| self.node.unpin(key));
                 Ok(())
             }
-            TXN_REQUEST | TXN_EXECUTE | TXN_COMMIT | TXN_ABORT => self.host_message(this, delivery),
+            TXN_REQUEST | TXN_EXECUTE | TXN_COMMIT | TXN_ABORT | TXN_LOCAL => {
+                self.host_message(this, delivery)
+            }
             _ => self.peer_message(this, delivery),
         }
     }

@@ -1,18 +1,25 @@
 //! One node's memory: host tables, NIC index, logs. Shared by its engines.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{Audit, Member, Procedures};
+use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
+use nicol_core::txn::{Abort, Entry};
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::host_table::{Advance, Geometry, HostTable, SlotHash};
-use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
+use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
 
-use super::{Coordinator, Sabotage, XenicConfig, start};
+use super::lookup_stats::LookupCounters;
+use super::{Coordinator, Faithful, Sabotage, XenicConfig, start};
 use crate::commit::log::{LogMemory, RecordKind};
+
+/// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
+/// transactions abort for want of resources; with one object per key in flight that is far off.
+const BUSY_OBJECTS_MAX: usize = 1 << 18;
 
 /// A node: primary of one shard, backup of others. [Xenic21 4]
 #[derive(Debug)]
@@ -25,8 +32,40 @@ pub struct Node {
     backups: BTreeMap<ShardId, HostTable>,
     index: NicIndex,
     logs: Vec<Arc<LogMemory>>,
+    /// Per NIC core.
+    lookups: Vec<LookupCounters>,
     /// Per log: up to where it must be applied before the next deletions are forgotten.
     grace: Mutex<Vec<u64>>,
+    paths: [AtomicU64; Path::COUNT],
+}
+
+/// The ways that a transaction may take to its commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Path {
+    /// Executed by a primary NIC. [Xenic21 4.2.3]
+    MultiHop,
+    /// Executed on the host's own table. [Xenic21 4.2.4]
+    LocalWrite,
+    /// The same, without a write.
+    LocalRead,
+    /// Executed by the coordinator, with one EXECUTE per shard. [Xenic21 4.2]
+    Ordinary,
+}
+
+impl Path {
+    const COUNT: usize = 4;
+    const ALL: [Self; Self::COUNT] =
+        [Self::MultiHop, Self::LocalWrite, Self::LocalRead, Self::Ordinary];
+
+    /// Its name in reports.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::MultiHop => "multi_hop",
+            Self::LocalWrite => "local_write",
+            Self::LocalRead => "local_read",
+            Self::Ordinary => "ordinary",
+        }
+    }
 }
 
 impl Node {
@@ -64,11 +103,6 @@ impl Node {
 
     pub(super) fn is_backup_of(&self, shard: ShardId) -> bool {
         self.backups.contains_key(&shard)
-    }
-
-    /// The index entry of `key`.
-    pub(super) fn segment(&self, key: Key) -> u64 {
-        SlotHash::of(key).base_segment(self.primary.geometry().segments())
     }
 
     /// Splits up to `segments` segments of each table that is doubling.
@@ -115,32 +149,74 @@ impl Node {
         }
     }
 
-    pub(super) fn lock(&self, key: Key, txn: TxnId) -> bool {
-        self.index.lock(self.segment(key), key, txn).is_ok()
+    pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
+        self.index.lock(SlotHash::of(key), key, txn).map_err(|refused| abort_of(refused, key))
     }
 
     pub(super) fn unlock(&self, key: Key, txn: TxnId) -> bool {
-        self.index.unlock(self.segment(key), key, txn)
+        self.index.unlock(SlotHash::of(key), key, txn)
     }
 
     pub(super) fn holder(&self, key: Key) -> Option<TxnId> {
-        self.index.holder(self.segment(key), key)
+        self.index.holder(SlotHash::of(key), key)
+    }
+
+    /// Locks `key` for reading, if no transaction holds it.
+    pub(super) fn share(&self, key: Key) -> Result<(), Abort> {
+        self.index.share(SlotHash::of(key), key).map_err(|refused| abort_of(refused, key))
+    }
+
+    pub(super) fn unshare(&self, key: Key) {
+        self.index.unshare(SlotHash::of(key), key);
+    }
+
+    /// See [`NicIndex::is_current`].
+    pub(super) fn is_current(&self, txn: TxnId, entry: &Entry) -> Option<bool> {
+        let read = (entry.version, entry.present);
+        self.index.is_current(SlotHash::of(entry.key), entry.key, txn, read)
+    }
+
+    /// Are all of these keys of its own shard?
+    pub(super) fn is_local(&self, mut keys: impl Iterator<Item = Key>) -> bool {
+        keys.all(|key| self.is_primary_of(key))
+    }
+
+    /// May transactions take the shorter ways? A protocol broken on purpose is broken in the
+    /// ordinary way's steps.
+    pub(super) fn allows_shortcuts(&self) -> bool {
+        self.config.sabotage == Sabotage::None
+    }
+
+    /// Counts a commit.
+    pub(super) fn took(&self, path: Path) {
+        self.paths[path as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn install(&self, key: Key, version: Version, value: Option<&[u8]>) {
-        let mut version = version;
-        if self.config.sabotage != Sabotage::None {
+        let (mut version, hash) = (version, SlotHash::of(key));
+        if self.config.sabotage != Sabotage::None || self.config.faithful == Faithful::Paper {
             // A broken protocol is for the checkers to find, not for the index's assertion.
-            let found = self.index.lookup(self.segment(key), key, &mut Vec::new());
+            let found = self.index.lookup(hash, key, &mut Vec::new());
             if let IndexLookup::Hit { version: known, .. } = found {
                 version = version.max(known.next());
             }
         }
-        self.index.install(self.segment(key), key, version, value);
+        self.index.install(hash, key, version, value);
     }
 
     pub(super) fn unpin(&self, key: Key) {
-        self.index.unpin(self.segment(key), key);
+        self.index.unpin(SlotHash::of(key), key);
+    }
+
+    pub(super) fn lookup_counters(&self, core: u8) -> &LookupCounters {
+        &self.lookups[usize::from(core)]
+    }
+}
+
+fn abort_of(refused: LockRefused, key: Key) -> Abort {
+    match refused {
+        LockRefused::Held(_) | LockRefused::Shared => Abort::LockConflict { key },
+        LockRefused::Full => Abort::NoResources,
     }
 }
 
@@ -166,6 +242,7 @@ impl Member for Node {
         let index = NicIndex::new(IndexConfig {
             segments: geometry.segments(),
             cached_objects_max: config.index_objects,
+            busy_objects_max: BUSY_OBJECTS_MAX,
         });
         let nics = layout.engines(Side::Nic);
         Self {
@@ -177,7 +254,9 @@ impl Member for Node {
             backups,
             index,
             logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
+            lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             grace: Mutex::new(vec![0; nics]),
+            paths: Default::default(),
         }
     }
 
@@ -204,6 +283,25 @@ impl Member for Node {
             records: self.primary.len(),
             digests,
         }
+    }
+
+    fn paths(&self) -> Vec<(&'static str, u64)> {
+        let count = |path: Path| self.paths[path as usize].load(Ordering::Relaxed);
+        Path::ALL.map(|path| (path.name(), count(path))).to_vec()
+    }
+
+    fn lookups(&self) -> LookupStats {
+        let mut sum = LookupStats::default();
+        self.lookups.iter().for_each(|core| sum += core.read());
+        let progress = self.primary.progress();
+        sum.doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
+        sum
+    }
+
+    fn check(&self) {
+        self.index.check();
+        self.primary.check();
+        self.backups.values().for_each(HostTable::check);
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {

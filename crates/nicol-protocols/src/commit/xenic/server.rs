@@ -49,11 +49,11 @@ impl<F: Fabric> Nic<F> {
         let locks = self.node.config().sabotage != Sabotage::NoLocks;
         for (locked, access) in keys.iter().filter(|access| access.write && locks).enumerate() {
             self.fabric.work(Work::IndexLookup);
-            if !self.node.lock(access.key, keys.txn) {
+            if let Err(abort) = self.node.lock(access.key, keys.txn) {
                 for access in keys.iter().filter(|access| access.write).take(locked) {
                     self.node.unlock(access.key, keys.txn);
                 }
-                return Err(Abort::LockConflict { key: access.key });
+                return Err(abort);
             }
         }
         for access in keys.iter().filter(|access| !access.write) {
@@ -144,6 +144,7 @@ impl<F: Fabric> Nic<F> {
             }
         }
         self.unlock_written(&writes);
+        self.forget_shipped(writes.txn);
         self.fabric.reply(reply_to, &Ack);
     }
 

@@ -1,0 +1,88 @@
+//! Read locks, and whether what a host has read is still current. [Xenic21 4.2.3, 4.2.4]
+
+use std::sync::atomic::Ordering;
+
+use nicol_core::ids::{Key, TxnId, Version};
+
+use super::{LockRefused, NicIndex};
+use crate::host_table::SlotHash;
+
+impl NicIndex {
+    /// Locks `key` for reading: nobody locks it until as many [`NicIndex::unshare`] have followed.
+    /// Refused while a transaction holds it.
+    pub fn share(&self, hash: SlotHash, key: Key) -> Result<(), LockRefused> {
+        let (mut stripe, entry) = self.open(hash);
+        let Some(index) = stripe.find_or_add(entry, hash, key) else {
+            return Err(LockRefused::Full);
+        };
+        let object = stripe.object(index);
+        if let Some(holder) = object.holder {
+            return Err(LockRefused::Held(holder));
+        }
+        object.readers += 1;
+        self.locked.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives one read lock back.
+    ///
+    /// # Panics
+    /// If `key` is not locked for reading.
+    pub fn unshare(&self, hash: SlotHash, key: Key) {
+        let (mut stripe, entry) = self.open(hash);
+        let index = stripe.find(entry, hash, key);
+        assert!(index.is_some(), "a key that is being read stays in the index");
+        let Some(index) = index else { return };
+        let object = stripe.object(index);
+        assert!(object.readers > 0, "a key is unshared as often as it was shared");
+        object.readers -= 1;
+        self.locked.fetch_sub(1, Ordering::Relaxed);
+        if object.known.is_none() && object.readers == 0 {
+            stripe.remove(index);
+        }
+        stripe.evict();
+    }
+
+    /// Is what the host table held of `key` some time ago still current, for `txn`? `version` is
+    /// that of the record or, if it was not `present`, the floor of its segment. `None`: the index
+    /// cannot tell. A key that another transaction has locked is not current.
+    ///
+    /// A key that the index does not know has not been installed since, unless its object was
+    /// evicted meanwhile. A record's later versions are above `version`; but an absent key may have
+    /// been inserted at one below the floor, if the host applied a later deletion first.
+    ///
+    /// A negative entry is raised to `version`, so that no later insert installs a version at which
+    /// the caller has seen no record.
+    pub fn is_current(
+        &self,
+        hash: SlotHash,
+        key: Key,
+        txn: TxnId,
+        (version, present): (Version, bool),
+    ) -> Option<bool> {
+        let (mut stripe, number) = self.open(hash);
+        let entry = stripe.entry(number);
+        let (floor, evicted) = (entry.floor, entry.evicted);
+        if !present && floor > version {
+            return Some(false);
+        }
+        if let Some(index) = stripe.find(number, hash, key) {
+            let object = stripe.object(index);
+            if object.holder.is_some_and(|holder| holder != txn) {
+                return Some(false);
+            }
+            match &mut object.known {
+                Some((now, is_present)) if present => return Some(*is_present && *now == version),
+                Some((_, true)) => return Some(false),
+                Some((now, false)) => {
+                    let current = *now <= version;
+                    *now = version.max(*now);
+                    return Some(current);
+                }
+                None => {}
+            }
+        }
+        let bound = if present { version } else { Version(0) };
+        (evicted <= bound).then_some(true)
+    }
+}

@@ -1,0 +1,474 @@
+//! One stripe of the index: entries, their positions, objects and the eviction clock.
+
+use nicol_core::ids::{Key, TxnId, Version};
+
+use super::Hint;
+use crate::host_table::{PageRef, Progress, SlotHash};
+
+const NONE: u32 = u32::MAX;
+/// Cache positions of an entry: a segment has 16 slots, of which few are hot.
+const POSITIONS: usize = 4;
+/// Positions of an overflow page.
+const PAGE_POSITIONS: usize = 4;
+/// Objects that one operation looks at to make room; an operation adds one at most.
+const EVICT_LOOKS: usize = 16;
+/// Entries that one operation splits while the host table is ahead.
+const SPLITS: usize = 4;
+/// Bytes of value that a vacated object keeps for the next one.
+const VALUE_KEPT: usize = 1_024;
+
+const _: () = assert!(size_of::<Entry>() <= 96, "documented bytes per segment");
+const _: () = assert!(size_of::<Object>() <= 88, "documented bytes per object");
+
+/// A cache position: an object, and bits of its hash, so that few objects are looked at in vain.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    tag: u32,
+    object: u32,
+}
+
+const FREE: Position = Position { tag: 0, object: NONE };
+
+/// Positions chained behind an entry's own, of which none is free then.
+#[derive(Debug)]
+struct Page {
+    positions: [Position; PAGE_POSITIONS],
+    next: u32,
+}
+
+/// What is kept per segment of the host table.
+#[derive(Debug)]
+pub(super) struct Entry {
+    positions: [Position; POSITIONS],
+    page: u32,
+    pub(super) displacement: u16,
+    pub(super) overflow: Option<PageRef>,
+    /// A segment and its move counter; an odd one says nothing.
+    pub(super) seen: (u64, u64),
+    pub(super) epoch: u64,
+    pub(super) floor: Version,
+    /// The highest version that the index has forgotten of a key of the segment.
+    pub(super) evicted: Version,
+}
+
+impl Entry {
+    fn new(epoch: u64, floor: Version, evicted: Version) -> Self {
+        Self {
+            positions: [FREE; POSITIONS],
+            page: NONE,
+            displacement: 0,
+            overflow: None,
+            seen: (0, 1),
+            epoch,
+            floor,
+            evicted,
+        }
+    }
+
+    pub(super) fn hint(&self) -> Hint {
+        Hint {
+            displacement: self.displacement,
+            overflow: self.overflow,
+            seen: self.seen.1.is_multiple_of(2).then_some(self.seen),
+            epoch: self.epoch,
+        }
+    }
+}
+
+/// A key that is cached, locked or pinned.
+#[derive(Debug)]
+pub(super) struct Object {
+    key: Key,
+    pub(super) holder: Option<TxnId>,
+    /// Read locks on it, whoever holds them; none while there is a holder.
+    pub(super) readers: u32,
+    /// Version and presence; `None` while only the lock is known.
+    pub(super) known: Option<(Version, bool)>,
+    pub(super) value: Vec<u8>,
+    entry: u32,
+    tag: u32,
+    pub(super) pins: u32,
+    /// Second chance of the eviction clock.
+    pub(super) used: bool,
+    live: bool,
+}
+
+impl Object {
+    fn may_go(&self) -> bool {
+        self.live && self.pins == 0 && self.holder.is_none() && self.readers == 0
+    }
+}
+
+/// How many objects a stripe may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Cached ones.
+    pub(super) cached: usize,
+    /// Locked and pinned ones on top.
+    pub(super) busy: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Stripe {
+    /// Entries at level 0.
+    base: u64,
+    entries: Vec<Entry>,
+    progress: Progress,
+    target: Progress,
+    /// The host table's progress that `target` was computed from.
+    followed: Progress,
+    pages: Vec<Page>,
+    free_pages: Vec<u32>,
+    objects: Vec<Object>,
+    vacant: Vec<u32>,
+    scratch: Vec<Position>,
+    hand: usize,
+    limits: Limits,
+}
+
+/// What [`Stripe::check`] counted.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) locked: usize,
+    pub(super) pinned: usize,
+}
+
+impl Stripe {
+    pub(super) fn new(entries: u64, limits: Limits) -> Self {
+        Self {
+            base: entries,
+            entries: (0..entries).map(|_| Entry::new(0, Version(0), Version(0))).collect(),
+            progress: Progress::default(),
+            target: Progress::default(),
+            followed: Progress::default(),
+            pages: Vec::new(),
+            free_pages: Vec::new(),
+            objects: Vec::new(),
+            vacant: Vec::new(),
+            scratch: Vec::new(),
+            hand: 0,
+            limits,
+        }
+    }
+
+    pub(super) fn set_cached_max(&mut self, cached: usize) {
+        self.limits.cached = cached;
+    }
+
+    /// Is every entry split that the host table's progress asks for?
+    pub(super) fn has_followed(&self, known: Progress) -> bool {
+        self.followed == known && self.progress >= self.target
+    }
+
+    /// Splits a few entries, until the stripe's own progress is `target`.
+    pub(super) fn follow(&mut self, known: Progress, target: Progress) {
+        (self.followed, self.target) = (known, target);
+        for _ in 0..SPLITS {
+            if self.progress >= target {
+                return;
+            }
+            self.split();
+        }
+    }
+
+    fn split(&mut self) {
+        let (level, number) = (self.progress.level(), self.progress.split() as usize);
+        self.scratch.clear();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.each_position(number, |position| scratch.push(position));
+        self.free_chain(number);
+        let old = &mut self.entries[number];
+        let (epoch, floor, evicted) = (old.epoch, old.floor, old.evicted);
+        let twin = self.entries.len();
+        // Hints begin anew: half of the segment's objects have gone, and with them displacements.
+        self.entries[number] = Entry::new(epoch, floor, evicted);
+        self.entries.push(Entry::new(epoch, floor, evicted));
+        for position in scratch.drain(..) {
+            let entry = if position.tag >> level & 1 == 1 { twin } else { number };
+            self.place(entry, position);
+        }
+        self.scratch = scratch;
+        self.progress = self.progress.next(self.base);
+    }
+
+    /// The entry of a hash whose level-0 entry is `local`.
+    pub(super) fn entry_of(&self, local: u64, hash: SlotHash) -> usize {
+        let level = self.progress.level();
+        let low = local + self.base * hash.copy(level);
+        let split = low < self.progress.split();
+        (if split { local + self.base * hash.copy(level + 1) } else { low }) as usize
+    }
+
+    pub(super) fn entry(&mut self, number: usize) -> &mut Entry {
+        &mut self.entries[number]
+    }
+
+    pub(super) fn object(&mut self, index: usize) -> &mut Object {
+        &mut self.objects[index]
+    }
+
+    pub(super) fn live(&self) -> usize {
+        self.objects.len() - self.vacant.len()
+    }
+
+    pub(super) fn entry_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn find(&self, entry: usize, hash: SlotHash, key: Key) -> Option<usize> {
+        let tag = hash.tag();
+        let entry = &self.entries[entry];
+        let is_it = |position: &&Position| {
+            position.tag == tag
+                && position.object != NONE
+                && self.objects[position.object as usize].key == key
+        };
+        if let Some(found) = entry.positions.iter().find(is_it) {
+            return Some(found.object as usize);
+        }
+        let mut page = entry.page;
+        while page != NONE {
+            let Page { positions, next } = &self.pages[page as usize];
+            if let Some(found) = positions.iter().find(is_it) {
+                return Some(found.object as usize);
+            }
+            page = *next;
+        }
+        None
+    }
+
+    /// The object of `key`, a new one if there must be; `None` at the hard limit.
+    pub(super) fn find_or_add(&mut self, entry: usize, hash: SlotHash, key: Key) -> Option<usize> {
+        self.obtain(entry, hash, key, self.limits.cached + self.limits.busy)
+    }
+
+    /// The same, for a value that need not be cached: within the cache's limit.
+    pub(super) fn find_or_cache(
+        &mut self,
+        entry: usize,
+        hash: SlotHash,
+        key: Key,
+    ) -> Option<usize> {
+        self.obtain(entry, hash, key, self.limits.cached)
+    }
+
+    /// The same, for a COMMIT, which comes after the point of no return: without a limit.
+    pub(super) fn find_or_force(&mut self, entry: usize, hash: SlotHash, key: Key) -> usize {
+        match self.obtain(entry, hash, key, usize::MAX) {
+            Some(index) => index,
+            None => self.add(entry, hash, key),
+        }
+    }
+
+    fn obtain(&mut self, entry: usize, hash: SlotHash, key: Key, limit: usize) -> Option<usize> {
+        if let Some(index) = self.find(entry, hash, key) {
+            self.objects[index].used = true;
+            return Some(index);
+        }
+        if self.live() >= self.limits.cached {
+            self.make_room(self.limits.cached - 1);
+        }
+        (self.live() < limit).then(|| self.add(entry, hash, key))
+    }
+
+    fn add(&mut self, entry: usize, hash: SlotHash, key: Key) -> usize {
+        let index = match self.vacant.pop() {
+            Some(index) => index as usize,
+            None => {
+                self.objects.push(Object {
+                    key,
+                    holder: None,
+                    readers: 0,
+                    known: None,
+                    value: Vec::new(),
+                    entry: 0,
+                    tag: 0,
+                    pins: 0,
+                    used: false,
+                    live: false,
+                });
+                self.objects.len() - 1
+            }
+        };
+        let object = &mut self.objects[index];
+        assert!(!object.live, "a vacant place holds no object");
+        object.key = key;
+        object.tag = hash.tag();
+        object.live = true;
+        object.used = true;
+        self.place(entry, Position { tag: hash.tag(), object: index as u32 });
+        index
+    }
+
+    /// Puts a position into the first free place of an entry or its pages.
+    fn place(&mut self, number: usize, position: Position) {
+        self.objects[position.object as usize].entry = number as u32;
+        let entry = &mut self.entries[number];
+        if let Some(free) = entry.positions.iter_mut().find(|at| at.object == NONE) {
+            *free = position;
+            return;
+        }
+        // Only the first page of a chain has free positions.
+        let first = entry.page;
+        if first != NONE {
+            let page = &mut self.pages[first as usize];
+            if let Some(free) = page.positions.iter_mut().find(|at| at.object == NONE) {
+                *free = position;
+                return;
+            }
+        }
+        let mut page = Page { positions: [FREE; PAGE_POSITIONS], next: first };
+        page.positions[0] = position;
+        entry.page = match self.free_pages.pop() {
+            Some(free) => {
+                self.pages[free as usize] = page;
+                free
+            }
+            None => {
+                self.pages.push(page);
+                (self.pages.len() - 1) as u32
+            }
+        };
+    }
+
+    /// Removes an object that nothing holds.
+    pub(super) fn remove(&mut self, index: usize) {
+        let object = &mut self.objects[index];
+        assert!(object.may_go(), "a locked or pinned object stays");
+        object.live = false;
+        let forgotten = object.known.take().map_or(Version(0), |(version, _)| version);
+        object.value.clear();
+        if object.value.capacity() > VALUE_KEPT {
+            object.value = Vec::new();
+        }
+        let entry = object.entry as usize;
+        self.entries[entry].evicted = self.entries[entry].evicted.max(forgotten);
+        self.vacant.push(index as u32);
+        let last = self.take_last(entry);
+        if last.object != index as u32 {
+            self.replace(entry, index as u32, last);
+        }
+    }
+
+    /// Takes the last position of an entry away, and its first page if that is empty then.
+    fn take_last(&mut self, number: usize) -> Position {
+        let entry = &mut self.entries[number];
+        let taken = |positions: &mut [Position]| {
+            let last = positions.iter_mut().rev().find(|at| at.object != NONE)?;
+            Some(std::mem::replace(last, FREE))
+        };
+        let page = entry.page;
+        let last = if page == NONE {
+            taken(&mut entry.positions)
+        } else {
+            let Page { positions, next } = &mut self.pages[page as usize];
+            let last = taken(positions);
+            if positions.iter().all(|at| at.object == NONE) {
+                entry.page = *next;
+                self.free_pages.push(page);
+            }
+            last
+        };
+        let Some(last) = last else { panic!("an object has a position in its entry") };
+        last
+    }
+
+    /// Puts `position` where `object` stood.
+    fn replace(&mut self, number: usize, object: u32, position: Position) {
+        let entry = &mut self.entries[number];
+        if let Some(at) = entry.positions.iter_mut().find(|at| at.object == object) {
+            *at = position;
+            return;
+        }
+        let mut page = entry.page;
+        while page != NONE {
+            let Page { positions, next } = &mut self.pages[page as usize];
+            if let Some(at) = positions.iter_mut().find(|at| at.object == object) {
+                *at = position;
+                return;
+            }
+            page = *next;
+        }
+        panic!("an object has a position in its entry");
+    }
+
+    fn each_position(&self, number: usize, mut each: impl FnMut(Position)) {
+        let entry = &self.entries[number];
+        let mut visit = |positions: &[Position]| {
+            positions.iter().filter(|at| at.object != NONE).for_each(|&at| each(at));
+        };
+        visit(&entry.positions);
+        let mut page = entry.page;
+        while page != NONE {
+            visit(&self.pages[page as usize].positions);
+            page = self.pages[page as usize].next;
+        }
+    }
+
+    fn free_chain(&mut self, number: usize) {
+        let mut page = std::mem::replace(&mut self.entries[number].page, NONE);
+        while page != NONE {
+            self.free_pages.push(page);
+            page = self.pages[page as usize].next;
+        }
+    }
+
+    /// Evicts while there are more objects than may be cached.
+    pub(super) fn evict(&mut self) {
+        self.make_room(self.limits.cached);
+    }
+
+    /// Evicts by second chance down to `wanted` objects, skipping locked and pinned ones.
+    /// Gives up after [`EVICT_LOOKS`] looks, so that no operation pays for many pins.
+    fn make_room(&mut self, wanted: usize) {
+        for _ in 0..EVICT_LOOKS {
+            if self.live() <= wanted {
+                return;
+            }
+            self.hand = (self.hand + 1) % self.objects.len();
+            let object = &mut self.objects[self.hand];
+            if object.may_go() && !std::mem::take(&mut object.used) {
+                self.remove(self.hand);
+            }
+        }
+    }
+
+    /// Checks the stripe's structure; returns what it counted.
+    pub(super) fn check(&self) -> Counts {
+        let mut counts = Counts::default();
+        let (mut listed, mut chained) = (0, 0);
+        for number in 0..self.entries.len() {
+            let mut keys = Vec::new();
+            self.each_position(number, |position| {
+                let object = &self.objects[position.object as usize];
+                assert!(object.live, "a listed object is live");
+                assert!(object.entry as usize == number, "an object is in its own entry");
+                assert!(object.tag == position.tag, "a position has its object's tag");
+                assert!(!keys.contains(&object.key), "a key has one object");
+                keys.push(object.key);
+                let only_locked = object.known.is_none();
+                let locks = usize::from(object.holder.is_some()) + object.readers as usize;
+                assert!(!only_locked || locks > 0, "an object says something");
+                assert!(object.holder.is_none() || object.readers == 0, "no lock is shared");
+                counts.locked += locks;
+                counts.pinned += object.pins as usize;
+            });
+            listed += keys.len();
+            let mut page = self.entries[number].page;
+            while page != NONE {
+                chained += 1;
+                assert!(chained <= self.pages.len(), "a chain has no cycle");
+                page = self.pages[page as usize].next;
+            }
+            let inline = keys.len().min(POSITIONS);
+            let free = |at: &&Position| at.object == NONE;
+            let own = POSITIONS - self.entries[number].positions.iter().filter(free).count();
+            assert!(own == inline, "pages come behind full entries");
+        }
+        assert!(listed == self.live(), "every live object is listed once");
+        assert!(chained + self.free_pages.len() == self.pages.len(), "a page is chained or free");
+        let entries = (self.base << self.progress.level()) + self.progress.split();
+        assert!(entries == self.entries.len() as u64, "entries follow the host table");
+        counts
+    }
+}

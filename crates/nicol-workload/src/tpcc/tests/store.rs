@@ -1,0 +1,60 @@
+//! A store of rows in which transactions run one after the other.
+
+use std::collections::BTreeMap;
+
+use nicol_core::cluster::Layout;
+use nicol_core::ids::{Key, ShardId, Version};
+use nicol_core::txn::{Txn, Verdict};
+use nicol_core::workload::{ShardMap, Workload};
+
+use crate::tpcc::Tpcc;
+
+#[derive(Clone)]
+pub(super) struct Store(pub(super) BTreeMap<Key, Vec<u8>>);
+
+impl Store {
+    /// Loads every shard.
+    pub(super) fn load(workload: &Tpcc) -> Self {
+        let layout = Layout::new(usize::from(workload.config.nodes), 1, 1, 1).unwrap();
+        let mut rows = BTreeMap::new();
+        for shard in (0..layout.shards()).map(ShardId) {
+            workload.load(&layout, shard, &mut |key, row| {
+                assert_eq!(layout.shard_of(key), shard);
+                assert!(rows.insert(key, row.to_vec()).is_none(), "{key:?} is loaded once");
+            });
+        }
+        Self(rows)
+    }
+
+    /// Runs `txn` to its end; returns whether it committed, and its rounds.
+    pub(super) fn run(&mut self, workload: &Tpcc, txn: &mut Txn) -> (bool, usize) {
+        let procedures = workload.procedures();
+        for round in 1.. {
+            for index in 0..txn.entries().len() {
+                let entry = txn.entries()[index];
+                if !entry.fetched {
+                    let row = self.0.get(&entry.key);
+                    txn.fetched(index, Version(1), row.map(Vec::as_slice));
+                }
+            }
+            match procedures.execute(txn) {
+                Verdict::More => {}
+                Verdict::Refuse => return (false, round),
+                Verdict::Commit => {
+                    for write in txn.updates() {
+                        match write.value {
+                            Some(row) => self.0.insert(write.key, row.to_vec()),
+                            None => self.0.remove(&write.key),
+                        };
+                    }
+                    return (true, round);
+                }
+            }
+        }
+        unreachable!("a transaction ends")
+    }
+
+    pub(super) fn audit(&self, workload: &Tpcc) -> Vec<String> {
+        workload.audit_state(&mut |key| self.0.get(&key).cloned())
+    }
+}
