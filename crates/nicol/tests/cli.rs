@@ -106,6 +106,8 @@ fn bad_usage_is_exit_2() {
         &["sweep", "smallbank", "--seeds", "9..3"],
         &["sweep", "smallbank", "--on", "no-such-profile"],
         &["serve", "--replicas", "9"],
+        &["serve", "--replicas", "1", "--log-device", "file:/tmp"],
+        &["bench", "smallbank", "--replicas", "1", "--log-device", "file:/tmp"],
         &["serve", "--threads", "0"],
     ] {
         ends(2, args);
