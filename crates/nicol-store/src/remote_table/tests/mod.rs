@@ -4,7 +4,7 @@ mod threads;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nicol_core::chance::{Purpose, Stream};
+use nicol_core::chance::{Purpose, Stream, test_steps};
 use nicol_core::ids::NodeId;
 use nicol_core::units::Bytes;
 use proptest::prelude::*;
