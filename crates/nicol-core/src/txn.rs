@@ -97,6 +97,17 @@ impl Txn {
         self.args = self.keep(args);
     }
 
+    /// Makes it equal to `other`, in its own buffers.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.id = other.id;
+        self.procedure = other.procedure;
+        self.ship = other.ship;
+        self.output.clone_from(&other.output);
+        self.entries.clone_from(&other.entries);
+        self.arena.clone_from(&other.arena);
+        self.args = other.args;
+    }
+
     /// Forgets what was read and written but keeps procedure, arguments and the initial keys in
     /// the first `initial` entries: a retry of the same transaction.
     pub fn rewind(&mut self, initial: usize) {

@@ -25,6 +25,13 @@ pub trait Workload: Send + Sync + 'static {
         0
     }
 
+    /// Of the values that a shard has room for, at most how many have which length: (bytes,
+    /// records). A table that keeps long values apart sizes the place for them by it. Short ones,
+    /// that any table slot holds, may be left out.
+    fn value_lengths(&self) -> Vec<(u32, u64)> {
+        Vec::new()
+    }
+
     /// Fills `txn` with the next transaction of a client that runs at `home`; returns its kind,
     /// an index into [`Workload::kinds`].
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize;

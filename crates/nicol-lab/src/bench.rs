@@ -15,15 +15,19 @@ use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_protocols::commit::Sabotage;
+use nicol_rt::LogDevice;
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 
-use crate::report::{BenchReport, Check, Kind, Latency, Lookups, Resource, SCHEMA};
+use crate::memory::{self, Loading};
+use crate::report::{BenchReport, Check, Kind, Latency, Lookups, Memory, Resource, SCHEMA};
 use crate::settings::{self, EngineSettings, SystemConfig};
 use crate::systems::System;
 use crate::workloads::{self, BuiltWorkload, WorkloadSpec};
 
 /// Clients per node where the user says nothing.
 pub(crate) const CLIENTS: usize = 64;
+/// Bytes of a record besides its value, at least: key and version.
+const RECORD_HEADER_BYTES: u64 = 16;
 /// Violations that a report spells out; more are counted.
 const VIOLATIONS_SHOWN: usize = 20;
 
@@ -69,6 +73,8 @@ pub struct BenchConfig {
     pub faults: bool,
     /// Threads of the live world.
     pub threads: Option<usize>,
+    /// What makes writes durable in the live world.
+    pub log_device: LogDevice,
     /// A protocol broken on purpose; for negative tests only.
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -106,6 +112,7 @@ pub(crate) struct Cluster<N> {
     pub(crate) procedures: Procedures,
     pub(crate) run: Arc<RunControl>,
     pub(crate) clients_per_node: usize,
+    pub(crate) memory: Option<Memory>,
 }
 
 impl<N: Member> Start for Cluster<N> {
@@ -164,6 +171,30 @@ pub(crate) struct Built<C> {
 }
 
 impl BenchConfig {
+    /// `system` under `workload`, on `on`, from `seed`: three nodes, three copies, no faults, and
+    /// the world's defaults otherwise.
+    pub fn new(system: &str, workload: WorkloadSpec, on: &str, seed: u64) -> Self {
+        Self {
+            workload,
+            system: system.to_owned(),
+            settings: Vec::new(),
+            on: on.to_owned(),
+            nodes: 3,
+            replicas: 3,
+            host_engines: None,
+            nic_engines: None,
+            clients: None,
+            length: None,
+            warmup: None,
+            rate: None,
+            seed,
+            faults: false,
+            threads: None,
+            log_device: LogDevice::Memory,
+            sabotage: Sabotage::None,
+        }
+    }
+
     fn build<C: SystemConfig>(&self) -> Result<Built<C>> {
         let mut spec = self.workload.clone();
         if let Some(Length::Transactions(count)) = self.length {
@@ -220,20 +251,27 @@ impl BenchConfig {
         built: &Built<N::Config>,
         plan: RunPlan,
         clients_per_node: usize,
-    ) -> Cluster<N> {
+    ) -> Result<Cluster<N>> {
         let workload = built.workload.workload.clone();
+        let copies = (layout.nodes() * layout.replicas()) as u64;
+        let records = workload.records_per_shard() * copies;
+        // Whatever a table is like: each record has a key and a version, and room for its value.
+        let least = RECORD_HEADER_BYTES + built.workload.value_bytes as u64;
+        memory::refuse_beyond_machine(records.saturating_mul(least))?;
+        let loading = Loading::start();
         let nodes = layout
             .node_ids()
             .map(|id| Arc::new(N::load(id, layout, &built.system, &*workload)))
             .collect();
-        Cluster {
+        Ok(Cluster {
+            memory: loading.end(records),
             layout: layout.clone(),
             nodes,
             procedures: workload.procedures(),
             run: RunControl::new(plan, workload.kinds()),
             workload,
             clients_per_node,
-        }
+        })
     }
 }
 
@@ -308,8 +346,9 @@ fn audit_invariants<N: Member>(
 }
 
 /// Puts a run's parts into a report.
-pub(crate) fn report<N: Member>(
+pub(crate) fn report<N: Member<Config: SystemConfig>>(
     config: &BenchConfig,
+    built: &Built<N::Config>,
     cluster: &Cluster<N>,
     profile: Option<&str>,
     measured: &Measured,
@@ -328,6 +367,7 @@ pub(crate) fn report<N: Member>(
         system: config.system.clone(),
         world: if profile.is_some() { "simulated" } else { "threads" },
         profile: profile.map(str::to_owned),
+        warnings: built.system.warnings(),
         nodes: config.nodes,
         replicas: config.replicas,
         host_engines: cluster.layout.engines(Side::Host),
@@ -337,6 +377,7 @@ pub(crate) fn report<N: Member>(
         rate_per_s: config.rate,
         seed: config.seed,
         faults: if config.faults { "messages" } else { "none" },
+        log_device: profile.map_or(config.log_device.name(), |_| "profile"),
         committed: window(&result.window),
         aborted: result.window.aborted(),
         unknown: result.window.unknown,
@@ -354,6 +395,7 @@ pub(crate) fn report<N: Member>(
         dma_per_txn: (stats.dma_reads + stats.dma_writes) as f64 / committed_ever,
         lookups: lookups(&cluster.nodes),
         resources: measured.resources.clone(),
+        memory: memory::finish(cluster.memory),
         check,
         trace_digest: simulated.map(|simulated| format!("{:016x}", simulated.digest)),
         events: simulated.map(|simulated| simulated.events),

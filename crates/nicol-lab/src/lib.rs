@@ -3,6 +3,7 @@
 
 pub mod bench;
 mod live;
+mod memory;
 pub mod report;
 pub mod settings;
 mod simulated;

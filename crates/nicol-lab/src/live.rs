@@ -9,14 +9,19 @@ use nicol_core::commit::Member;
 use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
+use nicol_workload::driver::RunPlan;
 
 use crate::bench::{self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured};
+use crate::memory;
 use crate::report::Resource;
+use crate::settings::SystemConfig;
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_secs(10);
 /// Transactions of the second, recorded run that the serializability checker judges.
 const RECORDED: u64 = 200_000;
+/// When that run ends at the latest.
+const RECORDED_SPAN: Nanos = Nanos::from_secs(10);
 /// How often the driver looks whether the clients are done.
 const POLL: Duration = Duration::from_millis(2);
 /// How long the cluster has to become quiet after the last client.
@@ -25,7 +30,10 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// Runs a benchmark on threads: a measured run without a history, whose memory and invariants are
 /// audited, and then a shorter recorded one for the serializability checker, since recording costs
 /// the very time that is measured.
-pub(crate) fn run<N: Member>(config: &BenchConfig, built: &Built<N::Config>) -> Result<BenchRun> {
+pub(crate) fn run<N: Member<Config: SystemConfig>>(
+    config: &BenchConfig,
+    built: &Built<N::Config>,
+) -> Result<BenchRun> {
     ensure!(
         built.engine == Default::default(),
         "--set aggregation, dma_vector, doorbell_batch: only simulated worlds have them"
@@ -42,13 +50,16 @@ pub(crate) fn run<N: Member>(config: &BenchConfig, built: &Built<N::Config>) -> 
     });
     // Nobody measures speed under faults: one run is enough, and its history is judged.
     let plan = config.plan(length, warmup, clients, config.faults);
-    let measured_cluster = Arc::new(config.cluster::<N>(&layout, built, plan, clients));
-    let measured = drive(config, &layout, &measured_cluster)?;
-    let (mut check, mut history) = bench::judge(&measured_cluster, measured.settled);
+    let cluster = Arc::new(config.cluster::<N>(&layout, built, plan, clients)?);
+    let measured = drive(config, &layout, &cluster)?;
+    let (check, mut history) = bench::judge(&cluster, measured.settled);
+    let mut report = bench::report(config, built, &cluster, None, &measured, check);
+    // The second cluster takes as much memory as the first one, which goes before.
+    drop(cluster);
     if !config.faults {
-        history = record::<N>(config, &layout, built, clients, &mut check)?;
+        history = record::<N>(config, &layout, built, clients, &mut report.check)?;
     }
-    let report = bench::report(config, &measured_cluster, None, &measured, check);
+    report.memory = memory::finish(report.memory);
     Ok(BenchRun { report, history })
 }
 
@@ -64,7 +75,8 @@ fn record<N: Member>(
         _ => RECORDED,
     };
     let plan = config.plan(Length::Transactions(recorded), Nanos::ZERO, clients, true);
-    let cluster = Arc::new(config.cluster::<N>(layout, built, plan, clients));
+    let plan = RunPlan { stop_at: RECORDED_SPAN, ..plan };
+    let cluster = Arc::new(config.cluster::<N>(layout, built, plan, clients)?);
     let measured = drive(config, layout, &cluster)?;
     let (second, history) = bench::judge(&cluster, measured.settled);
     check.serializable = second.serializable;
@@ -87,6 +99,7 @@ fn drive<N: Member>(
         // Runs beside one another, as in a sweep, must not be pinned to the same cores.
         pin: !config.faults,
         seed: config.seed,
+        log: config.log_device.clone(),
         faults: config.faults.then(|| FaultPlan::messages(config.seed)),
     };
     let started = Instant::now();

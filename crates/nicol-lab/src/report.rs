@@ -20,6 +20,8 @@ pub struct BenchReport {
     pub world: &'static str,
     /// The hardware profile, in the simulated world.
     pub profile: Option<String>,
+    /// What a reader must know before the numbers: settings under which the system is not correct.
+    pub warnings: Vec<&'static str>,
     /// Nodes of the cluster.
     pub nodes: usize,
     /// Copies of each shard.
@@ -38,6 +40,8 @@ pub struct BenchReport {
     pub seed: u64,
     /// The fault plan.
     pub faults: &'static str,
+    /// What makes writes durable: `memory` (as if battery-backed), `file`, or as the `profile` says.
+    pub log_device: &'static str,
     /// Transactions committed in the measured time.
     pub committed: u64,
     /// Attempts aborted, in all.
@@ -72,6 +76,8 @@ pub struct BenchReport {
     pub lookups: Lookups,
     /// Busy fractions.
     pub resources: Vec<Resource>,
+    /// What the records took of this machine's memory, if it says.
+    pub memory: Option<Memory>,
     /// What the checkers say.
     pub check: Check,
     /// Hash of every event of the simulation.
@@ -154,6 +160,21 @@ pub struct Resource {
     pub name: String,
     /// Busy fraction of the measured time, 0 to 1.
     pub utilization: f64,
+}
+
+/// What a run took of this machine's memory.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Memory {
+    /// Initial records, every copy counted: at most, as the workload bounds them.
+    pub records: u64,
+    /// Resident bytes that loading them added: tables, indices, logs.
+    pub loaded_bytes: u64,
+    /// The same by record.
+    pub bytes_per_record: f64,
+    /// The most that loading had added at any time.
+    pub loading_peak_bytes: u64,
+    /// The most that the process ever had, the recorded history and its check included.
+    pub peak_bytes: u64,
 }
 
 /// The checkers' verdict.

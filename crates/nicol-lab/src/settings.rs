@@ -3,10 +3,14 @@
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
+use nicol_protocols::commit::hybrid::{
+    Execution, HybridConfig, LockKeys, Locking, Primitive, Validation,
+};
 use nicol_protocols::commit::xenic::{
     ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig,
 };
 use nicol_store::host_table::Growth;
+use nicol_store::remote_table::{Design, INLINE_MAX};
 
 /// A key of `--set`: its name, its values, what it means.
 pub type Setting = (&'static str, &'static str, &'static str);
@@ -25,6 +29,11 @@ pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
     /// The published choices of the system of this name, with memory for so many records per shard
     /// of at most `value_bytes` bytes.
     fn published(system: &str, records: u64, value_bytes: usize) -> Self;
+
+    /// What a reader of results must know: settings under which the system is not correct.
+    fn warnings(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
 
     /// Breaks the protocol on purpose, for negative tests.
     fn break_on_purpose(&mut self, sabotage: Sabotage);
@@ -180,6 +189,120 @@ impl Settings for XenicConfig {
 impl SystemConfig for XenicConfig {
     fn published(_: &str, records: u64, value_bytes: usize) -> Self {
         Self::paper(records, value_bytes)
+    }
+
+    fn warnings(&self) -> Vec<&'static str> {
+        let mut warnings = Vec::new();
+        if self.faithful == Faithful::Paper {
+            warnings.push("faithful=paper: as printed, and so not serializable");
+        }
+        if self.local_read == LocalRead::Paper {
+            warnings.push("local_read=paper: local reads may miss what is committed");
+        }
+        warnings
+    }
+
+    fn break_on_purpose(&mut self, sabotage: Sabotage) {
+        self.sabotage = sabotage;
+    }
+}
+
+impl Settings for HybridConfig {
+    const KEYS: &'static [Setting] = &[
+        ("execution", "read|rpc", "how keys are read; by RPC, which also locks the write set"),
+        ("lock_by", "one-sided|rpc", "how keys that were READ are locked"),
+        ("lock_keys", "written|every", "which keys that were READ are locked"),
+        ("validation", "read|rpc|0..1024", "how reads are validated; READs up to N keys of a node"),
+        ("log_by", "one-sided|rpc", "how backups get their log records"),
+        ("commit_by", "one-sided|rpc", "how primaries get their writes"),
+        ("bucket_slots", "1..64", "slots of a bucket (chained), half of H (hopscotch)"),
+        ("slots_percent", "50..1000", "table slots per record, in percent"),
+        ("inline_bytes", "8..1024", "bytes of a value that stand in its slot"),
+        ("cached_addresses", "N", "record addresses that each node remembers per other shard"),
+        ("log_bytes", "128..2^32", "each log in host memory: one per host engine of the cluster"),
+        ("patience_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
+    ];
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "execution" => match value {
+                "read" if self.execution != Execution::Rpc => {}
+                "read" => {
+                    let (by, keys) = (Primitive::Rpc, LockKeys::Written);
+                    self.execution = Execution::Read(Locking { by, keys });
+                }
+                "rpc" => self.execution = Execution::Rpc,
+                _ => bail!("'{value}': choose read or rpc"),
+            },
+            "lock_by" => locking(self)?.by = primitive(value)?,
+            "lock_keys" => {
+                locking(self)?.keys = match value {
+                    "written" => LockKeys::Written,
+                    "every" => LockKeys::Every,
+                    _ => bail!("'{value}': choose written or every"),
+                }
+            }
+            "validation" => {
+                self.validation = match value {
+                    "read" => Validation::Read,
+                    "rpc" => Validation::Rpc,
+                    most => Validation::ReadUpTo(number(most, 0, 1_024)? as usize),
+                }
+            }
+            "log_by" => self.log_by = primitive(value)?,
+            "commit_by" => self.commit_by = primitive(value)?,
+            _ => set_memory(self, key, value)?,
+        }
+        Ok(())
+    }
+}
+
+/// How a baseline that READs locks.
+fn locking(config: &mut HybridConfig) -> Result<&mut Locking> {
+    match &mut config.execution {
+        Execution::Read(locking) => Ok(locking),
+        Execution::Rpc => bail!("the RPC that reads locks, too: set execution=read before"),
+    }
+}
+
+fn primitive(value: &str) -> Result<Primitive> {
+    match value {
+        "one-sided" => Ok(Primitive::OneSided),
+        "rpc" => Ok(Primitive::Rpc),
+        _ => bail!("'{value}': choose one-sided or rpc"),
+    }
+}
+
+/// The settings of a baseline's memory.
+fn set_memory(config: &mut HybridConfig, key: &str, value: &str) -> Result<()> {
+    match key {
+        "bucket_slots" => {
+            let slots = number(value, 1, 64)? as u16;
+            config.table.design = match config.table.design {
+                Design::Hopscotch { .. } => Design::Hopscotch { neighbourhood: 2 * slots },
+                Design::Chained { .. } => Design::Chained { bucket: slots },
+            }
+        }
+        "slots_percent" => {
+            config.table.slots = config.records * number(value, 50, 1_000)? / 100;
+            // All of them, at worst.
+            config.table.overflow_slots = config.table.overflow_slots.max(config.records);
+        }
+        "inline_bytes" => config.table.inline = number(value, 8, INLINE_MAX as u64)? as usize,
+        "cached_addresses" => config.cached_addresses = number(value, 0, 1 << 32)?,
+        "log_bytes" => config.log = Bytes(number(value, 128, 1 << 32)?),
+        "patience_us" => config.patience = Nanos::from_micros(number(value, 1, 60_000_000)?),
+        _ => unreachable!("{key} is not among the baselines' keys"),
+    }
+    Ok(())
+}
+
+impl SystemConfig for HybridConfig {
+    fn published(system: &str, records: u64, value_bytes: usize) -> Self {
+        match Self::named(system, records, value_bytes) {
+            Some(config) => config,
+            None => unreachable!("{system} is listed among the systems"),
+        }
     }
 
     fn break_on_purpose(&mut self, sabotage: Sabotage) {

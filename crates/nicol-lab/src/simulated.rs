@@ -9,12 +9,14 @@ use nicol_core::commit::Member;
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
+use nicol_rt::LogDevice;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
 use crate::bench::{
     self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured, Simulated,
 };
 use crate::report::Resource;
+use crate::settings::SystemConfig;
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_millis(10);
@@ -24,11 +26,15 @@ const LIMIT: Nanos = Nanos::from_secs(3_600);
 const SETTLE: Nanos = Nanos::from_secs(10);
 
 /// Runs a benchmark on a profile.
-pub(crate) fn run<N: Member>(
+pub(crate) fn run<N: Member<Config: SystemConfig>>(
     config: &BenchConfig,
     built: &Built<N::Config>,
     profile: &str,
 ) -> Result<BenchRun> {
+    ensure!(
+        config.log_device == LogDevice::Memory,
+        "--log-device: a simulated world has its profile's; only --on threads takes another"
+    );
     let profile = Arc::new(Profile::load(profile)?);
     let layout = layout(config, &profile)?;
     let clients = config.clients.unwrap_or(CLIENTS);
@@ -39,10 +45,10 @@ pub(crate) fn run<N: Member>(
         Length::Transactions(_) => Nanos::ZERO,
     });
     let plan = config.plan(length, warmup, clients, true);
-    let cluster = config.cluster::<N>(&layout, built, plan, clients);
+    let cluster = config.cluster::<N>(&layout, built, plan, clients)?;
     let measured = simulate(config, built, &profile, &cluster);
     let (check, history) = bench::judge(&cluster, measured.settled);
-    let report = bench::report(config, &cluster, Some(&profile.name), &measured, check);
+    let report = bench::report(config, built, &cluster, Some(&profile.name), &measured, check);
     Ok(BenchRun { report, history })
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use nicol_core::commit::Member;
-use nicol_protocols::commit::xenic;
+use nicol_protocols::commit::{hybrid, xenic};
 use serde::Serialize;
 
 use crate::bench::{self, BenchConfig, BenchRun};
@@ -51,7 +51,15 @@ where
 }
 
 /// Every system.
-pub const SYSTEMS: &[System] = &[commit::<xenic::Node>("xenic", "Xenic, SOSP '21")];
+pub const SYSTEMS: &[System] = &[
+    commit::<xenic::Node>("xenic", "Xenic, SOSP '21"),
+    commit::<hybrid::Node>("farm", "FaRM, SOSP '15"),
+    commit::<hybrid::Node>("fasst", "FaSST, OSDI '16"),
+    commit::<hybrid::Node>("drtm-r", "DrTM+R, EuroSys '16, with the protocol of DrTM+H"),
+    commit::<hybrid::Node>("drtm-r-original", "DrTM+R, EuroSys '16"),
+    commit::<hybrid::Node>("drtm-h", "DrTM+H, OSDI '18"),
+    commit::<hybrid::Node>("drtm-h-nc", "DrTM+H, OSDI '18, without its address cache"),
+];
 
 impl System {
     /// The system of this name. The error names those that there are.

@@ -10,7 +10,7 @@ use nicol_workload::churn::{Churn, ChurnConfig};
 use nicol_workload::retwis::{Retwis, RetwisConfig};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
 use nicol_workload::tpcc::key::{CUSTOMERS_MAX, ITEMS_MAX};
-use nicol_workload::tpcc::{Tpcc, TpccConfig};
+use nicol_workload::tpcc::{Chopping, Suppliers, Tpcc, TpccConfig};
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
 use nicol_workload::zipf::Theta;
 
@@ -39,6 +39,10 @@ pub struct WorkloadSpec {
     pub items: Option<u32>,
     /// Customers of each district of a warehouse.
     pub customers: Option<u16>,
+    /// Where the items of new orders come from.
+    pub suppliers: Option<Suppliers>,
+    /// Are long transactions chopped?
+    pub chopping: Option<Chopping>,
     /// Keys that are only read, in percent.
     pub read_percent: Option<u8>,
     /// Keys per transaction.
@@ -154,6 +158,8 @@ fn tpcc(
     let mut config = config(nodes, warehouses);
     config.items = spec.items.unwrap_or(config.items);
     config.customers_per_district = spec.customers.unwrap_or(config.customers_per_district);
+    config.suppliers = spec.suppliers.unwrap_or(config.suppliers);
+    config.chopping = spec.chopping.unwrap_or(config.chopping);
     if let Some(transactions) = spec.transactions {
         config = config.for_transactions(transactions);
     }
@@ -172,7 +178,23 @@ const FEW_RECORDS: u64 = 40;
 const FEW_ITEMS: u32 = 100;
 const FEW_CUSTOMERS: u16 = 30;
 
+/// The scales at which Xenic was measured, per node. [Xenic21 5.2 to 5.5]
+const PAPER_ACCOUNTS: u64 = 2_400_000;
+const PAPER_RECORDS: u64 = 1_000_000;
+const PAPER_WAREHOUSES: u16 = 72;
+
 impl WorkloadSpec {
+    /// Takes the published scale where none was given. Errors if none was published.
+    pub fn enlarge(&mut self) -> Result<()> {
+        match self.name.as_str() {
+            "smallbank" => _ = self.records.get_or_insert(PAPER_ACCOUNTS),
+            "retwis" => _ = self.records.get_or_insert(PAPER_RECORDS),
+            "tpcc" | "tpcc-no" => _ = self.warehouses.get_or_insert(PAPER_WAREHOUSES),
+            other => bail!("--full-size: no paper measured '{other}'; give its --records"),
+        }
+        Ok(())
+    }
+
     /// Takes a small scale where none was given: transactions meet, and runs are short.
     pub fn shrink(&mut self) {
         if self.is_tpcc() {
@@ -213,6 +235,8 @@ impl WorkloadSpec {
             ("--warehouses", self.warehouses.is_some(), tpcc),
             ("--items", self.items.is_some(), tpcc),
             ("--customers", self.customers.is_some(), tpcc),
+            ("--suppliers", self.suppliers.is_some(), tpcc),
+            ("--chopping", self.chopping.is_some(), tpcc),
             ("--read-percent", self.read_percent.is_some(), ycsb),
             ("--keys", self.keys.is_some(), ycsb),
             ("--value-bytes", self.value_bytes.is_some(), ycsb),

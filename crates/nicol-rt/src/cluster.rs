@@ -13,6 +13,7 @@ use nicol_core::ids::EngineId;
 use nicol_core::memory::RegionTable;
 use nicol_core::units::Nanos;
 
+use crate::log::{self, LogDevice, LogQueue};
 use crate::parker::Parker;
 use crate::ring::{self, Incoming, Outgoing, ReadySet};
 use crate::world::{LiveWorld, Shared};
@@ -38,14 +39,17 @@ pub struct LiveConfig {
     pub pin: bool,
     /// The seed of the engines' protocol streams and of the faults.
     pub seed: u64,
+    /// What makes writes durable.
+    pub log: LogDevice,
     /// What goes wrong between nodes, for tests.
     pub faults: Option<FaultPlan>,
 }
 
 impl LiveConfig {
-    /// Threads as fit the machine, not pinned, seed 0, no faults.
+    /// Threads as fit the machine, not pinned, seed 0, durable memory, no faults.
     pub fn new(layout: Layout) -> Self {
-        Self { layout, threads: None, pin: false, seed: 0, faults: None }
+        let (threads, log) = (None, LogDevice::Memory);
+        Self { layout, threads, pin: false, seed: 0, log, faults: None }
     }
 }
 
@@ -58,6 +62,9 @@ pub enum LiveError {
     /// The operating system refused a thread.
     #[error("cannot start an engine thread: {0}")]
     Thread(std::io::Error),
+    /// A log file cannot be made or written; nothing has been durable at that node since.
+    #[error("the log device fails: {0}")]
+    LogDevice(String),
     /// An engine panicked: a bug. The whole cluster has stopped.
     #[error("an engine panicked: {0}")]
     Panicked(String),
@@ -85,12 +92,15 @@ pub struct LiveReport {
 struct Control {
     stop: AtomicBool,
     panicked: Mutex<Option<String>>,
+    log_failed: Mutex<Option<String>>,
 }
 
 /// A running cluster. Dropping it stops it.
 #[derive(Debug)]
 pub struct LiveCluster {
+    shared: Arc<Shared>,
     threads: Vec<JoinHandle<ThreadReport>>,
+    logs: Vec<JoinHandle<()>>,
     parkers: Vec<Arc<Parker>>,
     control: Arc<Control>,
     started: Instant,
@@ -140,7 +150,7 @@ impl LiveCluster {
     /// Starts `start` on every engine, each on its thread.
     ///
     /// # Errors
-    /// If no threads are asked for or the operating system refuses one.
+    /// If no threads are asked for, or the operating system refuses one or a log file.
     pub fn launch<S: Start>(config: &LiveConfig, start: &Arc<S>) -> Result<Self, LiveError> {
         let layout = &config.layout;
         let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -149,6 +159,11 @@ impl LiveCluster {
         if threads == 0 {
             return Err(LiveError::NoThreads);
         }
+        let files = match &config.log {
+            LogDevice::Memory => Vec::new(),
+            LogDevice::File { dir } => log::create(dir, layout)
+                .map_err(|error| LiveError::LogDevice(format!("{}: {error}", dir.display())))?,
+        };
         let assigned = assign(layout, threads);
         let parkers: Vec<Arc<Parker>> = (0..threads).map(|_| Arc::default()).collect();
         let started = Instant::now();
@@ -160,6 +175,8 @@ impl LiveCluster {
             started,
             ready: layout.engine_ids().map(|_| ReadySet::new(layout.engine_count())).collect(),
             parkers: assigned.iter().map(|&thread| parkers[thread].clone()).collect(),
+            logs: files.iter().map(|_| LogQueue::default()).collect(),
+            persisted: layout.engine_ids().map(|_| Default::default()).collect(),
         });
         let mut seats: Vec<Vec<Seat>> = (0..threads).map(|_| Vec::new()).collect();
         for seat in seats_of(layout) {
@@ -169,7 +186,17 @@ impl LiveCluster {
         let spins = if threads < cores { SPINS } else { SPINS / 20 };
         let pins =
             core_affinity::get_core_ids().filter(|cores| config.pin && cores.len() >= threads);
-        let mut cluster = Self { threads: Vec::new(), parkers, control: Arc::default(), started };
+        let mut cluster = Self {
+            shared: shared.clone(),
+            threads: Vec::new(),
+            logs: Vec::new(),
+            parkers,
+            control: Arc::default(),
+            started,
+        };
+        for (node, file) in files.into_iter().enumerate() {
+            cluster.start_log(node, file)?;
+        }
         for (number, seats) in seats.into_iter().enumerate() {
             let (shared, start) = (shared.clone(), start.clone());
             let (control, parker) = (cluster.control.clone(), cluster.parkers[number].clone());
@@ -195,7 +222,7 @@ impl LiveCluster {
     /// Waits until `done`, looking every `poll`.
     ///
     /// # Errors
-    /// If an engine panicked.
+    /// If an engine panicked or a log device failed.
     pub fn run_until(
         &self,
         mut done: impl FnMut() -> bool,
@@ -211,12 +238,10 @@ impl LiveCluster {
     /// Stops every engine and says what they did.
     ///
     /// # Errors
-    /// If an engine panicked.
+    /// If an engine panicked or a log device failed.
     pub fn stop(mut self) -> Result<LiveReport, LiveError> {
         let mut report = LiveReport::default();
-        for thread in self.halt() {
-            // A panic was caught inside the thread and is in `control`.
-            let Ok(one) = thread.join() else { continue };
+        for one in self.halt() {
             report.busy.push(one.busy.as_secs_f64() / one.elapsed.as_secs_f64().max(1e-9));
             report.turns.push(one.turns);
             report.parks.push(one.parks);
@@ -228,18 +253,43 @@ impl LiveCluster {
         Ok(report)
     }
 
-    fn halt(&mut self) -> Vec<JoinHandle<ThreadReport>> {
+    /// Starts the log thread of a node.
+    fn start_log(&mut self, node: usize, file: std::fs::File) -> Result<(), LiveError> {
+        let (shared, control) = (self.shared.clone(), self.control.clone());
+        let body = move || {
+            let done = |persist: log::Persist| {
+                let Some(index) = shared.layout.index_of(persist.from) else { return };
+                shared.persisted[index].leave(persist.operation);
+                shared.parkers[index].wake();
+            };
+            let failed = |error: &_| control.fail_log(node, error);
+            let run = || log::serve(&shared.logs[node], file, done, failed);
+            if let Err(cause) = panic::catch_unwind(AssertUnwindSafe(run)) {
+                control.fail(&*cause);
+            }
+        };
+        let builder = thread::Builder::new().name(format!("nicol-log-{node}"));
+        self.logs.push(builder.spawn(body).map_err(LiveError::Thread)?);
+        Ok(())
+    }
+
+    /// Ends every thread, the engines' before the logs', and returns what the engines' did. A panic
+    /// was caught inside its thread and is in `control`.
+    fn halt(&mut self) -> Vec<ThreadReport> {
         self.control.stop.store(true, Ordering::SeqCst);
         self.parkers.iter().for_each(|parker| parker.wake());
-        std::mem::take(&mut self.threads)
+        let reports = self.threads.drain(..).filter_map(|thread| thread.join().ok()).collect();
+        self.shared.logs.iter().for_each(LogQueue::close);
+        for thread in self.logs.drain(..) {
+            let _ended = thread.join();
+        }
+        reports
     }
 }
 
 impl Drop for LiveCluster {
     fn drop(&mut self) {
-        for thread in self.halt() {
-            let _reported = thread.join();
-        }
+        let _reports = self.halt();
     }
 }
 
@@ -254,7 +304,16 @@ impl Control {
         self.stop.store(true, Ordering::SeqCst);
     }
 
+    fn fail_log(&self, node: usize, error: &std::io::Error) {
+        let mut failed = self.log_failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.get_or_insert_with(|| format!("node {node}: {error}"));
+    }
+
     fn check(&self) -> Result<(), LiveError> {
+        let failed = self.log_failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(text) = failed {
+            return Err(LiveError::LogDevice(text));
+        }
         match &*self.panicked.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(text) => Err(LiveError::Panicked(text.clone())),
             None => Ok(()),
@@ -385,6 +444,6 @@ fn sleep(engines: &[Engine<LiveWorld>], shared: &Shared, control: &Control, park
     let until = deadline.map_or(PARK_MAX, |deadline| Duration::from_nanos(deadline.since(now).0));
     parker.park(until.min(PARK_MAX), || {
         control.stop.load(Ordering::SeqCst)
-            || engines.iter().any(|engine| engine.is_ready() || engine.world().has_frames())
+            || engines.iter().any(|engine| engine.is_ready() || engine.world().has_arrivals())
     });
 }

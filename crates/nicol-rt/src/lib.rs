@@ -6,11 +6,16 @@
 
 mod cluster;
 mod faults;
+mod log;
 mod mailbox;
 mod parker;
 mod ring;
 mod world;
 
 pub use cluster::{LiveCluster, LiveConfig, LiveError, LiveReport};
+pub use log::{
+    HEADER_LEN, LogDevice, LogEnd, LogFileError, LogHeader, LogReader, LogRecord, RECORD_BYTES_MAX,
+    RECORD_FRAMING, Torn, UnknownLogDevice,
+};
 pub use mailbox::Mailbox;
 pub use world::LiveWorld;

@@ -15,6 +15,7 @@ use nicol_core::memory::RegionTable;
 use nicol_core::units::Nanos;
 
 use crate::faults::FaultyWire;
+use crate::log::{LogQueue, Persisted};
 use crate::parker::Parker;
 use crate::ring::{Incoming, Outgoing, ReadySet};
 
@@ -32,6 +33,10 @@ pub(crate) struct Shared {
     pub(crate) ready: Vec<ReadySet>,
     /// Per engine: the bed of its thread.
     pub(crate) parkers: Vec<Arc<Parker>>,
+    /// Per node: the way to its log file. Empty where memory is durable.
+    pub(crate) logs: Vec<LogQueue>,
+    /// Per engine: persists that are done.
+    pub(crate) persisted: Vec<Persisted>,
     /// What goes wrong between nodes.
     pub(crate) faults: Option<FaultPlan>,
 }
@@ -79,9 +84,11 @@ impl LiveWorld {
         }
     }
 
-    /// Has anyone left a frame?
-    pub(crate) fn has_frames(&self) -> bool {
-        self.shared.ready[self.index].any() || self.marks.borrow().iter().any(|&word| word != 0)
+    /// Has anyone left a frame, or the log device a result?
+    pub(crate) fn has_arrivals(&self) -> bool {
+        self.shared.ready[self.index].any()
+            || self.shared.persisted[self.index].any()
+            || self.marks.borrow().iter().any(|&word| word != 0)
     }
 
     /// Until when an injected stall holds this engine, if one does now.
@@ -221,13 +228,13 @@ impl World for LiveWorld {
         }
     }
 
+    fn memory_is_durable(&self) -> bool {
+        self.shared.logs.is_empty()
+    }
+
     fn submit(&self, batch: &mut Vec<Operation>) {
-        // Only persists come here. The log device is battery-backed memory, as in the papers: what
-        // is in memory is durable.
-        for mut operation in batch.drain(..) {
-            operation.execute_local();
-            self.finished.borrow_mut().push_back(operation);
-        }
+        // Only persists come here, and only where there is a log device.
+        self.shared.logs[usize::from(self.here.node.0)].add(self.here, batch.drain(..));
     }
 
     fn has_verbs(&self) -> bool {
@@ -243,7 +250,11 @@ impl World for LiveWorld {
     }
 
     fn finished(&self) -> Option<Operation> {
-        self.finished.borrow_mut().pop_front()
+        let mut finished = self.finished.borrow_mut();
+        if finished.is_empty() && !self.memory_is_durable() {
+            self.shared.persisted[self.index].take(&mut finished);
+        }
+        finished.pop_front()
     }
 
     fn wake_at(&self, _deadline: Nanos) {

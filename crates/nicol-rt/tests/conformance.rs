@@ -1,5 +1,8 @@
 //! The live world passes the suite that every world passes.
 
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +13,7 @@ use nicol_core::fabric::conformance::Suite;
 use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
-use nicol_rt::{LiveCluster, LiveConfig, LiveError, LiveReport};
+use nicol_rt::{LiveCluster, LiveConfig, LiveError, LiveReport, LogDevice, LogReader};
 
 fn config(layout: &Layout, threads: usize) -> LiveConfig {
     LiveConfig { threads: Some(threads), seed: 1, ..LiveConfig::new(layout.clone()) }
@@ -36,6 +39,41 @@ fn it_conforms_on_one_thread_and_on_several() {
         assert!(report.stats.messages_sent > 1_000);
         assert_eq!(report.faults, FaultCounts::default());
     }
+}
+
+#[test]
+fn it_conforms_over_log_files_and_they_hold_what_was_persisted() {
+    let layout = Layout::new(3, 2, 2, 2).unwrap().with_hash_seed(77);
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("conformance-log");
+    let _gone = fs::remove_dir_all(&dir);
+    for run in ["run-1", "run-2"] {
+        let log = LogDevice::File { dir: dir.clone() };
+        passes(&LiveConfig { log, ..config(&layout, 2) });
+        for node in layout.node_ids() {
+            let file = File::open(dir.join(run).join(format!("node-{}.log", node.0))).unwrap();
+            let mut reader = LogReader::open(file).unwrap();
+            assert_eq!((reader.header().node, &reader.header().layout), (node, &layout));
+            let mut of_engine = BTreeMap::<_, Vec<_>>::new();
+            while let Some(record) = reader.next().unwrap() {
+                of_engine
+                    .entry(record.engine)
+                    .or_default()
+                    .push((record.offset, record.bytes.len()));
+            }
+            assert_eq!(reader.end().unwrap().torn, None);
+            // What the suite makes durable on every engine of a node: a write, then a range.
+            assert_eq!(of_engine.len(), 4);
+            assert!(of_engine.values().all(|records| records[..] == [(16, 16), (0, 64)]));
+        }
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_made_is_told() {
+    let layout = Layout::new(2, 1, 1, 1).unwrap();
+    let log = LogDevice::File { dir: PathBuf::from("/dev/null/log") };
+    let refused = LiveCluster::launch(&LiveConfig { log, ..config(&layout, 1) }, &Arc::new(Faulty));
+    assert!(matches!(refused, Err(LiveError::LogDevice(text)) if text.contains("/dev/null/log")));
 }
 
 #[test]

@@ -194,6 +194,10 @@ impl World for SimWorld {
         self.local.get().to_nanos_up().max(self.shared.now.get())
     }
 
+    fn is_ahead(&self) -> bool {
+        self.local.get() > picos(self.shared.now.get())
+    }
+
     fn charge(&self, charge: Charge) {
         self.spend(self.costs.of(charge), spent_on(charge));
     }
@@ -224,6 +228,11 @@ impl World for SimWorld {
 
     fn regions(&self) -> &RegionTable {
         &self.shared.tables[usize::from(self.here.node.0)]
+    }
+
+    fn memory_is_durable(&self) -> bool {
+        let persist = &self.shared.profile.persist;
+        persist.latency.value == Picos(0) && persist.per_kib.value == Picos(0)
     }
 
     fn receive(&self) -> Option<Vec<u8>> {

@@ -134,6 +134,10 @@ impl Workload for Churn {
         records_at_most(2 * self.config.rows, self.config.nodes)
     }
 
+    fn value_lengths(&self) -> Vec<(u32, u64)> {
+        vec![(VALUE_BYTES as u32, self.records_per_shard() + self.growth_per_shard())]
+    }
+
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
         let kind = KINDS[random.below(KINDS.len() as u64) as usize];
         txn.reset(ProcedureId(kind as u16), &random.bits().to_le_bytes());

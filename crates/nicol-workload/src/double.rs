@@ -108,6 +108,9 @@ impl Fabric for FakeFabric {
     fn yield_now(&self) -> FakeWake {
         self.sleep_until(self.now())
     }
+    fn caught_up(&self) -> FakeWake {
+        self.sleep_until(self.now())
+    }
     fn random(&self) -> u64 {
         self.0.random.borrow_mut().bits()
     }
@@ -155,6 +158,9 @@ impl Fabric for FakeFabric {
         unreachable_peer()
     }
     fn dma_read(&self, _: &Arc<Region>, _: u64, _: usize) -> Self::Completion {
+        unreachable_peer()
+    }
+    fn dma_write_durable(&self, _: &Arc<Region>, _: u64, _: &[u8]) -> Self::Completion {
         unreachable_peer()
     }
     fn dma_write(&self, _: &Arc<Region>, _: u64, _: &[u8]) -> Self::Completion {

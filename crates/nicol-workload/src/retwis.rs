@@ -91,6 +91,10 @@ impl Workload for Retwis {
         records_at_most(self.records.records, self.config.nodes)
     }
 
+    fn value_lengths(&self) -> Vec<(u32, u64)> {
+        vec![(self.records.value_bytes as u32, self.records_per_shard())]
+    }
+
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
         txn.reset(ProcedureId(0), &[]);
         txn.ship = self.config.ship;

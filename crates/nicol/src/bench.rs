@@ -8,14 +8,14 @@ use anyhow::{Context, Result, anyhow, ensure};
 use indicatif::ProgressBar;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
-use nicol_lab::report::{BenchReport, Lookups};
+use nicol_lab::report::{BenchReport, Lookups, Memory};
 use nicol_lab::systems::System;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
-use nicol_protocols::commit::Sabotage;
 use nicol_workload::driver::CLIENTS_MAX;
+use nicol_workload::tpcc::{Chopping, Suppliers};
 use serde_json::json;
 
-use crate::cli::{BenchArgs, Format, SystemArgs, WorkloadArgs};
+use crate::cli::{BenchArgs, ChoppingArg, Format, SuppliersArg, SystemArgs, WorkloadArgs};
 use crate::{End, Usage, output};
 
 /// Runs one benchmark.
@@ -72,6 +72,14 @@ fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         warehouses: args.warehouses,
         items: args.items,
         customers: args.customers,
+        suppliers: args.suppliers.map(|suppliers| match suppliers {
+            SuppliersArg::Home => Suppliers::Specification,
+            SuppliersArg::Uniform => Suppliers::Uniform,
+        }),
+        chopping: args.chopping.map(|chopping| match chopping {
+            ChoppingArg::Whole => Chopping::Whole,
+            ChoppingArg::Pieces => Chopping::Pieces,
+        }),
         read_percent: args.read_percent,
         keys: args.keys,
         value_bytes: args.value_bytes,
@@ -86,22 +94,10 @@ pub(crate) fn base(
     seed: u64,
 ) -> Result<BenchConfig> {
     Ok(BenchConfig {
-        workload: spec(workload)?,
-        system: system.system.clone(),
         settings: system.settings.clone(),
-        on: on.to_owned(),
         nodes: system.nodes,
         replicas: system.replicas,
-        host_engines: None,
-        nic_engines: None,
-        clients: None,
-        length: None,
-        warmup: None,
-        rate: None,
-        seed,
-        faults: false,
-        threads: None,
-        sabotage: Sabotage::None,
+        ..BenchConfig::new(&system.system, spec(workload)?, on, seed)
     })
 }
 
@@ -127,6 +123,10 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         clients <= CLIENTS_MAX as usize,
         "--clients: {clients} in all nodes together; give at most {CLIENTS_MAX}"
     );
+    let mut config = base(&args.workload, &args.system, &args.on, args.seed)?;
+    if args.full_size {
+        config.workload.enlarge()?;
+    }
     Ok(BenchConfig {
         host_engines: args.host_engines,
         nic_engines: args.nic_engines,
@@ -136,7 +136,8 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         rate: args.rate,
         faults,
         threads: args.threads,
-        ..base(&args.workload, &args.system, &args.on, args.seed)?
+        log_device: args.log_device.clone(),
+        ..config
     })
 }
 
@@ -184,6 +185,7 @@ fn spread(latency: &nicol_lab::report::Latency) -> String {
 
 fn table(report: &BenchReport) -> Result<()> {
     let mut rows = setting(report);
+    rows.extend(report.warnings.iter().map(|warning| ("WARNING", (*warning).to_owned())));
     rows.push((
         "throughput",
         format!(
@@ -220,6 +222,11 @@ fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
         Some(rate) => format!("open loop, {rate} transactions/s"),
         None => format!("closed loop, {} clients per node", report.clients_per_node),
     };
+    let log_device = match report.log_device {
+        "memory" => "memory, as if battery-backed: nothing survives the process",
+        "file" => "file: synced before a write is acknowledged, not yet read back",
+        _ => "as the profile says",
+    };
     vec![
         ("system", format!("{} on {world}, seed {}", report.system, report.seed)),
         (
@@ -230,6 +237,7 @@ fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
             ),
         ),
         ("load", load),
+        ("log device", log_device.to_owned()),
     ]
 }
 
@@ -246,7 +254,10 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
         .iter()
         .map(|used| format!("{} {:.0} %", used.name, used.utilization * 100.0))
         .collect();
+    let ways = report.paths.iter().filter(|(_, count)| **count > 0);
+    let ways: Vec<_> = ways.map(|(path, count)| format!("{path} {count}")).collect();
     let mut rows = vec![
+        ("ways", ways.join(", ")),
         ("aborts", format!("{}  {}", report.aborted, reasons.join(", "))),
         (
             "other outcomes",
@@ -266,6 +277,7 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
             ),
         ),
         ("resources", used.join(", ")),
+        ("memory", report.memory.as_ref().map_or_else(|| "not known".to_owned(), memory)),
     ];
     if report.lookups.keys > 0 {
         rows.push(("lookups on NICs", lookups(&report.lookups)));
@@ -285,6 +297,20 @@ fn lookups(lookups: &Lookups) -> String {
         lookups.first_reads_per_miss,
         lookups.second_reads_per_miss,
         lookups.overflow_reads_per_miss
+    )
+}
+
+/// What the records took.
+fn memory(memory: &Memory) -> String {
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    format!(
+        "{} records (all copies) in {:.0} MB: {:.0} bytes each; peak {:.0} MB while loading, \
+         {:.0} MB in all",
+        memory.records,
+        mb(memory.loaded_bytes),
+        memory.bytes_per_record,
+        mb(memory.loading_peak_bytes),
+        mb(memory.peak_bytes),
     )
 }
 

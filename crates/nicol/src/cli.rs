@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use nicol_rt::LogDevice;
 
 /// A distributed, replicated, transactional in-memory store, and the laboratory of its field.
 #[derive(Debug, Parser)]
@@ -61,6 +62,24 @@ pub struct FormatArgs {
     pub format: Format,
 }
 
+/// Where the items of TPC-C's new orders come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SuppliersArg {
+    /// The home warehouse, and another one for 1 % of the lines: the specification's.
+    Home,
+    /// Any warehouse of the cluster alike: DrTM+H's.
+    Uniform,
+}
+
+/// How long transactions of TPC-C run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ChoppingArg {
+    /// As one database transaction each.
+    Whole,
+    /// As several database transactions, one after the other.
+    Pieces,
+}
+
 /// Which workload, at what scale.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadArgs {
@@ -78,6 +97,12 @@ pub struct WorkloadArgs {
     /// Customers per district (tpcc, tpcc-no) [default: 3000, as specified; 30 in a sweep].
     #[arg(long, value_name = "N")]
     pub customers: Option<u16>,
+    /// Where the items of new orders come from [default: home for tpcc, uniform for tpcc-no].
+    #[arg(long, value_enum)]
+    pub suppliers: Option<SuppliersArg>,
+    /// How Delivery and Stock-Level run (tpcc) [default: pieces].
+    #[arg(long, value_enum)]
+    pub chopping: Option<ChoppingArg>,
     /// Share of operations that only read, in percent (ycsb-t).
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub read_percent: Option<u8>,
@@ -124,6 +149,11 @@ pub struct BenchArgs {
     /// The world: `threads` for this machine, or a hardware profile for the simulator.
     #[arg(long, default_value = "threads", value_name = "threads|PROFILE", env = "NICOL_ON")]
     pub on: String,
+    /// The scale at which Xenic was measured, where no flag gives another: 2,400,000 accounts,
+    /// 1,000,000 records or 72 warehouses per node. The paper has 6 nodes and 3 replicas; the
+    /// records must fit into this machine's memory.
+    #[arg(long)]
+    pub full_size: bool,
     /// Closed-loop clients per node, each with one transaction at a time.
     #[arg(long, value_name = "N")]
     pub clients: Option<usize>,
@@ -154,6 +184,11 @@ pub struct BenchArgs {
     /// node].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
+    /// What makes writes durable in the live world: memory (as if battery-backed, as in the papers),
+    /// or file:DIR (a log per node, synced before a write is acknowledged; each run makes a folder
+    /// of its own in DIR, which nothing deletes or reads back yet).
+    #[arg(long, default_value = "memory", value_name = "memory|file:DIR")]
+    pub log_device: LogDevice,
     /// Host engines per node [default: 1 live; what the profile has, simulated].
     #[arg(long, value_name = "N")]
     pub host_engines: Option<usize>,
@@ -250,8 +285,10 @@ pub enum ProfilesAction {
 /// `nicol serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "Then, from another terminal:\n  redis-cli -p 6380 set greeting hello\n  \
-    redis-benchmark -p 6380 -t set,get,incr,mset -P 32\n\nThe data lives in memory only: it is \
-    gone when the process ends.")]
+    redis-benchmark -p 6380 -t set,get,incr,mset -P 32\n\nThe data lives in memory: it is gone \
+    when the process ends. With --log-device file:DIR every\nwrite is in a synced file at each of \
+    its replicas before it is acknowledged, but this version\ndoes not read the files back when \
+    it starts, nor shorten them while it runs.")]
 pub struct ServeArgs {
     /// Configuration file (TOML); flags and NICOL_* variables take precedence.
     #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]
@@ -271,6 +308,15 @@ pub struct ServeArgs {
     /// Records that each shard has room for [default: 1000000].
     #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
     pub records: Option<u64>,
+    /// Milliseconds after which a transaction is not tried again, or its client told that its outcome
+    /// is unknown [default: 1000].
+    #[arg(long, value_name = "MS", env = "NICOL_TRANSACTION_MS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub transaction_ms: Option<u64>,
+    /// What makes writes durable: memory (nothing survives the process) or file:DIR (a log per node,
+    /// in a folder of its own for each start; not yet read back) [default: memory].
+    #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]
+    pub log_device: Option<LogDevice>,
     /// Engine threads [default: half of the machine's cores].
     #[arg(long, value_name = "N", env = "NICOL_THREADS")]
     pub threads: Option<usize>,

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Ok(End::Failed) => ExitCode::from(1),
         Err(error) => {
             let code = if error.is::<Usage>() { 2 } else { 3 };
-            eprintln!("error: {error:#}");
+            output::tell(&format!("error: {error:#}"));
             ExitCode::from(code)
         }
     }

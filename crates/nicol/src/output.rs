@@ -13,6 +13,11 @@ use crate::cli::Format;
 /// Width of a table that does not go to a terminal.
 const PIPE_WIDTH: u16 = 110;
 
+/// Tells people a line on standard error. Nobody need listen: a closed pipe is no failure.
+pub fn tell(line: &str) {
+    let _unheard = writeln!(io::stderr(), "{line}");
+}
+
 /// Prints `value` as one JSON object followed by a newline.
 pub fn json(value: &impl Serialize) -> Result<()> {
     let mut out = io::stdout().lock();

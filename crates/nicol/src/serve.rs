@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -21,11 +22,11 @@ use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Bytes;
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_protocols::commit::xenic::{Coordinator, Node, XenicConfig};
-use nicol_rt::{LiveCluster, LiveConfig, Mailbox};
+use nicol_rt::{LiveCluster, LiveConfig, LogDevice, Mailbox};
 use serde::Deserialize;
 
 use crate::cli::ServeArgs;
-use crate::{End, Usage};
+use crate::{End, Usage, output};
 
 /// Requests that wait for one host engine; beyond it the front is told to try again.
 const MAILBOX: usize = 65_536;
@@ -50,6 +51,8 @@ struct File {
     password: Option<String>,
     records: Option<u64>,
     threads: Option<usize>,
+    log_device: Option<String>,
+    transaction_ms: Option<u64>,
 }
 
 /// What to serve, after file, environment and flags.
@@ -61,42 +64,74 @@ struct Settings {
     password: Option<String>,
     records: u64,
     threads: Option<usize>,
+    log_device: LogDevice,
+    transaction_time: Option<Duration>,
 }
 
-/// Serves until the process is ended, or an engine fails.
+/// The exit code of a second interrupt, which does not wait: 128 and the number of SIGINT.
+const KILLED: i32 = 130;
+
+/// A flag that an interrupt (SIGINT) or a request to end (SIGTERM) raises. A second one ends the
+/// process at once.
+fn interrupts() -> Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal finds the flag down, and raises it.
+        signal_hook::flag::register_conditional_shutdown(signal, KILLED, asked.clone())
+            .and_then(|_| signal_hook::flag::register(signal, asked.clone()))
+            .context("the handler of signals")?;
+    }
+    Ok(asked)
+}
+
+/// Serves until the process is asked to end, or an engine fails. Whoever waits for a transaction
+/// when it is asked gets the reply first.
 pub fn run(args: &ServeArgs) -> Result<End> {
+    let asked = interrupts()?;
     let settings = settings(args).map_err(Usage)?;
     let (seed, run_id) = draw()?;
     let layout = Layout::new(settings.nodes, settings.replicas, 1, 1)
         .map_err(|error| Usage(anyhow::Error::new(error).context("--nodes, --replicas")))?
         .with_hash_seed(seed);
-    let store = Store { records: settings.records };
-    let config = XenicConfig { log: LOG, ..XenicConfig::paper(settings.records, INLINE) };
-    let nodes: Vec<Arc<Node>> =
-        layout.node_ids().map(|id| Arc::new(Node::load(id, &layout, &config, &store))).collect();
-    let mailboxes = layout.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect();
-    let cluster = Arc::new(Cluster { nodes, mailboxes, procedures: nicol::resp::procedures() });
+    let cluster = Arc::new(Cluster::empty(&layout, settings.records));
     // Half of the cores: the front and the kernel's network stack need the others.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
-    let live = LiveConfig { threads, seed, ..LiveConfig::new(layout) };
+    let log = settings.log_device.clone();
+    let live = LiveConfig { threads, seed, log, ..LiveConfig::new(layout) };
     let world = LiveCluster::launch(&live, &cluster)?;
     let mut config = ServerConfig::new(settings.listen);
     config.password = settings.password;
     config.hash_seed = seed;
+    if let Some(time) = settings.transaction_time {
+        config.limits.transaction_time = time;
+    }
     let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
     let server = Server::start(config, cluster, info)
         .map_err(|error| anyhow::Error::new(error).context("the RESP front"))?;
-    eprintln!(
-        "serving {} nodes with {} replicas on {}; the data is in memory only; end with an interrupt",
+    output::tell(&format!(
+        "serving {} nodes with {} replicas on {}; {}; end with an interrupt (Ctrl-C)",
         settings.nodes,
         settings.replicas,
-        server.local_addr()
-    );
-    let ended = world.run_until(|| false, POLL);
+        server.local_addr(),
+        match &settings.log_device {
+            LogDevice::Memory => "the data is in memory only".to_owned(),
+            LogDevice::File { dir } =>
+                format!("writes are logged in {}, which is not read back yet", dir.display()),
+        }
+    ));
+    let ended = world.run_until(|| asked.load(Ordering::SeqCst), POLL);
+    if ended.is_ok() {
+        output::tell("asked to end: answering what was asked before");
+    }
     server.stop();
+    // The engines run until the last reply has been written, or the drain has taken too long.
+    let drained = server.join();
     ended?;
+    drained.map_err(|threads| anyhow!("{threads} threads of the RESP front panicked"))?;
+    world.stop()?;
     Ok(End::Held)
 }
 
@@ -117,6 +152,10 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     ensure!((1..=1 << 32).contains(&records), "--records {records}: give 1 to 2^32");
     let threads = args.threads.or(file.threads);
     ensure!(threads != Some(0), "--threads 0: give at least 1");
+    let transaction_ms = args.transaction_ms.or(file.transaction_ms);
+    ensure!(transaction_ms != Some(0), "transaction_ms = 0: give at least 1");
+    let in_file = file.log_device.as_deref().map(str::parse).transpose();
+    let log_device = args.log_device.clone().or(in_file.context("log_device in --config")?);
     Ok(Settings {
         nodes,
         replicas: args.replicas.or(file.replicas).unwrap_or(nodes.min(3)),
@@ -124,6 +163,8 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
         password: args.password.clone().or(file.password),
         records,
         threads,
+        log_device: log_device.unwrap_or_default(),
+        transaction_time: transaction_ms.map(Duration::from_millis),
     })
 }
 
@@ -184,6 +225,20 @@ struct Cluster {
     nodes: Vec<Arc<Node>>,
     mailboxes: Vec<Arc<Mailbox<Job>>>,
     procedures: Procedures,
+}
+
+impl Cluster {
+    /// Nodes without records, with room for so many per shard.
+    fn empty(layout: &Layout, records: u64) -> Self {
+        let store = Store { records };
+        let config = XenicConfig { log: LOG, ..XenicConfig::paper(records, INLINE) };
+        let load = |id| Arc::new(Node::load(id, layout, &config, &store));
+        Self {
+            nodes: layout.node_ids().map(load).collect(),
+            mailboxes: layout.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
+            procedures: nicol::resp::procedures(),
+        }
+    }
 }
 
 impl Backend for Cluster {
@@ -274,6 +329,31 @@ mod tests {
     use nicol::resp::MemoryBackend;
 
     use super::*;
+
+    #[test]
+    fn a_cluster_without_clients_sleeps() {
+        let layout = Layout::new(3, 3, 1, 1).unwrap();
+        let cluster = Arc::new(Cluster::empty(&layout, 1_000));
+        let live = LiveConfig { threads: Some(2), ..LiveConfig::new(layout) };
+        let world = LiveCluster::launch(&live, &cluster).unwrap();
+        let config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let server = Server::start(config, cluster, ServerInfo::new("0.0.0", "f00d")).unwrap();
+        // A client that came and went: whoever worked must find rest again.
+        let mut client = TcpStream::connect(server.local_addr()).unwrap();
+        client.write_all(b"SET k v PX 1\r\nGET k\r\nQUIT\r\n").unwrap();
+        let mut told = String::new();
+        client.read_to_string(&mut told).unwrap();
+        assert!(told.starts_with("+OK\r\n") && told.ends_with("+OK\r\n"), "{told}");
+        std::thread::sleep(Duration::from_millis(600));
+        server.stop();
+        server.join().unwrap();
+        let report = world.stop().unwrap();
+        // A sleep takes 100 ms if nobody calls. Whoever never rests has none, and whoever is woken
+        // for nothing has thousands.
+        assert!(report.parks.iter().all(|parks| (2..200).contains(parks)), "{:?}", report.parks);
+        // One turn per sleep, and a few thousand to fall asleep after each piece of work.
+        assert!(report.turns.iter().all(|&turns| turns < 200_000), "{:?}", report.turns);
+    }
 
     #[test]
     fn info_tells_a_run_id_and_not_the_seed() {

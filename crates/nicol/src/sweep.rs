@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use nicol_lab::bench::{BenchConfig, Length};
 use nicol_lab::sweep::{self, Failure, SweepReport};
@@ -72,10 +73,17 @@ fn replay(args: &SweepArgs, failure: &Failure) -> String {
     add("--warehouses", workload.warehouses.map(|value| value.to_string()));
     add("--items", workload.items.map(|value| value.to_string()));
     add("--customers", workload.customers.map(|value| value.to_string()));
+    add("--suppliers", workload.suppliers.map(value_name));
+    add("--chopping", workload.chopping.map(value_name));
     for setting in &system.settings {
         add("--set", Some(setting.clone()));
     }
     line
+}
+
+/// What the user writes for `value`.
+fn value_name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 fn print(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()> {

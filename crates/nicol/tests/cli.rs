@@ -1,9 +1,11 @@
 //! Exit codes of the command: scripts depend on them.
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 /// A file of this test run; `name` is used by one test only.
 fn file(name: &str, text: &str) -> PathBuf {
@@ -18,6 +20,20 @@ fn nicol(args: &[&str]) -> Output {
         command.env_remove(name);
     }
     command.args(args).output().unwrap()
+}
+
+/// A server on a free port, and where it listens.
+fn serve() -> (Child, String) {
+    let flags = ["serve", "--listen", "127.0.0.1:0", "--records", "1000", "--threads", "1"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_nicol"))
+        .args(flags)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut banner = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut banner).unwrap();
+    let address = banner.split_whitespace().find_map(|word| word.strip_suffix(';')).unwrap();
+    (child, address.to_owned())
 }
 
 /// Runs `nicol` and returns what it printed, if it ended with `code`.
@@ -81,6 +97,11 @@ fn bad_usage_is_exit_2() {
         &["bench", "smallbank", "--nodes", "0"],
         &["bench", "smallbank", "--nodes", "65"],
         &["bench", "smallbank", "--clients", "99999999999"],
+        &["bench", "smallbank", "--suppliers", "home"],
+        &["bench", "tpcc", "--suppliers", "nowhere"],
+        &["bench", "churn", "--full-size"],
+        &["bench", "smallbank", "--log-device", "tape"],
+        &["bench", "smallbank", "--log-device", "file:/tmp", "--on", "liquidio3"],
         &["sweep", "smallbank", "--seeds", "9..3"],
         &["sweep", "smallbank", "--on", "no-such-profile"],
         &["serve", "--replicas", "9"],
@@ -97,7 +118,43 @@ fn a_failing_environment_is_exit_3() {
     ends(3, &["check", other.to_str().unwrap()]);
     let out = ["--transactions", "10", "--on", "liquidio3", "--history", "/no/such/folder/h.jsonl"];
     ends(3, &[&["bench", "smallbank"][..], &out].concat());
+    ends(3, &["bench", "smallbank", "--log-device", "file:/dev/null/log"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     ends(3, &["serve", "--listen", &address, "--records", "1000"]);
+}
+
+#[test]
+fn a_log_that_cannot_grow_ends_the_run_as_an_environment_s_failure() {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("small-log");
+    // The limit on a file's size (in half KiB) stands for a full disk; the signal would end the
+    // process before the write could fail.
+    let line = "trap '' XFSZ; ulimit -f 64; exec \"$0\" bench smallbank --records 100 \
+                --transactions 20000 --clients 8 --log-device \"file:$1\"";
+    let nicol = env!("CARGO_BIN_EXE_nicol");
+    let output = Command::new("sh").args(["-c", line, nicol]).arg(&dir).output().unwrap();
+    let _gone = fs::remove_dir_all(&dir);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("the log device fails: node "), "{told}");
+    assert!(!told.contains("panicked"), "{told}");
+}
+
+#[test]
+fn a_server_that_is_asked_to_end_answers_first_and_ends_well() {
+    for signal in ["INT", "TERM"] {
+        let (mut server, address) = serve();
+        let mut client = TcpStream::connect(&address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        client.write_all(b"SET k v\r\nGET k\r\n").unwrap();
+        let mut replies = [0; 12];
+        client.read_exact(&mut replies).unwrap();
+        assert_eq!(&replies, b"+OK\r\n$1\r\nv\r\n");
+        let id = server.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
+        // The connection is closed properly, not reset, and the process ends well.
+        assert_eq!(client.read(&mut replies).unwrap(), 0);
+        assert_eq!(server.wait().unwrap().code(), Some(0), "{signal}");
+        assert!(TcpStream::connect(&address).is_err());
+    }
 }

@@ -114,12 +114,12 @@ fn the_procedure_refuses_what_no_front_would_send() {
             plan.begin(op);
             plan.key(row(0, b"k"), b"k");
             match op {
-                Op::Set => [&b"v"[..], b"\0"].iter().for_each(|arg| plan.plain(arg)),
+                Op::Set => [&b"v"[..], &[0; 10]].iter().for_each(|arg| plan.plain(arg)),
                 Op::Append | Op::MSet => plan.plain(b"w"),
                 _ => {}
             }
         }
-        let request = plan.finish(Kind::Batch, Protocol::Resp2, 100, &[]);
+        let request = plan.finish(Kind::Batch, Protocol::Resp2, 100, &[], 0);
         let mut args = request.args.clone();
         for _ in 0..random.below(3) {
             let at = random.below(args.len() as u64) as usize;

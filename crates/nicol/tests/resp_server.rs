@@ -3,7 +3,7 @@
 mod resp_support;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use nicol::resp::{Backend, Done, MemoryBackend, Request, Response, Server, ServerConfig};
@@ -160,6 +160,71 @@ fn a_group_that_is_too_large_is_split_and_keeps_its_order() {
     client.expect(b"+OK\r\n+OK\r\n:2\r\n$1\r\n2\r\n$1\r\n2\r\n");
     client.send(b"MGET a b\r\n");
     assert!(client.line().starts_with("-TRYAGAIN"));
+}
+
+/// Keeps the first requests to itself until it is asked for them.
+struct Slow {
+    memory: MemoryBackend,
+    held: Mutex<Vec<(Done, Arc<Request>)>>,
+    hold: AtomicU32,
+}
+
+impl Backend for Slow {
+    fn submit(&self, _connection: u64, request: Arc<Request>, done: Done) {
+        let fewer = |count: u32| count.checked_sub(1);
+        match self.hold.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer) {
+            Ok(_) => self.held.lock().unwrap().push((done, request)),
+            Err(_) => done(self.memory.run(&request)),
+        }
+    }
+}
+
+#[test]
+fn a_transaction_that_takes_too_long_is_unknown_and_the_connection_goes_on() {
+    let slow = Arc::new(Slow {
+        memory: MemoryBackend::new(),
+        held: Mutex::default(),
+        hold: AtomicU32::new(1),
+    });
+    let server = serve_over(slow.clone(), |config| {
+        config.limits.transaction_time = Duration::from_millis(20);
+    });
+    let mut client = Client::connect(&server);
+    client.send(b"SET a 1\r\nSET b 1\r\n");
+    for _ in 0..2 {
+        assert!(
+            client.line().starts_with("-UNKNOWN the transaction was not answered within 20 ms")
+        );
+    }
+    // Other records are free; those of the late transaction are not before it ends.
+    client.ask(b"SET c 2\r\nGET c\r\n", b"+OK\r\n$1\r\n2\r\n");
+    client.send(b"GET a\r\n");
+    assert!(client.line().starts_with("-UNKNOWN"));
+    let (done, request) = slow.held.lock().unwrap().pop().unwrap();
+    done(slow.memory.run(&request));
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        client.send(b"GET a\r\n");
+        match client.line().as_str() {
+            "$1" => break client.expect(b"1\r\n"),
+            error => assert!(error.starts_with("-UNKNOWN") && Instant::now() < until, "{error}"),
+        }
+    }
+    client.ask(b"PING\r\n", b"+PONG\r\n");
+}
+
+#[test]
+fn contention_is_given_up_when_its_time_is_over() {
+    let key = nicol::resp::row(0, b"k");
+    let contention = Some(Outcome::Aborted(Abort::LockConflict { key }));
+    let server = serve_over(Faulty::new(u32::MAX, contention, 99), |config| {
+        config.limits.attempts = 1 << 20;
+        config.limits.transaction_time = Duration::from_millis(50);
+    });
+    let mut client = Client::connect(&server);
+    client.send(b"INCR k\r\n");
+    let error = client.line();
+    assert!(error.starts_with("-TRYAGAIN") && error.ends_with("lock_conflict"), "{error}");
 }
 
 #[test]
@@ -332,4 +397,41 @@ fn a_stop_answers_what_was_asked_and_then_closes() {
     server.join().unwrap();
     assert!(client.is_closed());
     assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn what_would_list_the_keys_is_refused_in_words() {
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    let refusal = b"-ERR not supported: this store does not list its keys\r\n";
+    for line in ["KEYS *", "SCAN 0", "SCAN 0 MATCH a* COUNT 10", "RANDOMKEY", "FLUSHALL", "FLUSHDB"]
+    {
+        client.ask(format!("{line}\r\n").as_bytes(), refusal);
+    }
+    client.ask(b"KEYS\r\n", b"-ERR wrong number of arguments for 'keys' command\r\n");
+    client.ask(b"SET k v\r\nMULTI\r\nKEYS *\r\nGET k\r\n", b"+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    client.ask(b"EXEC\r\n", &[b"*2\r\n", &refusal[..], b"$1\r\nv\r\n"].concat());
+}
+
+#[test]
+fn what_has_expired_is_freed_though_nobody_asks_for_it() {
+    let server = serve(|config| config.threads = 2);
+    let mut client = Client::connect(&server);
+    for number in 0..300 {
+        client.ask(format!("SET k{number} v PX 30\r\n").as_bytes(), b"+OK\r\n");
+    }
+    client.ask(
+        b"SET stays v\r\nSET moved v PX 30\r\nPEXPIRE moved 900000\r\n",
+        b"+OK\r\n+OK\r\n:1\r\n",
+    );
+    let begun = Instant::now();
+    loop {
+        client.send(b"DBSIZE\r\n");
+        match client.line().as_str() {
+            ":2" => break,
+            more => assert!(begun.elapsed() < Duration::from_secs(20), "{more} records"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    client.ask(b"MGET k1 stays moved\r\n", b"*3\r\n$-1\r\n$1\r\nv\r\n$1\r\nv\r\n");
 }

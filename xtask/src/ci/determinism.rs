@@ -26,8 +26,8 @@ const BENCH: [&str; 10] = [
     "json",
 ];
 
-/// Fields that depend on the wall clock; everything else must be the same.
-const WALL: [&str; 3] = ["wall_s", "events_per_wall_s", "simulated_to_wall"];
+/// Fields that depend on the wall clock or the allocator; everything else must be the same.
+const WALL: [&str; 4] = ["wall_s", "events_per_wall_s", "simulated_to_wall", "memory"];
 
 /// Makes each run twice with `release` and once with `debug`, and compares the reports.
 pub(super) fn check(release: &Path, debug: &Path) -> Result<()> {

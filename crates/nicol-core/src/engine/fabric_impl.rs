@@ -46,6 +46,13 @@ impl<W: World> Fabric for Engine<W> {
         Wake(completion)
     }
 
+    fn caught_up(&self) -> Wake {
+        if self.0.world.is_ahead() {
+            return self.sleep_until(self.now());
+        }
+        Wake(self.0.completions.ready(Ok(self.0.pool.payload(Vec::new()))))
+    }
+
     fn random(&self) -> u64 {
         self.0.world.random()
     }
@@ -155,9 +162,11 @@ impl<W: World> Fabric for Engine<W> {
     }
 
     fn dma_write(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Completion {
-        let mut buffer = self.0.pool.take();
-        buffer.extend_from_slice(bytes);
-        self.start_local(Transfer::DmaWrite { region: to.clone(), offset }, buffer)
+        self.start_dma_write(to, offset, bytes, false)
+    }
+
+    fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Completion {
+        self.start_dma_write(to, offset, bytes, true)
     }
 
     fn rung(&self, bell: &Arc<dyn Bell>, seen: u64) -> Wake {
@@ -172,8 +181,19 @@ impl<W: World> Fabric for Engine<W> {
     }
 
     fn persist(&self, region: &Arc<Region>, offset: u64, len: usize) -> Completion {
+        let mut buffer = self.0.pool.take();
+        // Checked before the buffer grows: a length is only as good as its region.
+        if let Err(error) = region.check(offset, len as u64) {
+            return self.0.completions.ready(Err(FabricError::AccessDenied(error)));
+        }
+        if self.0.world.memory_is_durable() {
+            return self.0.completions.ready(Ok(self.0.pool.payload(buffer)));
+        }
+        buffer.resize(len, 0);
+        let copied = region.read(offset, &mut buffer);
+        assert!(copied.is_ok(), "the range was checked");
         let transfer = Transfer::Persist { region: region.clone(), offset, len: len as u32 };
-        self.start_local(transfer, self.0.pool.take())
+        self.start_local(transfer, buffer)
     }
 
     fn signal(&self) -> Signal {
@@ -182,6 +202,18 @@ impl<W: World> Fabric for Engine<W> {
 }
 
 impl<W: World> Engine<W> {
+    fn start_dma_write(
+        &self,
+        to: &Arc<Region>,
+        offset: u64,
+        bytes: &[u8],
+        durable: bool,
+    ) -> Completion {
+        let mut buffer = self.0.pool.take();
+        buffer.extend_from_slice(bytes);
+        self.start_local(Transfer::DmaWrite { region: to.clone(), offset, durable }, buffer)
+    }
+
     fn body<M: Message>(&self, message: &M) -> Vec<u8> {
         let mut body = self.0.pool.take();
         message.emit(&mut Writer::new(&mut body));

@@ -223,6 +223,8 @@ impl<W: World> Engine<W> {
         let inner = &*self.0;
         let mut progress = false;
         while let Some(done) = inner.world.finished() {
+            progress = true;
+            let Some(done) = self.persist_landed(done) else { continue };
             let result = match done.result {
                 Ok(()) => Ok(inner.pool.payload(done.buffer)),
                 Err(error) => {
@@ -231,7 +233,6 @@ impl<W: World> Engine<W> {
                 }
             };
             inner.completions.resolve(Token(done.token), result);
-            progress = true;
         }
         progress
     }

@@ -264,8 +264,10 @@ impl<W: World> Engine<W> {
         }
         if W::SHARED_MEMORY && is_dma {
             operation.execute_local();
-            let result = operation.result.map(|()| inner.pool.payload(operation.buffer));
-            inner.completions.resolve(token, result);
+            if let Some(operation) = self.persist_landed(operation) {
+                let result = operation.result.map(|()| inner.pool.payload(operation.buffer));
+                inner.completions.resolve(token, result);
+            }
             return completion;
         }
         let mut batches = inner.batches.borrow_mut();
@@ -283,6 +285,21 @@ impl<W: World> Engine<W> {
             self.submit(batch);
         }
         completion
+    }
+
+    /// Sends a durable write that has landed on to the log device, if there is one to wait for;
+    /// gives back what is complete.
+    pub(super) fn persist_landed(&self, mut operation: Operation) -> Option<Operation> {
+        let Transfer::DmaWrite { region, offset, durable: true } = &operation.transfer else {
+            return Some(operation);
+        };
+        if self.0.world.memory_is_durable() || operation.result.is_err() {
+            return Some(operation);
+        }
+        let (region, offset, len) = (region.clone(), *offset, operation.buffer.len() as u32);
+        operation.transfer = Transfer::Persist { region, offset, len };
+        self.0.batches.borrow_mut().persists.push(operation);
+        None
     }
 
     fn count_dma(&self, operation: &Operation) {

@@ -83,8 +83,10 @@ pub enum Transfer {
         region: Arc<Region>,
         /// First byte.
         offset: u64,
+        /// Is it to be persisted once it has landed?
+        durable: bool,
     },
-    /// Make a range of this node's memory durable.
+    /// Make the buffer durable: what stands, or stood, in a range of this node's memory.
     Persist {
         /// The region.
         region: Arc<Region>,
@@ -131,7 +133,7 @@ impl Operation {
                 self.buffer.resize(*len as usize, 0);
                 region.read(*offset, &mut self.buffer)
             }
-            Transfer::DmaWrite { region, offset } => {
+            Transfer::DmaWrite { region, offset, .. } => {
                 let written = region.write(*offset, &self.buffer);
                 region.bell().ring();
                 written
@@ -219,7 +221,10 @@ pub trait World: 'static {
     /// tries again next round.
     fn transmit(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>>;
 
-    /// Starts a vector of DMA reads, a vector of DMA writes, or a persist; takes them all.
+    /// Is memory durable by itself (battery-backed)? Then the engine resolves persists at once and
+    /// [`World::submit`] never sees one.
+    fn memory_is_durable(&self) -> bool;
+    /// Starts a vector of DMA reads, a vector of DMA writes, or persists; takes them all.
     fn submit(&self, batch: &mut Vec<Operation>);
     /// Does the NIC execute verbs in hardware? If not, the engine sends them as messages to the
     /// target's NIC engine, which executes them in software.
@@ -229,6 +234,10 @@ pub trait World: 'static {
     /// The next finished operation.
     fn finished(&self) -> Option<Operation>;
 
+    /// Is this engine's clock ahead of the memory that it sees?
+    fn is_ahead(&self) -> bool {
+        false
+    }
     /// Asks for a round at `deadline` (the earliest of several counts; may be repeated).
     fn wake_at(&self, deadline: Nanos);
     /// Asks for a round whenever `bell` rings.

@@ -408,6 +408,15 @@ impl<F: Fabric> Client<F> {
         }
         let beyond = self.fabric.dma_read(&region, 40 * 16, 8).await;
         self.expect("a DMA beyond its region is an error", beyond.is_err());
+        let seen = region.bell().rings();
+        let durable = self.fabric.dma_write_durable(&region, 16, &[0xd0; 16]).await;
+        self.expect("a durable DMA write", durable.is_ok());
+        self.expect("a durable DMA write rings the bell", region.bell().rings() > seen);
+        let read = self.fabric.dma_read(&region, 16, 16).await;
+        let same = read.is_ok_and(|bytes| bytes.as_ref() == [0xd0; 16]);
+        self.expect("a durable DMA write is in memory", same);
+        let beyond = self.fabric.dma_write_durable(&region, 40 * 16, &[0; 8]).await;
+        self.expect("a durable DMA write beyond its region is an error", beyond.is_err());
         self.expect("persist", self.fabric.persist(&region, 0, 64).await.is_ok());
         let beyond = self.fabric.persist(&region, 8, 40 * 16).await;
         self.expect("a persist beyond its region is an error", beyond.is_err());

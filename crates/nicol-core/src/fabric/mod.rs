@@ -176,6 +176,11 @@ pub trait Fabric: Clone + 'static {
     fn sleep_until(&self, deadline: Nanos) -> Self::Wake;
     /// Lets every other ready task of this engine run once.
     fn yield_now(&self) -> Self::Wake;
+    /// Resolves when what this engine's clock shows has really passed. The simulator's poll rounds
+    /// happen at one instant, and their costs move the clock beyond it: memory that other engines
+    /// change is still that of the instant. A transaction that begins with such memory awaits this
+    /// first, or it might read what was overwritten before it began. At once in the live world.
+    fn caught_up(&self) -> Self::Wake;
     /// Random bits from this engine's protocol stream.
     fn random(&self) -> u64;
     /// Runs `task` on this engine, starting in this poll round. Its memory is pooled by type.
@@ -240,10 +245,16 @@ pub trait Fabric: Clone + 'static {
     /// Writes the other side's memory over PCIe; joins this round's write vector, resolves when
     /// the bytes have landed, and rings the region's bell.
     fn dma_write(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Self::Completion;
+    /// Like [`Fabric::dma_write`], and resolves when the bytes are durable as well under the node's
+    /// log device. What is persisted is `bytes`, whatever happens to the memory once they landed.
+    ///
+    /// Cost: that of the DMA where memory itself is durable (battery-backed, as in the papers).
+    /// Errors: `NoResources` when the log device is full or has failed; it stays so from then on.
+    fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Self::Completion;
     /// Resolves once `bell` has rung more often than `seen` times.
     fn rung(&self, bell: &Arc<dyn Bell>, seen: u64) -> Self::Wake;
-    /// Resolves when `len` bytes of this node's memory from `offset` on are durable under the
-    /// node's log device.
+    /// Resolves when `len` bytes of this node's memory from `offset` on, as they are now, are
+    /// durable under the node's log device. Errors: as of [`Fabric::dma_write_durable`].
     fn persist(&self, region: &Arc<Region>, offset: u64, len: usize) -> Self::Completion;
     /// A condition that tasks of this engine may wait for.
     fn signal(&self) -> Signal;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use zerocopy::FromZeros;
+
 use super::Doorbell;
 use super::guard::Guards;
 use crate::units::Bytes;
@@ -58,9 +60,16 @@ pub struct Region {
 }
 
 impl Region {
-    /// A zeroed region of `size` bytes (rounded up to a word).
+    /// A zeroed region of `size` bytes (rounded up to a word). The operating system gives it memory
+    /// where it is first written: a table with room to grow costs what is in it.
+    ///
+    /// # Panics
+    /// If there is not so much address space.
     pub fn new(size: Bytes) -> Self {
-        let words = (0..size.0.div_ceil(WORD as u64)).map(|_| AtomicU64::new(0)).collect();
+        let len = size.0.div_ceil(WORD as u64) as usize;
+        let Ok(words) = <[AtomicU64]>::new_box_zeroed_with_elems(len) else {
+            panic!("no memory for a region of {} bytes", size.0);
+        };
         Self { words, size: size.0, bell: Doorbell::default(), guards: Guards::new(size.0) }
     }
 

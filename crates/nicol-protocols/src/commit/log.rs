@@ -28,7 +28,8 @@ pub(super) enum RecordKind {
     Commit,
 }
 
-const fn record_len(body: usize) -> u64 {
+/// Bytes of a record with a body of `body` bytes.
+pub(super) const fn record_len(body: usize) -> u64 {
     FRAMING + body.next_multiple_of(WORD) as u64
 }
 
@@ -38,12 +39,6 @@ const fn head_word(number: u32, len: u32) -> u64 {
 
 const fn next_number(number: u32) -> u32 {
     if number == u32::MAX { 1 } else { number + 1 }
-}
-
-/// Bytes of the largest body that a ring of `size` bytes takes: half of it, so that one always
-/// fits.
-pub(super) const fn body_max(size: u64) -> usize {
-    (size / 2 - FRAMING) as usize
 }
 
 /// A log's memory, shared by its writer and its reader.
@@ -72,7 +67,7 @@ impl LogMemory {
 
     /// Bytes of the largest body that a record may have: half the ring, so that one always fits.
     pub fn body_max(&self) -> usize {
-        body_max(self.size)
+        (self.size / 2 - FRAMING) as usize
     }
 
     /// Bytes ever reserved, where the writer is of this node.
@@ -93,6 +88,12 @@ impl LogMemory {
     /// Has everything been applied that this node's writer has reserved?
     pub fn is_settled(&self) -> bool {
         self.applied() == self.reserved()
+    }
+
+    /// Has everything been applied that has landed without a gap? For a ring that others write.
+    pub(super) fn is_idle(&self) -> bool {
+        let applied = self.applied();
+        self.load(seen_offset(self.size)) == applied && self.load(applied % self.size) == 0
     }
 
     pub(super) fn region(&self) -> &Arc<Region> {
@@ -141,6 +142,11 @@ impl Tail {
     /// Bytes ever reserved; the position in the ring is this modulo its size.
     pub(super) const fn at(&self) -> u64 {
         self.at
+    }
+
+    /// Passes a record with this body, and what it skips.
+    pub(super) const fn pass(&mut self, body: usize) {
+        self.at += self.needed(body);
     }
 
     /// Bytes that a record with this body takes from here on, with what it skips.

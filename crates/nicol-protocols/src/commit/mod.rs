@@ -1,5 +1,6 @@
 //! The `commit` family: distributed, replicated, serializable transactions.
 
+pub mod hybrid;
 mod log;
 mod messages;
 pub mod xenic;

@@ -5,6 +5,7 @@ use nicol_core::memory::WORD;
 use nicol_core::units::Bytes;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::heap::Heap;
 use super::layout::{
     self, BlockRef, Body, Header, INLINE_MAX, Place, SlotView, bucket, field, word_at,
 };
@@ -46,6 +47,17 @@ pub struct TableConfig {
     pub inline: usize,
     /// Memory for larger values.
     pub heap: Bytes,
+}
+
+impl TableConfig {
+    /// Adds memory for those of `values`, (bytes, records), that do not stand in their slots. A
+    /// quarter more than they take: an eighth is kept back from insertions, and a new value is
+    /// written before the old one's block is free.
+    pub fn make_room_for(&mut self, values: &[(u32, u64)]) {
+        let long = values.iter().filter(|(len, _)| *len as usize > self.inline);
+        let bytes: u64 = long.map(|&(len, records)| Heap::cost(len) * records).sum();
+        self.heap.0 += bytes + bytes.div_ceil(4);
+    }
 }
 
 /// A table's shape; equal on every node that has the same configuration.
@@ -243,6 +255,19 @@ impl Geometry {
     /// Where the body that [`Geometry::emit_commit`] makes is to be written.
     pub const fn commit_address(&self, address: u64) -> u64 {
         address + field::HOLDER as u64
+    }
+
+    /// Where a coordinator that locked a record one-sidedly WRITEs its transaction's id, so that
+    /// the owner takes the lock for one that it granted: for a commit that the owner must make.
+    pub const fn holder_address(&self, address: u64) -> u64 {
+        address + field::HOLDER as u64
+    }
+
+    /// Do the bytes of [`Geometry::record_span`] show `key` under exactly this header, whatever
+    /// its body?
+    pub fn stands_under(&self, key: Key, header: Header, bytes: &[u8]) -> bool {
+        word_at(bytes, field::HEADER) == Some(header.word())
+            && word_at(bytes, field::KEY) == Some(key.0)
     }
 
     /// Appends the body of a one-sided commit of the record whose header was `unlocked` before its

@@ -1,6 +1,7 @@
 //! The values of a TPC-C run.
 
 use super::key::{CUSTOMERS_MAX, DISTRICTS, ITEMS_MAX, LINES_MAX, NAMES};
+use super::row::{customer, stock};
 
 /// Which transactions run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +114,19 @@ impl TpccConfig {
         let district = 4 * customers + lines + undelivered + self.names() as u64 + 2;
         let warehouse = 1 + self.items as u64 + DISTRICTS as u64 * district;
         self.items as u64 + self.warehouses_per_node as u64 * warehouse
+    }
+
+    /// The rows of a shard that are longer than 96 bytes. A name's customers are 2 bytes each in
+    /// the index: however they are spread, its rows take no more than two that list them all.
+    pub(super) fn value_lengths(&self) -> Vec<(u32, u64)> {
+        let warehouses = u64::from(self.warehouses_per_node);
+        let districts = warehouses * u64::from(DISTRICTS);
+        let customers = self.customers_per_district;
+        vec![
+            (stock::LEN as u32, warehouses * u64::from(self.items)),
+            (customer::LEN as u32, districts * u64::from(customers)),
+            (2 * u32::from(customers), 2 * districts),
+        ]
     }
 
     pub(super) fn check(&self) {

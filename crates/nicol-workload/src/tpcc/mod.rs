@@ -145,6 +145,10 @@ impl Workload for Tpcc {
         self.config.growth_per_node
     }
 
+    fn value_lengths(&self) -> Vec<(u32, u64)> {
+        self.config.value_lengths()
+    }
+
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
         let mut kind = Kind::NewOrder;
         if self.config.mix == Mix::Full {

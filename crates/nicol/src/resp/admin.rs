@@ -224,6 +224,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("proto-max-bulk-len", limits.value_bytes.to_string()),
         ("save", String::new()),
         ("tcp-keepalive", limits.keepalive.as_secs().to_string()),
+        ("nicol-transaction-ms", limits.transaction_time.as_millis().to_string()),
         ("timeout", limits.idle.map_or(0, |idle| idle.as_secs()).to_string()),
     ]
 }
@@ -327,7 +328,8 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
     ];
     let keyspace = match shared.backend.records() {
         Some(records) if records > 0 => {
-            own(vec![("db0", format!("keys={records},expires=0,avg_ttl=0"))])
+            let expires = shared.expiring.load(Ordering::Relaxed);
+            own(vec![("db0", format!("keys={records},expires={expires},avg_ttl=0"))])
         }
         _ => Vec::new(),
     };

@@ -1,6 +1,7 @@
 //! The table of commands: names, arities and flags, as COMMAND reports them.
 
 use super::encode::Reply;
+use super::expiry::Unit;
 use super::plan::Op;
 
 /// How a command is executed.
@@ -26,6 +27,14 @@ pub enum Data {
         /// Is the step given?
         by: bool,
     },
+    /// SETEX and PSETEX.
+    SetEx(Unit),
+    /// GETEX with its options.
+    GetEx,
+    /// EXPIRE and its kin with their conditions.
+    Expire(Unit),
+    /// TTL and its kin.
+    Ttl(Unit),
 }
 
 /// A command that needs no record.
@@ -44,6 +53,8 @@ pub enum Local {
     Hello,
     Info,
     Multi,
+    /// SCAN and others that would need a list of all keys.
+    NoList,
     Ping,
     Quit,
     Reset,
@@ -81,7 +92,10 @@ impl Spec {
     /// Redis' group of the command.
     pub fn group(&self) -> &'static str {
         match self.action {
-            Action::Data(Data::Plain(Op::Del | Op::Exists | Op::Type)) => "generic",
+            Action::Data(Data::Plain(
+                Op::Del | Op::Exists | Op::Type | Op::Persist | Op::Rename | Op::RenameNx,
+            )) => "generic",
+            Action::Data(Data::Expire(_) | Data::Ttl(_)) => "generic",
             Action::Data(_) => "string",
             Action::Local(local) => match local {
                 Local::Multi | Local::Exec | Local::Discard | Local::Watch | Local::Unwatch => {
@@ -89,7 +103,7 @@ impl Spec {
                 }
                 Local::EvalSha => "scripting",
                 Local::Cluster => "cluster",
-                Local::Wait => "generic",
+                Local::NoList | Local::Wait => "generic",
                 Local::Command | Local::Config | Local::DbSize | Local::Info | Local::Time => {
                     "server"
                 }
@@ -143,11 +157,13 @@ const WRITE: &[&str] = &["write", "denyoom", "fast"];
 const REMOVE: &[&str] = &["write", "fast"];
 const CONNECTION: &[&str] = &["noscript", "loading", "stale", "fast"];
 const NO_AUTH: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth"];
+const GROW: &[&str] = &["write", "denyoom"];
 const SERVER: &[&str] = &["loading", "stale"];
 
 const NONE: (i64, i64, i64) = (0, 0, 0);
 const ONE: (i64, i64, i64) = (1, 1, 1);
 const ALL: (i64, i64, i64) = (1, -1, 1);
+const TWO: (i64, i64, i64) = (1, 2, 1);
 const PAIRS: (i64, i64, i64) = (1, -1, 2);
 
 const fn data(
@@ -175,10 +191,27 @@ const fn add(name: &'static str, arity: i32, sign: i64, by: bool, summary: &'sta
     data(name, arity, Data::Add { sign, by }, WRITE, ONE, summary)
 }
 
+const fn expire(name: &'static str, unit: Unit, summary: &'static str) -> Spec {
+    data(name, -3, Data::Expire(unit), REMOVE, ONE, summary)
+}
+
+const fn ttl(name: &'static str, unit: Unit, summary: &'static str) -> Spec {
+    data(name, 2, Data::Ttl(unit), READ, ONE, summary)
+}
+
+const fn none(name: &'static str, arity: i32) -> Spec {
+    local(name, arity, Local::NoList, &[], "Refused: this store does not list its keys")
+}
+
+const SECONDS: Unit = Unit { seconds: true, absolute: false };
+const MILLIS: Unit = Unit { seconds: false, absolute: false };
+const UNIX: Unit = Unit { seconds: true, absolute: true };
+const UNIX_MILLIS: Unit = Unit { seconds: false, absolute: true };
+
 use Data::{Plain, Set};
 
 /// Every command, sorted by name.
-pub static TABLE: [Spec; 40] = [
+pub static TABLE: [Spec; 63] = [
     data("append", 3, Plain(Op::Append), WRITE, ONE, "Append a value to a key"),
     local("auth", -2, Local::Auth, NO_AUTH, "Authenticate to the server"),
     local("client", -2, Local::Client, CONNECTION, "Commands about the connection"),
@@ -194,26 +227,49 @@ pub static TABLE: [Spec; 40] = [
     local("evalsha", -3, Local::EvalSha, &["noscript"], "Execute a script: there are none"),
     local("exec", 1, Local::Exec, CONNECTION, "Execute all commands issued after MULTI"),
     data("exists", -2, Plain(Op::Exists), READ, ALL, "Count the keys that exist"),
+    expire("expire", SECONDS, "Let a key expire after so many seconds"),
+    expire("expireat", UNIX, "Let a key expire at a Unix time"),
+    ttl("expiretime", UNIX, "Return the Unix time at which a key expires"),
+    none("flushall", -1),
+    none("flushdb", -1),
     data("get", 2, Plain(Op::Get), READ, ONE, "Get the value of a key"),
     data("getdel", 2, Plain(Op::GetDel), REMOVE, ONE, "Get the value of a key and delete the key"),
+    data("getex", -2, Data::GetEx, REMOVE, ONE, "Get the value of a key and move its deadline"),
+    data("getrange", 4, Plain(Op::GetRange), &["readonly"], ONE, "Get a part of a value"),
     data("getset", 3, Plain(Op::GetSet), WRITE, ONE, "Set a key and return its old value"),
     local("hello", -1, Local::Hello, NO_AUTH, "Handshake with the server"),
     add("incr", 2, 1, false, "Increment the integer value of a key by one"),
     add("incrby", 3, 1, true, "Increment the integer value of a key by a number"),
+    data("incrbyfloat", 3, Plain(Op::AddFloat), WRITE, ONE, "Add to the decimal value of a key"),
     local("info", -1, Local::Info, SERVER, "Get information and statistics about the server"),
+    none("keys", 2),
     data("mget", -2, Plain(Op::MGet), READ, ALL, "Get the values of keys"),
     data("mset", -3, Plain(Op::MSet), WRITE, PAIRS, "Set keys to values"),
     data("msetnx", -3, Plain(Op::MSetNx), WRITE, PAIRS, "Set keys, only if none of them exists"),
     local("multi", 1, Local::Multi, CONNECTION, "Mark the start of a transaction"),
+    data("persist", 2, Plain(Op::Persist), REMOVE, ONE, "Let a key not expire"),
+    expire("pexpire", MILLIS, "Let a key expire after so many milliseconds"),
+    expire("pexpireat", UNIX_MILLIS, "Let a key expire at a Unix time in milliseconds"),
+    ttl("pexpiretime", UNIX_MILLIS, "Return the Unix time at which a key expires, in ms"),
     local("ping", -1, Local::Ping, &["fast"], "Ping the server"),
+    data("psetex", 4, Data::SetEx(MILLIS), GROW, ONE, "Set a key that expires, in milliseconds"),
+    ttl("pttl", MILLIS, "Return the milliseconds until a key expires"),
     local("quit", -1, Local::Quit, NO_AUTH, "Close the connection"),
+    none("randomkey", 1),
+    data("rename", 3, Plain(Op::Rename), &["write"], TWO, "Rename a key"),
+    data("renamenx", 3, Plain(Op::RenameNx), REMOVE, TWO, "Rename a key, if the new one is free"),
     local("reset", 1, Local::Reset, NO_AUTH, "Reset the connection"),
+    none("scan", -2),
     local("select", 2, Local::Select, &["loading", "stale", "fast"], "Select database 0"),
     data("set", -3, Set, WRITE, ONE, "Set the value of a key"),
+    data("setex", 4, Data::SetEx(SECONDS), GROW, ONE, "Set a key that expires, in seconds"),
     data("setnx", 3, Plain(Op::SetNx), WRITE, ONE, "Set a key, only if it does not exist"),
+    data("setrange", 4, Plain(Op::SetRange), GROW, ONE, "Overwrite a part of a value"),
     data("strlen", 2, Plain(Op::StrLen), READ, ONE, "Get the length of the value of a key"),
+    data("substr", 4, Plain(Op::GetRange), &["readonly"], ONE, "Get a part of a value"),
     local("time", 1, Local::Time, &["loading", "stale", "fast"], "Return the server's time"),
     data("touch", -2, Plain(Op::Exists), READ, ALL, "Count the keys that exist"),
+    ttl("ttl", SECONDS, "Return the seconds until a key expires"),
     data("type", 2, Plain(Op::Type), READ, ONE, "Determine the type of the value of a key"),
     data("unlink", -2, Plain(Op::Del), REMOVE, ALL, "Delete keys"),
     local("unwatch", 1, Local::Unwatch, CONNECTION, "Forget all watched keys"),

@@ -63,6 +63,9 @@ pub struct Limits {
     pub group_bytes: usize,
     /// Attempts of a transaction before the client is told to try again.
     pub attempts: u32,
+    /// Time of a transaction, from its submission: once it is over no further attempt is made, and
+    /// who still waits for one is told that its outcome is unknown. Looked at every 250 ms.
+    pub transaction_time: Duration,
 }
 
 impl Default for Limits {
@@ -89,6 +92,7 @@ impl Default for Limits {
             group_keys: 256,
             group_bytes: 1 << 20,
             attempts: 64,
+            transaction_time: Duration::from_secs(1),
         }
     }
 }

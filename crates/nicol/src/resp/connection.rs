@@ -41,6 +41,10 @@ pub struct Transaction {
     pub commands: usize,
     /// How often it has been submitted.
     pub attempts: u32,
+    /// When it was submitted first.
+    pub begun: Instant,
+    /// Is an attempt under way? If not, it backs off.
+    pub under_way: bool,
 }
 
 /// How far a connection is from its end.
@@ -289,7 +293,8 @@ impl Connection {
 }
 
 fn translator(shared: &Shared) -> Translator<'_> {
-    Translator { hash_seed: shared.config.hash_seed, limits: &shared.config.limits }
+    let (hash_seed, limits) = (shared.config.hash_seed, &shared.config.limits);
+    Translator { hash_seed, limits, now: shared.unix_ms() }
 }
 
 /// May `command` join a batch that is not empty?

@@ -15,6 +15,7 @@ use nicol_core::chance::Stream;
 use super::completions::{Completion, Mailbox};
 use super::connection::{Connection, Life, Waiting, Want};
 use super::gate::Gate;
+use super::reaper::Reaper;
 use super::session::Session;
 use super::shared::{Shared, count};
 
@@ -45,6 +46,7 @@ pub struct Front {
     pub(super) connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     pub(super) gate: Gate,
+    pub(super) reaper: Reaper,
     pub(super) timers: BinaryHeap<Reverse<(Instant, usize, u64)>>,
     /// Connections with replies to write or a life to judge, at the end of the turn.
     pub(super) touched: Vec<usize>,
@@ -75,6 +77,7 @@ impl Front {
             connections: Vec::new(),
             free: Vec::new(),
             gate: Gate::default(),
+            reaper: Reaper::default(),
             timers: BinaryHeap::new(),
             touched: Vec::new(),
             again: Vec::new(),
@@ -349,11 +352,13 @@ impl Front {
             if slow {
                 count(&self.shared.counters.slow_closed, 1);
             }
+            self.give_up(slot);
             if self.connection(slot).is_some_and(|connection| connection.life != Life::Open) {
                 self.settle(slot, now);
             }
         }
         self.accept();
+        self.reap();
     }
 
     /// Stops taking commands; `true` once nobody waits for anything.

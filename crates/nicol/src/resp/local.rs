@@ -85,6 +85,7 @@ pub fn run(
             }
             session.reply(out).status("OK");
         }
+        Local::NoList => reply.error(b"ERR not supported: this store does not list its keys"),
         // A commit has been replicated at every backup before it is answered.
         Local::Wait => match (parse_i64(command.arg(1)), parse_i64(command.arg(2))) {
             (Some(_), Some(timeout)) if timeout >= 0 => {

@@ -7,10 +7,18 @@
 //! (`record`). A MULTI/EXEC is one transaction; the keys of a WATCH are in its read set with the
 //! versions seen, so that an EXEC commits only if none of them has changed.
 //!
-//! DEVIATIONS from Redis 7.0: no expiry; one database; strings only; in a MULTI, commands without
-//! records (PING, TIME, CLIENT ...) run when they are queued, and AUTH and HELLO are refused; an
-//! EXEC whose watched key was absent may also be refused because a neighbour of it was deleted; a
-//! key that another client's group both creates and deletes was never there for a WATCH to see.
+//! DEVIATIONS from Redis 7.0:
+//! - one database, and strings only; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since the
+//!   store does not list its keys; DBSIZE counts records, those that expired and are not freed yet too;
+//! - INCRBYFLOAT counts in exact decimals of 17 places up to 10^20;
+//! - in a MULTI, commands without records (PING, TIME, CLIENT ...) run when they are queued, and AUTH and
+//!   HELLO are refused;
+//! - an EXEC whose watched key was absent may also be refused because a neighbour of it was deleted,
+//!   and one whose watched key had expired before the WATCH because its memory was freed;
+//! - a key that another client's group both creates and deletes, or sets with a time that is over, was
+//!   never there for a WATCH to see;
+//! - a transaction's time is that of its submission: of two that run at the same time, the one that
+//!   commits later may still see a key that the other found expired.
 
 mod admin;
 mod backend;
@@ -19,6 +27,7 @@ mod completions;
 mod config;
 mod connection;
 pub mod encode;
+mod expiry;
 mod front;
 mod gate;
 mod inline;
@@ -28,10 +37,12 @@ mod number;
 pub mod parse;
 pub mod plan;
 mod procedure;
+mod reaper;
 mod record;
 mod server;
 mod session;
 mod shared;
+mod strings;
 mod submit;
 mod translate;
 

@@ -48,6 +48,84 @@ pub fn push_i64(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(&text[at..]);
 }
 
+/// A decimal number with 17 places, as INCRBYFLOAT prints them: exact, unlike a binary fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decimal(i128);
+
+/// Places of a [`Decimal`].
+const PLACES: i32 = 17;
+/// One in units of its last place.
+const ONE: i128 = 10_i128.pow(PLACES as u32);
+/// Numbers are below this in magnitude.
+const BOUND: i128 = ONE * 10_i128.pow(20);
+
+impl Decimal {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// Reads digits with a point and an exponent, both optional. Places beyond the last are dropped.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let (negative, text) = match text {
+            [b'-', rest @ ..] => (true, rest),
+            [b'+', rest @ ..] => (false, rest),
+            rest => (false, rest),
+        };
+        let at = text.iter().position(|byte| matches!(byte, b'e' | b'E'));
+        let (mantissa, exponent) = match at {
+            Some(at) => (&text[..at], exponent(&text[at + 1..])?),
+            None => (text, 0),
+        };
+        let point = mantissa.iter().position(|byte| *byte == b'.').unwrap_or(mantissa.len());
+        let (whole, fraction) = mantissa.split_at(point);
+        let digits = || whole.iter().chain(fraction.iter().skip(1));
+        if digits().count() == 0 {
+            return None;
+        }
+        // The place of the first digit, counted from the last place that is kept.
+        let mut place = i32::try_from(whole.len()).ok()?.checked_add(exponent)? - 1 + PLACES;
+        let mut number: i128 = 0;
+        for digit in digits() {
+            if !digit.is_ascii_digit() {
+                return None;
+            }
+            let digit = i128::from(digit - b'0');
+            if digit > 0 && place >= 0 {
+                let unit = 10_i128.checked_pow(place as u32)?;
+                number = number.checked_add(digit.checked_mul(unit)?)?;
+            }
+            place = place.saturating_sub(1);
+        }
+        let number = Some(number).filter(|number| *number < BOUND)?;
+        Some(Self(if negative { -number } else { number }))
+    }
+
+    /// The sum, if it is not too large.
+    pub fn checked_add(self, other: Self) -> Option<Self> {
+        let sum = self.0.checked_add(other.0)?;
+        (sum.abs() < BOUND).then_some(Self(sum))
+    }
+}
+
+fn exponent(text: &[u8]) -> Option<i32> {
+    let text = std::str::from_utf8(text).ok()?;
+    let exponent: i32 = text.parse().ok()?;
+    // Beyond this nothing is left of any number that a client can send.
+    (-1_000..=1_000).contains(&exponent).then_some(exponent)
+}
+
+/// Without zeros at the end.
+impl std::fmt::Display for Decimal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let (whole, fraction) = (self.0.abs() / ONE, self.0.abs() % ONE);
+        let text = format!("{fraction:017}");
+        match text.trim_end_matches('0') {
+            "" => write!(f, "{sign}{whole}"),
+            places => write!(f, "{sign}{whole}.{places}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,5 +142,30 @@ mod tests {
         for text in bad.iter().chain(&["-9223372036854775809", "99999999999999999999"]) {
             assert_eq!(parse_i64(text.as_bytes()), None, "{text}");
         }
+    }
+
+    #[test]
+    fn decimals_are_exact() {
+        let sums = [
+            ("10.50", "0.1", "10.6"),
+            ("5.0e3", "2.0e2", "5200"),
+            ("0.1", "0.2", "0.3"),
+            ("-1", "1", "0"),
+            ("1.5", "-3", "-1.5"),
+            (".5", "5.", "5.5"),
+            ("1e-17", "+1", "1.00000000000000001"),
+            ("1e-18", "0", "0"),
+            ("99999999999999999999", "0", "99999999999999999999"),
+        ];
+        for (one, other, expected) in sums {
+            let [one, other] = [one, other].map(|text| Decimal::parse(text.as_bytes()).unwrap());
+            assert_eq!(one.checked_add(other).unwrap().to_string(), expected);
+        }
+        let bad = ["", "-", ".", "e5", "1e", "1e5000", " 1", "1 ", "abc", "1.2.3", "nan", "inf"];
+        for text in bad.iter().chain(&["100000000000000000000", "1e20", "1e400"]) {
+            assert_eq!(Decimal::parse(text.as_bytes()), None, "{text}");
+        }
+        let most = Decimal::parse(b"99999999999999999999").unwrap();
+        assert_eq!(most.checked_add(most), None);
     }
 }

@@ -1,8 +1,9 @@
 //! The arguments of the RESP procedure: a list of commands, as the front sends it to the engines.
 //!
 //! Layout, numbers little-endian: kind (1 byte), protocol (1), value limit (4), commands (2),
-//! watches (2); the commands; the watches. A command: op (1), arguments (2), then each argument:
-//! tag (1), row (8, of a key only), length (4), bytes. A watch: row (8), version (8), present (1).
+//! watches (2), now (8: milliseconds of Unix time, by which keys expire); the commands; the watches.
+//! A command: op (1), arguments (2), then each argument: tag (1), row (8, of a key only), length (4),
+//! bytes. A watch: row (8), version (8), present (1), seen (8: when).
 
 use nicol_core::ids::{Key, Version};
 use nicol_core::txn::ProcedureId;
@@ -13,8 +14,10 @@ use super::encode::Protocol;
 /// Commands that one plan can hold.
 pub const COMMANDS_MAX: usize = u16::MAX as usize;
 
-const HEADER_LEN: usize = 10;
-const WATCH_LEN: usize = 17;
+const HEADER_LEN: usize = 18;
+/// Where the time stands.
+const NOW: std::ops::Range<usize> = 10..18;
+const WATCH_LEN: usize = 25;
 
 /// What the list of commands is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +54,23 @@ pub enum Op {
     Type,
     /// The keys of a WATCH.
     Observe,
+    GetEx,
+    /// EXPIRE and its kin: an encoded expiry and conditions follow the key.
+    Expire,
+    /// TTL and its kin: how to tell the deadline follows the key.
+    Ttl,
+    Persist,
+    GetRange,
+    SetRange,
+    /// INCRBYFLOAT.
+    AddFloat,
+    Rename,
+    RenameNx,
+    /// Frees what has expired in a row; answers the next deadline there, or 0.
+    Reap,
 }
 
-const OPS: [Op; 16] = [
+const OPS: [Op; 26] = [
     Op::Literal,
     Op::Get,
     Op::Set,
@@ -70,13 +87,23 @@ const OPS: [Op; 16] = [
     Op::Add,
     Op::Type,
     Op::Observe,
+    Op::GetEx,
+    Op::Expire,
+    Op::Ttl,
+    Op::Persist,
+    Op::GetRange,
+    Op::SetRange,
+    Op::AddFloat,
+    Op::Rename,
+    Op::RenameNx,
+    Op::Reap,
 ];
 
 impl Op {
     /// Does it write its keys?
     pub const fn writes(self) -> bool {
-        use Op::{Add, Append, Del, GetDel, GetSet, MSet, MSetNx, Set, SetNx};
-        matches!(self, Set | SetNx | GetSet | GetDel | Append | Del | MSet | MSetNx | Add)
+        use Op::{Exists, Get, GetRange, Literal, MGet, Observe, StrLen, Ttl, Type};
+        !matches!(self, Literal | Get | StrLen | Exists | MGet | Type | Observe | Ttl | GetRange)
     }
 }
 
@@ -89,6 +116,27 @@ pub struct Watch {
     pub version: Version,
     /// Whether it existed.
     pub present: bool,
+    /// When it was seen: a key that has expired since has changed.
+    pub seen: i64,
+}
+
+impl Watch {
+    fn parse(bytes: &[u8; WATCH_LEN]) -> Self {
+        Self {
+            row: Key(word(&bytes[0..8])),
+            version: Version(word(&bytes[8..16])),
+            present: bytes[16] != 0,
+            seen: word(&bytes[17..25]) as i64,
+        }
+    }
+
+    /// Appends it in the layout that plans and [`parse_observations`] read.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.row.0.to_le_bytes());
+        out.extend_from_slice(&self.version.0.to_le_bytes());
+        out.push(u8::from(self.present));
+        out.extend_from_slice(&self.seen.to_le_bytes());
+    }
 }
 
 /// Arguments that are not in the layout.
@@ -115,6 +163,7 @@ pub struct PlanBuilder {
     arguments_at: usize,
     arguments: usize,
     op_writes: bool,
+    expiring: Vec<(i64, Key)>,
 }
 
 impl PlanBuilder {
@@ -172,6 +221,16 @@ impl PlanBuilder {
         self.argument(bytes);
     }
 
+    /// Notes that `row` may hold a key that expires at `deadline`.
+    pub fn expires(&mut self, deadline: i64, row: Key) {
+        self.expiring.push((deadline, row));
+    }
+
+    /// Moves what was noted to `into`.
+    pub fn take_expiring(&mut self, into: &mut Vec<(i64, Key)>) {
+        into.append(&mut self.expiring);
+    }
+
     /// Adds a command that answers `reply`.
     pub fn literal(&mut self, reply: &[u8]) {
         self.begin(Op::Literal);
@@ -185,6 +244,7 @@ impl PlanBuilder {
         protocol: Protocol,
         value_max: usize,
         watches: &[Watch],
+        now: i64,
     ) -> Request {
         assert!(watches.len() <= usize::from(u16::MAX), "the caller bounds the watches");
         let mut args = std::mem::take(&mut self.body);
@@ -194,11 +254,8 @@ impl PlanBuilder {
         args[2..6].copy_from_slice(&(value_max as u32).to_le_bytes());
         args[6..8].copy_from_slice(&(self.commands as u16).to_le_bytes());
         args[8..10].copy_from_slice(&(watches.len() as u16).to_le_bytes());
-        for watch in watches {
-            args.extend_from_slice(&watch.row.0.to_le_bytes());
-            args.extend_from_slice(&watch.version.0.to_le_bytes());
-            args.push(u8::from(watch.present));
-        }
+        args[NOW].copy_from_slice(&now.to_le_bytes());
+        watches.iter().for_each(|watch| watch.emit(&mut args));
         let mut writes = std::mem::take(&mut self.writes);
         writes.sort_unstable();
         writes.dedup();
@@ -221,6 +278,15 @@ impl PlanBuilder {
     }
 }
 
+impl Request {
+    /// The same plan, submitted again at `now`.
+    pub(super) fn at(&self, now: i64) -> Self {
+        let mut request = self.clone();
+        request.args[NOW].copy_from_slice(&now.to_le_bytes());
+        request
+    }
+}
+
 /// The one procedure of the RESP front.
 pub const PROCEDURE: ProcedureId = ProcedureId(0);
 
@@ -235,6 +301,8 @@ pub struct Plan<'a> {
     pub value_max: usize,
     /// Number of commands.
     pub commands: usize,
+    /// When it was submitted, in milliseconds of Unix time.
+    pub now: i64,
     watches: usize,
     body: &'a [u8],
 }
@@ -243,7 +311,7 @@ impl<'a> Plan<'a> {
     /// Reads the head of `args`.
     pub fn parse(args: &'a [u8]) -> Result<Self, Malformed> {
         let (head, body) = args.split_first_chunk::<HEADER_LEN>().ok_or(Malformed)?;
-        let [kind, protocol, v0, v1, v2, v3, c0, c1, w0, w1] = *head;
+        let [kind, protocol, v0, v1, v2, v3, c0, c1, w0, w1, ..] = *head;
         let kind = match kind {
             0 => Kind::Batch,
             1 => Kind::Exec,
@@ -255,6 +323,7 @@ impl<'a> Plan<'a> {
             protocol: Protocol::from_number(protocol).ok_or(Malformed)?,
             value_max: u32::from_le_bytes([v0, v1, v2, v3]) as usize,
             commands: usize::from(u16::from_le_bytes([c0, c1])),
+            now: word(&head[NOW]) as i64,
             watches: usize::from(u16::from_le_bytes([w0, w1])),
             body,
         })
@@ -263,11 +332,7 @@ impl<'a> Plan<'a> {
     /// What was watched.
     pub fn watches(&self) -> Result<impl Iterator<Item = Watch> + use<'a>, Malformed> {
         let start = self.body.len().checked_sub(self.watches * WATCH_LEN).ok_or(Malformed)?;
-        Ok(self.body[start..].chunks_exact(WATCH_LEN).map(|bytes| Watch {
-            row: Key(word(&bytes[0..8])),
-            version: Version(word(&bytes[8..16])),
-            present: bytes[16] != 0,
-        }))
+        Ok(self.body[start..].as_chunks::<WATCH_LEN>().0.iter().map(Watch::parse))
     }
 
     /// A cursor at the first command.
@@ -292,7 +357,7 @@ impl<'a> Plan<'a> {
                 }
             }
         }
-        Ok(builder.finish(self.kind, self.protocol, self.value_max, &[]))
+        Ok(builder.finish(self.kind, self.protocol, self.value_max, &[], self.now))
     }
 }
 
@@ -335,22 +400,9 @@ fn word(bytes: &[u8]) -> u64 {
 
 /// The observations in the output of a WATCH, after its count of commands.
 pub fn parse_observations(output: &[u8]) -> Result<Vec<Watch>, Malformed> {
-    if !output.len().is_multiple_of(WATCH_LEN) {
+    let (watches, rest) = output.as_chunks::<WATCH_LEN>();
+    if !rest.is_empty() {
         return Err(Malformed);
     }
-    Ok(output
-        .chunks_exact(WATCH_LEN)
-        .map(|bytes| Watch {
-            row: Key(word(&bytes[0..8])),
-            version: Version(word(&bytes[8..16])),
-            present: bytes[16] != 0,
-        })
-        .collect())
-}
-
-/// Appends an observation in the layout that [`parse_observations`] reads.
-pub fn push_observation(out: &mut Vec<u8>, watch: Watch) {
-    out.extend_from_slice(&watch.row.0.to_le_bytes());
-    out.extend_from_slice(&watch.version.0.to_le_bytes());
-    out.push(u8::from(watch.present));
+    Ok(watches.iter().map(Watch::parse).collect())
 }

@@ -8,12 +8,13 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use nicol_core::ids::Key;
-use nicol_core::txn::{TXN_BYTES_MAX, Txn, VALUE_MAX, Verdict};
+use nicol_core::txn::{Entry, TXN_BYTES_MAX, Txn, VALUE_MAX, Verdict};
 
 use super::encode::Reply;
+use super::expiry::Expiry;
 use super::number::{parse_i64, push_i64};
-use super::plan::{Arg, Kind, Op, Plan, Watch, push_observation};
-use super::record;
+use super::plan::{Arg, Kind, Op, Plan, Watch};
+use super::record::{self, Pair};
 
 /// Bytes of the count at the start of an output.
 pub const COUNT_LEN: usize = 4;
@@ -29,7 +30,7 @@ pub const SET_GET: u8 = 4;
 pub const NOT_AN_INTEGER: &[u8] = b"ERR value is not an integer or out of range";
 
 const TOO_LARGE: &[u8] = b"ERR transaction is too large: its values and replies exceed 4 MB";
-const TOO_LONG: &[u8] = b"ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub(super) const TOO_LONG: &[u8] = b"ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
 /// Executes the plan in the arguments of `txn`.
 pub fn execute(txn: &mut Txn) -> Verdict {
@@ -76,7 +77,7 @@ fn run(
         Kind::Exec => {
             output.extend_from_slice(&(plan.commands as u32).to_le_bytes());
             for watch in plan.watches()? {
-                if !unchanged(txn, watch)? {
+                if !unchanged(txn, watch, plan.now)? {
                     Reply::new(output, plan.protocol).null_array();
                     return Ok(Vec::new());
                 }
@@ -100,15 +101,23 @@ fn observe(txn: &Txn, plan: &Plan<'_>, output: &mut Vec<u8>) -> Result<(), recor
         for arg in &args {
             let row = arg.row.ok_or(record::Malformed)?;
             let entry = txn.entries()[find(txn, row)?];
-            let watch = Watch { row, version: entry.version, present: entry.present };
-            push_observation(output, watch);
+            let Entry { version, present, .. } = entry;
+            Watch { row, version, present, seen: plan.now }.emit(output);
         }
     }
     Ok(())
 }
 
-fn unchanged(txn: &Txn, watch: Watch) -> Result<bool, record::Malformed> {
-    let entry = txn.entries()[find(txn, watch.row)?];
+/// A key that has expired since it was watched has changed, though its record has not.
+fn unchanged(txn: &Txn, watch: Watch, now: i64) -> Result<bool, record::Malformed> {
+    let index = find(txn, watch.row)?;
+    let entry = txn.entries()[index];
+    for pair in record::pairs(txn.value(index).unwrap_or_default()) {
+        let pair = pair?;
+        if pair.is_over(now) && !pair.is_over(watch.seen) {
+            return Ok(false);
+        }
+    }
     Ok(entry.version == watch.version && entry.present == watch.present)
 }
 
@@ -128,7 +137,7 @@ impl From<super::plan::Malformed> for record::Malformed {
 }
 
 /// Why a command was not executed. It has had no effect.
-enum Stop {
+pub(super) enum Stop {
     /// Arguments or a record that nobody should have written.
     Malformed,
     /// The transaction's budget of bytes is spent.
@@ -148,18 +157,21 @@ impl From<super::plan::Malformed> for Stop {
 }
 
 /// A RESP key as the commands so far have left it.
-struct Slot<'t> {
-    entry: usize,
+pub(super) struct Slot<'t> {
+    pub(super) entry: usize,
     key: &'t [u8],
-    value: Option<Cow<'t, [u8]>>,
+    pub(super) value: Option<Cow<'t, [u8]>>,
+    pub(super) expires: Option<i64>,
     dirty: bool,
     next: Option<usize>,
 }
 
-struct Work<'t> {
-    txn: &'t Txn,
-    plan: Plan<'t>,
-    slots: Vec<Slot<'t>>,
+pub(super) struct Work<'t> {
+    pub(super) txn: &'t Txn,
+    pub(super) plan: Plan<'t>,
+    pub(super) slots: Vec<Slot<'t>>,
+    /// Entries whose records are to be rewritten without what has expired.
+    pub(super) reaped: Vec<usize>,
     /// Per entry of the transaction, its first slot.
     heads: Vec<Option<usize>>,
     /// Bytes written and answered so far, against [`TXN_BYTES_MAX`].
@@ -169,7 +181,8 @@ struct Work<'t> {
 impl<'t> Work<'t> {
     fn new(txn: &'t Txn, plan: &Plan<'t>) -> Self {
         let heads = vec![None; txn.entries().len()];
-        Self { txn, plan: *plan, slots: Vec::with_capacity(plan.commands), heads, spent: 0 }
+        let slots = Vec::with_capacity(plan.commands);
+        Self { txn, plan: *plan, slots, reaped: Vec::new(), heads, spent: 0 }
     }
 
     /// Executes as many commands as fit the budget, the first one in any case.
@@ -220,7 +233,23 @@ impl<'t> Work<'t> {
                 let slot = self.slot(key)?;
                 self.answer(slot, &mut reply)?;
             }
-            (Op::Set, [key, value, flags]) => self.set(key, value, flags.bytes, &mut reply)?,
+            (Op::Set, [key, value, how]) => self.set(key, value, how.bytes, &mut reply)?,
+            (Op::GetEx, [key, expiry, wrong @ ..]) => {
+                let wrong = wrong.first().map(|text| text.bytes);
+                self.get_ex(key, expiry.bytes, wrong, &mut reply)?;
+            }
+            (Op::Expire, [key, how]) => self.expire(key, how.bytes, &mut reply)?,
+            (Op::Ttl, [key, unit]) => self.ttl(key, unit.bytes, &mut reply)?,
+            (Op::Persist, [key]) => self.persist(key, &mut reply)?,
+            (Op::Reap, [row]) => self.reap(row, &mut reply)?,
+            (Op::GetRange, [key, first, last]) => {
+                self.get_range(key, [first.bytes, last.bytes], &mut reply)?;
+            }
+            (Op::SetRange, [key, offset, value]) => {
+                self.set_range(key, offset.bytes, value.bytes, &mut reply)?;
+            }
+            (Op::AddFloat, [key, amount]) => self.add_float(key, amount.bytes, &mut reply)?,
+            (Op::Rename | Op::RenameNx, [from, to]) => self.rename(op, from, to, &mut reply)?,
             (Op::SetNx, [key, value]) => {
                 let slot = self.slot(key)?;
                 let absent = self.slots[slot].value.is_none();
@@ -233,7 +262,7 @@ impl<'t> Work<'t> {
                 let slot = self.slot(key)?;
                 self.spend(value.bytes.len())?;
                 self.answer(slot, &mut reply)?;
-                self.change(slot, Some(Cow::Borrowed(value.bytes)))?;
+                self.replace(slot, Some(Cow::Borrowed(value.bytes)), None)?;
             }
             (Op::GetDel, [key]) => {
                 let slot = self.slot(key)?;
@@ -264,10 +293,11 @@ impl<'t> Work<'t> {
         &mut self,
         key: &Arg<'t>,
         value: &Arg<'t>,
-        flags: &[u8],
+        how: &[u8],
         reply: &mut Reply<'_>,
     ) -> Result<(), Stop> {
-        let [flags] = *flags else { return Err(Stop::Malformed) };
+        let (&flags, expiry) = how.split_first().ok_or(Stop::Malformed)?;
+        let expiry = Expiry::parse(expiry).ok_or(Stop::Malformed)?;
         let slot = self.slot(key)?;
         let present = self.slots[slot].value.is_some();
         let refused = (flags & SET_NX != 0 && present) || (flags & SET_XX != 0 && !present);
@@ -280,7 +310,8 @@ impl<'t> Work<'t> {
             (false, false) => reply.status("OK"),
         }
         if !refused {
-            self.change(slot, Some(Cow::Borrowed(value.bytes)))?;
+            let expires = expiry.deadline(self.plan.now, self.slots[slot].expires);
+            self.replace(slot, Some(Cow::Borrowed(value.bytes)), expires)?;
         }
         Ok(())
     }
@@ -356,7 +387,7 @@ impl<'t> Work<'t> {
         self.spend(pairs.iter().map(|arg| arg.bytes.len()).sum())?;
         for pair in pairs.chunks_exact(2) {
             let slot = self.slot(&pair[0])?;
-            self.change(slot, Some(Cow::Borrowed(pair[1].bytes)))?;
+            self.replace(slot, Some(Cow::Borrowed(pair[1].bytes)), None)?;
         }
         match op {
             Op::MSet => reply.status("OK"),
@@ -366,7 +397,7 @@ impl<'t> Work<'t> {
     }
 
     /// The slot of a key, made from its record at its first use.
-    fn slot(&mut self, key: &Arg<'t>) -> Result<usize, Stop> {
+    pub(super) fn slot(&mut self, key: &Arg<'t>) -> Result<usize, Stop> {
         let entry = find(self.txn, key.row.ok_or(Stop::Malformed)?)?;
         let mut at = self.heads[entry];
         while let Some(slot) = at {
@@ -375,38 +406,56 @@ impl<'t> Work<'t> {
             }
             at = self.slots[slot].next;
         }
-        let value = match self.txn.value(entry) {
-            Some(record) => record::find(record, key.bytes)?.map(Cow::Borrowed),
+        let pair = match self.txn.value(entry) {
+            Some(record) => record::find(record, key.bytes)?,
             None => None,
         };
+        let pair = pair.filter(|pair| !pair.is_over(self.plan.now));
+        let (value, expires) =
+            (pair.map(|pair| Cow::Borrowed(pair.value)), pair.and_then(|pair| pair.expires));
         let next = self.heads[entry];
-        self.slots.push(Slot { entry, key: key.bytes, value, dirty: false, next });
+        self.slots.push(Slot { entry, key: key.bytes, value, expires, dirty: false, next });
         self.heads[entry] = Some(self.slots.len() - 1);
         Ok(self.slots.len() - 1)
     }
 
-    fn answer(&mut self, slot: usize, reply: &mut Reply<'_>) -> Result<(), Stop> {
+    pub(super) fn answer(&mut self, slot: usize, reply: &mut Reply<'_>) -> Result<(), Stop> {
         self.spend(self.slots[slot].value.as_ref().map_or(0, |value| value.len()))?;
         reply.bulk_or_null(self.slots[slot].value.as_deref());
         Ok(())
     }
 
-    fn store(&mut self, slot: usize, value: Cow<'t, [u8]>) -> Result<(), Stop> {
+    /// Stores a value that takes the old one's deadline.
+    pub(super) fn store(&mut self, slot: usize, value: Cow<'t, [u8]>) -> Result<(), Stop> {
         self.spend(value.len())?;
         self.change(slot, Some(value))
     }
 
-    fn change(&mut self, slot: usize, value: Option<Cow<'t, [u8]>>) -> Result<(), Stop> {
+    /// Changes a value, if not to none with its old deadline.
+    pub(super) fn change(&mut self, slot: usize, value: Option<Cow<'t, [u8]>>) -> Result<(), Stop> {
+        let expires = self.slots[slot].expires;
+        self.replace(slot, value, expires)
+    }
+
+    /// Changes a value and its deadline; one that is over leaves nothing.
+    pub(super) fn replace(
+        &mut self,
+        slot: usize,
+        value: Option<Cow<'t, [u8]>>,
+        expires: Option<i64>,
+    ) -> Result<(), Stop> {
         let slot = &mut self.slots[slot];
         if !self.txn.entries()[slot.entry].write {
             return Err(Stop::Malformed);
         }
-        slot.value = value;
+        let over = expires.is_some_and(|deadline| deadline <= self.plan.now);
+        slot.value = value.filter(|_| !over);
+        slot.expires = expires.filter(|_| slot.value.is_some());
         slot.dirty = true;
         Ok(())
     }
 
-    fn spend(&mut self, bytes: usize) -> Result<(), Stop> {
+    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), Stop> {
         if self.spent + bytes > TXN_BYTES_MAX {
             return Err(Stop::Overflow);
         }
@@ -419,20 +468,23 @@ impl<'t> Work<'t> {
         let mut updates = Vec::new();
         for (entry, head) in self.heads.iter().enumerate() {
             let chain = || std::iter::successors(*head, |slot| self.slots[*slot].next);
-            if !chain().any(|slot| self.slots[slot].dirty) {
+            let dirty = chain().any(|slot| self.slots[slot].dirty);
+            if !dirty && !self.reaped.contains(&entry) {
                 continue;
             }
             let start = values.len();
             for pair in record::pairs(self.txn.value(entry).unwrap_or_default()) {
-                let (key, value) = pair?;
-                let dirty = |slot: usize| self.slots[slot].dirty && self.slots[slot].key == key;
-                if !chain().any(dirty) {
-                    record::push(values, key, value);
+                let pair = pair?;
+                let dirty =
+                    |slot: usize| self.slots[slot].dirty && self.slots[slot].key == pair.key;
+                if !pair.is_over(self.plan.now) && !chain().any(dirty) {
+                    record::push(values, pair);
                 }
             }
             for slot in chain().map(|slot| &self.slots[slot]).filter(|slot| slot.dirty) {
                 if let Some(value) = &slot.value {
-                    record::push(values, slot.key, value);
+                    let Slot { key, expires, .. } = *slot;
+                    record::push(values, Pair { key, value, expires });
                 }
             }
             // Refused: keys of one row whose values together exceed a record. It needs a collision

@@ -3,7 +3,8 @@
 //! A row is a 56-bit hash of a RESP key. Two keys of the same row share a record and are told
 //! apart by their bytes, so that a collision costs time and is never wrong.
 //!
-//! Layout, repeated: key length (2 bytes, little-endian), value length (4), key, value.
+//! Layout, repeated, numbers little-endian: key length (2 bytes, its highest bit says that the pair
+//! expires), value length (4), the deadline if it expires (8; milliseconds of Unix time), key, value.
 
 use nicol_core::ids::{Key, TableId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -11,8 +12,28 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// The table of the RESP keys.
 pub const TABLE: TableId = TableId(0);
 
-/// Bytes of the two lengths before a key.
-pub const HEADER_LEN: usize = 6;
+/// Bytes of the two lengths and the deadline before a key.
+pub const HEADER_LEN: usize = 14;
+/// Set in a key's length if the pair expires.
+const EXPIRES: u16 = 1 << 15;
+
+/// A RESP key and what belongs to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+    /// From when on it is absent, in milliseconds of Unix time; `None`: it stays.
+    pub expires: Option<i64>,
+}
+
+impl Pair<'_> {
+    /// Is it absent at `now`?
+    pub fn is_over(&self, now: i64) -> bool {
+        self.expires.is_some_and(|deadline| deadline <= now)
+    }
+}
 
 /// A record that is not in the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +49,12 @@ pub fn pairs(record: &[u8]) -> Pairs<'_> {
     Pairs(record)
 }
 
-/// The value of `key` in `record`.
-pub fn find<'a>(record: &'a [u8], key: &[u8]) -> Result<Option<&'a [u8]>, Malformed> {
+/// The pair of `key` in `record`, whether or not it is over.
+pub fn find<'a>(record: &'a [u8], key: &[u8]) -> Result<Option<Pair<'a>>, Malformed> {
     for pair in pairs(record) {
-        let (found, value) = pair?;
-        if found == key {
-            return Ok(Some(value));
+        let pair = pair?;
+        if pair.key == key {
+            return Ok(Some(pair));
         }
     }
     Ok(None)
@@ -42,12 +63,16 @@ pub fn find<'a>(record: &'a [u8], key: &[u8]) -> Result<Option<&'a [u8]>, Malfor
 /// Appends a pair to the record at the end of `out`.
 ///
 /// # Panics
-/// If the key is longer than 16 bits can say or the value than 32 bits can.
-pub fn push(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
-    assert!(key.len() <= usize::from(u16::MAX), "keys are limited before they are stored");
+/// If the key is longer than 15 bits can say or the value than 32 bits can.
+pub fn push(out: &mut Vec<u8>, Pair { key, value, expires }: Pair<'_>) {
+    assert!(key.len() < usize::from(EXPIRES), "keys are limited before they are stored");
     assert!(value.len() <= u32::MAX as usize, "values are limited before they are stored");
-    out.extend_from_slice(&(key.len() as u16).to_le_bytes());
+    let flag = if expires.is_some() { EXPIRES } else { 0 };
+    out.extend_from_slice(&(key.len() as u16 | flag).to_le_bytes());
     out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    if let Some(deadline) = expires {
+        out.extend_from_slice(&deadline.to_le_bytes());
+    }
     out.extend_from_slice(key);
     out.extend_from_slice(value);
 }
@@ -57,27 +82,30 @@ pub fn push(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 pub struct Pairs<'a>(&'a [u8]);
 
 impl<'a> Iterator for Pairs<'a> {
-    type Item = Result<(&'a [u8], &'a [u8]), Malformed>;
+    type Item = Result<Pair<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
             return None;
         }
         let pair = split(self.0);
-        match pair {
-            Some((_, _, rest)) => self.0 = rest,
-            None => self.0 = &[],
-        }
-        Some(pair.map(|(key, value, _)| (key, value)).ok_or(Malformed))
+        self.0 = pair.map_or(&[], |(_, rest)| rest);
+        Some(pair.map(|(pair, _)| pair).ok_or(Malformed))
     }
 }
 
-fn split(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+fn split(bytes: &[u8]) -> Option<(Pair<'_>, &[u8])> {
     let (key_len, rest) = bytes.split_first_chunk::<2>()?;
-    let (value_len, rest) = rest.split_first_chunk::<4>()?;
-    let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*key_len)))?;
+    let (value_len, mut rest) = rest.split_first_chunk::<4>()?;
+    let key_len = u16::from_le_bytes(*key_len);
+    let mut expires = None;
+    if key_len & EXPIRES != 0 {
+        let (deadline, behind) = rest.split_first_chunk::<8>()?;
+        (expires, rest) = (Some(i64::from_le_bytes(*deadline)), behind);
+    }
+    let (key, rest) = rest.split_at_checked(usize::from(key_len & !EXPIRES))?;
     let (value, rest) = rest.split_at_checked(u32::from_le_bytes(*value_len) as usize)?;
-    Some((key, value, rest))
+    Some((Pair { key, value, expires }, rest))
 }
 
 #[cfg(test)]
@@ -87,15 +115,22 @@ mod tests {
     #[test]
     fn colliding_keys_share_a_record_and_stay_apart() {
         let mut record = Vec::new();
-        push(&mut record, b"one", b"1");
-        push(&mut record, b"two", b"");
-        assert_eq!(find(&record, b"one"), Ok(Some(&b"1"[..])));
-        assert_eq!(find(&record, b"two"), Ok(Some(&b""[..])));
+        let (one, two) = (pair(b"one", b"1", Some(1_000)), pair(b"two", b"", None));
+        push(&mut record, one);
+        let boundary = record.len();
+        push(&mut record, two);
+        assert_eq!(find(&record, b"one"), Ok(Some(one)));
+        assert_eq!(find(&record, b"two"), Ok(Some(two)));
         assert_eq!(find(&record, b"three"), Ok(None));
         for cut in 1..record.len() {
-            // The only other boundary is the one between the two pairs.
             let whole = pairs(&record[..cut]).all(|pair| pair.is_ok());
-            assert_eq!(whole, cut == HEADER_LEN + 4, "cut at {cut}");
+            assert_eq!(whole, cut == boundary, "cut at {cut}");
         }
+        assert!(!one.is_over(999) && one.is_over(1_000));
+        assert!(!two.is_over(i64::MAX));
+    }
+
+    fn pair<'a>(key: &'a [u8], value: &'a [u8], expires: Option<i64>) -> Pair<'a> {
+        Pair { key, value, expires }
     }
 }

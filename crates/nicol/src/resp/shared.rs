@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::backend::Backend;
 use super::config::ServerConfig;
@@ -105,6 +105,10 @@ pub struct Shared {
     pub started: Instant,
     /// The next connection's id.
     pub next_connection: AtomicU64,
+    /// Rows that hold a key which will expire, as far as the reapers know.
+    pub expiring: AtomicU64,
+    /// Unix time when the server started.
+    started_ms: i64,
     login_failures: Mutex<BTreeMap<IpAddr, u32>>,
 }
 
@@ -125,8 +129,18 @@ impl Shared {
             stop: AtomicBool::new(false),
             started: Instant::now(),
             next_connection: AtomicU64::new(1),
+            expiring: AtomicU64::new(0),
+            started_ms: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_millis() as i64),
             login_failures: Mutex::new(BTreeMap::new()),
         }
+    }
+
+    /// Milliseconds of Unix time, by which keys expire. It never goes back, whatever is done to the
+    /// machine's clock after the start: no key that has expired comes back.
+    pub fn unix_ms(&self) -> i64 {
+        self.started_ms + self.started.elapsed().as_millis() as i64
     }
 
     /// Judges a password without telling by its time where it differs, and counts failures.

@@ -14,6 +14,7 @@ use super::front::Front;
 use super::gate::Waiter;
 use super::plan::{Kind, Plan, parse_observations};
 use super::procedure::COUNT_LEN;
+use super::reaper::REAPER;
 use super::shared::count;
 
 /// Attempts before a batch that aborts is split: a smaller one has fewer conflicts.
@@ -31,30 +32,36 @@ const REFUSED: &[u8] = b"ERR internal error: the store refused the transaction";
 impl Front {
     /// Submits the commands that the pipeline has gathered.
     pub(super) fn submit_batch(&mut self, slot: usize) {
-        let value_max = self.shared.config.limits.value_bytes;
+        let (value_max, now) = (self.shared.config.limits.value_bytes, self.shared.unix_ms());
         let Some(connection) = self.connection(slot) else { return };
         let protocol = connection.session.protocol;
-        let request = connection.batch.finish(Kind::Batch, protocol, value_max, &[]);
+        let mut batch = std::mem::take(&mut connection.batch);
+        let request = batch.finish(Kind::Batch, protocol, value_max, &[], now);
+        self.note_expiring(&mut batch);
+        if let Some(connection) = self.connection(slot) {
+            connection.batch = batch;
+        }
         self.begin(slot, Kind::Batch, request);
     }
 
     /// Submits the observation of a WATCH.
     pub(super) fn submit_watch(&mut self, slot: usize) {
-        let value_max = self.shared.config.limits.value_bytes;
+        let (value_max, now) = (self.shared.config.limits.value_bytes, self.shared.unix_ms());
         let Some(connection) = self.connection(slot) else { return };
         let protocol = connection.session.protocol;
-        let request = connection.batch.finish(Kind::Watch, protocol, value_max, &[]);
+        let request = connection.batch.finish(Kind::Watch, protocol, value_max, &[], now);
         self.begin(slot, Kind::Watch, request);
     }
 
     /// Submits what was queued since MULTI, with what WATCH saw.
     pub(super) fn submit_exec(&mut self, slot: usize) {
-        let value_max = self.shared.config.limits.value_bytes;
+        let (value_max, now) = (self.shared.config.limits.value_bytes, self.shared.unix_ms());
         let Some(connection) = self.connection(slot) else { return };
         let session = &mut connection.session;
         let watches = std::mem::take(&mut session.watches);
         let Some(mut multi) = session.multi.take() else { return };
-        let request = multi.plan.finish(Kind::Exec, session.protocol, value_max, &watches);
+        let request = multi.plan.finish(Kind::Exec, session.protocol, value_max, &watches, now);
+        self.note_expiring(&mut multi.plan);
         self.begin(slot, Kind::Exec, request);
     }
 
@@ -64,7 +71,14 @@ impl Front {
         let commands = Plan::parse(&request.args).map_or(1, |plan| plan.commands);
         let request = Arc::new(request);
         let keyless = request.reads.is_empty() && request.writes.is_empty();
-        let transaction = Transaction { request: request.clone(), kind, commands, attempts: 1 };
+        let transaction = Transaction {
+            request: request.clone(),
+            kind,
+            commands,
+            attempts: 1,
+            begun: Instant::now(),
+            under_way: true,
+        };
         connection.waiting = Waiting::Transaction(transaction);
         let connection = connection.session.id;
         if keyless {
@@ -79,7 +93,7 @@ impl Front {
         }
     }
 
-    fn submit(&mut self, waiter: Waiter) {
+    pub(super) fn submit(&mut self, waiter: Waiter) {
         let Waiter { slot, connection, request } = waiter;
         let promise = Promise::new(self.mailbox.clone(), slot, connection, request.clone());
         let done = Box::new(move |response| promise.keep(response));
@@ -87,7 +101,7 @@ impl Front {
     }
 
     /// Releases what `request` held and lets in who waited for it.
-    fn release(&mut self, request: &Request) {
+    pub(super) fn release(&mut self, request: &Request) {
         let mut admitted = Vec::new();
         self.gate.leave(request, &mut admitted);
         for waiter in admitted {
@@ -109,11 +123,19 @@ impl Front {
     /// Handles the outcome of an attempt.
     pub(super) fn completed(&mut self, completion: Completion) {
         let Completion { slot, connection: id, request, response } = completion;
+        if slot == REAPER {
+            return self.reaped(&request, &response);
+        }
         let keyless = request.reads.is_empty() && request.writes.is_empty();
         let taken = match self.connection(slot) {
             Some(connection) if connection.session.id == id => {
                 match std::mem::take(&mut connection.waiting) {
-                    Waiting::Transaction(transaction) => Some(transaction),
+                    // One that ran out of time has been answered: nobody waits for it any more.
+                    Waiting::Transaction(transaction)
+                        if Arc::ptr_eq(&transaction.request, &request) =>
+                    {
+                        Some(transaction)
+                    }
                     other => {
                         connection.waiting = other;
                         None
@@ -156,7 +178,8 @@ impl Front {
         if splits && (too_large || attempts >= ATTEMPTS_WHOLE) {
             return false;
         }
-        if attempts >= self.shared.config.limits.attempts {
+        let limits = &self.shared.config.limits;
+        if attempts >= limits.attempts || failed.begun.elapsed() >= limits.transaction_time {
             return false;
         }
         count(&self.shared.counters.retries, 1);
@@ -165,15 +188,18 @@ impl Front {
             0..ATTEMPTS_AT_ONCE => 0,
             _ => self.random.below((BACK_OFF.as_micros() as u64) << doublings),
         };
+        let request = Arc::new(failed.request.at(self.shared.unix_ms()));
         let Some(connection) = self.connection(slot) else { return false };
         connection.waiting = Waiting::Transaction(Transaction {
-            request: failed.request.clone(),
+            request: request.clone(),
             kind: failed.kind,
             commands: failed.commands,
             attempts: attempts + 1,
+            begun: failed.begun,
+            under_way: wait == 0,
         });
         match wait {
-            0 => self.submit(Waiter { slot, connection: id, request: failed.request.clone() }),
+            0 => self.submit(Waiter { slot, connection: id, request }),
             micros => {
                 let at = Instant::now() + Duration::from_micros(micros);
                 self.timers.push(Reverse((at, slot, id)));
@@ -188,8 +214,9 @@ impl Front {
         if connection.session.id != id {
             return;
         }
-        match &connection.waiting {
+        match &mut connection.waiting {
             Waiting::Transaction(transaction) => {
+                transaction.under_way = true;
                 let request = transaction.request.clone();
                 self.submit(Waiter { slot, connection: id, request });
             }
@@ -198,6 +225,26 @@ impl Front {
                 self.drive(slot);
             }
             Waiting::Input => {}
+        }
+    }
+
+    /// Tells a client whose transaction takes too long that its outcome is unknown, and goes on. The
+    /// records stay its own until the engines have answered.
+    pub(super) fn give_up(&mut self, slot: usize) {
+        let max = self.shared.config.limits.transaction_time;
+        let Some(connection) = self.connection(slot) else { return };
+        match std::mem::take(&mut connection.waiting) {
+            Waiting::Transaction(late) if late.under_way && late.begun.elapsed() >= max => {
+                let text = format!(
+                    "UNKNOWN the transaction was not answered within {} ms: it may or may not take \
+                     effect",
+                    max.as_millis()
+                );
+                fail(connection, &late, text.as_bytes());
+                count(&self.shared.counters.unknown, 1);
+                self.go_on(slot);
+            }
+            other => connection.waiting = other,
         }
     }
 

@@ -6,11 +6,14 @@
 use super::commands::{Data, Spec};
 use super::config::Limits;
 use super::encode::{Protocol, Reply};
+use super::expiry::{Expiry, Unit, conditions};
 use super::number::{parse_i64, push_i64};
 use super::parse::Command;
 use super::plan::{Op, PlanBuilder};
 use super::procedure::{NOT_AN_INTEGER, SET_GET, SET_NX, SET_XX};
 use super::record;
+
+const SYNTAX: &[u8] = b"ERR syntax error";
 
 /// Adds commands to plans.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +22,8 @@ pub struct Translator<'a> {
     pub hash_seed: u64,
     /// Sizes of keys and values.
     pub limits: &'a Limits,
+    /// Milliseconds of Unix time.
+    pub now: i64,
 }
 
 impl Translator<'_> {
@@ -31,6 +36,14 @@ impl Translator<'_> {
             }
             Data::Set => self.set(plan, command),
             Data::Add { sign, by } => self.step(plan, sign, by, command),
+            Data::SetEx(unit) => self.set_ex(plan, unit, spec.name, command),
+            Data::GetEx => self.get_ex(plan, command),
+            Data::Expire(unit) => self.expire(plan, unit, spec.name, command),
+            Data::Ttl(unit) => {
+                self.begin(plan, Op::Ttl, command.arg(1));
+                plan.plain(&[u8::from(unit.seconds), u8::from(unit.absolute)]);
+                Ok(())
+            }
         });
         if let Err(text) = checked {
             let mut error = Vec::new();
@@ -64,7 +77,8 @@ impl Translator<'_> {
     pub fn keys(spec: &Spec, command: &Command<'_>) -> usize {
         match spec.keys {
             (1, -1, step) => (command.len() - 1).div_ceil(step as usize),
-            (first, ..) => usize::from(first > 0),
+            (1, last, _) => last as usize,
+            _ => 0,
         }
     }
 
@@ -116,40 +130,96 @@ impl Translator<'_> {
         }
     }
 
+    fn begin(&self, plan: &mut PlanBuilder, op: Op, key: &[u8]) {
+        plan.begin(op);
+        plan.key(record::row(self.hash_seed, key), key);
+    }
+
+    /// Adds the last argument of a command that moves the deadline of `key`.
+    fn end(&self, plan: &mut PlanBuilder, flags: &[u8], expiry: Expiry, key: &[u8]) {
+        let mut how = flags.to_vec();
+        expiry.emit(&mut how);
+        plan.plain(&how);
+        if let Expiry::In(_) | Expiry::At(_) = expiry
+            && let Some(deadline) = expiry.deadline(self.now, None)
+        {
+            plan.expires(deadline, record::row(self.hash_seed, key));
+        }
+    }
+
     fn set(&self, plan: &mut PlanBuilder, command: &Command<'_>) -> Result<(), Vec<u8>> {
-        let mut flags = 0;
-        let mut keep = false;
-        let mut expiry: Option<&str> = None;
+        let (mut flags, mut timing) = (0, Timing::default());
         let mut index = 3;
         while index < command.len() {
-            match command.arg(index).to_ascii_uppercase().as_slice() {
+            let option = command.arg(index).to_ascii_uppercase();
+            match option.as_slice() {
                 b"NX" if flags & SET_XX == 0 => flags |= SET_NX,
                 b"XX" if flags & SET_NX == 0 => flags |= SET_XX,
                 b"GET" => flags |= SET_GET,
-                b"KEEPTTL" if expiry.is_none() => keep = true,
-                option @ (b"EX" | b"PX" | b"EXAT" | b"PXAT")
-                    if expiry.is_none() && !keep && index + 1 < command.len() =>
-                {
-                    expiry = Some(match option {
-                        b"EX" => "EX",
-                        b"PX" => "PX",
-                        b"EXAT" => "EXAT",
-                        _ => "PXAT",
-                    });
-                    index += 1;
-                }
-                _ => return Err(b"ERR syntax error".to_vec()),
+                b"KEEPTTL" => timing.without(Expiry::Keep)?,
+                option => index += timing.with(option, command, index)?,
             }
             index += 1;
         }
-        if let Some(option) = expiry {
-            return Err(format!("ERR expiry is not supported: SET option {option}").into());
+        let expiry = timing.read(self.now, "set", Expiry::Never)?;
+        let key = command.arg(1);
+        self.begin(plan, Op::Set, key);
+        plan.plain(command.arg(2));
+        self.end(plan, &[flags], expiry, key);
+        Ok(())
+    }
+
+    fn set_ex(
+        &self,
+        plan: &mut PlanBuilder,
+        unit: Unit,
+        name: &str,
+        command: &Command<'_>,
+    ) -> Result<(), Vec<u8>> {
+        let expiry = unit.read(command.arg(2), false, self.now, name)?;
+        let key = command.arg(1);
+        self.begin(plan, Op::Set, key);
+        plan.plain(command.arg(3));
+        self.end(plan, &[0], expiry, key);
+        Ok(())
+    }
+
+    fn get_ex(&self, plan: &mut PlanBuilder, command: &Command<'_>) -> Result<(), Vec<u8>> {
+        let mut timing = Timing::default();
+        let mut index = 2;
+        while index < command.len() {
+            let option = command.arg(index).to_ascii_uppercase();
+            match option.as_slice() {
+                b"PERSIST" => timing.without(Expiry::Never)?,
+                option => index += timing.with(option, command, index)?,
+            }
+            index += 1;
         }
         let key = command.arg(1);
-        plan.begin(Op::Set);
-        plan.key(record::row(self.hash_seed, key), key);
-        plan.plain(command.arg(2));
-        plan.plain(&[flags]);
+        self.begin(plan, Op::GetEx, key);
+        match timing.read(self.now, "getex", Expiry::Keep) {
+            Ok(expiry) => self.end(plan, &[], expiry, key),
+            // As in Redis, an absent key is answered before the time is judged.
+            Err(text) => {
+                self.end(plan, &[], Expiry::Keep, key);
+                plan.plain(&text);
+            }
+        }
+        Ok(())
+    }
+
+    fn expire(
+        &self,
+        plan: &mut PlanBuilder,
+        unit: Unit,
+        name: &str,
+        command: &Command<'_>,
+    ) -> Result<(), Vec<u8>> {
+        let conditions = conditions(command.args(3))?;
+        let expiry = unit.read(command.arg(2), true, self.now, name)?;
+        let key = command.arg(1);
+        self.begin(plan, Op::Expire, key);
+        self.end(plan, &[conditions], expiry, key);
         Ok(())
     }
 
@@ -166,10 +236,56 @@ impl Translator<'_> {
         };
         let (key, mut text) = (command.arg(1), Vec::with_capacity(20));
         push_i64(&mut text, step);
-        plan.begin(Op::Add);
-        plan.key(record::row(self.hash_seed, key), key);
+        self.begin(plan, Op::Add, key);
         plan.plain(&text);
         Ok(())
+    }
+}
+
+/// What the options of SET and GETEX say of a deadline. The same one may be said again.
+#[derive(Debug, Default)]
+enum Timing<'a> {
+    #[default]
+    Unsaid,
+    /// KEEPTTL or PERSIST.
+    Without(Expiry),
+    With(Unit, &'a [u8]),
+}
+
+impl<'a> Timing<'a> {
+    fn without(&mut self, expiry: Expiry) -> Result<(), &'static [u8]> {
+        match self {
+            Self::With(..) => Err(SYNTAX),
+            _ => {
+                *self = Self::Without(expiry);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes an option with the time that follows it; the number of arguments that follow.
+    fn with(
+        &mut self,
+        option: &[u8],
+        command: &Command<'a>,
+        index: usize,
+    ) -> Result<usize, &'static [u8]> {
+        let unit = Unit::of_option(option).ok_or(SYNTAX)?;
+        match self {
+            Self::Without(_) => return Err(SYNTAX),
+            Self::With(said, _) if *said != unit => return Err(SYNTAX),
+            _ if index + 1 == command.len() => return Err(SYNTAX),
+            _ => *self = Self::With(unit, command.arg(index + 1)),
+        }
+        Ok(1)
+    }
+
+    fn read(&self, now: i64, command: &str, unsaid: Expiry) -> Result<Expiry, Vec<u8>> {
+        match *self {
+            Self::Unsaid => Ok(unsaid),
+            Self::Without(expiry) => Ok(expiry),
+            Self::With(unit, text) => unit.read(text, false, now, command),
+        }
     }
 }
 

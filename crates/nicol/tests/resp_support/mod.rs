@@ -1,8 +1,9 @@
 //! A server on a free port, and a client that sees every byte.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,14 +22,48 @@ pub fn serve_over(
     Server::start(config, backend, ServerInfo::new("0.0.0", "f00d")).unwrap()
 }
 
+/// `nicol serve` with a live cluster; it is killed with this.
+pub struct Live(Child);
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // One that has ended already needs neither.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A live cluster on a free port, and where it listens.
+pub fn live() -> (Live, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_nicol"))
+        // So much room that the few keys of a test are no neighbours in the table.
+        .args(["serve", "--listen", "127.0.0.1:0", "--records", "100000", "--threads", "1"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut banner = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut banner).unwrap();
+    let address = banner.split_whitespace().find_map(|word| word.strip_suffix(';')).unwrap();
+    (Live(child), address.to_owned())
+}
+
 pub struct Client(pub TcpStream);
 
 impl Client {
     pub fn connect(server: &ServerHandle) -> Self {
-        let stream = TcpStream::connect(server.local_addr()).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        Self(stream)
+        Self::open(&server.local_addr().to_string()).unwrap()
+    }
+
+    pub fn open(address: &str) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        Ok(Self(stream))
+    }
+
+    /// A whole reply of the second version of the protocol.
+    pub fn reply(&mut self) -> Vec<u8> {
+        read_reply(&mut self.0)
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
@@ -83,4 +118,37 @@ pub fn command(args: &[&[u8]]) -> Vec<u8> {
         bytes.extend_from_slice(b"\r\n");
     }
     bytes
+}
+
+/// The next whole reply of the second version of the protocol.
+pub fn read_reply(from: &mut impl Read) -> Vec<u8> {
+    let mut reply = Vec::new();
+    let mut left = 1;
+    while left > 0 {
+        left -= 1;
+        let start = reply.len();
+        while !reply[start..].ends_with(b"\r\n") {
+            let mut byte = [0];
+            from.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error}: {}", text(&reply)));
+            reply.push(byte[0]);
+        }
+        let line = std::str::from_utf8(&reply[start..reply.len() - 2]).unwrap();
+        let (kind, number) = (line.as_bytes()[0], line[1..].parse::<usize>().ok());
+        match (kind, number) {
+            (b'$', Some(len)) => {
+                let end = reply.len();
+                reply.resize(end + len + 2, 0);
+                from.read_exact(&mut reply[end..]).unwrap();
+            }
+            (b'*', Some(len)) => left += len,
+            (b'+' | b'-' | b':' | b'$' | b'*', _) => {}
+            _ => panic!("not a reply of version 2: {line}"),
+        }
+    }
+    reply
+}
+
+/// Bytes as they are read in a failure.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

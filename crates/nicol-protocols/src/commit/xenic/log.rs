@@ -39,8 +39,8 @@ impl<F: Fabric> LogWriter<F> {
         }
     }
 
-    /// Appends a record and returns where it ends and the DMA that carries it. Waits while the log
-    /// is full.
+    /// Appends a record and returns where it ends and the DMA that carries it, which resolves when
+    /// the record is durable. Waits while the log is full.
     pub(super) async fn append(
         &self,
         kind: RecordKind,
@@ -73,7 +73,7 @@ impl<F: Fabric> LogWriter<F> {
         let offset = tail.frame(kind, body, &mut staging);
         self.memory.reserve(tail.at());
         self.tail.set(tail);
-        self.fabric.dma_write(self.memory.region(), offset, &staging)
+        self.fabric.dma_write_durable(self.memory.region(), offset, &staging)
     }
 
     /// Remembers that `key` is pinned until the record at `position` has been applied.

@@ -100,15 +100,17 @@ impl<F: Fabric> Nic<F> {
         self.fabric.reply(reply_to, &ValidateReply(verdict));
     }
 
-    /// [Xenic21 4.2 step 5] LOG: appended to the host log; acknowledged once the DMA has landed.
+    /// [Xenic21 4.2 step 5] LOG: appended to the host log; acknowledged once it is durable there:
+    /// when the DMA has landed, where host memory is battery-backed as in the paper.
     pub(super) async fn serve_log(self: Rc<Self>, body: F::Payload, reply_to: ReplyTo) {
-        let landed = match self.log.append(RecordKind::Log, body.as_ref()).await {
-            Ok((_, landing)) => landing.await.map(|_| ()),
-            Err(error) => Err(error),
+        let landing = match self.log.append(RecordKind::Log, body.as_ref()).await {
+            Ok((_, landing)) => landing,
+            Err(error) => return self.fabric.refuse(reply_to, error),
         };
-        match landed {
-            Ok(()) => self.fabric.reply(reply_to, &Ack),
-            Err(error) => self.fabric.refuse(reply_to, error),
+        // A node whose log device has failed is as good as crashed: it never answers again, since a
+        // refusal would be asked again and could not be kept.
+        if landing.await.is_ok() {
+            self.fabric.reply(reply_to, &Ack);
         }
     }
 
@@ -136,8 +138,9 @@ impl<F: Fabric> Nic<F> {
                 self.node.install(key, version, value);
                 self.log.pin(position, key);
             }
-            if let Err(error) = landing.await {
-                return self.fabric.refuse(reply_to, error);
+            // As in LOG: no answer, and nobody may read what is not durable here.
+            if landing.await.is_err() {
+                return;
             }
         }
         self.unlock_written(&writes);

@@ -1,0 +1,125 @@
+//! What a run takes of the machine's memory, as the system tells it.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+
+use crate::report::Memory;
+
+/// Bytes that this process has in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Resident {
+    now: u64,
+    /// The most it ever had.
+    peak: u64,
+}
+
+impl Resident {
+    /// `None` where the system does not say.
+    fn read() -> Option<Self> {
+        let text = fs::read_to_string("/proc/self/status").ok()?;
+        Some(Self { now: field(&text, "VmRSS:")?, peak: field(&text, "VmHWM:")? })
+    }
+}
+
+/// The bytes in the line that starts with `name` and counts kibibytes.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1_024)
+}
+
+/// Bytes that a new process could have, where the system says.
+fn available() -> Option<u64> {
+    field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
+}
+
+/// Refuses to load what takes more than the machine has left: the system would end the process, or
+/// another one.
+pub(crate) fn refuse_beyond_machine(needed: u64) -> Result<()> {
+    match available() {
+        Some(available) => refuse_beyond(needed, available),
+        None => Ok(()),
+    }
+}
+
+fn refuse_beyond(needed: u64, available: u64) -> Result<()> {
+    ensure!(
+        needed <= available,
+        "the records take {:.1} GB at least and {:.1} GB are free: give fewer --records, \
+         --warehouses, --items, --customers, --replicas or --nodes",
+        needed as f64 / 1e9,
+        available as f64 / 1e9
+    );
+    Ok(())
+}
+
+/// The memory of a load under way.
+pub(crate) struct Loading {
+    before: Option<Resident>,
+}
+
+impl Loading {
+    /// Notes what the process has before it loads.
+    pub(crate) fn start() -> Self {
+        Self { before: Resident::read() }
+    }
+
+    /// What loading so many copies of records took.
+    pub(crate) fn end(self, records: u64) -> Option<Memory> {
+        let (before, after) = (self.before?, Resident::read()?);
+        let loaded = after.now.saturating_sub(before.now);
+        // A peak that was there before says nothing about this load.
+        let is_new = after.peak > before.peak;
+        let peak = if is_new { after.peak - before.now } else { loaded };
+        Some(Memory {
+            records,
+            loaded_bytes: loaded,
+            bytes_per_record: loaded as f64 / records.max(1) as f64,
+            loading_peak_bytes: peak.max(loaded),
+            peak_bytes: after.peak,
+        })
+    }
+}
+
+/// Updates the process's peak at the end of a run.
+pub(crate) fn finish(memory: Option<Memory>) -> Option<Memory> {
+    memory.map(|memory| Memory {
+        peak_bytes: Resident::read().map_or(memory.peak_bytes, |resident| resident.peak),
+        ..memory
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_machine_does_not_have_is_refused_before_it_is_loaded() {
+        assert!(refuse_beyond(1 << 30, 1 << 30).is_ok());
+        let error = refuse_beyond(220_000_000_000, 22_500_000_000).unwrap_err().to_string();
+        assert!(error.contains("220.0 GB"), "{error}");
+        assert!(error.contains("22.5 GB"), "{error}");
+    }
+
+    #[test]
+    fn the_systems_figures_are_read_in_kibibytes() {
+        let text = "VmPeak:\t  9 kB\nVmHWM:\t    1536 kB\nVmRSS:\t     512 kB\n";
+        assert_eq!(field(text, "VmHWM:"), Some(1_536 << 10));
+        assert_eq!(field(text, "VmRSS:"), Some(512 << 10));
+        assert_eq!(field(text, "VmSwap:"), None);
+    }
+
+    #[test]
+    fn a_load_is_seen_in_the_processes_memory() {
+        if Resident::read().is_none() {
+            return;
+        }
+        let loading = Loading::start();
+        let loaded = std::hint::black_box(vec![1_u8; 64 << 20]);
+        let memory = loading.end(1 << 20).expect("the system says");
+        drop(loaded);
+        assert!((48..96).contains(&(memory.bytes_per_record as u64)), "{memory:?}");
+        assert!(memory.loaded_bytes <= memory.loading_peak_bytes);
+        assert!(memory.loading_peak_bytes <= memory.peak_bytes);
+    }
+}

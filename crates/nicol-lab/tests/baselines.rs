@@ -1,0 +1,182 @@
+//! Xenic's baselines in both worlds, under every checker.
+
+use nicol_core::txn::Abort;
+use nicol_core::units::Nanos;
+use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
+use nicol_lab::sweep;
+use nicol_lab::systems::System;
+use nicol_lab::workloads::WorkloadSpec;
+use nicol_protocols::commit::Sabotage;
+use nicol_protocols::commit::hybrid::SYSTEMS;
+
+const WORKLOADS: [&str; 6] = ["smallbank", "ycsb-t", "churn", "retwis", "tpcc", "tpcc-no"];
+
+fn config(system: &str, workload: &str, on: &str, seed: u64) -> BenchConfig {
+    let mut spec = WorkloadSpec { name: workload.to_owned(), ..WorkloadSpec::default() };
+    spec.shrink();
+    BenchConfig {
+        host_engines: Some(2),
+        nic_engines: Some(1),
+        clients: Some(8),
+        length: Some(Length::Transactions(1_000)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new(system, spec, on, seed)
+    }
+}
+
+fn set(config: &mut BenchConfig, settings: &[&str]) {
+    config.settings.extend(settings.iter().map(|&setting| setting.to_owned()));
+}
+
+fn held(config: &BenchConfig) -> BenchRun {
+    let ran = run(config).unwrap();
+    let (violations, settings) = (&ran.report.check.violations, &config.settings);
+    let (system, workload, seed) = (&config.system, &config.workload.name, config.seed);
+    assert!(
+        ran.report.check.held(),
+        "{system} under {workload}, seed {seed}, {settings:?}: {violations:#?}"
+    );
+    ran
+}
+
+/// That most transactions commit, some of them after aborts.
+fn most_commit(config: &BenchConfig) {
+    let report = held(config).report;
+    let (system, workload) = (&config.system, &config.workload.name);
+    assert!(report.committed > 700, "{system} under {workload}: {}", report.committed);
+}
+
+#[test]
+fn every_baseline_commits_every_workload_on_both_profiles() {
+    for system in SYSTEMS {
+        for workload in WORKLOADS {
+            most_commit(&config(system, workload, "connectx5", 1));
+        }
+        most_commit(&config(system, "smallbank", "liquidio3", 1));
+    }
+}
+
+#[test]
+fn message_faults_leave_no_lock_and_no_anomaly() {
+    for system in SYSTEMS {
+        let mut seen = [0; 6];
+        let mut unknown = 0;
+        for seed in 0..8 {
+            for workload in WORKLOADS {
+                let mut config = config(system, workload, "connectx5", seed);
+                config.faults = true;
+                set(&mut config, &["patience_us=500"]);
+                let known = System::find(system).unwrap();
+                config.settings.extend(sweep::variation(known, &config.workload, seed));
+                let report = held(&config).report;
+                unknown += report.unknown;
+                for (count, reason) in seen.iter_mut().zip(Abort::NAMES) {
+                    *count += report.abort_reasons[reason];
+                }
+            }
+        }
+        assert!(unknown > 0, "{system}: no outcome was ever unknown");
+        for (count, reason) in seen.iter().zip(Abort::NAMES) {
+            let never = reason == "validate_locked" && system == "drtm-r-original";
+            assert!((*count == 0) == never, "{system}: {count} aborts by {reason}");
+        }
+    }
+}
+
+#[test]
+fn every_broken_baseline_is_caught_within_200_seeds() {
+    let broken = [Sabotage::NoValidate, Sabotage::UnlockFirst];
+    for sabotage in broken {
+        for system in ["farm", "fasst", "drtm-r"] {
+            let caught = (0..200).any(|seed| {
+                ["smallbank", "churn"].into_iter().any(|workload| {
+                    let mut config = config(system, workload, "connectx5", seed);
+                    (config.workload.records, config.sabotage) = (Some(10), sabotage);
+                    config.length = Some(Length::Transactions(400));
+                    run(&config).unwrap().report.check.serializable == Some(false)
+                })
+            });
+            assert!(caught, "{system}: {sabotage:?} was never caught");
+        }
+    }
+}
+
+#[test]
+fn every_combination_of_primitives_keeps_every_promise() {
+    let executions: [&[&str]; 5] = [
+        &["execution=rpc"],
+        &["execution=read", "lock_by=rpc", "lock_keys=written"],
+        &["execution=read", "lock_by=rpc", "lock_keys=every"],
+        &["execution=read", "lock_by=one-sided", "lock_keys=written"],
+        &["execution=read", "lock_by=one-sided", "lock_keys=every"],
+    ];
+    let mut seed = 0;
+    for execution in executions {
+        for validation in ["validation=read", "validation=2", "validation=rpc"] {
+            for log in ["log_by=one-sided", "log_by=rpc"] {
+                for commit in ["commit_by=one-sided", "commit_by=rpc"] {
+                    seed += 1;
+                    let system = if seed % 2 == 0 { "farm" } else { "drtm-h" };
+                    let workload = if seed % 3 == 0 { "churn" } else { "smallbank" };
+                    let mut config = config(system, workload, "connectx5", seed);
+                    config.faults = seed % 4 != 0;
+                    set(&mut config, execution);
+                    set(&mut config, &[validation, log, commit]);
+                    most_commit(&config);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_small_log_and_no_room_for_addresses_only_cost_time() {
+    for system in SYSTEMS {
+        for (workload, log) in [("smallbank", "log_bytes=1024"), ("tpcc", "log_bytes=16384")] {
+            let mut config = config(system, workload, "connectx5", 2);
+            config.faults = true;
+            set(&mut config, &[log]);
+            if system.starts_with("drtm") && system != "drtm-h-nc" {
+                set(&mut config, &["cached_addresses=8"]);
+            }
+            most_commit(&config);
+        }
+    }
+}
+
+#[test]
+fn values_out_of_line_are_read_and_committed() {
+    for system in SYSTEMS {
+        for seed in 0..4 {
+            let mut config = config(system, "ycsb-t", "connectx5", seed);
+            config.faults = seed > 0;
+            set(&mut config, &["inline_bytes=8"]);
+            most_commit(&config);
+        }
+    }
+}
+
+#[test]
+fn buckets_of_every_size_and_long_chains_hold_all_records() {
+    for system in ["farm", "drtm-h-nc", "drtm-h"] {
+        for slots in ["bucket_slots=1", "bucket_slots=4", "bucket_slots=16"] {
+            let mut config = config(system, "churn", "connectx5", 3);
+            set(&mut config, &[slots, "slots_percent=50"]);
+            most_commit(&config);
+        }
+    }
+}
+
+#[test]
+fn every_baseline_keeps_its_promises_on_threads() {
+    for system in SYSTEMS {
+        for workload in WORKLOADS {
+            let mut config = config(system, workload, "threads", 5);
+            (config.host_engines, config.nic_engines) = (None, None);
+            most_commit(&config);
+        }
+        let mut config = config(system, "churn", "threads", 6);
+        (config.faults, config.length) = (true, Some(Length::Transactions(400)));
+        held(&config);
+    }
+}

@@ -1,0 +1,228 @@
+//! The coordinator: drives a transaction through its phases.
+
+use std::rc::Rc;
+
+use nicol_core::commit::CommitProtocol;
+use nicol_core::fabric::{Fabric, FabricError, Work};
+use nicol_core::ids::NodeId;
+use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
+
+use super::finish::Fate;
+use super::host::{Held, Host, Open, Sent, Sight, Witness};
+use super::{Execution, LockKeys, Locking, ROUNDS_MAX, Sabotage};
+use crate::commit::messages::{Execute, parse_execute_reply};
+
+/// Proof that every key was read, and that those are locked which are locked when they are read.
+#[must_use = "lock what was written"]
+struct Executed(());
+
+/// Proof that every key that was written is locked at the version read.
+#[must_use = "validate the others"]
+struct Locked(());
+
+/// Proof that nothing read has changed since; the transaction will commit.
+#[must_use = "log it"]
+struct Validated(());
+
+/// A host engine's coordinator.
+pub struct Coordinator<F: Fabric>(Rc<Host<F>>);
+
+impl<F: Fabric> Clone for Coordinator<F> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<F: Fabric> Coordinator<F> {
+    pub(super) fn new(host: Rc<Host<F>>) -> Self {
+        Self(host)
+    }
+}
+
+impl<F: Fabric> CommitProtocol for Coordinator<F> {
+    async fn run(&self, txn: &mut Txn) -> Outcome {
+        let host = &self.0;
+        let Some((id, mut open)) = host.open() else {
+            return Outcome::Aborted(Abort::NoResources);
+        };
+        txn.id = id;
+        host.fabric.work(Work::TxnSetup);
+        let outcome = host.run(txn, &mut open).await.unwrap_or_else(Outcome::Aborted);
+        if open.holds_nothing() {
+            host.close(open);
+            return outcome;
+        }
+        // The client need not wait for what must still be done.
+        let fate = match outcome {
+            Outcome::Committed | Outcome::Unknown => Fate::Commits,
+            Outcome::Aborted(_) => Fate::Aborts,
+        };
+        open.txn.copy_from(txn);
+        host.fabric.spawn(host.clone().finish(open, fate));
+        outcome
+    }
+}
+
+impl<F: Fabric> Host<F> {
+    async fn run(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<Outcome, Abort> {
+        // [FaRM15 4; DrTM+H] Execution: read, compute, and read on if that added keys.
+        let executed = self.execute(txn, open).await?;
+        // [FaRM15 4 step 1] LOCK what was written, at the version read.
+        let locked = self.lock_written(txn, open, executed).await?;
+        // [FaRM15 4 step 2] VALIDATE what was read and is not locked.
+        let validated = self.validate(txn, open, locked).await?;
+        // A read-only transaction is complete.
+        if txn.updates().next().is_none() {
+            return Ok(Outcome::Committed);
+        }
+        // [FaRM15 4 step 3] LOG at every backup: then it has committed. Step 4, COMMIT at the
+        // primaries, follows when the client has its answer.
+        let Validated(()) = validated;
+        self.log_backups(txn, open).await
+    }
+
+    async fn execute(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<Executed, Abort> {
+        for _ in 0..ROUNDS_MAX {
+            let executed = self.fetch(txn, open).await?;
+            self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
+            match self.procedures.execute(txn) {
+                Verdict::Commit => return Ok(executed),
+                Verdict::Refuse => return Err(Abort::Refused),
+                Verdict::More => {}
+            }
+        }
+        Err(Abort::NoResources)
+    }
+
+    /// Reads every key that has not been read yet, all nodes at once.
+    async fn fetch(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<Executed, Abort> {
+        for entry in &txn.entries()[open.sights.len()..] {
+            let node = self.node.primary_of(entry.key);
+            open.sights.push(Sight { node, witness: Witness::Owner, held: Held::No });
+        }
+        // Other engines of this node change its memory, and so do others' NICs.
+        if !open.caught_up && self.select_unfetched(txn, open, self.fabric.here().node) {
+            self.fabric.caught_up().await;
+            open.caught_up = true;
+        }
+        let locks = self.node.config().execution == Execution::Rpc;
+        self.read_here(txn, open, locks)?;
+        match self.node.config().execution {
+            Execution::Rpc => self.execute_remote(txn, open).await?,
+            Execution::Read(Locking { by, keys }) => {
+                self.read_remote(txn, open).await?;
+                if keys == LockKeys::Every {
+                    self.lock_keys(txn, open, by, |_, _| true).await?;
+                }
+            }
+        }
+        Ok(Executed(()))
+    }
+
+    /// Reads the keys of this node's shard in local memory; with `locks`, locks its write set.
+    fn read_here(&self, txn: &mut Txn, open: &mut Open<F>, locks: bool) -> Result<(), Abort> {
+        for index in 0..txn.entries().len() {
+            let entry = txn.entries()[index];
+            let sight = &mut open.sights[index];
+            if entry.fetched || !self.is_here(sight.node) {
+                continue;
+            }
+            sight.witness = Witness::Owner;
+            if locks && entry.write && sight.held == Held::No {
+                self.lock_own(entry.key, txn.id)?;
+                sight.held = Held::ByOwner;
+            }
+            let mine = sight.held == Held::ByOwner;
+            let scratch = &mut *self.scratch.borrow_mut();
+            scratch.values.clear();
+            let found = self.read_own(entry.key, mine, &mut scratch.values)?;
+            let value = found.value.map(|_| &*scratch.values);
+            txn.fetched(index, found.version, value);
+        }
+        Ok(())
+    }
+
+    /// [FaSST] One RPC per primary locks its part of the write set and reads all its keys.
+    async fn execute_remote(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<(), Abort> {
+        for node in self.fabric.layout().node_ids() {
+            if self.select_unfetched(txn, open, node) {
+                for &index in &open.keys {
+                    let sight = &mut open.sights[index];
+                    sight.witness = Witness::Owner;
+                    if txn.entries()[index].write {
+                        sight.held = Held::Asked;
+                    }
+                }
+                let reply = self.ask(node, &Execute { txn, keys: &open.keys });
+                open.calls.push(Sent { to: node, reply });
+            }
+        }
+        let mut failure = None;
+        let mut calls = std::mem::take(&mut open.calls);
+        for sent in calls.drain(..) {
+            let reply = sent.reply.await;
+            self.select_unfetched(txn, open, sent.to);
+            let granted = match reply {
+                Ok(body) => parse_execute_reply(body.as_ref(), txn, &open.keys)
+                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
+                Err(error) => Err(Abort::Fabric(error)),
+            };
+            if let Err(abort) = self.answered(open, sent.to, granted) {
+                failure.get_or_insert(abort);
+            }
+        }
+        open.calls = calls;
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Puts the keys of `node`'s shard that have not been read yet into `open.keys`; are there any?
+    fn select_unfetched(&self, txn: &Txn, open: &mut Open<F>, node: NodeId) -> bool {
+        open.select(node, |index, _| !txn.entries()[index].fetched)
+    }
+
+    async fn read_remote(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<(), Abort> {
+        for node in self.fabric.layout().node_ids() {
+            if self.select_unfetched(txn, open, node) {
+                self.doors(node).await.map_err(Abort::Fabric)?;
+            }
+        }
+        for index in 0..txn.entries().len() {
+            if !txn.entries()[index].fetched {
+                self.start_lookup(txn, open, index);
+            }
+        }
+        self.finish_lookups(txn, open).await
+    }
+
+    async fn lock_written(
+        &self,
+        txn: &Txn,
+        open: &mut Open<F>,
+        executed: Executed,
+    ) -> Result<Locked, Abort> {
+        let Executed(()) = executed;
+        if let Execution::Read(Locking { by, keys: LockKeys::Written }) =
+            self.node.config().execution
+        {
+            self.lock_keys(txn, open, by, |txn, index| txn.update(index).is_some()).await?;
+        }
+        Ok(Locked(()))
+    }
+
+    async fn validate(
+        &self,
+        txn: &Txn,
+        open: &mut Open<F>,
+        locked: Locked,
+    ) -> Result<Validated, Abort> {
+        let Locked(()) = locked;
+        // AMB-34: one key, read in one visit, was current at that visit. A walk that found nothing
+        // was several visits.
+        let one_visit =
+            open.sights.len() == 1 && !matches!(open.sights[0].witness, Witness::Guard { .. });
+        if !one_visit && self.node.config().sabotage != Sabotage::NoValidate {
+            self.check_reads(txn, open).await?;
+        }
+        Ok(Validated(()))
+    }
+}

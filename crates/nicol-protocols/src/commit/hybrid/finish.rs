@@ -1,0 +1,256 @@
+//! What is left to do once the client has its outcome: COMMIT at the primaries, or give the locks
+//! back. It must happen, so that it is tried until it has.
+
+use std::rc::Rc;
+
+use nicol_core::fabric::{Fabric, FabricError, OneSided, Patience};
+use nicol_core::ids::{NodeId, ShardId};
+use nicol_core::txn::Txn;
+use nicol_store::remote_table::Header;
+
+use super::host::{Held, Host, Open, RETRY_WAIT, Sent, Verb, Witness};
+use super::locks::previous_word;
+use super::server::GAP;
+use super::{Primitive, Sabotage};
+use crate::commit::messages::{AbortLocks, Commit};
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Commits,
+    Aborts,
+}
+
+impl<F: Fabric> Host<F> {
+    /// Ends a transaction whose fate is decided.
+    pub(super) async fn finish(self: Rc<Self>, mut open: Box<Open<F>>, fate: Fate) {
+        let txn = std::mem::take(&mut open.txn);
+        if fate == Fate::Commits {
+            self.recover_records(&mut open).await;
+            self.commit_here(&txn, &mut open).await;
+        }
+        self.release_here(&txn, &mut open);
+        if fate == Fate::Commits {
+            self.write_records(&txn, &mut open).await;
+        }
+        self.post_releases(&txn, &mut open);
+        self.send_ends(&txn, &mut open, fate);
+        self.take_unlocks(&txn, &mut open).await;
+        self.take_ends(&txn, &mut open, fate).await;
+        open.txn = txn;
+        self.close(open);
+    }
+
+    /// Installs the writes to this node's own shard.
+    async fn commit_here(&self, txn: &Txn, open: &mut Open<F>) {
+        let broken = self.node.config().sabotage == Sabotage::UnlockFirst;
+        for (index, entry) in txn.entries().iter().enumerate() {
+            let Some(write) = txn.update(index) else { continue };
+            if !self.is_here(open.sights[index].node) {
+                continue;
+            }
+            assert!(open.sights[index].held == Held::ByOwner, "a write is locked");
+            open.sights[index].held = Held::No;
+            if broken {
+                self.unlock_own(entry.key, txn.id);
+                self.fabric.sleep_until(self.fabric.now() + GAP).await;
+                self.install_unlocked(entry.key, txn.id, write.version, write.value).await;
+            } else {
+                self.install_own(entry.key, txn.id, write.version, write.value);
+            }
+        }
+    }
+
+    fn release_here(&self, txn: &Txn, open: &mut Open<F>) {
+        for (entry, sight) in txn.entries().iter().zip(&mut open.sights) {
+            if sight.held == Held::ByOwner && self.is_here(sight.node) {
+                self.unlock_own(entry.key, txn.id);
+                sight.held = Held::No;
+            }
+        }
+    }
+
+    /// WRITEs the records that are committed one-sidedly, and to those that only their owner can
+    /// commit, whom it does that for; then unlocks the former under their new versions.
+    async fn write_records(&self, txn: &Txn, open: &mut Open<F>) {
+        for index in 0..txn.entries().len() {
+            let held = open.sights[index].held;
+            let written = held != Held::No && txn.update(index).is_some();
+            if written && (held == Held::BySwap || self.stands_in_slot(txn, open, index)) {
+                let done = self.write_record(txn, open, index);
+                open.verbs.push(Verb { index, done });
+            }
+        }
+        let mut writes = std::mem::take(&mut open.verbs);
+        for Verb { index, mut done } in writes.drain(..) {
+            // Nobody else writes to a locked record: a WRITE may be repeated.
+            while done.await.is_err() {
+                self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
+                done = self.write_record(txn, open, index);
+            }
+            if self.stands_in_slot(txn, open, index) {
+                open.sights[index].held = Held::Written;
+                let done = self.unlock(txn, open, index);
+                open.verbs.push(Verb { index, done });
+            } else {
+                open.sights[index].held = Held::ByOwner;
+            }
+        }
+        writes.append(&mut open.verbs);
+        open.verbs = writes;
+    }
+
+    /// Is the write to the key at `index` one that its coordinator may make?
+    fn stands_in_slot(&self, txn: &Txn, open: &Open<F>, index: usize) -> bool {
+        let config = self.node.config();
+        let fits = |value: &[u8]| value.len() <= self.node.geometry().inline();
+        let put = txn.update(index).and_then(|write| write.value);
+        config.commit_by == Primitive::OneSided
+            && config.sabotage != Sabotage::UnlockFirst
+            && matches!(open.sights[index].witness, Witness::Header { inline: true, .. })
+            && put.is_some_and(fits)
+    }
+
+    fn write_record(&self, txn: &Txn, open: &mut Open<F>, index: usize) -> F::Completion {
+        let in_slot = self.stands_in_slot(txn, open, index);
+        let (node, address, unlocked) = self.place(open, index);
+        let geometry = self.node.geometry();
+        let bytes = &mut open.bytes;
+        bytes.clear();
+        match txn.update(index) {
+            Some(write) if in_slot => {
+                let fits =
+                    geometry.emit_commit(write.key, unlocked, write.version, write.value, bytes);
+                assert!(fits, "a value that fits stands in its slot");
+            }
+            _ => bytes.extend_from_slice(&txn.id.0.to_le_bytes()),
+        }
+        let rkey = self.known_doors(node).table;
+        let offset = if in_slot {
+            geometry.commit_address(address)
+        } else {
+            geometry.holder_address(address)
+        };
+        self.fabric.one_sided(node, OneSided::Write { rkey, offset, bytes })
+    }
+
+    /// The node, address and header before the lock of a record whose slot was read.
+    fn place(&self, open: &Open<F>, index: usize) -> (NodeId, u64, Header) {
+        let sight = open.sights[index];
+        let Witness::Header { address, unlocked, .. } = sight.witness else {
+            panic!("only a record that was seen is locked one-sidedly");
+        };
+        (sight.node, address, unlocked)
+    }
+
+    /// Posts the CAS that unlocks the key at `index`: under its new version if it was written.
+    fn unlock(&self, txn: &Txn, open: &Open<F>, index: usize) -> F::Completion {
+        let (node, address, unlocked) = self.place(open, index);
+        let after = match txn.update(index) {
+            Some(write) if open.sights[index].held == Held::Written => {
+                unlocked.installed(write.version)
+            }
+            _ => unlocked,
+        };
+        self.swap(node, address, unlocked.locked_by(self.fabric.here()), after)
+    }
+
+    /// Posts what gives back the locks that were taken by CAS.
+    fn post_releases(&self, txn: &Txn, open: &mut Open<F>) {
+        for index in 0..txn.entries().len() {
+            if matches!(open.sights[index].held, Held::BySwap | Held::Perhaps) {
+                let done = self.unlock(txn, open, index);
+                open.verbs.push(Verb { index, done });
+            }
+        }
+    }
+
+    async fn take_unlocks(&self, txn: &Txn, open: &mut Open<F>) {
+        let mut verbs = std::mem::take(&mut open.verbs);
+        for Verb { index, done } in verbs.drain(..) {
+            let (_, _, unlocked) = self.place(open, index);
+            let locked = unlocked.locked_by(self.fabric.here()).word();
+            match done.await.and_then(|bytes| previous_word(bytes.as_ref())) {
+                Ok(found) => {
+                    let mine = found == locked || open.sights[index].held == Held::Perhaps;
+                    assert!(mine, "nobody else changes a locked header");
+                }
+                Err(_) => self.unlock_in_time(txn, open, index).await,
+            }
+            open.sights[index].held = Held::No;
+            self.swapping.borrow_mut().remove(&txn.entries()[index].key);
+        }
+        open.verbs = verbs;
+    }
+
+    /// Unlocks after a CAS that failed. It took place or it did not, and what has happened to the
+    /// slot since then may look like our lock to a CAS alone; but not under our key, of which this
+    /// engine lets no other transaction try for the lock meanwhile.
+    async fn unlock_in_time(&self, txn: &Txn, open: &Open<F>, index: usize) {
+        let (node, address, unlocked) = self.place(open, index);
+        let key = txn.entries()[index].key;
+        let geometry = self.node.geometry();
+        let span = geometry.record_span(address);
+        let rkey = self.known_doors(node).table;
+        let locked = unlocked.locked_by(self.fabric.here());
+        loop {
+            self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
+            let read = OneSided::Read { rkey, offset: span.offset, len: span.len as u32 };
+            let Ok(bytes) = self.fabric.one_sided(node, read).await else { continue };
+            let mine = geometry.stands_under(key, locked, bytes.as_ref());
+            if !mine || self.unlock(txn, open, index).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Sends COMMIT or ABORT to the owners that hold locks, or may.
+    fn send_ends(&self, txn: &Txn, open: &mut Open<F>, fate: Fate) {
+        for node in self.fabric.layout().node_ids() {
+            if self.select_held(open, node) {
+                let reply = self.send_end(txn, open, node, fate);
+                open.calls.push(Sent { to: node, reply });
+            }
+        }
+    }
+
+    /// Puts the keys that `node` holds locked, or may, into `open.keys`; are there any?
+    fn select_held(&self, open: &mut Open<F>, node: NodeId) -> bool {
+        open.select(node, |_, sight| matches!(sight.held, Held::ByOwner | Held::Asked))
+    }
+
+    fn send_end(&self, txn: &Txn, open: &mut Open<F>, node: NodeId, fate: Fate) -> F::Completion {
+        let to = self.engine_of(node);
+        if fate == Fate::Commits {
+            let shard = ShardId(u16::from(node.0));
+            let message = Commit { txn, shard, keys: &open.keys };
+            return self.fabric.call(to, &message, Patience::Forever);
+        }
+        let message = AbortLocks { txn, keys: &open.keys };
+        let unanswered = open.unanswered.iter().position(|&(at, _)| at == node);
+        match unanswered.map(|position| open.unanswered.swap_remove(position)) {
+            Some((_, request)) => self.fabric.call_superseding(to, &message, request),
+            None => self.fabric.call(to, &message, Patience::Forever),
+        }
+    }
+
+    async fn take_ends(&self, txn: &Txn, open: &mut Open<F>, fate: Fate) {
+        let mut calls = std::mem::take(&mut open.calls);
+        for sent in calls.drain(..) {
+            let mut reply = sent.reply.await;
+            while let Err(error) = reply {
+                let no_slot = error == FabricError::NoResources;
+                assert!(no_slot, "a primary refused to end a transaction: {error}");
+                self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
+                self.select_held(open, sent.to);
+                reply = self.send_end(txn, open, sent.to, fate).await;
+            }
+            self.select_held(open, sent.to);
+            for &index in &open.keys {
+                open.sights[index].held = Held::No;
+                self.swapping.borrow_mut().remove(&txn.entries()[index].key);
+            }
+        }
+        open.calls = calls;
+    }
+}

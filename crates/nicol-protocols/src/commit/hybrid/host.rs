@@ -1,0 +1,301 @@
+//! A host engine: what its coordinator and its server share, and where messages arrive.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::commit::Procedures;
+use nicol_core::fabric::{Delivery, Fabric, FabricError, Message, Patience, RequestId, Service};
+use nicol_core::ids::{EngineId, IdMap, Key, NodeId, RKey, ShardId, TxnId};
+use nicol_core::memory::Access;
+use nicol_core::txn::Txn;
+use nicol_core::units::Nanos;
+use nicol_core::wire::Malformed;
+use nicol_store::remote_table::Header;
+
+use super::logging::{LocalLog, Lost, Record, Ring};
+use super::messages::{Doors, HELLO, Hello, LOCK, parse_doors};
+use super::node::Node;
+use super::reads::Lookup;
+use super::server::Scratch;
+use crate::commit::messages::{ABORT, COMMIT, EXECUTE, LOG, VALIDATE};
+
+/// Transactions that one engine may have open, those included that only have something to tidy up;
+/// beyond it they abort.
+const OPEN_MAX: usize = 8_192;
+/// How long what found no room, or failed and must happen, waits before it is tried again.
+pub(super) const RETRY_WAIT: Nanos = Nanos::from_micros(5);
+
+/// What a coordinator knows of one key besides the transaction's entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight {
+    /// Its primary.
+    pub(super) node: NodeId,
+    pub(super) witness: Witness,
+    pub(super) held: Held,
+}
+
+/// What vouches for a key's version.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Witness {
+    /// Its owner said so.
+    Owner,
+    /// The record's header word, at this address; does the value stand in the slot?
+    Header { address: u64, unlocked: Header, inline: bool },
+    /// The guard word of an absent key's home.
+    Guard { address: u64, guard: u64 },
+}
+
+/// How a key is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    No,
+    /// Its owner was asked, and has not answered.
+    Asked,
+    /// By its owner, for this transaction.
+    ByOwner,
+    /// By a CAS of this engine.
+    BySwap,
+    /// By a CAS, or by its owner for this engine; its new value is in place, under the old header.
+    Written,
+    /// A CAS was posted; if it failed, it took place or not.
+    Perhaps,
+}
+
+/// A transaction at its coordinator, with the buffers that its phases reuse.
+pub(super) struct Open<F: Fabric> {
+    /// What is left to do when the client has its outcome is done with this copy.
+    pub(super) txn: Txn,
+    /// Has the time of its beginning passed ([`Fabric::caught_up`])?
+    pub(super) caught_up: bool,
+    /// Per entry of the transaction.
+    pub(super) sights: Vec<Sight>,
+    /// Nodes whose lock request went unanswered: their ABORT must fence it.
+    pub(super) unanswered: Vec<(NodeId, RequestId)>,
+    /// Requests in flight.
+    pub(super) calls: Vec<Sent<F>>,
+    /// READs in flight.
+    pub(super) lookups: VecDeque<Lookup<F>>,
+    /// Verbs in flight, each about one key.
+    pub(super) verbs: Vec<Verb<F>>,
+    /// Indices of keys, for one message.
+    pub(super) keys: Vec<usize>,
+    /// What is to be logged of each shard: a range of `bodies`.
+    pub(super) shards: Vec<(ShardId, Range<usize>)>,
+    pub(super) bodies: Vec<u8>,
+    /// Log records on their way; each is a range of `bytes`.
+    pub(super) records: Vec<Record<F>>,
+    pub(super) bytes: Vec<u8>,
+    /// Log records that must be sent again, and how far the rings must have landed.
+    pub(super) lost: Vec<Lost>,
+    pub(super) ends: Vec<(NodeId, u64)>,
+}
+
+/// A request in flight.
+pub(super) struct Sent<F: Fabric> {
+    pub(super) to: NodeId,
+    pub(super) reply: F::Completion,
+}
+
+/// A verb in flight.
+pub(super) struct Verb<F: Fabric> {
+    /// The key's index in the transaction.
+    pub(super) index: usize,
+    pub(super) done: F::Completion,
+}
+
+impl<F: Fabric> Open<F> {
+    fn new() -> Self {
+        Self {
+            txn: Txn::default(),
+            caught_up: false,
+            sights: Vec::new(),
+            unanswered: Vec::new(),
+            calls: Vec::new(),
+            lookups: VecDeque::new(),
+            verbs: Vec::new(),
+            keys: Vec::new(),
+            shards: Vec::new(),
+            bodies: Vec::new(),
+            records: Vec::new(),
+            bytes: Vec::new(),
+            lost: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    /// Puts the indices of the keys of `node`'s shard that `wanted` accepts into `keys`; are there
+    /// any?
+    pub(super) fn select(&mut self, node: NodeId, wanted: impl Fn(usize, &Sight) -> bool) -> bool {
+        self.keys.clear();
+        for (index, sight) in self.sights.iter().enumerate() {
+            if sight.node == node && wanted(index, sight) {
+                self.keys.push(index);
+            }
+        }
+        !self.keys.is_empty()
+    }
+
+    /// Does it hold no lock, and can it hold none?
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.sights.iter().all(|sight| sight.held == Held::No)
+    }
+}
+
+/// One host engine of a node.
+#[expect(clippy::vec_box, reason = "the boxes travel between tasks; only their memory is kept")]
+pub(super) struct Host<F: Fabric> {
+    pub(super) fabric: F,
+    pub(super) node: Arc<Node>,
+    pub(super) procedures: Procedures,
+    /// The logs that this engine writes at other nodes, by node.
+    pub(super) rings: Vec<Ring>,
+    /// What this engine backs up for itself, and for others by RPC.
+    pub(super) local_log: LocalLog,
+    pub(super) scratch: RefCell<Scratch>,
+    /// Keys that this engine locks by CAS, or tries to: a header names the engine only, so that
+    /// its transactions must keep out of one another's way here.
+    pub(super) swapping: RefCell<IdMap<Key, TxnId>>,
+    sequence: Cell<u64>,
+    opened: Cell<usize>,
+    doors: RefCell<Vec<Option<Doors>>>,
+    table: RKey,
+    granted: RefCell<Vec<Option<RKey>>>,
+    spare: RefCell<Vec<Box<Open<F>>>>,
+    this: std::rc::Weak<Self>,
+}
+
+impl<F: Fabric> Host<F> {
+    pub(super) fn new(fabric: F, node: Arc<Node>, procedures: Procedures) -> Rc<Self> {
+        let nodes = fabric.layout().nodes();
+        let size = node.log_of(fabric.here()).size();
+        Rc::new_cyclic(|this| Self {
+            rings: (0..nodes).map(|_| Ring::new(size, fabric.signal())).collect(),
+            local_log: LocalLog::new(node.log_of(fabric.here()).clone()),
+            scratch: RefCell::default(),
+            swapping: RefCell::default(),
+            sequence: Cell::new(0),
+            opened: Cell::new(0),
+            doors: RefCell::new(vec![None; nodes]),
+            table: fabric.register(node.primary().region(), Access::ReadWrite),
+            granted: RefCell::new(vec![None; nodes]),
+            spare: RefCell::default(),
+            fabric,
+            node,
+            procedures,
+            this: this.clone(),
+        })
+    }
+
+    /// A blank transaction state, and an id for it; `None` if too many are open.
+    pub(super) fn open(&self) -> Option<(TxnId, Box<Open<F>>)> {
+        if self.opened.get() == OPEN_MAX {
+            return None;
+        }
+        self.opened.set(self.opened.get() + 1);
+        self.node.opened();
+        self.sequence.set(self.sequence.get() + 1);
+        let id = TxnId::new(self.fabric.here(), self.sequence.get());
+        let spare = self.spare.borrow_mut().pop();
+        Some((id, spare.unwrap_or_else(|| Box::new(Open::new()))))
+    }
+
+    /// Takes a finished transaction's state back.
+    pub(super) fn close(&self, mut open: Box<Open<F>>) {
+        assert!(open.holds_nothing(), "a finished transaction holds no locks");
+        assert!(open.unanswered.is_empty(), "a finished transaction awaits no answer");
+        assert!(open.calls.is_empty(), "a finished transaction has no calls");
+        assert!(open.lookups.is_empty(), "a finished transaction reads nothing");
+        assert!(open.verbs.is_empty(), "a finished transaction has no verbs");
+        assert!(open.records.is_empty(), "a finished transaction has logged");
+        assert!(open.lost.is_empty(), "a finished transaction has logged everywhere");
+        open.txn.reset(Default::default(), &[]);
+        open.caught_up = false;
+        open.sights.clear();
+        open.shards.clear();
+        open.bodies.clear();
+        open.bytes.clear();
+        self.node.closed();
+        self.opened.set(self.opened.get() - 1);
+        self.spare.borrow_mut().push(open);
+    }
+
+    /// The host engine of `node` that works for this one.
+    pub(super) fn engine_of(&self, node: NodeId) -> EngineId {
+        EngineId::host(node, self.fabric.here().core)
+    }
+
+    pub(super) fn is_here(&self, node: NodeId) -> bool {
+        node == self.fabric.here().node
+    }
+
+    /// A request that may give up.
+    pub(super) fn ask<M: Message>(&self, node: NodeId, message: &M) -> F::Completion {
+        let patience = Patience::For(self.node.config().patience);
+        self.fabric.call(self.engine_of(node), message, patience)
+    }
+
+    /// What this engine may reach of `node`, asked for at first use.
+    pub(super) async fn doors(&self, node: NodeId) -> Result<Doors, FabricError> {
+        loop {
+            let known = self.doors.borrow()[usize::from(node.0)];
+            if let Some(doors) = known {
+                return Ok(doors);
+            }
+            match self.ask(node, &Hello).await {
+                Ok(body) => {
+                    let doors = parse_doors(body.as_ref()).map_err(|_| FabricError::Malformed)?;
+                    self.doors.borrow_mut()[usize::from(node.0)] = Some(doors);
+                }
+                // It has not started yet.
+                Err(FabricError::Unreachable) => {
+                    self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The doors of a node that has been asked before.
+    pub(super) fn known_doors(&self, node: NodeId) -> Doors {
+        match self.doors.borrow()[usize::from(node.0)] {
+            Some(doors) => doors,
+            None => panic!("a node is asked for its doors before anything is posted to it"),
+        }
+    }
+
+    /// Registers the log that `engine` writes here, once.
+    fn grant(&self, engine: EngineId) -> Doors {
+        let granted = &mut self.granted.borrow_mut()[usize::from(engine.node.0)];
+        let ring = *granted.get_or_insert_with(|| {
+            self.fabric.register(self.node.log_of(engine).region(), Access::ReadWrite)
+        });
+        Doors { table: self.table, ring }
+    }
+}
+
+impl<F: Fabric> Service for Host<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let Some(reply_to) = delivery.reply_to else {
+            return Err(Malformed { what: "a request that wants no reply" });
+        };
+        let Some(this) = self.this.upgrade() else {
+            return Err(Malformed { what: "a message to an engine that is shutting down" });
+        };
+        match delivery.kind {
+            EXECUTE => self.serve_execute(delivery.body, reply_to),
+            LOCK => self.serve_lock(delivery.body, reply_to),
+            VALIDATE => self.serve_validate(delivery.body, reply_to),
+            LOG => this.serve_log(delivery.body, reply_to),
+            COMMIT => this.serve_commit(delivery.body, reply_to),
+            ABORT => self.serve_abort(delivery.body, reply_to),
+            HELLO if delivery.from == self.engine_of(delivery.from.node) => {
+                self.fabric.reply(reply_to, &self.grant(delivery.from));
+                Ok(())
+            }
+            _ => Err(Malformed { what: "an unknown kind of message" }),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! One node's memory: tables and logs. Shared by its host engines.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nicol_core::cluster::Layout;
+use nicol_core::commit::{Audit, Member, Procedures};
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side};
+use nicol_core::workload::{ShardMap, Workload};
+use nicol_store::address_cache::AddressCache;
+use nicol_store::remote_table::{Geometry, RemoteTable};
+
+use super::{Coordinator, HybridConfig, start};
+use crate::commit::log::LogMemory;
+
+/// Log records that a node applies between two looks at whether old deletions may be forgotten.
+const FORGET_EVERY: u64 = 1_024;
+
+/// A node: primary of one shard, backup of others.
+#[derive(Debug)]
+pub struct Node {
+    id: NodeId,
+    layout: Layout,
+    config: HybridConfig,
+    geometry: Geometry,
+    shard: ShardId,
+    primary: RemoteTable,
+    backups: BTreeMap<ShardId, RemoteTable>,
+    /// One log per host engine of the cluster, at that engine's place among them. An engine of
+    /// another node writes its log here one-sidedly; one of this node keeps what it backs up.
+    logs: Vec<Arc<LogMemory>>,
+    /// Where records of other shards stand.
+    addresses: Mutex<AddressCache>,
+    /// Transactions that have begun here and still have something to do.
+    open: AtomicU64,
+    applied: AtomicU64,
+    /// Per log: has it been idle since deletions were last forgotten?
+    idle: Mutex<Vec<bool>>,
+}
+
+impl Node {
+    /// Its id.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// How it runs.
+    pub fn config(&self) -> &HybridConfig {
+        &self.config
+    }
+
+    /// The table of its primary shard.
+    pub fn primary(&self) -> &RemoteTable {
+        &self.primary
+    }
+
+    pub(super) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The log that `engine` writes here.
+    pub(super) fn log_of(&self, engine: EngineId) -> &Arc<LogMemory> {
+        let hosts = self.layout.engines(Side::Host);
+        &self.logs[usize::from(engine.node.0) * hosts + usize::from(engine.core)]
+    }
+
+    /// The logs that host core `core` applies: those of the engines with its number.
+    pub(super) fn logs_of(&self, core: u8) -> impl Iterator<Item = Arc<LogMemory>> {
+        let log = move |node| self.log_of(EngineId::host(node, core)).clone();
+        self.layout.node_ids().map(log)
+    }
+
+    /// The node that holds the primary of `key`.
+    pub(super) fn primary_of(&self, key: Key) -> NodeId {
+        self.layout.primary(self.layout.shard_of(key))
+    }
+
+    pub(super) fn is_primary_of(&self, key: Key) -> bool {
+        self.layout.shard_of(key) == self.shard
+    }
+
+    /// The table of a shard that is backed up here.
+    pub(super) fn backup(&self, shard: ShardId) -> Option<&RemoteTable> {
+        self.backups.get(&shard)
+    }
+
+    /// Counts transactions with something to do.
+    pub(super) fn opened(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn closed(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts applied log records, and lets the tables forget deletions that no older record can
+    /// undo any more.
+    ///
+    /// A write that a deletion followed was committed before, so that its log records had landed
+    /// without a gap before them (`logging`): once every log has been idle, they are applied.
+    pub(super) fn applied(&self, records: u64) {
+        let before = self.applied.fetch_add(records, Ordering::Relaxed);
+        if before / FORGET_EVERY == (before + records) / FORGET_EVERY {
+            return;
+        }
+        let Ok(mut idle) = self.idle.try_lock() else { return };
+        for (idle, log) in idle.iter_mut().zip(&self.logs) {
+            *idle |= log.is_idle();
+        }
+        if idle.iter().all(|&idle| idle) {
+            self.backups.values().for_each(RemoteTable::forget_old_deletions);
+            idle.fill(false);
+        }
+    }
+
+    /// Where the record of `key`, of another shard, stood last. [DrTM+H]
+    pub(super) fn address_of(&self, key: Key) -> Option<u64> {
+        if self.config.cached_addresses == 0 { None } else { self.addresses().get(key) }
+    }
+
+    /// Remembers where the record of `key` stands.
+    pub(super) fn remember_address(&self, key: Key, address: u64) {
+        if self.config.cached_addresses > 0 {
+            self.addresses().remember(key, address);
+        }
+    }
+
+    /// Forgets an address where the record did not stand any more.
+    pub(super) fn forget_address(&self, key: Key) {
+        self.addresses().forget(key);
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, AddressCache> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Member for Node {
+    type Config = HybridConfig;
+    type Coordinator<F: Fabric> = Coordinator<F>;
+
+    fn load(id: NodeId, layout: &Layout, config: &HybridConfig, workload: &dyn Workload) -> Self {
+        let mut table = config.table;
+        table.make_room_for(&workload.value_lengths());
+        let geometry = Geometry::new(table);
+        let load = |shard: ShardId| {
+            let table = RemoteTable::new(geometry, config.records);
+            workload.load(layout, shard, &mut |key, value| table.load(key, value));
+            table
+        };
+        let shard = ShardId(u16::from(id.0));
+        let backups = layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
+        let engines = layout.nodes() * layout.engines(Side::Host);
+        let others = layout.nodes() as u64 - 1;
+        Self {
+            id,
+            layout: layout.clone(),
+            config: config.clone(),
+            geometry,
+            shard,
+            primary: load(shard),
+            backups,
+            logs: (0..engines).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
+            addresses: Mutex::new(AddressCache::new((config.cached_addresses * others) as usize)),
+            open: AtomicU64::new(0),
+            applied: AtomicU64::new(0),
+            idle: Mutex::new(vec![false; engines]),
+        }
+    }
+
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Coordinator<F>> {
+        start(fabric, self, procedures)
+    }
+
+    fn is_settled(&self) -> bool {
+        // A transaction that has ended holds no locks.
+        self.open.load(Ordering::Relaxed) == 0 && self.logs.iter().all(|log| log.is_idle())
+    }
+
+    fn audit(&self) -> Audit {
+        let mut digests = vec![(self.shard, self.primary.digest())];
+        digests.extend(self.backups.iter().map(|(&shard, table)| (shard, table.digest())));
+        Audit {
+            leaked_locks: self.primary.locked_count() as u64,
+            pinned: 0,
+            records: self.primary.len(),
+            digests,
+        }
+    }
+
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
+        match self.primary.get(key, value) {
+            Ok(found) => found.present,
+            Err(busy) => panic!("a quiet cluster's record is read: {busy}"),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! VALIDATE: nothing that was read and is not locked has changed.
+
+use nicol_core::fabric::{Fabric, FabricError, OneSided, Work};
+use nicol_core::ids::{Key, NodeId, Version};
+use nicol_core::memory::WORD;
+use nicol_core::txn::{Abort, Txn};
+use nicol_store::remote_table::Header;
+
+use super::Validation;
+use super::host::{Held, Host, Open, Sent, Verb, Witness};
+use super::locks::previous_word;
+use crate::commit::messages::{Validate, parse_validate_reply};
+
+impl<F: Fabric> Host<F> {
+    /// Checks every key that is not locked, all nodes at once.
+    pub(super) async fn check_reads(&self, txn: &Txn, open: &mut Open<F>) -> Result<(), Abort> {
+        for (entry, sight) in txn.entries().iter().zip(&open.sights) {
+            if sight.held == Held::No && self.is_here(sight.node) {
+                self.check_own(entry.key, entry.version, entry.present)?;
+            }
+        }
+        for node in self.fabric.layout().node_ids().filter(|&node| !self.is_here(node)) {
+            if open.select(node, |_, sight| sight.held == Held::No) {
+                self.post_checks(txn, open, node);
+            }
+        }
+        let read = self.take_checks(txn, open).await;
+        read.and(self.take_verdicts(open).await)
+    }
+
+    /// Checks a key of this node's shard.
+    pub(super) fn check_own(&self, key: Key, version: Version, present: bool) -> Result<(), Abort> {
+        self.fabric.work(Work::TableLookup);
+        let mut scratch = self.scratch.borrow_mut();
+        scratch.values.clear();
+        match self.node.primary().get(key, &mut scratch.values) {
+            Ok(found) if found.locked => Err(Abort::ValidateLocked { key }),
+            Ok(found) if found.version == version && found.present == present => Ok(()),
+            Ok(_) => Err(Abort::Stale { key }),
+            // Someone who holds the lock is writing.
+            Err(_) => Err(Abort::ValidateLocked { key }),
+        }
+    }
+
+    /// Sends what checks the keys in `open.keys`, which are those of `node`.
+    fn post_checks(&self, txn: &Txn, open: &mut Open<F>, node: NodeId) {
+        let rpc = match self.node.config().validation {
+            Validation::Rpc => true,
+            Validation::Read => false,
+            Validation::ReadUpTo(most) => open.keys.len() > most,
+        };
+        // A slot for an insertion of our own changes its home's guard: then the owner must say
+        // whether a key is still absent.
+        let inserts = txn.entries().iter().zip(&open.sights).any(|(entry, sight)| {
+            sight.held == Held::ByOwner && !entry.present && sight.node == node
+        });
+        let Open { keys, sights, verbs, calls, .. } = open;
+        keys.retain(|&index| {
+            let (offset, absent) = match sights[index].witness {
+                Witness::Owner => return true,
+                Witness::Header { address, .. } => (address, false),
+                Witness::Guard { address, .. } => (address, true),
+            };
+            if rpc || absent && inserts {
+                return true;
+            }
+            let rkey = self.known_doors(node).table;
+            let read = OneSided::Read { rkey, offset, len: WORD as u32 };
+            verbs.push(Verb { index, done: self.fabric.one_sided(node, read) });
+            false
+        });
+        if !keys.is_empty() {
+            let reply = self.ask(node, &Validate { txn, keys });
+            calls.push(Sent { to: node, reply });
+        }
+    }
+
+    async fn take_checks(&self, txn: &Txn, open: &mut Open<F>) -> Result<(), Abort> {
+        let mut failure = None;
+        let mut verbs = std::mem::take(&mut open.verbs);
+        for verb in verbs.drain(..) {
+            let read = verb.done.await.and_then(|bytes| previous_word(bytes.as_ref()));
+            let key = txn.entries()[verb.index].key;
+            let verdict = match (read, open.sights[verb.index].witness) {
+                (Err(error), _) => Err(Abort::Fabric(error)),
+                (Ok(word), Witness::Guard { guard, .. }) if word != guard => {
+                    Err(Abort::Stale { key })
+                }
+                (Ok(word), Witness::Header { unlocked, .. }) if word != unlocked.word() => {
+                    let locked = Header::parse(word).is_some_and(Header::is_locked);
+                    Err(if locked { Abort::ValidateLocked { key } } else { Abort::Stale { key } })
+                }
+                (Ok(_), _) => Ok(()),
+            };
+            if let Err(abort) = verdict {
+                failure.get_or_insert(abort);
+            }
+        }
+        open.verbs = verbs;
+        failure.map_or(Ok(()), Err)
+    }
+
+    async fn take_verdicts(&self, open: &mut Open<F>) -> Result<(), Abort> {
+        let mut failure = None;
+        let mut calls = std::mem::take(&mut open.calls);
+        for sent in calls.drain(..) {
+            let verdict = match sent.reply.await {
+                Ok(body) => parse_validate_reply(body.as_ref())
+                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
+                Err(error) => Err(Abort::Fabric(error)),
+            };
+            if let Err(abort) = verdict {
+                failure.get_or_insert(abort);
+            }
+        }
+        open.calls = calls;
+        failure.map_or(Ok(()), Err)
+    }
+}

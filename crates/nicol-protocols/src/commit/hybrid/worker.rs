@@ -1,0 +1,51 @@
+//! Host workers: they apply what others have logged here.
+
+use std::sync::Arc;
+
+use nicol_core::fabric::{Bell, Fabric, Work};
+
+use super::node::Node;
+use crate::commit::log::{LogMemory, LogReader};
+use crate::commit::messages::{Change, Writes};
+
+/// Records applied before the worker frees their space and lets others run.
+const BATCH: usize = 64;
+
+/// Polls a log for ever and applies its records to the backup tables.
+pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, memory: Arc<LogMemory>) {
+    let bell: Arc<dyn Bell> = memory.region().clone();
+    let mut reader = LogReader::new(memory);
+    loop {
+        let seen = bell.bell().rings();
+        let applied = reader.read(BATCH);
+        reader.records().for_each(|(_, body)| apply(&fabric, &node, body));
+        if applied > 0 {
+            // The log's writer reads this word when it runs short of space.
+            reader.applied();
+            node.applied(applied as u64);
+            fabric.yield_now().await;
+        } else {
+            reader.applied();
+            fabric.rung(&bell, seen).await;
+        }
+    }
+}
+
+fn apply<F: Fabric>(fabric: &F, node: &Node, body: &[u8]) {
+    let Ok(writes) = Writes::parse(body) else {
+        panic!("a log record that was valid when written cannot be parsed any more");
+    };
+    let Some(table) = node.backup(writes.shard) else {
+        panic!("{:?} is not backed up here: its coordinator has another layout", writes.shard);
+    };
+    for (key, version, change) in writes.iter() {
+        let value = match change {
+            Change::Put(value) => Some(value),
+            Change::Delete => None,
+            Change::UnlockOnly => continue,
+        };
+        fabric.work(Work::TableApply);
+        // AMB-37: version-guarded and idempotent, since the logs have no order among them.
+        table.apply(key, version, value);
+    }
+}

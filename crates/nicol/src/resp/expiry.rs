@@ -1,0 +1,241 @@
+//! Keys that expire: their options, deadlines and commands.
+//!
+//! Time is the front's: a transaction carries the time at which it was submitted, so that its
+//! commands agree. A key whose deadline has come is absent for every command from then on; its
+//! memory is freed when its record is next written, or by the reaper.
+
+use super::encode::Reply;
+use super::number::parse_i64;
+use super::plan::Arg;
+use super::procedure::{NOT_AN_INTEGER, Stop, Work};
+use super::record;
+
+/// EXPIRE only if the key has no deadline.
+pub const IF_NONE: u8 = 1;
+/// EXPIRE only if the key has a deadline.
+pub const IF_ANY: u8 = 2;
+/// EXPIRE only if the new deadline is later.
+pub const IF_LATER: u8 = 4;
+/// EXPIRE only if the new deadline is earlier.
+pub const IF_EARLIER: u8 = 8;
+
+/// What a command makes of its key's deadline. Times are milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// There is none.
+    Never,
+    /// It stays as it is.
+    Keep,
+    /// So long after the transaction was submitted.
+    In(i64),
+    /// At this Unix time.
+    At(i64),
+}
+
+impl Expiry {
+    /// Appends it to an argument.
+    pub fn emit(self, out: &mut Vec<u8>) {
+        let (tag, time) = match self {
+            Self::Never => (0, 0),
+            Self::Keep => (1, 0),
+            Self::In(span) => (2, span),
+            Self::At(deadline) => (3, deadline),
+        };
+        out.push(tag);
+        out.extend_from_slice(&time.to_le_bytes());
+    }
+
+    /// Reads what [`Expiry::emit`] wrote, to the end of `bytes`.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (tag, time) = bytes.split_first()?;
+        let time = i64::from_le_bytes(time.try_into().ok()?);
+        Some(match tag {
+            0 => Self::Never,
+            1 => Self::Keep,
+            2 => Self::In(time),
+            3 => Self::At(time),
+            _ => return None,
+        })
+    }
+
+    /// The deadline of a key whose deadline was `current`.
+    pub fn deadline(self, now: i64, current: Option<i64>) -> Option<i64> {
+        match self {
+            Self::Never => None,
+            Self::Keep => current,
+            Self::In(span) => Some(now.saturating_add(span)),
+            Self::At(deadline) => Some(deadline),
+        }
+    }
+}
+
+/// How a command tells a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// In seconds, not milliseconds?
+    pub seconds: bool,
+    /// As Unix time, not from now on?
+    pub absolute: bool,
+}
+
+impl Unit {
+    /// The unit of an option of SET and GETEX.
+    pub fn of_option(option: &[u8]) -> Option<Self> {
+        let (seconds, absolute) = match option {
+            b"EX" => (true, false),
+            b"PX" => (false, false),
+            b"EXAT" => (true, true),
+            b"PXAT" => (false, true),
+            _ => return None,
+        };
+        Some(Self { seconds, absolute })
+    }
+
+    /// Reads a time in this unit. `command`, in lower case, is quoted in errors; only EXPIRE and its
+    /// kin may be `past`.
+    pub fn read(self, text: &[u8], past: bool, now: i64, command: &str) -> Result<Expiry, Vec<u8>> {
+        let time = parse_i64(text).ok_or(NOT_AN_INTEGER)?;
+        let scaled = time.checked_mul(if self.seconds { 1_000 } else { 1 });
+        let fits = |time: &i64| self.absolute || *time <= i64::MAX - now;
+        match scaled.filter(fits).filter(|time| past || *time > 0) {
+            Some(time) if self.absolute => Ok(Expiry::At(time)),
+            Some(time) => Ok(Expiry::In(time)),
+            None => Err(format!("ERR invalid expire time in '{command}' command").into()),
+        }
+    }
+}
+
+/// Reads the conditions of EXPIRE and its kin.
+pub fn conditions<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<u8, Vec<u8>> {
+    let mut flags = 0;
+    for option in options {
+        flags |= match option.to_ascii_uppercase().as_slice() {
+            b"NX" => IF_NONE,
+            b"XX" => IF_ANY,
+            b"GT" => IF_LATER,
+            b"LT" => IF_EARLIER,
+            _ => {
+                let mut text = b"ERR Unsupported option ".to_vec();
+                text.extend(option.iter().take_while(|byte| **byte != 0).take(128));
+                return Err(text);
+            }
+        };
+    }
+    if flags & IF_NONE != 0 && flags != IF_NONE {
+        return Err(b"ERR NX and XX, GT or LT options at the same time are not compatible".to_vec());
+    }
+    if flags & IF_LATER != 0 && flags & IF_EARLIER != 0 {
+        return Err(b"ERR GT and LT options at the same time are not compatible".to_vec());
+    }
+    Ok(flags)
+}
+
+impl<'t> Work<'t> {
+    /// EXPIRE and its kin; `how` is the conditions and an expiry.
+    pub(super) fn expire(
+        &mut self,
+        key: &Arg<'t>,
+        how: &[u8],
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Stop> {
+        let (&flags, expiry) = how.split_first().ok_or(Stop::Malformed)?;
+        let expiry = Expiry::parse(expiry).ok_or(Stop::Malformed)?;
+        let slot = self.slot(key)?;
+        let current = self.slots[slot].expires;
+        let deadline = expiry.deadline(self.plan.now, current).ok_or(Stop::Malformed)?;
+        let set = |flag: u8| flags & flag != 0;
+        let refused = self.slots[slot].value.is_none()
+            || set(IF_NONE) && current.is_some()
+            || set(IF_ANY) && current.is_none()
+            // No deadline is later than any.
+            || set(IF_LATER) && current.is_none_or(|current| deadline <= current)
+            || set(IF_EARLIER) && current.is_some_and(|current| deadline >= current);
+        if !refused {
+            self.move_deadline(slot, Some(deadline))?;
+        }
+        reply.integer(i64::from(!refused));
+        Ok(())
+    }
+
+    /// TTL and its kin; `unit` is how to tell it.
+    pub(super) fn ttl(
+        &mut self,
+        key: &Arg<'t>,
+        unit: &[u8],
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Stop> {
+        let [seconds, absolute] = *unit else { return Err(Stop::Malformed) };
+        let slot = self.slot(key)?;
+        let time = match (&self.slots[slot].value, self.slots[slot].expires) {
+            (None, _) => -2,
+            (Some(_), None) => -1,
+            (Some(_), Some(deadline)) => {
+                let time = if absolute != 0 { deadline } else { deadline - self.plan.now };
+                // Rounded as Redis rounds, not down.
+                if seconds != 0 { time.saturating_add(500) / 1_000 } else { time }
+            }
+        };
+        reply.integer(time);
+        Ok(())
+    }
+
+    pub(super) fn persist(&mut self, key: &Arg<'t>, reply: &mut Reply<'_>) -> Result<(), Stop> {
+        let slot = self.slot(key)?;
+        let had = self.slots[slot].expires.is_some();
+        if had {
+            self.move_deadline(slot, None)?;
+        }
+        reply.integer(i64::from(had));
+        Ok(())
+    }
+
+    /// GETEX; `wrong` is what is wrong with its time, if the key is there.
+    pub(super) fn get_ex(
+        &mut self,
+        key: &Arg<'t>,
+        expiry: &[u8],
+        wrong: Option<&[u8]>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Stop> {
+        let expiry = Expiry::parse(expiry).ok_or(Stop::Malformed)?;
+        let slot = self.slot(key)?;
+        if let Some(text) = wrong.filter(|_| self.slots[slot].value.is_some()) {
+            reply.error(text);
+            return Ok(());
+        }
+        self.answer(slot, reply)?;
+        let current = self.slots[slot].expires;
+        let deadline = expiry.deadline(self.plan.now, current);
+        if self.slots[slot].value.is_some() && deadline != current {
+            self.move_deadline(slot, deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Rewrites a row without what has expired; answers the next deadline in it, or 0.
+    pub(super) fn reap(&mut self, row: &Arg<'t>, reply: &mut Reply<'_>) -> Result<(), Stop> {
+        let key = row.row.ok_or(Stop::Malformed)?;
+        let entry = self.txn.find(key).ok_or(Stop::Malformed)?;
+        let mut next = 0;
+        let mut over = false;
+        for pair in record::pairs(self.txn.value(entry).unwrap_or_default()) {
+            let pair = pair?;
+            over |= pair.is_over(self.plan.now);
+            if let Some(deadline) = pair.expires.filter(|_| !pair.is_over(self.plan.now)) {
+                next = if next == 0 { deadline } else { deadline.min(next) };
+            }
+        }
+        if over {
+            self.reaped.push(entry);
+        }
+        reply.integer(next);
+        Ok(())
+    }
+
+    /// Gives a key another deadline; its value is written again with it.
+    fn move_deadline(&mut self, slot: usize, deadline: Option<i64>) -> Result<(), Stop> {
+        self.spend(self.slots[slot].value.as_ref().map_or(0, |value| value.len()))?;
+        let value = self.slots[slot].value.take();
+        self.replace(slot, value, deadline)
+    }
+}
