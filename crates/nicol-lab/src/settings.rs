@@ -141,6 +141,7 @@ impl Settings for XenicConfig {
     const KEYS: &'static [Setting] = &[
         ("execute_at", "host|annotation|nic", "where execution logic runs"),
         ("faithful", "paper|fixed", "leave the paper's gaps open; paper is not serializable"),
+        ("combined_ops", "on|off", "lock and read in one request; off turns multi_hop off too"),
         ("multi_hop", "on|off", "let a primary NIC execute a whole transaction"),
         ("local_paths", "on|off", "let the host execute a transaction whose keys are all local"),
         ("local_read", "paper|strict", "how local read-only transactions check what they read"),
@@ -171,7 +172,17 @@ impl Settings for XenicConfig {
                     _ => bail!("'{value}': choose paper or fixed"),
                 }
             }
-            "multi_hop" => self.multi_hop = switch(value)?,
+            "combined_ops" => {
+                self.combined_ops = switch(value)?;
+                self.multi_hop &= self.combined_ops;
+            }
+            "multi_hop" => {
+                self.multi_hop = switch(value)?;
+                ensure!(
+                    self.combined_ops || !self.multi_hop,
+                    "another node's NIC locks, reads and executes in one visit: set combined_ops=on"
+                );
+            }
             "local_paths" => self.local_paths = switch(value)?,
             "local_read" => {
                 self.local_read = match value {
