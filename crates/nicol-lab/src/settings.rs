@@ -234,6 +234,7 @@ impl Settings for HybridConfig {
         ("slots_percent", "50..1000", "table slots per record, in percent"),
         ("inline_bytes", "8..1024", "bytes of a value that stand in its slot"),
         ("cached_addresses", "N", "record addresses that each node remembers per other shard"),
+        ("warm_addresses", "on|off", "does a node know all addresses from the start?"),
         ("log_bytes", "128..2^32", "each log in host memory: one per host engine of the cluster"),
         ("patience_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
     ];
@@ -305,6 +306,7 @@ fn set_memory(config: &mut HybridConfig, key: &str, value: &str) -> Result<()> {
         }
         "inline_bytes" => config.table.inline = number(value, 8, INLINE_MAX as u64)? as usize,
         "cached_addresses" => config.cached_addresses = number(value, 0, 1 << 32)?,
+        "warm_addresses" => config.warm_addresses = switch(value)?,
         "log_bytes" => config.log = Bytes(number(value, 128, 1 << 32)?),
         "patience_us" => config.patience = Nanos::from_micros(number(value, 1, 60_000_000)?),
         _ => unreachable!("{key} is not among the baselines' keys"),
