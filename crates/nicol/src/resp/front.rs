@@ -110,6 +110,7 @@ impl Front {
                     Token(slot) => {
                         if let Some(connection) = self.connection(slot) {
                             connection.readable |= event.is_readable() || event.is_error();
+                            connection.ending |= event.is_read_closed();
                             self.drive(slot);
                         }
                     }
