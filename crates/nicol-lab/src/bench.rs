@@ -177,6 +177,30 @@ pub(crate) struct Built<C> {
 }
 
 impl BenchConfig {
+    /// `system` under `workload`, on `on`, from `seed`: three nodes, three copies, no faults, and
+    /// the world's defaults otherwise.
+    pub fn new(system: &str, workload: WorkloadSpec, on: &str, seed: u64) -> Self {
+        Self {
+            workload,
+            system: system.to_owned(),
+            settings: Vec::new(),
+            on: on.to_owned(),
+            nodes: 3,
+            replicas: 3,
+            host_engines: None,
+            nic_engines: None,
+            clients: None,
+            length: None,
+            warmup: None,
+            rate: None,
+            seed,
+            faults: false,
+            threads: None,
+            log_device: LogDevice::Memory,
+            sabotage: Sabotage::None,
+        }
+    }
+
     fn build<C: SystemConfig>(&self) -> Result<Built<C>> {
         let mut spec = self.workload.clone();
         if let Some(Length::Transactions(count)) = self.length {
@@ -328,8 +352,9 @@ fn audit_invariants<N: Member>(
 }
 
 /// Puts a run's parts into a report.
-pub(crate) fn report<N: Member>(
+pub(crate) fn report<N: Member<Config: SystemConfig>>(
     config: &BenchConfig,
+    built: &Built<N::Config>,
     cluster: &Cluster<N>,
     profile: Option<&str>,
     measured: &Measured,
@@ -348,6 +373,7 @@ pub(crate) fn report<N: Member>(
         system: config.system.clone(),
         world: if profile.is_some() { "simulated" } else { "threads" },
         profile: profile.map(str::to_owned),
+        warnings: built.system.warnings(),
         nodes: config.nodes,
         replicas: config.replicas,
         host_engines: cluster.layout.engines(Side::Host),

@@ -14,6 +14,7 @@ use nicol_workload::driver::RunPlan;
 use crate::bench::{self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured};
 use crate::memory;
 use crate::report::Resource;
+use crate::settings::SystemConfig;
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_secs(10);
@@ -29,10 +30,13 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// Runs a benchmark on threads: a measured run without a history, whose memory and invariants are
 /// audited, and then a shorter recorded one for the serializability checker, since recording costs
 /// the very time that is measured.
-pub(crate) fn run<N: Member>(config: &BenchConfig, built: &Built<N::Config>) -> Result<BenchRun> {
+pub(crate) fn run<N: Member<Config: SystemConfig>>(
+    config: &BenchConfig,
+    built: &Built<N::Config>,
+) -> Result<BenchRun> {
     ensure!(
         built.engine == Default::default(),
-        "--set aggregation, dma_vector, doorbell_batch: only simulated worlds have them"
+        "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
     );
     let (host, nic) = (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
     let layout = Layout::new(config.nodes, config.replicas, host, nic)
@@ -49,7 +53,7 @@ pub(crate) fn run<N: Member>(config: &BenchConfig, built: &Built<N::Config>) -> 
     let cluster = Arc::new(config.cluster::<N>(&layout, built, plan, clients)?);
     let measured = drive(config, &layout, &cluster)?;
     let (check, mut history) = bench::judge(&cluster, measured.settled);
-    let mut report = bench::report(config, &cluster, None, &measured, check);
+    let mut report = bench::report(config, built, &cluster, None, &measured, check);
     // The second cluster takes as much memory as the first one, which goes before.
     drop(cluster);
     if !config.faults {

@@ -16,6 +16,7 @@ use crate::bench::{
     self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured, Simulated,
 };
 use crate::report::Resource;
+use crate::settings::SystemConfig;
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_millis(10);
@@ -25,7 +26,7 @@ const LIMIT: Nanos = Nanos::from_secs(3_600);
 const SETTLE: Nanos = Nanos::from_secs(10);
 
 /// Runs a benchmark on a profile.
-pub(crate) fn run<N: Member>(
+pub(crate) fn run<N: Member<Config: SystemConfig>>(
     config: &BenchConfig,
     built: &Built<N::Config>,
     profile: &str,
@@ -47,7 +48,7 @@ pub(crate) fn run<N: Member>(
     let cluster = config.cluster::<N>(&layout, built, plan, clients)?;
     let measured = simulate(config, built, &profile, &cluster);
     let (check, history) = bench::judge(&cluster, measured.settled);
-    let report = bench::report(config, &cluster, Some(&profile.name), &measured, check);
+    let report = bench::report(config, built, &cluster, Some(&profile.name), &measured, check);
     Ok(BenchRun { report, history })
 }
 
@@ -77,6 +78,7 @@ fn simulate<N: Member>(
     let tuning = &mut sim.tuning;
     tuning.aggregation = built.engine.aggregation.unwrap_or(tuning.aggregation);
     tuning.dma_vector = built.engine.dma_vector.unwrap_or(tuning.dma_vector);
+    tuning.dma_async = built.engine.dma_async.unwrap_or(tuning.dma_async);
     tuning.doorbell_batch = built.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
     let started = Instant::now();
     let world = SimCluster::new(sim);

@@ -8,7 +8,6 @@ use nicol_lab::systems::System;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_protocols::commit::Sabotage;
 use nicol_protocols::commit::hybrid::SYSTEMS;
-use nicol_rt::LogDevice;
 
 const WORKLOADS: [&str; 6] = ["smallbank", "ycsb-t", "churn", "retwis", "tpcc", "tpcc-no"];
 
@@ -16,23 +15,12 @@ fn config(system: &str, workload: &str, on: &str, seed: u64) -> BenchConfig {
     let mut spec = WorkloadSpec { name: workload.to_owned(), ..WorkloadSpec::default() };
     spec.shrink();
     BenchConfig {
-        workload: spec,
-        system: system.to_owned(),
-        settings: Vec::new(),
-        on: on.to_owned(),
-        nodes: 3,
-        replicas: 3,
         host_engines: Some(2),
         nic_engines: Some(1),
         clients: Some(8),
         length: Some(Length::Transactions(1_000)),
         warmup: Some(Nanos::ZERO),
-        rate: None,
-        seed,
-        faults: false,
-        threads: None,
-        log_device: LogDevice::Memory,
-        sabotage: Sabotage::None,
+        ..BenchConfig::new(system, spec, on, seed)
     }
 }
 

@@ -4,8 +4,6 @@ use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::report::BenchReport;
 use nicol_lab::workloads::WorkloadSpec;
-use nicol_protocols::commit::Sabotage;
-use nicol_rt::LogDevice;
 
 /// Seeds within which a gap is found, and over which its resolution holds.
 const SEEDS: u64 = 100;
@@ -23,31 +21,23 @@ struct Erratum {
 
 impl Erratum {
     fn report(&self, settings: &[&str], seed: u64) -> BenchReport {
+        let spec = WorkloadSpec {
+            name: "ycsb-t".to_owned(),
+            records: Some(self.records),
+            keys: Some(self.keys),
+            read_percent: Some(self.read_percent),
+            zipf_percent: Some(0),
+            ..WorkloadSpec::default()
+        };
         let config = BenchConfig {
-            workload: WorkloadSpec {
-                name: "ycsb-t".to_owned(),
-                records: Some(self.records),
-                keys: Some(self.keys),
-                read_percent: Some(self.read_percent),
-                zipf_percent: Some(0),
-                ..WorkloadSpec::default()
-            },
-            system: "xenic".to_owned(),
             settings: settings.iter().map(|&setting| setting.to_owned()).collect(),
-            on: self.on.to_owned(),
-            nodes: 3,
             replicas: 2,
             host_engines: Some(2),
             nic_engines: Some(2),
             clients: Some(8),
             length: Some(Length::Transactions(600)),
             warmup: Some(Nanos::ZERO),
-            rate: None,
-            seed,
-            faults: false,
-            threads: None,
-            log_device: LogDevice::Memory,
-            sabotage: Sabotage::None,
+            ..BenchConfig::new("xenic", spec, self.on, seed)
         };
         let report = run(&config).unwrap().report;
         assert!(report.paths[self.path] > 0, "seed {seed}: no transaction went that way");

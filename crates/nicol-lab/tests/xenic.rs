@@ -15,28 +15,18 @@ use nicol_protocols::commit::Sabotage;
 use nicol_rt::{LogDevice, LogReader};
 
 fn config(workload: &str, records: u64, on: &str, seed: u64) -> BenchConfig {
+    let spec = WorkloadSpec {
+        name: workload.to_owned(),
+        records: Some(records),
+        ..WorkloadSpec::default()
+    };
     BenchConfig {
-        workload: WorkloadSpec {
-            name: workload.to_owned(),
-            records: Some(records),
-            ..WorkloadSpec::default()
-        },
-        system: "xenic".to_owned(),
-        settings: Vec::new(),
-        on: on.to_owned(),
-        nodes: 3,
-        replicas: 3,
         host_engines: Some(2),
         nic_engines: Some(2),
         clients: Some(8),
         length: Some(Length::Transactions(2_000)),
         warmup: Some(Nanos::ZERO),
-        rate: None,
-        seed,
-        faults: false,
-        threads: None,
-        log_device: LogDevice::Memory,
-        sabotage: Sabotage::None,
+        ..BenchConfig::new("xenic", spec, on, seed)
     }
 }
 

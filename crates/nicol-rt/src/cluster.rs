@@ -328,6 +328,7 @@ fn tuning(faulty: bool) -> Tuning {
     Tuning {
         aggregation: true,
         dma_vector: 15,
+        dma_async: true,
         doorbell_batch: 64,
         burst: 64,
         tasks_per_round: 256,

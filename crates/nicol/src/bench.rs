@@ -11,8 +11,6 @@ use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::report::{BenchReport, Lookups, Memory};
 use nicol_lab::systems::System;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
-use nicol_protocols::commit::Sabotage;
-use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
 use nicol_workload::tpcc::{Chopping, Suppliers};
 use serde_json::json;
@@ -97,23 +95,10 @@ pub(crate) fn base(
     seed: u64,
 ) -> Result<BenchConfig> {
     Ok(BenchConfig {
-        workload: spec(workload)?,
-        system: system.system.clone(),
         settings: system.settings.clone(),
-        on: on.to_owned(),
         nodes: system.nodes,
         replicas: system.replicas,
-        host_engines: None,
-        nic_engines: None,
-        clients: None,
-        length: None,
-        warmup: None,
-        rate: None,
-        seed,
-        faults: false,
-        threads: None,
-        log_device: LogDevice::Memory,
-        sabotage: Sabotage::None,
+        ..BenchConfig::new(&system.system, spec(workload)?, on, seed)
     })
 }
 
@@ -158,7 +143,8 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
     })
 }
 
-fn spinner(message: &str) -> ProgressBar {
+/// Something that turns while a command works, where somebody sees it.
+pub(crate) fn spinner(message: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -202,6 +188,7 @@ fn spread(latency: &nicol_lab::report::Latency) -> String {
 
 fn table(report: &BenchReport) -> Result<()> {
     let mut rows = setting(report);
+    rows.extend(report.warnings.iter().map(|warning| ("WARNING", (*warning).to_owned())));
     rows.push((
         "throughput",
         format!(
@@ -270,7 +257,10 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
         .iter()
         .map(|used| format!("{} {:.0} %", used.name, used.utilization * 100.0))
         .collect();
+    let ways = report.paths.iter().filter(|(_, count)| **count > 0);
+    let ways: Vec<_> = ways.map(|(path, count)| format!("{path} {count}")).collect();
     let mut rows = vec![
+        ("ways", ways.join(", ")),
         ("aborts", format!("{}  {}", report.aborted, reasons.join(", "))),
         (
             "other outcomes",

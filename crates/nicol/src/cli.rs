@@ -29,6 +29,8 @@ pub enum Command {
     Sweep(SweepArgs),
     /// Judge a recorded history: strict serializability.
     Check(CheckArgs),
+    /// Reproduce the figures and tables of the papers.
+    Lab(LabArgs),
     /// List what can run where, with its guarantees.
     Systems(SystemsArgs),
     /// List, show or check the hardware profiles of the simulated world.
@@ -228,6 +230,74 @@ pub struct SweepArgs {
     /// Fails unless every abort reason and every outcome was seen at least once.
     #[arg(long)]
     pub require_coverage: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// `nicol lab`.
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: LabAction,
+}
+
+/// What `nicol lab` can do.
+#[derive(Debug, Subcommand)]
+pub enum LabAction {
+    /// List the experiments with their columns.
+    List(FormatArgs),
+    /// Run one experiment, or all, and judge every point.
+    Run(LabRunArgs),
+    /// Make one HTML page, which needs no other file, of the results in DIR.
+    Report {
+        /// The folder that `run --out` wrote to.
+        dir: PathBuf,
+        /// The page [default: report.html in DIR].
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// `nicol lab run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  nicol lab run xenic-fig2\n  \
+    nicol lab run xenic-fig8d --quick --out results --format csv\n  \
+    nicol lab run --all --quick --golden crates/nicol-lab/golden")]
+pub struct LabRunArgs {
+    /// The experiment; see `nicol lab list`.
+    #[arg(required_unless_present = "all")]
+    pub id: Option<String>,
+    /// Runs every experiment, and prints a summary.
+    #[arg(long, conflicts_with = "id")]
+    pub all: bool,
+    /// Less data and shorter runs: seconds on four cores instead of minutes.
+    #[arg(long)]
+    pub quick: bool,
+    /// Writes ID.json, ID.csv and the plot ID.svg to DIR. If it is interrupted, the same command
+    /// goes on from the points in DIR.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The seed of everything random.
+    #[arg(long, default_value_t = 1, env = "NICOL_SEED")]
+    pub seed: u64,
+    /// The SmartNIC's profile instead of liquidio3: a name or a file.
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Compares only these of the experiment's systems, separated by commas.
+    #[arg(long, value_name = "SYSTEMS", value_delimiter = ',')]
+    pub systems: Option<Vec<String>>,
+    /// Points at a time; results do not depend on it [default: the machine's cores].
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Compares each result with the golden table ID.json in DIR, byte by byte; one that differs is
+    /// a failed check.
+    #[arg(long, value_name = "DIR")]
+    pub golden: Option<PathBuf>,
+    /// Writes the golden tables instead of comparing.
+    #[arg(long, requires = "golden")]
+    pub bless: bool,
     /// How to print.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,

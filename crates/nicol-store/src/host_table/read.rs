@@ -54,6 +54,19 @@ impl HostTable {
             && self.geometry.segment_at(hash, header.level) == home.segment
     }
 
+    /// Begins to load where each of `keys` is at home, so that [`HostTable::apply`] finds it in the
+    /// cache. Nothing depends on what is read: the loads of different keys overlap.
+    ///
+    /// Cost: a hash and a cache miss a key, several of the latter at a time.
+    pub fn touch(&self, keys: impl Iterator<Item = Key>) {
+        let touched = keys.fold(0, |seen, key| {
+            let home = self.home_now(SlotHash::of(key));
+            let slot = self.geometry.slot_offset(home.chunk, home.slot);
+            seen ^ load(self.chunk(home.chunk), slot + KEY)
+        });
+        hint::black_box(touched);
+    }
+
     /// Every slot where `key` may be, upwards, once.
     fn search(
         &self,
