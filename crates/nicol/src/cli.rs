@@ -356,9 +356,11 @@ pub enum ProfilesAction {
 #[derive(Debug, Args)]
 #[command(after_help = "Then, from another terminal:\n  redis-cli -p 6380 set greeting hello\n  \
     redis-benchmark -p 6380 -t set,get,incr,mset -P 32\n\nThe data lives in memory: it is gone \
-    when the process ends. With --log-device file:DIR every\nwrite is in a synced file at each of \
-    its replicas before it is acknowledged, but this version\ndoes not read the files back when \
-    it starts, nor shorten them while it runs.")]
+    when the process ends. With --log-device file:DIR every\nwrite is in a synced file of each \
+    backup before it is acknowledged, but this version does\nnot read the files back when it \
+    starts, nor shorten them while it runs. A full disk or another\nerror of a log file ends the \
+    server with exit code 3 and the file's name; so does, at the\nstart, a damaged file of an \
+    earlier run in DIR.")]
 pub struct ServeArgs {
     /// Configuration file (TOML); flags and NICOL_* variables take precedence.
     #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]
