@@ -10,7 +10,7 @@ use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
 use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::Event;
-use nicol_core::ids::{Key, Side};
+use nicol_core::ids::{Key, NodeId, Side};
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_core::workload::{ShardMap, Workload};
@@ -19,6 +19,7 @@ use nicol_rt::LogDevice;
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 
 use crate::memory::{self, Loading};
+use crate::parallel;
 use crate::report::{BenchReport, Check, Kind, Latency, Lookups, Memory, Resource, SCHEMA};
 use crate::settings::{self, EngineSettings, SystemConfig};
 use crate::systems::System;
@@ -112,6 +113,8 @@ pub(crate) struct Cluster<N> {
     pub(crate) procedures: Procedures,
     pub(crate) run: Arc<RunControl>,
     pub(crate) clients_per_node: usize,
+    /// Initial records of all replicas, at most.
+    pub(crate) records: u64,
     pub(crate) memory: Option<Memory>,
 }
 
@@ -265,11 +268,12 @@ impl BenchConfig {
         let least = RECORD_HEADER_BYTES + built.workload.value_bytes as u64;
         memory::refuse_beyond_machine(records.saturating_mul(least))?;
         let loading = Loading::start();
-        let nodes = layout
-            .node_ids()
-            .map(|id| Arc::new(N::load(id, layout, &built.system, &*workload)))
-            .collect();
+        let ids: Vec<NodeId> = layout.node_ids().collect();
+        let nodes = parallel::map(&ids, records, |&id| {
+            Arc::new(N::load(id, layout, &built.system, &*workload))
+        });
         Ok(Cluster {
+            records,
             memory: loading.end(records),
             layout: layout.clone(),
             nodes,
@@ -310,7 +314,8 @@ pub(crate) fn judge<N: Member>(cluster: &Cluster<N>, settled: bool) -> (Check, V
 }
 
 fn audit_memory<N: Member>(cluster: &Cluster<N>, check: &mut Check) {
-    let audits: Vec<Audit> = cluster.nodes.iter().map(|node| node.audit()).collect();
+    let audits: Vec<Audit> =
+        parallel::map(&cluster.nodes, cluster.records, |node: &Arc<N>| node.audit());
     check.leaked_locks = audits.iter().map(|audit| audit.leaked_locks).sum();
     if check.leaked_locks > 0 {
         check.violations.push(format!("{} locks leaked", check.leaked_locks));

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod experiments;
 mod live;
 mod memory;
+mod parallel;
 pub mod report;
 pub mod settings;
 mod simulated;

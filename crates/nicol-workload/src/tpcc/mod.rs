@@ -15,7 +15,8 @@
 //!
 //! Deviations: a node's clients share its warehouses instead of each having a district of its own,
 //! and neither key nor think; dates are drawn, since a workload sees no clock; where there are fewer
-//! customers than last names, only as many names exist.
+//! customers than last names, only as many names exist; a New-Order with an item that does not exist
+//! refuses once its rows have been read and locked, before it names those that it would insert.
 
 mod audit;
 mod config;
