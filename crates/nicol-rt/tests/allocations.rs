@@ -65,8 +65,8 @@ impl<N: Member> Start for Bank<N> {
 }
 
 /// Accounts per node, and the records that they are.
-const ACCOUNTS: u64 = 2_000;
-const RECORDS: u64 = 8_000;
+const ACCOUNTS: u64 = 250;
+const RECORDS: u64 = 1_000;
 
 /// Runs so many transactions per client and returns how many allocations that took in all.
 fn allocations<N: Member>(transactions: u64, config: &N::Config) -> u64 {
@@ -103,7 +103,7 @@ fn allocations<N: Member>(transactions: u64, config: &N::Config) -> u64 {
 
 /// Asserts that transactions allocate nothing once the pools have grown.
 fn allocates_nothing<N: Member>(name: &str, config: &N::Config) {
-    let (short, long) = (2_000, 10_000);
+    let (short, long) = (1_500, 4_500);
     let start_up = allocations::<N>(short, config);
     let more = allocations::<N>(long, config).saturating_sub(start_up);
     let transactions = (long - short) * u64::from(3 * CLIENTS);
@@ -111,15 +111,43 @@ fn allocates_nothing<N: Member>(name: &str, config: &N::Config) {
     assert!(more * 100 < transactions, "{name}: {more} allocations in {transactions} transactions");
 }
 
-/// Where execution logic may run, and so which path a transaction takes.
-const PLACES: [ExecuteAt; 3] = [ExecuteAt::Annotation, ExecuteAt::Host, ExecuteAt::Nic];
+/// What decides which way a transaction takes.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    execute_at: ExecuteAt,
+    local_paths: bool,
+    combined_ops: bool,
+}
+
+impl Way {
+    fn config(self) -> XenicConfig {
+        let Self { execute_at, local_paths, combined_ops } = self;
+        let paper = XenicConfig::paper(RECORDS, 8);
+        XenicConfig {
+            execute_at,
+            local_paths,
+            combined_ops,
+            multi_hop: paper.multi_hop && combined_ops,
+            ..paper
+        }
+    }
+}
+
+const PUBLISHED: Way =
+    Way { execute_at: ExecuteAt::Annotation, local_paths: true, combined_ops: true };
+const WAYS: [Way; 5] = [
+    PUBLISHED,
+    Way { execute_at: ExecuteAt::Host, ..PUBLISHED },
+    Way { execute_at: ExecuteAt::Host, local_paths: false, ..PUBLISHED },
+    Way { execute_at: ExecuteAt::Nic, ..PUBLISHED },
+    Way { combined_ops: false, ..PUBLISHED },
+];
 
 // One test: allocations are those of the whole process.
 #[test]
 fn a_transaction_allocates_nothing_in_the_steady_state() {
-    for execute_at in PLACES {
-        let config = XenicConfig { execute_at, ..XenicConfig::paper(RECORDS, 8) };
-        allocates_nothing::<xenic::Node>(&format!("xenic, {execute_at:?}"), &config);
+    for way in WAYS {
+        allocates_nothing::<xenic::Node>(&format!("{way:?}"), &way.config());
     }
     for system in hybrid::SYSTEMS {
         let config = HybridConfig::named(system, RECORDS, 8).unwrap();
