@@ -1,15 +1,16 @@
-//! The project's own tasks: `cargo xtask ci [--quick] | tidy | papers`.
+//! The project's own tasks: `cargo xtask ci [--quick] | tidy | papers | miri [--once]`.
 #![forbid(unsafe_code)]
 
 mod ci;
+mod miri;
 mod papers;
 mod source;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 const USAGE: &str = "\
 usage: cargo xtask TASK
@@ -17,7 +18,9 @@ usage: cargo xtask TASK
   ci           everything that the gate (.ci/run) checks, in its order
   ci --quick   the same without the release build, the seed sweeps and the determinism check
   tidy         the rules that neither the compiler nor clippy knows
-  papers       every step tag and every deviation from a paper, with its place";
+  papers       every step tag and every deviation from a paper, with its place
+  miri         the tests of shared memory, interpreted: races and stale reads that x86 hides
+  miri --once  the same with one order of threads instead of several";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +39,8 @@ fn run(words: &[&str]) -> Result<()> {
         ["ci"] => ci::run(&root()?, ci::Extent::Full),
         ["ci", "--quick"] => ci::run(&root()?, ci::Extent::Quick),
         ["tidy"] => tidy::run(&root()?),
+        ["miri"] => miri::run(&root()?, false),
+        ["miri", "--once"] => miri::run(&root()?, true),
         ["papers"] => papers::run(&root()?),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
@@ -81,6 +86,13 @@ fn files(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>> 
 /// The project's Rust files, in a fixed order.
 fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
     files(root, |path| path.extension().is_some_and(|extension| extension == "rs"))
+}
+
+/// Runs a command whose failure is this task's.
+fn finish(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
 }
 
 /// A file's text.

@@ -21,7 +21,7 @@ fn geometry(design: Design, slots: u64) -> Geometry {
         slots,
         overflow_slots: 8 * slots,
         inline: 24,
-        heap: Bytes(1 << 20),
+        heap: Bytes(if cfg!(miri) { 1 << 16 } else { 1 << 20 }),
     })
 }
 
@@ -154,6 +154,7 @@ fn act(table: &RemoteTable, remote: &Remote, model: &mut Model, key: Key, random
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn it_agrees_with_a_map_whatever_happens() {
     for design in DESIGNS {
         let table = RemoteTable::new(geometry(design, 32), u64::MAX);
@@ -161,7 +162,7 @@ fn it_agrees_with_a_map_whatever_happens() {
         let mut random = Stream::new(5, Purpose::Test, 0);
         let mut model = Model::new();
         let mut overflowed = 0;
-        for _ in 0..test_steps(4_000) {
+        for _ in 0..4_000 {
             let key = Key(random.below(70));
             act(&table, &remote, &mut model, key, &mut random);
             agree(&table, &remote, &model, key);
@@ -174,15 +175,16 @@ fn it_agrees_with_a_map_whatever_happens() {
         }
         let present = model.values().filter(|(_, value)| value.is_some()).count();
         assert_eq!(table.len(), present as u64);
-        assert!(cfg!(miri) || overflowed > 8, "{design:?} never overflowed");
+        assert!(overflowed > 8, "{design:?} never overflowed");
     }
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn replicas_agree_whatever_the_design_and_the_order_of_the_log() {
     let tables = DESIGNS.map(|design| RemoteTable::new(geometry(design, 64), u64::MAX));
     let mut log = Vec::new();
-    for step in 0..test_steps(600).max(80) {
+    for step in 0..600u64 {
         let value = (step % 3 != 2).then(|| vec![step as u8; (step % 50) as usize]);
         log.push((Key(step % 40), Version(2 + step / 40), value));
     }
@@ -278,7 +280,7 @@ fn a_full_table_refuses_to_lock_an_absent_key() {
 
 /// Keys that one-sided coordinators write, and keys that the owner inserts and deletes.
 const SHARED: u64 = 8;
-const CHURNED: std::ops::Range<u64> = 100..160;
+const CHURNED: std::ops::Range<u64> = 100..if cfg!(miri) { 104 } else { 160 };
 
 /// What the threads of a test have done so far.
 #[derive(Default)]
@@ -354,7 +356,7 @@ fn readers_and_one_sided_committers_get_along_with_the_owner() {
             let mut sequence = 0;
             while sequence < test_steps(6_000) || !progress.is_enough() && sequence < 4_000_000 {
                 sequence += 1;
-                let key = Key(CHURNED.start + random.below(60));
+                let key = Key(CHURNED.start + random.below(CHURNED.end - CHURNED.start));
                 let id = txn(9, sequence);
                 let granted = table.lock(key, id).unwrap();
                 let version = granted.unlocked.version().next();
