@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask ci [--quick] | tidy | papers | miri [--once]`.
+//! The project's own tasks: `cargo xtask ci [--quick] | golden [--bless] | tidy | papers | miri [--once]`.
 #![forbid(unsafe_code)]
 
 mod ci;
@@ -16,7 +16,9 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   ci           everything that the gate (.ci/run) checks, in its order
-  ci --quick   the same without the release build, the seed sweeps and the determinism check
+  ci --quick   the same without the release build and what needs it
+  golden       runs every experiment in its quick form and compares it with its golden table
+  golden --bless  writes the golden tables anew; say in the commit what moved, and why
   tidy         the rules that neither the compiler nor clippy knows
   papers       every step tag and every deviation from a paper, with its place
   miri         the tests of shared memory, interpreted: races and stale reads that x86 hides
@@ -38,6 +40,8 @@ fn run(words: &[&str]) -> Result<()> {
     match words {
         ["ci"] => ci::run(&root()?, ci::Extent::Full),
         ["ci", "--quick"] => ci::run(&root()?, ci::Extent::Quick),
+        ["golden"] => ci::golden(&root()?, ci::Tables::Compare),
+        ["golden", "--bless"] => ci::golden(&root()?, ci::Tables::Bless),
         ["tidy"] => tidy::run(&root()?),
         ["miri"] => miri::run(&root()?, false),
         ["miri", "--once"] => miri::run(&root()?, true),

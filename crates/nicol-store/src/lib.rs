@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod address_cache;
+pub mod btree;
+mod graves;
 pub mod host_table;
 pub mod lookup_cost;
 pub mod nic_index;

@@ -111,7 +111,6 @@ fn is_malformed(step: &Step<'_>) -> bool {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn an_operation_survives_the_wire_or_is_refused_there() {
     let mut chance = Stream::new(3, Purpose::Protocol, 0);
     let (mut chain, mut refused) = (Chain::default(), 0);
@@ -131,7 +130,6 @@ fn an_operation_survives_the_wire_or_is_refused_there() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn no_bytes_make_a_target_panic_or_take_memory_beyond_its_limit() {
     let mut chance = Stream::new(4, Purpose::Protocol, 0);
     let (regions, _, _, _) = table();
@@ -179,7 +177,6 @@ fn headers_that_no_chain_has_are_malformed() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn a_chain_that_cannot_be_buffered_is_refused_whole() {
     let (regions, region, rkey, _) = table();
     let mut chain = Chain::default();

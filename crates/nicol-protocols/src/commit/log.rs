@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
 
+use crate::commit::messages::Writes;
+
 /// Bytes of a record besides its body: head, kind and foot.
 const FRAMING: u64 = 3 * WORD as u64;
 /// Length field of a record that only skips to the start of the ring.
@@ -192,12 +194,16 @@ pub(super) struct LogReader {
     memory: Arc<LogMemory>,
     position: u64,
     number: u32,
-    body: Vec<u8>,
+    /// What was read last: bodies one behind the other, and where each ends. The buffer keeps its
+    /// length, so that it is not zeroed before every read.
+    bodies: Vec<u8>,
+    records: Vec<(RecordKind, usize)>,
 }
 
 impl LogReader {
     pub(super) fn new(memory: Arc<LogMemory>) -> Self {
-        Self { memory, position: 0, number: 1, body: Vec::new() }
+        let (bodies, records) = (Vec::new(), Vec::new());
+        Self { memory, position: 0, number: 1, bodies, records }
     }
 
     /// Notes that everything read so far has been applied; returns how many bytes that are.
@@ -206,8 +212,25 @@ impl LogReader {
         self.position
     }
 
-    /// Reads the next record into its buffer, if it has landed completely; zeroes and passes it.
-    pub(super) fn next(&mut self) -> Option<(RecordKind, &[u8])> {
+    /// Reads the next records that have landed completely, `most` of them at most, in place of
+    /// those read before; zeroes and passes them. Returns how many there were.
+    pub(super) fn read(&mut self, most: usize) -> usize {
+        self.records.clear();
+        while self.records.len() < most && self.read_one().is_some() {}
+        self.records.len()
+    }
+
+    /// The records read last, in the order of the log.
+    pub(super) fn records(&self) -> impl Iterator<Item = (RecordKind, &[u8])> {
+        let mut start = 0;
+        self.records.iter().map(move |&(kind, end)| {
+            let body = &self.bodies[start..end];
+            start = end;
+            (kind, body)
+        })
+    }
+
+    fn read_one(&mut self) -> Option<()> {
         loop {
             let region = &self.memory.region;
             let size = self.memory.size;
@@ -229,10 +252,15 @@ impl LogReader {
                 0 => RecordKind::Log,
                 _ => RecordKind::Commit,
             };
-            self.body.resize(head as u32 as usize, 0);
-            region.read(offset + 2 * WORD as u64, &mut self.body).ok()?;
+            let start = self.records.last().map_or(0, |&(_, end)| end);
+            let end = start + head as u32 as usize;
+            if self.bodies.len() < end {
+                self.bodies.resize(end, 0);
+            }
+            region.read(offset + 2 * WORD as u64, &mut self.bodies[start..end]).ok()?;
+            self.records.push((kind, end));
             self.pass(offset, len, len);
-            return Some((kind, &self.body));
+            return Some(());
         }
     }
 
@@ -244,5 +272,75 @@ impl LogReader {
         self.memory.store(seen_offset(self.memory.size), self.position);
         let zeroed = self.memory.region.zero(offset, used);
         assert!(zeroed.is_ok(), "a record lies inside its log");
+    }
+}
+
+/// The writes of a record's body.
+///
+/// # Panics
+/// If the body cannot be parsed: it could before it was logged, so memory is corrupted, and the node
+/// must stop.
+pub(super) fn logged(body: &[u8]) -> Writes<'_> {
+    let Ok(writes) = Writes::parse(body) else {
+        panic!("a log record that was valid when written cannot be parsed any more");
+    };
+    writes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes a record as a NIC's DMA does.
+    fn append(memory: &LogMemory, tail: &mut Tail, body: &[u8]) {
+        if let Some((offset, word)) = tail.skip(body.len()) {
+            memory.store(offset, word);
+        }
+        let mut record = Vec::new();
+        let offset = tail.frame(RecordKind::Commit, body, &mut record);
+        memory.region().write(offset, &record).unwrap();
+        memory.reserve(tail.at());
+    }
+
+    #[test]
+    fn what_was_appended_is_read_in_order_and_in_batches_around_the_ring() {
+        let memory = Arc::new(LogMemory::new(Bytes(1_000)));
+        let (mut tail, mut reader) = (Tail::new(memory.size()), LogReader::new(memory.clone()));
+        let mut next = 0_u8;
+        for round in 0..500_usize {
+            let first = next;
+            let records = round % 5;
+            for _ in 0..records {
+                append(&memory, &mut tail, &vec![next; usize::from(next) % 90]);
+                next = next.wrapping_add(1);
+            }
+            let (most, mut expected) = (3, first);
+            while expected != next {
+                assert!((1..=most).contains(&reader.read(most)), "round {round}");
+                for (kind, body) in reader.records() {
+                    assert_eq!(kind, RecordKind::Commit);
+                    assert_eq!(body, vec![expected; usize::from(expected) % 90]);
+                    expected = expected.wrapping_add(1);
+                }
+            }
+            assert_eq!((reader.read(most), reader.records().count()), (0, 0));
+            assert_eq!((reader.applied(), memory.is_settled()), (tail.at(), true));
+        }
+    }
+
+    #[test]
+    fn a_record_whose_foot_has_not_landed_is_not_read() {
+        let memory = Arc::new(LogMemory::new(Bytes(1_000)));
+        let (mut tail, mut reader) = (Tail::new(memory.size()), LogReader::new(memory.clone()));
+        append(&memory, &mut tail, b"whole");
+        let mut record = Vec::new();
+        let offset = tail.frame(RecordKind::Log, b"half of it", &mut record);
+        let foot = record.split_off(record.len() - WORD);
+        memory.region().write(offset, &record).unwrap();
+        assert_eq!(reader.read(9), 1);
+        assert_eq!(reader.read(9), 0);
+        memory.region().write(offset + record.len() as u64, &foot).unwrap();
+        assert_eq!(reader.read(9), 1);
+        assert_eq!(reader.records().next(), Some((RecordKind::Log, &b"half of it"[..])));
     }
 }

@@ -65,8 +65,7 @@ impl HostTable {
         assert!(blocks == writer.heap.in_use(), "a heap block belongs to one record");
         let bytes = self.slots.bytes() + self.pages.bytes() + self.heap.bytes();
         assert!(bytes == self.memory().0, "memory is counted");
-        let graves = writer.old_graves.iter().chain(&writer.graves);
-        for (key, version) in graves.map(|(&key, &version)| (key, version)).collect::<Vec<_>>() {
+        for (key, version) in writer.graves.iter().collect::<Vec<_>>() {
             let home = self.home_now(SlotHash::of(key));
             assert!(self.find(writer, home, key).is_none(), "a deleted key is absent");
             let floor = self.header(home.chunk, home.local()).floor;

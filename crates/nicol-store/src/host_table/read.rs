@@ -54,6 +54,19 @@ impl HostTable {
             && self.geometry.segment_at(hash, header.level) == home.segment
     }
 
+    /// Begins to load where each of `keys` is at home, so that [`HostTable::apply`] finds it in the
+    /// cache. Nothing depends on what is read: the loads of different keys overlap.
+    ///
+    /// Cost: a hash and a cache miss a key, several of the latter at a time.
+    pub fn touch(&self, keys: impl Iterator<Item = Key>) {
+        let touched = keys.fold(0, |seen, key| {
+            let home = self.home_now(SlotHash::of(key));
+            let slot = self.geometry.slot_offset(home.chunk, home.slot);
+            seen ^ load(self.chunk(home.chunk), slot + KEY)
+        });
+        hint::black_box(touched);
+    }
+
     /// Every slot where `key` may be, upwards, once.
     fn search(
         &self,
@@ -92,14 +105,11 @@ impl HostTable {
         key: Key,
         into: &mut Vec<u8>,
     ) -> Option<Lookup> {
-        let mut bytes = [0; SLOT_MAX];
-        let slot = &mut bytes[..self.geometry.slot_bytes() as usize];
-        loop {
-            // A look at the key is enough to pass: whoever overwrites a key here has put it, if it
-            // still exists, into a slot that is read later, or has changed the header.
-            if load(region, offset + KEY) != key.0 {
-                return None;
-            }
+        // A look at the key is enough to pass: whoever overwrites a key here has put it, if it still
+        // exists, into a slot that is read later, or has changed the header.
+        while load(region, offset + KEY) == key.0 {
+            let mut bytes = [0; SLOT_MAX];
+            let slot = &mut bytes[..self.geometry.slot_bytes() as usize];
             read(region, offset, slot);
             match parse_slot(slot) {
                 SlotView::Torn => hint::spin_loop(),
@@ -117,6 +127,7 @@ impl HostTable {
                 SlotView::Empty | SlotView::Record { .. } => return None,
             }
         }
+        None
     }
 
     /// The home of `hash` in a table that has doubled so far: what a NIC computes.

@@ -52,7 +52,6 @@ fn agree(table: &HostTable, seed: u64, keys: u64, count: u64) {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn it_agrees_with_a_map_whatever_happens() {
     for (seed, displacement_max) in [(3, 8), (4, 16), (5, 64), (6, 1)] {
         let table = table(64, displacement_max);
@@ -64,7 +63,6 @@ fn it_agrees_with_a_map_whatever_happens() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn a_growing_table_agrees_with_a_map_at_every_step() {
     for (seed, displacement_max) in [(7, 8), (8, 32)] {
         let table = growing(64, displacement_max);
@@ -74,7 +72,6 @@ fn a_growing_table_agrees_with_a_map_at_every_step() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn growth_ends_below_the_load_limit_and_keeps_every_record() {
     for slots in [16, 48, 1_024, 20_000] {
         let table = growing(slots, 16);
@@ -95,7 +92,6 @@ fn growth_ends_below_the_load_limit_and_keeps_every_record() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn room_ends_with_the_records_or_with_the_memory() {
     let fixed = HostTable::new(Geometry::new(64, 8, 16), 40, Growth::Off);
     for key in 0..40 {
@@ -122,7 +118,6 @@ fn room_ends_with_the_records_or_with_the_memory() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn a_header_tells_where_a_key_went() {
     let table = growing(64, 8);
     let known = table.progress();
@@ -164,7 +159,6 @@ fn an_old_write_does_not_bring_a_deleted_record_back() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn digests_do_not_depend_on_the_order_of_insertion() {
     let (one, other) = (table(256, 8), table(256, 16));
     for key in 0..200 {
@@ -255,7 +249,6 @@ fn readers_never_miss_a_record_while_the_table_doubles() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn whatever_moves_to_the_left_or_away_shows_in_its_segments_header() {
     let table = growing(256, 8);
     let mut random = Stream::new(11, Purpose::Test, 0);

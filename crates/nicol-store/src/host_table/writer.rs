@@ -1,6 +1,5 @@
 //! Insertion, replacement and deletion. One writer at a time; readers are never in the way.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +13,7 @@ use super::layout::{
 use super::memory::{Heap, PageAllocator};
 use super::read::header;
 use super::{Applied, Growth, HEADER_BYTES, HostTable, PAGE_SLOTS, PageRef, SEGMENT_SLOTS};
+use crate::graves::Graves;
 
 /// What the writer keeps besides the table's memory.
 #[derive(Debug)]
@@ -25,9 +25,7 @@ pub(super) struct Writer {
     /// A record that makes way for it.
     moved: SlotImage,
     scratch: Vec<u8>,
-    /// Versions at which keys were deleted, while older records of them may still wait in a log.
-    pub(super) graves: BTreeMap<Key, Version>,
-    pub(super) old_graves: BTreeMap<Key, Version>,
+    pub(super) graves: Graves,
 }
 
 impl Writer {
@@ -38,14 +36,8 @@ impl Writer {
             image: SlotImage::empty(slot_bytes),
             moved: SlotImage::empty(slot_bytes),
             scratch: vec![0; slot_bytes as usize],
-            graves: BTreeMap::new(),
-            old_graves: BTreeMap::new(),
+            graves: Graves::default(),
         }
-    }
-
-    fn deleted_at(&self, key: Key) -> Version {
-        let young = self.graves.get(&key);
-        young.or_else(|| self.old_graves.get(&key)).copied().unwrap_or_default()
     }
 }
 
@@ -83,7 +75,7 @@ impl HostTable {
         let old = self.find(writer, home, key);
         let current = match &old {
             Some(record) => record.version,
-            None => writer.deleted_at(key),
+            None => writer.graves.deleted_at(key),
         };
         if version <= current {
             return Applied::Skipped;
@@ -98,8 +90,7 @@ impl HostTable {
             (Some(value), None) => {
                 self.fill(writer, key, version, value);
                 self.insert(writer, home);
-                writer.graves.remove(&key);
-                writer.old_graves.remove(&key);
+                writer.graves.raise(key);
                 self.len.fetch_add(1, Ordering::Relaxed);
                 if self.growth != Growth::Off && self.is_loaded() {
                     self.growing.store(true, Ordering::Relaxed);
@@ -107,7 +98,7 @@ impl HostTable {
             }
             (None, old) => {
                 self.raise_floor(home, version);
-                writer.graves.insert(key, version);
+                writer.graves.bury(key, version);
                 if let Some(old) = old {
                     self.delete(writer, home, &old);
                     self.len.fetch_sub(1, Ordering::Relaxed);
@@ -120,16 +111,7 @@ impl HostTable {
     /// Forgets the deletions that were remembered at the last call. Between two calls, every older
     /// write of a key deleted before the first must have been applied.
     pub fn forget_old_deletions(&self) {
-        let writer = &mut *self.writer();
-        if !writer.graves.is_empty() || !writer.old_graves.is_empty() {
-            writer.old_graves = std::mem::take(&mut writer.graves);
-        }
-    }
-
-    /// Deletions remembered.
-    pub fn remembered_deletions(&self) -> usize {
-        let writer = self.writer();
-        writer.graves.len() + writer.old_graves.len()
+        self.writer().graves.forget_old();
     }
 
     /// Prepares the image of a record.
@@ -202,14 +184,26 @@ impl HostTable {
     }
 
     pub(super) fn find(&self, writer: &mut Writer, home: Home, key: Key) -> Option<Record> {
-        for slot in home.slot..home.slot + self.geometry.reach() {
-            let position = Position::Slot { chunk: home.chunk, slot };
-            if let Some(record) = self.look(writer, position, key) {
-                return Some(record);
+        let chunk = home.chunk;
+        for (slot, region, offset) in self.slots_from(home) {
+            // Most slots are others': their keys are all that is loaded of them.
+            if load(region, offset + KEY) == key.0 {
+                let found = self.look(writer, Position::Slot { chunk, slot }, key);
+                if found.is_some() {
+                    return found;
+                }
             }
         }
         self.overflow_of(home.chunk, home.local())
             .find_map(|position| self.look(writer, position, key))
+    }
+
+    /// The slots within D_m of a home, with their memory.
+    fn slots_from(&self, home: Home) -> impl Iterator<Item = (u64, &Region, u64)> {
+        let region: &Region = self.chunk(home.chunk);
+        let first = self.geometry.slot_offset(home.chunk, home.slot);
+        let slot_bytes = self.geometry.slot_bytes();
+        (0..self.geometry.reach()).map(move |at| (home.slot + at, region, first + at * slot_bytes))
     }
 
     /// The slots of a segment's overflow pages.
@@ -221,9 +215,8 @@ impl HostTable {
 
     /// The first free slot within D_m of a home.
     pub(super) fn free_slot(&self, home: Home) -> Option<u64> {
-        let chunk = home.chunk;
-        let mut reach = home.slot..home.slot + self.geometry.reach();
-        reach.find(|&slot| self.key_of(Position::Slot { chunk, slot }).is_none())
+        let is_free = |&(_, region, offset): &(u64, &Region, u64)| key_at(region, offset).is_none();
+        self.slots_from(home).find(is_free).map(|(slot, ..)| slot)
     }
 
     /// Inserts the image, of a key with this home.

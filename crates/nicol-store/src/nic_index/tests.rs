@@ -144,7 +144,6 @@ fn a_read_that_began_before_an_install_is_not_cached() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn it_agrees_with_a_model_whatever_happens_and_however_the_table_grows() {
     let mut random = Stream::new(5, Purpose::Test, 0);
     let index = index(128, 4_096);
@@ -208,7 +207,6 @@ fn it_agrees_with_a_model_whatever_happens_and_however_the_table_grows() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn when_everything_is_pinned_or_locked_reads_go_uncached_and_locks_are_refused() {
     let index = index(64, 64);
     let mut refused = None;
@@ -239,7 +237,6 @@ fn when_everything_is_pinned_or_locked_reads_go_uncached_and_locks_are_refused()
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn a_cache_smaller_than_the_working_set_keeps_what_is_hot() {
     let index = index(1_024, 64);
     let mut random = Stream::new(6, Purpose::Test, 0);
@@ -272,7 +269,6 @@ fn a_cache_smaller_than_the_working_set_keeps_what_is_hot() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn it_follows_the_table_a_few_entries_at_a_time_and_forgets_nothing() {
     let index = index(4_096, 64);
     for key in 0..1_000 {

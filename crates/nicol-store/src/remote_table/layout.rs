@@ -35,7 +35,8 @@ pub(super) mod field {
 pub(super) mod bucket {
     use super::WORD;
 
-    /// Changes with every insertion, move and removal of a key of this home; odd meanwhile.
+    /// Changes with every insertion and removal of a key of this home, and with every move of one
+    /// to where readers come first; odd meanwhile.
     pub const GUARD: usize = 0;
     /// The version of every absent key of this home.
     pub const FLOOR: usize = WORD;

@@ -15,14 +15,15 @@
 //! | commit a record it locked | WRITE the body ([`Geometry::emit_commit`]), then the new header |
 //! | give back a lock taken by CAS | WRITE the unlocked header |
 //! | give back a lock that the owner granted | ask the owner ([`RemoteTable::unlock`]) |
+//! | free the slot of a record it deleted | ask the owner ([`RemoteTable::reclaim`]) |
 //!
 //! What makes this safe: a record is only rewritten or moved while its header is locked (by a
 //! transaction, or for a moment by the owner), so an unlocked header read after a value vouches
 //! for it; the checksum finds values torn within one READ. A header names its slot's incarnation,
-//! so that an old header word never fits another record. Absent keys (AMB-36): every insertion,
-//! move and removal of a key changes its home's guard, so that an unchanged guard means nothing
-//! came; an absent key's version is its home's floor, which no deletion there exceeds (as in
-//! decision 0003).
+//! so that an old header word never fits another record. Absent keys (AMB-36): every insertion and
+//! removal of a key changes its home's guard, and so does every move that a reader could miss, so
+//! that an unchanged guard means that nothing came; an absent key's version is its home's floor,
+//! which no deletion there exceeds (as in decision 0003).
 //!
 //! The owner's engines call the methods of [`RemoteTable`]. Locks and installs in place take no
 //! mutex; whatever changes the structure (insertion, removal, blocks of the heap) takes the
@@ -189,7 +190,7 @@ impl RemoteTable {
                     return Ok(Granted { address, unlocked: header, present });
                 }
             } else if let Some(owner) = header.owner() {
-                if !self.is_held(address, txn) {
+                if owner != engine || !self.is_held(address, txn) {
                     return Err(LockRefused::Held { owner });
                 }
                 let unlocked = Header::unlocked(shape.incarnation(), header.version());
@@ -241,11 +242,31 @@ impl RemoteTable {
         }
     }
 
+    /// Takes back the slot of a key that a one-sided commit deleted; returns whether there was one
+    /// that nobody has locked. Until then the key is absent in a slot of its own.
+    pub fn reclaim(&self, key: Key) -> bool {
+        let writer = &mut *self.writer();
+        let Sought::Slot { address, header } = self.seek(key) else { return false };
+        if header.is_locked()
+            || !swap(&self.region, address, header.word(), header.locked_by_writer().word())
+        {
+            return false;
+        }
+        // Only under the lock does a slot's shape stay what it is.
+        let shape = Shape(load(&self.region, address + field::SHAPE as u64));
+        if shape.is_present() {
+            store(&self.region, address, header.word());
+            return false;
+        }
+        self.remove(writer, key, address, header.version());
+        true
+    }
+
     /// The slot and header of `key` if `txn` holds its lock.
     fn held_by(&self, key: Key, txn: TxnId) -> Option<(u64, Header)> {
         match self.seek(key) {
             Sought::Slot { address, header }
-                if header.owner().is_some() && self.is_held(address, txn) =>
+                if header.owner() == Some(engine_of(txn)) && self.is_held(address, txn) =>
             {
                 Some((address, header))
             }

@@ -1,10 +1,11 @@
 //! What changes a table's structure: insertion, removal, moves, heap blocks. One writer at a time.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::memory::WORD;
+
+use crate::graves::Graves;
 
 use super::heap::Heap;
 use super::layout::{self, Body, Header, Shape, bucket, field, load, read, store, swap, write};
@@ -26,9 +27,7 @@ pub(super) struct Writer {
     end: u64,
     free: Vec<u64>,
     scratch: Vec<u8>,
-    /// Versions at which keys were deleted, while older records of them may still wait in a log.
-    graves: BTreeMap<Key, Version>,
-    old_graves: BTreeMap<Key, Version>,
+    graves: Graves,
 }
 
 impl Writer {
@@ -39,8 +38,7 @@ impl Writer {
             end: geometry.all_buckets(),
             free: Vec::new(),
             scratch: vec![0; geometry.slot_bytes() as usize],
-            graves: BTreeMap::new(),
-            old_graves: BTreeMap::new(),
+            graves: Graves::default(),
         }
     }
 
@@ -67,11 +65,6 @@ impl Writer {
             self.next - 1
         })
     }
-
-    fn deleted_at(&self, key: Key) -> Version {
-        let young = self.graves.get(&key);
-        young.or_else(|| self.old_graves.get(&key)).copied().unwrap_or_default()
-    }
 }
 
 impl RemoteTable {
@@ -94,7 +87,7 @@ impl RemoteTable {
         let sought = self.seek(key);
         let current = match sought {
             Sought::Slot { header, .. } => header.version(),
-            Sought::Absent { .. } => writer.deleted_at(key),
+            Sought::Absent { .. } => writer.graves.deleted_at(key),
         };
         if version <= current {
             return Applied::Skipped;
@@ -113,11 +106,10 @@ impl RemoteTable {
                 let place = self.place(writer, key, version, value);
                 let inserted = self.insert(writer, key, version, place, None);
                 assert!(inserted.is_some(), "the overflow chains have room");
-                writer.graves.remove(&key);
-                writer.old_graves.remove(&key);
+                writer.graves.raise(key);
             }
             (None, sought) => {
-                writer.graves.insert(key, version);
+                writer.graves.bury(key, version);
                 match sought {
                     Sought::Slot { address, .. } => self.remove(writer, key, address, version),
                     Sought::Absent { .. } => {
@@ -135,10 +127,7 @@ impl RemoteTable {
     /// Forgets the deletions that were remembered at the last call. Between two calls, every older
     /// write of a key deleted before the first must have been applied.
     pub fn forget_old_deletions(&self) {
-        let writer = &mut *self.writer();
-        if !writer.graves.is_empty() || !writer.old_graves.is_empty() {
-            writer.old_graves = std::mem::take(&mut writer.graves);
-        }
+        self.writer().graves.forget_old();
     }
 
     /// Gives an absent key a locked slot; `None` if it has been given one meanwhile.
@@ -300,15 +289,11 @@ impl RemoteTable {
             (bucket + 1..end).find_map(|at| Some((at, self.vacant_in(at)?)))?;
         while at > bucket {
             let before = at - 1;
+            // Readers go upwards, so that they meet a record that moves up: the guard may stay.
             let moved = (0..self.geometry.bucket_slots())
                 .map(|slot| self.geometry.slot_offset(before, slot))
                 .find(|&slot| {
-                    self.home_at(slot) == before && {
-                        self.bump_guard(before);
-                        let moved = self.move_record(writer, slot, empty);
-                        self.bump_guard(before);
-                        moved
-                    }
+                    self.home_at(slot) == before && self.move_record(writer, slot, empty)
                 })?;
             (at, empty) = (before, moved);
         }
@@ -320,8 +305,8 @@ impl RemoteTable {
         self.geometry.bucket(Key(load(&self.region, address + field::KEY as u64)))
     }
 
-    /// Moves the record at `from`, if nobody has locked it, to the empty slot `to`; its home's
-    /// guard is odd meanwhile. Whether it moved.
+    /// Moves the record at `from`, if nobody has locked it, to the empty slot `to`; whether it moved.
+    /// If readers come to `to` first, its home's guard is odd meanwhile.
     fn move_record(&self, writer: &mut Writer, from: u64, to: u64) -> bool {
         let word = load(&self.region, from);
         let Some(header) = Header::parse(word).filter(|header| !header.is_locked()) else {

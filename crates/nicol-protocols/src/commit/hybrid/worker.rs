@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nicol_core::fabric::{Bell, Fabric, Work};
 
 use super::node::Node;
-use crate::commit::log::{LogMemory, LogReader};
+use crate::commit::log::{LogMemory, LogReader, logged};
 use crate::commit::messages::{Change, Writes};
 
 /// Records applied before the worker frees their space and lets others run.
@@ -17,11 +17,9 @@ pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, memory: Arc
     let mut reader = LogReader::new(memory);
     loop {
         let seen = bell.bell().rings();
-        let mut applied = 0;
-        while applied < BATCH {
-            let Some((_, body)) = reader.next() else { break };
-            apply(&fabric, &node, body);
-            applied += 1;
+        let applied = reader.read(BATCH);
+        for (_, body) in reader.records() {
+            apply(&fabric, &node, &logged(body));
         }
         if applied > 0 {
             // The log's writer reads this word when it runs short of space.
@@ -35,10 +33,7 @@ pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, memory: Arc
     }
 }
 
-fn apply<F: Fabric>(fabric: &F, node: &Node, body: &[u8]) {
-    let Ok(writes) = Writes::parse(body) else {
-        panic!("a log record that was valid when written cannot be parsed any more");
-    };
+fn apply<F: Fabric>(fabric: &F, node: &Node, writes: &Writes<'_>) {
     let Some(table) = node.backup(writes.shard) else {
         panic!("{:?} is not backed up here: its coordinator has another layout", writes.shard);
     };

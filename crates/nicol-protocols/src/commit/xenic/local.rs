@@ -72,7 +72,7 @@ impl<F: Fabric> Coordinator<F> {
         // DEVIATION [Xenic21 4.2.4]: a local read crosses PCIe once, because a transaction may be
         // reported, and read from elsewhere, before its COMMIT has reached this node: only the
         // lock in the NIC's index tells.
-        let reply = self.fabric.call(self.nic, &TxnLocal(txn), Patience::Forever).await;
+        let reply = self.fabric.call(self.nic(txn.id), &TxnLocal(txn), Patience::Forever).await;
         let ended = match reply {
             Ok(reply) => parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed),
             Err(error) => Err(error),

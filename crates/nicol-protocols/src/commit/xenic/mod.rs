@@ -33,6 +33,7 @@ mod messages;
 mod multi_hop;
 mod nic;
 mod node;
+mod separate;
 mod server;
 mod shipped;
 mod worker;
@@ -112,7 +113,10 @@ pub struct XenicConfig {
     pub execute_at: ExecuteAt,
     /// Are the paper's gaps closed?
     pub faithful: Faithful,
-    /// May a primary NIC execute a transaction for another node? [4.2.3, 5.7]
+    /// Does one request lock and read, as opposed to one each, as one-sided verbs would? [5.7]
+    pub combined_ops: bool,
+    /// May a primary NIC execute a transaction for another node? Takes combined operations.
+    /// [4.2.3, 5.7]
     pub multi_hop: bool,
     /// May the host execute a transaction whose keys are all local? [4.2.4]
     pub local_paths: bool,
@@ -137,6 +141,7 @@ impl XenicConfig {
             patience: Nanos::from_millis(20),
             execute_at: ExecuteAt::Annotation,
             faithful: Faithful::Fixed,
+            combined_ops: true,
             multi_hop: true,
             local_paths: true,
             local_read: LocalRead::Strict,

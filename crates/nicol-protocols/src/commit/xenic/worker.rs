@@ -7,11 +7,11 @@ use nicol_core::ids::EngineId;
 
 use super::messages::LogAck;
 use super::node::Node;
-use crate::commit::log::{LogReader, RecordKind};
+use crate::commit::log::{LogReader, RecordKind, logged};
 use crate::commit::messages::{Change, Writes};
 
-/// Records applied, and segments split, before the worker acknowledges and lets others run.
-const BATCH: u64 = 64;
+/// Records read, touched and applied before the worker acknowledges and lets others run.
+const BATCH: usize = 32;
 /// Segments of a growing table that an idle worker splits before it looks at the log again.
 const IDLE_SPLITS: u64 = 4;
 
@@ -23,11 +23,14 @@ pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, core: u8) {
     let mut reader = LogReader::new(memory);
     loop {
         let seen = bell.bell().rings();
-        let (mut applied, mut split) = (0, 0);
-        while applied + split < BATCH {
-            let Some((kind, body)) = reader.next() else { break };
-            let written = apply(&fabric, &node, kind, body);
-            applied += 1;
+        let applied = reader.read(BATCH);
+        for (kind, body) in reader.records() {
+            let writes = logged(body);
+            node.table(writes.shard, kind).touch(writes.iter().map(|(key, ..)| key));
+        }
+        let mut split = 0;
+        for (kind, body) in reader.records() {
+            let written = apply(&fabric, &node, kind, &logged(body));
             // A segment per insert keeps a doubling ahead of the inserts.
             split += grow(&fabric, &node, written);
         }
@@ -57,11 +60,7 @@ fn grow<F: Fabric>(fabric: &F, node: &Node, segments: u64) -> u64 {
 }
 
 /// Applies one record; returns how many writes it had.
-fn apply<F: Fabric>(fabric: &F, node: &Node, kind: RecordKind, body: &[u8]) -> u64 {
-    let Ok(writes) = Writes::parse(body) else {
-        // The NIC parsed it before it was logged: memory was corrupted, and the node must stop.
-        panic!("a log record that was valid when written cannot be parsed any more");
-    };
+fn apply<F: Fabric>(fabric: &F, node: &Node, kind: RecordKind, writes: &Writes<'_>) -> u64 {
     let table = node.table(writes.shard, kind);
     let mut written = 0;
     for (key, version, change) in writes.iter() {

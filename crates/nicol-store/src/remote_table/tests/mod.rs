@@ -1,17 +1,20 @@
+mod addresses;
+mod threads;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 
-use nicol_core::chance::{Purpose, Stream, test_steps};
+use nicol_core::chance::{Purpose, Stream};
 use nicol_core::ids::NodeId;
 use nicol_core::units::Bytes;
+use proptest::prelude::*;
 
 use super::*;
 
-const DESIGNS: [Design; 3] = [
+const DESIGNS: [Design; 4] = [
     Design::Hopscotch { neighbourhood: 8 },
     Design::Chained { bucket: 4 },
+    Design::Chained { bucket: 8 },
     Design::Chained { bucket: 16 },
 ];
 
@@ -54,7 +57,7 @@ impl Remote {
 
     fn lookup(&self, key: Key) -> Seen {
         let mut walk = self.geometry.walk(key);
-        loop {
+        for _ in 0..10_000_000 {
             let bytes = self.read(walk.span());
             match walk.step(&bytes) {
                 Step::Found(record) => match self.value(key, record) {
@@ -70,6 +73,7 @@ impl Remote {
                 Step::Next | Step::Torn => {}
             }
         }
+        panic!("{key:?} stays torn");
     }
 
     fn value(&self, key: Key, record: Record<'_>) -> Option<Seen> {
@@ -116,71 +120,205 @@ fn agree(table: &RemoteTable, remote: &Remote, model: &Model, key: Key) {
     assert!(if expected.is_some() { seen.0 == version } else { seen.0 >= version });
 }
 
-/// One transaction of a random kind on `key`; what it did to the record.
-fn act(table: &RemoteTable, remote: &Remote, model: &mut Model, key: Key, random: &mut Stream) {
-    let id = txn(3, 1 + random.below(1 << 30));
+/// What a transaction does to a key that it has locked.
+#[derive(Clone, Debug)]
+enum Deed {
+    Abort,
+    Put(Vec<u8>),
+    Delete,
+    /// Where old and new value stand in the slot; by the owner otherwise.
+    PutOneSidedly(Vec<u8>),
+    DeleteOneSidedly,
+    DeleteOneSidedlyAndReclaim,
+}
+
+fn deeds() -> impl Strategy<Value = Vec<(u64, Deed)>> {
+    let small = || prop::collection::vec(any::<u8>(), 0..25);
+    let large = (25..3_000usize, any::<u8>()).prop_map(|(len, byte)| vec![byte; len]);
+    let deed = prop_oneof![
+        2 => Just(Deed::Abort),
+        6 => small().prop_map(Deed::Put),
+        3 => large.prop_map(Deed::Put),
+        5 => Just(Deed::Delete),
+        5 => small().prop_map(Deed::PutOneSidedly),
+        1 => Just(Deed::DeleteOneSidedly),
+        1 => Just(Deed::DeleteOneSidedlyAndReclaim),
+    ];
+    prop::collection::vec((0..70u64, deed), 1..250)
+}
+
+const ENGINE: EngineId = EngineId::nic(NodeId(7), 3);
+
+/// One transaction on `key`.
+fn act(table: &RemoteTable, remote: &Remote, model: &mut Model, key: Key, deed: Deed, id: TxnId) {
     let granted = table.lock(key, id).unwrap();
     assert_eq!(table.lock(key, id), Ok(granted), "a lock is granted again to its holder");
-    let refused = LockRefused::Held { owner: EngineId::nic(NodeId(7), 3) };
+    let refused = LockRefused::Held { owner: ENGINE };
     assert_eq!(table.lock(key, txn(3, 1 << 31)), Err(refused));
     assert_eq!((table.holder(key), table.locked_count()), (Some(id), 1));
+    assert!(!table.reclaim(key), "a locked slot is not reclaimed");
     let version = granted.unlocked.version().next();
-    let large = random.below(5) == 0;
-    let len = if large { 25 + random.below(3_000) } else { random.below(25) };
-    let value = vec![random.below(256) as u8; len as usize];
     let Seen::Record { address, header, unlocked, value: old } = remote.lookup(key) else {
         panic!("a locked key has a slot");
     };
     assert_eq!((address, unlocked), (granted.address, granted.unlocked));
-    assert_eq!(header.owner(), Some(EngineId::nic(NodeId(7), 3)));
-    let one_sided = len <= 24 && old.is_none_or(|old| old.len() <= 24);
-    match random.below(4) {
-        0 => assert!(table.unlock(key, id)),
-        1 => {
-            table.install(key, id, version, None);
-            model.insert(key, (version, None));
+    assert_eq!((header.owner(), old.is_some()), (Some(ENGINE), granted.present));
+    let in_slot = old.is_none_or(|old| old.len() <= 24);
+    let new = match deed {
+        Deed::Abort => {
+            assert!(table.unlock(key, id));
+            return;
         }
-        2 if one_sided => {
-            let value = (random.below(3) != 0).then_some(value);
-            remote.commit(key, address, unlocked, value.as_deref());
-            model.insert(key, (version, value));
-        }
-        _ => {
+        Deed::Put(value) | Deed::PutOneSidedly(value) if !in_slot || value.len() > 24 => {
             table.install(key, id, version, Some(&value));
-            model.insert(key, (version, Some(value)));
+            Some(value)
         }
-    }
+        Deed::Put(value) => {
+            table.install(key, id, version, Some(&value));
+            Some(value)
+        }
+        Deed::PutOneSidedly(value) => {
+            remote.commit(key, address, unlocked, Some(&value));
+            Some(value)
+        }
+        Deed::DeleteOneSidedly | Deed::DeleteOneSidedlyAndReclaim if in_slot => {
+            remote.commit(key, address, unlocked, None);
+            assert_eq!(table.get(key, &mut Vec::new()).unwrap().version, version);
+            if matches!(deed, Deed::DeleteOneSidedlyAndReclaim) {
+                assert!(table.reclaim(key), "its slot is free again");
+                assert!(!table.reclaim(key), "it has none any more");
+            }
+            None
+        }
+        Deed::Delete | Deed::DeleteOneSidedly | Deed::DeleteOneSidedlyAndReclaim => {
+            table.install(key, id, version, None);
+            None
+        }
+    };
+    model.insert(key, (version, new));
     assert!(!table.unlock(key, id), "the lock was given back");
 }
 
-#[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
-fn it_agrees_with_a_map_whatever_happens() {
-    for design in DESIGNS {
-        let table = RemoteTable::new(geometry(design, 32), u64::MAX);
-        let remote = Remote::of(&table);
-        let mut random = Stream::new(5, Purpose::Test, 0);
-        let mut model = Model::new();
-        let mut overflowed = 0;
-        for _ in 0..4_000 {
-            let key = Key(random.below(70));
-            act(&table, &remote, &mut model, key, &mut random);
-            agree(&table, &remote, &model, key);
-            assert_eq!(table.check(), Vec::<String>::new());
-            assert_eq!(table.locked_count(), 0);
-            overflowed = overflowed.max(table.overflowed());
-        }
-        for key in 0..70 {
-            agree(&table, &remote, &model, Key(key));
-        }
-        let present = model.values().filter(|(_, value)| value.is_some()).count();
-        assert_eq!(table.len(), present as u64);
-        assert!(overflowed > 8, "{design:?} never overflowed");
+fn check_against_a_map(design: Design, deeds: Vec<(u64, Deed)>) {
+    let table = RemoteTable::new(geometry(design, 16), u64::MAX);
+    let remote = Remote::of(&table);
+    let mut model = Model::new();
+    for (number, (key, deed)) in deeds.into_iter().enumerate() {
+        let key = Key(key);
+        act(&table, &remote, &mut model, key, deed, txn(3, 1 + number as u64));
+        agree(&table, &remote, &model, key);
+        assert_eq!(table.check(), Vec::<String>::new());
+        assert_eq!(table.locked_count(), 0);
+    }
+    for key in 0..70 {
+        agree(&table, &remote, &model, Key(key));
+    }
+    let present = model.values().filter(|(_, value)| value.is_some()).count();
+    assert_eq!(table.len(), present as u64);
+}
+
+proptest! {
+    #[test]
+    fn it_agrees_with_a_map_whatever_happens(
+        deeds in deeds(),
+        design in prop::sample::select(&DESIGNS[..]),
+    ) {
+        check_against_a_map(design, deeds);
     }
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
+fn records_hop_to_make_room_and_overflow_when_they_cannot() {
+    let table = RemoteTable::new(geometry(DESIGNS[0], 64), u64::MAX);
+    let remote = Remote::of(&table);
+    let addresses = |keys: std::ops::Range<u64>| -> Vec<u64> {
+        keys.map(|key| match remote.lookup(Key(key)) {
+            Seen::Record { address, .. } => address,
+            Seen::Absent(_) => panic!("key {key} is there"),
+        })
+        .collect()
+    };
+    let (mut hopped, mut before) = (0, Vec::new());
+    for key in 0..80 {
+        table.load(Key(key), &[key as u8; 24]);
+        assert_eq!(table.check(), Vec::<String>::new());
+        let after = addresses(0..key + 1);
+        hopped += before.iter().zip(&after).filter(|(before, after)| before != after).count();
+        before = after;
+    }
+    assert!(hopped > 0, "no record hopped");
+    assert!(table.overflowed() > 0, "no record overflowed");
+    let overflowed = table.overflowed();
+    for key in 0..60 {
+        table.apply(Key(key), Version(2), None);
+        assert_eq!(table.check(), Vec::<String>::new());
+        addresses(key + 1..80);
+    }
+    assert!(table.overflowed() < overflowed, "chains are shortened");
+    for key in 60..80 {
+        table.apply(Key(key), Version(2), None);
+    }
+    for key in (0..200).map(Key) {
+        let mut walk = remote.geometry.walk(key);
+        let bytes = remote.read(walk.span());
+        assert!(matches!(walk.step(&bytes), Step::Absent(_)), "an empty chain is still linked");
+    }
+}
+
+#[test]
+fn a_locked_record_stays_where_it_is() {
+    for design in DESIGNS {
+        let table = RemoteTable::new(geometry(design, 64), u64::MAX);
+        let remote = Remote::of(&table);
+        let mut locked = Vec::new();
+        for key in (0..40).map(Key) {
+            table.load(key, b"locked");
+            let Seen::Record { address, unlocked, .. } = remote.lookup(key) else {
+                panic!("it was loaded");
+            };
+            assert!(remote.lock(address, unlocked, ENGINE));
+            locked.push((key, address, unlocked));
+        }
+        for key in (40..120).map(Key) {
+            table.load(key, b"other");
+        }
+        for key in (40..120).map(Key) {
+            table.apply(key, Version(2), None);
+        }
+        assert_eq!((table.check(), table.locked_count()), (Vec::new(), locked.len()));
+        for (key, address, unlocked) in locked {
+            let Seen::Record { address: now, .. } = remote.lookup(key) else {
+                panic!("it is locked, not gone");
+            };
+            assert_eq!(now, address, "{key:?} moved");
+            remote.commit(key, address, unlocked, Some(b"new"));
+        }
+        assert_eq!((table.check(), table.locked_count()), (Vec::new(), 0));
+    }
+}
+
+#[test]
+fn a_reader_between_home_and_chain_learns_that_a_record_moved_back() {
+    for design in DESIGNS {
+        let table = RemoteTable::new(geometry(design, 1), u64::MAX);
+        let remote = Remote::of(&table);
+        let slots = remote.geometry.home_slots();
+        (0..slots + 1).for_each(|key| table.load(Key(key), b"value"));
+        assert_eq!(table.overflowed(), 1);
+        let chained = Key(slots);
+        let mut walk = remote.geometry.walk(chained);
+        assert_eq!(walk.step(&remote.read(walk.span())), Step::Next);
+        table.apply(Key(0), Version(2), None);
+        assert_eq!(table.overflowed(), 0, "the last record of the chain fills the gap");
+        let Step::Absent(absence) = walk.step(&remote.read(walk.span())) else {
+            panic!("the chain is empty");
+        };
+        assert_ne!(table.region().load(absence.guard_address), Ok(absence.guard));
+        assert!(matches!(remote.lookup(chained), Seen::Record { .. }));
+    }
+}
+
+#[test]
 fn replicas_agree_whatever_the_design_and_the_order_of_the_log() {
     let tables = DESIGNS.map(|design| RemoteTable::new(geometry(design, 64), u64::MAX));
     let mut log = Vec::new();
@@ -201,12 +339,12 @@ fn replicas_agree_whatever_the_design_and_the_order_of_the_log() {
             log.swap(last, random.below(last as u64 + 1) as usize);
         }
     }
-    let [one, two, three] = tables.each_ref().map(RemoteTable::digest);
-    assert_eq!((one, one), (two, three));
+    let digest = tables[0].digest();
+    assert_eq!(tables.each_ref().map(RemoteTable::digest), [digest; 4]);
     let applied = tables[0].apply(Key(0), Version(1), Some(b"late"));
     assert_eq!(applied, Applied::Skipped);
     tables[0].load(Key(77), b"another");
-    assert_ne!(tables[0].digest(), two);
+    assert_ne!(tables[0].digest(), digest);
 }
 
 #[test]
@@ -276,102 +414,4 @@ fn a_full_table_refuses_to_lock_an_absent_key() {
     small.load(Key(0), b"x");
     assert!(!small.has_room());
     assert_eq!(small.lock(Key(1), txn(0, 1)), Err(LockRefused::Full));
-}
-
-/// Keys that one-sided coordinators write, and keys that the owner inserts and deletes.
-const SHARED: u64 = 8;
-const CHURNED: std::ops::Range<u64> = 100..if cfg!(miri) { 104 } else { 160 };
-
-/// What the threads of a test have done so far.
-#[derive(Default)]
-struct Progress {
-    stop: AtomicBool,
-    committed: AtomicU64,
-    reads: AtomicU64,
-}
-
-impl Progress {
-    /// Has enough of each kind happened beside the other?
-    fn is_enough(&self) -> bool {
-        let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) > test_steps(2_000);
-        enough(&self.committed) && enough(&self.reads)
-    }
-}
-
-/// One-sided increments of the shared keys until told to stop.
-fn commit_one_sidedly(remote: &Remote, core: u8, progress: &Progress) {
-    let mut random = Stream::new(11, Purpose::Test, u32::from(core));
-    while !progress.stop.load(Ordering::Relaxed) {
-        let key = Key(random.below(SHARED));
-        let Seen::Record { address, header, unlocked, .. } = remote.lookup(key) else {
-            panic!("shared keys are always there");
-        };
-        if header.is_locked() || !remote.lock(address, unlocked, EngineId::nic(NodeId(1), core)) {
-            thread::yield_now();
-            continue;
-        }
-        let version = unlocked.version().next();
-        remote.commit(key, address, unlocked, Some(&[version.0 as u8; 24]));
-        progress.committed.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Reads every key until told to stop; no value is torn, no shared key missed.
-fn read_one_sidedly(remote: &Remote, table: &RemoteTable, progress: &Progress) {
-    let mut value = Vec::new();
-    while !progress.stop.load(Ordering::Relaxed) {
-        for key in (0..SHARED).chain(CHURNED).map(Key) {
-            if let Seen::Record { header, value, .. } = remote.lookup(key) {
-                let filled = [header.version().0 as u8];
-                let value = value.unwrap_or_default();
-                assert!(value.iter().all(|byte| [*byte] == filled), "{key:?} is torn");
-            } else {
-                assert!(key.0 >= SHARED, "{key:?} was missed");
-            }
-            value.clear();
-            if let Ok(found) = table.get(key, &mut value) {
-                assert!(found.present || key.0 >= SHARED, "{key:?} was missed");
-                assert!(value.iter().all(|byte| u64::from(*byte) == found.version.0 & 0xff));
-            }
-            progress.reads.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-#[test]
-fn readers_and_one_sided_committers_get_along_with_the_owner() {
-    for design in DESIGNS {
-        let table = RemoteTable::new(geometry(design, 64), u64::MAX);
-        for key in 0..SHARED {
-            table.load(Key(key), &[1; 24]);
-        }
-        let progress = Progress::default();
-        thread::scope(|scope| {
-            for core in 0..2 {
-                let (table, progress) = (&table, &progress);
-                scope.spawn(move || commit_one_sidedly(&Remote::of(table), core, progress));
-                scope.spawn(move || read_one_sidedly(&Remote::of(table), table, progress));
-            }
-            let mut random = Stream::new(9, Purpose::Test, 1);
-            let mut sequence = 0;
-            while sequence < test_steps(6_000) || !progress.is_enough() && sequence < 4_000_000 {
-                sequence += 1;
-                let key = Key(CHURNED.start + random.below(CHURNED.end - CHURNED.start));
-                let id = txn(9, sequence);
-                let granted = table.lock(key, id).unwrap();
-                let version = granted.unlocked.version().next();
-                let value = [version.0 as u8; 600];
-                let len = if random.below(2) == 0 { 8 } else { 600 };
-                let value = (random.below(2) == 0).then_some(&value[..len]);
-                table.install(key, id, version, value);
-            }
-            progress.stop.store(true, Ordering::Relaxed);
-        });
-        let mut versions = 0;
-        table.for_each(&mut |key, version, _| {
-            versions += if key.0 < SHARED { version.0 - 1 } else { 0 };
-        });
-        assert_eq!(versions, progress.committed.load(Ordering::Relaxed), "an update was lost");
-        assert_eq!((table.check(), table.locked_count()), (Vec::new(), 0));
-    }
 }
