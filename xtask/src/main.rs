@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask ci [--quick] | tidy | papers`.
+//! The project's own tasks: `cargo xtask ci [--quick] | golden [--bless] | tidy | papers`.
 #![forbid(unsafe_code)]
 
 mod ci;
@@ -15,7 +15,9 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   ci           everything that the gate (.ci/run) checks, in its order
-  ci --quick   the same without the release build, the seed sweeps and the determinism check
+  ci --quick   the same without the release build and what needs it
+  golden       runs every experiment in its quick form and compares it with its golden table
+  golden --bless  writes the golden tables anew; say in the commit what moved, and why
   tidy         the rules that neither the compiler nor clippy knows
   papers       every step tag and every deviation from a paper, with its place";
 
@@ -35,6 +37,8 @@ fn run(words: &[&str]) -> Result<()> {
     match words {
         ["ci"] => ci::run(&root()?, ci::Extent::Full),
         ["ci", "--quick"] => ci::run(&root()?, ci::Extent::Quick),
+        ["golden"] => ci::golden(&root()?, ci::Tables::Compare),
+        ["golden", "--bless"] => ci::golden(&root()?, ci::Tables::Bless),
         ["tidy"] => tidy::run(&root()?),
         ["papers"] => papers::run(&root()?),
         ["help" | "--help" | "-h"] => {

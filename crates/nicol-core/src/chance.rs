@@ -22,6 +22,12 @@ pub enum Purpose {
     Variation,
 }
 
+/// Steps of a randomised test: `count`, or a hundredth of it under Miri, which is a thousand times
+/// slower.
+pub const fn test_steps(count: u64) -> u64 {
+    if cfg!(miri) { count.div_ceil(100) } else { count }
+}
+
 /// A deterministic, portable stream of random numbers (ChaCha8).
 #[derive(Clone, Debug)]
 pub struct Stream(ChaCha8Rng);

@@ -1,8 +1,10 @@
 //! A transaction as the coordinator and the workload share it: keys, values, results, in buffers
 //! that are reused from one transaction to the next.
 
+mod key_index;
 mod scan;
 
+use self::key_index::KeyIndex;
 use crate::fabric::FabricError;
 use crate::ids::{Key, TxnId, Version};
 pub use scan::{Collector, Guard, GuardUnit, KeyRange, SCANS_MAX, Scan};
@@ -88,6 +90,7 @@ pub struct Txn {
     /// What the procedure hands back to the client (opaque to the protocol).
     pub output: Vec<u8>,
     entries: Vec<Entry>,
+    keys: KeyIndex,
     arena: Vec<u8>,
     args: Span,
     scans: Vec<Scan>,
@@ -104,6 +107,7 @@ impl Txn {
         self.ship = false;
         self.output.clear();
         self.entries.clear();
+        self.keys.rebuild(&self.entries);
         self.arena.clear();
         self.args = self.keep(args);
         self.local = false;
@@ -117,6 +121,7 @@ impl Txn {
         self.ship = other.ship;
         self.output.clone_from(&other.output);
         self.entries.clone_from(&other.entries);
+        self.keys.copy_from(&other.keys);
         self.arena.clone_from(&other.arena);
         self.args = other.args;
         self.scans.clone_from(&other.scans);
@@ -131,6 +136,7 @@ impl Txn {
         self.id = TxnId(0);
         self.output.clear();
         self.entries.truncate(initial);
+        self.keys.rebuild(&self.entries);
         self.arena.truncate((self.args.start + self.args.len) as usize);
         for entry in &mut self.entries {
             *entry = Entry::new(entry.key, entry.write);
@@ -171,7 +177,7 @@ impl Txn {
 
     /// The index of `key`, if it is in either set.
     pub fn find(&self, key: Key) -> Option<usize> {
-        self.entries.iter().position(|entry| entry.key == key)
+        self.keys.find(&self.entries, key)
     }
 
     /// The value read at `index`, `None` if the record was absent.
@@ -239,6 +245,7 @@ impl Txn {
         }
         assert!(self.entries.len() < KEYS_MAX, "a transaction touches at most {KEYS_MAX} keys");
         self.entries.push(Entry::new(key, write));
+        self.keys.added(&self.entries);
         self.entries.len() - 1
     }
 
@@ -332,4 +339,47 @@ pub enum Outcome {
     Aborted(Abort),
     /// A fault after the commit point's first message: it may or may not take effect.
     Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::{Purpose, Stream};
+
+    /// The index of every key, by a look at all entries.
+    fn indices_hold(txn: &Txn) -> bool {
+        let found = |at: usize| txn.find(txn.entries()[at].key) == Some(at);
+        (0..txn.entries().len()).all(found)
+    }
+
+    #[test]
+    fn keys_are_found_however_many_and_whatever_was_added_before() {
+        let mut random = Stream::new(1, Purpose::Test, 0);
+        let mut txn = Txn::default();
+        for round in 0..40 {
+            txn.reset(ProcedureId(0), &[]);
+            let initial = random.below(40) as usize;
+            let keys = if round == 0 { KEYS_MAX } else { 1 + random.below(300) as usize };
+            for number in 0..keys {
+                // Neighbouring keys, as rows of a table are, and a few that meet again.
+                let key =
+                    Key(random.below(3) << 40
+                        | (number as u64 - random.below(2).min(number as u64)));
+                let expected = txn.entries().iter().position(|entry| entry.key == key);
+                assert_eq!(txn.find(key), expected);
+                let index = if number % 2 == 0 { txn.read(key) } else { txn.write(key) };
+                assert_eq!(index, expected.unwrap_or(txn.entries().len() - 1));
+            }
+            assert!(indices_hold(&txn));
+            let before: Vec<Key> = txn.entries().iter().map(|entry| entry.key).collect();
+            txn.rewind(initial.min(before.len()));
+            assert!(indices_hold(&txn));
+            assert!(before[txn.entries().len()..].iter().all(|key| txn.find(*key).is_none()));
+            let mut copy = Txn::default();
+            copy.copy_from(&txn);
+            assert!(indices_hold(&copy));
+            assert_eq!(copy.write(Key(u64::MAX)), txn.entries().len());
+            assert!(indices_hold(&copy));
+        }
+    }
 }

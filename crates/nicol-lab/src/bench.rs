@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use nicol_check::serializability;
 use nicol_core::cluster::Layout;
 use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
@@ -149,7 +149,13 @@ impl<N: Member> Cluster<N> {
 
 /// Runs a benchmark in its world.
 pub fn run(config: &BenchConfig) -> Result<BenchRun> {
-    System::find(&config.system)?.run(config)
+    let system = System::find(&config.system)?;
+    ensure!(
+        system.synced_log || config.log_device == LogDevice::Memory,
+        "--log-device: {} does not wait for a log device; xenic does",
+        system.name
+    );
+    system.run(config)
 }
 
 /// Runs a benchmark of the system whose nodes are `N`.

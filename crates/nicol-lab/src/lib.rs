@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod experiments;
 mod live;
 mod memory;
 pub mod report;

@@ -36,7 +36,7 @@ pub(crate) fn run<N: Member<Config: SystemConfig>>(
 ) -> Result<BenchRun> {
     ensure!(
         built.engine == Default::default(),
-        "--set aggregation, dma_vector, doorbell_batch: only simulated worlds have them"
+        "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
     );
     let (host, nic) = (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
     let layout = Layout::new(config.nodes, config.replicas, host, nic)

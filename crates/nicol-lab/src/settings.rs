@@ -46,6 +46,8 @@ pub struct EngineSettings {
     pub aggregation: Option<bool>,
     /// DMA requests per vector; 1 switches vectors off. [Xenic21 5.7]
     pub dma_vector: Option<usize>,
+    /// Does a core go on while its DMAs are under way? [Xenic21 5.7]
+    pub dma_async: Option<bool>,
     /// One-sided operations per doorbell.
     pub doorbell_batch: Option<usize>,
 }
@@ -107,6 +109,7 @@ impl Settings for EngineSettings {
     const KEYS: &'static [Setting] = &[
         ("aggregation", "on|off", "gather messages into frames (simulated worlds)"),
         ("dma_vector", "1..15", "DMA requests per vector (simulated worlds)"),
+        ("dma_async", "on|off", "let cores go on while DMAs are under way (simulated worlds)"),
         ("doorbell_batch", "1..64", "one-sided operations per doorbell (simulated worlds)"),
     ];
 
@@ -114,6 +117,7 @@ impl Settings for EngineSettings {
         match key {
             "aggregation" => self.aggregation = Some(switch(value)?),
             "dma_vector" => self.dma_vector = Some(number(value, 1, 15)? as usize),
+            "dma_async" => self.dma_async = Some(switch(value)?),
             "doorbell_batch" => self.doorbell_batch = Some(number(value, 1, 64)? as usize),
             _ => unreachable!("{key} is not among the keys of engines"),
         }
@@ -125,6 +129,7 @@ impl Settings for XenicConfig {
     const KEYS: &'static [Setting] = &[
         ("execute_at", "host|annotation|nic", "where execution logic runs"),
         ("faithful", "paper|fixed", "leave the paper's gaps open; paper is not serializable"),
+        ("combined_ops", "on|off", "lock and read in one request; off turns multi_hop off too"),
         ("multi_hop", "on|off", "let a primary NIC execute a whole transaction"),
         ("local_paths", "on|off", "let the host execute a transaction whose keys are all local"),
         ("local_read", "paper|strict", "how local read-only transactions check what they read"),
@@ -155,7 +160,17 @@ impl Settings for XenicConfig {
                     _ => bail!("'{value}': choose paper or fixed"),
                 }
             }
-            "multi_hop" => self.multi_hop = switch(value)?,
+            "combined_ops" => {
+                self.combined_ops = switch(value)?;
+                self.multi_hop &= self.combined_ops;
+            }
+            "multi_hop" => {
+                self.multi_hop = switch(value)?;
+                ensure!(
+                    self.combined_ops || !self.multi_hop,
+                    "another node's NIC locks, reads and executes in one visit: set combined_ops=on"
+                );
+            }
             "local_paths" => self.local_paths = switch(value)?,
             "local_read" => {
                 self.local_read = match value {
@@ -219,6 +234,7 @@ impl Settings for HybridConfig {
         ("slots_percent", "50..1000", "table slots per record, in percent"),
         ("inline_bytes", "8..1024", "bytes of a value that stand in its slot"),
         ("cached_addresses", "N", "record addresses that each node remembers per other shard"),
+        ("warm_addresses", "on|off", "does a node know all addresses from the start?"),
         ("log_bytes", "128..2^32", "each log in host memory: one per host engine of the cluster"),
         ("patience_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
     ];
@@ -290,6 +306,7 @@ fn set_memory(config: &mut HybridConfig, key: &str, value: &str) -> Result<()> {
         }
         "inline_bytes" => config.table.inline = number(value, 8, INLINE_MAX as u64)? as usize,
         "cached_addresses" => config.cached_addresses = number(value, 0, 1 << 32)?,
+        "warm_addresses" => config.warm_addresses = switch(value)?,
         "log_bytes" => config.log = Bytes(number(value, 128, 1 << 32)?),
         "patience_us" => config.patience = Nanos::from_micros(number(value, 1, 60_000_000)?),
         _ => unreachable!("{key} is not among the baselines' keys"),

@@ -78,6 +78,7 @@ fn simulate<N: Member>(
     let tuning = &mut sim.tuning;
     tuning.aggregation = built.engine.aggregation.unwrap_or(tuning.aggregation);
     tuning.dma_vector = built.engine.dma_vector.unwrap_or(tuning.dma_vector);
+    tuning.dma_async = built.engine.dma_async.unwrap_or(tuning.dma_async);
     tuning.doorbell_batch = built.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
     let started = Instant::now();
     let world = SimCluster::new(sim);

@@ -26,6 +26,9 @@ pub struct System {
     pub survives: &'static str,
     /// The paper.
     pub source: &'static str,
+    /// Does it wait for the log device before it acknowledges a write?
+    #[serde(skip)]
+    pub synced_log: bool,
     #[serde(skip)]
     keys: fn() -> Vec<&'static Setting>,
     #[serde(skip)]
@@ -45,6 +48,7 @@ where
         survives: "message loss, duplication, reordering, corruption, partitions, stalls; \
                    crashes of nodes not yet",
         source,
+        synced_log: false,
         keys: || settings::keys::<N::Config>().collect(),
         run: bench::run_system::<N>,
     }
@@ -52,7 +56,7 @@ where
 
 /// Every system.
 pub const SYSTEMS: &[System] = &[
-    commit::<xenic::Node>("xenic", "Xenic, SOSP '21"),
+    System { synced_log: true, ..commit::<xenic::Node>("xenic", "Xenic, SOSP '21") },
     commit::<hybrid::Node>("farm", "FaRM, SOSP '15"),
     commit::<hybrid::Node>("fasst", "FaSST, OSDI '16"),
     commit::<hybrid::Node>("drtm-r", "DrTM+R, EuroSys '16, with the protocol of DrTM+H"),

@@ -13,7 +13,7 @@ use nicol_core::ids::EngineId;
 use nicol_core::memory::RegionTable;
 use nicol_core::units::Nanos;
 
-use crate::log::{self, LogDevice, LogQueue};
+use crate::log::{self, LogDevice, LogFile, LogQueue};
 use crate::parker::Parker;
 use crate::ring::{self, Incoming, Outgoing, ReadySet};
 use crate::world::{LiveWorld, Shared};
@@ -161,8 +161,9 @@ impl LiveCluster {
         }
         let files = match &config.log {
             LogDevice::Memory => Vec::new(),
-            LogDevice::File { dir } => log::create(dir, layout)
-                .map_err(|error| LiveError::LogDevice(format!("{}: {error}", dir.display())))?,
+            LogDevice::File { dir } => {
+                log::create(dir, layout).map_err(|error| LiveError::LogDevice(error.to_string()))?
+            }
         };
         let assigned = assign(layout, threads);
         let parkers: Vec<Arc<Parker>> = (0..threads).map(|_| Arc::default()).collect();
@@ -254,7 +255,7 @@ impl LiveCluster {
     }
 
     /// Starts the log thread of a node.
-    fn start_log(&mut self, node: usize, file: std::fs::File) -> Result<(), LiveError> {
+    fn start_log(&mut self, node: usize, file: LogFile) -> Result<(), LiveError> {
         let (shared, control) = (self.shared.clone(), self.control.clone());
         let body = move || {
             let done = |persist: log::Persist| {
@@ -327,6 +328,7 @@ fn tuning(faulty: bool) -> Tuning {
     Tuning {
         aggregation: true,
         dma_vector: 15,
+        dma_async: true,
         doorbell_batch: 64,
         burst: 64,
         tasks_per_round: 256,

@@ -38,6 +38,7 @@ impl SimConfig {
         let tuning = Tuning {
             aggregation: true,
             dma_vector: profile.dma.vector.value as usize,
+            dma_async: true,
             doorbell_batch: 64,
             burst: 64,
             tasks_per_round: 256,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nicol_core::chance::{Purpose, Stream};
 use nicol_core::cluster::Layout;
-use nicol_core::engine::{Charge, Operation, Route, Tuning, World};
+use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, World};
 use nicol_core::fabric::Bell;
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::memory::RegionTable;
@@ -99,13 +99,23 @@ pub(crate) enum Spent {
     Messages,
     DmaSubmit,
     DmaComplete,
+    DmaWait,
     Verbs,
     Work,
 }
 
 /// The names of what a core's time goes into, in reports.
-pub(crate) const SPENT: [&str; 8] =
-    ["poll", "forward", "frames", "messages", "dma submit", "dma complete", "verbs", "work"];
+pub(crate) const SPENT: [&str; 9] = [
+    "poll",
+    "forward",
+    "frames",
+    "messages",
+    "dma submit",
+    "dma complete",
+    "dma wait",
+    "verbs",
+    "work",
+];
 
 const fn spent_on(charge: Charge) -> Spent {
     match charge {
@@ -255,7 +265,16 @@ impl World for SimWorld {
     }
 
     fn submit(&self, batch: &mut Vec<Operation>) {
+        let dma = &self.shared.profile.dma;
+        let wait = match batch.first() {
+            _ if self.shared.tuning.dma_async => Picos(0),
+            None | Some(Operation { transfer: Transfer::Persist { .. }, .. }) => Picos(0),
+            Some(first) if first.reads() => dma.read_latency.value,
+            Some(_) => dma.write_latency.value,
+        };
         self.shared.submit_vector(self.index, batch, self.now());
+        // What waits in the DMA queue comes on top, and is waited for by the task alone.
+        self.spend(wait, Spent::DmaWait);
     }
 
     fn has_verbs(&self) -> bool {

@@ -18,6 +18,7 @@ use serde_json::json;
 use crate::cli::{
     BenchArgs, ChoppingArg, Format, IndicesArg, SuppliersArg, SystemArgs, WorkloadArgs,
 };
+use crate::serve::check_log_device;
 use crate::{End, Usage, output};
 
 /// Runs one benchmark.
@@ -124,6 +125,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         args.threads.is_none() || args.on == "threads",
         "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
     );
+    check_log_device(&args.log_device, args.system.replicas)?;
     let clients = args.clients.unwrap_or(1).saturating_mul(args.system.nodes);
     ensure!(
         clients <= CLIENTS_MAX as usize,
@@ -147,7 +149,8 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
     })
 }
 
-fn spinner(message: &str) -> ProgressBar {
+/// Something that turns while a command works, where somebody sees it.
+pub(crate) fn spinner(message: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

@@ -29,6 +29,8 @@ pub enum Command {
     Sweep(SweepArgs),
     /// Judge a recorded history: strict serializability.
     Check(CheckArgs),
+    /// Reproduce the figures and tables of the papers.
+    Lab(LabArgs),
     /// List what can run where, with its guarantees.
     Systems(SystemsArgs),
     /// List, show or check the hardware profiles of the simulated world.
@@ -246,6 +248,74 @@ pub struct SweepArgs {
     pub format: Format,
 }
 
+/// `nicol lab`.
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: LabAction,
+}
+
+/// What `nicol lab` can do.
+#[derive(Debug, Subcommand)]
+pub enum LabAction {
+    /// List the experiments with their columns.
+    List(FormatArgs),
+    /// Run one experiment, or all, and judge every point.
+    Run(LabRunArgs),
+    /// Make one HTML page, which needs no other file, of the results in DIR.
+    Report {
+        /// The folder that `run --out` wrote to.
+        dir: PathBuf,
+        /// The page [default: report.html in DIR].
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// `nicol lab run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  nicol lab run xenic-fig2\n  \
+    nicol lab run xenic-fig8d --quick --out results --format csv\n  \
+    nicol lab run --all --quick --golden crates/nicol-lab/golden")]
+pub struct LabRunArgs {
+    /// The experiment; see `nicol lab list`.
+    #[arg(required_unless_present = "all")]
+    pub id: Option<String>,
+    /// Runs every experiment, and prints a summary.
+    #[arg(long, conflicts_with = "id")]
+    pub all: bool,
+    /// Less data and shorter runs: seconds on four cores instead of minutes.
+    #[arg(long)]
+    pub quick: bool,
+    /// Writes ID.json, ID.csv and the plot ID.svg to DIR. If it is interrupted, the same command
+    /// goes on from the points in DIR.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The seed of everything random.
+    #[arg(long, default_value_t = 1, env = "NICOL_SEED")]
+    pub seed: u64,
+    /// The SmartNIC's profile instead of liquidio3: a name or a file.
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Compares only these of the experiment's systems, separated by commas.
+    #[arg(long, value_name = "SYSTEMS", value_delimiter = ',')]
+    pub systems: Option<Vec<String>>,
+    /// Points at a time; results do not depend on it [default: the machine's cores].
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Compares each result with the golden table ID.json in DIR, byte by byte; one that differs is
+    /// a failed check.
+    #[arg(long, value_name = "DIR")]
+    pub golden: Option<PathBuf>,
+    /// Writes the golden tables instead of comparing.
+    #[arg(long, requires = "golden")]
+    pub bless: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
 /// `nicol check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -299,9 +369,11 @@ pub enum ProfilesAction {
 #[derive(Debug, Args)]
 #[command(after_help = "Then, from another terminal:\n  redis-cli -p 6380 set greeting hello\n  \
     redis-benchmark -p 6380 -t set,get,incr,mset -P 32\n\nThe data lives in memory: it is gone \
-    when the process ends. With --log-device file:DIR every\nwrite is in a synced file at each of \
-    its replicas before it is acknowledged, but this version\ndoes not read the files back when \
-    it starts, nor shorten them while it runs.")]
+    when the process ends. With --log-device file:DIR every\nwrite is in a synced file of each \
+    backup before it is acknowledged, but this version does\nnot read the files back when it \
+    starts, nor shorten them while it runs. A full disk or another\nerror of a log file ends the \
+    server with exit code 3 and the file's name; so does, at the\nstart, a damaged file of an \
+    earlier run in DIR.")]
 pub struct ServeArgs {
     /// Configuration file (TOML); flags and NICOL_* variables take precedence.
     #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]

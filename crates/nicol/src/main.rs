@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod cli;
 mod doctor;
+mod lab;
 mod output;
 mod profiles;
 mod serve;
@@ -51,6 +52,7 @@ fn run(command: &Command) -> Result<End> {
         Command::Bench(args) => bench::run(args),
         Command::Sweep(args) => sweep::run(args),
         Command::Check(args) => check::run(args),
+        Command::Lab(args) => lab::run(args),
         Command::Systems(args) => systems::run(args).map(|()| End::Held),
         Command::Profiles(args) => profiles::run(args),
         Command::Doctor(args) => doctor::run(args).map(|()| End::Held),

@@ -1,5 +1,6 @@
 //! Results on standard output: tables for people, JSON and CSV for scripts.
 
+use std::borrow::Borrow;
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
@@ -54,11 +55,18 @@ fn blank() -> Table {
 }
 
 fn table(rows: &[Value]) -> Result<()> {
-    let mut table = blank();
     let columns = columns(rows);
-    table.set_header(&columns);
+    let rows: Vec<Vec<&Value>> =
+        rows.iter().map(|row| columns.iter().map(|column| &row[column]).collect()).collect();
+    cells(&columns, &rows)
+}
+
+/// Prints a table whose cells are given row by row.
+pub fn cells<V: Borrow<Value>>(columns: &[impl ToString], rows: &[Vec<V>]) -> Result<()> {
+    let mut table = blank();
+    table.set_header(columns.iter().map(ToString::to_string));
     for row in rows {
-        table.add_row(columns.iter().map(|column| cell(&row[column])));
+        table.add_row(row.iter().map(|value| cell(value.borrow())));
     }
     writeln!(io::stdout(), "{table}").context("writing to standard output")
 }

@@ -156,16 +156,29 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     ensure!(transaction_ms != Some(0), "transaction_ms = 0: give at least 1");
     let in_file = file.log_device.as_deref().map(str::parse).transpose();
     let log_device = args.log_device.clone().or(in_file.context("log_device in --config")?);
+    let replicas = args.replicas.or(file.replicas).unwrap_or(nodes.min(3));
+    let log_device = log_device.unwrap_or_default();
+    check_log_device(&log_device, replicas)?;
     Ok(Settings {
         nodes,
-        replicas: args.replicas.or(file.replicas).unwrap_or(nodes.min(3)),
+        replicas,
         listen: args.listen.or(file.listen).unwrap_or(SocketAddr::from(([127, 0, 0, 1], 6380))),
         password: args.password.clone().or(file.password),
         records,
         threads,
-        log_device: log_device.unwrap_or_default(),
+        log_device,
         transaction_time: transaction_ms.map(Duration::from_millis),
     })
+}
+
+/// A write is acknowledged once its backups' files hold it.
+pub fn check_log_device(device: &LogDevice, replicas: usize) -> Result<()> {
+    ensure!(
+        *device == LogDevice::Memory || replicas != 1,
+        "--log-device: with --replicas 1 there is no backup whose file could hold a write before it \
+         is acknowledged; give at least 2"
+    );
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<File> {

@@ -394,21 +394,21 @@ fn keys_expire_as_with_redis() {
     let (_cluster, cluster) = live();
     let memory = serve(|_| {});
     let script: &[&[u8]] = &[
-        b"SET a 1 PX 40\r\nSET b 2\r\nPEXPIRE b 40\r\nSET c 3 PX 60000\r\nGETEX d PX 40\r\nWATCH c\r\n",
-        b"SET d 4 PX 40\r\nSET e 5 PX 40\r\nPERSIST e\r\nSET f 6 PX 40\r\nSET f 7 KEEPTTL\r\n",
-        b"SET g 1 PX 40\r\nINCR g\r\nSET h 1 PX 40\r\nSET h 2\r\nSET i x PX 40\r\nRENAME i j\r\n",
+        b"SET a 1 PX 1000\r\nSET b 2\r\nPEXPIRE b 1000\r\nSET c 3 PX 60000\r\nGETEX d PX 1000\r\nWATCH c\r\n",
+        b"SET d 4 PX 1000\r\nSET e 5 PX 1000\r\nPERSIST e\r\nSET f 6 PX 1000\r\nSET f 7 KEEPTTL\r\n",
+        b"SET g 1 PX 1000\r\nINCR g\r\nSET h 1 PX 1000\r\nSET h 2\r\nSET i x PX 1000\r\nRENAME i j\r\n",
         b"WATCH a\r\nMULTI\r\n",
         b"wait",
         b"GET b\r\nGET e\r\nEXEC\r\n",
         b"MGET a b c d e f g h i j\r\nEXISTS a b c d e f g h i j\r\nTYPE a\r\nTTL a\r\nSTRLEN f\r\n",
         b"SETNX a again\r\nTTL a\r\nINCR g\r\nTTL g\r\nAPPEND j z\r\nPTTL j\r\nGETDEL b\r\n",
     ];
-    let said = [cluster, memory.local_addr().to_string(), redis].map(|address| {
+    let talk = |address: String| {
         let mut client = Client::open(&address).unwrap();
         let mut replies = Vec::new();
         for lines in script {
             if *lines == b"wait" {
-                std::thread::sleep(Duration::from_millis(120));
+                std::thread::sleep(Duration::from_millis(1_100));
                 continue;
             }
             client.send(lines);
@@ -416,6 +416,11 @@ fn keys_expire_as_with_redis() {
             (0..commands).for_each(|_| replies.extend(client.reply()));
         }
         text(&replies)
+    };
+    let said = std::thread::scope(|scope| {
+        [cluster, memory.local_addr().to_string(), redis]
+            .map(|address| scope.spawn(|| talk(address)))
+            .map(|talk| talk.join().unwrap())
     });
     assert!(said[2].contains("*-1"), "the EXEC after the watched key is over is refused: {said:?}");
     assert_eq!(said[0], said[2], "cluster");

@@ -22,6 +22,31 @@ pub enum Extent {
 /// What every seed sweep runs on.
 const SWEEP: [&str; 6] = ["--system", "xenic", "--on", "liquidio3,connectx5", "--seeds", "0..40"];
 
+/// What to do with the golden tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tables {
+    /// Fail if one differs.
+    Compare,
+    /// Write them anew.
+    Bless,
+}
+
+/// Builds the release and runs every experiment's quick form against its golden table.
+pub fn golden(root: &Path, tables: Tables) -> Result<()> {
+    cargo(root, &["build", "--release", "--bin", "nicol"])?;
+    run_experiments(root, &target(root)?, tables)
+}
+
+fn run_experiments(root: &Path, target: &Path, tables: Tables) -> Result<()> {
+    let mut nicol = Command::new(binary(target, "release"));
+    nicol.args(["lab", "run", "--all", "--quick", "--golden"]);
+    nicol.arg(root.join("crates/nicol-lab/golden"));
+    if tables == Tables::Bless {
+        nicol.arg("--bless");
+    }
+    finish(&mut nicol)
+}
+
 /// Runs every step; the first that fails ends the run. The last line printed sums the tests up.
 pub fn run(root: &Path, extent: Extent) -> Result<()> {
     let started = Instant::now();
@@ -44,6 +69,7 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
             }
             Ok(())
         })?;
+        step("golden tables", || run_experiments(root, &target, Tables::Compare))?;
         step("determinism", || {
             cargo(root, &["build", "--bin", "nicol"])?;
             determinism::check(&binary(&target, "release"), &binary(&target, "debug"))
@@ -52,7 +78,9 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
     let counts = step("tests", || test_counts::run(command(root)))?;
     println!("== all steps: {:.1} s", started.elapsed().as_secs_f64());
     if extent == Extent::Quick {
-        println!("== left out: release build, seed sweeps, determinism (cargo xtask ci)");
+        println!(
+            "== left out: release build, seed sweeps, golden tables, determinism (cargo xtask ci)"
+        );
     }
     println!("{counts}");
     Ok(())

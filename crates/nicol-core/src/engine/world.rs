@@ -176,6 +176,9 @@ pub struct Tuning {
     pub aggregation: bool,
     /// DMA requests per vector: 15 on the LiquidIO, 1 switches vectors off. [Xenic21 4.3.1, 5.7]
     pub dma_vector: usize,
+    /// Does a core go on while its DMAs are under way? If not, it waits for each vector; where
+    /// transfers complete at once there is nothing to wait for. [Xenic21 4.3.1, 5.7]
+    pub dma_async: bool,
     /// One-sided operations per doorbell.
     pub doorbell_batch: usize,
     /// Frames taken from the receive queue in one round.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use chains::Ground;
 
 use super::{
-    Delivery, Fabric, FabricError, Message, OneSided, Patience, ReplyTo, RequestId, Service,
+    Delivery, Fabric, FabricError, Message, OneSided, Patience, ReplyTo, RequestId, Service, Work,
 };
 use crate::cluster::Layout;
 use crate::engine::Start;
@@ -432,6 +432,10 @@ impl<F: Fabric> Client<F> {
             self.expect("time does not go back", now >= last);
             last = now;
         }
+        self.fabric.work(Work::TxnSetup);
+        let before = self.fabric.now();
+        self.fabric.caught_up().await;
+        self.expect("time does not go back to catch up", self.fabric.now() >= before);
         let turn = Rc::new(Cell::new(0));
         let other = turn.clone();
         self.fabric.spawn(async move { other.set(1) });

@@ -161,7 +161,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::chance::{Purpose, Stream};
+    use crate::chance::{Purpose, Stream, test_steps};
     use crate::memory::Compare;
     use crate::units::Bytes;
 
@@ -189,6 +189,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
     fn a_masked_swap_is_what_a_big_number_says() {
         let mut chance = Stream::new(7, Purpose::Protocol, 0);
         let region = Region::new(Bytes(512));
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn wide_swaps_reads_and_writes_of_threads_are_atomic() {
-        const ROUNDS: u64 = 20_000;
+        const ROUNDS: u64 = test_steps(20_000);
         let region = Arc::new(Region::new(Bytes(1_024)));
         let same = |words: &[u8]| words.chunks(8).all(|word| word == &words[..8]);
         let threads: Vec<_> = (0..4)

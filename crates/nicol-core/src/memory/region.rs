@@ -103,9 +103,16 @@ impl Region {
         self.check(offset, into.len() as u64)?;
         let first = (offset / WORD as u64) as usize;
         let words = &self.words[first..first + into.len().div_ceil(WORD)];
-        for (word, chunk) in words.iter().zip(into.chunks_mut(WORD)) {
+        // Whole words apart from the last, partial one: a length that is known makes each a load and
+        // a store, where it would be a call otherwise.
+        let (chunks, rest) = into.as_chunks_mut::<WORD>();
+        let (whole, partial) = words.split_at(chunks.len());
+        for (word, chunk) in whole.iter().zip(chunks) {
+            *chunk = word.load(Ordering::Acquire).to_le_bytes();
+        }
+        if let [word] = partial {
             let bytes = word.load(Ordering::Acquire).to_le_bytes();
-            chunk.copy_from_slice(&bytes[..chunk.len()]);
+            rest.copy_from_slice(&bytes[..rest.len()]);
         }
         Ok(())
     }
@@ -116,11 +123,13 @@ impl Region {
         self.check(offset, bytes.len() as u64)?;
         let first = (offset / WORD as u64) as usize;
         let words = &self.words[first..first + bytes.len().div_ceil(WORD)];
-        for (word, chunk) in words.iter().zip(bytes.chunks(WORD)) {
-            match <[u8; WORD]>::try_from(chunk) {
-                Ok(whole) => word.store(u64::from_le_bytes(whole), Ordering::Release),
-                Err(_) => store_partial(word, chunk),
-            }
+        let (chunks, rest) = bytes.as_chunks::<WORD>();
+        let (whole, partial) = words.split_at(chunks.len());
+        for (word, chunk) in whole.iter().zip(chunks) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Release);
+        }
+        if let [word] = partial {
+            store_partial(word, rest);
         }
         Ok(())
     }
@@ -204,6 +213,21 @@ mod tests {
         region.zero(8, 3).unwrap();
         region.read(0, &mut back).unwrap();
         assert_eq!(back[8..], [0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff]);
+    }
+
+    #[test]
+    fn every_length_is_written_and_read_whole() {
+        let bytes: Vec<u8> = (1..=41).collect();
+        for len in 0..=bytes.len() {
+            let region = Region::new(Bytes(64));
+            region.write(8, &bytes[..len]).unwrap();
+            let mut back = [0xff; 41];
+            region.read(8, &mut back[..len]).unwrap();
+            assert_eq!(back[..len], bytes[..len]);
+            assert!(back[len..].iter().all(|byte| *byte == 0xff), "{len} and no more");
+            assert_eq!(region.load(0), Ok(0));
+            assert_eq!(region.load(8 + (len as u64).next_multiple_of(8)), Ok(0));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! the writes that have reached it. Whoever scanned a unit in a state can tell from the count
 //! whether anything has been written to it since, records that were not there included.
 
-use super::{Entry, KEYS_MAX, Txn};
+use super::{KEYS_MAX, Txn};
 use crate::ids::{Key, Version};
 
 /// Scans that one transaction may make.
@@ -164,17 +164,11 @@ impl Collector<'_> {
     /// was read under a guard before.
     pub fn add(&mut self, key: Key, version: Version, value: &[u8]) -> bool {
         let txn = &mut *self.txn;
-        let index = match txn.find(key) {
-            Some(index) => index,
-            None if txn.entries.len() == KEYS_MAX => {
-                self.full = true;
-                return false;
-            }
-            None => {
-                txn.entries.push(Entry::new(key, false));
-                txn.entries.len() - 1
-            }
-        };
+        if txn.entries.len() == KEYS_MAX && txn.find(key).is_none() {
+            self.full = true;
+            return false;
+        }
+        let index = txn.add(key, false);
         if !txn.entries[index].guarded {
             txn.fetched_guarded(index, version, Some(value));
         }

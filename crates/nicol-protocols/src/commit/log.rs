@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
 
+use crate::commit::messages::Writes;
+
 /// Bytes of a record besides its body: head, kind and foot.
 const FRAMING: u64 = 3 * WORD as u64;
 /// Length field of a record that only skips to the start of the ring.
@@ -269,6 +271,18 @@ impl LogReader {
         let zeroed = self.memory.region.zero(offset, used);
         assert!(zeroed.is_ok(), "a record lies inside its log");
     }
+}
+
+/// The writes of a record's body.
+///
+/// # Panics
+/// If the body cannot be parsed: it could before it was logged, so memory is corrupted, and the node
+/// must stop.
+pub(super) fn logged(body: &[u8]) -> Writes<'_> {
+    let Ok(writes) = Writes::parse(body) else {
+        panic!("a log record that was valid when written cannot be parsed any more");
+    };
+    writes
 }
 
 #[cfg(test)]

@@ -82,32 +82,48 @@ pub(crate) trait Disk {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-impl Disk for File {
+/// A node's log file; its errors name it.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl Disk for LogFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(bytes)
+        self.file.write_all(bytes).map_err(at(&self.path))
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data().map_err(at(&self.path))
     }
 }
 
-/// Makes the files of one launch, in a folder of its own, with their headers durable.
-pub(crate) fn create(dir: &Path, layout: &Layout) -> io::Result<Vec<File>> {
-    fs::create_dir_all(dir)?;
+/// Puts `path` in front of an error.
+fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error + use<'_> {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Makes the files of one launch, in a folder of its own, with their headers durable. Errors name
+/// the file or folder.
+pub(crate) fn create(dir: &Path, layout: &Layout) -> io::Result<Vec<LogFile>> {
+    fs::create_dir_all(dir).map_err(at(dir))?;
+    check_runs(dir)?;
     let run = new_run(dir)?;
     let mut files = Vec::new();
     for node in layout.node_ids() {
         let path = run.join(format!("node-{}.log", node.0));
         // The header holds the seed of the key hash, which clients must not learn.
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let mut file = LogFile { file: made.map_err(at(&path))?, path };
         file.append(&LogHeader { node, layout: layout.clone() }.emit())?;
-        file.sync_all()?;
+        file.file.sync_all().map_err(at(&file.path))?;
         files.push(file);
     }
     // The names must survive as well.
-    File::open(&run)?.sync_all()?;
-    File::open(dir)?.sync_all()?;
+    for folder in [&run, dir] {
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))?;
+    }
     Ok(files)
 }
 
@@ -116,10 +132,52 @@ fn new_run(dir: &Path) -> io::Result<PathBuf> {
         let run = dir.join(format!("run-{number}"));
         match fs::create_dir(&run) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| run),
+            made => return made.map(|()| run.clone()).map_err(at(&run)),
         }
     }
-    Err(io::Error::other(format!("{RUNS_MAX} runs are there already; remove some")))
+    let full = io::Error::other(format!("{RUNS_MAX} runs are there already; remove some"));
+    Err(at(dir)(full))
+}
+
+/// Refuses a folder in which an earlier run's file has no header of its own any more: whoever
+/// damaged it may damage the next one too, and its owner must learn of it while the other replicas'
+/// files are still there. What follows the headers is not read.
+fn check_runs(dir: &Path) -> io::Result<()> {
+    for run in fs::read_dir(dir).map_err(at(dir))? {
+        let run = run.map_err(at(dir))?.path();
+        if !run.is_dir() || numbered(&run, "run-").is_none() {
+            continue;
+        }
+        for file in fs::read_dir(&run).map_err(at(&run))? {
+            let path = file.map_err(at(&run))?.path();
+            if path.extension().is_some_and(|extension| extension == "log")
+                && let Some(node) = numbered(&path.with_extension(""), "node-")
+            {
+                check_file(&path, node).map_err(at(&path))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_file(path: &Path, node: u32) -> io::Result<()> {
+    let file = File::open(path)?;
+    // A launch that crashed may have left less than a header: nobody was served by it.
+    if file.metadata()?.len() < HEADER_LEN as u64 {
+        return Ok(());
+    }
+    let wrong = match LogReader::open(file) {
+        Ok(reader) if u32::from(reader.header().node.0) == node => return Ok(()),
+        Ok(reader) => format!("the file is the log of node {}", reader.header().node.0),
+        Err(error) => error.to_string(),
+    };
+    let text = format!("{wrong}; move its folder away to start with another");
+    Err(io::Error::new(io::ErrorKind::InvalidData, text))
+}
+
+/// The number behind `prefix` that is the rest of a file's name.
+fn numbered(path: &Path, prefix: &str) -> Option<u32> {
+    path.file_name()?.to_str()?.strip_prefix(prefix)?.parse().ok()
 }
 
 /// Persists on their way to a node's log thread.

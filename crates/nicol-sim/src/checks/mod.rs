@@ -1,6 +1,7 @@
 //! Component checks: the micro-benchmarks that profiles are calibrated on, rerun on a profile.
 
 mod latency;
+pub mod measure;
 mod probe;
 mod throughput;
 

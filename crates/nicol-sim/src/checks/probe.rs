@@ -21,7 +21,7 @@ const MEMORY: u64 = 1 << 20;
 
 /// One operation of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub enum Action {
     /// A call to an engine of this side of the target, echoed.
     Echo(Side),
     /// A one-sided WRITE to memory of this side of the target.

@@ -6,12 +6,13 @@ use nicol_core::cluster::LayoutError;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 
-use super::probe::{Action, Probe};
+use super::measure::{
+    Action, FULL_VECTOR, Rate, WARMUP, WINDOW, batched_writes, dma_rate, unbatched_writes,
+    verb_writes,
+};
+use super::probe::Probe;
 use super::{CheckLine, cluster};
-use crate::{Profile, SimConfig, SimReport};
-
-const WARMUP: Nanos = Nanos::from_micros(150);
-const WINDOW: Nanos = Nanos::from_micros(250);
+use crate::{Profile, SimReport};
 
 /// 80 B of UDP payload are 48 B after the frame's and the message's header.
 const ECHO_BODY: usize = 48;
@@ -42,22 +43,13 @@ pub(super) fn echo_load(profile: &Arc<Profile>, span: Nanos) -> Result<SimReport
     Ok(cluster.report())
 }
 
-fn unbatched(mut config: SimConfig) -> SimConfig {
-    config.tuning.aggregation = false;
-    config.tuning.dma_vector = 1;
-    config.tuning.doorbell_batch = 1;
-    config
-}
-
 /// C1.12 to C1.14: one server writes to another.
 pub(super) fn remote_writes(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
     let mut lines = Vec::new();
     for (side, memory, gain) in [(Side::Nic, "NIC", 22.2), (Side::Host, "host", 7.0)] {
         let mut highest = 0f64;
         for size in [16, 64, 256] {
-            let config = unbatched(cluster(profile, 2, 16, 24)?);
-            let probe = Probe::new(Action::Write(side), Side::Host, 16, size);
-            let mops = probe.measure(config, WARMUP, WINDOW).mops;
+            let mops = unbatched_writes(profile, side, size)?.mops;
             highest = highest.max(mops);
             let what = format!("unbatched write of {size} B to {memory} memory");
             let line = CheckLine::new("C1.12", what, (9.0, 10.4), mops, "M/s");
@@ -65,51 +57,26 @@ pub(super) fn remote_writes(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, La
         }
         let mut rates = Vec::new();
         for size in [16, 32, 64, 128, 256] {
-            rates.push((size, batched(profile, side, size)?));
+            rates.push((size, batched_writes(profile, side, size)?));
         }
-        let best = rates.iter().fold(0f64, |best, (_, (mops, _))| best.max(*mops));
+        let best = rates.iter().fold(0f64, |best, (_, rate)| best.max(rate.mops));
         let what = format!("batching gain of writes to {memory} memory");
         let line = CheckLine::new("C1.13", what, (gain, gain), best / highest, "times");
         lines.push(line.note(
             "five hosts write: an operation of 45 B or more at this rate exceeds one host's \
              PCIe 3.0 x8",
         ));
-        for (size, (mops, binds)) in rates {
+        for (size, rate) in rates {
             if side == Side::Host {
-                lines.push(host_write_limit(size, mops, binds));
+                lines.push(host_write_limit(size, rate));
             }
         }
     }
     Ok(lines)
 }
 
-/// The rate of batched writes, and what was busiest at the target.
-fn batched(
-    profile: &Arc<Profile>,
-    side: Side,
-    size: usize,
-) -> Result<(f64, &'static str), LayoutError> {
-    let config = cluster(profile, 6, 24, 24)?;
-    let probe = Probe::new(Action::Write(side), Side::Host, 64, size);
-    let (found, cluster) = probe.run(config, WARMUP, WINDOW);
-    let busy = |name: &str| {
-        let resources = cluster.report().resources;
-        resources.iter().find(|line| line.name == name).map_or(0.0, |line| line.busy)
-    };
-    let network = busy("n0.link_in").max(busy("n0.link_out"));
-    let pcie = busy("n0.pcie_to_host").max(busy("n0.pcie_to_nic"));
-    let shares = [
-        ("dma", busy("n0.dma_queues")),
-        ("pcie", pcie),
-        ("network", network),
-        ("cores", busy("n0.nic_cores")),
-    ];
-    let (binds, _) =
-        shares.into_iter().fold(("", 0.0), |most, one| if one.1 > most.1 { one } else { most });
-    Ok((found.mops, binds))
-}
-
-fn host_write_limit(size: usize, mops: f64, binds: &str) -> CheckLine {
+fn host_write_limit(size: usize, rate: Rate) -> CheckLine {
+    let Rate { mops, busiest: binds } = rate;
     let expected = if size < 64 { "dma" } else { "network" };
     let what = format!(
         "batched write of {size} B to host memory ({mops:.1} M/s): {expected} binds; here {binds}"
@@ -124,17 +91,12 @@ fn host_write_limit(size: usize, mops: f64, binds: &str) -> CheckLine {
 pub(super) fn dma(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
     let mut lines = Vec::new();
     for (action, what) in [(Action::DmaRead, "reads"), (Action::DmaWrite, "writes")] {
-        let mut rates = [0.0; 2];
-        for (rate, vector) in rates.iter_mut().zip([1, 15]) {
-            let mut config = cluster(profile, 1, 1, 8)?;
-            config.tuning.dma_vector = vector;
-            let probe = Probe::new(action, Side::Nic, 60, 64);
-            *rate = probe.measure(config, WARMUP, WINDOW).mops / 8.0;
-        }
+        let single = dma_rate(profile, action, 1, 64)?;
+        let full = dma_rate(profile, action, FULL_VECTOR, 64)?;
         let text = format!("DMA {what} of 64 B in full vectors, per queue");
-        lines.push(CheckLine::new("C1.17", text, (8.7, 8.7), rates[1], "M/s"));
+        lines.push(CheckLine::new("C1.17", text, (8.7, 8.7), full, "M/s"));
         let text = format!("vectors raise the rate of DMA {what}");
-        lines.push(CheckLine::ordering("C1.16", text, rates[1] > rates[0]).assumed());
+        lines.push(CheckLine::ordering("C1.16", text, full > single).assumed());
     }
     Ok(lines)
 }
@@ -144,13 +106,11 @@ pub(super) fn verbs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutErro
     let mut lines = Vec::new();
     let mut alone = 0.0;
     for size in [16, 64, 256] {
-        let probe = Probe::new(Action::Write(Side::Host), Side::Host, 256, size);
-        alone = probe.measure(cluster(profile, 2, 1, 1)?, WARMUP, WINDOW).mops;
+        alone = verb_writes(profile, 1, size)?.mops;
         let what = format!("WRITE of {size} B, doorbell batches up to 64, one requester");
         lines.push(CheckLine::new("C1.15", what, (13.5, 15.0), alone, "M/s"));
     }
-    let probe = Probe::new(Action::Write(Side::Host), Side::Host, 256, 16);
-    let together = probe.measure(cluster(profile, 2, 8, 1)?, WARMUP, WINDOW).mops;
+    let together = verb_writes(profile, 8, 16)?.mops;
     let what = format!("eight requesters exceed one ({together:.1} M/s)");
     let line = CheckLine::ordering("AMB-42", what, together > 4.0 * alone);
     lines.push(line.assumed().note("one requester is not the card's limit"));

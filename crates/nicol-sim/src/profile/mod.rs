@@ -1,6 +1,7 @@
 //! Hardware profiles: every number of the model, with its unit and its source.
 
 mod cited;
+mod overrides;
 
 use std::path::Path;
 
@@ -268,7 +269,8 @@ pub struct Persist {
 }
 
 impl Profile {
-    /// The built-in profile of this name, or the one in the file at this path.
+    /// The built-in profile of this name, or the one in the file at this path; after a colon,
+    /// values to change in it: `liquidio3:link.rate=50Gbps:dma.queues=4`.
     pub fn load(name_or_path: &str) -> Result<Self, ProfileError> {
         let (file, text) = Self::source(name_or_path)?;
         Self::parse(&file, &text)
@@ -276,6 +278,11 @@ impl Profile {
 
     /// The text of a profile and the file it stands in.
     pub fn source(name_or_path: &str) -> Result<(String, String), ProfileError> {
+        if let Some((base, changes)) = overrides::split(name_or_path) {
+            let (_, text) = Self::source(base)?;
+            let changed = overrides::apply(name_or_path, &text, changes)?;
+            return Ok((name_or_path.to_owned(), changed));
+        }
         if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == name_or_path) {
             return Ok((format!("profiles/{name}.toml"), (*text).to_owned()));
         }

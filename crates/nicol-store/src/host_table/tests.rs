@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::thread;
 
-use nicol_core::chance::{Purpose, Stream};
+use nicol_core::chance::{Purpose, Stream, test_steps};
 use nicol_core::ids::Key;
 
 use super::*;
@@ -14,11 +14,6 @@ const ENOUGH: Growth = Growth::Doubling { memory_max: Bytes(1 << 30) };
 
 fn growing(slots: u64, displacement_max: u16) -> HostTable {
     HostTable::new(Geometry::new(slots, displacement_max, 16), slots / 2, ENOUGH)
-}
-
-/// Steps of a test, or fewer under an interpreter that is 1000 times slower.
-const fn steps(count: u64) -> u64 {
-    if cfg!(miri) { count / 100 } else { count }
 }
 
 fn get(table: &HostTable, key: u64) -> (u64, Option<Vec<u8>>) {
@@ -60,7 +55,7 @@ fn agree(table: &HostTable, seed: u64, keys: u64, count: u64) {
 fn it_agrees_with_a_map_whatever_happens() {
     for (seed, displacement_max) in [(3, 8), (4, 16), (5, 64), (6, 1)] {
         let table = table(64, displacement_max);
-        agree(&table, seed, 90, steps(4_000));
+        agree(&table, seed, 90, test_steps(4_000));
         let overflows = displacement_max <= 16 && !cfg!(miri);
         assert!(!overflows || table.overflowed() > 0, "D_m {displacement_max}: no overflow");
         assert_eq!(table.slots(), 64);
@@ -71,7 +66,7 @@ fn it_agrees_with_a_map_whatever_happens() {
 fn a_growing_table_agrees_with_a_map_at_every_step() {
     for (seed, displacement_max) in [(7, 8), (8, 32)] {
         let table = growing(64, displacement_max);
-        agree(&table, seed, 700, steps(4_000));
+        agree(&table, seed, 700, test_steps(4_000));
         assert!(cfg!(miri) || table.progress().level() >= 3, "{:?}", table.progress());
     }
 }
@@ -129,12 +124,12 @@ fn room_ends_with_the_records_or_with_the_memory() {
 fn a_header_tells_where_a_key_went() {
     let table = growing(64, 8);
     let known = table.progress();
-    for key in 0..steps(1_000) {
+    for key in 0..test_steps(1_000) {
         table.load(Key(key), b"x");
         table.advance(1);
     }
     let mut moved = 0;
-    for key in 0..steps(1_000) {
+    for key in 0..test_steps(1_000) {
         let hash = SlotHash::of(Key(key));
         let (mut known, mut hops) = (known, 0);
         loop {
@@ -231,7 +226,7 @@ fn readers_never_miss_a_record_that_is_there() {
         }
         spin(&table, keys, 2, |breathe| {
             let mut random = Stream::new(9, Purpose::Test, 1);
-            for step in 2..steps(30_000) {
+            for step in 2..test_steps(30_000) {
                 let key = Key(1_000 + random.below(140));
                 let value = [7; 600];
                 let len = if random.below(2) == 0 { 8 } else { 600 };
@@ -285,7 +280,7 @@ fn whatever_moves_to_the_left_or_away_shows_in_its_segments_header() {
         places
     };
     let mut moved = 0;
-    for step in 1..steps(3_000) {
+    for step in 1..test_steps(3_000) {
         let before = places();
         let homes: BTreeMap<Key, _> =
             before.keys().map(|&key| (key, table.home_now(SlotHash::of(key)))).collect();

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use nicol_core::chance::{Purpose, Stream};
+use nicol_core::chance::{Purpose, Stream, test_steps};
 
 use super::*;
 
@@ -40,10 +40,6 @@ fn access(index: &NicIndex, key: u64) -> bool {
     let (hash, key) = of(key);
     assert!(index.learn(hash, key, hint.epoch, Version(1), Some((b"value", 2))));
     false
-}
-
-const fn steps(count: u64) -> u64 {
-    if cfg!(miri) { count / 100 } else { count }
 }
 
 #[test]
@@ -156,7 +152,7 @@ fn it_agrees_with_a_model_whatever_happens_and_however_the_table_grows() {
     let mut locks: BTreeMap<u64, u64> = BTreeMap::new();
     let mut progress = Progress::default();
     let (mut evicted, mut negative) = (false, false);
-    for step in 0..steps(20_000) {
+    for step in 0..test_steps(20_000) {
         let key = random.below(700);
         let (hash, name) = of(key);
         match random.below(6) {
@@ -246,11 +242,11 @@ fn a_cache_smaller_than_the_working_set_keeps_what_is_hot() {
     let mut random = Stream::new(6, Purpose::Test, 0);
     let hits = |hot: u64, random: &mut Stream| {
         let (mut hits, mut looks) = (0, 0);
-        for step in 0..steps(60_000) {
+        for step in 0..test_steps(60_000) {
             let is_hot = random.below(10) != 0;
             let key = if is_hot { hot + random.below(400) } else { 10_000 + random.below(100_000) };
             let hit = access(&index, key);
-            if is_hot && step > steps(20_000) {
+            if is_hot && step > test_steps(20_000) {
                 hits += u64::from(hit);
                 looks += 1;
             }
@@ -265,7 +261,7 @@ fn a_cache_smaller_than_the_working_set_keeps_what_is_hot() {
         assert!(cfg!(miri) || hits * 100 > looks * 95, "{hits} hits of {looks}");
     }
     index.set_capacity(64);
-    for key in 0..steps(20_000) {
+    for key in 0..test_steps(20_000) {
         access(&index, key);
     }
     assert!(cfg!(miri) || index.object_count() <= 64, "{} objects", index.object_count());
@@ -397,7 +393,7 @@ fn cores_that_share_it_see_no_old_value_and_never_hold_one_lock_twice() {
             scope.spawn(move || {
                 let mut core = Core { index, host, owned, random, missed: 0, committed: 0 };
                 let mut progress = Progress::default();
-                for step in 0..steps(40_000) {
+                for step in 0..test_steps(40_000) {
                     let key = core.random.below(keys) as usize;
                     match core.random.below(3) {
                         0 => core.commit(key, step * 4 + u64::from(number) + 1),
@@ -416,5 +412,5 @@ fn cores_that_share_it_see_no_old_value_and_never_hold_one_lock_twice() {
     index.check();
     assert_eq!((index.locked_count(), index.pinned_count()), (0, 0));
     let (missed, committed) = (missed.into_inner(), committed.into_inner());
-    assert!(missed > steps(10_000) && committed > steps(10_000), "{missed}, {committed}");
+    assert!(missed > test_steps(10_000) && committed > test_steps(10_000), "{missed}, {committed}");
 }

@@ -127,6 +127,13 @@ impl RemoteTable {
         found
     }
 
+    /// Calls `each` with every key that has a slot, and the slot's address.
+    pub fn each_address(&self, each: &mut dyn FnMut(Key, u64)) {
+        self.each_slot(&mut |address, _| {
+            each(Key(load(&self.region, address + field::KEY as u64)), address);
+        });
+    }
+
     /// Visits every slot in use.
     fn each_slot(&self, visit: &mut dyn FnMut(u64, Header)) {
         for bucket in 0..self.geometry.all_buckets() {

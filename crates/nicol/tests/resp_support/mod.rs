@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,28 +23,38 @@ pub fn serve_over(
 }
 
 /// `nicol serve` with a live cluster; it is killed with this.
-pub struct Live(Child);
+pub struct Live {
+    pub process: Child,
+    /// What it says on standard error after its first line.
+    pub told: BufReader<ChildStderr>,
+}
 
 impl Drop for Live {
     fn drop(&mut self) {
         // One that has ended already needs neither.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
 /// A live cluster on a free port, and where it listens.
 pub fn live() -> (Live, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_nicol"))
-        // So much room that the few keys of a test are no neighbours in the table.
-        .args(["serve", "--listen", "127.0.0.1:0", "--records", "100000", "--threads", "1"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    live_with(Command::new(env!("CARGO_BIN_EXE_nicol")).args(LIVE))
+}
+
+/// Arguments of a live cluster: so much room that the few keys of a test are no neighbours.
+pub const LIVE: [&str; 7] =
+    ["serve", "--listen", "127.0.0.1:0", "--records", "100000", "--threads", "1"];
+
+/// Starts what `command` says, a server.
+pub fn live_with(command: &mut Command) -> (Live, String) {
+    let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(process.stderr.take().unwrap());
     let mut banner = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut banner).unwrap();
-    let address = banner.split_whitespace().find_map(|word| word.strip_suffix(';')).unwrap();
-    (Live(child), address.to_owned())
+    told.read_line(&mut banner).unwrap();
+    let address = banner.split_whitespace().find_map(|word| word.strip_suffix(';'));
+    let address = address.unwrap_or_else(|| panic!("{banner}")).to_owned();
+    (Live { process, told }, address)
 }
 
 pub struct Client(pub TcpStream);

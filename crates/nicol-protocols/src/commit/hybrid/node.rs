@@ -153,9 +153,26 @@ impl Member for Node {
             table
         };
         let shard = ShardId(u16::from(id.0));
-        let backups = layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
+        let backups: BTreeMap<_, _> =
+            layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
         let engines = layout.nodes() * layout.engines(Side::Host);
         let others = layout.nodes() as u64 - 1;
+        let mut addresses = AddressCache::new((config.cached_addresses * others) as usize);
+        if config.warm_addresses {
+            for other in layout.node_ids().filter(|&other| other != id) {
+                let other = ShardId(u16::from(other.0));
+                // Whoever inserts the same keys in the same order puts them in the same places.
+                let mut remember = |key, address| addresses.remember(key, address);
+                match backups.get(&other) {
+                    Some(table) => table.each_address(&mut remember),
+                    None => {
+                        let table = RemoteTable::new(geometry, config.records);
+                        workload.load(layout, other, &mut |key, _| table.load(key, &[]));
+                        table.each_address(&mut remember);
+                    }
+                }
+            }
+        }
         Self {
             id,
             layout: layout.clone(),
@@ -165,7 +182,7 @@ impl Member for Node {
             primary: load(shard),
             backups,
             logs: (0..engines).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
-            addresses: Mutex::new(AddressCache::new((config.cached_addresses * others) as usize)),
+            addresses: Mutex::new(addresses),
             open: AtomicU64::new(0),
             applied: AtomicU64::new(0),
             idle: Mutex::new(vec![false; engines]),
@@ -194,6 +211,13 @@ impl Member for Node {
             records: self.primary.len(),
             digests,
         }
+    }
+
+    fn check(&self) {
+        let tables = std::iter::once(&self.primary).chain(self.backups.values());
+        let mut lines: Vec<_> = tables.flat_map(RemoteTable::check).collect();
+        lines.append(&mut self.addresses().check());
+        assert!(lines.is_empty(), "{:?}: {lines:#?}", self.id);
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nicol_core::fabric::{Bell, Fabric, Work};
 
 use super::node::Node;
-use crate::commit::log::{LogMemory, LogReader};
+use crate::commit::log::{LogMemory, LogReader, logged};
 use crate::commit::messages::{Change, Writes};
 
 /// Records applied before the worker frees their space and lets others run.
@@ -18,7 +18,9 @@ pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, memory: Arc
     loop {
         let seen = bell.bell().rings();
         let applied = reader.read(BATCH);
-        reader.records().for_each(|(_, body)| apply(&fabric, &node, body));
+        for (_, body) in reader.records() {
+            apply(&fabric, &node, &logged(body));
+        }
         if applied > 0 {
             // The log's writer reads this word when it runs short of space.
             reader.applied();
@@ -31,10 +33,7 @@ pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, memory: Arc
     }
 }
 
-fn apply<F: Fabric>(fabric: &F, node: &Node, body: &[u8]) {
-    let Ok(writes) = Writes::parse(body) else {
-        panic!("a log record that was valid when written cannot be parsed any more");
-    };
+fn apply<F: Fabric>(fabric: &F, node: &Node, writes: &Writes<'_>) {
     let Some(table) = node.backup(writes.shard) else {
         panic!("{:?} is not backed up here: its coordinator has another layout", writes.shard);
     };

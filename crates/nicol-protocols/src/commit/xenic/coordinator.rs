@@ -8,6 +8,7 @@ use nicol_core::txn::{Abort, Outcome, Verdict};
 use nicol_core::units::Nanos;
 
 use super::messages::HostReply;
+use super::messages::separate::Read;
 use super::nic::{Nic, OpenTxn, Sent};
 use super::{ROUNDS_MAX, Sabotage};
 use crate::commit::messages::{
@@ -21,9 +22,21 @@ const SET_FRAMING: usize = 12;
 /// How long a request that found no free call slot waits before it tries again.
 const SLOT_WAIT: Nanos = Nanos::from_micros(5);
 
-/// Proof that every key so far has been read and every write-set key is locked.
+/// Proof that every key so far has been read and, with combined operations, every write-set key is
+/// locked.
 #[must_use = "release the locks or carry them to the next step"]
 pub(super) struct Executed(());
+
+impl Executed {
+    /// The write set is locked now.
+    pub(super) fn locked(self) -> Locked {
+        Locked(())
+    }
+}
+
+/// Proof that every key has been read and every write-set key is locked.
+#[must_use = "release the locks or carry them to the next step"]
+pub(super) struct Locked(());
 
 /// Proof that nothing read has changed since; the transaction will commit.
 #[must_use = "log it or release the locks"]
@@ -113,8 +126,12 @@ impl<F: Fabric> Nic<F> {
             self.release(&mut open).await;
             open.held = held;
         }
+        let locked = match self.lock(&mut open, executed).await {
+            Ok(locked) => locked,
+            Err(abort) => return self.end_aborted(open, abort, reply_to).await,
+        };
         // [Xenic21 4.2 step 4] VALIDATE what was read and is not locked.
-        let validated = match self.validate(&mut open, executed).await {
+        let validated = match self.validate(&mut open, locked).await {
             Ok(validated) => validated,
             Err(abort) => return self.end_aborted(open, abort, reply_to).await,
         };
@@ -155,13 +172,17 @@ impl<F: Fabric> Nic<F> {
             if open.keys.is_empty() {
                 continue;
             }
-            if open.keys.iter().any(|&index| open.txn.entries()[index].write) {
-                open.held |= 1 << node.0;
-            }
             let patience = Patience::For(self.node.config().patience);
-            let message = Execute { txn: &open.txn, keys: &open.keys };
             let to = self.fabric.layout().nic_of(node, self.fabric.here().core);
-            let reply = self.fabric.call(to, &message, patience);
+            let (txn, keys) = (&open.txn, &open.keys);
+            let reply = if self.node.config().combined_ops {
+                if keys.iter().any(|&index| txn.entries()[index].write) {
+                    open.held |= 1 << node.0;
+                }
+                self.fabric.call(to, &Execute { txn, keys }, patience)
+            } else {
+                self.fabric.call(to, &Read { txn, keys }, patience)
+            };
             open.calls.push(Sent { to: node, shard: ShardId(u16::from(node.0)), reply });
         }
         let mut failure = None;
@@ -187,7 +208,13 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// Works out what a primary that did not grant its EXECUTE still holds.
-    fn denied(&self, open: &mut OpenTxn<F>, node: NodeId, held_before: u64, abort: Abort) {
+    pub(super) fn denied(
+        &self,
+        open: &mut OpenTxn<F>,
+        node: NodeId,
+        held_before: u64,
+        abort: Abort,
+    ) {
         let bit = 1 << node.0;
         match abort {
             // It may have locked, or may still: its ABORT fences the request.
@@ -199,12 +226,8 @@ impl<F: Fabric> Nic<F> {
         }
     }
 
-    async fn validate(
-        &self,
-        open: &mut OpenTxn<F>,
-        executed: Executed,
-    ) -> Result<Validated, Abort> {
-        let Executed(()) = executed;
+    async fn validate(&self, open: &mut OpenTxn<F>, locked: Locked) -> Result<Validated, Abort> {
+        let Locked(()) = locked;
         let entries = open.txn.entries();
         // AMB-34: one key, read in one visit, was current at that visit.
         let one_visit = entries.len() == 1;

@@ -2,6 +2,7 @@
 //! a shorter way are in [`local`] and [`ship`].
 
 pub(super) mod local;
+pub(super) mod separate;
 pub(super) mod ship;
 
 use nicol_core::fabric::Message;
@@ -32,6 +33,10 @@ pub(super) const TREE_LOOKUP: u16 = 7;
 pub(super) const SHIP: u16 = 15;
 /// Coordinator NIC to primary NIC: what has become of a transaction that was shipped?
 pub(super) const SHIP_OUTCOME: u16 = 16;
+/// Coordinator NIC to primary NIC: keys to read. [Xenic21 5.7]
+pub(super) const READ: u16 = 17;
+/// Coordinator NIC to primary NIC: keys to lock at the versions read. [Xenic21 5.7]
+pub(super) const LOCK: u16 = 18;
 
 /// TXN_REQUEST: a transaction's initial state.
 pub(super) struct TxnRequest<'a> {

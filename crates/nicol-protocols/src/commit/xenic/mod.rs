@@ -37,6 +37,7 @@ mod nic;
 mod node;
 mod ordered;
 mod replica;
+mod separate;
 mod server;
 mod shipped;
 mod worker;
@@ -117,7 +118,10 @@ pub struct XenicConfig {
     pub execute_at: ExecuteAt,
     /// Are the paper's gaps closed?
     pub faithful: Faithful,
-    /// May a primary NIC execute a transaction for another node? [4.2.3, 5.7]
+    /// Does one request lock and read, as opposed to one each, as one-sided verbs would? [5.7]
+    pub combined_ops: bool,
+    /// May a primary NIC execute a transaction for another node? Takes combined operations.
+    /// [4.2.3, 5.7]
     pub multi_hop: bool,
     /// May the host execute a transaction whose keys are all local? [4.2.4]
     pub local_paths: bool,
@@ -142,6 +146,7 @@ impl XenicConfig {
             patience: Nanos::from_millis(20),
             execute_at: ExecuteAt::Annotation,
             faithful: Faithful::Fixed,
+            combined_ops: true,
             multi_hop: true,
             local_paths: true,
             local_read: LocalRead::Strict,

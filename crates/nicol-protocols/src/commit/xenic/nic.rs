@@ -13,8 +13,8 @@ use nicol_core::wire::Malformed;
 use super::log::LogWriter;
 use super::lookup::Lookups;
 use super::messages::{
-    self, LOG_ACK, SHIP, SHIP_OUTCOME, TXN_ABORT, TXN_COMMIT, TXN_EXECUTE, TXN_LOCAL, TXN_REQUEST,
-    local, ship,
+    self, LOCK, LOG_ACK, READ, SHIP, SHIP_OUTCOME, TXN_ABORT, TXN_COMMIT, TXN_EXECUTE, TXN_LOCAL,
+    TXN_REQUEST, local, separate, ship,
 };
 use super::node::{Node, Path};
 use super::shipped::Visit;
@@ -190,7 +190,7 @@ impl<F: Fabric> Nic<F> {
                 self.tell_outcome(id, reply_to);
                 return Ok(());
             }
-            EXECUTE | ABORT => {
+            EXECUTE | READ | ABORT => {
                 let keys = Keys::parse(delivery.body)?;
                 if keys.iter().any(|access| !self.node.is_primary_of(access.key)) {
                     return Err(Malformed { what: "a key of another shard" });
@@ -198,6 +198,12 @@ impl<F: Fabric> Nic<F> {
             }
             VALIDATE => {
                 let reads = Reads::parse(delivery.body)?;
+                if reads.iter().any(|read| !self.node.is_primary_of(read.key)) {
+                    return Err(Malformed { what: "a key of another shard" });
+                }
+            }
+            LOCK => {
+                let (_, reads) = separate::parse_lock(delivery.body)?;
                 if reads.iter().any(|read| !self.node.is_primary_of(read.key)) {
                     return Err(Malformed { what: "a key of another shard" });
                 }
@@ -217,7 +223,10 @@ impl<F: Fabric> Nic<F> {
         }
         let body = self.fabric.keep(delivery.body);
         match delivery.kind {
-            EXECUTE => self.fabric.spawn(async move { this.serve_execute(body, reply_to).await }),
+            EXECUTE | READ => {
+                self.fabric.spawn(async move { this.serve_execute(body, reply_to).await })
+            }
+            LOCK => self.fabric.spawn(async move { this.serve_lock(body, reply_to).await }),
             VALIDATE => self.fabric.spawn(async move { this.serve_validate(body, reply_to).await }),
             LOG => self.fabric.spawn(async move { this.serve_log(body, reply_to).await }),
             COMMIT => self.fabric.spawn(async move { this.serve_commit(body, reply_to).await }),

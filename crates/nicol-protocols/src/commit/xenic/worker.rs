@@ -7,7 +7,7 @@ use nicol_core::ids::EngineId;
 
 use super::messages::LogAck;
 use super::node::Node;
-use crate::commit::log::{LogReader, RecordKind};
+use crate::commit::log::{LogReader, RecordKind, logged};
 use crate::commit::messages::{Change, Writes};
 
 /// Records read, touched and applied before the worker acknowledges and lets others run.
@@ -25,12 +25,12 @@ pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, core: u8) {
         let seen = bell.bell().rings();
         let applied = reader.read(BATCH);
         for (kind, body) in reader.records() {
-            let writes = parse(body);
+            let writes = logged(body);
             node.replica(writes.shard, kind).touch(writes.iter().map(|(key, ..)| key));
         }
         let mut split = 0;
         for (kind, body) in reader.records() {
-            let written = apply(&fabric, &node, kind, &parse(body));
+            let written = apply(&fabric, &node, kind, &logged(body));
             // A segment per insert keeps a doubling ahead of the inserts.
             split += grow(&fabric, &node, written);
         }
@@ -57,15 +57,6 @@ fn grow<F: Fabric>(fabric: &F, node: &Node, segments: u64) -> u64 {
         fabric.work(Work::TableApply);
     }
     done.segments
-}
-
-/// A log record's writes.
-fn parse(body: &[u8]) -> Writes<'_> {
-    let Ok(writes) = Writes::parse(body) else {
-        // The NIC parsed it before it was logged: memory was corrupted, and the node must stop.
-        panic!("a log record that was valid when written cannot be parsed any more");
-    };
-    writes
 }
 
 /// Applies one record; returns how many writes it had.

@@ -1,0 +1,174 @@
+//! The benchmarks of the papers at their scales, and at quick ones.
+
+use anyhow::Result;
+use nicol_core::units::Nanos;
+
+use super::study::{NODES, REPLICAS};
+use super::{Form, Table};
+use crate::workloads::{self, WorkloadSpec};
+
+/// A workload at a scale.
+pub(super) struct Benchmark {
+    /// Its name in results.
+    pub(super) name: &'static str,
+    /// The workload's name.
+    workload: &'static str,
+    scale: Scale,
+    zipf_percent: Option<u8>,
+    /// Bytes of memory per record and copy, with tables and index; measured, and rounded up.
+    bytes: u64,
+    /// The transaction type that throughput and latency are of; all without one.
+    pub(super) counted: Option<&'static str>,
+    /// How much longer than others its transactions are, and so its runs.
+    length: u64,
+}
+
+/// How much is loaded per node. Of two numbers the first is the full form's, the other the quick
+/// one's.
+enum Scale {
+    /// Records; the full form has the paper's.
+    Records([u64; 2]),
+    /// Warehouses of TPC-C; the full form has the paper's.
+    Warehouses([u16; 2]),
+}
+
+/// Items, and customers of a district, of TPC-C. 72 warehouses of the specification and their copies
+/// would take more than 100 GiB on a machine that simulates all nodes.
+const ITEMS: [u32; 2] = [5_000, 500];
+const CUSTOMERS: [u16; 2] = [20, 4];
+/// Transactions of the cluster whose rows TPC-C has room for, many times more than a run has.
+const TRANSACTIONS: [u64; 2] = [200_000, 20_000];
+
+/// [Xenic21 5.2]
+pub(super) static TPCC_NEW_ORDER: Benchmark =
+    Benchmark { name: "tpcc-no", workload: "tpcc-no", ..tpcc([72, 24]) };
+
+/// [Xenic21 5.3] Throughput is that of new orders.
+pub(super) static TPCC: Benchmark = tpcc([72, 24]);
+
+/// [Xenic21 5.3] 384 warehouses in the cluster.
+pub(super) static TPCC_384: Benchmark = tpcc([384 / NODES as u16, 24]);
+
+const fn tpcc(warehouses: [u16; 2]) -> Benchmark {
+    Benchmark {
+        name: "tpcc",
+        workload: "tpcc",
+        scale: Scale::Warehouses(warehouses),
+        zipf_percent: None,
+        bytes: 300,
+        counted: Some("new_order"),
+        length: 2,
+    }
+}
+
+/// [Xenic21 5.4]
+pub(super) static RETWIS: Benchmark = Benchmark {
+    name: "retwis",
+    workload: "retwis",
+    scale: Scale::Records([1_000_000, 20_000]),
+    zipf_percent: Some(50),
+    bytes: 180,
+    counted: None,
+    length: 1,
+};
+
+/// [Xenic21 5.5] A record is an account; each has a row in two tables.
+pub(super) static SMALLBANK: Benchmark = Benchmark {
+    name: "smallbank",
+    workload: "smallbank",
+    scale: Scale::Records([2_400_000, 20_000]),
+    zipf_percent: None,
+    bytes: 90,
+    counted: None,
+    length: 1,
+};
+
+/// What a point needs besides its records.
+const BASE: u64 = 300 << 20;
+
+impl Benchmark {
+    /// The workload of a run.
+    pub(super) fn spec(&self, form: Form) -> WorkloadSpec {
+        let name = self.workload.to_owned();
+        let zipf_percent = self.zipf_percent;
+        match self.scale {
+            Scale::Records(records) => WorkloadSpec {
+                name,
+                zipf_percent,
+                records: Some(form.of(records)),
+                ..WorkloadSpec::default()
+            },
+            Scale::Warehouses(warehouses) => WorkloadSpec {
+                name,
+                zipf_percent,
+                warehouses: Some(form.of(warehouses)),
+                items: Some(form.of(ITEMS)),
+                customers: Some(form.of(CUSTOMERS)),
+                transactions: Some(form.of(TRANSACTIONS)),
+                ..WorkloadSpec::default()
+            },
+        }
+    }
+
+    /// About how many bytes of memory a run needs at most.
+    ///
+    /// Errors: a scale that the workload does not take.
+    pub(super) fn memory(&self, form: Form) -> Result<u64> {
+        let workload = workloads::build(&self.spec(form), NODES)?.workload;
+        let records = workload.records_per_shard() + workload.growth_per_shard();
+        Ok(BASE + records * (NODES * REPLICAS) as u64 * self.bytes)
+    }
+
+    /// Simulated time before measuring, and measured.
+    pub(super) fn windows(&self, form: Form) -> (Nanos, Nanos) {
+        let (warmup, window) = form.windows();
+        (warmup * self.length, window * self.length)
+    }
+
+    /// Says at what scale it runs, where that is not the paper's.
+    pub(super) fn assume(&self, table: &mut Table, form: Form) {
+        let name = self.name;
+        match self.scale {
+            Scale::Records([full, _]) => {
+                let records = self.spec(form).records.unwrap_or(full);
+                if records != full {
+                    let reason = format!("the paper has {full}; the quick form loads less");
+                    table.assume(&format!("{name} records per node"), records, &reason);
+                }
+            }
+            Scale::Warehouses(warehouses) => {
+                let scale = format!(
+                    "{} warehouses per node, {} items, {} customers per district",
+                    form.of(warehouses),
+                    form.of(ITEMS),
+                    form.of(CUSTOMERS)
+                );
+                let reason = format!(
+                    "the paper has {} warehouses per node, with the specification's 100000 items \
+                     and 3000 customers: their copies on all nodes do not fit one machine",
+                    warehouses[0]
+                );
+                table.assume(&format!("{name} scale"), scale, &reason);
+                let reason = "throughput is defined so; of latency the paper does not say";
+                table.assume(&format!("{name} figures"), "those of new orders", reason);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_benchmark_is_a_workload_at_both_scales() {
+        for benchmark in [&TPCC_NEW_ORDER, &TPCC, &TPCC_384, &RETWIS, &SMALLBANK] {
+            let [full, quick] = [Form::Full, Form::Quick].map(|form| benchmark.memory(form));
+            let (full, quick) = (full.unwrap(), quick.unwrap());
+            assert!(BASE < quick && quick < full && full < 10 << 30, "{}", benchmark.name);
+            let built = workloads::build(&benchmark.spec(Form::Quick), NODES).unwrap();
+            let kinds = built.workload.kinds();
+            assert!(benchmark.counted.is_none_or(|counted| kinds.contains(&counted)));
+        }
+    }
+}

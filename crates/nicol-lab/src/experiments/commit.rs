@@ -1,0 +1,125 @@
+//! Figure 8 of Xenic: throughput against latency of the transaction systems, and their throughput
+//! with half the network. [Xenic21 5.2 to 5.5]
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::benchmarks::{Benchmark, RETWIS, SMALLBANK, TPCC, TPCC_384, TPCC_NEW_ORDER};
+use super::study::{self, Study};
+use super::table::rounded;
+use super::{Chart, Context, Experiment, Scale, Table};
+
+/// The systems of [Xenic21 5.1], and FaRM.
+const SYSTEMS: [&str; 6] = ["xenic", "farm", "fasst", "drtm-r", "drtm-h", "drtm-h-nc"];
+
+/// The systems of the comparison in [Xenic21 5.3]: DrTM+R as its authors published it, and as
+/// [Xenic21 5.1] runs it.
+const SYSTEMS_50G: [&str; 4] = ["xenic", "farm", "drtm-r", "drtm-r-original"];
+
+/// The experiments of this file.
+pub(super) static ALL: [Experiment; 5] = [
+    figure_8(
+        "xenic-fig8a",
+        "TPC-C new orders: latency against throughput per server [Xenic21 fig. 8a]",
+        |context| load_sweeps(context, &TPCC_NEW_ORDER),
+    ),
+    figure_8(
+        "xenic-fig8b",
+        "TPC-C: latency against new orders per server [Xenic21 fig. 8b]",
+        |context| load_sweeps(context, &TPCC),
+    ),
+    Experiment {
+        id: "xenic-50g",
+        title: "TPC-C: new orders per server at the peak, with one 50 Gb/s link [Xenic21 5.3]",
+        columns: &["system", "throughput_per_node_per_s"],
+        chart: Chart::Bars { category: &["system"], series: &[], y: "throughput_per_node_per_s" },
+        systems: &SYSTEMS_50G,
+        settings: &[],
+        timed: true,
+        run: half_the_network,
+    },
+    figure_8(
+        "xenic-fig8c",
+        "Retwis: latency against throughput per server [Xenic21 fig. 8c]",
+        |context| load_sweeps(context, &RETWIS),
+    ),
+    figure_8(
+        "xenic-fig8d",
+        "Smallbank: latency against throughput per server [Xenic21 fig. 8d]",
+        |context| load_sweeps(context, &SMALLBANK),
+    ),
+];
+
+pub(super) const fn figure_8(
+    id: &'static str,
+    title: &'static str,
+    run: fn(&Context<'_>) -> Result<Table>,
+) -> Experiment {
+    Experiment {
+        id,
+        title,
+        columns: &[
+            "system",
+            "clients",
+            "throughput_per_node_per_s",
+            "latency_p50_us",
+            "latency_p99_us",
+            "abort_fraction",
+        ],
+        chart: Chart::Lines {
+            x: "throughput_per_node_per_s",
+            y: "latency_p50_us",
+            series: &["system"],
+            scale: Scale::LogY,
+        },
+        systems: &SYSTEMS,
+        settings: &[],
+        timed: true,
+        run,
+    }
+}
+
+fn load_sweeps(context: &Context<'_>, benchmark: &'static Benchmark) -> Result<Table> {
+    let studies: Vec<Study<'_>> = context
+        .systems()
+        .into_iter()
+        .map(|system| Study::new(context, benchmark, system))
+        .collect::<Result<_>>()?;
+    let sweeps = context.pool.map(&studies, Study::saturate)?;
+    let mut table = context.table();
+    study::assume_sweeps(&mut table, context.options.form, &[benchmark]);
+    for (study, points) in studies.iter().zip(sweeps) {
+        table.ran_on(study.profile());
+        for point in points {
+            table.push(vec![
+                json!(study.system()),
+                json!(point.clients),
+                rounded(point.throughput, 0),
+                rounded(point.p50, 3),
+                rounded(point.p99, 3),
+                rounded(point.abort_fraction, 5),
+            ]);
+            table.judge(point.violations);
+        }
+    }
+    Ok(table)
+}
+
+/// [Xenic21 5.3] Everything as in figure 8b but the link and the number of warehouses.
+fn half_the_network(context: &Context<'_>) -> Result<Table> {
+    let studies: Vec<Study<'_>> = context
+        .systems()
+        .into_iter()
+        .map(|system| Study::changed(context, &TPCC_384, system, "link.rate=50Gbps"))
+        .collect::<Result<_>>()?;
+    let sweeps = context.pool.map(&studies, Study::saturate)?;
+    let mut table = context.table();
+    study::assume_sweeps(&mut table, context.options.form, &[&TPCC_384]);
+    for (study, points) in studies.iter().zip(sweeps) {
+        table.ran_on(study.profile());
+        let peak = study::peak(&points);
+        table.push(vec![json!(study.system()), rounded(peak.throughput, 0)]);
+        points.into_iter().for_each(|point| table.judge(point.violations));
+    }
+    Ok(table)
+}

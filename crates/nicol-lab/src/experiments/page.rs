@@ -1,0 +1,99 @@
+//! Results as one page of HTML that needs nothing else: no script, no font, no network.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use super::table::{Outcome, shown};
+use super::{all, svg};
+
+const STYLE: &str = "\
+body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em; color: #222 }
+h2 { margin-top: 2.2em; border-top: 1px solid #ccc; padding-top: 0.8em }
+table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums }
+th, td { border: 1px solid #ddd; padding: 0.2em 0.6em; text-align: left }
+th { background: #f4f4f4 }
+td.number { text-align: right }
+svg { max-width: 100%; height: auto }
+.failed { color: #b00020; font-weight: bold }
+.facts { color: #555 }
+summary { cursor: pointer; margin: 0.6em 0 }
+";
+
+/// The page of all results in `folder`, in the order of the experiments.
+///
+/// # Errors
+/// If the folder holds no results, or one that cannot be read.
+pub fn page(folder: &Path) -> Result<String> {
+    let mut sections = String::new();
+    let mut contents = String::new();
+    for experiment in all() {
+        let path = folder.join(format!("{}.json", experiment.id));
+        if !path.exists() {
+            continue;
+        }
+        let read = || Outcome::parse(&fs::read_to_string(&path)?);
+        let outcome = read().with_context(|| format!("cannot use {}", path.display()))?;
+        let (id, title) = (experiment.id, escaped(experiment.title));
+        contents.push_str(&format!("<li><a href=\"#{id}\">{id}</a>: {title}</li>\n"));
+        sections.push_str(&section(&outcome)?);
+    }
+    ensure!(
+        !sections.is_empty(),
+        "{} holds no results: make some with nicol lab run ID --out {0}",
+        folder.display()
+    );
+    Ok(format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <title>Nicol: results</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <h1>Results</h1>\n<ul>\n{contents}</ul>\n{sections}</body>\n</html>\n"
+    ))
+}
+
+fn section(outcome: &Outcome) -> Result<String> {
+    let (id, title) = (outcome.experiment().id, escaped(outcome.experiment().title));
+    let profile = outcome.profile().map_or("none".to_owned(), |profile| escaped(&profile));
+    let mut text = format!(
+        "<h2 id=\"{id}\">{title}</h2>\n<p class=\"facts\">{id}, {} form, profile {profile}, seed \
+         {}; {} runs judged</p>\n",
+        outcome.form().name(),
+        outcome.seed(),
+        outcome.judged()
+    );
+    for violation in outcome.violations() {
+        text.push_str(&format!("<p class=\"failed\">FAILED: {}</p>\n", escaped(violation)));
+    }
+    text.push_str(&svg(outcome)?);
+    let columns: Vec<_> = outcome.experiment().columns.iter().map(|name| escaped(name)).collect();
+    let rows = outcome.rows().iter().map(|row| {
+        let cell = |cell| {
+            let class = if serde_json::Value::is_number(cell) { " class=\"number\"" } else { "" };
+            format!("<td{class}>{}</td>", escaped(&shown(cell)))
+        };
+        row.iter().map(cell).collect::<String>()
+    });
+    text.push_str(&table("Rows", &columns, rows, true));
+    let assumed = outcome.assumed().iter().map(|line| {
+        let cells = [line.profile.as_deref().unwrap_or("-"), &line.key, &line.value, &line.reason];
+        cells.map(|cell| format!("<td>{}</td>", escaped(cell))).concat()
+    });
+    let columns = ["profile", "what", "value", "reason"].map(str::to_owned);
+    text.push_str(&table("Assumed", &columns, assumed, false));
+    Ok(text)
+}
+
+/// A table that can be folded away.
+fn table(name: &str, columns: &[String], rows: impl Iterator<Item = String>, open: bool) -> String {
+    let open = if open { " open" } else { "" };
+    let head: String = columns.iter().map(|column| format!("<th>{column}</th>")).collect();
+    let rows: String = rows.map(|row| format!("<tr>{row}</tr>\n")).collect();
+    format!(
+        "<details{open}><summary>{name}</summary>\n<table>\n<tr>{head}</tr>\n{rows}</table>\n\
+         </details>\n"
+    )
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

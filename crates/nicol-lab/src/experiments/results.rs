@@ -1,0 +1,128 @@
+//! Results in files, and golden tables.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use anyhow::{Context, Result};
+
+use super::table::Outcome;
+use super::{kept, svg};
+
+/// Writes `bytes` to `path` so that a reader, or an interruption, finds the old file or the new one
+/// and nothing between: to a file beside it, which then takes its name.
+///
+/// # Errors
+/// If a file cannot be written there.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", process::id()));
+    let part = path.with_file_name(name);
+    let write = || {
+        let mut file = File::create(&part)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&part, path)
+    };
+    write()
+        .inspect_err(|_| drop(fs::remove_file(&part)))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Writes an outcome to `folder` as JSON, CSV and an SVG plot, and says where. Points kept there for
+/// the case of an interruption are removed.
+///
+/// # Errors
+/// If the folder or a file in it cannot be written.
+pub fn write_results(folder: &Path, outcome: &Outcome) -> Result<Vec<PathBuf>> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let parts = [("json", outcome.json()), ("csv", outcome.csv()), ("svg", svg(outcome)?)];
+    let mut written = Vec::new();
+    for (extension, text) in parts {
+        let path = folder.join(format!("{}.{extension}", outcome.experiment().id));
+        write_atomically(&path, text.as_bytes())?;
+        written.push(path);
+    }
+    kept::forget(folder, outcome.experiment().id)?;
+    Ok(written)
+}
+
+/// A folder of golden tables: one `ID.json` to an experiment.
+pub struct Golden<'a>(pub &'a Path);
+
+impl Golden<'_> {
+    fn path(&self, id: &str) -> PathBuf {
+        self.0.join(format!("{id}.json"))
+    }
+
+    /// Is there a table of the experiment `id`?
+    pub fn has(&self, id: &str) -> bool {
+        self.path(id).exists()
+    }
+
+    /// What is wrong with `outcome`, held against its golden table byte by byte; `None` if nothing.
+    ///
+    /// # Errors
+    /// If the table is there and cannot be read.
+    pub fn difference(&self, outcome: &Outcome) -> Result<Option<String>> {
+        let path = self.path(outcome.experiment().id);
+        if !self.has(outcome.experiment().id) {
+            return Ok(Some(format!("{} is missing: write it with --bless", path.display())));
+        }
+        let golden =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(first_difference(&golden, &outcome.json())
+            .map(|what| format!("{} changed: {what}", path.display())))
+    }
+
+    /// Takes `outcome` as the golden table from now on.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn bless(&self, outcome: &Outcome) -> Result<()> {
+        fs::create_dir_all(self.0).with_context(|| format!("cannot make {}", self.0.display()))?;
+        write_atomically(&self.path(outcome.experiment().id), outcome.json().as_bytes())
+    }
+}
+
+/// The first line that differs, from both; `None` if all bytes are the same.
+fn first_difference(golden: &str, found: &str) -> Option<String> {
+    if golden == found {
+        return None;
+    }
+    let line =
+        |text: &str, at: usize| text.lines().nth(at).unwrap_or("(no such line)").trim().to_owned();
+    let at = golden.lines().zip(found.lines()).take_while(|(one, two)| one == two).count();
+    Some(format!("line {}\n  golden: {}\n  found:  {}", at + 1, line(golden, at), line(found, at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_that_differs_is_shown() {
+        assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
+        let shown = first_difference("a\nb\nc\n", "a\nB\nC\n").unwrap();
+        assert_eq!(shown, "line 2\n  golden: b\n  found:  B");
+        let shown = first_difference("a\n", "a\nb\n").unwrap();
+        assert!(shown.contains("golden: (no such line)") && shown.contains("found:  b"), "{shown}");
+        assert!(first_difference("a", "a\n").is_some());
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_leaves_no_part() {
+        let folder = std::env::temp_dir().join(format!("nicol-results-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("one.json");
+        for text in ["first, and longer", "second"] {
+            write_atomically(&path, text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        let error = write_atomically(&folder.join("no/such/file"), b"").unwrap_err().to_string();
+        assert!(error.contains("cannot write"), "{error}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

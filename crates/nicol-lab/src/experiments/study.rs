@@ -1,0 +1,284 @@
+//! A system under a benchmark, measured point by point: what the end-to-end figures share.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use nicol_core::units::Nanos;
+use nicol_sim::Profile;
+use serde::{Deserialize, Serialize};
+
+use super::benchmarks::Benchmark;
+use super::kept;
+use super::{Context, Form, Table, VERBS};
+use crate::bench::{self, BenchConfig, Length};
+use crate::report::BenchReport;
+
+/// Servers of the testbed. [Xenic21 5]
+pub(super) const NODES: usize = 6;
+/// Copies of each shard, the primary included. [Xenic21 5.2]
+pub(super) const REPLICAS: usize = 3;
+
+/// A system under a benchmark, with what is varied.
+#[derive(Clone)]
+pub(super) struct Study<'c> {
+    context: &'c Context<'c>,
+    benchmark: &'static Benchmark,
+    system: &'static str,
+    profile: Arc<Profile>,
+    /// The profile as it was named.
+    on: String,
+    /// `--set` of the system.
+    pub(super) settings: Vec<String>,
+    /// Host engines per node, if not all.
+    pub(super) host_engines: Option<usize>,
+    /// NIC engines per node, if not all.
+    pub(super) nic_engines: Option<usize>,
+    /// How much longer than the benchmark's its runs are.
+    pub(super) length: u64,
+}
+
+/// One judged run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Point {
+    /// Clients per node.
+    pub(super) clients: usize,
+    /// Committed transactions that the benchmark counts, per second and node.
+    pub(super) throughput: f64,
+    /// Median latency in microseconds.
+    pub(super) p50: f64,
+    /// 99th percentile of latency in microseconds.
+    pub(super) p99: f64,
+    /// Attempts that aborted, of all attempts; refusals of the application are none.
+    pub(super) abort_fraction: f64,
+    /// What the checkers found wrong.
+    pub(super) violations: Vec<String>,
+}
+
+/// Does `system` run on the on-path SmartNIC? The others use verbs.
+fn is_on_path(system: &str) -> bool {
+    system == "xenic"
+}
+
+impl<'c> Study<'c> {
+    /// `system` under `benchmark` on the hardware that the paper gave it.
+    ///
+    /// Errors: a system or a profile that is not there.
+    pub(super) fn new(
+        context: &'c Context<'c>,
+        benchmark: &'static Benchmark,
+        system: &'static str,
+    ) -> Result<Self> {
+        let on = if is_on_path(system) { context.on_path() } else { VERBS };
+        Self::on(context, benchmark, system, on.to_owned())
+    }
+
+    /// The same with `change` made to the hardware, as [`Profile::load`] takes it.
+    pub(super) fn changed(
+        context: &'c Context<'c>,
+        benchmark: &'static Benchmark,
+        system: &'static str,
+        change: &str,
+    ) -> Result<Self> {
+        let plain = Self::new(context, benchmark, system)?;
+        Self::on(context, benchmark, system, format!("{}:{change}", plain.on))
+    }
+
+    fn on(
+        context: &'c Context<'c>,
+        benchmark: &'static Benchmark,
+        system: &'static str,
+        on: String,
+    ) -> Result<Self> {
+        Ok(Self {
+            context,
+            benchmark,
+            system,
+            profile: Arc::new(Profile::load(&on)?),
+            on,
+            settings: Vec::new(),
+            host_engines: None,
+            nic_engines: None,
+            length: 1,
+        })
+    }
+
+    /// The benchmark.
+    pub(super) fn benchmark(&self) -> &'static Benchmark {
+        self.benchmark
+    }
+
+    /// The system.
+    pub(super) fn system(&self) -> &'static str {
+        self.system
+    }
+
+    /// The profile that it runs on.
+    pub(super) fn profile(&self) -> &Arc<Profile> {
+        &self.profile
+    }
+
+    /// Do NIC threads do a part of its work?
+    pub(super) fn uses_nic_threads(&self) -> bool {
+        is_on_path(self.system)
+    }
+
+    fn config(&self, clients: usize) -> BenchConfig {
+        let (warmup, window) = self.benchmark.windows(self.context.options.form);
+        let workload = self.benchmark.spec(self.context.options.form);
+        BenchConfig {
+            settings: self.settings.clone(),
+            nodes: NODES,
+            replicas: REPLICAS,
+            host_engines: self.host_engines,
+            nic_engines: self.nic_engines,
+            clients: Some(clients),
+            length: Some(Length::Time(window * self.length)),
+            warmup: Some(warmup * self.length),
+            ..BenchConfig::new(self.system, workload, &self.on, self.context.options.seed)
+        }
+    }
+
+    /// Runs it with so many closed-loop clients per node, and judges the run.
+    pub(super) fn at(&self, clients: usize) -> Result<Point> {
+        let config = self.config(clients);
+        let memory = self.benchmark.memory(self.context.options.form)?;
+        let hardware = kept::digest(&format!("{:?}", self.profile));
+        let run = format!("{} {hardware:016x} {config:?}", self.benchmark.name);
+        self.context.point(&run, memory, || self.point(&bench::run(&config)?.report))
+    }
+
+    fn point(&self, report: &BenchReport) -> Result<Point> {
+        let what = format!("{} with {} clients", self.system, report.clients_per_node);
+        let committed: u64 = report.kinds.iter().map(|kind| kind.committed).sum();
+        let (counted, latency) = match self.benchmark.counted {
+            None => (committed, report.latency_us),
+            Some(kind) => {
+                let kind = report.kinds.iter().find(|known| known.name == kind);
+                let kind = kind.with_context(|| format!("{what}: no such transaction type"))?;
+                (kind.committed, kind.latency_us)
+            }
+        };
+        ensure!(counted > 0, "{what}: nothing was committed in the measured time");
+        let share = counted as f64 / committed as f64;
+        let aborted = report.aborted - report.refused;
+        Ok(Point {
+            clients: report.clients_per_node,
+            throughput: report.throughput_per_node_per_s * share,
+            p50: latency.p50,
+            p99: latency.p99,
+            abort_fraction: aborted as f64 / (report.committed + report.aborted) as f64,
+            violations: report
+                .check
+                .violations
+                .iter()
+                .map(|one| format!("{what}: {one}"))
+                .collect(),
+        })
+    }
+
+    /// Raises the load until throughput stops rising: see [`Ladder`]. Points are in the order of
+    /// their clients.
+    pub(super) fn saturate(&self) -> Result<Vec<Point>> {
+        let ladder = Ladder::of(self.context.options.form);
+        let mut points: Vec<Point> = Vec::new();
+        let mut clients = ladder.first;
+        while clients <= ladder.most {
+            points.push(self.at(clients)?);
+            if is_saturated(&points) {
+                break;
+            }
+            clients *= ladder.factor;
+        }
+        if ladder.refine {
+            let between: Vec<usize> = around_the_peak(&points);
+            points.extend(self.context.pool.map(&between, |clients| self.at(*clients))?);
+            points.sort_by_key(|point| point.clients);
+        }
+        Ok(points)
+    }
+}
+
+/// How a load sweep raises the clients of a node: from `first` on, times `factor`, until
+/// [`STALE`] points in a row did not raise the highest throughput by [`RISE`], or `most` is
+/// reached. Then, if `refine`, midway between the highest point and its neighbours.
+struct Ladder {
+    first: usize,
+    factor: usize,
+    most: usize,
+    refine: bool,
+}
+
+/// The rule of [`Ladder`], as results say it.
+const RULE: &str = "clients per node grow by a factor until two points in a row are \
+                               less than 2 % above the highest before them; the full form then \
+                               measures midway between the highest point and its neighbours";
+const STALE: usize = 2;
+const RISE: f64 = 1.02;
+
+impl Ladder {
+    fn of(form: Form) -> Self {
+        match form {
+            Form::Full => Self { first: 1, factor: 2, most: 2_048, refine: true },
+            Form::Quick => Self { first: 4, factor: 4, most: 256, refine: false },
+        }
+    }
+}
+
+fn is_saturated(points: &[Point]) -> bool {
+    let Some((before, last)) = points.len().checked_sub(STALE).map(|at| points.split_at(at)) else {
+        return false;
+    };
+    let highest = before.iter().fold(0.0, |most, point| point.throughput.max(most));
+    !before.is_empty() && last.iter().all(|point| point.throughput < highest * RISE)
+}
+
+fn around_the_peak(points: &[Point]) -> Vec<usize> {
+    let Some(at) = points.iter().position(|point| std::ptr::eq(point, peak(points))) else {
+        return Vec::new();
+    };
+    let peak = points[at].clients;
+    let neighbours = [at.checked_sub(1), Some(at + 1)];
+    let clients = |at: Option<usize>| points.get(at?).map(|point| point.clients);
+    let midway = neighbours.into_iter().filter_map(clients).map(|other| (peak + other) / 2);
+    midway.filter(|clients| points.iter().all(|point| point.clients != *clients)).collect()
+}
+
+/// The point of the highest throughput; of equals the first, which has fewer clients.
+///
+/// # Panics
+/// If there is none: a sweep has at least one.
+pub(super) fn peak(points: &[Point]) -> &Point {
+    let higher = |most: &'_ Point, point: &'_ Point| point.throughput > most.throughput;
+    let mut points = points.iter();
+    let Some(first) = points.next() else { panic!("a sweep has at least one point") };
+    points.fold(first, |most, point| if higher(most, point) { point } else { most })
+}
+
+/// What every figure of this kind assumes.
+pub(super) fn assume(table: &mut Table, form: Form, benchmarks: &[&Benchmark]) {
+    let span = |span: Nanos| format!("{} us", span.0 / 1_000);
+    for benchmark in benchmarks {
+        let (warmup, window) = benchmark.windows(form);
+        let key = |what| format!("{} {what}", benchmark.name);
+        table.assume(&key("warm-up"), span(warmup), "simulated; NIC indexes start empty");
+        let reason = "simulated; the published length is not given";
+        table.assume(&key("measured time"), span(window), reason);
+        benchmark.assume(table, form);
+    }
+}
+
+/// The same for figures that look for the peak.
+pub(super) fn assume_sweeps(table: &mut Table, form: Form, benchmarks: &[&Benchmark]) {
+    assume(table, form, benchmarks);
+    table.assume("load", "closed loop", RULE);
+}
+
+impl Form {
+    /// Simulated time before measuring, and measured.
+    pub(super) fn windows(self) -> (Nanos, Nanos) {
+        match self {
+            Self::Full => (Nanos::from_millis(2), Nanos::from_millis(5)),
+            Self::Quick => (Nanos::from_micros(150), Nanos::from_micros(400)),
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What an experiment found: `nicol.lab/1`.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use nicol_sim::Profile;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Experiment, Form, Options};
+
+/// The schema's name, first in every object.
+pub const SCHEMA: &str = "nicol.lab/1";
+
+/// A number or a choice that no source gives.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Assumed {
+    /// The profile that it stands in; none if the experiment itself assumes it.
+    pub profile: Option<String>,
+    /// What it is.
+    pub key: String,
+    /// The value.
+    pub value: String,
+    /// Why it was chosen.
+    pub reason: String,
+}
+
+/// Rows of one experiment.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: &'static [&'static str],
+    rows: Vec<Vec<Value>>,
+    assumed: Vec<Assumed>,
+    profiles: Vec<String>,
+    judged: usize,
+    violations: Vec<String>,
+}
+
+impl Table {
+    pub(super) fn new(columns: &'static [&'static str]) -> Self {
+        let (rows, assumed, profiles, violations) = Default::default();
+        Self { columns, rows, assumed, profiles, judged: 0, violations }
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// If it has not a cell for each column.
+    pub(super) fn push(&mut self, row: Vec<Value>) {
+        assert!(row.len() == self.columns.len(), "a cell for each column: {row:?}");
+        self.rows.push(row);
+    }
+
+    /// Says what the experiment itself assumed.
+    pub(super) fn assume(&mut self, key: &str, value: impl ToString, reason: &str) {
+        self.assumed.push(Assumed {
+            profile: None,
+            key: key.to_owned(),
+            value: value.to_string(),
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// Adds what the checkers found in a run.
+    pub(super) fn judge(&mut self, violations: Vec<String>) {
+        self.judged += 1;
+        self.violations.extend(violations);
+    }
+
+    /// Says that it ran on `profile`, with all that this assumes.
+    pub(super) fn ran_on(&mut self, profile: &Arc<Profile>) {
+        if self.profiles.contains(&profile.name) {
+            return;
+        }
+        self.profiles.push(profile.name.clone());
+        self.assumed.extend(profile.assumed().iter().map(|line| Assumed {
+            profile: Some(profile.name.clone()),
+            key: line.key.clone(),
+            value: line.value.clone(),
+            reason: line.reason.clone(),
+        }));
+    }
+}
+
+/// `value` with so many decimals: more would be noise to a reader.
+pub(super) fn rounded(value: f64, decimals: i32) -> Value {
+    let unit = 10f64.powi(decimals);
+    Value::from((value * unit).round() / unit)
+}
+
+/// A table with what it was run as.
+pub struct Outcome {
+    experiment: &'static Experiment,
+    form: Form,
+    seed: u64,
+    table: Table,
+}
+
+impl Outcome {
+    pub(super) fn new(experiment: &'static Experiment, options: &Options, table: Table) -> Self {
+        Self { experiment, form: options.form, seed: options.seed, table }
+    }
+
+    /// The experiment.
+    pub fn experiment(&self) -> &'static Experiment {
+        self.experiment
+    }
+
+    /// How much of it was run.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The profiles that it ran on, joined by commas; none if it has no timing model.
+    pub fn profile(&self) -> Option<String> {
+        let profiles = &self.table.profiles;
+        (!profiles.is_empty()).then(|| profiles.join(","))
+    }
+
+    /// Runs that were judged.
+    pub fn judged(&self) -> usize {
+        self.table.judged
+    }
+
+    /// The cells of every row, in the order of the experiment's columns.
+    pub fn rows(&self) -> &[Vec<Value>] {
+        &self.table.rows
+    }
+
+    /// What was assumed.
+    pub fn assumed(&self) -> &[Assumed] {
+        &self.table.assumed
+    }
+
+    /// What the checkers found wrong, in words; empty if nothing.
+    pub fn violations(&self) -> &[String] {
+        &self.table.violations
+    }
+
+    /// The object `nicol.lab/1`, a row to a line, so that a change of one row shows as one.
+    pub fn json(&self) -> String {
+        let table = &self.table;
+        let head = [
+            ("schema", json!(SCHEMA)),
+            ("figure", json!(self.experiment.id)),
+            ("title", json!(self.experiment.title)),
+            ("form", json!(self.form.name())),
+            ("profile", json!(self.profile())),
+            ("seed", json!(self.seed)),
+            ("check", json!({"judged": table.judged, "violations": table.violations})),
+        ];
+        let mut text = String::from("{\n");
+        for (name, value) in head {
+            text.push_str(&format!("  \"{name}\": {value},\n"));
+        }
+        let assumed = table.assumed.iter().map(|line| {
+            object([
+                ("profile", &json!(line.profile)),
+                ("key", &json!(line.key)),
+                ("value", &json!(line.value)),
+                ("reason", &json!(line.reason)),
+            ])
+        });
+        text.push_str(&format!("  \"assumed\": {},\n", lines(assumed)));
+        let columns = self.experiment.columns.iter().copied();
+        let rows = table.rows.iter().map(|row| object(columns.clone().zip(row)));
+        text.push_str(&format!("  \"rows\": {}\n}}\n", lines(rows)));
+        text
+    }
+
+    /// Reads what [`Outcome::json`] writes.
+    ///
+    /// # Errors
+    /// If it is something else, or of an experiment or with columns that there are not.
+    pub fn parse(text: &str) -> Result<Self> {
+        let file: File =
+            serde_json::from_str(text).context("this is no result of an experiment")?;
+        ensure!(file.schema == SCHEMA, "its schema is {}, not {SCHEMA}", file.schema);
+        let experiment = super::find(&file.figure)?;
+        let mut table = Table::new(experiment.columns);
+        for row in &file.rows {
+            ensure!(row.len() == experiment.columns.len(), "its columns are not the experiment's");
+            let cell = |name: &&str| {
+                row.get(*name).cloned().with_context(|| format!("a row lacks the column {name}"))
+            };
+            table.push(experiment.columns.iter().map(cell).collect::<Result<_>>()?);
+        }
+        table.assumed = file.assumed;
+        let names = file.profile.unwrap_or_default();
+        table.profiles =
+            names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        table.judged = file.check.judged;
+        table.violations = file.check.violations;
+        Ok(Self { experiment, form: file.form, seed: file.seed, table })
+    }
+
+    /// The rows as comma-separated values under a line of their names.
+    pub fn csv(&self) -> String {
+        let mut text = self.experiment.columns.join(",");
+        text.push('\n');
+        for row in &self.table.rows {
+            let cells: Vec<String> = row.iter().map(|cell| quoted(&shown(cell))).collect();
+            text.push_str(&cells.join(","));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A result as it is read.
+#[derive(Deserialize)]
+struct File {
+    schema: String,
+    figure: String,
+    form: Form,
+    profile: Option<String>,
+    seed: u64,
+    check: FileCheck,
+    assumed: Vec<Assumed>,
+    rows: Vec<serde_json::Map<String, Value>>,
+}
+
+#[derive(Deserialize)]
+struct FileCheck {
+    judged: usize,
+    violations: Vec<String>,
+}
+
+/// A flat object on one line.
+fn object<'a>(fields: impl IntoIterator<Item = (&'a str, &'a Value)>) -> String {
+    let fields: Vec<_> =
+        fields.into_iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
+    format!("{{{}}}", fields.join(", "))
+}
+
+/// An array with an item to a line.
+fn lines(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<_> = items.map(|item| format!("    {item}")).collect();
+    if items.is_empty() { "[]".to_owned() } else { format!("[\n{}\n  ]", items.join(",\n")) }
+}
+
+/// A cell as people and CSV see it.
+pub fn shown(cell: &Value) -> String {
+    match cell {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome() -> Outcome {
+        let experiment = super::super::find("xenic-fig2").unwrap();
+        let mut table = Table::new(experiment.columns);
+        table.ran_on(&Arc::new(Profile::load("liquidio3").unwrap()));
+        table.assume("scale", 5, "with \"quotes\", and commas");
+        table.push(vec![json!("host"), json!("read, or not"), rounded(1.23456, 3)]);
+        table.push(vec![json!("nic"), json!("write"), rounded(2.0, 3)]);
+        table.judge(vec!["broken".into()]);
+        Outcome { experiment, form: Form::Quick, seed: 7, table }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let text = outcome().json();
+        assert_eq!(Outcome::parse(&text).unwrap().json(), text);
+        assert!(
+            text.contains(
+                r#"{"source": "host", "operation": "read, or not", "latency_us": 1.235}"#
+            )
+        );
+        let names: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(names["profile"], "liquidio3");
+        assert_eq!(names["check"]["violations"][0], "broken");
+        for (from, to) in [
+            ("nicol.lab/1", "nicol.lab/2"),
+            ("xenic-fig2", "xenic-fig0"),
+            ("\"source\"", "\"origin\""),
+        ] {
+            assert!(Outcome::parse(&text.replace(from, to)).is_err(), "{to}");
+        }
+    }
+
+    #[test]
+    fn csv_quotes_what_holds_a_comma() {
+        let csv = outcome().csv();
+        assert_eq!(
+            csv,
+            "source,operation,latency_us\nhost,\"read, or not\",1.235\nnic,write,2.0\n"
+        );
+    }
+}

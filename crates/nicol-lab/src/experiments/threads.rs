@@ -1,0 +1,132 @@
+//! Table 3 of Xenic: the fewest threads that keep a system near its peak. [Xenic21 5.6]
+
+use anyhow::{Result, ensure};
+use nicol_core::ids::Side;
+use serde_json::json;
+
+use super::benchmarks::{Benchmark, RETWIS, SMALLBANK, TPCC_NEW_ORDER};
+use super::study::{self, Point, Study};
+use super::table::rounded;
+use super::{Chart, Context, Experiment, Table};
+
+/// The experiments of this file.
+pub(super) static ALL: [Experiment; 1] = [Experiment {
+    id: "xenic-table3",
+    title: "Fewest threads that keep 95 % of the peak throughput [Xenic21 table 3]",
+    columns: &["benchmark", "system", "host_threads", "nic_threads", "normalized_threads"],
+    chart: Chart::Bars { category: &["benchmark"], series: &["system"], y: "normalized_threads" },
+    systems: &["xenic", "drtm-h", "fasst"],
+    settings: &[],
+    timed: true,
+    run: fewest_threads,
+}];
+
+/// The benchmarks of the table.
+const BENCHMARKS: [&Benchmark; 3] = [&TPCC_NEW_ORDER, &RETWIS, &SMALLBANK];
+
+/// Of the peak throughput, what fewer threads must keep, in percent. [Xenic21 5.6]
+const KEPT_PERCENT: f64 = 95.0;
+/// Power of a NIC thread by Coremark, where a host thread has 1. [Xenic21 5.6], C1.24
+const COREMARK_RATIO: f64 = 0.31;
+
+/// What the search for one system under one benchmark found.
+struct Fewest {
+    host: usize,
+    nic: usize,
+    points: Vec<Point>,
+}
+
+fn fewest_threads(context: &Context<'_>) -> Result<Table> {
+    let mut studies = Vec::new();
+    for benchmark in BENCHMARKS {
+        for system in context.systems() {
+            studies.push(Study::new(context, benchmark, system)?);
+        }
+    }
+    let found = context.pool.map(&studies, search)?;
+    let mut table = context.table();
+    study::assume_sweeps(&mut table, context.options.form, &BENCHMARKS);
+    table.assume("power of a NIC thread", COREMARK_RATIO, "Coremark, C1.24");
+    table.assume(
+        "search",
+        "bisection",
+        "throughput is taken to fall with every thread that is taken away; host threads first, \
+         then NIC threads with those host threads; clients stay as at the peak",
+    );
+    for (study, fewest) in studies.iter().zip(found) {
+        table.ran_on(study.profile());
+        table.push(vec![
+            json!(study.benchmark().name),
+            json!(study.system()),
+            json!(fewest.host),
+            json!(fewest.nic),
+            rounded(fewest.host as f64 + fewest.nic as f64 * COREMARK_RATIO, 2),
+        ]);
+        fewest.points.into_iter().for_each(|point| table.judge(point.violations));
+    }
+    Ok(table)
+}
+
+/// The peak, then the fewest host threads, then the fewest NIC threads beside them.
+fn search(study: &Study<'_>) -> Result<Fewest> {
+    let mut points = study.saturate()?;
+    let peak = study::peak(&points).clone();
+    let needed = peak.throughput * KEPT_PERCENT / 100.0;
+    let mut fewer = study.clone();
+    let mut keeps = |fewer: &Study<'_>| -> Result<bool> {
+        let point = fewer.at(peak.clients)?;
+        let kept = point.throughput >= needed;
+        points.push(point);
+        Ok(kept)
+    };
+    let most = |side| study.profile().engines(side);
+    let host = least(most(Side::Host), |threads| {
+        fewer.host_engines = Some(threads);
+        keeps(&fewer)
+    })?;
+    fewer.host_engines = Some(host);
+    let nic = if study.uses_nic_threads() {
+        least(most(Side::Nic), |threads| {
+            fewer.nic_engines = Some(threads);
+            keeps(&fewer)
+        })?
+    } else {
+        0
+    };
+    Ok(Fewest { host, nic, points })
+}
+
+/// The least of `1..=most` that holds, if all above one that holds do; `most` is known to hold.
+fn least(most: usize, mut holds: impl FnMut(usize) -> Result<bool>) -> Result<usize> {
+    ensure!(most > 0, "the profile has no such thread");
+    let (mut low, mut high) = (1, most);
+    while low < high {
+        let middle = low.midpoint(high);
+        if holds(middle)? {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Ok(high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_that_holds_is_found_without_asking_about_all() {
+        for most in 1..=32 {
+            for wanted in 1..=most {
+                let mut asked = 0;
+                let found = least(most, |threads| {
+                    asked += 1;
+                    Ok(threads >= wanted)
+                });
+                assert_eq!(found.unwrap(), wanted);
+                assert!(asked <= 5, "{asked} questions for {most}");
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The component measurements themselves, each a function of a profile: the checks compare them with
+//! what was published, and experiments print them as the papers' figures.
+
+use std::sync::Arc;
+
+use nicol_core::cluster::LayoutError;
+use nicol_core::ids::{EngineId, NodeId, Side};
+use nicol_core::units::Nanos;
+
+use super::cluster;
+pub use super::probe::Action;
+use super::probe::Probe;
+use crate::{Profile, SimCluster, SimConfig};
+
+/// Run before a rate is measured: queues fill and batches form.
+pub(super) const WARMUP: Nanos = Nanos::from_micros(150);
+/// Over which a rate is measured.
+pub(super) const WINDOW: Nanos = Nanos::from_micros(250);
+/// The same for one operation at a time.
+const ALONE_WARMUP: Nanos = Nanos::from_micros(20);
+const ALONE_WINDOW: Nanos = Nanos::from_micros(400);
+
+/// Requests of a full DMA vector, C1.16.
+pub const FULL_VECTOR: usize = 15;
+
+/// Cores that issue DMAs, each with a queue of its own, C1.16.
+const DMA_CORES: usize = 8;
+
+/// A rate, and the resource of the target that was busiest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Millions of operations per second.
+    pub mops: f64,
+    /// `dma`, `pcie`, `network` or `cores`.
+    pub busiest: &'static str,
+}
+
+/// Time of the two parts of a DMA vector, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DmaLatency {
+    /// The core's time to submit the vector.
+    pub submit_ns: f64,
+    /// From the end of that to the completion status, as polling sees it.
+    pub complete_ns: f64,
+}
+
+/// The mean time of one operation of `size` bytes at a time from an engine of `source`, in
+/// nanoseconds. [Xenic21 3.2]
+///
+/// # Errors
+/// If the profile has no engine on a side that the operation needs.
+pub fn round_trip(
+    profile: &Arc<Profile>,
+    action: Action,
+    source: Side,
+    size: usize,
+) -> Result<f64, LayoutError> {
+    let probe = Probe::new(action, source, 1, size);
+    Ok(probe.measure(cluster(profile, 2, 1, 1)?, ALONE_WARMUP, ALONE_WINDOW).mean_ns)
+}
+
+/// The rate of writes from one host to `memory` of another node, with every batch of one: frames,
+/// DMA vectors and doorbells. [Xenic21 3.4]
+///
+/// # Errors
+/// If the profile has too few cores.
+pub fn unbatched_writes(
+    profile: &Arc<Profile>,
+    memory: Side,
+    size: usize,
+) -> Result<Rate, LayoutError> {
+    let mut config = cluster(profile, 2, 16, 24)?;
+    config.tuning.aggregation = false;
+    config.tuning.dma_vector = 1;
+    config.tuning.doorbell_batch = 1;
+    Ok(rate(&Probe::new(Action::Write(memory), Side::Host, 16, size), config))
+}
+
+/// The rate of writes from five hosts to `memory` of a sixth node, batched wherever there is a
+/// boundary. [Xenic21 3.4]
+///
+/// # Errors
+/// If the profile has too few cores.
+pub fn batched_writes(
+    profile: &Arc<Profile>,
+    memory: Side,
+    size: usize,
+) -> Result<Rate, LayoutError> {
+    let config = cluster(profile, 6, 24, 24)?;
+    Ok(rate(&Probe::new(Action::Write(memory), Side::Host, 64, size), config))
+}
+
+/// The rate of WRITE verbs in doorbell batches from `requesters` cores of one host. [Xenic21 3.4]
+///
+/// # Errors
+/// If the profile has too few cores.
+pub fn verb_writes(
+    profile: &Arc<Profile>,
+    requesters: usize,
+    size: usize,
+) -> Result<Rate, LayoutError> {
+    let config = cluster(profile, 2, requesters, 1)?;
+    Ok(rate(&Probe::new(Action::Write(Side::Host), Side::Host, 256, size), config))
+}
+
+fn rate(probe: &Probe, config: SimConfig) -> Rate {
+    let (found, cluster) = probe.run(config, WARMUP, WINDOW);
+    Rate { mops: found.mops, busiest: busiest(&cluster) }
+}
+
+/// Which resource of the target is the busiest.
+fn busiest(cluster: &SimCluster) -> &'static str {
+    let report = cluster.report();
+    let busy = |name: &str| {
+        report.resources.iter().find(|line| line.name == name).map_or(0.0, |line| line.busy)
+    };
+    let network = busy("n0.link_in").max(busy("n0.link_out"));
+    let pcie = busy("n0.pcie_to_host").max(busy("n0.pcie_to_nic"));
+    let shares = [
+        ("dma", busy("n0.dma_queues")),
+        ("pcie", pcie),
+        ("network", network),
+        ("cores", busy("n0.nic_cores")),
+    ];
+    shares.into_iter().fold(("", 0.0), |most, one| if one.1 > most.1 { one } else { most }).0
+}
+
+/// The rate of DMAs per queue in vectors of `vector` requests, in millions per second: eight NIC
+/// cores work, with a queue each. [Xenic21 3.5]
+///
+/// # Errors
+/// If the profile has too few cores.
+pub fn dma_rate(
+    profile: &Arc<Profile>,
+    action: Action,
+    vector: usize,
+    size: usize,
+) -> Result<f64, LayoutError> {
+    let mut config = cluster(profile, 1, 1, DMA_CORES)?;
+    let cores = config.layout.engines(Side::Nic);
+    config.tuning.dma_vector = vector;
+    let probe = Probe::new(action, Side::Nic, 60, size);
+    Ok(probe.measure(config, WARMUP, WINDOW).mops / cores as f64)
+}
+
+/// The latency of one DMA vector of `requests` at a time. [Xenic21 3.5]
+///
+/// # Errors
+/// If the profile has no NIC core.
+pub fn dma_latency(
+    profile: &Arc<Profile>,
+    action: Action,
+    requests: usize,
+    size: usize,
+) -> Result<DmaLatency, LayoutError> {
+    let mut probe = Probe::new(action, Side::Nic, requests, size);
+    probe.period = Nanos::from_micros(4);
+    let (found, cluster) = probe.run(cluster(profile, 1, 1, 1)?, ALONE_WARMUP, ALONE_WINDOW);
+    let report = cluster.report();
+    let spent = |name: &str| {
+        report.spent.iter().find(|(on, _)| *on == name).map_or(0.0, |(_, span)| span.0 as f64)
+    };
+    let nic = cluster.engine(EngineId::nic(NodeId(0), 0));
+    let vectors = nic.map_or(1.0, |engine| engine.stats().dma_vectors as f64);
+    let submit_ns = spent("dma submit") / vectors;
+    let complete_ns = found.mean_ns - submit_ns - spent("dma complete") / vectors;
+    Ok(DmaLatency { submit_ns, complete_ns })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_that_waits_for_its_dmas_has_one_under_way() {
+        let profile = Arc::new(Profile::load("liquidio3").unwrap());
+        let mops = |asynchronous| {
+            let mut config = cluster(&profile, 1, 1, 1).unwrap();
+            config.tuning.dma_vector = 1;
+            config.tuning.dma_async = asynchronous;
+            Probe::new(Action::DmaRead, Side::Nic, 60, 64).measure(config, WARMUP, WINDOW).mops
+        };
+        let dma = &profile.dma;
+        let alone = dma.submit.value + dma.read_latency.value + dma.completed.value;
+        let expected = 1e6 / alone.0 as f64;
+        // A round submits many at once, so that the window's ends cut off some or let some in.
+        assert!((mops(false) / expected - 1.0).abs() < 0.1, "{} of {expected}", mops(false));
+        assert!(mops(true) > 4.0 * expected);
+    }
+}

@@ -1,0 +1,82 @@
+//! Profiles with a value changed: `NAME:section.key=value`, for what-if questions.
+
+use super::ProfileError;
+
+/// What is left of the first colon, and each `section.key=value` right of it. None if `spec` is
+/// only a name or a path.
+pub(super) fn split(spec: &str) -> Option<(&str, impl Iterator<Item = &str>)> {
+    let (base, changes) = spec.split_once(':')?;
+    changes.contains('=').then(|| (base, changes.split(':')))
+}
+
+/// The text of a profile with `changes` applied. A changed value counts as assumed, and its reason
+/// says what it replaced.
+pub(super) fn apply<'a>(
+    spec: &str,
+    text: &str,
+    changes: impl Iterator<Item = &'a str>,
+) -> Result<String, ProfileError> {
+    let invalid = |key: &str, what: &str| ProfileError::Invalid {
+        file: spec.into(),
+        line: 1,
+        key: key.into(),
+        what: what.into(),
+    };
+    let mut table: toml::Table =
+        toml::from_str(text).map_err(|error| invalid("the base profile", error.message()))?;
+    for change in changes {
+        let (path, value) =
+            change.split_once('=').ok_or_else(|| invalid(change, "write section.key=value"))?;
+        let cited = path
+            .split_once('.')
+            .and_then(|(section, key)| table.get_mut(section)?.get_mut(key))
+            .and_then(toml::Value::as_table_mut)
+            .ok_or_else(|| invalid(path, "no such value: write section.key as in the profile"))?;
+        let replaced = cited.get("value").map_or_else(String::new, ToString::to_string);
+        let value = match cited.get("value") {
+            Some(toml::Value::Integer(_)) => value.parse().map(toml::Value::Integer).ok(),
+            Some(toml::Value::Boolean(_)) => value.parse().map(toml::Value::Boolean).ok(),
+            _ => None,
+        }
+        .unwrap_or_else(|| value.into());
+        cited.insert("value".into(), value);
+        cited.insert("source".into(), "assumed".into());
+        cited.insert("reason".into(), format!("what if it were not {replaced}").into());
+    }
+    table.insert("name".into(), spec.into());
+    toml::to_string(&table).map_err(|error| invalid("the base profile", &error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use nicol_core::units::BitsPerSec;
+
+    use crate::Profile;
+
+    #[test]
+    fn a_changed_value_is_used_named_and_listed_as_assumed() {
+        let plain = Profile::load("liquidio3").unwrap();
+        let changed = Profile::load("liquidio3:link.rate=50Gbps:dma.queues=4").unwrap();
+        assert_eq!(changed.link.rate.value, BitsPerSec::from_gbps(50));
+        assert_eq!(changed.dma.queues.value, 4);
+        assert_eq!(changed.pcie.rate, plain.pcie.rate);
+        assert_eq!(changed.name, "liquidio3:link.rate=50Gbps:dma.queues=4");
+        assert_eq!(changed.assumed().len(), plain.assumed().len() + 2);
+        let rate = changed.assumed().iter().find(|line| line.key == "link.rate").unwrap();
+        assert_eq!(rate.reason, "what if it were not \"100Gbps\"");
+    }
+
+    #[test]
+    fn a_wrong_change_says_what_to_write() {
+        for (spec, wanted) in [
+            ("liquidio3:link.speed=50Gbps", "link.speed: no such value"),
+            ("liquidio3:rate=50Gbps", "rate: no such value"),
+            ("liquidio3:link.rate=50", "write a rate above zero with its unit"),
+            ("liquidio3:dma.queues=many", "write a whole number"),
+            ("liquidio4:dma.queues=4", "no profile \"liquidio4\""),
+        ] {
+            let error = Profile::load(spec).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{spec}: {error}");
+        }
+    }
+}

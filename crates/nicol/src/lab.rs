@@ -1,0 +1,168 @@
+//! `nicol lab`: the figures and tables of the papers.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::thread;
+
+use anyhow::{Context, Result};
+use nicol_lab::experiments::{self, Experiment, Finished, Form, Golden, Options};
+use serde_json::{Value, json};
+
+use crate::bench::spinner;
+use crate::cli::{Format, FormatArgs, LabAction, LabArgs, LabRunArgs};
+use crate::{End, Usage, output};
+
+/// Runs the chosen action.
+pub fn run(args: &LabArgs) -> Result<End> {
+    match &args.action {
+        LabAction::List(args) => list(args),
+        LabAction::Run(args) => run_some(args),
+        LabAction::Report { dir, out } => report(dir, out.as_deref()),
+    }
+}
+
+fn list(args: &FormatArgs) -> Result<End> {
+    let rows: Vec<Value> = experiments::all()
+        .iter()
+        .map(|experiment| {
+            json!({
+                "figure": experiment.id,
+                "title": experiment.title,
+                "systems": experiment.systems.join(" "),
+                "columns": experiment.columns.join(" "),
+            })
+        })
+        .collect();
+    output::rows(args.format, &rows, |rows| json!({"schema": "nicol.lab/1", "rows": rows}))?;
+    Ok(End::Held)
+}
+
+fn report(folder: &Path, out: Option<&Path>) -> Result<End> {
+    let page = experiments::page(folder).map_err(Usage)?;
+    let path = out.map_or_else(|| folder.join("report.html"), Path::to_owned);
+    experiments::write_atomically(&path, page.as_bytes())?;
+    writeln!(io::stdout(), "{}", path.display()).context("writing to standard output")?;
+    Ok(End::Held)
+}
+
+fn run_some(args: &LabRunArgs) -> Result<End> {
+    let options = Options {
+        form: if args.quick { Form::Quick } else { Form::Full },
+        seed: args.seed,
+        profile: args.profile.clone(),
+        systems: args.systems.clone(),
+        jobs: args.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)),
+        memory: experiments::memory_available(),
+        keep: args.out.clone(),
+    };
+    match &args.id {
+        Some(id) => {
+            let experiment = experiments::find(id).map_err(Usage)?;
+            let (finished, wrong) = run_one(args, experiment, &options)?;
+            print(args.format, &finished)?;
+            Ok(if wrong.is_empty() { End::Held } else { End::Failed })
+        }
+        None => run_all(args, &options),
+    }
+}
+
+/// Runs every experiment whose systems are all there. One that is refused for want of them has
+/// failed only if there is a golden table, which says that it once ran.
+fn run_all(args: &LabRunArgs, options: &Options) -> Result<End> {
+    let golden = args.golden.as_deref().map(Golden);
+    let mut rows = Vec::new();
+    let mut end = End::Held;
+    for experiment in experiments::all() {
+        let id = experiment.id;
+        let missing = experiment.missing();
+        let (count, points, verdict, held) = if missing.is_empty() {
+            let (finished, wrong) = run_one(args, experiment, options)?;
+            let held = wrong.is_empty();
+            let verdict = if held { "held" } else { "FAILED" };
+            (finished.outcome.rows().len(), finished.points, verdict.to_owned(), held)
+        } else {
+            let verdict = format!("refused: no {}", missing.join(", "));
+            (0, 0, verdict, golden.as_ref().is_none_or(|golden| !golden.has(id)))
+        };
+        if !held {
+            end = End::Failed;
+        }
+        rows.push(json!({"figure": id, "rows": count, "points": points, "verdict": verdict}));
+    }
+    output::rows(
+        args.format,
+        &rows,
+        |rows| json!({"schema": "nicol.lab.summary/1", "rows": rows}),
+    )?;
+    Ok(end)
+}
+
+/// Runs an experiment, keeps its results, and says what is wrong with them.
+fn run_one(
+    args: &LabRunArgs,
+    experiment: &'static Experiment,
+    options: &Options,
+) -> Result<(Finished, Vec<String>)> {
+    let bar = spinner(experiment.id);
+    let finished = experiments::run(experiment, options, &|progress| {
+        bar.set_message(format!(
+            "{}: {} points done, {} running",
+            experiment.id, progress.done, progress.running
+        ));
+    });
+    bar.finish_and_clear();
+    let finished = finished.map_err(Usage)?;
+    if let Some(folder) = &args.out {
+        experiments::write_results(folder, &finished.outcome)?;
+    }
+    let wrong = judge(args, &finished)?;
+    eprintln!("{}", footing(&finished));
+    wrong.iter().for_each(|wrong| eprintln!("failed: {wrong}"));
+    Ok((finished, wrong))
+}
+
+/// What is wrong with an outcome: what its checkers say, and what its golden table says.
+fn judge(args: &LabRunArgs, finished: &Finished) -> Result<Vec<String>> {
+    let outcome = &finished.outcome;
+    let mut wrong = outcome.violations().to_vec();
+    if let Some(golden) = args.golden.as_deref().map(Golden) {
+        if args.bless && wrong.is_empty() {
+            golden.bless(outcome)?;
+        } else {
+            wrong.extend(golden.difference(outcome)?);
+        }
+    }
+    Ok(wrong)
+}
+
+fn print(format: Format, finished: &Finished) -> Result<()> {
+    let outcome = &finished.outcome;
+    let text = match format {
+        Format::Json => outcome.json(),
+        Format::Csv => outcome.csv(),
+        Format::Table => {
+            let columns = outcome.experiment().columns;
+            return output::cells(columns, outcome.rows());
+        }
+    };
+    io::stdout().write_all(text.as_bytes()).context("writing to standard output")
+}
+
+/// What an experiment took, which depends on the machine and is therefore in no result.
+fn footing(finished: &Finished) -> String {
+    let id = finished.outcome.experiment().id;
+    let (points, seconds) = (finished.points, finished.took.as_secs_f64());
+    let peak = peak_memory_mib().map_or(String::new(), |mib| format!(", peak memory {mib} MiB"));
+    let kept = match finished.kept {
+        0 => String::new(),
+        kept => format!(" and {kept} of an interrupted run"),
+    };
+    format!("{id}: {points} points{kept} in {seconds:.1} s{peak}")
+}
+
+/// The most memory that this process ever had, if the system says.
+fn peak_memory_mib() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.div_ceil(1024))
+}

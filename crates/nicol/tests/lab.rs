@@ -1,0 +1,138 @@
+//! `nicol lab` as a script sees it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn lab(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nicol")).arg("lab").args(args).output().expect("nicol starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("nicol prints text")
+}
+
+/// What a command prints that must hold.
+fn held(args: &[&str]) -> String {
+    let output = lab(args);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// What a command says that must end with `code`.
+fn fails(args: &[&str], code: i32) -> String {
+    let output = lab(args);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output.stderr));
+    text(&output.stderr)
+}
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("nicol-lab-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).expect("a temporary folder");
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a temporary folder's path is text")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn golden(id: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../nicol-lab/golden/{id}.json"))
+}
+
+#[test]
+fn json_has_the_promised_fields_and_every_row_the_listed_columns() {
+    let list: Value = serde_json::from_str(&held(&["list", "--format", "json"])).unwrap();
+    let columns = list["rows"].as_array().unwrap().iter().find_map(|row| {
+        (row["figure"] == "xenic-fig2").then(|| row["columns"].as_str().unwrap().to_owned())
+    });
+    let printed = held(&["run", "xenic-fig2", "--quick", "--seed", "3", "--format", "json"]);
+    assert!(printed.starts_with("{\n  \"schema\": \"nicol.lab/1\""), "schema comes first");
+    let result: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(result["figure"], "xenic-fig2");
+    assert_eq!(result["profile"], "liquidio3,connectx5");
+    assert_eq!(result["seed"], 3);
+    assert!(!result["assumed"].as_array().unwrap().is_empty());
+    let rows = result["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 11);
+    let listed: Vec<&str> = columns.as_deref().unwrap().split(' ').collect();
+    for row in rows {
+        let names: Vec<&String> = row.as_object().unwrap().keys().collect();
+        assert_eq!(names, listed);
+    }
+    let csv = held(&["run", "xenic-fig2", "--quick", "--format", "csv"]);
+    assert_eq!(
+        csv.lines().next(),
+        columns.as_deref().map(|names| names.replace(' ', ",")).as_deref()
+    );
+    assert_eq!(csv.lines().count(), 12);
+}
+
+#[test]
+fn results_depend_neither_on_the_jobs_nor_on_the_build() {
+    let golden = fs::read_to_string(golden("xenic-fig4")).expect("the golden table is there");
+    for jobs in ["1", "3"] {
+        let printed = held(&["run", "xenic-fig4", "--quick", "--format", "json", "--jobs", jobs]);
+        assert!(printed == golden, "with {jobs} jobs: bless the golden tables if this is wanted");
+    }
+}
+
+#[test]
+fn a_changed_figure_fails_the_check_and_blessing_mends_it() {
+    let folder = Folder::new("golden");
+    let run = ["run", "xenic-fig2", "--quick", "--golden", folder.path()];
+    assert!(fails(&run, 1).contains("is missing"));
+    held(&[&run[..], &["--bless"]].concat());
+    held(&run);
+    let slower = ["--profile", "liquidio3:pcie.to_host_latency=571ns"];
+    let said = fails(&[&run[..], &slower].concat(), 1);
+    assert!(said.contains("golden:") && said.contains("found:"), "{said}");
+    let path = folder.0.join("xenic-fig2.json");
+    let changed =
+        fs::read_to_string(&path).unwrap().replacen("\"latency_us\": 4", "\"latency_us\": 5", 1);
+    fs::write(&path, changed).unwrap();
+    assert!(fails(&run, 1).contains("\"latency_us\": 5"));
+}
+
+#[test]
+fn files_and_the_page_of_them_are_written() {
+    let folder = Folder::new("out");
+    held(&["run", "xenic-fig2", "--quick", "--out", folder.path()]);
+    for extension in ["json", "csv", "svg"] {
+        assert!(folder.0.join(format!("xenic-fig2.{extension}")).is_file(), "{extension}");
+    }
+    let said = held(&["report", folder.path()]);
+    let page = fs::read_to_string(said.trim()).unwrap();
+    assert!(page.contains("<svg") && page.contains("host_rpc") && page.contains("Assumed"));
+    assert!(!page.contains("<script") && !page.contains("src="), "the page needs nothing else");
+    let empty = Folder::new("empty");
+    assert!(fails(&["report", empty.path()], 2).contains("holds no results"));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_exit_code_2() {
+    for (args, wanted) in [
+        (&["run", "xenic-fig0"][..], "no experiment is called 'xenic-fig0'"),
+        (&["run", "xenic-fig2", "--profile", "connectx5"], "no on-path SmartNIC"),
+        (&["run", "xenic-table2", "--profile", "liquidio3"], "no timing model"),
+        (&["run", "xenic-fig2", "--jobs", "0"], "give at least 1"),
+        (&["run", "xenic-fig8d", "--systems", "redis"], "compares xenic"),
+        (&["run"], "required"),
+    ] {
+        let said = fails(args, 2);
+        assert!(said.contains(wanted), "{args:?}: {said}");
+    }
+}

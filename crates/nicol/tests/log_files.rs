@@ -1,0 +1,139 @@
+//! The log files of a server: what they hold when it ends badly, and what it says of bad ones.
+
+mod resp_support;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nicol_rt::{HEADER_LEN, LogReader};
+use resp_support::{Client, LIVE, live_with};
+
+/// A folder of this test run, empty; `name` is used by one test only.
+fn folder(name: &str) -> PathBuf {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _gone = fs::remove_dir_all(&dir);
+    dir
+}
+
+fn device(dir: &Path) -> String {
+    format!("file:{}", dir.display())
+}
+
+/// The numbers of the keys `key-N.` in the readable part of a file.
+fn keys_in(path: &Path) -> BTreeSet<u32> {
+    let mut reader = LogReader::open(BufReader::new(File::open(path).unwrap())).unwrap();
+    let mut keys = BTreeSet::new();
+    while let Some(record) = reader.next().unwrap() {
+        let text = String::from_utf8_lossy(record.bytes).into_owned();
+        let numbers = text.split("key-").skip(1).filter_map(|rest| rest.split('.').next());
+        keys.extend(numbers.filter_map(|number| number.parse::<u32>().ok()));
+    }
+    keys
+}
+
+/// Sets keys until `enough` or an error; the numbers of those that were acknowledged.
+fn set(client: &mut Client, enough: u32, value: &str) -> Vec<u32> {
+    let mut acknowledged = Vec::new();
+    for number in 0..enough {
+        client.send(format!("SET key-{number}. {value}\r\n").as_bytes());
+        if client.read(5) != b"+OK\r\n" {
+            break;
+        }
+        acknowledged.push(number);
+    }
+    acknowledged
+}
+
+/// Every key is in the files of both backups, whichever nodes these are.
+fn assert_kept(run: &Path, acknowledged: &[u32]) {
+    let files = [0, 1, 2].map(|node| keys_in(&run.join(format!("node-{node}.log"))));
+    for number in acknowledged {
+        let holders = files.iter().filter(|keys| keys.contains(number)).count();
+        assert!(holders >= 2, "key {number} is in {holders} files");
+    }
+}
+
+#[test]
+fn a_killed_server_s_files_hold_what_it_has_acknowledged() {
+    let dir = folder("log-killed");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nicol"));
+    let (mut server, address) = live_with(command.args(LIVE).args(["--log-device", &device(&dir)]));
+    let acknowledged = set(&mut Client::open(&address).unwrap(), 200, "v");
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    assert_eq!(acknowledged.len(), 200);
+    assert_kept(&dir.join("run-1"), &acknowledged);
+}
+
+#[test]
+fn a_full_disk_ends_the_server_in_words_and_loses_nothing_acknowledged() {
+    let dir = folder("log-full");
+    // The limit on a file's size (in half KiB) stands for a full disk; the last write is short. The
+    // signal would end the process before the write could fail.
+    let line = "trap '' XFSZ; ulimit -f 256; exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", line, "sh", env!("CARGO_BIN_EXE_nicol")]).args(LIVE);
+    let (mut server, address) = live_with(command.args(["--log-device", &device(&dir)]));
+    let acknowledged = set(&mut Client::open(&address).unwrap(), 100_000, &"x".repeat(1_000));
+    let mut told = String::new();
+    server.told.read_to_string(&mut told).unwrap();
+    assert_eq!(server.process.wait().unwrap().code(), Some(3), "{told}");
+    let run = dir.join("run-1");
+    let named = [0, 1, 2].map(|node| run.join(format!("node-{node}.log")).display().to_string());
+    assert!(named.iter().any(|path| told.contains(path)), "{told}");
+    assert!(!told.contains("panicked"), "{told}");
+    assert!((10..1_000).contains(&acknowledged.len()), "{}", acknowledged.len());
+    assert_kept(&run, &acknowledged);
+}
+
+#[test]
+fn a_damaged_file_of_an_earlier_run_is_named_and_left_alone() {
+    let dir = folder("log-damaged");
+    let flags = ["bench", "smallbank", "--records", "100", "--transactions", "100"];
+    let bench = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nicol"));
+        command.args(flags).args(["--log-device", &device(&dir)]).output().unwrap()
+    };
+    assert!(bench().status.success());
+    let path = dir.join("run-1").join("node-1.log");
+    let good = fs::read(&path).unwrap();
+    let mut swapped = fs::read(dir.join("run-1").join("node-2.log")).unwrap();
+    swapped.truncate(HEADER_LEN);
+    for byte in [0, 8, 15, 35, 43] {
+        let mut bad = good.clone();
+        bad[byte] ^= 1;
+        fs::write(&path, &bad).unwrap();
+        refuses(&bench(), &path);
+        assert_eq!(fs::read(&path).unwrap(), bad);
+    }
+    fs::write(&path, &swapped).unwrap();
+    refuses(&bench(), &path);
+    // What a crashed launch leaves is no damage, and a torn end is none either.
+    for whole in [0, HEADER_LEN - 1, HEADER_LEN, good.len() - 1] {
+        fs::write(&path, &good[..whole]).unwrap();
+        assert!(bench().status.success(), "{whole} bytes");
+    }
+}
+
+fn refuses(output: &std::process::Output, path: &Path) {
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains(&path.display().to_string()), "{told}");
+}
+
+#[test]
+fn a_bad_folder_is_named() {
+    let dir = folder("log-bad");
+    fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("file");
+    fs::write(&file, "no folder").unwrap();
+    for bad in [file.clone(), file.join("below"), PathBuf::from("/proc/log")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nicol"));
+        let output = command.args(LIVE).args(["--log-device", &device(&bad)]).output().unwrap();
+        refuses(&output, &bad);
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"no folder");
+}
