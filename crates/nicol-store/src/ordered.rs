@@ -248,6 +248,9 @@ mod tests {
         prop::collection::vec(step, 1..300)
     }
 
+    /// A scan: transaction, guard, what it saw.
+    type Seen = (u64, Guard, Vec<(Key, Version)>);
+
     /// A primary: its two sides, and what has truly been committed.
     #[derive(Default)]
     struct Model {
@@ -258,8 +261,7 @@ mod tests {
         /// Rows whose record is in the log and not yet installed, and the record.
         logged: Vec<(u64, u64, Version, bool)>,
         log: Vec<(u64, Version, bool)>,
-        /// Scans: transaction, guard, what it saw.
-        scans: Vec<(u64, Guard, Vec<(Key, Version)>)>,
+        scans: Vec<Seen>,
         versions: u64,
     }
 
@@ -280,7 +282,7 @@ mod tests {
                     if self.holders.get(&row) == Some(&txn) && !self.is_logged(row) =>
                 {
                     self.versions += 1;
-                    let (version, put) = (Version(self.versions), self.versions % 3 != 0);
+                    let (version, put) = (Version(self.versions), !self.versions.is_multiple_of(3));
                     self.logged.push((row, txn, version, put));
                     self.log.push((row, version, put));
                 }

@@ -168,6 +168,7 @@ fn a_deletion_elsewhere_raises_the_floor_of_absent_keys() {
     assert_eq!((table.floor(Key(7)), get(&table, 7)), (Version(9), (9, None)));
     for key in 100..500 {
         table.load(Key(key), b"x");
+        table.advance(1);
     }
     assert!(table.progress().level() > 0, "it has not grown");
     assert_eq!(table.floor(Key(7)), Version(9), "a split keeps floors");
