@@ -133,6 +133,16 @@ impl Layout {
         EngineId::nic(node, core % self.nic_engines)
     }
 
+    /// The NIC engine that works for the `turn`-th piece of work of `host`, on its node. If a node has
+    /// fewer host engines than NIC engines, a host engine's work takes turns on several of them, so
+    /// that none is idle.
+    pub fn nic_for(&self, host: EngineId, turn: u64) -> EngineId {
+        let (hosts, nics) = (u64::from(self.host_engines), u64::from(self.nic_engines));
+        let first = u64::from(host.core) % nics;
+        let turns = (nics - first).div_ceil(hosts);
+        EngineId::nic(host.node, (first + hosts * (turn % turns)) as u8)
+    }
+
     /// The node that holds the primary of `shard`.
     pub fn primary(&self, shard: ShardId) -> NodeId {
         NodeId((shard.0 % u16::from(self.nodes)) as u8)
@@ -185,6 +195,25 @@ mod tests {
             assert_eq!(EngineId::unpack(engine.pack()), Some(engine));
         }
         assert_eq!(layout.engine_ids().count(), layout.engine_count());
+    }
+
+    #[test]
+    fn every_nic_engine_works_for_some_host_engine() {
+        for (hosts, nics) in [(1, 1), (32, 24), (3, 8), (8, 3), (1, 5), (4, 8)] {
+            let layout = Layout::new(2, 2, hosts, nics).unwrap();
+            let node = NodeId(1);
+            let mut used = vec![0; nics];
+            for core in 0..hosts {
+                let host = EngineId::host(node, core as u8);
+                for turn in 0..24 {
+                    let nic = layout.nic_for(host, turn);
+                    assert_eq!((nic.node, nic.side), (node, Side::Nic));
+                    assert!(turn > 0 || nic == layout.nic_of(node, host.core));
+                    used[usize::from(nic.core)] += 1;
+                }
+            }
+            assert!(used.iter().all(|used| *used > 0), "{hosts} hosts, {nics} NICs: {used:?}");
+        }
     }
 
     #[test]

@@ -175,11 +175,16 @@ impl TxnId {
     pub const fn engine(self) -> Option<EngineId> {
         EngineId::unpack((self.0 >> Self::SEQUENCE_BITS) as u32)
     }
+
+    /// Its number among that engine's.
+    pub const fn sequence(self) -> u64 {
+        self.0 & ((1 << Self::SEQUENCE_BITS) - 1)
+    }
 }
 
 impl fmt::Display for TxnId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sequence = self.0 & ((1 << Self::SEQUENCE_BITS) - 1);
+        let sequence = self.sequence();
         match self.engine() {
             Some(engine) => write!(f, "{engine}#{sequence}"),
             None => write!(f, "?#{sequence}"),

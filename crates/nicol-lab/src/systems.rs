@@ -42,11 +42,10 @@ where
     System {
         name,
         family: "commit",
-        guarantee: "strictly serializable transactions",
-        replication: "primary and backups, all acknowledge before commit",
+        guarantee: "strictly serializable",
+        replication: "primary-backup, all acknowledge",
         worlds: "threads, liquidio3, connectx5",
-        survives: "message loss, duplication, reordering, corruption, partitions, stalls; \
-                   crashes of nodes not yet",
+        survives: "message faults, partitions, stalls",
         source,
         synced_log: false,
         keys: || settings::keys::<N::Config>().collect(),

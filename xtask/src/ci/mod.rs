@@ -19,8 +19,13 @@ pub enum Extent {
     Quick,
 }
 
-/// What every seed sweep runs on.
-const SWEEP: [&str; 6] = ["--system", "xenic", "--on", "liquidio3,connectx5", "--seeds", "0..40"];
+/// The seed sweeps: Xenic on many seeds, and every system under every workload on a few.
+const SWEEPS: [[&str; 8]; 3] = [
+    ["sweep", "smallbank", "--system", "xenic", "--on", WORLDS, "--seeds", "0..40"],
+    ["sweep", "churn", "--system", "xenic", "--on", WORLDS, "--seeds", "0..40"],
+    ["sweep", "all", "--system", "all", "--on", WORLDS, "--seeds", "4..7"],
+];
+const WORLDS: &str = "liquidio3,connectx5";
 
 /// What to do with the golden tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +68,9 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
         let target = target(root)?;
         step("release build", || cargo(root, &["build", "--release", "--bin", "nicol"]))?;
         step("seed sweeps", || {
-            for workload in ["smallbank", "churn"] {
+            for sweep in SWEEPS {
                 let mut nicol = Command::new(binary(&target, "release"));
-                finish(nicol.args(["sweep", workload]).args(SWEEP).stdout(Stdio::null()))?;
+                finish(nicol.args(sweep).stdout(Stdio::null()))?;
             }
             Ok(())
         })?;

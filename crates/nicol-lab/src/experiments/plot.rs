@@ -234,18 +234,54 @@ fn draw_lines(
         Scale::LogX => {
             let low = least(&mut points().map(|point| point.0)) / 1.1;
             let ranges = ((low..x_top).log_scale().base(2.0), 0.0..y_top);
-            let legend = Some(SeriesLabelPosition::UpperRight);
+            let place = |(x, y): (f64, f64)| ((x / low).ln() / (x_top / low).ln(), y / y_top);
+            let legend = Some(free_corner(lines, &place));
             let draw = |chart: &mut ChartOf<'_, '_, _, _>| series_of_lines(chart, lines);
             frame(root, outcome, ranges, names, x_labels, legend, draw)
         }
         Scale::LogY => {
             let low = least(&mut points().map(|point| point.1)) / 1.5;
             let ranges = (0.0..x_top, (low..y_top).log_scale().base(2.0));
-            let legend = Some(SeriesLabelPosition::UpperLeft);
+            let place = |(x, y): (f64, f64)| (x / x_top, (y / low).ln() / (y_top / low).ln());
+            let legend = Some(free_corner(lines, &place));
             let draw = |chart: &mut ChartOf<'_, '_, _, _>| series_of_lines(chart, lines);
             frame(root, outcome, ranges, names, x_labels, legend, draw)
         }
     }
+}
+
+/// The corner where a legend covers least of the lines. `place` says where a point is, as fractions
+/// of the width and of the height.
+fn free_corner(lines: &[Series], place: &dyn Fn((f64, f64)) -> (f64, f64)) -> SeriesLabelPosition {
+    const WIDTH: f64 = 0.22;
+    const STEPS: u32 = 32;
+    let height = 0.06 + 0.045 * lines.len() as f64;
+    let mut seen: Vec<(f64, f64)> = Vec::new();
+    for line in lines {
+        let places: Vec<_> = line.points.iter().map(|&point| place(point)).collect();
+        seen.extend(places.last());
+        for ends in places.windows(2) {
+            let along = |step: u32| f64::from(step) / f64::from(STEPS);
+            let between = |from: f64, to: f64, step| from + (to - from) * along(step);
+            seen.extend((0..STEPS).map(|step| {
+                let (from, to) = (ends[0], ends[1]);
+                (between(from.0, to.0, step), between(from.1, to.1, step))
+            }));
+        }
+    }
+    let covered = |right: bool, upper: bool| {
+        let across = |x: f64| if right { x > 1.0 - WIDTH } else { x < WIDTH };
+        let upwards = |y: f64| if upper { y > 1.0 - height } else { y < height };
+        seen.iter().filter(|(x, y)| across(*x) && upwards(*y)).count()
+    };
+    let corners = [
+        (covered(true, true), SeriesLabelPosition::UpperRight),
+        (covered(false, true), SeriesLabelPosition::UpperLeft),
+        (covered(true, false), SeriesLabelPosition::LowerRight),
+        (covered(false, false), SeriesLabelPosition::LowerLeft),
+    ];
+    let freest = corners.into_iter().min_by_key(|(covered, _)| *covered);
+    freest.map_or(SeriesLabelPosition::UpperRight, |(_, corner)| corner)
 }
 
 fn series_of_lines<X, Y>(chart: &mut ChartOf<'_, '_, X, Y>, lines: &[Series]) -> Result<()>
@@ -300,4 +336,21 @@ fn draw_bars(
     };
     let x_labels: (usize, &dyn Fn(&f64) -> String) = (groups.len() + 1, &format);
     frame(root, outcome, (x_range, 0.0..y_top), names, x_labels, legend, draw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_legend_stands_where_no_line_is() {
+        let legend = |points: &[(f64, f64)]| {
+            let lines = [Series { name: "line".into(), points: points.to_vec() }];
+            format!("{:?}", free_corner(&lines, &|place| place))
+        };
+        assert_eq!(legend(&[(0.0, 0.0), (0.5, 0.5)]), "UpperRight");
+        assert_eq!(legend(&[(0.0, 0.0), (1.0, 1.0)]), "UpperLeft");
+        assert_eq!(legend(&[(0.0, 0.0), (0.0, 1.0), (1.0, 1.0)]), "LowerRight");
+        assert_eq!(legend(&[(1.0, 0.0), (1.0, 1.0), (0.0, 1.0)]), "LowerLeft");
+    }
 }

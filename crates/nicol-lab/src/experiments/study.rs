@@ -278,7 +278,7 @@ impl Form {
     pub(super) fn windows(self) -> (Nanos, Nanos) {
         match self {
             Self::Full => (Nanos::from_millis(2), Nanos::from_millis(5)),
-            Self::Quick => (Nanos::from_micros(150), Nanos::from_micros(400)),
+            Self::Quick => (Nanos::from_micros(100), Nanos::from_micros(250)),
         }
     }
 }

@@ -44,6 +44,7 @@
 //!   transaction; afterwards, and when a lock is given back, what happened is read from the
 //!   target's memory and the verb is posted again if it did not.
 
+mod broken;
 mod coordinator;
 mod finish;
 mod host;
@@ -83,7 +84,7 @@ const DRTM_BUCKET: u16 = 8;
 pub enum Execution {
     /// One-sided READs; what is written is locked afterwards.
     Read(Locking),
-    /// One RPC per primary locks the write set and reads every key. [FaSST]
+    /// One RPC per primary locks the write set and reads every key, as FaSST does.
     Rpc,
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::commit::{CommitProtocol, Procedures};
-use nicol_core::fabric::{Fabric, FabricError, Message, Patience, Work};
+use nicol_core::fabric::{Fabric, FabricError, Patience, Work};
 use nicol_core::ids::{EngineId, TxnId};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
@@ -17,7 +17,6 @@ use super::{ExecuteAt, ROUNDS_MAX};
 #[derive(Clone, Debug)]
 pub struct Coordinator<F: Fabric> {
     pub(super) fabric: F,
-    pub(super) nic: EngineId,
     pub(super) procedures: Rc<Procedures>,
     pub(super) node: Arc<Node>,
     /// A value on its way from the table into a transaction.
@@ -27,11 +26,8 @@ pub struct Coordinator<F: Fabric> {
 
 impl<F: Fabric> Coordinator<F> {
     pub(super) fn new(fabric: F, procedures: Procedures, node: Arc<Node>) -> Self {
-        let here = fabric.here();
-        let nic = fabric.layout().nic_of(here.node, here.core);
         Self {
             fabric,
-            nic,
             procedures: Rc::new(procedures),
             node,
             scratch: Rc::default(),
@@ -39,20 +35,23 @@ impl<F: Fabric> Coordinator<F> {
         }
     }
 
-    /// One exchange with this node's NIC; the PCIe queues are reliable.
-    async fn exchange<M: Message>(
-        &self,
-        message: &M,
-        txn: &mut Txn,
-    ) -> Result<Option<Outcome>, FabricError> {
-        let reply = self.fabric.call(self.nic, message, Patience::Forever).await?;
-        parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed)
+    /// The core of this node's NIC that coordinates a transaction. [Xenic21 4.3.2]: flows are routed
+    /// to cores.
+    pub(super) fn nic(&self, txn: TxnId) -> EngineId {
+        self.fabric.layout().nic_for(self.fabric.here(), txn.sequence())
+    }
+
+    /// Gives a transaction up at the NIC; the PCIe queues are reliable.
+    async fn give_up(&self, txn: TxnId) -> Result<(), FabricError> {
+        let reply = self.fabric.call(self.nic(txn), &TxnAbort(txn), Patience::Forever).await?;
+        let ended = parse_host_reply(reply.as_ref(), &mut Txn::default());
+        ended.map(drop).map_err(|_| FabricError::Malformed)
     }
 
     /// The coordinator NIC executed everything: only the outcome comes back. [Xenic21 4.2.2]
     async fn run_shipped(&self, txn: &mut Txn) -> Outcome {
         let request = TxnRequest { txn, ship: true };
-        let reply = self.fabric.call(self.nic, &request, Patience::Forever).await;
+        let reply = self.fabric.call(self.nic(txn.id), &request, Patience::Forever).await;
         let ended = match reply {
             Ok(reply) => parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed),
             Err(error) => Err(error),
@@ -69,7 +68,7 @@ impl<F: Fabric> Coordinator<F> {
         // [Xenic21 4.2 step 1] Send the initial state to the local SmartNIC, which EXECUTEs.
         let reply = {
             let request = TxnRequest { txn, ship: false };
-            self.fabric.call(self.nic, &request, Patience::Forever).await?
+            self.fabric.call(self.nic(txn.id), &request, Patience::Forever).await?
         };
         let mut ended =
             parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed)?;
@@ -83,22 +82,22 @@ impl<F: Fabric> Coordinator<F> {
                 Verdict::More => ended = self.execute_more(txn).await?,
                 Verdict::Commit => return self.commit(txn).await,
                 Verdict::Refuse => {
-                    self.exchange(&TxnAbort(txn.id), &mut Txn::default()).await?;
+                    self.give_up(txn.id).await?;
                     return Ok(Outcome::Aborted(Abort::Refused));
                 }
             }
         }
-        self.exchange(&TxnAbort(txn.id), &mut Txn::default()).await?;
+        self.give_up(txn.id).await?;
         Ok(Outcome::Aborted(Abort::NoResources))
     }
 
     async fn execute_more(&self, txn: &mut Txn) -> Result<Option<Outcome>, FabricError> {
-        let reply = self.fabric.call(self.nic, &TxnExecute(txn), Patience::Forever).await?;
+        let reply = self.fabric.call(self.nic(txn.id), &TxnExecute(txn), Patience::Forever).await?;
         parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed)
     }
 
     async fn commit(&self, txn: &mut Txn) -> Result<Outcome, FabricError> {
-        let reply = self.fabric.call(self.nic, &TxnCommit(txn), Patience::Forever).await?;
+        let reply = self.fabric.call(self.nic(txn.id), &TxnCommit(txn), Patience::Forever).await?;
         let ended = parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed)?;
         Ok(ended.unwrap_or(Outcome::Unknown))
     }

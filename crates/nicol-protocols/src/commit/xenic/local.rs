@@ -101,7 +101,7 @@ impl<F: Fabric> Coordinator<F> {
         // reported, and read from elsewhere, before its COMMIT has reached this node: only the
         // lock in the NIC's index tells.
         let message = TxnLocal { txn, refused };
-        let reply = self.fabric.call(self.nic, &message, Patience::Forever).await;
+        let reply = self.fabric.call(self.nic(txn.id), &message, Patience::Forever).await;
         let ended = match reply {
             Ok(reply) => parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed),
             Err(error) => Err(error),

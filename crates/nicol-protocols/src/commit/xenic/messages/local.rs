@@ -55,7 +55,10 @@ pub(in crate::commit::xenic) fn parse_txn_local(
     let id = TxnId(from.u64()?);
     txn.reset(ProcedureId(0), &[]);
     txn.id = id;
-    let refused = from.u8()? == 1;
+    let refused = match from.u8()? {
+        flag @ (0 | 1) => flag == 1,
+        _ => return Err(Malformed { what: "whether a transaction was refused" }),
+    };
     let guards = from.u16()?;
     if guards > GUARDS_MAX {
         return Err(Malformed { what: "more guards than a transaction may have" });
