@@ -100,8 +100,9 @@ impl<F: Fabric> Coordinator<F> {
         // DEVIATION [Xenic21 4.2.4]: a local read crosses PCIe once, because a transaction may be
         // reported, and read from elsewhere, before its COMMIT has reached this node: only the
         // lock in the NIC's index tells.
+        let nic = self.nic(txn.id);
         let message = TxnLocal { txn, refused };
-        let reply = self.fabric.call(self.nic(txn.id), &message, Patience::Forever).await;
+        let reply = self.fabric.call(nic, &message, Patience::Forever).await;
         let ended = match reply {
             Ok(reply) => parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed),
             Err(error) => Err(error),

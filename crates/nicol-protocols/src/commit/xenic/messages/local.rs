@@ -56,8 +56,9 @@ pub(in crate::commit::xenic) fn parse_txn_local(
     txn.reset(ProcedureId(0), &[]);
     txn.id = id;
     let refused = match from.u8()? {
-        flag @ (0 | 1) => flag == 1,
-        _ => return Err(Malformed { what: "whether a transaction was refused" }),
+        0 => false,
+        1 => true,
+        _ => return Err(Malformed { what: "whether the application has refused" }),
     };
     let guards = from.u16()?;
     if guards > GUARDS_MAX {
