@@ -13,6 +13,7 @@ use nicol_lab::systems::System;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_protocols::commit::Sabotage;
 use nicol_rt::{LogDevice, LogReader};
+use nicol_workload::tpcc::Indices;
 
 fn config(workload: &str, records: u64, on: &str, seed: u64) -> BenchConfig {
     let spec = WorkloadSpec {
@@ -74,6 +75,19 @@ fn every_broken_protocol_is_caught_within_200_seeds() {
             })
         });
         assert!(caught, "{sabotage:?} was never caught by the serializability checker");
+    }
+}
+
+#[test]
+fn tpcc_finds_the_same_orders_by_records() {
+    for indices in [Indices::Records, Indices::Trees] {
+        let mut config = config("tpcc", 0, "liquidio3", 5);
+        config.workload.records = None;
+        config.workload.shrink();
+        config.workload.indices = Some(indices);
+        config.length = Some(Length::Transactions(1_000));
+        let report = held(&config).report;
+        assert!(report.committed > 900, "{indices:?}: {}", report.committed);
     }
 }
 

@@ -379,6 +379,19 @@ mod tests {
                     rows.remove(&row);
                 }
                 self.guards.unlock(key(row), txn);
+                drop(rows);
+                if number % 8 == 0 {
+                    self.rest();
+                }
+            }
+        }
+
+        /// Waits until a scan was current: now and then nobody writes, so that one can be.
+        fn rest(&self) {
+            let seen = self.current.load(Ordering::Relaxed);
+            while self.current.load(Ordering::Relaxed) == seen && !self.stop.load(Ordering::Relaxed)
+            {
+                thread::yield_now();
             }
         }
 
@@ -413,7 +426,7 @@ mod tests {
                 scope.spawn(move || primary.apply(&records));
             }
             scope.spawn(|| primary.watch());
-            for _ in 0..1_000_000 {
+            for _ in 0..100_000_000 {
                 if primary.current.load(Ordering::Relaxed) > 200 {
                     break;
                 }

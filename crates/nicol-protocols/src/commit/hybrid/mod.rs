@@ -84,7 +84,7 @@ const DRTM_BUCKET: u16 = 8;
 pub enum Execution {
     /// One-sided READs; what is written is locked afterwards.
     Read(Locking),
-    /// One RPC per primary locks the write set and reads every key. [FaSST]
+    /// One RPC per primary locks the write set and reads every key, as FaSST does.
     Rpc,
 }
 

@@ -110,15 +110,30 @@ fn what_was_executed_elsewhere_comes_back_whole() {
 #[test]
 fn a_local_transaction_reaches_its_nic_whole() {
     let mut done = executed();
-    done.guard(Guard { unit: GuardUnit(7), writes: 5 });
+    for (unit, writes) in [(3, 4), (5, 0)] {
+        done.guard(Guard { unit: GuardUnit(unit), writes });
+    }
+    done.mark_guarded(1);
     let body = bytes(&TxnLocal { txn: &done, refused: false });
     let mut txn = Txn::default();
     assert!(matches!(parse_txn_local(&body, &mut txn), Ok(false)));
     assert_eq!((reads(&txn), writes(&txn)), (reads(&done), writes(&done)));
     assert_eq!(txn.guards(), done.guards());
-    let refused = bytes(&TxnLocal { txn: &done, refused: true });
-    assert!(matches!(parse_txn_local(&refused, &mut txn), Ok(true)));
-    assert!(writes(&txn).is_empty(), "who refuses writes nothing");
+    let guarded: Vec<bool> = txn.entries().iter().map(|entry| entry.guarded).collect();
+    assert_eq!(guarded, [false, true, false, false, false]);
+    withstands(&body, |body| parse_txn_local(body, &mut Txn::default()).is_ok());
+}
+
+#[test]
+fn a_local_transaction_that_was_refused_is_only_read() {
+    let done = executed();
+    let body = bytes(&TxnLocal { txn: &done, refused: true });
+    let mut txn = Txn::default();
+    assert!(matches!(parse_txn_local(&body, &mut txn), Ok(true)));
+    let read =
+        |&(key, version, present, _): &(u64, u64, bool, bool)| (key, version, present, false);
+    assert_eq!(reads(&txn), reads(&done).iter().map(read).collect::<Vec<_>>());
+    assert_eq!(writes(&txn), []);
     withstands(&body, |body| parse_txn_local(body, &mut Txn::default()).is_ok());
 }
 
