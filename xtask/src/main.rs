@@ -1,15 +1,16 @@
-//! The project's own tasks: `cargo xtask ci [--quick] | golden [--bless] | tidy | papers`.
+//! The project's own tasks: `cargo xtask ci [--quick] | golden [--bless] | tidy | papers | miri [--once]`.
 #![forbid(unsafe_code)]
 
 mod ci;
+mod miri;
 mod papers;
 mod source;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 const USAGE: &str = "\
 usage: cargo xtask TASK
@@ -19,7 +20,9 @@ usage: cargo xtask TASK
   golden       runs every experiment in its quick form and compares it with its golden table
   golden --bless  writes the golden tables anew; say in the commit what moved, and why
   tidy         the rules that neither the compiler nor clippy knows
-  papers       every step tag and every deviation from a paper, with its place";
+  papers       every step tag and every deviation from a paper, with its place
+  miri         the tests of shared memory, interpreted: races and stale reads that x86 hides
+  miri --once  the same with one order of threads instead of several";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +43,8 @@ fn run(words: &[&str]) -> Result<()> {
         ["golden"] => ci::golden(&root()?, ci::Tables::Compare),
         ["golden", "--bless"] => ci::golden(&root()?, ci::Tables::Bless),
         ["tidy"] => tidy::run(&root()?),
+        ["miri"] => miri::run(&root()?, false),
+        ["miri", "--once"] => miri::run(&root()?, true),
         ["papers"] => papers::run(&root()?),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
@@ -85,6 +90,13 @@ fn files(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>> 
 /// The project's Rust files, in a fixed order.
 fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
     files(root, |path| path.extension().is_some_and(|extension| extension == "rs"))
+}
+
+/// Runs a command whose failure is this task's.
+fn finish(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
 }
 
 /// A file's text.

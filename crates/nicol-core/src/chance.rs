@@ -22,10 +22,9 @@ pub enum Purpose {
     Variation,
 }
 
-/// Steps of a randomised test: `count`, or a hundredth of it under Miri, which is a thousand times
-/// slower.
+/// Steps of a test with threads: `count`, or few under Miri, which interprets.
 pub const fn test_steps(count: u64) -> u64 {
-    if cfg!(miri) { count.div_ceil(100) } else { count }
+    if cfg!(miri) { count.div_ceil(500) } else { count }
 }
 
 /// A deterministic, portable stream of random numbers (ChaCha8).

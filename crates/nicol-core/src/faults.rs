@@ -334,7 +334,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
     fn the_swarm_turns_each_family_on_about_half_the_time() {
         let plans: Vec<_> = (0..200).map(FaultPlan::messages).collect();
         let on = |family: fn(&FaultPlan) -> bool| plans.iter().filter(|plan| family(plan)).count();

@@ -211,7 +211,7 @@ impl BenchConfig {
         let workload = workloads::build(&spec, self.nodes)?;
         let records = workload.workload.records_per_shard() + workload.workload.growth_per_shard();
         let mut system = C::published(&self.system, records, workload.value_bytes);
-        let mut engine = EngineSettings::default();
+        let mut engine = system.engines();
         settings::apply(&self.settings, &mut system, &mut engine)?;
         system.break_on_purpose(self.sabotage);
         if self.rate == Some(0) {

@@ -14,7 +14,7 @@ use nicol_workload::driver::RunPlan;
 use crate::bench::{self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured};
 use crate::memory;
 use crate::report::Resource;
-use crate::settings::SystemConfig;
+use crate::settings::{self, SystemConfig};
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_secs(10);
@@ -35,7 +35,7 @@ pub(crate) fn run<N: Member<Config: SystemConfig>>(
     built: &Built<N::Config>,
 ) -> Result<BenchRun> {
     ensure!(
-        built.engine == Default::default(),
+        !settings::change_engines(&config.settings),
         "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
     );
     let (host, nic) = (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));

@@ -35,6 +35,11 @@ pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// How its engines behave unless `--set` says otherwise.
+    fn engines(&self) -> EngineSettings {
+        EngineSettings::default()
+    }
+
     /// Breaks the protocol on purpose, for negative tests.
     fn break_on_purpose(&mut self, sabotage: Sabotage);
 }
@@ -66,6 +71,13 @@ pub fn apply<C: Settings>(
             .with_context(|| format!("--set {setting}"))?;
     }
     Ok(())
+}
+
+/// Is one of these settings an engine's?
+pub(crate) fn change_engines(settings: &[String]) -> bool {
+    let among = |key: &str| EngineSettings::KEYS.iter().any(|(name, ..)| *name == key);
+    let mut keys = settings.iter().filter_map(|setting| setting.split_once('='));
+    keys.any(|(key, _)| among(key.trim()))
 }
 
 fn one<C: Settings>(
@@ -320,6 +332,12 @@ impl SystemConfig for HybridConfig {
             Some(config) => config,
             None => unreachable!("{system} is listed among the systems"),
         }
+    }
+
+    fn engines(&self) -> EngineSettings {
+        // One SEND per message, as in FaSST and DrTM+H: their messages gather the keys of one
+        // transaction only. Frames for several transactions are Xenic's. [Xenic21 4.3.2, 5.7]
+        EngineSettings { aggregation: Some(false), ..EngineSettings::default() }
     }
 
     fn break_on_purpose(&mut self, sabotage: Sabotage) {

@@ -85,9 +85,21 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
 
 #[test]
 fn every_broken_baseline_is_caught_within_200_seeds() {
-    let broken = [Sabotage::NoValidate, Sabotage::UnlockFirst];
-    for sabotage in broken {
-        for system in ["farm", "fasst", "drtm-r"] {
+    let broken = [
+        Sabotage::NoValidate,
+        Sabotage::ValidateIgnoresLocks,
+        Sabotage::NoLocks,
+        Sabotage::UnlockFirst,
+        Sabotage::EarlyUnlock,
+        Sabotage::AbortInstalls,
+    ];
+    for system in SYSTEMS {
+        for sabotage in broken {
+            let locks = [Sabotage::NoLocks, Sabotage::UnlockFirst, Sabotage::EarlyUnlock];
+            if system == "drtm-r-original" && !locks.contains(&sabotage) {
+                // It locks whatever it reads: it validates nothing, and aborts before it writes.
+                continue;
+            }
             let caught = (0..200).any(|seed| {
                 ["smallbank", "churn"].into_iter().any(|workload| {
                     let mut config = config(system, workload, "connectx5", seed);

@@ -11,7 +11,8 @@ use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
-use nicol_protocols::commit::xenic::{ExecuteAt, Node, XenicConfig};
+use nicol_protocols::commit::hybrid::{self, HybridConfig};
+use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
 use nicol_rt::{LiveCluster, LiveConfig};
 use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, spawn_clients};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
@@ -45,14 +46,14 @@ static COUNTING: Counting = Counting;
 
 const CLIENTS: u32 = 8;
 
-struct Bank {
-    nodes: Vec<Arc<Node>>,
+struct Bank<N> {
+    nodes: Vec<Arc<N>>,
     workload: Arc<dyn Workload>,
     procedures: Procedures,
     run: Arc<RunControl>,
 }
 
-impl Start for Bank {
+impl<N: Member> Start for Bank<N> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
@@ -63,11 +64,14 @@ impl Start for Bank {
     }
 }
 
+/// Accounts per node, and the records that they are.
+const ACCOUNTS: u64 = 250;
+const RECORDS: u64 = 1_000;
+
 /// Runs so many transactions per client and returns how many allocations that took in all.
-fn allocations(transactions: u64, execute_at: ExecuteAt) -> u64 {
+fn allocations<N: Member>(transactions: u64, config: &N::Config) -> u64 {
     let layout = Layout::new(3, 3, 1, 1).unwrap();
-    let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(SmallbankConfig::paper(3, 2_000)));
-    let config = XenicConfig { execute_at, ..XenicConfig::paper(8_000, 8) };
+    let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(SmallbankConfig::paper(3, ACCOUNTS)));
     let plan = RunPlan {
         seed: 1,
         clients: 3 * CLIENTS,
@@ -83,7 +87,7 @@ fn allocations(transactions: u64, execute_at: ExecuteAt) -> u64 {
     let bank = Arc::new(Bank {
         nodes: layout
             .node_ids()
-            .map(|id| Arc::new(Node::load(id, &layout, &config, &*workload)))
+            .map(|id| Arc::new(N::load(id, &layout, config, &*workload)))
             .collect(),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
@@ -97,20 +101,56 @@ fn allocations(transactions: u64, execute_at: ExecuteAt) -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
-/// Where execution logic may run, and so which path a transaction takes.
-const PLACES: [ExecuteAt; 3] = [ExecuteAt::Annotation, ExecuteAt::Host, ExecuteAt::Nic];
+/// Asserts that transactions allocate nothing once the pools have grown.
+fn allocates_nothing<N: Member>(name: &str, config: &N::Config) {
+    let (short, long) = (1_500, 4_500);
+    let start_up = allocations::<N>(short, config);
+    let more = allocations::<N>(long, config).saturating_sub(start_up);
+    let transactions = (long - short) * u64::from(3 * CLIENTS);
+    // Pools still grow now and then: less than once in a hundred transactions.
+    assert!(more * 100 < transactions, "{name}: {more} allocations in {transactions} transactions");
+}
 
+/// What decides which way a transaction takes.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    execute_at: ExecuteAt,
+    local_paths: bool,
+    combined_ops: bool,
+}
+
+impl Way {
+    fn config(self) -> XenicConfig {
+        let Self { execute_at, local_paths, combined_ops } = self;
+        let paper = XenicConfig::paper(RECORDS, 8);
+        XenicConfig {
+            execute_at,
+            local_paths,
+            combined_ops,
+            multi_hop: paper.multi_hop && combined_ops,
+            ..paper
+        }
+    }
+}
+
+const PUBLISHED: Way =
+    Way { execute_at: ExecuteAt::Annotation, local_paths: true, combined_ops: true };
+const WAYS: [Way; 5] = [
+    PUBLISHED,
+    Way { execute_at: ExecuteAt::Host, ..PUBLISHED },
+    Way { execute_at: ExecuteAt::Host, local_paths: false, ..PUBLISHED },
+    Way { execute_at: ExecuteAt::Nic, ..PUBLISHED },
+    Way { combined_ops: false, ..PUBLISHED },
+];
+
+// One test: allocations are those of the whole process.
 #[test]
 fn a_transaction_allocates_nothing_in_the_steady_state() {
-    let (short, long) = (2_000, 10_000);
-    for execute_at in PLACES {
-        let start_up = allocations(short, execute_at);
-        let more = allocations(long, execute_at).saturating_sub(start_up);
-        let transactions = (long - short) * u64::from(3 * CLIENTS);
-        // Pools still grow now and then: less than once in a hundred transactions.
-        assert!(
-            more * 100 < transactions,
-            "{execute_at:?}: {more} allocations in {transactions} transactions"
-        );
+    for way in WAYS {
+        allocates_nothing::<xenic::Node>(&format!("{way:?}"), &way.config());
+    }
+    for system in hybrid::SYSTEMS {
+        let config = HybridConfig::named(system, RECORDS, 8).unwrap();
+        allocates_nothing::<hybrid::Node>(system, &config);
     }
 }

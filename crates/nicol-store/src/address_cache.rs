@@ -227,7 +227,6 @@ mod tests {
 
     proptest! {
         #[test]
-        #[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
         fn what_it_remembers_is_what_it_was_told_last(steps in steps(), capacity in 0..100usize) {
             let mut cache = AddressCache::new(capacity);
             let mut told = BTreeMap::new();
@@ -261,7 +260,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
     fn a_key_asked_for_again_outlives_keys_asked_for_once() {
         let mut cache = AddressCache::new(64);
         cache.remember(Key(1), 8);
@@ -276,7 +274,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
     fn the_same_calls_keep_the_same_addresses() {
         let run = || {
             let mut cache = AddressCache::new(100);

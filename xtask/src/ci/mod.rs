@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::finish;
+
 /// How much to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
@@ -23,7 +25,7 @@ pub enum Extent {
 const SWEEPS: [[&str; 8]; 3] = [
     ["sweep", "smallbank", "--system", "xenic", "--on", WORLDS, "--seeds", "0..40"],
     ["sweep", "churn", "--system", "xenic", "--on", WORLDS, "--seeds", "0..40"],
-    ["sweep", "all", "--system", "all", "--on", WORLDS, "--seeds", "100..103"],
+    ["sweep", "all", "--system", "all", "--on", WORLDS, "--seeds", "4..7"],
 ];
 const WORLDS: &str = "liquidio3,connectx5";
 
@@ -111,12 +113,6 @@ fn command(root: &Path) -> Command {
 
 fn cargo(root: &Path, args: &[&str]) -> Result<()> {
     finish(command(root).args(args))
-}
-
-fn finish(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
-    ensure!(status.success(), "{command:?}: {status}");
-    Ok(())
 }
 
 /// Where cargo puts what it builds: asked, since configuration and environment may move it.

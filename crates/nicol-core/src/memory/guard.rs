@@ -189,7 +189,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
     fn a_masked_swap_is_what_a_big_number_says() {
         let mut chance = Stream::new(7, Purpose::Protocol, 0);
         let region = Region::new(Bytes(512));

@@ -194,7 +194,8 @@ pub(super) struct LogReader {
     memory: Arc<LogMemory>,
     position: u64,
     number: u32,
-    /// What was read last: bodies one behind the other, and where each ends.
+    /// What was read last: bodies one behind the other, and where each ends. The buffer keeps its
+    /// length, so that it is not zeroed before every read.
     bodies: Vec<u8>,
     records: Vec<(RecordKind, usize)>,
 }
@@ -214,7 +215,6 @@ impl LogReader {
     /// Reads the next records that have landed completely, `most` of them at most, in place of
     /// those read before; zeroes and passes them. Returns how many there were.
     pub(super) fn read(&mut self, most: usize) -> usize {
-        self.bodies.clear();
         self.records.clear();
         while self.records.len() < most && self.read_one().is_some() {}
         self.records.len()
@@ -252,10 +252,12 @@ impl LogReader {
                 0 => RecordKind::Log,
                 _ => RecordKind::Commit,
             };
-            let start = self.bodies.len();
+            let start = self.records.last().map_or(0, |&(_, end)| end);
             let end = start + head as u32 as usize;
-            self.bodies.resize(end, 0);
-            region.read(offset + 2 * WORD as u64, &mut self.bodies[start..]).ok()?;
+            if self.bodies.len() < end {
+                self.bodies.resize(end, 0);
+            }
+            region.read(offset + 2 * WORD as u64, &mut self.bodies[start..end]).ok()?;
             self.records.push((kind, end));
             self.pass(offset, len, len);
             return Some(());

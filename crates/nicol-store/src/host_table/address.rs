@@ -14,7 +14,7 @@ use super::{Geometry, SEGMENT_SLOTS};
 /// Seed of the slot hash: another than the partition hash's, which all keys of a shard agree in.
 const SLOT_SEED: u64 = 0x7c15_9e37_79b9_4a7f;
 /// Doublings that a table may make.
-pub const LEVELS_MAX: u8 = if cfg!(miri) { 3 } else { 20 };
+pub const LEVELS_MAX: u8 = 20;
 /// Regions that one doubling adds, at most: none is so large that adding it is a pause.
 const PIECES: u64 = 64;
 /// Segments of the smallest such region; tests have small tables and want several.

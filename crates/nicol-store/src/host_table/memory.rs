@@ -11,7 +11,7 @@ use super::PageRef;
 use super::layout::{BlockRef, load, read, store, write};
 
 /// Regions that overflow pages or heap blocks may take.
-pub(super) const CHUNKS_MAX: usize = if cfg!(miri) { 64 } else { 4_096 };
+pub(super) const CHUNKS_MAX: usize = 4_096;
 /// Regions of one size before their size doubles, so that memory ends before their number does.
 const CHUNKS_PER_SIZE: u32 = 512;
 

@@ -105,14 +105,11 @@ impl HostTable {
         key: Key,
         into: &mut Vec<u8>,
     ) -> Option<Lookup> {
-        let mut bytes = [0; SLOT_MAX];
-        let slot = &mut bytes[..self.geometry.slot_bytes() as usize];
-        loop {
-            // A look at the key is enough to pass: whoever overwrites a key here has put it, if it
-            // still exists, into a slot that is read later, or has changed the header.
-            if load(region, offset + KEY) != key.0 {
-                return None;
-            }
+        // A look at the key is enough to pass: whoever overwrites a key here has put it, if it still
+        // exists, into a slot that is read later, or has changed the header.
+        while load(region, offset + KEY) == key.0 {
+            let mut bytes = [0; SLOT_MAX];
+            let slot = &mut bytes[..self.geometry.slot_bytes() as usize];
             read(region, offset, slot);
             match parse_slot(slot) {
                 SlotView::Torn => hint::spin_loop(),
@@ -130,6 +127,7 @@ impl HostTable {
                 SlotView::Empty | SlotView::Record { .. } => return None,
             }
         }
+        None
     }
 
     /// The home of `hash` in a table that has doubled so far: what a NIC computes.

@@ -184,14 +184,26 @@ impl HostTable {
     }
 
     pub(super) fn find(&self, writer: &mut Writer, home: Home, key: Key) -> Option<Record> {
-        for slot in home.slot..home.slot + self.geometry.reach() {
-            let position = Position::Slot { chunk: home.chunk, slot };
-            if let Some(record) = self.look(writer, position, key) {
-                return Some(record);
+        let chunk = home.chunk;
+        for (slot, region, offset) in self.slots_from(home) {
+            // Most slots are others': their keys are all that is loaded of them.
+            if load(region, offset + KEY) == key.0 {
+                let found = self.look(writer, Position::Slot { chunk, slot }, key);
+                if found.is_some() {
+                    return found;
+                }
             }
         }
         self.overflow_of(home.chunk, home.local())
             .find_map(|position| self.look(writer, position, key))
+    }
+
+    /// The slots within D_m of a home, with their memory.
+    fn slots_from(&self, home: Home) -> impl Iterator<Item = (u64, &Region, u64)> {
+        let region: &Region = self.chunk(home.chunk);
+        let first = self.geometry.slot_offset(home.chunk, home.slot);
+        let slot_bytes = self.geometry.slot_bytes();
+        (0..self.geometry.reach()).map(move |at| (home.slot + at, region, first + at * slot_bytes))
     }
 
     /// The slots of a segment's overflow pages.
@@ -203,9 +215,8 @@ impl HostTable {
 
     /// The first free slot within D_m of a home.
     pub(super) fn free_slot(&self, home: Home) -> Option<u64> {
-        let chunk = home.chunk;
-        let mut reach = home.slot..home.slot + self.geometry.reach();
-        reach.find(|&slot| self.key_of(Position::Slot { chunk, slot }).is_none())
+        let is_free = |&(_, region, offset): &(u64, &Region, u64)| key_at(region, offset).is_none();
+        self.slots_from(home).find(is_free).map(|(slot, ..)| slot)
     }
 
     /// Inserts the image, of a key with this home.

@@ -5,7 +5,6 @@ use crate::host_table::{self, Growth, HostTable, SlotHash};
 const RECORDS: u64 = 20_000;
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn every_structure_costs_at_least_its_first_read_and_no_more_than_its_bound() {
     for structure in COMPARED {
         let cost = measure(structure, RECORDS, 1);
@@ -26,7 +25,6 @@ fn every_structure_costs_at_least_its_first_read_and_no_more_than_its_bound() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn chained_buckets_cost_what_counting_keys_per_bucket_says() {
     // The same keys, counted by home bucket: the n-th key of a bucket is ceil(n / B) reads off.
     let design = Design::Chained { bucket: 4 };
@@ -45,7 +43,6 @@ fn chained_buckets_cost_what_counting_keys_per_bucket_says() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn a_limit_that_is_never_met_costs_what_none_does() {
     let geometry = host_table::Geometry::new(40_000, 64, VALUE_BYTES);
     let table = HostTable::new(geometry, RECORDS, Growth::Off);
@@ -70,7 +67,6 @@ fn a_limit_that_is_never_met_costs_what_none_does() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn a_tighter_limit_reads_less_and_overflows_more() {
     let costs = [8, 16, 32]
         .map(|limit| measure(Structure::Robinhood { displacement_max: Some(limit) }, RECORDS, 2));
@@ -81,7 +77,6 @@ fn a_tighter_limit_reads_less_and_overflows_more() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "single-threaded, and slow to interpret")]
 fn a_remembered_address_costs_one_slot() {
     let design = Design::Chained { bucket: 4 };
     let walked = measure(Structure::Remote(design), RECORDS, 4);

@@ -86,9 +86,9 @@ fn order_item(
 ) -> Step<Ordered> {
     let item_row = rows.row::<{ item::LEN }>(item)?;
     let price = i64::from(item::PRICE.get(item_row));
-    let mut brand = contains_original(&item_row[item::DATA]);
+    let may_brand = contains_original(&item_row[item::DATA]);
     let mut stock_row = *rows.row::<{ stock::LEN }>(stock)?;
-    brand &= contains_original(&stock_row[stock::DATA]);
+    let brand = may_brand && contains_original(&stock_row[stock::DATA]);
     let quantity = u16::from(line.quantity);
     let have = stock::QUANTITY.get(&stock_row);
     let refill = if have >= quantity + LEFT_AT_LEAST { 0 } else { REFILL };

@@ -347,6 +347,7 @@ fn statistics(c: &Counters) -> Vec<(&'static str, String)> {
         ("total_net_output_bytes", get(&c.output_bytes)),
         ("rejected_connections", get(&c.rejected)),
         ("transactions_submitted", get(&c.transactions)),
+        ("transactions_joined", get(&c.joined)),
         ("transactions_retried", get(&c.retries)),
         ("transactions_aborted", get(&c.aborted)),
         ("transactions_unknown", get(&c.unknown)),

@@ -98,6 +98,8 @@ pub struct Connection {
     pub output: Vec<u8>,
     /// The socket may hold input.
     pub readable: bool,
+    /// The client has closed its side, and that has not been read yet.
+    pub ending: bool,
     /// The client has closed its side.
     pub ended: bool,
     /// When it last sent something.
@@ -122,6 +124,7 @@ impl Connection {
             rest: Vec::new(),
             output: Vec::new(),
             readable: true,
+            ending: false,
             ended: false,
             active: Instant::now(),
             above_soft: None,
@@ -247,8 +250,9 @@ impl Connection {
                 false
             }
             Ok(len) => {
-                // A short read has drained the socket: the next byte raises a new event.
-                self.readable = len == scratch.len();
+                // A short read has drained the socket: the next byte raises a new event. The end may
+                // have been told together with these bytes, and is then not told again.
+                self.readable = self.ending || len == scratch.len();
                 self.active = Instant::now();
                 count(&shared.counters.input_bytes, len as u64);
                 if self.life == Life::Open {

@@ -31,6 +31,26 @@ impl Protocol {
     }
 }
 
+/// Splits whole replies after the first `count`. `None`: there are not as many.
+pub fn split_replies(replies: &[u8], count: usize) -> Option<(&[u8], &[u8])> {
+    let (mut at, mut left) = (0, count);
+    while left > 0 {
+        left -= 1;
+        let line = replies.get(at..)?;
+        let len = line.windows(2).position(|pair| pair == b"\r\n")?;
+        at += len + 2;
+        // A null has the length -1, which is no `usize`.
+        let number = || std::str::from_utf8(&line[1..len]).ok()?.parse::<usize>().ok();
+        match line[0] {
+            b'$' | b'=' => at += number().map_or(0, |bytes| bytes + 2),
+            b'*' | b'~' => left += number().unwrap_or(0),
+            b'%' => left += 2 * number().unwrap_or(0),
+            _ => {}
+        }
+    }
+    replies.split_at_checked(at)
+}
+
 /// Appends replies to a buffer.
 #[derive(Debug)]
 pub struct Reply<'a> {
@@ -139,5 +159,50 @@ impl<'a> Reply<'a> {
         self.out.push(kind);
         self.out.extend_from_slice(text);
         self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_split_where_the_next_one_begins() {
+        let mut random = nicol_core::chance::Stream::new(1, nicol_core::chance::Purpose::Test, 0);
+        for round in 0..500 {
+            let protocol = if round % 2 == 0 { Protocol::Resp2 } else { Protocol::Resp3 };
+            let (mut out, mut ends) = (Vec::new(), vec![0]);
+            for _ in 0..10 {
+                let mut reply = Reply::new(&mut out, protocol);
+                match random.below(9) {
+                    0 => reply.status("OK"),
+                    1 => reply.error(b"ERR $5 *3"),
+                    2 => reply.integer(-7),
+                    3 => reply.bulk(b"a\r\n$9\r\nb"),
+                    4 => reply.null(),
+                    5 => reply.null_array(),
+                    6 => reply.verbatim("text"),
+                    7 => {
+                        reply.map(1);
+                        reply.bulk(b"");
+                        reply.array(0);
+                    }
+                    _ => {
+                        reply.array(3);
+                        reply.null();
+                        reply.set(1);
+                        reply.integer(0);
+                        reply.bulk(b"\r\n");
+                    }
+                }
+                ends.push(out.len());
+            }
+            for (count, end) in ends.iter().enumerate() {
+                let split = split_replies(&out, count).map(|(head, _)| head.len());
+                assert_eq!(split, Some(*end), "{count} of {:?}", String::from_utf8_lossy(&out));
+            }
+            assert_eq!(split_replies(&out, 11), None);
+            assert_eq!(split_replies(&out[..out.len() - 1], 10), None);
+        }
     }
 }

@@ -18,6 +18,7 @@ use super::gate::Gate;
 use super::reaper::Reaper;
 use super::session::Session;
 use super::shared::{Shared, count};
+use super::train::Train;
 
 /// The listener's token; connections have their slots.
 pub const LISTENER: Token = Token(usize::MAX);
@@ -47,6 +48,8 @@ pub struct Front {
     free: Vec<usize>,
     pub(super) gate: Gate,
     pub(super) reaper: Reaper,
+    /// Trains under way.
+    pub(super) trains: Vec<Train>,
     pub(super) timers: BinaryHeap<Reverse<(Instant, usize, u64)>>,
     /// Connections with replies to write or a life to judge, at the end of the turn.
     pub(super) touched: Vec<usize>,
@@ -78,6 +81,7 @@ impl Front {
             free: Vec::new(),
             gate: Gate::default(),
             reaper: Reaper::default(),
+            trains: Vec::new(),
             timers: BinaryHeap::new(),
             touched: Vec::new(),
             again: Vec::new(),
@@ -110,6 +114,7 @@ impl Front {
                     Token(slot) => {
                         if let Some(connection) = self.connection(slot) {
                             connection.readable |= event.is_readable() || event.is_error();
+                            connection.ending |= event.is_read_closed();
                             self.drive(slot);
                         }
                     }

@@ -68,6 +68,22 @@ impl Gate {
         }
     }
 
+    /// Takes those out who wait first for a key that `leader` writes, as long as `rides` says so.
+    pub fn followers(
+        &mut self,
+        leader: &Request,
+        mut rides: impl FnMut(&Waiter) -> bool,
+    ) -> Vec<Waiter> {
+        let mut followers = Vec::new();
+        for key in &leader.writes {
+            let Some(hold) = self.holds.get_mut(key) else { continue };
+            while let Some(waiter) = hold.waiting.pop_front_if(|waiter| rides(waiter)) {
+                followers.push(waiter);
+            }
+        }
+        followers
+    }
+
     /// Does nobody hold or wait?
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {

@@ -15,8 +15,9 @@
 //!   HELLO are refused;
 //! - an EXEC whose watched key was absent may also be refused because a neighbour of it was deleted,
 //!   and one whose watched key had expired before the WATCH because its memory was freed;
-//! - a key that another client's group both creates and deletes, or sets with a time that is over, was
-//!   never there for a WATCH to see;
+//! - a key that a group of commands both creates and deletes, or that is set with a time that is over,
+//!   was never there for another client's WATCH to see; commands of several clients form a group where
+//!   they wait for the same key (`train`);
 //! - a transaction's time is that of its submission: of two that run at the same time, the one that
 //!   commits later may still see a key that the other found expired.
 
@@ -44,6 +45,7 @@ mod session;
 mod shared;
 mod strings;
 mod submit;
+mod train;
 mod translate;
 
 pub use backend::{Backend, Done, Request, Response};

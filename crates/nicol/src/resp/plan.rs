@@ -15,6 +15,8 @@ use super::encode::Protocol;
 pub const COMMANDS_MAX: usize = u16::MAX as usize;
 
 const HEADER_LEN: usize = 18;
+/// Where the number of commands stands.
+const COMMANDS: std::ops::Range<usize> = 6..8;
 /// Where the time stands.
 const NOW: std::ops::Range<usize> = 10..18;
 const WATCH_LEN: usize = 25;
@@ -252,7 +254,7 @@ impl PlanBuilder {
         args[0] = kind as u8;
         args[1] = protocol.number();
         args[2..6].copy_from_slice(&(value_max as u32).to_le_bytes());
-        args[6..8].copy_from_slice(&(self.commands as u16).to_le_bytes());
+        args[COMMANDS].copy_from_slice(&(self.commands as u16).to_le_bytes());
         args[8..10].copy_from_slice(&(watches.len() as u16).to_le_bytes());
         args[NOW].copy_from_slice(&now.to_le_bytes());
         watches.iter().for_each(|watch| watch.emit(&mut args));
@@ -279,6 +281,44 @@ impl PlanBuilder {
 }
 
 impl Request {
+    /// What the list of commands is; its protocol.
+    fn head(&self) -> Option<(u8, u8)> {
+        Some((*self.args.first()?, *self.args.get(1)?))
+    }
+
+    /// Can the commands of `other` be run behind those of this batch, over the same keys?
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let writes = |key: &Key| self.writes.binary_search(key).is_ok();
+        let reads = |key: &Key| writes(key) || self.reads.binary_search(key).is_ok();
+        let batch = (Kind::Batch as u8, self.args.get(1).copied().unwrap_or_default());
+        self.head() == Some(batch)
+            && other.head() == Some(batch)
+            && other.writes.iter().all(writes)
+            && other.reads.iter().all(reads)
+    }
+
+    /// The commands of this batch and then those of `others`, which it covers.
+    pub(super) fn join<'r>(&self, others: impl Iterator<Item = &'r Self>) -> Self {
+        let mut joined = self.clone();
+        let mut commands = self.commands();
+        let mut now = word(&self.args[NOW]) as i64;
+        for other in others {
+            assert!(self.covers(other), "a joined batch touches no other keys");
+            joined.args.extend_from_slice(&other.args[HEADER_LEN..]);
+            commands += other.commands();
+            now = now.max(word(&other.args[NOW]) as i64);
+        }
+        assert!(commands <= COMMANDS_MAX, "the caller bounds the commands of a plan");
+        joined.args[COMMANDS].copy_from_slice(&(commands as u16).to_le_bytes());
+        joined.args[NOW].copy_from_slice(&now.to_le_bytes());
+        joined
+    }
+
+    /// Number of commands.
+    pub(super) fn commands(&self) -> usize {
+        Plan::parse(&self.args).map_or(0, |plan| plan.commands)
+    }
+
     /// The same plan, submitted again at `now`.
     pub(super) fn at(&self, now: i64) -> Self {
         let mut request = self.clone();

@@ -66,6 +66,8 @@ counters! {
     output_bytes,
     /// Transactions submitted, retries not counted.
     transactions,
+    /// Transactions that went along with another one, as a part of it.
+    joined,
     /// Transactions submitted again after an abort.
     retries,
     /// Transactions given up after an abort.

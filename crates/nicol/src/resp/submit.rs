@@ -16,6 +16,7 @@ use super::plan::{Kind, Plan, parse_observations};
 use super::procedure::COUNT_LEN;
 use super::reaper::REAPER;
 use super::shared::count;
+use super::train::TRAIN;
 
 /// Attempts before a batch that aborts is split: a smaller one has fewer conflicts.
 const ATTEMPTS_WHOLE: u32 = 8;
@@ -107,7 +108,7 @@ impl Front {
         for waiter in admitted {
             // Whoever hung up meanwhile is submitted too: the command was sent, and its place in
             // the gate is given back by its completion.
-            self.submit(waiter);
+            self.depart(waiter);
         }
     }
 
@@ -123,27 +124,13 @@ impl Front {
     /// Handles the outcome of an attempt.
     pub(super) fn completed(&mut self, completion: Completion) {
         let Completion { slot, connection: id, request, response } = completion;
-        if slot == REAPER {
-            return self.reaped(&request, &response);
+        match slot {
+            REAPER => return self.reaped(&request, &response),
+            TRAIN => return self.arrived(&request, &response),
+            _ => {}
         }
         let keyless = request.reads.is_empty() && request.writes.is_empty();
-        let taken = match self.connection(slot) {
-            Some(connection) if connection.session.id == id => {
-                match std::mem::take(&mut connection.waiting) {
-                    // One that ran out of time has been answered: nobody waits for it any more.
-                    Waiting::Transaction(transaction)
-                        if Arc::ptr_eq(&transaction.request, &request) =>
-                    {
-                        Some(transaction)
-                    }
-                    other => {
-                        connection.waiting = other;
-                        None
-                    }
-                }
-            }
-            _ => None,
-        };
+        let taken = self.take_waiting(slot, id, &request);
         if let Some(transaction) = &taken
             && let Outcome::Aborted(abort) = response.outcome
             && abort.retryable()
@@ -157,6 +144,35 @@ impl Front {
         if let Some(transaction) = taken {
             self.finish(slot, transaction, response);
             self.go_on(slot);
+        }
+    }
+
+    /// Takes the transaction of a connection that waits for `request`, if it still does.
+    fn take_waiting(
+        &mut self,
+        slot: usize,
+        id: u64,
+        request: &Arc<Request>,
+    ) -> Option<Transaction> {
+        let connection = self.connection(slot).filter(|connection| connection.session.id == id)?;
+        match std::mem::take(&mut connection.waiting) {
+            Waiting::Transaction(transaction) if Arc::ptr_eq(&transaction.request, request) => {
+                Some(transaction)
+            }
+            // One that ran out of time has been answered: nobody waits for it any more.
+            other => {
+                connection.waiting = other;
+                None
+            }
+        }
+    }
+
+    /// Hands a waiter, whose keys are released already, its response.
+    pub(super) fn deliver(&mut self, waiter: &Waiter, response: Response) {
+        let Waiter { slot, connection, request } = waiter;
+        if let Some(transaction) = self.take_waiting(*slot, *connection, request) {
+            self.finish(*slot, transaction, response);
+            self.go_on(*slot);
         }
     }
 

@@ -7,7 +7,6 @@ use nicol_core::fabric::{Fabric, FabricError, Work};
 use nicol_core::ids::NodeId;
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
-use super::finish::Fate;
 use super::host::{Held, Host, Open, Sent, Sight, Witness};
 use super::{Execution, LockKeys, Locking, ROUNDS_MAX, Sabotage};
 use crate::commit::messages::{Execute, parse_execute_reply};
@@ -53,10 +52,7 @@ impl<F: Fabric> CommitProtocol for Coordinator<F> {
             return outcome;
         }
         // The client need not wait for what must still be done.
-        let fate = match outcome {
-            Outcome::Committed | Outcome::Unknown => Fate::Commits,
-            Outcome::Aborted(_) => Fate::Aborts,
-        };
+        let fate = host.fate_of(outcome);
         open.txn.copy_from(txn);
         host.fabric.spawn(host.clone().finish(open, fate));
         outcome
@@ -78,6 +74,9 @@ impl<F: Fabric> Host<F> {
         // [FaRM15 4 step 3] LOG at every backup: then it has committed. Step 4, COMMIT at the
         // primaries, follows when the client has its answer.
         let Validated(()) = validated;
+        if self.sabotage() == Sabotage::EarlyUnlock {
+            self.unlock_early(txn, open).await;
+        }
         self.log_backups(txn, open).await
     }
 
@@ -129,7 +128,9 @@ impl<F: Fabric> Host<F> {
             }
             sight.witness = Witness::Owner;
             if locks && entry.write && sight.held == Held::No {
-                self.lock_own(entry.key, txn.id)?;
+                if self.sabotage() != Sabotage::NoLocks {
+                    self.lock_own(entry.key, txn.id)?;
+                }
                 sight.held = Held::ByOwner;
             }
             let mine = sight.held == Held::ByOwner;
@@ -220,7 +221,7 @@ impl<F: Fabric> Host<F> {
         // was several visits.
         let one_visit =
             open.sights.len() == 1 && !matches!(open.sights[0].witness, Witness::Guard { .. });
-        if !one_visit && self.node.config().sabotage != Sabotage::NoValidate {
+        if !one_visit && self.sabotage() != Sabotage::NoValidate {
             self.check_reads(txn, open).await?;
         }
         Ok(Validated(()))

@@ -8,9 +8,9 @@ use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::txn::Txn;
 use nicol_store::remote_table::Header;
 
+use super::broken::GAP;
 use super::host::{Held, Host, Open, RETRY_WAIT, Sent, Verb, Witness};
 use super::locks::previous_word;
-use super::server::GAP;
 use super::{Primitive, Sabotage};
 use crate::commit::messages::{AbortLocks, Commit};
 
@@ -29,29 +29,39 @@ impl<F: Fabric> Host<F> {
             self.recover_records(&mut open).await;
             self.commit_here(&txn, &mut open).await;
         }
+        // Before the WRITEs, which take longer.
         self.release_here(&txn, &mut open);
         if fate == Fate::Commits {
             self.write_records(&txn, &mut open).await;
         }
-        self.post_releases(&txn, &mut open);
-        self.send_ends(&txn, &mut open, fate);
-        self.take_unlocks(&txn, &mut open).await;
-        self.take_ends(&txn, &mut open, fate).await;
+        self.release_all(&txn, &mut open, fate).await;
         open.txn = txn;
         self.close(open);
     }
 
+    /// Ends what is still locked, all nodes at once.
+    pub(super) async fn release_all(&self, txn: &Txn, open: &mut Open<F>, fate: Fate) {
+        self.release_here(txn, open);
+        self.post_releases(txn, open);
+        self.send_ends(txn, open, fate);
+        self.take_unlocks(txn, open).await;
+        self.take_ends(txn, open, fate).await;
+    }
+
     /// Installs the writes to this node's own shard.
     async fn commit_here(&self, txn: &Txn, open: &mut Open<F>) {
-        let broken = self.node.config().sabotage == Sabotage::UnlockFirst;
         for (index, entry) in txn.entries().iter().enumerate() {
             let Some(write) = txn.update(index) else { continue };
             if !self.is_here(open.sights[index].node) {
                 continue;
             }
+            if self.sabotage() == Sabotage::AbortInstalls {
+                self.install_whatever(txn, open, index).await;
+                continue;
+            }
             assert!(open.sights[index].held == Held::ByOwner, "a write is locked");
             open.sights[index].held = Held::No;
-            if broken {
+            if self.installs_unlocked() {
                 self.unlock_own(entry.key, txn.id);
                 self.fabric.sleep_until(self.fabric.now() + GAP).await;
                 self.install_unlocked(entry.key, txn.id, write.version, write.value).await;
@@ -78,10 +88,10 @@ impl<F: Fabric> Host<F> {
             let written = held != Held::No && txn.update(index).is_some();
             if written && (held == Held::BySwap || self.stands_in_slot(txn, open, index)) {
                 let done = self.write_record(txn, open, index);
-                open.verbs.push(Verb { index, done });
+                open.writes.push(Verb { index, done });
             }
         }
-        let mut writes = std::mem::take(&mut open.verbs);
+        let mut writes = std::mem::take(&mut open.writes);
         for Verb { index, mut done } in writes.drain(..) {
             // Nobody else writes to a locked record: a WRITE may be repeated.
             while done.await.is_err() {
@@ -96,8 +106,7 @@ impl<F: Fabric> Host<F> {
                 open.sights[index].held = Held::ByOwner;
             }
         }
-        writes.append(&mut open.verbs);
-        open.verbs = writes;
+        open.writes = writes;
     }
 
     /// Is the write to the key at `index` one that its coordinator may make?
@@ -106,7 +115,7 @@ impl<F: Fabric> Host<F> {
         let fits = |value: &[u8]| value.len() <= self.node.geometry().inline();
         let put = txn.update(index).and_then(|write| write.value);
         config.commit_by == Primitive::OneSided
-            && config.sabotage != Sabotage::UnlockFirst
+            && !self.installs_unlocked()
             && matches!(open.sights[index].witness, Witness::Header { inline: true, .. })
             && put.is_some_and(fits)
     }

@@ -44,6 +44,7 @@
 //!   transaction; afterwards, and when a lock is given back, what happened is read from the
 //!   target's memory and the verb is posted again if it did not.
 
+mod broken;
 mod coordinator;
 mod finish;
 mod host;

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use nicol_core::fabric::{Fabric, ReplyTo, Work};
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::txn::Abort;
-use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 use nicol_store::remote_table::Found as Looked;
 
@@ -15,9 +14,6 @@ use super::messages::parse_lock;
 use crate::commit::messages::{
     Ack, Change, ExecuteReply, Found, Keys, Reads, ValidateReply, Writes,
 };
-
-/// How long the broken protocol of [`Sabotage::UnlockFirst`] leaves records unprotected.
-pub(super) const GAP: Nanos = Nanos::from_micros(3);
 
 /// Buffers of one request; nothing is awaited while they are in use.
 #[derive(Debug, Default)]
@@ -48,7 +44,9 @@ impl<F: Fabric> Host<F> {
 
     fn lock_and_read(&self, keys: &Keys<'_>, scratch: &mut Scratch) -> Result<(), Abort> {
         let writes = || keys.iter().filter(|access| access.write).map(|access| access.key);
-        self.lock_all(writes, keys.txn)?;
+        if self.sabotage() != Sabotage::NoLocks {
+            self.lock_all(writes, keys.txn)?;
+        }
         for access in keys.iter() {
             let found = self.read_own(access.key, access.write, &mut scratch.values);
             match found {
@@ -163,7 +161,7 @@ impl<F: Fabric> Host<F> {
     ) -> Result<(), Malformed> {
         let writes = Writes::parse(body)?;
         self.refuse_foreign(writes.iter().map(|(key, ..)| key))?;
-        if self.node.config().sabotage == Sabotage::UnlockFirst {
+        if self.installs_unlocked() {
             self.commit_broken(body, reply_to);
             return Ok(());
         }
@@ -181,43 +179,6 @@ impl<F: Fabric> Host<F> {
     pub(super) fn install_own(&self, key: Key, txn: TxnId, version: Version, value: Option<&[u8]>) {
         self.fabric.work(Work::TableApply);
         self.node.primary().install(key, txn, version, value);
-    }
-
-    /// Unlocks, and installs later.
-    fn commit_broken(self: Rc<Self>, body: &[u8], reply_to: ReplyTo) {
-        let body = self.fabric.keep(body);
-        let fabric = self.fabric.clone();
-        fabric.spawn(async move {
-            let Ok(writes) = Writes::parse(body.as_ref()) else { return };
-            writes.iter().for_each(|(key, ..)| self.unlock_own(key, writes.txn));
-            self.fabric.sleep_until(self.fabric.now() + GAP).await;
-            for (key, version, change) in writes.iter() {
-                let value = match change {
-                    Change::Put(value) => Some(value),
-                    Change::Delete => None,
-                    Change::UnlockOnly => continue,
-                };
-                self.install_unlocked(key, writes.txn, version, value).await;
-            }
-            self.fabric.reply(reply_to, &Ack);
-        });
-    }
-
-    /// What a broken protocol does: installs over whatever has happened meanwhile.
-    pub(super) async fn install_unlocked(
-        &self,
-        key: Key,
-        txn: TxnId,
-        version: Version,
-        value: Option<&[u8]>,
-    ) {
-        loop {
-            if let Ok(granted) = self.node.primary().lock(key, txn) {
-                let version = version.max(granted.unlocked.version().next());
-                return self.install_own(key, txn, version, value);
-            }
-            self.fabric.sleep_until(self.fabric.now() + GAP).await;
-        }
     }
 
     /// ABORT: releases what the transaction holds here.

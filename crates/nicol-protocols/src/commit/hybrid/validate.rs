@@ -6,9 +6,9 @@ use nicol_core::memory::WORD;
 use nicol_core::txn::{Abort, Txn};
 use nicol_store::remote_table::Header;
 
-use super::Validation;
 use super::host::{Held, Host, Open, Sent, Verb, Witness};
 use super::locks::previous_word;
+use super::{Sabotage, Validation};
 use crate::commit::messages::{Validate, parse_validate_reply};
 
 impl<F: Fabric> Host<F> {
@@ -34,12 +34,16 @@ impl<F: Fabric> Host<F> {
         let mut scratch = self.scratch.borrow_mut();
         scratch.values.clear();
         match self.node.primary().get(key, &mut scratch.values) {
-            Ok(found) if found.locked => Err(Abort::ValidateLocked { key }),
+            Ok(found) if found.locked && self.heeds_locks() => Err(Abort::ValidateLocked { key }),
             Ok(found) if found.version == version && found.present == present => Ok(()),
             Ok(_) => Err(Abort::Stale { key }),
             // Someone who holds the lock is writing.
             Err(_) => Err(Abort::ValidateLocked { key }),
         }
+    }
+
+    fn heeds_locks(&self) -> bool {
+        self.sabotage() != Sabotage::ValidateIgnoresLocks
     }
 
     /// Sends what checks the keys in `open.keys`, which are those of `node`.
@@ -87,8 +91,15 @@ impl<F: Fabric> Host<F> {
                     Err(Abort::Stale { key })
                 }
                 (Ok(word), Witness::Header { unlocked, .. }) if word != unlocked.word() => {
-                    let locked = Header::parse(word).is_some_and(Header::is_locked);
-                    Err(if locked { Abort::ValidateLocked { key } } else { Abort::Stale { key } })
+                    match Header::parse(word).filter(|header| header.is_locked()) {
+                        None => Err(Abort::Stale { key }),
+                        Some(locked)
+                            if !self.heeds_locks() && locked.version() == unlocked.version() =>
+                        {
+                            Ok(())
+                        }
+                        Some(_) => Err(Abort::ValidateLocked { key }),
+                    }
                 }
                 (Ok(_), _) => Ok(()),
             };

@@ -277,3 +277,6 @@ fn parse_shipped(from: &mut Reader<'_>, txn: &mut Txn) -> Result<(), Malformed> 
     txn.output.extend_from_slice(from.bytes(rest.len())?);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

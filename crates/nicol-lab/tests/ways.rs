@@ -1,0 +1,140 @@
+//! The ways that a Xenic transaction may take: who takes which, what each saves, and that each
+//! keeps every promise. [Xenic21 4.2.2 to 4.2.4, 5.7]
+
+use nicol_core::units::Nanos;
+use nicol_lab::bench::{BenchConfig, Length, run};
+use nicol_lab::report::BenchReport;
+use nicol_lab::workloads::WorkloadSpec;
+
+fn config(workload: &str, records: u64, settings: &[&str], seed: u64) -> BenchConfig {
+    let spec = WorkloadSpec {
+        name: workload.to_owned(),
+        records: Some(records),
+        ..WorkloadSpec::default()
+    };
+    BenchConfig {
+        settings: settings.iter().map(|&setting| setting.to_owned()).collect(),
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        clients: Some(8),
+        length: Some(Length::Transactions(1_000)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new("xenic", spec, "liquidio3", seed)
+    }
+}
+
+fn held(config: &BenchConfig) -> BenchReport {
+    let report = run(config).unwrap().report;
+    let (seed, settings) = (config.seed, &config.settings);
+    assert!(report.check.held(), "seed {seed}, {settings:?}: {:#?}", report.check.violations);
+    report
+}
+
+#[test]
+fn every_commit_took_one_way() {
+    let report = held(&config("smallbank", 500, &[], 1));
+    assert!(report.paths.values().all(|&count| count > 0), "{:?}", report.paths);
+    assert_eq!(report.paths.values().sum::<u64>(), report.committed);
+}
+
+#[test]
+fn a_way_that_is_switched_off_is_taken_by_nobody() {
+    for (setting, paths) in [
+        ("multi_hop=off", &["multi_hop"][..]),
+        ("combined_ops=off", &["multi_hop"]),
+        ("execute_at=host", &["multi_hop"]),
+        ("execute_at=nic", &["local_write", "local_read"]),
+        ("local_paths=off", &["local_write", "local_read"]),
+    ] {
+        let report = held(&config("smallbank", 500, &[setting], 2));
+        for (&path, &count) in &report.paths {
+            assert_eq!(count == 0, paths.contains(&path), "{setting}: {path} {count}");
+        }
+    }
+}
+
+/// One client per node, so that hardly anything waits.
+#[test]
+fn a_multi_hop_transaction_saves_messages_and_time() {
+    let measure = |multi_hop: &str| {
+        let mut config = config("smallbank", 500, &["local_paths=off", multi_hop], 3);
+        config.clients = Some(1);
+        let report = held(&config);
+        (report.messages_per_txn, report.latency_us.p50)
+    };
+    let (with, without) = (measure("multi_hop=on"), measure("multi_hop=off"));
+    assert!(with.0 < without.0 && with.1 < without.1, "{with:?} against {without:?}");
+}
+
+#[test]
+fn separate_requests_cost_messages() {
+    let messages = |combined: &str| {
+        let settings = ["multi_hop=off", "local_paths=off", combined];
+        held(&config("smallbank", 500, &settings, 4)).messages_per_txn
+    };
+    let (combined, separate) = (messages("combined_ops=on"), messages("combined_ops=off"));
+    assert!(combined + 1.0 < separate, "{combined} against {separate}");
+}
+
+/// Shipping leaves one exchange between a host and its NIC: the writes' exchange is saved.
+#[test]
+fn execution_on_the_nic_leaves_one_crossing_of_pcie() {
+    let messages = |place: &str| {
+        let mut config = config("ycsb-t", 500, &["local_paths=off", "multi_hop=off", place], 7);
+        (config.nodes, config.replicas, config.clients) = (1, 1, Some(1));
+        config.workload.read_percent = Some(0);
+        held(&config).messages_per_txn
+    };
+    assert_eq!(messages("execute_at=host") - messages("execute_at=nic"), 2.0);
+}
+
+#[test]
+fn a_printed_local_read_crosses_nothing_and_a_strict_one_crosses_pcie_once() {
+    for (setting, messages) in [("local_read=paper", 0.0), ("local_read=strict", 2.0)] {
+        let mut config = config("ycsb-t", 500, &[setting], 5);
+        (config.nodes, config.replicas) = (1, 1);
+        config.workload.read_percent = Some(100);
+        let report = held(&config);
+        assert_eq!(report.paths["local_read"], report.committed);
+        assert_eq!(report.messages_per_txn, messages, "{setting}");
+        assert_eq!(report.dma_per_txn, 0.0, "{setting}");
+    }
+}
+
+#[test]
+fn a_report_warns_of_settings_that_are_not_serializable() {
+    let warnings = |setting: &str| {
+        let mut config = config("ycsb-t", 500, &[setting], 6);
+        config.length = Some(Length::Transactions(50));
+        run(&config).unwrap().report.warnings
+    };
+    assert_eq!(warnings("faithful=fixed"), [""; 0]);
+    assert_eq!(warnings("local_read=paper").len(), 1);
+    assert_eq!(warnings("faithful=paper").len(), 2);
+}
+
+/// TPC-C's logic adds keys, so its transactions go back to their coordinators.
+#[test]
+fn every_way_survives_message_faults() {
+    let mut unknown = 0;
+    for seed in 0..6 {
+        for (workload, settings) in [
+            ("smallbank", &["combined_ops=off"][..]),
+            ("churn", &["combined_ops=off", "execute_at=host"]),
+            ("churn", &["execute_at=nic"]),
+            ("ycsb-t", &["local_paths=off"]),
+            ("tpcc", &["local_paths=off"]),
+            ("smallbank", &["index_objects=64"]),
+        ] {
+            let mut config = config(workload, 40, settings, seed);
+            if workload == "tpcc" {
+                config.workload.records = None;
+                (config.workload.items, config.workload.customers) = (Some(100), Some(30));
+            }
+            config.settings.push("patience_us=500".to_owned());
+            config.faults = true;
+            unknown += held(&config).unknown;
+        }
+    }
+    assert!(unknown > 0, "no outcome was ever unknown");
+}

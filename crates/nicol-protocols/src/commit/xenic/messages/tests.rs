@@ -1,0 +1,132 @@
+use nicol_core::chance::{Purpose, Stream};
+use nicol_core::fabric::{FabricError, Message, RequestId};
+use nicol_core::ids::{Key, TxnId, Version};
+use nicol_core::txn::{Abort, ProcedureId, Txn};
+use nicol_core::wire::Writer;
+
+use super::local::{TxnLocal, parse_txn_local};
+use super::separate::{Lock, Read, parse_lock};
+use super::ship::{Ship, ShipReply, Shipped, parse_ship, parse_ship_reply};
+use crate::commit::messages::Keys;
+
+fn bytes(message: &impl Message) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.emit(&mut Writer::new(&mut bytes));
+    bytes
+}
+
+/// Keys that are read and absent, read and present, put, deleted, and in the write set for nothing.
+fn keys() -> Txn {
+    let mut txn = Txn::default();
+    txn.reset(ProcedureId(7), b"arguments");
+    (txn.id, txn.ship) = (TxnId(99), true);
+    txn.read(Key(1));
+    txn.read(Key(2));
+    for key in 3..6 {
+        txn.write(Key(key));
+    }
+    txn
+}
+
+fn executed() -> Txn {
+    let mut txn = keys();
+    txn.fetched(0, Version(4), None);
+    for index in 1..5 {
+        txn.fetched(index, Version(10 + index as u64), Some(b"old"));
+    }
+    txn.put(2, b"new");
+    txn.delete(3);
+    txn.output.extend_from_slice(b"output");
+    txn
+}
+
+fn writes(txn: &Txn) -> Vec<(u64, u64, Option<Vec<u8>>)> {
+    let write = |write: nicol_core::txn::Write<'_>| {
+        (write.key.0, write.version.0, write.value.map(<[u8]>::to_vec))
+    };
+    txn.updates().map(write).collect()
+}
+
+fn reads(txn: &Txn) -> Vec<(u64, u64, bool, bool)> {
+    let read =
+        |entry: &nicol_core::txn::Entry| (entry.key.0, entry.version.0, entry.present, entry.write);
+    txn.entries().iter().map(read).collect()
+}
+
+/// Every shorter body, and bodies with wrong bytes: an error or another message, never a panic.
+fn withstands(body: &[u8], parse: impl Fn(&[u8]) -> bool) {
+    assert!(parse(body), "the whole body is one");
+    for len in 0..body.len() {
+        assert!(!parse(&body[..len]), "the first {len} bytes are none");
+    }
+    let mut random = Stream::new(1, Purpose::Test, 0);
+    for _ in 0..20_000 {
+        let mut wrong = body.to_vec();
+        for _ in 0..=random.below(3) {
+            let at = random.below(wrong.len() as u64) as usize;
+            wrong[at] = random.bits() as u8;
+        }
+        parse(&wrong);
+    }
+}
+
+#[test]
+fn a_shipped_transaction_arrives_whole() {
+    let mut sent = keys();
+    sent.fetched(0, Version(4), None);
+    sent.fetched(1, Version(11), Some(b"old"));
+    let expected = [RequestId { slot: 3, sequence: 5 }, RequestId { slot: 4, sequence: 6 }];
+    let body = bytes(&Ship { txn: &sent, expected: &expected });
+    let (mut txn, mut requests) = (Txn::default(), Vec::new());
+    assert!(parse_ship(&body, &mut txn, &mut requests).is_ok());
+    assert_eq!(requests, expected);
+    assert_eq!((txn.id, txn.procedure, txn.args()), (sent.id, sent.procedure, sent.args()));
+    assert_eq!(reads(&txn), reads(&sent));
+    assert_eq!((txn.value(0), txn.value(1)), (None, Some(&b"old"[..])));
+    assert!(txn.entries()[2..].iter().all(|entry| !entry.fetched));
+    withstands(&body, |body| parse_ship(body, &mut Txn::default(), &mut Vec::new()).is_ok());
+}
+
+#[test]
+fn what_was_executed_elsewhere_comes_back_whole() {
+    let done = executed();
+    let body = bytes(&ShipReply::Executed(&done));
+    let mut txn = keys();
+    assert!(matches!(parse_ship_reply(&body, &mut txn), Ok(Shipped::Executed)));
+    assert_eq!((reads(&txn), writes(&txn)), (reads(&done), writes(&done)));
+    assert_eq!(txn.output, b"output");
+    let without_output = body.len() - done.output.len();
+    withstands(&body[..without_output], |body| parse_ship_reply(body, &mut keys()).is_ok());
+
+    let denied = bytes(&ShipReply::Denied(Abort::LockConflict { key: Key(3) }));
+    let reply = parse_ship_reply(&denied, &mut keys());
+    assert!(matches!(reply, Ok(Shipped::Denied(Abort::LockConflict { key: Key(3) }))));
+    let reply = parse_ship_reply(&bytes(&ShipReply::More), &mut keys());
+    assert!(matches!(reply, Ok(Shipped::More)));
+    let fabric = bytes(&ShipReply::Denied(Abort::Fabric(FabricError::Unreachable)));
+    withstands(&fabric, |body| parse_ship_reply(body, &mut keys()).is_ok());
+}
+
+#[test]
+fn a_local_transaction_reaches_its_nic_whole() {
+    let done = executed();
+    let body = bytes(&TxnLocal(&done));
+    let mut txn = Txn::default();
+    assert!(parse_txn_local(&body, &mut txn).is_ok());
+    assert_eq!((reads(&txn), writes(&txn)), (reads(&done), writes(&done)));
+    withstands(&body, |body| parse_txn_local(body, &mut Txn::default()).is_ok());
+}
+
+#[test]
+fn separate_requests_name_their_keys() {
+    let done = executed();
+    let body = bytes(&Read { txn: &done, keys: &[1, 2] });
+    let Ok(keys) = Keys::parse(&body) else { panic!("a READ reads as an EXECUTE") };
+    let found: Vec<_> = keys.iter().map(|access| (access.key.0, access.write)).collect();
+    assert_eq!((keys.txn, found), (done.id, vec![(2, false), (3, false)]));
+    let body = bytes(&Lock { txn: &done, keys: &[2, 4] });
+    let Ok((txn, reads)) = parse_lock(&body) else { panic!("a LOCK parses") };
+    let found: Vec<_> = reads.iter().map(|read| (read.key.0, read.version.0)).collect();
+    assert_eq!((txn, found), (done.id, vec![(3, 12), (5, 14)]));
+    withstands(&body, |body| parse_lock(body).is_ok());
+}

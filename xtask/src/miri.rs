@@ -1,0 +1,86 @@
+//! `cargo xtask miri`: the tests in which threads share memory, interpreted.
+//!
+//! Miri interrupts a thread at any access, lets an atomic load return an old value where its ordering
+//! allows that, which x86 never shows, and reports data races. What one thread does alone it has
+//! nothing to say about here: there is no `unsafe`.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::finish;
+
+/// The toolchain that has Miri; the project's own is a stable one.
+const TOOLCHAIN: &str = "nightly";
+
+/// Interpretations of each test, each with another order of threads and other old values.
+const SEEDS: &str = "-Zmiri-many-seeds=0..4";
+
+/// Crates and their tests, which take fewer steps under Miri (`nicol_core::chance::test_steps`).
+const TESTS: [(&str, &[&str]); 2] = [
+    (
+        "nicol-core",
+        &[
+            "exec::tasks::tests::tasks_run_until_they_wait_and_again_when_signalled",
+            "memory::buffers::tests::a_posted_buffer_waits_for_the_chains_that_were_under_way",
+            "memory::guard::tests::wide_swaps_reads_and_writes_of_threads_are_atomic",
+            "memory::region::tests::a_partial_last_word_keeps_its_neighbours",
+        ],
+    ),
+    (
+        "nicol-store",
+        &[
+            "host_table::tests::readers_never_miss_a_record_that_is_there",
+            "host_table::tests::readers_never_miss_a_record_while_the_table_doubles",
+            "nic_index::tests::cores_that_share_it_see_no_old_value_and_never_hold_one_lock_twice",
+            "remote_table::tests::threads::an_update_is_not_lost_when_its_record_moves",
+            "remote_table::tests::threads::readers_and_one_sided_committers_get_along_with_the_owner",
+        ],
+    ),
+];
+
+/// Runs the tests; `once` with one interpretation instead of several.
+pub fn run(root: &Path, once: bool) -> Result<()> {
+    provide()?;
+    for (name, tests) in TESTS {
+        let mut miri = rustup(&["run", TOOLCHAIN, "cargo", "miri", "test", "--lib", "-p", name]);
+        miri.args(["--", "--exact"]).args(tests).current_dir(root);
+        if !once {
+            let flags = std::env::var("MIRIFLAGS").unwrap_or_default();
+            miri.env("MIRIFLAGS", format!("{SEEDS} {flags}"));
+        }
+        let output = miri.stderr(Stdio::inherit()).output().context("cannot start cargo miri")?;
+        let output_text = String::from_utf8_lossy(&output.stdout);
+        print!("{output_text}");
+        ensure!(output.status.success(), "Miri found a fault in {name}");
+        let expected = format!("test result: ok. {} passed", tests.len());
+        ensure!(
+            output_text.contains(&expected),
+            "{name}: a test named in xtask/src/miri.rs is gone"
+        );
+    }
+    Ok(())
+}
+
+/// Installs the toolchain and its components where they are missing.
+fn provide() -> Result<()> {
+    let found = rustup(&["run", TOOLCHAIN, "cargo", "miri", "--version"]).output();
+    let found = found.context("rustup is needed to find Miri's toolchain")?;
+    if found.status.success() {
+        return Ok(());
+    }
+    eprintln!("xtask: installing {TOOLCHAIN} with Miri");
+    let mut install = rustup(&["toolchain", "install", TOOLCHAIN, "--profile", "minimal"]);
+    finish(install.args(["--component", "miri,rust-src"]))
+}
+
+/// A rustup that does not inherit which toolchain runs this task.
+fn rustup(args: &[&str]) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(args);
+    for inherited in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"] {
+        command.env_remove(inherited);
+    }
+    command
+}
