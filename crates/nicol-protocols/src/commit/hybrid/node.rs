@@ -189,6 +189,8 @@ impl Member for Node {
     type Config = HybridConfig;
     type Coordinator<F: Fabric> = Coordinator<F>;
 
+    const SCANS: bool = false;
+
     fn load(id: NodeId, layout: &Layout, config: &HybridConfig, workload: &dyn Workload) -> Self {
         let mut table = config.table;
         table.make_room_for(&workload.value_lengths());
