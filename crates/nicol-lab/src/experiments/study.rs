@@ -219,7 +219,7 @@ impl Ladder {
     fn of(form: Form) -> Self {
         match form {
             Form::Full => Self { first: 1, factor: 2, most: 2_048, refine: true },
-            Form::Quick => Self { first: 4, factor: 4, most: 256, refine: false },
+            Form::Quick => Self { first: 4, factor: 8, most: 256, refine: false },
         }
     }
 }
