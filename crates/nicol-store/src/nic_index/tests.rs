@@ -130,6 +130,20 @@ fn a_key_seen_absent_is_inserted_above_that() {
 }
 
 #[test]
+fn a_locked_key_stays_absent_at_the_version_seen_though_the_floor_rises() {
+    let index = index(8, 64);
+    let [one, two] = neighbours();
+    let (hash, key) = of(one);
+    assert_eq!(lock(&index, one, 1), Ok(()));
+    assert_eq!(current(&index, one, 3, false), Some(true));
+    let (other, deleted) = of(two);
+    index.install(other, deleted, Version(9), None);
+    let seen = IndexLookup::Hit { version: Version(3), present: false };
+    assert_eq!(index.lookup(hash, key, &mut Vec::new()), seen);
+    index.install(hash, key, Version(4), Some(b"inserted"));
+}
+
+#[test]
 fn a_read_that_began_before_an_install_is_not_cached() {
     let index = index(64, 64);
     let Some(Hint { epoch, .. }) = hint(&index, 7) else { panic!("an empty index misses") };
