@@ -24,12 +24,14 @@ impl Procedures {
         Self(procedures.to_vec())
     }
 
-    /// Runs the logic of `txn`. An id that is not registered refuses: it came from a peer.
+    /// Runs the logic of `txn`. An id that is not registered refuses: it came from a peer. So does
+    /// a scan by a transaction that is not [`Txn::local`].
     pub fn execute(&self, txn: &mut Txn) -> Verdict {
-        match self.get(txn.procedure) {
+        let verdict = match self.get(txn.procedure) {
             Some(execute) => execute(txn),
             None => Verdict::Refuse,
-        }
+        };
+        if txn.scans_in_vain() { Verdict::Refuse } else { verdict }
     }
 
     fn get(&self, id: ProcedureId) -> Option<Execute> {
@@ -51,6 +53,9 @@ pub trait Member: Send + Sync + Sized + 'static {
     type Config: Clone + Send + Sync + 'static;
     /// What runs transactions on a host engine.
     type Coordinator<F: Fabric>: CommitProtocol;
+
+    /// Has it ordered tables, which a local transaction may scan?
+    const SCANS: bool;
 
     /// Builds node `id` and loads its shards with the workload's records.
     fn load(id: NodeId, layout: &Layout, config: &Self::Config, workload: &dyn Workload) -> Self;

@@ -80,6 +80,9 @@ pub struct TableId(pub u8);
 impl TableId {
     /// The first placed table.
     pub const PLACED: Self = Self(0x80);
+    /// The first ordered table: a placed one whose records a node may scan in the order of their
+    /// keys, if its system has ordered tables.
+    pub const ORDERED: Self = Self(0xc0);
 }
 
 /// A record's key: 8 bits of table, 56 bits within the table; in a placed table these are 16 bits
@@ -120,6 +123,11 @@ impl Key {
             return None;
         }
         Some((self.0 >> Self::PLACED_ROW_BITS) as u16)
+    }
+
+    /// Is it a key of an ordered table?
+    pub const fn is_ordered(self) -> bool {
+        self.table().0 >= TableId::ORDERED.0
     }
 
     /// The table byte.

@@ -2,10 +2,12 @@
 //! that are reused from one transaction to the next.
 
 mod key_index;
+mod scan;
 
 use self::key_index::KeyIndex;
 use crate::fabric::FabricError;
 use crate::ids::{Key, TxnId, Version};
+pub use scan::{Collector, Guard, GuardUnit, KeyRange, SCANS_MAX, Scan};
 
 /// Keys that one transaction may touch.
 pub const KEYS_MAX: usize = 1_024;
@@ -50,6 +52,8 @@ pub struct Entry {
     pub present: bool,
     /// The version read; for an absent record, its segment's floor.
     pub version: Version,
+    /// Was it read under a [`Guard`], which vouches for it?
+    pub guarded: bool,
     read: Span,
     update: Option<Update>,
 }
@@ -81,12 +85,18 @@ pub struct Txn {
     pub procedure: ProcedureId,
     /// May the execution logic run on NIC cores? [Xenic21 4.3.3: user annotation]
     pub ship: bool,
+    /// Must it run on the host that has all its keys, because its procedure scans ordered tables?
+    pub local: bool,
     /// What the procedure hands back to the client (opaque to the protocol).
     pub output: Vec<u8>,
     entries: Vec<Entry>,
     keys: KeyIndex,
     arena: Vec<u8>,
     args: Span,
+    scans: Vec<Scan>,
+    /// Indices of the entries that the scans found, scan after scan.
+    found: Vec<u32>,
+    guards: Vec<Guard>,
 }
 
 impl Txn {
@@ -100,6 +110,8 @@ impl Txn {
         self.keys.rebuild(&self.entries);
         self.arena.clear();
         self.args = self.keep(args);
+        self.local = false;
+        self.forget_scans();
     }
 
     /// Makes it equal to `other`, in its own buffers.
@@ -112,6 +124,10 @@ impl Txn {
         self.keys.copy_from(&other.keys);
         self.arena.clone_from(&other.arena);
         self.args = other.args;
+        self.scans.clone_from(&other.scans);
+        self.found.clone_from(&other.found);
+        self.guards.clone_from(&other.guards);
+        self.local = other.local;
     }
 
     /// Forgets what was read and written but keeps procedure, arguments and the initial keys in
@@ -125,6 +141,7 @@ impl Txn {
         for entry in &mut self.entries {
             *entry = Entry::new(entry.key, entry.write);
         }
+        self.forget_scans();
     }
 
     /// Records what a shipped execution read and wrote at `index`, without the values.
@@ -252,6 +269,7 @@ impl Entry {
             fetched: false,
             present: false,
             version: Version(0),
+            guarded: false,
             read: Span::default(),
             update: None,
         }

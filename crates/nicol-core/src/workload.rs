@@ -20,6 +20,11 @@ pub trait Workload: Send + Sync + 'static {
     /// How many records [`Workload::load`] yields for one shard, at most.
     fn records_per_shard(&self) -> u64;
 
+    /// How many of these stand in ordered tables ([`Key::is_ordered`]), at least.
+    fn ordered_per_shard(&self) -> u64 {
+        0
+    }
+
     /// How many records a table should have room for beyond the initial ones, per shard.
     fn growth_per_shard(&self) -> u64 {
         0

@@ -17,6 +17,7 @@ use nicol_core::workload::{ShardMap, Workload};
 use nicol_protocols::commit::Sabotage;
 use nicol_rt::LogDevice;
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
+use nicol_workload::tpcc::Indices;
 
 use crate::memory::{self, Loading};
 use crate::report::{BenchReport, Check, Kind, Latency, Lookups, Memory, Resource, SCHEMA};
@@ -162,7 +163,7 @@ pub(crate) fn run_system<N>(config: &BenchConfig) -> Result<BenchRun>
 where
     N: Member<Config: SystemConfig>,
 {
-    let built = config.build()?;
+    let built = config.build(N::SCANS)?;
     match config.on.as_str() {
         "threads" => crate::live::run::<N>(config, &built),
         profile => crate::simulated::run::<N>(config, &built, profile),
@@ -201,8 +202,13 @@ impl BenchConfig {
         }
     }
 
-    fn build<C: SystemConfig>(&self) -> Result<Built<C>> {
+    fn build<C: SystemConfig>(&self, scans: bool) -> Result<Built<C>> {
         let mut spec = self.workload.clone();
+        if scans && spec.is_tpcc() {
+            spec.indices.get_or_insert(Indices::Trees);
+        } else if spec.indices == Some(Indices::Trees) {
+            bail!("--indices trees: {} has no ordered tables to scan", self.system);
+        }
         if let Some(Length::Transactions(count)) = self.length {
             // Each client runs as many: up to one more than its share.
             let clients = self.nodes * self.clients.unwrap_or(CLIENTS);

@@ -10,7 +10,7 @@ use nicol_workload::churn::{Churn, ChurnConfig};
 use nicol_workload::retwis::{Retwis, RetwisConfig};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
 use nicol_workload::tpcc::key::{CUSTOMERS_MAX, ITEMS_MAX};
-use nicol_workload::tpcc::{Chopping, Suppliers, Tpcc, TpccConfig};
+use nicol_workload::tpcc::{Chopping, Indices, Suppliers, Tpcc, TpccConfig};
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
 use nicol_workload::zipf::Theta;
 
@@ -43,6 +43,8 @@ pub struct WorkloadSpec {
     pub suppliers: Option<Suppliers>,
     /// Are long transactions chopped?
     pub chopping: Option<Chopping>,
+    /// How orders are found that no key names.
+    pub indices: Option<Indices>,
     /// Keys that are only read, in percent.
     pub read_percent: Option<u8>,
     /// Keys per transaction.
@@ -160,6 +162,7 @@ fn tpcc(
     config.customers_per_district = spec.customers.unwrap_or(config.customers_per_district);
     config.suppliers = spec.suppliers.unwrap_or(config.suppliers);
     config.chopping = spec.chopping.unwrap_or(config.chopping);
+    config.indices = spec.indices.unwrap_or(config.indices);
     if let Some(transactions) = spec.transactions {
         config = config.for_transactions(transactions);
     }
@@ -223,7 +226,7 @@ impl WorkloadSpec {
     }
 
     /// Is it one of TPC-C's?
-    fn is_tpcc(&self) -> bool {
+    pub(crate) fn is_tpcc(&self) -> bool {
         self.name.starts_with("tpcc")
     }
 
@@ -237,6 +240,7 @@ impl WorkloadSpec {
             ("--customers", self.customers.is_some(), tpcc),
             ("--suppliers", self.suppliers.is_some(), tpcc),
             ("--chopping", self.chopping.is_some(), tpcc),
+            ("--indices", self.indices.is_some(), tpcc),
             ("--read-percent", self.read_percent.is_some(), ycsb),
             ("--keys", self.keys.is_some(), ycsb),
             ("--value-bytes", self.value_bytes.is_some(), ycsb),

@@ -78,6 +78,20 @@ fn every_broken_protocol_is_caught_within_200_seeds() {
 }
 
 #[test]
+fn a_scan_that_nobody_vouches_for_is_caught_within_50_seeds() {
+    let caught = (0..50).any(|seed| {
+        let mut config = config("tpcc", 0, "liquidio3", seed);
+        config.workload.records = None;
+        config.workload.shrink();
+        config.length = Some(Length::Transactions(600));
+        config.sabotage = Sabotage::IgnoresGuards;
+        let report = run(&config).unwrap().report;
+        report.check.serializable == Some(false)
+    });
+    assert!(caught, "an old scan was never caught by the serializability checker");
+}
+
+#[test]
 fn message_faults_leave_no_lock_and_no_anomaly() {
     let mut seen = [0; 6];
     let mut unknown = 0;

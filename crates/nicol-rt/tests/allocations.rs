@@ -11,7 +11,8 @@ use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
-use nicol_protocols::commit::xenic::{ExecuteAt, Node, XenicConfig};
+use nicol_protocols::commit::hybrid::{self, HybridConfig};
+use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
 use nicol_rt::{LiveCluster, LiveConfig};
 use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, spawn_clients};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
@@ -45,14 +46,14 @@ static COUNTING: Counting = Counting;
 
 const CLIENTS: u32 = 8;
 
-struct Bank {
-    nodes: Vec<Arc<Node>>,
+struct Bank<N> {
+    nodes: Vec<Arc<N>>,
     workload: Arc<dyn Workload>,
     procedures: Procedures,
     run: Arc<RunControl>,
 }
 
-impl Start for Bank {
+impl<N: Member> Start for Bank<N> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
@@ -63,11 +64,14 @@ impl Start for Bank {
     }
 }
 
+/// Accounts per node, and the records that they are.
+const ACCOUNTS: u64 = 250;
+const RECORDS: u64 = 1_000;
+
 /// Runs so many transactions per client and returns how many allocations that took in all.
-fn allocations(transactions: u64, way: Way) -> u64 {
+fn allocations<N: Member>(transactions: u64, config: &N::Config) -> u64 {
     let layout = Layout::new(3, 3, 1, 1).unwrap();
-    let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(SmallbankConfig::paper(3, 250)));
-    let config = way.config();
+    let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(SmallbankConfig::paper(3, ACCOUNTS)));
     let plan = RunPlan {
         seed: 1,
         clients: 3 * CLIENTS,
@@ -83,7 +87,7 @@ fn allocations(transactions: u64, way: Way) -> u64 {
     let bank = Arc::new(Bank {
         nodes: layout
             .node_ids()
-            .map(|id| Arc::new(Node::load(id, &layout, &config, &*workload)))
+            .map(|id| Arc::new(N::load(id, &layout, config, &*workload)))
             .collect(),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
@@ -97,6 +101,16 @@ fn allocations(transactions: u64, way: Way) -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
+/// Asserts that transactions allocate nothing once the pools have grown.
+fn allocates_nothing<N: Member>(name: &str, config: &N::Config) {
+    let (short, long) = (1_500, 4_500);
+    let start_up = allocations::<N>(short, config);
+    let more = allocations::<N>(long, config).saturating_sub(start_up);
+    let transactions = (long - short) * u64::from(3 * CLIENTS);
+    // Pools still grow now and then: less than once in a hundred transactions.
+    assert!(more * 100 < transactions, "{name}: {more} allocations in {transactions} transactions");
+}
+
 /// What decides which way a transaction takes.
 #[derive(Clone, Copy, Debug)]
 struct Way {
@@ -108,7 +122,7 @@ struct Way {
 impl Way {
     fn config(self) -> XenicConfig {
         let Self { execute_at, local_paths, combined_ops } = self;
-        let paper = XenicConfig::paper(1_000, 8);
+        let paper = XenicConfig::paper(RECORDS, 8);
         XenicConfig {
             execute_at,
             local_paths,
@@ -129,14 +143,14 @@ const WAYS: [Way; 5] = [
     Way { combined_ops: false, ..PUBLISHED },
 ];
 
+// One test: allocations are those of the whole process.
 #[test]
 fn a_transaction_allocates_nothing_in_the_steady_state() {
-    let (short, long) = (1_500, 4_500);
     for way in WAYS {
-        let start_up = allocations(short, way);
-        let more = allocations(long, way).saturating_sub(start_up);
-        let transactions = (long - short) * u64::from(3 * CLIENTS);
-        // Pools still grow now and then: less than once in a hundred transactions.
-        assert!(more * 100 < transactions, "{way:?}: {more} allocations in {transactions}");
+        allocates_nothing::<xenic::Node>(&format!("{way:?}"), &way.config());
+    }
+    for system in hybrid::SYSTEMS {
+        let config = HybridConfig::named(system, RECORDS, 8).unwrap();
+        allocates_nothing::<hybrid::Node>(system, &config);
     }
 }

@@ -7,4 +7,5 @@ mod graves;
 pub mod host_table;
 pub mod lookup_cost;
 pub mod nic_index;
+pub mod ordered;
 pub mod remote_table;

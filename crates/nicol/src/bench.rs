@@ -12,10 +12,12 @@ use nicol_lab::report::{BenchReport, Lookups, Memory};
 use nicol_lab::systems::System;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_workload::driver::CLIENTS_MAX;
-use nicol_workload::tpcc::{Chopping, Suppliers};
+use nicol_workload::tpcc::{Chopping, Indices, Suppliers};
 use serde_json::json;
 
-use crate::cli::{BenchArgs, ChoppingArg, Format, SuppliersArg, SystemArgs, WorkloadArgs};
+use crate::cli::{
+    BenchArgs, ChoppingArg, Format, IndicesArg, SuppliersArg, SystemArgs, WorkloadArgs,
+};
 use crate::serve::check_log_device;
 use crate::{End, Usage, output};
 
@@ -80,6 +82,10 @@ fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         chopping: args.chopping.map(|chopping| match chopping {
             ChoppingArg::Whole => Chopping::Whole,
             ChoppingArg::Pieces => Chopping::Pieces,
+        }),
+        indices: args.indices.map(|indices| match indices {
+            IndicesArg::Records => Indices::Records,
+            IndicesArg::Trees => Indices::Trees,
         }),
         read_percent: args.read_percent,
         keys: args.keys,

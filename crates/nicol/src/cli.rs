@@ -82,6 +82,15 @@ pub enum ChoppingArg {
     Pieces,
 }
 
+/// How TPC-C finds the orders that no key names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IndicesArg {
+    /// By records that name them.
+    Records,
+    /// By scans of ordered tables: of a system that has them.
+    Trees,
+}
+
 /// Which workload, at what scale.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadArgs {
@@ -105,6 +114,10 @@ pub struct WorkloadArgs {
     /// How Delivery and Stock-Level run (tpcc) [default: pieces].
     #[arg(long, value_enum)]
     pub chopping: Option<ChoppingArg>,
+    /// How orders are found that no key names (tpcc, tpcc-no) [default: trees for a system that has
+    /// ordered tables, otherwise records].
+    #[arg(long, value_enum)]
+    pub indices: Option<IndicesArg>,
     /// Share of operations that only read, in percent (ycsb-t).
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub read_percent: Option<u8>,

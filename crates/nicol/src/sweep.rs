@@ -75,6 +75,7 @@ fn replay(args: &SweepArgs, failure: &Failure) -> String {
     add("--customers", workload.customers.map(|value| value.to_string()));
     add("--suppliers", workload.suppliers.map(value_name));
     add("--chopping", workload.chopping.map(value_name));
+    add("--indices", workload.indices.map(value_name));
     for setting in &system.settings {
         add("--set", Some(setting.clone()));
     }

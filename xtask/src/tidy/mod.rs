@@ -47,7 +47,9 @@ pub fn run(root: &Path) -> Result<()> {
         has_extension(path, &["rs", "toml", "md", "sh", "py"]) || path.ends_with(".ci/run")
     };
     for path in crate::files(root, texts)? {
-        findings.extend(rules::machine_paths(&crate::shown(root, &path), &crate::read(&path)?));
+        let (shown, text) = (crate::shown(root, &path), crate::read(&path)?);
+        findings.extend(rules::machine_paths(&shown, &text));
+        findings.extend(rules::conflict_markers(&shown, &text));
     }
     findings.sort();
     findings.dedup();

@@ -223,6 +223,19 @@ pub(super) fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
+/// What a merge left behind, in any text file.
+pub(super) fn conflict_markers(path: &str, text: &str) -> Vec<Finding> {
+    let is_marker = |line: &str| {
+        ['<', '|', '>'].iter().any(|&mark| {
+            let rest = line.trim_start_matches(mark);
+            line.len() - rest.len() == 7 && rest.starts_with(' ')
+        })
+    };
+    let numbered = text.lines().enumerate().filter(|(_, line)| is_marker(line));
+    let remedy = "a merge was not finished here: keep what belongs, and remove the marker";
+    numbered.map(|(number, _)| Finding::new(path, number + 1, "conflict marker", remedy)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,6 +339,16 @@ mod tests {
         assert_eq!(found("crates/nicol/tests/a.rs", &text), []);
         let text = "\n".repeat(TEST_LINES_MAX + 1);
         assert_eq!(found("crates/nicol/tests/a.rs", &text), [(TEST_LINES_MAX + 1, "file size")]);
+    }
+
+    #[test]
+    fn what_a_merge_left_is_found() {
+        let text =
+            ["a", "<<<<<<< HEAD", "b", "||||||| base", "=======", ">>>>>>> theirs"].join("\n");
+        let found: Vec<_> =
+            conflict_markers("a.md", &text).iter().map(|found| found.line).collect();
+        assert_eq!(found, [2, 4, 6]);
+        assert_eq!(conflict_markers("a.md", "| a | b |\n> quoted\n    <<<<<<< no\n"), []);
     }
 
     #[test]

@@ -24,4 +24,6 @@ pub enum Sabotage {
     EarlyUnlock,
     /// An aborted transaction installs its writes all the same.
     AbortInstalls,
+    /// What was read of ordered tables is taken for current.
+    IgnoresGuards,
 }

@@ -47,6 +47,12 @@ impl HostTable {
         }
     }
 
+    /// The floor of the segment where `key` is at home: the version of an absent key.
+    pub fn floor(&self, key: Key) -> Version {
+        let home = self.home_now(SlotHash::of(key));
+        self.header(home.chunk, home.local()).floor
+    }
+
     /// Does this header, unchanged since before `home`'s slots and overflow pages were read, say
     /// that they are where the hash's key would be?
     pub fn proves(&self, hash: SlotHash, home: Home, header: &SegmentHeader) -> bool {

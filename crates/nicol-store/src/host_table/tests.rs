@@ -159,6 +159,20 @@ fn an_old_write_does_not_bring_a_deleted_record_back() {
 }
 
 #[test]
+fn a_deletion_elsewhere_raises_the_floor_of_absent_keys() {
+    let table = growing(64, 8);
+    table.deleted_elsewhere(Key(7), Version(9));
+    assert_eq!((table.floor(Key(7)), get(&table, 7)), (Version(9), (9, None)));
+    for key in 100..500 {
+        table.load(Key(key), b"x");
+        table.advance(1);
+    }
+    assert!(table.progress().level() > 0, "it has not grown");
+    assert_eq!(table.floor(Key(7)), Version(9), "a split keeps floors");
+    table.check();
+}
+
+#[test]
 fn digests_do_not_depend_on_the_order_of_insertion() {
     let (one, other) = (table(256, 8), table(256, 16));
     for key in 0..200 {

@@ -108,6 +108,14 @@ impl HostTable {
         Applied::Changed
     }
 
+    /// Raises the floor of the segment where `key` is at home: its record, which is not in this
+    /// table, was deleted at `version`. Keys whose records stand elsewhere share floors with those
+    /// of this table, as they share entries of a NIC's index.
+    pub fn deleted_elsewhere(&self, key: Key, version: Version) {
+        let _writer = self.writer();
+        self.raise_floor(self.home_now(SlotHash::of(key)), version);
+    }
+
     /// Forgets the deletions that were remembered at the last call. Between two calls, every older
     /// write of a key deleted before the first must have been applied.
     pub fn forget_old_deletions(&self) {

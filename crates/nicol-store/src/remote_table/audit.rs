@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::heap::Heap;
 use super::layout::{Header, bucket, field, load};
-use super::{RemoteTable, Shape};
+use super::{BlockRef, RemoteTable, Shape};
 
 impl RemoteTable {
     /// Records in it. Counted in the table's memory, since one-sided commits insert and delete
@@ -127,10 +127,12 @@ impl RemoteTable {
         found
     }
 
-    /// Calls `each` with every key that has a slot, and the slot's address.
-    pub fn each_address(&self, each: &mut dyn FnMut(Key, u64)) {
+    /// Calls `each` with every key that has a slot: the slot's address, and the block of a value
+    /// out of line.
+    pub fn each_address(&self, each: &mut dyn FnMut(Key, u64, Option<BlockRef>)) {
         self.each_slot(&mut |address, _| {
-            each(Key(load(&self.region, address + field::KEY as u64)), address);
+            let key = Key(load(&self.region, address + field::KEY as u64));
+            each(key, address, self.block_of(address));
         });
     }
 

@@ -167,6 +167,17 @@ impl RemoteTable {
         value: &[u8],
     ) {
         let old = self.block_of(address);
+        let len = value.len() as u32;
+        if let Some(BlockRef { offset, len: old_len }) = old
+            && value.len() > self.geometry.inline()
+            && Heap::cost(old_len) == Heap::cost(len)
+        {
+            // In place, so that what readers remember of it stays true; the record is locked, and
+            // the block's checksum tells whoever reads it all the same.
+            layout::write_block(&self.region, offset, key, version, value);
+            let place = Place::OutOfLine(BlockRef { offset, len });
+            return self.write_record(key, address, version, place);
+        }
         let place = self.place(writer, key, version, value);
         self.write_record(key, address, version, place);
         if let Some(old) = old {

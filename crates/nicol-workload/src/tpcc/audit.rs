@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use nicol_core::ids::Key;
 
 use super::Kind;
-use super::config::{Mix, TpccConfig};
+use super::config::{Indices, Mix, TpccConfig};
 use super::key::{self, DISTRICTS, District, LINES_MAX, districts};
 use super::load::FIRST_PAYMENT;
 use super::row::{
@@ -165,9 +165,7 @@ impl<'a> Audit<'a> {
     fn district(&mut self, district: District) {
         let customers = usize::from(self.config.customers_per_district);
         let Some(row) = self.row::<{ district::LEN }>(district.row()) else { return };
-        let oldest = self.row::<{ order_number::LEN }>(district.oldest_new_order());
-        let (Some(oldest), next) = (oldest, district::NEXT_ORDER.get(&row)) else { return };
-        let oldest = order_number::ORDER.get(&oldest);
+        let next = district::NEXT_ORDER.get(&row);
         let mut accounts = vec![Account::default(); customers];
         let mut pending = Vec::new();
         let (mut stated, mut counted) = (0, 0);
@@ -185,12 +183,15 @@ impl<'a> Audit<'a> {
                 continue;
             };
             account.newest = number;
+            self.indexed(district, seen.customer as u16, number);
             if seen.delivered {
                 account.delivered += seen.amount;
                 let loaded = number <= self.config.delivered();
                 account.deliveries = account.deliveries.saturating_add(u16::from(!loaded));
             }
         }
+        let first = pending.first().copied().unwrap_or(next);
+        let Some(oldest) = self.oldest(district, first) else { return };
         self.queue(district, &pending, next, oldest);
         self.expect(stated == counted, || {
             format!("condition 4: {district:?}: sum of O_OL_CNT {stated}, order lines {counted}")
@@ -200,6 +201,26 @@ impl<'a> Audit<'a> {
         }
         self.entered += i128::from(next) - i128::from(self.config.customers_per_district) - 1;
         self.delivered += i128::from(oldest) - i128::from(self.config.delivered()) - 1;
+    }
+
+    /// The oldest undelivered order as the index has it, if that is a record.
+    fn oldest(&mut self, district: District, first: u32) -> Option<u32> {
+        match self.config.indices {
+            Indices::Records => {
+                let row = self.row::<{ order_number::LEN }>(district.oldest_new_order())?;
+                Some(order_number::ORDER.get(&row))
+            }
+            Indices::Trees => Some(first),
+        }
+    }
+
+    /// Where trees are scanned, every order is among its customer's.
+    fn indexed(&mut self, district: District, customer: u16, order: u32) {
+        if self.config.indices == Indices::Trees {
+            let row = self.row::<{ order_number::LEN }>(district.order_of(customer, order));
+            let named = row.is_none_or(|row| order_number::ORDER.get(&row) == order);
+            self.expect(named, || format!("index: {district:?} order {order} has another number"));
+        }
     }
 
     fn has_new_order(&mut self, district: District, number: u32) -> bool {
@@ -336,6 +357,9 @@ impl<'a> Audit<'a> {
                 account.deliveries
             )
         });
+        if self.config.indices == Indices::Trees {
+            return;
+        }
         let newest = self.row::<{ order_number::LEN }>(district.newest_order(number));
         let newest = newest.map_or(0, |row| order_number::ORDER.get(&row));
         self.expect(newest == account.newest, || {

@@ -31,6 +31,16 @@ pub enum Chopping {
     Pieces,
 }
 
+/// How orders are found that no key names: a customer's newest, a district's oldest undelivered, and
+/// the lines of the newest twenty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Indices {
+    /// By records that name them, and by their numbers: for systems without ordered tables.
+    Records,
+    /// By scans of the ordered tables. [Xenic21 5.2]
+    Trees,
+}
+
 /// The values of a TPC-C run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TpccConfig {
@@ -48,6 +58,8 @@ pub struct TpccConfig {
     pub suppliers: Suppliers,
     /// Are long transactions chopped?
     pub chopping: Chopping,
+    /// How orders are found.
+    pub indices: Indices,
     /// May New-Order and Payment run on NIC cores? [Xenic21 5.3]
     pub ship: bool,
     /// Records per node that a run may add to the initial ones.
@@ -65,6 +77,7 @@ impl TpccConfig {
             mix: Mix::Full,
             suppliers: Suppliers::Specification,
             chopping: Chopping::Pieces,
+            indices: Indices::Records,
             ship: true,
             growth_per_node: 1_000_000,
         }
@@ -114,6 +127,20 @@ impl TpccConfig {
         let district = 4 * customers + lines + undelivered + self.names() as u64 + 2;
         let warehouse = 1 + self.items as u64 + DISTRICTS as u64 * district;
         self.items as u64 + self.warehouses_per_node as u64 * warehouse
+    }
+
+    /// Initial records of a shard in ordered tables, at least: as many lines fewer than the mean as
+    /// [`TpccConfig::records_per_shard`] reckons with more.
+    pub(super) const fn ordered_per_shard(&self) -> u64 {
+        let customers = self.customers_per_district as u64;
+        let lines = (10 * customers).saturating_sub(26 * (customers.isqrt() + 1));
+        let undelivered = customers - self.delivered() as u64;
+        let index = match self.indices {
+            Indices::Records => 0,
+            Indices::Trees => customers,
+        };
+        let district = customers + lines + undelivered + index;
+        self.warehouses_per_node as u64 * DISTRICTS as u64 * district
     }
 
     /// The rows of a shard that are longer than 96 bytes. A name's customers are 2 bytes each in

@@ -1,7 +1,8 @@
 //! Delivery: the oldest undelivered order of each district of a warehouse. (2.7.4)
 
+use super::config::Indices;
 use super::input::Delivery;
-use super::key::{DISTRICTS, District};
+use super::key::{DISTRICTS, District, order_in};
 use super::new_order::order_number_row;
 use super::order_status::line_count;
 use super::row::{customer, new_order, order, order_line, order_number};
@@ -11,7 +12,8 @@ use super::rows::{Rows, Step, Stop};
 #[derive(Clone, Copy)]
 struct Due {
     district: District,
-    oldest: usize,
+    /// The index record that says so, if it is one that does.
+    oldest: Option<usize>,
     number: u32,
     pending: usize,
     order: usize,
@@ -20,16 +22,20 @@ struct Due {
 /// Leaves the number of orders delivered, then each district's order, 0 for one that has none.
 ///
 /// Rounds: the districts' oldest undelivered orders; these orders; their lines and customers.
-pub(super) fn delivery(rows: &mut Rows<'_>) -> Step<()> {
+pub(super) fn delivery(rows: &mut Rows<'_>, indices: Indices) -> Step<()> {
     let input = Delivery::parse(rows.args())?;
     let mut due = [None; DISTRICTS as usize];
     let mut oldest = [0; DISTRICTS as usize];
     for (oldest, district) in oldest.iter_mut().zip(input.districts()) {
-        *oldest = rows.write(district.oldest_new_order())?;
+        *oldest = match indices {
+            Indices::Records => rows.write(district.oldest_new_order())?,
+            Indices::Trees => rows.scan(district.undelivered())?,
+        };
     }
     rows.complete()?;
     for ((due, oldest), district) in due.iter_mut().zip(oldest).zip(input.districts()) {
-        let number = order_number::ORDER.get(rows.row::<{ order_number::LEN }>(oldest)?);
+        let Some(number) = oldest_order(rows, oldest, indices)? else { continue };
+        let oldest = (indices == Indices::Records).then_some(oldest);
         let pending = rows.write(district.new_order(number))?;
         let order = rows.write(district.order(number))?;
         *due = Some(Due { district, oldest, number, pending, order });
@@ -60,6 +66,16 @@ pub(super) fn delivery(rows: &mut Rows<'_>) -> Step<()> {
     Ok(())
 }
 
+/// The order that the index record or the scan says is the oldest undelivered one.
+fn oldest_order(rows: &Rows<'_>, index: usize, indices: Indices) -> Step<Option<u32>> {
+    match indices {
+        Indices::Records => {
+            Ok(Some(order_number::ORDER.get(rows.row::<{ order_number::LEN }>(index)?)))
+        }
+        Indices::Trees => Ok(rows.first_found(index)?.map(order_in)),
+    }
+}
+
 fn customer_of(order: &[u8; order::LEN]) -> Step<u16> {
     order::CUSTOMER.get(order).try_into().map_err(|_| Stop::Refuse)
 }
@@ -84,6 +100,8 @@ fn deliver(rows: &mut Rows<'_>, input: &Delivery, due: &Due) -> Step<()> {
     order::CARRIER.set(&mut order, u16::from(input.carrier));
     rows.put(due.order, &order);
     rows.delete(due.pending);
-    rows.put(due.oldest, &order_number_row(due.number.checked_add(1).ok_or(Stop::Refuse)?));
+    if let Some(oldest) = due.oldest {
+        rows.put(oldest, &order_number_row(due.number.checked_add(1).ok_or(Stop::Refuse)?));
+    }
     Ok(())
 }

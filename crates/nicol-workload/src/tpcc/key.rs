@@ -5,9 +5,16 @@
 //! specification.
 
 use nicol_core::ids::{Key, TableId};
+use nicol_core::txn::KeyRange;
 
 const fn table(number: u8) -> TableId {
     TableId(TableId::PLACED.0 + number)
+}
+
+/// A table whose records are scanned in the order of their keys, by clients of its warehouse only.
+/// [Xenic21 5.2]
+const fn ordered(number: u8) -> TableId {
+    TableId(TableId::ORDERED.0 + number)
 }
 
 /// WAREHOUSE.
@@ -19,21 +26,23 @@ pub const CUSTOMER: TableId = table(3);
 /// HISTORY, by customer and the number of the customer's payment: the specification has no key.
 pub const HISTORY: TableId = table(4);
 /// NEW-ORDER, by district and order.
-pub const NEW_ORDER: TableId = table(5);
+pub const NEW_ORDER: TableId = ordered(5);
 /// ORDER, by district and order.
-pub const ORDER: TableId = table(6);
+pub const ORDER: TableId = ordered(6);
 /// ORDER-LINE, by district, order and line.
-pub const ORDER_LINE: TableId = table(7);
+pub const ORDER_LINE: TableId = ordered(7);
 /// ITEM, by item: read-only, a copy per shard, whose place is the shard's number.
 pub const ITEM: TableId = table(8);
 /// STOCK, by item.
 pub const STOCK: TableId = table(9);
 /// Index: the customers of a last name, in the order of their first names, by district and name.
 pub const CUSTOMERS_BY_NAME: TableId = table(10);
-/// Index: a customer's newest order, by district and customer.
+/// Index where trees are not scanned: a customer's newest order, by district and customer.
 pub const NEWEST_ORDER: TableId = table(11);
-/// Index: a district's oldest undelivered order (or the next order, if all are delivered).
+/// Index where trees are not scanned: a district's oldest undelivered order (or the next order, if all are delivered).
 pub const OLDEST_NEW_ORDER: TableId = table(12);
+/// Index where trees are scanned: the orders of a customer, by district, customer and order.
+pub const ORDERS_OF_CUSTOMER: TableId = ordered(13);
 
 /// Districts of a warehouse.
 pub const DISTRICTS: u8 = 10;
@@ -45,13 +54,19 @@ pub const ITEMS_MAX: u32 = 100_000;
 pub const LINES_MAX: u8 = 15;
 /// Last names that there are.
 pub const NAMES: u16 = 1_000;
+/// The highest order number that the index of a customer's orders takes.
+pub const CUSTOMER_ORDER_MAX: u32 = (1 << CUSTOMER_ORDER_BITS) - 1;
 /// Payments that a customer may make.
 pub const PAYMENTS_MAX: u32 = (1 << 24) - 1;
+
+/// Lines that a scan takes: more than 20 orders have.
+const SCANNED_LINES_MAX: u32 = 21 * LINES_MAX as u32;
 
 const CUSTOMER_BITS: u32 = 12;
 const NAME_BITS: u32 = 10;
 const PAYMENT_BITS: u32 = 24;
 const ORDER_BITS: u32 = 32;
+const CUSTOMER_ORDER_BITS: u32 = 24;
 const LINE_BITS: u32 = 4;
 
 const _: () = {
@@ -61,6 +76,10 @@ const _: () = {
     assert!(DISTRICTS < 16, "a district has 4 bits");
     assert!(4 + CUSTOMER_BITS + PAYMENT_BITS == Key::PLACED_ROW_BITS, "history fills the row");
     assert!(4 + ORDER_BITS + LINE_BITS == Key::PLACED_ROW_BITS, "an order line fills the row");
+    assert!(
+        4 + CUSTOMER_BITS + CUSTOMER_ORDER_BITS == Key::PLACED_ROW_BITS,
+        "a customer's order fills the row"
+    );
 };
 
 /// A district of a warehouse.
@@ -119,9 +138,50 @@ impl District {
         self.key(NEWEST_ORDER, CUSTOMER_BITS, customer as u64)
     }
 
+    /// An order of a customer, in the index; the number is at most [`CUSTOMER_ORDER_MAX`].
+    pub(super) const fn order_of(self, customer: u16, order: u32) -> Key {
+        let order = (customer as u64) << CUSTOMER_ORDER_BITS | order as u64;
+        self.key(ORDERS_OF_CUSTOMER, CUSTOMER_BITS + CUSTOMER_ORDER_BITS, order)
+    }
+
+    /// All orders of a customer, the newest first.
+    pub(super) const fn orders_of(self, customer: u16) -> KeyRange {
+        KeyRange {
+            first: self.order_of(customer, 0),
+            last: self.order_of(customer, CUSTOMER_ORDER_MAX),
+            backward: true,
+            limit: 1,
+        }
+    }
+
+    /// The oldest undelivered order, among all of them.
+    pub(super) const fn undelivered(self) -> KeyRange {
+        KeyRange {
+            first: self.new_order(0),
+            last: self.new_order(u32::MAX),
+            backward: false,
+            limit: 1,
+        }
+    }
+
+    /// The lines of the orders `first` to `last`, of which there are fewer than 2^28.
+    pub(super) const fn lines(self, first: u32, last: u32) -> KeyRange {
+        let (first, last) = (self.order_line(first, 0), self.order_line(last, LINES_MAX));
+        KeyRange { first, last, backward: false, limit: SCANNED_LINES_MAX }
+    }
+
     /// The oldest undelivered order.
     pub(super) const fn oldest_new_order(self) -> Key {
         self.key(OLDEST_NEW_ORDER, 0, 0)
+    }
+}
+
+/// The order that a key of NEW-ORDER or of a customer's orders names.
+pub(super) const fn order_in(key: Key) -> u32 {
+    if key.table().0 == ORDERS_OF_CUSTOMER.0 {
+        key.row() as u32 & CUSTOMER_ORDER_MAX
+    } else {
+        key.row() as u32
     }
 }
 

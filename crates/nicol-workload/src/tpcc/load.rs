@@ -4,7 +4,7 @@ use nicol_core::chance::{Purpose, Stream};
 use nicol_core::ids::{Key, ShardId};
 use nicol_core::workload::ShardMap;
 
-use super::config::TpccConfig;
+use super::config::{Indices, TpccConfig};
 use super::draw::TODAY;
 use super::key::{self, District, NAMES, districts};
 use super::new_order::order_number_row;
@@ -196,10 +196,16 @@ impl DistrictLoader<'_, '_> {
         }
         for (&customer, number) in customers.iter().zip(1..) {
             self.order(number, customer);
-            (self.each)(self.district.newest_order(customer), &order_number_row(number));
+            let index = match self.config.indices {
+                Indices::Records => self.district.newest_order(customer),
+                Indices::Trees => self.district.order_of(customer, number),
+            };
+            (self.each)(index, &order_number_row(number));
         }
-        let oldest = order_number_row(self.config.delivered() + 1);
-        (self.each)(self.district.oldest_new_order(), &oldest);
+        if self.config.indices == Indices::Records {
+            let oldest = order_number_row(self.config.delivered() + 1);
+            (self.each)(self.district.oldest_new_order(), &oldest);
+        }
     }
 
     fn order(&mut self, number: u32, customer: u16) {

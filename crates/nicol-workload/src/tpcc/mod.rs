@@ -2,8 +2,10 @@
 //! numbers in parentheses are its clauses) [Xenic21 5.2, 5.3]
 //!
 //! Every row is a keyed record, placed with its warehouse ([`key`]); what a database would look up
-//! in an ordered index is a record of its own: the customers of a last name, a customer's newest
-//! order, a district's oldest undelivered order. ITEM, which is never written, has a copy per shard.
+//! in an ordered index is found by a scan of an ordered table where the system has such
+//! ([`Indices::Trees`]), otherwise by a record of its own: a customer's newest order, a district's
+//! oldest undelivered order. The customers of a last name are a record in either case, since
+//! customers of other nodes' warehouses pay too. ITEM, which is never written, has a copy per shard.
 //!
 //! | transaction | share | runs on | database transactions |
 //! |---|---|---|---|
@@ -40,7 +42,7 @@ use nicol_core::ids::{Key, NodeId, ShardId};
 use nicol_core::txn::{ProcedureId, Txn, Verdict};
 use nicol_core::workload::{ShardMap, Workload};
 
-pub use config::{Chopping, Mix, Suppliers, TpccConfig};
+pub use config::{Chopping, Indices, Mix, Suppliers, TpccConfig};
 
 use key::DISTRICTS;
 
@@ -81,7 +83,7 @@ const _: () = {
     assert!(sum == 100, "weights are percent");
 };
 
-/// The database transactions, in the order of [`LOGIC`].
+/// The database transactions, in the order of [`LOGIC`], which has them for each of [`Indices`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Procedure {
     NewOrder,
@@ -92,13 +94,21 @@ enum Procedure {
     StockLevel,
 }
 
-const LOGIC: [Execute; 6] = [
-    |txn| rows::run(txn, new_order::new_order),
+const PROCEDURES: usize = 6;
+
+const LOGIC: [Execute; 2 * PROCEDURES] = [
+    |txn| rows::run(txn, |rows| new_order::new_order(rows, Indices::Records)),
     |txn| rows::run(txn, payment::payment),
-    |txn| rows::run(txn, order_status::order_status),
-    |txn| rows::run(txn, delivery::delivery),
+    |txn| rows::run(txn, |rows| order_status::order_status(rows, Indices::Records)),
+    |txn| rows::run(txn, |rows| delivery::delivery(rows, Indices::Records)),
     |txn| rows::run(txn, stock_level::next_order),
-    |txn| rows::run(txn, stock_level::stock_level),
+    |txn| rows::run(txn, |rows| stock_level::stock_level(rows, Indices::Records)),
+    |txn| rows::run(txn, |rows| new_order::new_order(rows, Indices::Trees)),
+    |txn| rows::run(txn, payment::payment),
+    |txn| rows::run(txn, |rows| order_status::order_status(rows, Indices::Trees)),
+    |txn| rows::run(txn, |rows| delivery::delivery(rows, Indices::Trees)),
+    |txn| rows::run(txn, stock_level::next_order),
+    |txn| rows::run(txn, |rows| stock_level::stock_level(rows, Indices::Trees)),
 ];
 
 impl Tpcc {
@@ -111,12 +121,25 @@ impl Tpcc {
         Self { config }
     }
 
+    fn id_of(&self, procedure: Procedure) -> ProcedureId {
+        let first = match self.config.indices {
+            Indices::Records => 0,
+            Indices::Trees => PROCEDURES as u16,
+        };
+        ProcedureId(first + procedure as u16)
+    }
+
     /// Makes `txn` run `procedure`: its first round adds the keys that the arguments name.
     fn begin(&self, txn: &mut Txn, procedure: Procedure, args: &input::Args) {
-        txn.reset(ProcedureId(procedure as u16), args.bytes());
+        txn.reset(self.id_of(procedure), args.bytes());
         let shipped = matches!(procedure, Procedure::NewOrder | Procedure::Payment);
         txn.ship = self.config.ship && shipped;
-        let verdict = LOGIC[procedure as usize](txn);
+        let scans = matches!(
+            procedure,
+            Procedure::OrderStatus | Procedure::Delivery | Procedure::StockLevel
+        );
+        txn.local = scans && self.config.indices == Indices::Trees;
+        let verdict = LOGIC[usize::from(txn.procedure.0)](txn);
         assert!(verdict == Verdict::More, "a drawn transaction has rows to fetch");
     }
 }
@@ -139,6 +162,10 @@ impl Workload for Tpcc {
 
     fn records_per_shard(&self) -> u64 {
         self.config.records_per_shard()
+    }
+
+    fn ordered_per_shard(&self) -> u64 {
+        self.config.ordered_per_shard()
     }
 
     fn growth_per_shard(&self) -> u64 {
@@ -177,14 +204,14 @@ impl Workload for Tpcc {
     }
 
     fn next_piece(&self, _kind: usize, txn: &mut Txn) -> bool {
-        if txn.procedure == ProcedureId(Procedure::NextOrder as u16) {
+        if txn.procedure == self.id_of(Procedure::NextOrder) {
             let Ok(mut level) = input::StockLevel::parse(txn.args()) else { return false };
             let Some(next) = stock_level::parse_next_order(&txn.output) else { return false };
             level.next_order = next;
             self.begin(txn, Procedure::StockLevel, &level.emit());
             return true;
         }
-        if txn.procedure == ProcedureId(Procedure::Delivery as u16) {
+        if txn.procedure == self.id_of(Procedure::Delivery) {
             let Ok(mut delivery) = input::Delivery::parse(txn.args()) else { return false };
             if delivery.last == DISTRICTS {
                 return false;

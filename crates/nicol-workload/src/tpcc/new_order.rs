@@ -1,7 +1,8 @@
 //! New-Order: a customer orders 5 to 15 items. (2.4.2)
 
+use super::config::Indices;
 use super::input::{Line, NewOrder};
-use super::key::{self, LINES_MAX};
+use super::key::{self, CUSTOMER_ORDER_MAX, LINES_MAX};
 use super::row::{
     ORIGINAL, customer, district, item, new_order, order, order_line, order_number, stock,
     warehouse,
@@ -18,13 +19,15 @@ const ONE: i128 = 10_000;
 ///
 /// Rounds: the rows that the arguments name, at their warehouses; then the district's next order,
 /// at home. An item that does not exist refuses. (2.4.2.3)
-pub(super) fn new_order(rows: &mut Rows<'_>) -> Step<()> {
+pub(super) fn new_order(rows: &mut Rows<'_>, indices: Indices) -> Step<()> {
     let input = NewOrder::parse(rows.args())?;
     let home = input.home;
     let warehouse = rows.read(key::warehouse(home.warehouse))?;
     let district = rows.write(home.row())?;
     let customer = rows.read(home.customer(input.customer))?;
-    let newest = rows.write(home.newest_order(input.customer))?;
+    if indices == Indices::Records {
+        rows.write(home.newest_order(input.customer))?;
+    }
     let (mut items, mut stocks) = ([0; LINES_MAX as usize], [0; LINES_MAX as usize]);
     for (position, line) in input.lines().iter().enumerate() {
         items[position] = rows.read(key::item(input.items_at, line.item))?;
@@ -37,6 +40,13 @@ pub(super) fn new_order(rows: &mut Rows<'_>) -> Step<()> {
 
     let mut district_row = *rows.row::<{ district::LEN }>(district)?;
     let number = district::NEXT_ORDER.get(&district_row);
+    let newest = match indices {
+        Indices::Records => rows.write(home.newest_order(input.customer))?,
+        Indices::Trees if number <= CUSTOMER_ORDER_MAX => {
+            rows.write(home.order_of(input.customer, number))?
+        }
+        Indices::Trees => return Err(Stop::Refuse),
+    };
     let order = rows.write(home.order(number))?;
     let pending = rows.write(home.new_order(number))?;
     let mut lines = [0; LINES_MAX as usize];

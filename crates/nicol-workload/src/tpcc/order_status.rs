@@ -1,7 +1,8 @@
 //! Order-Status: a customer's newest order. (2.6.2)
 
+use super::config::Indices;
 use super::input::OrderStatus;
-use super::key::LINES_MAX;
+use super::key::{District, LINES_MAX, order_in};
 use super::payment::find_customer;
 use super::row::{customer, order, order_line, order_number};
 use super::rows::{Rows, Step, Stop};
@@ -10,17 +11,18 @@ use super::rows::{Rows, Step, Stop};
 /// themselves are among the rows read.
 ///
 /// Rounds: the customer (after a look at the last name's index, if named so); the order; its lines.
-pub(super) fn order_status(rows: &mut Rows<'_>) -> Step<()> {
+pub(super) fn order_status(rows: &mut Rows<'_>, indices: Indices) -> Step<()> {
     let input = OrderStatus::parse(rows.args())?;
     let home = input.home;
     let customer = find_customer(rows, home, input.customer)?;
     let customer_index = rows.read(home.customer(customer))?;
-    let newest = rows.read(home.newest_order(customer))?;
-    rows.complete()?;
+    let number = newest_order(rows, home, customer, indices)?;
     let balance = customer::BALANCE.get(rows.row::<{ customer::LEN }>(customer_index)?);
-    let number = order_number::ORDER.get(rows.row::<{ order_number::LEN }>(newest)?);
 
     let order = rows.read(home.order(number))?;
+    if indices == Indices::Trees {
+        rows.scan(home.lines(number, number))?;
+    }
     rows.complete()?;
     let lines = line_count(rows.row(order)?)?;
     let carrier = order::CARRIER.get(rows.row::<{ order::LEN }>(order)?);
@@ -39,6 +41,22 @@ pub(super) fn order_status(rows: &mut Rows<'_>) -> Step<()> {
     rows.output(&[lines]);
     rows.output(&carrier.to_le_bytes());
     Ok(())
+}
+
+/// The number of a customer's newest order.
+fn newest_order(rows: &mut Rows<'_>, home: District, customer: u16, indices: Indices) -> Step<u32> {
+    match indices {
+        Indices::Records => {
+            let newest = rows.read(home.newest_order(customer))?;
+            rows.complete()?;
+            Ok(order_number::ORDER.get(rows.row::<{ order_number::LEN }>(newest)?))
+        }
+        Indices::Trees => {
+            let orders = rows.scan(home.orders_of(customer))?;
+            rows.complete()?;
+            rows.first_found(orders)?.map(order_in).ok_or(Stop::Refuse)
+        }
+    }
 }
 
 /// O_OL_CNT, checked.

@@ -5,7 +5,7 @@
 //! there was one. [Xenic21 4.2.2]
 
 use nicol_core::ids::Key;
-use nicol_core::txn::{KEYS_MAX, Txn, Verdict};
+use nicol_core::txn::{GuardUnit, KEYS_MAX, KeyRange, SCANS_MAX, Txn, Verdict};
 use nicol_core::wire::Malformed;
 
 use super::row::parse;
@@ -66,6 +66,27 @@ impl Rows<'_> {
         let index = add(self.txn, key);
         self.missing |= !self.txn.entries()[index].fetched;
         Ok(index)
+    }
+
+    /// The index of a scan; its finds are among the rows.
+    pub(super) fn scan(&mut self, range: KeyRange) -> Step<usize> {
+        let one_unit = GuardUnit::of(range.first) == GuardUnit::of(range.last);
+        if self.txn.scans().len() >= SCANS_MAX || !one_unit {
+            return Err(Stop::Refuse);
+        }
+        let scan = self.txn.scan(range);
+        self.missing |= !self.txn.scans()[scan].is_done();
+        Ok(scan)
+    }
+
+    /// What a scan has found, as indices of rows.
+    pub(super) fn found(&self, scan: usize) -> Step<&[u32]> {
+        self.txn.found(scan).ok_or(Stop::More)
+    }
+
+    /// The key that a scan has found first.
+    pub(super) fn first_found(&self, scan: usize) -> Step<Option<Key>> {
+        Ok(self.found(scan)?.first().map(|&index| self.key(index as usize)))
     }
 
     /// Goes on if every row so far has been fetched.

@@ -1,5 +1,8 @@
 //! Stock-Level: how many items of a district's last 20 orders are short. (2.8.2)
 
+use std::ops::Range;
+
+use super::config::Indices;
 use super::input::StockLevel;
 use super::key::{self, ORDER_LINE, STOCK};
 use super::order_status::line_count;
@@ -29,17 +32,8 @@ fn read_next_order(rows: &mut Rows<'_>, input: &StockLevel) -> Step<u32> {
     Ok(district::NEXT_ORDER.get(rows.row::<{ district::LEN }>(district)?))
 }
 
-/// Leaves 0, then the number of distinct items whose stock is below the threshold.
-///
-/// Rounds: the district, unless a piece before has read it; its last orders; their lines; the stock
-/// of every item on them.
-pub(super) fn stock_level(rows: &mut Rows<'_>) -> Step<()> {
-    let input = StockLevel::parse(rows.args())?;
-    let next = match input.next_order {
-        0 => read_next_order(rows, &input)?,
-        known => known,
-    };
-    let orders = next.saturating_sub(ORDERS).max(1)..next;
+/// The lines of the orders, by the number of lines that each order names.
+fn read_lines(rows: &mut Rows<'_>, input: &StockLevel, orders: Range<u32>) -> Step<()> {
     for number in orders.clone() {
         rows.read(input.home.order(number))?;
     }
@@ -48,6 +42,27 @@ pub(super) fn stock_level(rows: &mut Rows<'_>) -> Step<()> {
         let order = rows.read(input.home.order(number))?;
         for line in 1..=line_count(rows.row(order)?)? {
             rows.read(input.home.order_line(number, line))?;
+        }
+    }
+    Ok(())
+}
+
+/// Leaves 0, then the number of distinct items whose stock is below the threshold.
+///
+/// Rounds: the district, unless a piece before has read it; its last orders (not if trees are
+/// scanned); their lines; the stock of every item on them.
+pub(super) fn stock_level(rows: &mut Rows<'_>, indices: Indices) -> Step<()> {
+    let input = StockLevel::parse(rows.args())?;
+    let next = match input.next_order {
+        0 => read_next_order(rows, &input)?,
+        known => known,
+    };
+    let orders = next.saturating_sub(ORDERS).max(1)..next;
+    match indices {
+        Indices::Records => read_lines(rows, &input, orders)?,
+        Indices::Trees if orders.is_empty() => {}
+        Indices::Trees => {
+            rows.scan(input.home.lines(orders.start, orders.end - 1))?;
         }
     }
     rows.complete()?;

@@ -41,6 +41,10 @@ impl<F: Fabric> Coordinator<F> {
 impl<F: Fabric> CommitProtocol for Coordinator<F> {
     async fn run(&self, txn: &mut Txn) -> Outcome {
         let host = &self.0;
+        if txn.local {
+            // Its tables are not ordered: nothing can be scanned.
+            return Outcome::Aborted(Abort::Refused);
+        }
         let Some((id, mut open)) = host.open() else {
             return Outcome::Aborted(Abort::NoResources);
         };

@@ -88,10 +88,10 @@ impl<F: Fabric> Host<F> {
             let written = held != Held::No && txn.update(index).is_some();
             if written && (held == Held::BySwap || self.stands_in_slot(txn, open, index)) {
                 let done = self.write_record(txn, open, index);
-                open.verbs.push(Verb { index, done });
+                open.writes.push(Verb { index, done });
             }
         }
-        let mut writes = std::mem::take(&mut open.verbs);
+        let mut writes = std::mem::take(&mut open.writes);
         for Verb { index, mut done } in writes.drain(..) {
             // Nobody else writes to a locked record: a WRITE may be repeated.
             while done.await.is_err() {
@@ -106,8 +106,7 @@ impl<F: Fabric> Host<F> {
                 open.sights[index].held = Held::ByOwner;
             }
         }
-        writes.append(&mut open.verbs);
-        open.verbs = writes;
+        open.writes = writes;
     }
 
     /// Is the write to the key at `index` one that its coordinator may make?

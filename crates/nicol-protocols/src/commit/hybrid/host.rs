@@ -80,6 +80,8 @@ pub(super) struct Open<F: Fabric> {
     pub(super) lookups: VecDeque<Lookup<F>>,
     /// Verbs in flight, each about one key.
     pub(super) verbs: Vec<Verb<F>>,
+    /// WRITEs of records in flight.
+    pub(super) writes: Vec<Verb<F>>,
     /// Indices of keys, for one message.
     pub(super) keys: Vec<usize>,
     /// What is to be logged of each shard: a range of `bodies`.
@@ -116,6 +118,7 @@ impl<F: Fabric> Open<F> {
             calls: Vec::new(),
             lookups: VecDeque::new(),
             verbs: Vec::new(),
+            writes: Vec::new(),
             keys: Vec::new(),
             shards: Vec::new(),
             bodies: Vec::new(),
@@ -209,6 +212,7 @@ impl<F: Fabric> Host<F> {
         assert!(open.calls.is_empty(), "a finished transaction has no calls");
         assert!(open.lookups.is_empty(), "a finished transaction reads nothing");
         assert!(open.verbs.is_empty(), "a finished transaction has no verbs");
+        assert!(open.writes.is_empty(), "a finished transaction writes nothing");
         assert!(open.records.is_empty(), "a finished transaction has logged");
         assert!(open.lost.is_empty(), "a finished transaction has logged everywhere");
         open.txn.reset(Default::default(), &[]);

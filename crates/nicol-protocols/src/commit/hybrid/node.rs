@@ -8,9 +8,10 @@ use nicol_core::cluster::Layout;
 use nicol_core::commit::{Audit, Member, Procedures};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side};
+use nicol_core::txn::VALUE_MAX;
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::address_cache::AddressCache;
-use nicol_store::remote_table::{Geometry, RemoteTable};
+use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
 use super::{Coordinator, HybridConfig, start};
 use crate::commit::log::LogMemory;
@@ -32,7 +33,7 @@ pub struct Node {
     /// another node writes its log here one-sidedly; one of this node keeps what it backs up.
     logs: Vec<Arc<LogMemory>>,
     /// Where records of other shards stand.
-    addresses: Mutex<AddressCache>,
+    addresses: Mutex<Addresses>,
     /// Transactions that have begun here and still have something to do.
     open: AtomicU64,
     applied: AtomicU64,
@@ -115,31 +116,80 @@ impl Node {
         }
     }
 
-    /// Where the record of `key`, of another shard, stood last. [DrTM+H]
-    pub(super) fn address_of(&self, key: Key) -> Option<u64> {
+    /// Where the record of `key`, of another shard, stood last, and its value's block if it had
+    /// one. [DrTM+H]
+    pub(super) fn address_of(&self, key: Key) -> Option<(u64, Option<BlockRef>)> {
         if self.config.cached_addresses == 0 { None } else { self.addresses().get(key) }
     }
 
     /// Remembers where the record of `key` stands.
     pub(super) fn remember_address(&self, key: Key, address: u64) {
         if self.config.cached_addresses > 0 {
-            self.addresses().remember(key, address);
+            self.addresses().slots.remember(key, address);
+        }
+    }
+
+    /// Remembers where the value of `key` stands.
+    pub(super) fn remember_block(&self, key: Key, block: BlockRef) {
+        if self.config.cached_addresses > 0 {
+            self.addresses().remember_block(key, block);
         }
     }
 
     /// Forgets an address where the record did not stand any more.
     pub(super) fn forget_address(&self, key: Key) {
-        self.addresses().forget(key);
+        self.addresses().slots.forget(key);
     }
 
-    fn addresses(&self) -> MutexGuard<'_, AddressCache> {
+    fn addresses(&self) -> MutexGuard<'_, Addresses> {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where records of other shards stand.
+#[derive(Debug)]
+struct Addresses {
+    slots: AddressCache,
+    /// Of values out of line: the block's offset, then [`LEN_BITS`] bits for its length.
+    blocks: AddressCache,
+}
+
+/// Bits of a block's length beside its offset in one word.
+const LEN_BITS: u32 = 24;
+const _: () = assert!(VALUE_MAX < 1 << LEN_BITS, "any value's length fits");
+
+impl Addresses {
+    fn get(&mut self, key: Key) -> Option<(u64, Option<BlockRef>)> {
+        let address = self.slots.get(key)?;
+        if self.blocks.is_empty() {
+            return Some((address, None));
+        }
+        let block = self.blocks.get(key).map(|packed| BlockRef {
+            offset: packed >> LEN_BITS,
+            len: (packed & ((1 << LEN_BITS) - 1)) as u32,
+        });
+        Some((address, block))
+    }
+
+    fn remember_block(&mut self, key: Key, block: BlockRef) {
+        self.blocks.remember(key, block.offset << LEN_BITS | u64::from(block.len));
+    }
+
+    fn remember_all(&mut self, table: &RemoteTable) {
+        table.each_address(&mut |key, address, block| {
+            self.slots.remember(key, address);
+            if let Some(block) = block {
+                self.remember_block(key, block);
+            }
+        });
     }
 }
 
 impl Member for Node {
     type Config = HybridConfig;
     type Coordinator<F: Fabric> = Coordinator<F>;
+
+    const SCANS: bool = false;
 
     fn load(id: NodeId, layout: &Layout, config: &HybridConfig, workload: &dyn Workload) -> Self {
         let mut table = config.table;
@@ -155,19 +205,21 @@ impl Member for Node {
             layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
         let engines = layout.nodes() * layout.engines(Side::Host);
         let others = layout.nodes() as u64 - 1;
-        let mut addresses = AddressCache::new((config.cached_addresses * others) as usize);
+        let long =
+            |(len, records): &(u32, u64)| if *len as usize > table.inline { *records } else { 0 };
+        let long: u64 = workload.value_lengths().iter().map(long).sum();
+        let long = if config.cached_addresses == 0 { 0 } else { long * 3 / 2 };
+        let mut addresses = Addresses {
+            slots: AddressCache::new((config.cached_addresses * others) as usize),
+            blocks: AddressCache::new((long * others) as usize),
+        };
         if config.warm_addresses {
             for other in layout.node_ids().filter(|&other| other != id) {
                 let other = ShardId(u16::from(other.0));
                 // Whoever inserts the same keys in the same order puts them in the same places.
-                let mut remember = |key, address| addresses.remember(key, address);
                 match backups.get(&other) {
-                    Some(table) => table.each_address(&mut remember),
-                    None => {
-                        let table = RemoteTable::new(geometry, config.records);
-                        workload.load(layout, other, &mut |key, _| table.load(key, &[]));
-                        table.each_address(&mut remember);
-                    }
+                    Some(table) => addresses.remember_all(table),
+                    None => addresses.remember_all(&load(other)),
                 }
             }
         }
@@ -214,7 +266,9 @@ impl Member for Node {
     fn check(&self) {
         let tables = std::iter::once(&self.primary).chain(self.backups.values());
         let mut lines: Vec<_> = tables.flat_map(RemoteTable::check).collect();
-        lines.append(&mut self.addresses().check());
+        let addresses = self.addresses();
+        lines.extend(addresses.slots.check());
+        lines.extend(addresses.blocks.check());
         assert!(lines.is_empty(), "{:?}: {lines:#?}", self.id);
     }
 

@@ -15,9 +15,11 @@ pub(super) struct Lookup<F: Fabric> {
     index: usize,
     node: NodeId,
     at: At,
-    /// READs so far.
+    /// READs so far, one after the other.
     reads: u32,
     done: F::Completion,
+    /// The READ of the block where the value stood last, posted with that of its slot.
+    ahead: Option<(BlockRef, F::Completion)>,
 }
 
 /// What a lookup is reading.
@@ -45,12 +47,13 @@ impl<F: Fabric> Host<F> {
     /// Starts to read the key at `index`, whose primary is another node.
     pub(super) fn start_lookup(&self, txn: &Txn, open: &mut Open<F>, index: usize) {
         let (key, node) = (txn.entries()[index].key, open.sights[index].node);
-        let at = match self.node.address_of(key) {
-            Some(address) => At::Address(address),
-            None => At::Bucket(self.node.geometry().walk(key)),
+        let (at, block) = match self.node.address_of(key) {
+            Some((address, block)) => (At::Address(address), block),
+            None => (At::Bucket(self.node.geometry().walk(key)), None),
         };
         let done = self.read_at(node, at);
-        open.lookups.push_back(Lookup { index, node, at, reads: 1, done });
+        let ahead = block.map(|block| (block, self.read_block(node, block)));
+        open.lookups.push_back(Lookup { index, node, at, reads: 1, done, ahead });
     }
 
     /// Reads until the state of every key is known that a lookup was started for.
@@ -62,7 +65,7 @@ impl<F: Fabric> Host<F> {
         let mut failure = None;
         // All are under way together; one that must read on goes to the end of the queue.
         while let Some(lookup) = open.lookups.pop_front() {
-            let Lookup { index, node, at, reads, done } = lookup;
+            let Lookup { index, node, at, reads, done, ahead } = lookup;
             let next = match done.await {
                 Ok(bytes) => self.look(txn, open, index, at, bytes.as_ref()),
                 Err(error) => Err(Abort::Fabric(error)),
@@ -75,8 +78,12 @@ impl<F: Fabric> Host<F> {
                     failure = Some(Abort::LockConflict { key: txn.entries()[index].key });
                 }
                 Ok(Next::Read(at)) => {
-                    let done = self.read_at(node, at);
-                    open.lookups.push_back(Lookup { index, node, at, reads: reads + 1, done });
+                    let done = match (at, ahead) {
+                        (At::Block { block, .. }, Some((known, done))) if known == block => done,
+                        _ => self.read_at(node, at),
+                    };
+                    let (reads, ahead) = (reads + 1, None);
+                    open.lookups.push_back(Lookup { index, node, at, reads, done, ahead });
                 }
                 Err(abort) => {
                     failure.get_or_insert(abort);
@@ -87,15 +94,21 @@ impl<F: Fabric> Host<F> {
     }
 
     fn read_at(&self, node: NodeId, at: At) -> F::Completion {
-        let geometry = self.node.geometry();
         let span = match at {
-            At::Address(address) => geometry.record_span(address),
+            At::Address(address) => self.node.geometry().record_span(address),
             At::Bucket(walk) => walk.span(),
-            // Checked when the slot was read.
-            At::Block { block, .. } => {
-                geometry.block_span(block).unwrap_or(Span { offset: block.offset, len: 0 })
-            }
+            At::Block { block, .. } => return self.read_block(node, block),
         };
+        self.read_span(node, span)
+    }
+
+    fn read_block(&self, node: NodeId, block: BlockRef) -> F::Completion {
+        // Checked when its slot was read.
+        let span = self.node.geometry().block_span(block);
+        self.read_span(node, span.unwrap_or(Span { offset: block.offset, len: 0 }))
+    }
+
+    fn read_span(&self, node: NodeId, span: Span) -> F::Completion {
         let rkey = self.known_doors(node).table;
         let read = OneSided::Read { rkey, offset: span.offset, len: span.len as u32 };
         self.fabric.one_sided(node, read)
@@ -135,14 +148,17 @@ impl<F: Fabric> Host<F> {
                     Ok(Next::Done)
                 }
             },
-            At::Block { version, witness, .. } => match geometry.parse_block(key, version, bytes) {
-                Some(value) => {
-                    open.sights[index].witness = witness;
-                    txn.fetched(index, version, Some(value));
-                    Ok(Next::Done)
+            At::Block { block, version, witness } => {
+                match geometry.parse_block(key, version, bytes) {
+                    Some(value) => {
+                        self.node.remember_block(key, block);
+                        open.sights[index].witness = witness;
+                        txn.fetched(index, version, Some(value));
+                        Ok(Next::Done)
+                    }
+                    None => Ok(Next::Read(At::Bucket(geometry.walk(key)))),
                 }
-                None => Ok(Next::Read(At::Bucket(geometry.walk(key)))),
-            },
+            }
         }
     }
 

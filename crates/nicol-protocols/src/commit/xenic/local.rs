@@ -21,32 +21,50 @@ use super::{ExecuteAt, Faithful, LocalRead, ROUNDS_MAX};
 impl<F: Fabric> Coordinator<F> {
     /// Runs `txn` on this host's own table if all its keys are there. `None`: it must take the
     /// ordinary way; nothing of it has happened.
+    ///
+    /// A transaction that must run here, because it scans, never takes another way: it is refused
+    /// if its keys are elsewhere.
     pub(super) async fn run_local(&self, txn: &mut Txn) -> Option<Outcome> {
         let config = self.node.config();
         let allowed = config.local_paths
             && config.execute_at != ExecuteAt::Nic
             && self.node.allows_shortcuts();
         let initial = txn.entries().len();
-        if !allowed || initial == 0 {
+        if !txn.local && (!allowed || initial == 0) {
             return None;
         }
-        for _ in 0..ROUNDS_MAX {
-            if !self.node.is_local(txn.entries().iter().map(|entry| entry.key)) {
-                break;
-            }
-            self.read_table(txn);
-            self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
-            match self.procedures.execute(txn) {
-                Verdict::Commit => return Some(self.commit_local(txn).await),
-                Verdict::More => {}
-                // What it refused may be out of date: only the NIC knows.
-                Verdict::Refuse => break,
-            }
+        match self.execute_local(txn).await {
+            Some(outcome) => return Some(outcome),
+            None if txn.local => return Some(Outcome::Aborted(Abort::Refused)),
+            None => {}
         }
         let id = txn.id;
         txn.rewind(initial);
         txn.id = id;
         None
+    }
+
+    async fn execute_local(&self, txn: &mut Txn) -> Option<Outcome> {
+        for _ in 0..ROUNDS_MAX {
+            let keys = txn.entries().iter().map(|entry| entry.key);
+            let ranges = txn.scans().iter().map(|scan| scan.range.first);
+            if !self.node.is_local(keys.chain(ranges)) {
+                return None;
+            }
+            self.read_table(txn);
+            if !self.make_scans(txn) {
+                return Some(Outcome::Aborted(Abort::NoResources));
+            }
+            self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
+            match self.procedures.execute(txn) {
+                Verdict::Commit => return Some(self.commit_local(txn).await),
+                Verdict::More => {}
+                // What it refused may be out of date: only the NIC knows.
+                Verdict::Refuse if txn.local => return Some(self.ask_nic(txn, true).await),
+                Verdict::Refuse => return None,
+            }
+        }
+        txn.local.then_some(Outcome::Aborted(Abort::NoResources))
     }
 
     /// Reads the keys that have not been read yet.
@@ -59,6 +77,10 @@ impl<F: Fabric> Coordinator<F> {
             }
             value.clear();
             self.fabric.work(Work::TableLookup);
+            if entry.key.is_ordered() {
+                self.read_ordered(txn, index, &mut value);
+                continue;
+            }
             let found = self.node.primary().get(entry.key, &mut value);
             txn.fetched(index, found.version, found.present.then_some(value.as_slice()));
         }
@@ -69,10 +91,18 @@ impl<F: Fabric> Coordinator<F> {
         if reads_only && self.node.config().local_read == LocalRead::Paper {
             return self.read_again(txn);
         }
+        self.ask_nic(txn, false).await
+    }
+
+    /// Has the NIC commit what was executed here or, if the application has `refused`, say whether
+    /// that was for good.
+    async fn ask_nic(&self, txn: &mut Txn, refused: bool) -> Outcome {
         // DEVIATION [Xenic21 4.2.4]: a local read crosses PCIe once, because a transaction may be
         // reported, and read from elsewhere, before its COMMIT has reached this node: only the
         // lock in the NIC's index tells.
-        let reply = self.fabric.call(self.nic(txn.id), &TxnLocal(txn), Patience::Forever).await;
+        let nic = self.nic(txn.id);
+        let message = TxnLocal { txn, refused };
+        let reply = self.fabric.call(nic, &message, Patience::Forever).await;
         let ended = match reply {
             Ok(reply) => parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed),
             Err(error) => Err(error),
@@ -90,9 +120,14 @@ impl<F: Fabric> Coordinator<F> {
         for entry in txn.entries() {
             value.clear();
             self.fabric.work(Work::TableLookup);
-            let found = self.node.primary().get(entry.key, &mut value);
+            let found = self.node.own().get(entry.key, &mut value);
             if (found.version, found.present) != (entry.version, entry.present) {
                 return Outcome::Aborted(Abort::Stale { key: entry.key });
+            }
+        }
+        for guard in txn.guards() {
+            if self.node.own().ordered.guard(guard.unit) != *guard {
+                return Outcome::Aborted(Abort::Stale { key: guard.unit.first() });
             }
         }
         self.node.took(Path::LocalRead);
@@ -102,7 +137,13 @@ impl<F: Fabric> Coordinator<F> {
 
 impl<F: Fabric> Nic<F> {
     /// Commits what the host has executed: locks, checks, then LOG and COMMIT.
-    pub(super) async fn commit_local(self: Rc<Self>, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
+    /// One that was `refused` ends so if what it read is current.
+    pub(super) async fn commit_local(
+        self: Rc<Self>,
+        mut open: Box<OpenTxn<F>>,
+        refused: bool,
+        reply_to: ReplyTo,
+    ) {
         self.fabric.work(Work::TxnSetup);
         let here = self.fabric.here().node;
         let reads_only = open.txn.entries().iter().all(|entry| !entry.write);
@@ -119,6 +160,7 @@ impl<F: Fabric> Nic<F> {
             checked = self.check_current(&mut open).await;
         }
         match checked {
+            Ok(()) if refused => self.end_aborted(open, Abort::Refused, reply_to).await,
             Ok(()) => self.commit_validated(open, Validated(()), reply_to).await,
             Err(abort) => self.end_aborted(open, abort, reply_to).await,
         }
@@ -152,9 +194,13 @@ impl<F: Fabric> Nic<F> {
         keys.clear();
         for (index, entry) in txn.entries().iter().enumerate() {
             self.fabric.work(Work::IndexLookup);
+            if entry.guarded && entry.present {
+                continue;
+            }
             match self.node.is_current(txn.id, entry) {
                 Some(true) => {}
                 Some(false) => return Err(Abort::Stale { key: entry.key }),
+                None if entry.guarded => {}
                 None => keys.push(index),
             }
         }
@@ -176,6 +222,13 @@ impl<F: Fabric> Nic<F> {
             }
             self.lookups.give_back(found);
             read?;
+        }
+        // Last, and at one instant: a guard vouches for what was read until now.
+        for guard in txn.guards() {
+            self.fabric.work(Work::IndexLookup);
+            if !self.node.is_guard_current(txn.id, *guard) {
+                return Err(Abort::Stale { key: guard.unit.first() });
+            }
         }
         // Checked after the versions: a writer that locked since may have been reported already.
         match txn.entries().iter().find(|entry| !entry.write && self.is_held(entry.key)) {

@@ -12,6 +12,7 @@ use nicol_store::nic_index::{Hint, IndexLookup};
 
 use super::lookup_stats::{Count, LookupCounters};
 use super::node::Node;
+use super::ordered::Asked;
 use crate::commit::messages::Found;
 
 /// Spare batches kept for reuse.
@@ -23,9 +24,15 @@ pub(super) struct Batch<F: Fabric> {
     /// The values found, one behind the other.
     pub(super) values: Vec<u8>,
     misses: Vec<Miss<F>>,
+    /// Keys of ordered tables that the host must be asked for.
+    pub(super) asked: Vec<Asked>,
 }
 
 impl<F: Fabric> Batch<F> {
+    pub(super) fn set(&mut self, position: usize, found: Found) {
+        self.found[position] = found;
+    }
+
     /// What was found, in the order of the keys.
     pub(super) fn iter(&self) -> impl Iterator<Item = Found> + Clone {
         self.found.iter().copied()
@@ -72,7 +79,7 @@ enum Search {
 
 /// Looks keys up for one NIC engine.
 pub(super) struct Lookups<F: Fabric> {
-    fabric: F,
+    pub(super) fabric: F,
     node: Arc<Node>,
     core: u8,
     spare: RefCell<Vec<Batch<F>>>,
@@ -89,6 +96,7 @@ impl<F: Fabric> Lookups<F> {
             found: Vec::new(),
             values: Vec::new(),
             misses: Vec::new(),
+            asked: Vec::new(),
         })
     }
 
@@ -96,6 +104,7 @@ impl<F: Fabric> Lookups<F> {
         batch.found.clear();
         batch.values.clear();
         batch.misses.clear();
+        batch.asked.clear();
         let mut spare = self.spare.borrow_mut();
         if spare.len() < SPARE_MAX {
             spare.push(batch);
@@ -118,6 +127,10 @@ impl<F: Fabric> Lookups<F> {
                     self.counters().add(Count::NegativeHits, u64::from(found.value.is_none()));
                     found
                 }
+                Err(hint) if key.is_ordered() => {
+                    batch.asked.push(Asked { position, key, epoch: hint.epoch });
+                    Found { version: Version(0), value: None }
+                }
                 Err(hint) => {
                     let slots = self.first_read(hint.displacement);
                     let home = self.home(key);
@@ -134,7 +147,11 @@ impl<F: Fabric> Lookups<F> {
             batch.found[position] = self.resolve(miss, &mut batch.values).await?;
         }
         batch.misses = misses;
-        Ok(())
+        self.ask_host(batch).await
+    }
+
+    pub(super) fn node(&self) -> &Node {
+        &self.node
     }
 
     /// Where the key is in a table that has doubled as far as the NIC knows.
@@ -164,7 +181,7 @@ impl<F: Fabric> Lookups<F> {
     }
 
     /// The index's answer, or the hint of a miss.
-    fn in_index(&self, key: Key, values: &mut Vec<u8>) -> Result<Found, Hint> {
+    pub(super) fn in_index(&self, key: Key, values: &mut Vec<u8>) -> Result<Found, Hint> {
         let start = values.len() as u32;
         match self.node.index().lookup(SlotHash::of(key), key, values) {
             IndexLookup::Hit { version, present } => {

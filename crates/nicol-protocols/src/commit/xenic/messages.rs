@@ -27,6 +27,8 @@ pub(super) const LOG_ACK: u16 = 5;
 /// Host to coordinator NIC: a transaction that the host has executed on its own table.
 /// [Xenic21 4.2.4]
 pub(super) const TXN_LOCAL: u16 = 6;
+/// NIC to host: keys of ordered tables, which no DMA reads.
+pub(super) const TREE_LOOKUP: u16 = 7;
 /// Coordinator NIC to primary NIC: a whole transaction to execute. [Xenic21 4.2.3]
 pub(super) const SHIP: u16 = 15;
 /// Coordinator NIC to primary NIC: what has become of a transaction that was shipped?

@@ -21,6 +21,8 @@
 //! | local, writing | executed by the host on its own table [4.2.4] | `local` |
 //! | local, reading | the same, and the NIC only says whether it was current | `local` |
 //!
+//! The records of ordered tables stand in B+ trees, at the primary and at the backups: `ordered`.
+//!
 //! Deviations from the paper are tagged where they stand. Recovery [4.2.1] is not here yet.
 
 mod coordinator;
@@ -33,6 +35,8 @@ mod messages;
 mod multi_hop;
 mod nic;
 mod node;
+mod ordered;
+mod replica;
 mod separate;
 mod server;
 mod shipped;
@@ -51,6 +55,7 @@ use super::Sabotage;
 pub use host::Coordinator;
 use nic::Nic;
 pub use node::Node;
+use ordered::HostService;
 
 /// EXECUTE rounds that one transaction may take.
 pub const ROUNDS_MAX: usize = 64;
@@ -170,6 +175,8 @@ fn start<F: Fabric>(
             for core in logs_of(fabric.layout(), here.core) {
                 fabric.spawn(worker::apply_log(fabric.clone(), node.clone(), core));
             }
+            let first = fabric.serve(HostService::new(fabric.clone(), node.clone()));
+            assert!(first, "an engine runs one system");
             Some(Coordinator::new(fabric.clone(), procedures.clone(), node.clone()))
         }
     }

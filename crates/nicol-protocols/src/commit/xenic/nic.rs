@@ -145,12 +145,14 @@ impl<F: Fabric> Nic<F> {
         if delivery.kind == TXN_LOCAL {
             let mut open = self.blank();
             let parsed = local::parse_txn_local(delivery.body, &mut open.txn);
-            let here = self.node.is_local(open.txn.entries().iter().map(|entry| entry.key));
-            if parsed.is_err() || !here {
+            let units = open.txn.guards().iter().map(|guard| guard.unit.first());
+            let keys = open.txn.entries().iter().map(|entry| entry.key);
+            let here = self.node.is_local(keys.chain(units));
+            let (Ok(refused), true) = (parsed, here) else {
                 self.recycle(open);
                 return Err(Malformed { what: "a local transaction" });
-            }
-            self.fabric.spawn(async move { this.commit_local(open, reply_to).await });
+            };
+            self.fabric.spawn(async move { this.commit_local(open, refused, reply_to).await });
             return Ok(());
         }
         let id = messages::parse_txn_id(delivery.body)?;

@@ -8,12 +8,14 @@ use nicol_core::cluster::Layout;
 use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
-use nicol_core::txn::{Abort, Entry};
+use nicol_core::txn::{Abort, Entry, Guard};
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::host_table::{Advance, Geometry, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
+use nicol_store::ordered::WriteGuards;
 
 use super::lookup_stats::LookupCounters;
+use super::replica::Replica;
 use super::{Coordinator, Faithful, Sabotage, XenicConfig, start};
 use crate::commit::log::{LogMemory, RecordKind};
 
@@ -28,9 +30,11 @@ pub struct Node {
     layout: Layout,
     config: XenicConfig,
     shard: ShardId,
-    primary: HostTable,
-    backups: BTreeMap<ShardId, HostTable>,
+    primary: Replica,
+    backups: BTreeMap<ShardId, Replica>,
     index: NicIndex,
+    /// The NIC's side of the ordered tables.
+    guards: WriteGuards,
     logs: Vec<Arc<LogMemory>>,
     /// Per NIC core.
     lookups: Vec<LookupCounters>,
@@ -81,6 +85,11 @@ impl Node {
 
     /// The host table of its primary shard.
     pub fn primary(&self) -> &HostTable {
+        &self.primary.table
+    }
+
+    /// The records of its primary shard.
+    pub(super) fn own(&self) -> &Replica {
         &self.primary
     }
 
@@ -108,8 +117,8 @@ impl Node {
     /// Splits up to `segments` segments of each table that is doubling.
     pub(super) fn grow(&self, segments: u64) -> Advance {
         let mut done = Advance::default();
-        for table in std::iter::once(&self.primary).chain(self.backups.values()) {
-            let advance = table.advance(segments);
+        for replica in self.replicas() {
+            let advance = replica.advance(segments);
             done.segments += advance.segments;
             done.records += advance.records;
         }
@@ -118,15 +127,19 @@ impl Node {
 
     /// Is there room for one more record in the primary table?
     pub(super) fn has_room(&self) -> bool {
-        self.primary.has_room()
+        self.primary.table.has_room()
     }
 
-    /// The table that a record of the log belongs to.
-    pub(super) fn table(&self, shard: ShardId, kind: RecordKind) -> &HostTable {
+    fn replicas(&self) -> impl Iterator<Item = &Replica> {
+        std::iter::once(&self.primary).chain(self.backups.values())
+    }
+
+    /// What a record of the log belongs to.
+    pub(super) fn replica(&self, shard: ShardId, kind: RecordKind) -> &Replica {
         match kind {
             RecordKind::Commit => &self.primary,
             RecordKind::Log => match self.backups.get(&shard) {
-                Some(table) => table,
+                Some(replica) => replica,
                 None => panic!("{shard:?} was checked to be backed up here before it was logged"),
             },
         }
@@ -140,9 +153,7 @@ impl Node {
         let Ok(mut grace) = self.grace.try_lock() else { return };
         let over = self.logs.iter().zip(&*grace).all(|(log, &until)| log.applied() >= until);
         if over {
-            for table in std::iter::once(&self.primary).chain(self.backups.values()) {
-                table.forget_old_deletions();
-            }
+            self.replicas().for_each(Replica::forget_old_deletions);
             for (until, log) in grace.iter_mut().zip(&self.logs) {
                 *until = log.reserved();
             }
@@ -150,10 +161,17 @@ impl Node {
     }
 
     pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
-        self.index.lock(SlotHash::of(key), key, txn).map_err(|refused| abort_of(refused, key))
+        self.index.lock(SlotHash::of(key), key, txn).map_err(|refused| abort_of(refused, key))?;
+        if key.is_ordered() {
+            self.guards.lock(key, txn);
+        }
+        Ok(())
     }
 
     pub(super) fn unlock(&self, key: Key, txn: TxnId) -> bool {
+        if key.is_ordered() {
+            self.guards.unlock(key, txn);
+        }
         self.index.unlock(SlotHash::of(key), key, txn)
     }
 
@@ -174,6 +192,11 @@ impl Node {
     pub(super) fn is_current(&self, txn: TxnId, entry: &Entry) -> Option<bool> {
         let read = (entry.version, entry.present);
         self.index.is_current(SlotHash::of(entry.key), entry.key, txn, read)
+    }
+
+    /// Is what `txn` has read of an ordered table still current?
+    pub(super) fn is_guard_current(&self, txn: TxnId, guard: Guard) -> bool {
+        self.config.sabotage == Sabotage::IgnoresGuards || self.guards.is_current(guard, txn)
     }
 
     /// Are all of these keys of its own shard?
@@ -202,6 +225,9 @@ impl Node {
             }
         }
         self.index.install(hash, key, version, value);
+        if key.is_ordered() {
+            self.guards.install(key);
+        }
     }
 
     pub(super) fn unpin(&self, key: Key) {
@@ -224,17 +250,20 @@ impl Member for Node {
     type Config = XenicConfig;
     type Coordinator<F: Fabric> = Coordinator<F>;
 
+    const SCANS: bool = true;
+
     fn load(id: NodeId, layout: &Layout, config: &XenicConfig, workload: &dyn Workload) -> Self {
-        let records = workload.records_per_shard() + workload.growth_per_shard();
+        let hashed = workload.records_per_shard() - workload.ordered_per_shard();
+        let records = hashed + workload.growth_per_shard();
         let geometry = Geometry::new(
             (records * config.slots_percent / 100).max(1_024),
             config.displacement_max,
             config.inline_value,
         );
         let load = |shard: ShardId| {
-            let table = HostTable::new(geometry, records, config.growth);
-            workload.load(layout, shard, &mut |key, value| table.load(key, value));
-            table
+            let replica = Replica::new(geometry, records, config.growth);
+            workload.load(layout, shard, &mut |key, value| replica.load(key, value));
+            replica
         };
         let shard = ShardId(u16::from(id.0));
         let primary = load(shard);
@@ -253,6 +282,7 @@ impl Member for Node {
             primary,
             backups,
             index,
+            guards: WriteGuards::default(),
             logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
             lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             grace: Mutex::new(vec![0; nics]),
@@ -272,6 +302,7 @@ impl Member for Node {
         self.index.pinned_count() == 0
             && self.logs.iter().all(|log| log.is_settled())
             && self.index.locked_count() == 0
+            && self.guards.locked_count() == 0
     }
 
     fn audit(&self) -> Audit {
@@ -293,15 +324,14 @@ impl Member for Node {
     fn lookups(&self) -> LookupStats {
         let mut sum = LookupStats::default();
         self.lookups.iter().for_each(|core| sum += core.read());
-        let progress = self.primary.progress();
+        let progress = self.primary.table.progress();
         sum.doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
         sum
     }
 
     fn check(&self) {
         self.index.check();
-        self.primary.check();
-        self.backups.values().for_each(HostTable::check);
+        self.replicas().for_each(Replica::check);
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {

@@ -26,7 +26,7 @@ pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, core: u8) {
         let applied = reader.read(BATCH);
         for (kind, body) in reader.records() {
             let writes = logged(body);
-            node.table(writes.shard, kind).touch(writes.iter().map(|(key, ..)| key));
+            node.replica(writes.shard, kind).touch(writes.iter().map(|(key, ..)| key));
         }
         let mut split = 0;
         for (kind, body) in reader.records() {
@@ -61,7 +61,7 @@ fn grow<F: Fabric>(fabric: &F, node: &Node, segments: u64) -> u64 {
 
 /// Applies one record; returns how many writes it had.
 fn apply<F: Fabric>(fabric: &F, node: &Node, kind: RecordKind, writes: &Writes<'_>) -> u64 {
-    let table = node.table(writes.shard, kind);
+    let replica = node.replica(writes.shard, kind);
     let mut written = 0;
     for (key, version, change) in writes.iter() {
         let value = match change {
@@ -70,8 +70,7 @@ fn apply<F: Fabric>(fabric: &F, node: &Node, kind: RecordKind, writes: &Writes<'
             Change::UnlockOnly => continue,
         };
         fabric.work(Work::TableApply);
-        // AMB-37: version-guarded and idempotent, since per-core logs have no common order.
-        table.apply(key, version, value);
+        replica.apply(key, version, value);
         written += 1;
     }
     written

@@ -8,14 +8,18 @@ use nicol_core::workload::Workload;
 use super::store::Store;
 use crate::tpcc::key::{self, District};
 use crate::tpcc::new_order::order_number_row;
-use crate::tpcc::{Tpcc, TpccConfig, row};
+use crate::tpcc::{Indices, Tpcc, TpccConfig, row};
 
 const HOME: District = District { warehouse: 2, number: 4 };
 
 /// A store after 400 transactions.
-fn used() -> (Tpcc, Store) {
-    let config =
-        TpccConfig { items: 50, customers_per_district: 30, ..TpccConfig::specification(3, 1) };
+fn used(indices: Indices) -> (Tpcc, Store) {
+    let config = TpccConfig {
+        items: 50,
+        customers_per_district: 30,
+        indices,
+        ..TpccConfig::specification(3, 1)
+    };
     let workload = Tpcc::new(config);
     let mut store = Store::load(&workload);
     let (mut random, mut txn) = (Stream::new(7, Purpose::Test, 0), Txn::default());
@@ -29,7 +33,11 @@ fn used() -> (Tpcc, Store) {
 
 /// Breaks a used store; the audit must name `what`.
 fn broken(what: &str, break_it: impl FnOnce(&mut Store)) {
-    let (workload, mut store) = used();
+    broken_with(Indices::Records, what, break_it);
+}
+
+fn broken_with(indices: Indices, what: &str, break_it: impl FnOnce(&mut Store)) {
+    let (workload, mut store) = used(indices);
     break_it(&mut store);
     let lines = store.audit(&workload);
     assert!(lines.iter().any(|line| line.contains(what)), "{what}: {lines:#?}");
@@ -188,6 +196,25 @@ fn stock_history_and_indices() {
 }
 
 #[test]
+fn orders_of_a_customer_where_trees_are_scanned() {
+    let order_of = |store: &Store| {
+        let customer = row::order::CUSTOMER
+            .get(row::parse::<{ row::order::LEN }>(&store.0[&HOME.order(2)]).unwrap());
+        HOME.order_of(customer as u16, 2)
+    };
+    broken_with(Indices::Trees, "is lost", |store| {
+        store.0.remove(&order_of(store));
+    });
+    broken_with(Indices::Trees, "index:", |store| {
+        store.0.insert(order_of(store), order_number_row(1_000).to_vec());
+    });
+    broken_with(Indices::Trees, "condition 3", |store| {
+        let first = (1..).find(|&order| store.0.contains_key(&HOME.new_order(order))).unwrap();
+        store.0.remove(&HOME.new_order(first + 1));
+    });
+}
+
+#[test]
 fn lost_and_malformed_rows() {
     let keys = [
         key::warehouse(1),
@@ -208,7 +235,7 @@ fn lost_and_malformed_rows() {
 
 #[test]
 fn the_sums_of_the_committed_transactions() {
-    let (workload, store) = used();
+    let (workload, store) = used(Indices::Records);
     let layout = nicol_core::cluster::Layout::new(3, 1, 1, 1).unwrap();
     let audit = |totals: &[i128]| {
         workload.audit(&layout, &mut |key| store.0.get(&key).cloned(), totals).join("\n")

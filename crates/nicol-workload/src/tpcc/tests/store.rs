@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nicol_core::cluster::Layout;
 use nicol_core::ids::{Key, ShardId, Version};
-use nicol_core::txn::{Txn, Verdict};
+use nicol_core::txn::{KeyRange, Txn, Verdict};
 use nicol_core::workload::{ShardMap, Workload};
 
 use crate::tpcc::Tpcc;
@@ -37,6 +37,7 @@ impl Store {
                     txn.fetched(index, Version(1), row.map(Vec::as_slice));
                 }
             }
+            self.scan(txn);
             match procedures.execute(txn) {
                 Verdict::More => {}
                 Verdict::Refuse => return (false, round),
@@ -52,6 +53,26 @@ impl Store {
             }
         }
         unreachable!("a transaction ends")
+    }
+
+    /// Makes the scans that `txn` waits for.
+    fn scan(&self, txn: &mut Txn) {
+        for scan in 0..txn.scans().len() {
+            if txn.scans()[scan].is_done() {
+                continue;
+            }
+            let KeyRange { first, last, backward, limit } = txn.scans()[scan].range;
+            let mut found: Vec<_> = self.0.range(first..=last).collect();
+            if backward {
+                found.reverse();
+            }
+            let fits = txn.scanned(scan, |into| {
+                for (key, row) in found.into_iter().take(limit as usize) {
+                    into.add(*key, Version(1), row);
+                }
+            });
+            assert!(fits, "TPC-C's scans are small");
+        }
     }
 
     pub(super) fn audit(&self, workload: &Tpcc) -> Vec<String> {

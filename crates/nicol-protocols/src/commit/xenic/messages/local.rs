@@ -2,41 +2,72 @@
 
 use nicol_core::fabric::Message;
 use nicol_core::ids::{Key, TxnId, Version};
-use nicol_core::txn::{ProcedureId, Txn};
+use nicol_core::txn::{Guard, GuardUnit, ProcedureId, Txn};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
 use super::TXN_LOCAL;
 use super::ship::{Flags, emit_update, parse_update};
 use crate::commit::messages::parse_count;
 
+/// Guards that a transaction may have: a few for each scan.
+const GUARDS_MAX: u16 = 1_024;
+
 /// TXN_LOCAL: what the transaction read and writes.
-pub(in crate::commit::xenic) struct TxnLocal<'a>(pub(in crate::commit::xenic) &'a Txn);
+pub(in crate::commit::xenic) struct TxnLocal<'a> {
+    pub(in crate::commit::xenic) txn: &'a Txn,
+    /// Has the application refused? Then nothing is written, and what it read is checked.
+    pub(in crate::commit::xenic) refused: bool,
+}
 
 impl Message for TxnLocal<'_> {
     const KIND: u16 = TXN_LOCAL;
 
     fn emit(&self, to: &mut Writer<'_>) {
-        let txn = self.0;
+        let txn = self.txn;
         to.u64(txn.id.0);
+        to.u8(u8::from(self.refused));
+        to.u16(txn.guards().len() as u16);
+        for guard in txn.guards() {
+            to.u32(guard.unit.0);
+            to.u64(guard.writes);
+        }
         to.u16(txn.entries().len() as u16);
         for (index, entry) in txn.entries().iter().enumerate() {
             to.u64(entry.key.0);
             to.u64(entry.version.0);
-            to.u8(Flags::of(txn, index).0);
-            emit_update(txn, index, to);
+            let flags = Flags::of(txn, index);
+            if self.refused {
+                to.u8(flags.read_only().0);
+            } else {
+                to.u8(flags.0);
+                emit_update(txn, index, to);
+            }
         }
     }
 }
 
-/// Fills `txn` from a TXN_LOCAL.
+/// Fills `txn` from a TXN_LOCAL; returns whether the application has refused.
 pub(in crate::commit::xenic) fn parse_txn_local(
     body: &[u8],
     txn: &mut Txn,
-) -> Result<(), Malformed> {
+) -> Result<bool, Malformed> {
     let mut from = Reader::new(body);
     let id = TxnId(from.u64()?);
     txn.reset(ProcedureId(0), &[]);
     txn.id = id;
+    let refused = match from.u8()? {
+        0 => false,
+        1 => true,
+        _ => return Err(Malformed { what: "whether the application has refused" }),
+    };
+    let guards = from.u16()?;
+    if guards > GUARDS_MAX {
+        return Err(Malformed { what: "more guards than a transaction may have" });
+    }
+    for _ in 0..guards {
+        let (unit, writes) = (GuardUnit(from.u32()?), from.u64()?);
+        txn.guard(Guard { unit, writes });
+    }
     for position in 0..usize::from(parse_count(&mut from)?) {
         let (key, version) = (Key(from.u64()?), Version(from.u64()?));
         let flags = Flags::parse(&mut from)?;
@@ -45,7 +76,11 @@ pub(in crate::commit::xenic) fn parse_txn_local(
             return Err(Malformed { what: "a key that comes twice" });
         }
         txn.executed_remotely(index, version, flags.present());
+        if flags.guarded() {
+            txn.mark_guarded(index);
+        }
         parse_update(&mut from, flags, txn, index)?;
     }
-    from.finish()
+    from.finish()?;
+    Ok(refused)
 }

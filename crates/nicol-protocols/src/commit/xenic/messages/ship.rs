@@ -18,6 +18,7 @@ impl Flags {
     const PUTS: u8 = 4;
     const DELETES: u8 = 8;
     const FETCHED: u8 = 16;
+    const GUARDED: u8 = 32;
 
     pub(super) fn of(txn: &Txn, index: usize) -> Self {
         let entry = &txn.entries()[index];
@@ -28,14 +29,15 @@ impl Flags {
                 | flag(entry.present, Self::PRESENT)
                 | flag(update == Some(true), Self::PUTS)
                 | flag(update == Some(false), Self::DELETES)
-                | flag(entry.fetched, Self::FETCHED),
+                | flag(entry.fetched, Self::FETCHED)
+                | flag(entry.guarded, Self::GUARDED),
         )
     }
 
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let flags = Self(from.u8()?);
         let updates = flags.0 & (Self::PUTS | Self::DELETES);
-        if flags.0 > 31 || updates == Self::PUTS | Self::DELETES {
+        if flags.0 > 63 || updates == Self::PUTS | Self::DELETES {
             return Err(Malformed { what: "a key's flags" });
         }
         if updates != 0 && !flags.writes() {
@@ -46,6 +48,15 @@ impl Flags {
 
     pub(super) fn writes(self) -> bool {
         self.0 & Self::WRITES != 0
+    }
+
+    pub(super) fn guarded(self) -> bool {
+        self.0 & Self::GUARDED != 0
+    }
+
+    /// The flags of a key that is only read, as one that is refused has it.
+    pub(super) fn read_only(self) -> Self {
+        Self(self.0 & (Self::PRESENT | Self::FETCHED | Self::GUARDED))
     }
 
     pub(super) fn present(self) -> bool {

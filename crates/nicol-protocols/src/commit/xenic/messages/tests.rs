@@ -1,7 +1,7 @@
 use nicol_core::chance::{Purpose, Stream};
 use nicol_core::fabric::{FabricError, Message, RequestId};
 use nicol_core::ids::{Key, TxnId, Version};
-use nicol_core::txn::{Abort, ProcedureId, Txn};
+use nicol_core::txn::{Abort, Guard, GuardUnit, ProcedureId, Txn};
 use nicol_core::wire::Writer;
 
 use super::local::{TxnLocal, parse_txn_local};
@@ -109,11 +109,16 @@ fn what_was_executed_elsewhere_comes_back_whole() {
 
 #[test]
 fn a_local_transaction_reaches_its_nic_whole() {
-    let done = executed();
-    let body = bytes(&TxnLocal(&done));
+    let mut done = executed();
+    done.guard(Guard { unit: GuardUnit(7), writes: 5 });
+    let body = bytes(&TxnLocal { txn: &done, refused: false });
     let mut txn = Txn::default();
-    assert!(parse_txn_local(&body, &mut txn).is_ok());
+    assert!(matches!(parse_txn_local(&body, &mut txn), Ok(false)));
     assert_eq!((reads(&txn), writes(&txn)), (reads(&done), writes(&done)));
+    assert_eq!(txn.guards(), done.guards());
+    let refused = bytes(&TxnLocal { txn: &done, refused: true });
+    assert!(matches!(parse_txn_local(&refused, &mut txn), Ok(true)));
+    assert!(writes(&txn).is_empty(), "who refuses writes nothing");
     withstands(&body, |body| parse_txn_local(body, &mut Txn::default()).is_ok());
 }
 

@@ -1,0 +1,185 @@
+//! Ordered tables: B+ trees, which no DMA reads. [Xenic21 5.2, 5.6]
+//!
+//! A host that executes a local transaction reads and scans its own trees, each unit under a guard,
+//! and its NIC says whether the guards are current (`nicol_store::ordered`). A NIC that executes
+//! asks its host for the keys that its index does not know, all of a visit in one message.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::fabric::{Delivery, Fabric, FabricError, Message, Patience, Service, Work};
+use nicol_core::ids::{EngineId, Key, Side, Version};
+use nicol_core::txn::{GuardUnit, Txn};
+use nicol_core::wire::{Malformed, Reader, Writer};
+use nicol_store::host_table::SlotHash;
+
+use super::host::Coordinator;
+use super::lookup::{Batch, Lookups};
+use super::messages::TREE_LOOKUP;
+use super::node::Node;
+use crate::commit::messages::{Found, emit_value, parse_count, parse_value};
+
+/// A key that the index does not know.
+pub(super) struct Asked {
+    pub(super) position: usize,
+    pub(super) key: Key,
+    pub(super) epoch: u64,
+}
+
+/// TREE_LOOKUP: a NIC asks its host for keys of ordered tables.
+struct TreeLookup<'a>(&'a [Asked]);
+
+impl Message for TreeLookup<'_> {
+    const KIND: u16 = TREE_LOOKUP;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u16(self.0.len() as u16);
+        for asked in self.0 {
+            to.u64(asked.key.0);
+        }
+    }
+}
+
+/// The host's answer: version and value of each key, in the order asked.
+struct TreeReply<'a> {
+    node: &'a Node,
+    keys: Reader<'a>,
+    scratch: &'a RefCell<Vec<u8>>,
+}
+
+impl Message for TreeReply<'_> {
+    const KIND: u16 = 0;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        let mut keys = self.keys;
+        let value = &mut *self.scratch.borrow_mut();
+        while let Ok(key) = keys.u64() {
+            value.clear();
+            let found = self.node.own().get(Key(key), value);
+            to.u64(found.version.0);
+            emit_value(found.present.then_some(value.as_slice()), to);
+        }
+    }
+}
+
+/// What a host engine does for NICs.
+pub(super) struct HostService<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+    /// A value on its way from a tree into a reply.
+    scratch: RefCell<Vec<u8>>,
+}
+
+impl<F: Fabric> HostService<F> {
+    pub(super) fn new(fabric: F, node: Arc<Node>) -> Rc<Self> {
+        Rc::new(Self { fabric, node, scratch: RefCell::default() })
+    }
+}
+
+impl<F: Fabric> Service for HostService<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let own = delivery.from.node == self.fabric.here().node;
+        let (TREE_LOOKUP, Some(reply_to), true) = (delivery.kind, delivery.reply_to, own) else {
+            return Err(Malformed { what: "a message that no host takes" });
+        };
+        let mut from = Reader::new(delivery.body);
+        let count = parse_count(&mut from)?;
+        let keys = from;
+        for _ in 0..count {
+            if !Key(from.u64()?).is_ordered() {
+                return Err(Malformed { what: "a key that a NIC reads itself" });
+            }
+            self.fabric.work(Work::TableLookup);
+        }
+        from.finish()?;
+        self.fabric.reply(reply_to, &TreeReply { node: &self.node, keys, scratch: &self.scratch });
+        Ok(())
+    }
+}
+
+impl<F: Fabric> Lookups<F> {
+    /// Asks the host for the keys that are left, until no install has come in between.
+    pub(super) async fn ask_host(&self, batch: &mut Batch<F>) -> Result<(), FabricError> {
+        let here = self.fabric.here();
+        let hosts = self.fabric.layout().engines(Side::Host);
+        let host = EngineId::host(here.node, (usize::from(here.core) % hosts) as u8);
+        while !batch.asked.is_empty() {
+            let call = self.fabric.call(host, &TreeLookup(&batch.asked), Patience::Forever);
+            let reply = call.await?;
+            let mut from = Reader::new(reply.as_ref());
+            let mut asked = std::mem::take(&mut batch.asked);
+            let mut answered = Ok(());
+            asked.retain_mut(|asked| match self.answer(asked, &mut from, batch) {
+                Ok(is_current) => !is_current,
+                Err(malformed) => {
+                    answered = Err(malformed);
+                    false
+                }
+            });
+            batch.asked = asked;
+            answered.map_err(|_| FabricError::Malformed)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the host's answer for one key; false if it must be asked again.
+    fn answer(
+        &self,
+        asked: &mut Asked,
+        from: &mut Reader<'_>,
+        batch: &mut Batch<F>,
+    ) -> Result<bool, Malformed> {
+        let (version, len) = (Version(from.u64()?), from.u32()?);
+        let value = parse_value(from, len)?;
+        // While the host was asked the world has moved: what was installed is in the index.
+        let now = match self.in_index(asked.key, &mut batch.values) {
+            Ok(found) => {
+                batch.set(asked.position, found);
+                return Ok(true);
+            }
+            Err(now) => now,
+        };
+        if now.epoch != asked.epoch {
+            asked.epoch = now.epoch;
+            return Ok(false);
+        }
+        let (index, hash) = (self.node().index(), SlotHash::of(asked.key));
+        // Above every version at which a local transaction may have seen no record.
+        let version = if value.is_some() { version } else { version.max(index.floor(hash)) };
+        index.learn(hash, asked.key, now.epoch, version, value.map(|value| (value, 0)));
+        let start = batch.values.len() as u32;
+        batch.values.extend_from_slice(value.unwrap_or_default());
+        let value = value.map(|value| (start, value.len() as u32));
+        batch.set(asked.position, Found { version, value });
+        Ok(true)
+    }
+}
+
+impl<F: Fabric> Coordinator<F> {
+    /// Reads a key of an ordered table in local memory, under its unit's guard.
+    pub(super) fn read_ordered(&self, txn: &mut Txn, index: usize, value: &mut Vec<u8>) {
+        let key = txn.entries()[index].key;
+        txn.guard(self.node.own().ordered.guard(GuardUnit::of(key)));
+        let found = self.node.own().get(key, value);
+        txn.fetched_guarded(index, found.version, found.present.then_some(value.as_slice()));
+    }
+
+    /// Makes the scans that wait for it; false if they find more than a transaction may touch.
+    pub(super) fn make_scans(&self, txn: &mut Txn) -> bool {
+        for scan in 0..txn.scans().len() {
+            if txn.scans()[scan].is_done() {
+                continue;
+            }
+            self.fabric.work(Work::TableLookup);
+            let (fits, found) = self.node.own().scan(txn, scan);
+            for _ in 0..found {
+                self.fabric.work(Work::TableLookup);
+            }
+            if !fits {
+                return false;
+            }
+        }
+        true
+    }
+}

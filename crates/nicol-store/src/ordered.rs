@@ -1,0 +1,428 @@
+//! A shard's ordered tables, and what tells whether a scan of them is still current.
+//! [Xenic21 5.2, 5.6: B+ trees for TPC-C's local tables]
+//!
+//! The records stand in a B+ tree in host memory ([`OrderedTable`]), at the primary and at every
+//! backup; workers apply logged writes to it. Locks and what was committed are on the NIC
+//! ([`WriteGuards`]): both sides count the writes of each [`GuardUnit`], the host those that it has
+//! applied, the NIC those that it has installed.
+//!
+//! A scan is current at the instant at which the NIC finds that the counts agree and nobody else
+//! holds a lock in the unit: a write that the host has counted but the NIC has not is locked until
+//! it is installed, so equal counts without a lock mean the same writes.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nicol_core::ids::{IdMap, Key, TxnId, Version};
+use nicol_core::txn::{Guard, GuardUnit, KeyRange};
+
+use crate::btree::BTree;
+use crate::host_table::{Applied, Lookup};
+
+/// Mutexes that the units are spread over.
+const STRIPES: usize = 64;
+
+type Striped<T> = Vec<Mutex<IdMap<u32, T>>>;
+
+fn striped<T>() -> Striped<T> {
+    (0..STRIPES).map(|_| Mutex::default()).collect()
+}
+
+fn stripe<T>(stripes: &Striped<T>, unit: GuardUnit) -> MutexGuard<'_, IdMap<u32, T>> {
+    let spread = unit.0 as usize ^ (unit.0 >> 8) as usize;
+    stripes[spread % STRIPES].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The ordered tables of a shard, at one replica.
+pub struct OrderedTable {
+    tree: BTree,
+    /// Writes applied, by unit.
+    applied: Striped<u64>,
+}
+
+impl Default for OrderedTable {
+    fn default() -> Self {
+        Self { tree: BTree::new(), applied: striped() }
+    }
+}
+
+impl OrderedTable {
+    /// Its records, for whatever only looks at them.
+    pub fn tree(&self) -> &BTree {
+        &self.tree
+    }
+
+    /// Loads a record before the run, at version 1; it does not count as a write.
+    ///
+    /// # Panics
+    /// If it is there already.
+    pub fn load(&self, key: Key, value: &[u8]) {
+        self.tree.load(key, value);
+    }
+
+    /// Applies a logged write, as [`BTree::apply`] does, and counts it, each time: at a primary, a
+    /// write is installed once and logged once.
+    pub fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) -> Applied {
+        let applied = self.tree.apply(key, version, value);
+        // Behind the write: who has seen the count sees the write.
+        let unit = GuardUnit::of(key);
+        *stripe(&self.applied, unit).entry(unit.0).or_default() += 1;
+        applied
+    }
+
+    /// The state of a unit, to be taken before anything is read there.
+    pub fn guard(&self, unit: GuardUnit) -> Guard {
+        let writes = stripe(&self.applied, unit).get(&unit.0).copied().unwrap_or_default();
+        Guard { unit, writes }
+    }
+
+    /// Looks `key` up; a value found is appended to `into`. See [`BTree::get`].
+    pub fn get(&self, key: Key, into: &mut Vec<u8>) -> Lookup {
+        self.tree.get(key, into)
+    }
+
+    /// Hands the records of a range to `each`, until it returns false. See [`BTree::scan`].
+    pub fn scan(&self, range: &KeyRange, each: &mut dyn FnMut(Key, Version, &[u8]) -> bool) {
+        let mut left = range.limit;
+        if left == 0 {
+            return;
+        }
+        let mut counted = |key, version, value: &[u8]| {
+            left -= 1;
+            each(key, version, value) && left > 0
+        };
+        if range.backward {
+            self.tree.scan_back(range.first..=range.last, &mut counted);
+        } else {
+            self.tree.scan(range.first..=range.last, &mut counted);
+        }
+    }
+}
+
+impl fmt::Debug for OrderedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OrderedTable({:?})", self.tree)
+    }
+}
+
+/// What a primary's NIC knows of a unit.
+#[derive(Debug, Default)]
+struct Unit {
+    installed: u64,
+    /// Keys that are locked, and for whom.
+    held: Vec<(Key, TxnId)>,
+}
+
+/// Locks on keys of ordered tables, and writes installed, by unit: kept by a primary's NIC beside
+/// its index. [AMB-36]
+pub struct WriteGuards(Striped<Unit>);
+
+impl Default for WriteGuards {
+    fn default() -> Self {
+        Self(striped())
+    }
+}
+
+impl WriteGuards {
+    /// `txn` has locked `key` in the index, perhaps again.
+    pub fn lock(&self, key: Key, txn: TxnId) {
+        let unit = GuardUnit::of(key);
+        let mut stripe = stripe(&self.0, unit);
+        let held = &mut stripe.entry(unit.0).or_default().held;
+        if !held.contains(&(key, txn)) {
+            held.push((key, txn));
+        }
+    }
+
+    /// `txn` no longer holds `key`.
+    pub fn unlock(&self, key: Key, txn: TxnId) {
+        let unit = GuardUnit::of(key);
+        if let Some(unit) = stripe(&self.0, unit).get_mut(&unit.0) {
+            unit.held.retain(|held| *held != (key, txn));
+        }
+    }
+
+    /// A COMMIT has installed a write of `key`, which is still locked.
+    pub fn install(&self, key: Key) {
+        let unit = GuardUnit::of(key);
+        stripe(&self.0, unit).entry(unit.0).or_default().installed += 1;
+    }
+
+    /// Is what `txn` has read under `guard` current? Nobody else may hold a lock in the unit.
+    pub fn is_current(&self, guard: Guard, txn: TxnId) -> bool {
+        match stripe(&self.0, guard.unit).get(&guard.unit.0) {
+            Some(unit) => {
+                unit.installed == guard.writes && unit.held.iter().all(|&(_, holder)| holder == txn)
+            }
+            None => guard.writes == 0,
+        }
+    }
+
+    /// Keys that are locked.
+    pub fn locked_count(&self) -> usize {
+        let stripes = self.0.iter().map(|stripe| {
+            let stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+            stripe.values().map(|unit| unit.held.len()).sum::<usize>()
+        });
+        stripes.sum()
+    }
+}
+
+impl fmt::Debug for WriteGuards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WriteGuards({} locked)", self.locked_count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::mpsc::{self, Receiver, Sender};
+    use std::thread;
+
+    use nicol_core::chance::{Purpose, Stream};
+    use nicol_core::ids::TableId;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(row: u64) -> Key {
+        Key::placed(TableId::ORDERED, 0, row)
+    }
+
+    fn whole(limit: u32, backward: bool) -> KeyRange {
+        KeyRange { first: key(0), last: key(u64::from(u32::MAX)), backward, limit }
+    }
+
+    fn scan(table: &OrderedTable, range: &KeyRange) -> Vec<(Key, Version)> {
+        let mut seen = Vec::new();
+        table.scan(range, &mut |key, version, _| {
+            seen.push((key, version));
+            true
+        });
+        seen
+    }
+
+    #[test]
+    fn a_scan_ends_at_its_limit_from_either_end() {
+        let table = OrderedTable::default();
+        (0..9).for_each(|row| table.load(key(row), b""));
+        let rows = |limit, backward| -> Vec<u64> {
+            let seen = scan(&table, &whole(limit, backward));
+            seen.into_iter().map(|(key, _)| key.row()).collect()
+        };
+        assert_eq!(
+            (rows(0, false), rows(2, false), rows(2, true)),
+            (vec![], vec![0, 1], vec![8, 7])
+        );
+        assert_eq!(rows(100, true).len(), 9);
+    }
+
+    /// What happens next: to one of a few keys, or to what is under way.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// A transaction locks, or gives up.
+        Lock(u64, u64),
+        Unlock(u64, u64),
+        /// The record of a lock that is held reaches the host's log, and is installed later.
+        Log(u64, u64),
+        Install(usize),
+        /// The host applies one of the records.
+        Apply(usize),
+        Scan(u64),
+        Check(usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let (row, txn) = (|| 0..6u64, || 1..4u64);
+        let step = prop_oneof![
+            6 => (row(), txn()).prop_map(|(row, txn)| Step::Lock(row, txn)),
+            1 => (row(), txn()).prop_map(|(row, txn)| Step::Unlock(row, txn)),
+            4 => (row(), txn()).prop_map(|(row, txn)| Step::Log(row, txn)),
+            4 => any::<usize>().prop_map(Step::Install),
+            4 => any::<usize>().prop_map(Step::Apply),
+            4 => txn().prop_map(Step::Scan),
+            4 => any::<usize>().prop_map(Step::Check),
+        ];
+        prop::collection::vec(step, 1..300)
+    }
+
+    /// A scan: transaction, guard, what it saw.
+    type Seen = (u64, Guard, Vec<(Key, Version)>);
+
+    /// A primary: its two sides, and what has truly been committed.
+    #[derive(Default)]
+    struct Model {
+        table: OrderedTable,
+        guards: WriteGuards,
+        holders: BTreeMap<u64, u64>,
+        committed: BTreeMap<u64, Version>,
+        /// Rows whose record is in the log and not yet installed, and the record.
+        logged: Vec<(u64, u64, Version, bool)>,
+        log: Vec<(u64, Version, bool)>,
+        scans: Vec<Seen>,
+        versions: u64,
+    }
+
+    impl Model {
+        fn take(&mut self, step: Step) {
+            match step {
+                Step::Lock(row, txn) if !self.holders.contains_key(&row) => {
+                    self.holders.insert(row, txn);
+                    self.guards.lock(key(row), TxnId(txn));
+                    self.guards.lock(key(row), TxnId(txn));
+                }
+                Step::Unlock(row, txn)
+                    if self.holders.get(&row) == Some(&txn) && !self.is_logged(row) =>
+                {
+                    self.unlock(row, txn);
+                }
+                Step::Log(row, txn)
+                    if self.holders.get(&row) == Some(&txn) && !self.is_logged(row) =>
+                {
+                    self.versions += 1;
+                    let (version, put) = (Version(self.versions), !self.versions.is_multiple_of(3));
+                    self.logged.push((row, txn, version, put));
+                    self.log.push((row, version, put));
+                }
+                Step::Install(choice) if !self.logged.is_empty() => {
+                    let choice = choice % self.logged.len();
+                    let (row, txn, version, put) = self.logged.swap_remove(choice);
+                    self.guards.install(key(row));
+                    match put {
+                        true => self.committed.insert(row, version),
+                        false => self.committed.remove(&row),
+                    };
+                    self.unlock(row, txn);
+                }
+                Step::Apply(choice) if !self.log.is_empty() => {
+                    let (row, version, put) = self.log.swap_remove(choice % self.log.len());
+                    self.table.apply(key(row), version, put.then_some(&b"x"[..]));
+                }
+                Step::Scan(txn) => {
+                    let guard = self.table.guard(GuardUnit::of(key(0)));
+                    self.scans.push((txn, guard, scan(&self.table, &whole(99, false))));
+                }
+                Step::Check(choice) if !self.scans.is_empty() => {
+                    let (txn, guard, seen) = self.scans.swap_remove(choice % self.scans.len());
+                    // A transaction asks before it logs.
+                    let asks = self.logged.iter().all(|logged| logged.1 != txn);
+                    if asks && self.guards.is_current(guard, TxnId(txn)) {
+                        let now = self.committed.iter().map(|(row, version)| (key(*row), *version));
+                        assert_eq!(seen, now.collect::<Vec<_>>(), "an old scan is called current");
+                    }
+                }
+                _ => {}
+            }
+            assert_eq!(self.guards.locked_count(), self.holders.len());
+        }
+
+        fn is_logged(&self, row: u64) -> bool {
+            self.logged.iter().any(|logged| logged.0 == row)
+        }
+
+        fn unlock(&mut self, row: u64, txn: u64) {
+            self.holders.remove(&row);
+            self.guards.unlock(key(row), TxnId(txn));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_scan_that_is_called_current_is(steps in steps()) {
+            let mut model = Model::default();
+            for step in steps {
+                model.take(step);
+            }
+            // When everything is over, every scan is current.
+            for _ in 0..2_000 {
+                model.take(Step::Install(0));
+                model.take(Step::Apply(0));
+            }
+            model.holders.clone().into_iter().for_each(|(row, txn)| model.unlock(row, txn));
+            let guard = model.table.guard(GuardUnit::of(key(0)));
+            prop_assert!(model.guards.is_current(guard, TxnId(9)));
+            prop_assert_eq!(model.table.tree().check(), Vec::<String>::new());
+        }
+    }
+
+    /// A primary whose host and NIC run on threads of their own.
+    #[derive(Default)]
+    struct Primary {
+        table: OrderedTable,
+        guards: WriteGuards,
+        /// The rows that exist; locked by whoever writes one, as the index locks keys.
+        rows: Mutex<BTreeSet<u64>>,
+        current: AtomicU64,
+        stop: AtomicBool,
+    }
+
+    impl Primary {
+        fn write(&self, core: u64, log: &Sender<(u64, Version, bool)>) {
+            let mut random = Stream::new(31, Purpose::Test, core as u32);
+            for number in 1.. {
+                if self.stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                // Rows of a core's own: locks never clash.
+                let (row, txn) = (random.below(20) * 2 + core, TxnId(core << 32 | number));
+                self.guards.lock(key(row), txn);
+                let mut rows = self.rows.lock().unwrap();
+                let put = !rows.contains(&row);
+                log.send((row, Version(number + 1), put)).unwrap();
+                thread::yield_now();
+                self.guards.install(key(row));
+                if put {
+                    rows.insert(row);
+                } else {
+                    rows.remove(&row);
+                }
+                self.guards.unlock(key(row), txn);
+            }
+        }
+
+        fn apply(&self, log: &Receiver<(u64, Version, bool)>) {
+            for (row, version, put) in log {
+                self.table.apply(key(row), version, put.then_some(&b"x"[..]));
+            }
+        }
+
+        fn watch(&self) {
+            while !self.stop.load(Ordering::Relaxed) {
+                let guard = self.table.guard(GuardUnit::of(key(0)));
+                let seen = scan(&self.table, &whole(99, false));
+                let rows = self.rows.lock().unwrap();
+                if self.guards.is_current(guard, TxnId(7)) {
+                    let seen = seen.iter().map(|(key, _)| key.row());
+                    assert!(seen.eq(rows.iter().copied()), "an old scan is called current");
+                    self.current.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_scan_beside_writers_is_current_or_known_not_to_be() {
+        let primary = Primary::default();
+        thread::scope(|scope| {
+            for core in 0..2 {
+                let (log, records) = mpsc::channel();
+                let primary = &primary;
+                scope.spawn(move || primary.write(core, &log));
+                scope.spawn(move || primary.apply(&records));
+            }
+            scope.spawn(|| primary.watch());
+            for _ in 0..1_000_000 {
+                if primary.current.load(Ordering::Relaxed) > 200 {
+                    break;
+                }
+                thread::yield_now();
+            }
+            primary.stop.store(true, Ordering::Relaxed);
+        });
+        assert!(primary.current.load(Ordering::Relaxed) > 0, "no scan was current");
+        let rows = primary.rows.into_inner().unwrap();
+        assert_eq!(primary.table.tree().len(), rows.len() as u64);
+    }
+}
