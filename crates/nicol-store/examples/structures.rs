@@ -329,7 +329,7 @@ mod tests {
             "chained+addresses 4: 125184, 34280; 81120 1239 1011",
             "chained+addresses 8: 120104, 34536; 98432 1511 1007",
             "chained+addresses 16: 117960, 35048; 134248 2071 1006",
-            "nic-index -: 179552",
+            "nic-index -: 145184",
             "btree -: 82368",
         ];
         assert_eq!(lines, expected);

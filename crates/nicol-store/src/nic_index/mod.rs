@@ -8,7 +8,7 @@
 //! index; no mutex is held across a fabric call. When the NIC learns that the host table has doubled
 //! (see [`NicIndex::follow`]), each stripe splits its entries likewise, a few per operation.
 //!
-//! Memory: at most 96 bytes per segment of the host table; per object at most 88 bytes, its
+//! Memory: at most 96 bytes per segment of the host table; per object 64 bytes, its
 //! position, a page's share, and its value, of which a vacated object keeps up to 1,024 bytes for
 //! the next one. Objects: `cached_objects_max`, and `busy_objects_max` more that are locked or
 //! pinned.
@@ -133,12 +133,12 @@ impl NicIndex {
             return Err(LockRefused::Full);
         };
         let object = stripe.object(index);
-        match object.holder {
+        match object.holder() {
             Some(holder) if holder != txn => Err(LockRefused::Held(holder)),
             Some(_) => Ok(()),
             None if object.readers > 0 => Err(LockRefused::Shared),
             None => {
-                object.holder = Some(txn);
+                object.set_holder(Some(txn));
                 self.locked.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
@@ -150,13 +150,13 @@ impl NicIndex {
         let (mut stripe, entry) = self.open(hash);
         let Some(index) = stripe.find(entry, hash, key) else { return false };
         let object = stripe.object(index);
-        if object.holder != Some(txn) {
+        if object.holder() != Some(txn) {
             return false;
         }
-        object.holder = None;
+        object.set_holder(None);
         self.locked.fetch_sub(1, Ordering::Relaxed);
         // An object made for the lock alone says nothing any more.
-        if object.known.is_none() {
+        if object.known().is_none() {
             stripe.remove(index);
         }
         stripe.evict();
@@ -167,7 +167,7 @@ impl NicIndex {
     pub fn holder(&self, hash: SlotHash, key: Key) -> Option<TxnId> {
         let (mut stripe, entry) = self.open(hash);
         let index = stripe.find(entry, hash, key)?;
-        stripe.object(index).holder
+        stripe.object(index).holder()
     }
 
     /// Looks `key` up; a hit's value is appended to `into`.
@@ -176,7 +176,7 @@ impl NicIndex {
         if let Some(index) = stripe.find(entry, hash, key) {
             let object = stripe.object(index);
             object.used = true;
-            if let Some((version, present)) = object.known {
+            if let Some((version, present)) = object.known() {
                 into.extend_from_slice(&object.value);
                 return IndexLookup::Hit { version, present };
             }
@@ -212,8 +212,8 @@ impl NicIndex {
         }
         if let Some(index) = stripe.find_or_cache(number, hash, key) {
             let object = stripe.object(index);
-            if object.known.is_none() {
-                object.known = Some((version, found.is_some()));
+            if object.known().is_none() {
+                object.set_known(version, found.is_some());
                 object.value.clear();
                 object.value.extend_from_slice(found.map_or(&[], |(value, _)| value));
             }
@@ -238,10 +238,10 @@ impl NicIndex {
         let (mut stripe, number) = self.open(hash);
         let index = stripe.find_or_force(number, hash, key);
         let object = stripe.object(index);
-        if let Some((known, _)) = object.known {
+        if let Some((known, _)) = object.known() {
             assert!(version > known, "a COMMIT moves the version forward");
         }
-        object.known = Some((version, value.is_some()));
+        object.set_known(version, value.is_some());
         object.value.clear();
         object.value.extend_from_slice(value.unwrap_or_default());
         object.pins += 1;

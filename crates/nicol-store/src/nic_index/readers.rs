@@ -16,7 +16,7 @@ impl NicIndex {
             return Err(LockRefused::Full);
         };
         let object = stripe.object(index);
-        if let Some(holder) = object.holder {
+        if let Some(holder) = object.holder() {
             return Err(LockRefused::Held(holder));
         }
         object.readers += 1;
@@ -37,7 +37,7 @@ impl NicIndex {
         assert!(object.readers > 0, "a key is unshared as often as it was shared");
         object.readers -= 1;
         self.locked.fetch_sub(1, Ordering::Relaxed);
-        if object.known.is_none() && object.readers == 0 {
+        if object.known().is_none() && object.readers == 0 {
             stripe.remove(index);
         }
         stripe.evict();
@@ -68,16 +68,15 @@ impl NicIndex {
         }
         if let Some(index) = stripe.find(number, hash, key) {
             let object = stripe.object(index);
-            if object.holder.is_some_and(|holder| holder != txn) {
+            if object.holder().is_some_and(|holder| holder != txn) {
                 return Some(false);
             }
-            match &mut object.known {
-                Some((now, is_present)) if present => return Some(*is_present && *now == version),
+            match object.known() {
+                Some((now, is_present)) if present => return Some(is_present && now == version),
                 Some((_, true)) => return Some(false),
                 Some((now, false)) => {
-                    let current = *now <= version;
-                    *now = version.max(*now);
-                    return Some(current);
+                    object.set_known(version.max(now), false);
+                    return Some(now <= version);
                 }
                 // It is locked. Others that look it up must not see a floor that has risen since.
                 None if !present && evicted == Version(0) => {

@@ -18,7 +18,7 @@ const SPLITS: usize = 4;
 const VALUE_KEPT: usize = 1_024;
 
 const _: () = assert!(size_of::<Entry>() <= 96, "documented bytes per segment");
-const _: () = assert!(size_of::<Object>() <= 88, "documented bytes per object");
+const _: () = assert!(size_of::<Object>() == 64, "documented bytes per object: a cache line");
 
 /// A cache position: an object, and bits of its hash, so that few objects are looked at in vain.
 #[derive(Clone, Copy, Debug)]
@@ -36,17 +36,18 @@ struct Page {
     next: u32,
 }
 
-/// What is kept per segment of the host table.
+/// What is kept per segment of the host table. Its positions lie in one cache line.
 #[derive(Debug)]
+#[repr(C, align(32))]
 pub(super) struct Entry {
     positions: [Position; POSITIONS],
     page: u32,
     pub(super) displacement: u16,
+    pub(super) epoch: u64,
+    pub(super) floor: Version,
     pub(super) overflow: Option<PageRef>,
     /// A segment and its move counter; an odd one says nothing.
     pub(super) seen: (u64, u64),
-    pub(super) epoch: u64,
-    pub(super) floor: Version,
     /// The highest version that the index has forgotten of a key of the segment.
     pub(super) evicted: Version,
 }
@@ -75,19 +76,34 @@ impl Entry {
     }
 }
 
-/// A key that is cached, locked or pinned.
+/// What is known of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// Only its locks.
+    Nothing,
+    /// That there is no record.
+    Absent,
+    /// Its version and value.
+    Present,
+}
+
+/// A key that is cached, locked or pinned. Fills a cache line, so that all of it costs one miss; its
+/// options stand beside their values to that end.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Object {
     key: Key,
-    pub(super) holder: Option<TxnId>,
+    /// Means nothing unless `held`.
+    holder: TxnId,
+    /// Means nothing while nothing is `known`.
+    version: Version,
     /// Read locks on it, whoever holds them; none while there is a holder.
     pub(super) readers: u32,
-    /// Version and presence; `None` while only the lock is known.
-    pub(super) known: Option<(Version, bool)>,
     pub(super) value: Vec<u8>,
     entry: u32,
-    tag: u32,
     pub(super) pins: u32,
+    known: Known,
+    held: bool,
     /// Second chance of the eviction clock.
     pub(super) used: bool,
     live: bool,
@@ -95,7 +111,27 @@ pub(super) struct Object {
 
 impl Object {
     fn may_go(&self) -> bool {
-        self.live && self.pins == 0 && self.holder.is_none() && self.readers == 0
+        self.live && self.pins == 0 && !self.held && self.readers == 0
+    }
+
+    /// The transaction that has locked it.
+    pub(super) fn holder(&self) -> Option<TxnId> {
+        self.held.then_some(self.holder)
+    }
+
+    pub(super) fn set_holder(&mut self, holder: Option<TxnId>) {
+        self.held = holder.is_some();
+        self.holder = holder.unwrap_or_default();
+    }
+
+    /// Version and presence; `None` while only locks are known.
+    pub(super) fn known(&self) -> Option<(Version, bool)> {
+        (self.known != Known::Nothing).then_some((self.version, self.known == Known::Present))
+    }
+
+    pub(super) fn set_known(&mut self, version: Version, present: bool) {
+        self.version = version;
+        self.known = if present { Known::Present } else { Known::Absent };
     }
 }
 
@@ -277,12 +313,13 @@ impl Stripe {
             None => {
                 self.objects.push(Object {
                     key,
-                    holder: None,
+                    holder: TxnId::default(),
+                    held: false,
                     readers: 0,
-                    known: None,
+                    version: Version(0),
+                    known: Known::Nothing,
                     value: Vec::new(),
                     entry: 0,
-                    tag: 0,
                     pins: 0,
                     used: false,
                     live: false,
@@ -293,7 +330,6 @@ impl Stripe {
         let object = &mut self.objects[index];
         assert!(!object.live, "a vacant place holds no object");
         object.key = key;
-        object.tag = hash.tag();
         object.live = true;
         object.used = true;
         self.place(entry, Position { tag: hash.tag(), object: index as u32 });
@@ -336,7 +372,8 @@ impl Stripe {
         let object = &mut self.objects[index];
         assert!(object.may_go(), "a locked or pinned object stays");
         object.live = false;
-        let forgotten = object.known.take().map_or(Version(0), |(version, _)| version);
+        let forgotten = object.known().map_or(Version(0), |(version, _)| version);
+        object.known = Known::Nothing;
         object.value.clear();
         if object.value.capacity() > VALUE_KEPT {
             object.value = Vec::new();
@@ -443,13 +480,14 @@ impl Stripe {
                 let object = &self.objects[position.object as usize];
                 assert!(object.live, "a listed object is live");
                 assert!(object.entry as usize == number, "an object is in its own entry");
-                assert!(object.tag == position.tag, "a position has its object's tag");
+                let tag = SlotHash::of(object.key).tag();
+                assert!(tag == position.tag, "a position has its object's tag");
                 assert!(!keys.contains(&object.key), "a key has one object");
                 keys.push(object.key);
-                let only_locked = object.known.is_none();
-                let locks = usize::from(object.holder.is_some()) + object.readers as usize;
+                let only_locked = object.known().is_none();
+                let locks = usize::from(object.held) + object.readers as usize;
                 assert!(!only_locked || locks > 0, "an object says something");
-                assert!(object.holder.is_none() || object.readers == 0, "no lock is shared");
+                assert!(!object.held || object.readers == 0, "no lock is shared");
                 counts.locked += locks;
                 counts.pinned += object.pins as usize;
             });

@@ -24,7 +24,7 @@ fn geometry(design: Design, slots: u64) -> Geometry {
         slots,
         overflow_slots: 8 * slots,
         inline: 24,
-        heap: Bytes(if cfg!(miri) { 1 << 16 } else { 1 << 20 }),
+        heap: Bytes(1 << 20),
     })
 }
 
