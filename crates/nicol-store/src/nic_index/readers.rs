@@ -51,8 +51,8 @@ impl NicIndex {
     /// evicted meanwhile. A record's later versions are above `version`; but an absent key may have
     /// been inserted at one below the floor, if the host applied a later deletion first.
     ///
-    /// A negative entry is raised to `version`, and a locked key gets one, so that no later insert installs a version at which
-    /// the caller has seen no record.
+    /// A negative entry is raised to `version`, and a locked key gets one, so that no later insert
+    /// installs a version at which the caller has seen no record.
     pub fn is_current(
         &self,
         hash: SlotHash,
@@ -80,7 +80,7 @@ impl NicIndex {
                 }
                 // It is locked. Others that look it up must not see a floor that has risen since.
                 None if !present && evicted == Version(0) => {
-                    object.known = Some((version, false));
+                    object.set_known(version, false);
                     return Some(true);
                 }
                 None => {}
