@@ -135,12 +135,14 @@ mod tests {
             end: End::Committed,
             reads,
             writes: vec![],
+            unseen_writes: vec![],
         }
     }
 
     #[test]
     fn a_history_survives_its_file() {
-        let events = [event(1), event(2)];
+        let unknown = Event { end: End::Unknown, unseen_writes: vec![5, 6], ..event(3) };
+        let events = [event(1), event(2), unknown];
         let mut file = Vec::new();
         write(&mut file, &Header { seed: Some(7), ..Header::default() }, &events).unwrap();
         let (header, back) = read(file.as_slice()).unwrap();

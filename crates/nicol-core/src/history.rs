@@ -60,4 +60,8 @@ pub struct Event {
     pub reads: Vec<Read>,
     /// What it installed, or would have.
     pub writes: Vec<Write>,
+    /// Keys that it may have written with what the client does not know: it executed elsewhere, and
+    /// its outcome is unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unseen_writes: Vec<u64>,
 }

@@ -19,6 +19,8 @@ pub(super) struct Installs {
     all: Vec<Install>,
     /// What aborted transactions would have installed, in the same order.
     aborted: Vec<(u64, u64)>,
+    /// Keys that transactions of unknown outcome may have written, nobody knows what, ordered.
+    unseen: Vec<u64>,
 }
 
 /// What a read saw.
@@ -27,6 +29,8 @@ pub(super) enum Observed {
     Initial { next: Option<usize> },
     /// What `writer` installed; `next` installed over it.
     Install { writer: usize, next: Option<usize> },
+    /// What a transaction of unknown outcome may have installed; `next` installed over it.
+    Unseen { next: Option<usize> },
     /// Nothing that there ever was.
     Wrong(Anomaly, String),
 }
@@ -46,8 +50,11 @@ impl Installs {
                 }
             }
         }
+        let mut unseen: Vec<u64> =
+            events.iter().flat_map(|event| event.unseen_writes.iter().copied()).collect();
         all.sort_unstable();
         aborted.sort_unstable();
+        unseen.sort_unstable();
         for pair in all.windows(2) {
             let [a, b] = pair else { continue };
             let committed = |install: &Install| events[install.writer].end == End::Committed;
@@ -60,7 +67,7 @@ impl Installs {
                 );
             }
         }
-        Self { all, aborted }
+        Self { all, aborted, unseen }
     }
 
     /// Which transactions took effect: the committed ones, and those of unknown outcome whose
@@ -126,6 +133,11 @@ impl Installs {
             .map(|before| self.all[before])
             .filter(|install| install.key == read.key);
         let (key, version) = (read.key, read.version);
+        let is_known = newest
+            .is_some_and(|newest| newest.version == version && newest.deleted != read.present);
+        if !is_known && self.unseen.binary_search(&key).is_ok() {
+            return Observed::Unseen { next };
+        }
         match newest {
             Some(newest) if read.present && newest.version != version => {
                 self.nobody_installed(key, version)

@@ -86,7 +86,8 @@ impl Report {
 }
 
 /// Judges a history. An initial record has version 1; a transaction of unknown outcome counts if
-/// another one saw its effect, and then ends at no known time.
+/// another one saw its effect, and then ends at no known time. Where such a transaction may have
+/// written what nobody knows, reads of that key that nothing else explains prove nothing.
 pub fn check(events: &[Event]) -> Report {
     let mut report = Report::default();
     let installs = Installs::new(events, &mut report);
@@ -106,7 +107,7 @@ pub fn check(events: &[Event]) -> Report {
         for read in &event.reads {
             let observed = installs.observe(events, read);
             match observed {
-                Observed::Initial { next } => {
+                Observed::Initial { next } | Observed::Unseen { next } => {
                     graph.maybe(reader, next, EdgeKind::Anti, read.key);
                 }
                 Observed::Install { writer, next } => {

@@ -16,6 +16,7 @@ fn txn(id: u64, time: (u64, u64), reads: &[(u64, u64)], writes: &[(u64, u64)]) -
             .iter()
             .map(|&(key, version)| Write { key, version, deleted: false })
             .collect(),
+        unseen_writes: Vec::new(),
     }
 }
 
@@ -85,6 +86,17 @@ fn an_unknown_transaction_counts_only_if_it_was_seen() {
     // Its effect may come late, but not before its start.
     let early = vec![txn(2, (0, 1), &[(1, 2)], &[]), Event { start_ns: 5, ..unknown(&[(1, 2)]) }];
     assert_eq!(found(&early), [Anomaly::RealTime]);
+}
+
+#[test]
+fn a_write_that_its_client_never_learnt_explains_what_others_read_of_its_key_only() {
+    let unknown = Event { end: End::Unknown, unseen_writes: vec![1], ..txn(1, (0, 5), &[], &[]) };
+    let reader = |key| txn(2, (10, 20), &[(key, 2)], &[(key, 3)]);
+    assert_eq!(found(&[unknown.clone(), reader(1)]), []);
+    assert_eq!(found(&[unknown.clone(), reader(2)]), [Anomaly::UnknownVersion]);
+    // What is known of the key still counts: the third read the version that the second replaced.
+    let stale = txn(3, (30, 40), &[(1, 2)], &[]);
+    assert_eq!(found(&[unknown, reader(1), stale]), [Anomaly::RealTime]);
 }
 
 #[test]

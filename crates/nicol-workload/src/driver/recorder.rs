@@ -212,6 +212,10 @@ impl Seat {
             let deleted = write.value.is_none();
             Some(Write { key: write.key.0, version: write.version.0, deleted })
         };
+        let is_unseen = |index: &usize| {
+            outcome == Outcome::Unknown && txn.entries()[*index].write && write(*index).is_none()
+        };
+        let key = |index: usize| txn.entries()[index].key.0;
         self.recorder.result.borrow_mut().history.push(Event {
             client: self.client,
             id: txn.id.0,
@@ -220,6 +224,7 @@ impl Seat {
             end: end_kind,
             reads: fetched().map(read).collect(),
             writes: fetched().filter_map(write).collect(),
+            unseen_writes: (0..txn.entries().len()).filter(is_unseen).map(key).collect(),
         });
     }
 

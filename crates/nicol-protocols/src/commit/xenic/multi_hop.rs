@@ -26,9 +26,9 @@ use super::node::Path;
 use crate::commit::messages::Log;
 
 /// How many times its patience a coordinator asks for an outcome that only P2 knows before it tells
-/// its host that the outcome is unknown. A host that is told so does not learn what was written, and a
-/// history without its writes looks wrong: long enough to outlast any stall that ends.
-const OUTCOME_PATIENCE: u64 = 1_000;
+/// its host that the outcome is unknown. A host that is told so does not learn what was written
+/// (`Event::unseen_writes`).
+const OUTCOME_PATIENCE: u64 = 64;
 
 impl<F: Fabric> Nic<F> {
     /// The node whose NIC should execute `txn`: the primary of its only shard, or the remote one
