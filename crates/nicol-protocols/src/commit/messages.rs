@@ -1,7 +1,7 @@
 //! The messages between coordinators, primaries and backups, named as in the papers. Bodies are
 //! little-endian; a parsed message borrows the body it came from.
 
-use nicol_core::fabric::Message;
+use nicol_core::fabric::{FabricError, Message};
 use nicol_core::ids::{Key, ShardId, TxnId, Version};
 use nicol_core::txn::{Abort, Entry, KEYS_MAX, Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
@@ -289,8 +289,13 @@ impl Message for ValidateReply {
     }
 }
 
-/// Parses a VALIDATE's reply.
-pub(super) fn parse_validate_reply(body: &[u8]) -> Result<Result<(), Abort>, Malformed> {
+/// What the answer to a VALIDATE says, or to a LOCK, which is answered alike.
+pub(super) fn verdict(reply: Result<impl AsRef<[u8]>, FabricError>) -> Result<(), Abort> {
+    let body = reply.map_err(Abort::Fabric)?;
+    parse_verdict(body.as_ref()).unwrap_or(Err(Abort::Fabric(FabricError::Malformed)))
+}
+
+fn parse_verdict(body: &[u8]) -> Result<Result<(), Abort>, Malformed> {
     let mut from = Reader::new(body);
     match from.u8()? {
         0 => Ok(Ok(())),
@@ -408,6 +413,17 @@ impl<'a> Writes<'a> {
     pub(super) fn iter(&self) -> impl Iterator<Item = (Key, Version, Change<'a>)> + use<'a> {
         let mut from = self.from;
         (0..self.count).map_while(move |_| parse_change(&mut from).ok())
+    }
+
+    /// What is installed, without the keys that are only unlocked; `None` deletes.
+    pub(super) fn installs(
+        &self,
+    ) -> impl Iterator<Item = (Key, Version, Option<&'a [u8]>)> + use<'a> {
+        self.iter().filter_map(|(key, version, change)| match change {
+            Change::Put(value) => Some((key, version, Some(value))),
+            Change::Delete => Some((key, version, None)),
+            Change::UnlockOnly => None,
+        })
     }
 }
 

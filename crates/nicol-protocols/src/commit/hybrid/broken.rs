@@ -10,7 +10,7 @@ use nicol_core::units::Nanos;
 use super::Sabotage;
 use super::finish::Fate;
 use super::host::{Held, Host, Open};
-use crate::commit::messages::{Ack, Change, Writes};
+use crate::commit::messages::{Ack, Writes};
 
 /// How long records that should be locked are left unprotected.
 pub(super) const GAP: Nanos = Nanos::from_micros(3);
@@ -72,12 +72,7 @@ impl<F: Fabric> Host<F> {
             let Ok(writes) = Writes::parse(body.as_ref()) else { return };
             writes.iter().for_each(|(key, ..)| self.unlock_own(key, writes.txn));
             self.fabric.sleep_until(self.fabric.now() + GAP).await;
-            for (key, version, change) in writes.iter() {
-                let value = match change {
-                    Change::Put(value) => Some(value),
-                    Change::Delete => None,
-                    Change::UnlockOnly => continue,
-                };
+            for (key, version, value) in writes.installs() {
                 self.install_unlocked(key, writes.txn, version, value).await;
             }
             self.fabric.reply(reply_to, &Ack);

@@ -8,7 +8,7 @@ use nicol_store::remote_table::{Header, LockRefused};
 use super::host::{Held, Host, Open, Sent, Sight, Verb, Witness};
 use super::messages::Lock;
 use super::{Primitive, Sabotage};
-use crate::commit::messages::parse_validate_reply;
+use crate::commit::messages::verdict;
 
 /// The word that a CAS, which never fails halfway, has found.
 pub(super) fn previous_word(bytes: &[u8]) -> Result<u64, FabricError> {
@@ -188,11 +188,7 @@ impl<F: Fabric> Host<F> {
         let mut failure = None;
         let mut calls = std::mem::take(&mut open.calls);
         for sent in calls.drain(..) {
-            let granted = match sent.reply.await {
-                Ok(body) => parse_validate_reply(body.as_ref())
-                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
-                Err(error) => Err(Abort::Fabric(error)),
-            };
+            let granted = verdict(sent.reply.await);
             if let Err(abort) = self.answered(open, sent.to, granted) {
                 failure.get_or_insert(abort);
             }

@@ -1,6 +1,6 @@
 //! VALIDATE: nothing that was read and is not locked has changed.
 
-use nicol_core::fabric::{Fabric, FabricError, OneSided, Work};
+use nicol_core::fabric::{Fabric, OneSided, Work};
 use nicol_core::ids::{Key, NodeId, Version};
 use nicol_core::memory::WORD;
 use nicol_core::txn::{Abort, Txn};
@@ -9,7 +9,7 @@ use nicol_store::remote_table::Header;
 use super::host::{Held, Host, Open, Sent, Verb, Witness};
 use super::locks::previous_word;
 use super::{Sabotage, Validation};
-use crate::commit::messages::{Validate, parse_validate_reply};
+use crate::commit::messages::{Validate, verdict};
 
 impl<F: Fabric> Host<F> {
     /// Checks every key that is not locked, all nodes at once.
@@ -115,12 +115,7 @@ impl<F: Fabric> Host<F> {
         let mut failure = None;
         let mut calls = std::mem::take(&mut open.calls);
         for sent in calls.drain(..) {
-            let verdict = match sent.reply.await {
-                Ok(body) => parse_validate_reply(body.as_ref())
-                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
-                Err(error) => Err(Abort::Fabric(error)),
-            };
-            if let Err(abort) = verdict {
+            if let Err(abort) = verdict(sent.reply.await) {
                 failure.get_or_insert(abort);
             }
         }

@@ -6,7 +6,7 @@ use nicol_core::fabric::{Bell, Fabric, Work};
 
 use super::node::Node;
 use crate::commit::log::{LogMemory, LogReader, logged};
-use crate::commit::messages::{Change, Writes};
+use crate::commit::messages::Writes;
 
 /// Records applied before the worker frees their space and lets others run.
 const BATCH: usize = 64;
@@ -21,13 +21,12 @@ pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, memory: Arc
         for (_, body) in reader.records() {
             apply(&fabric, &node, &logged(body));
         }
+        // The log's writer reads this word when it runs short of space.
+        reader.applied();
         if applied > 0 {
-            // The log's writer reads this word when it runs short of space.
-            reader.applied();
             node.applied(applied as u64);
             fabric.yield_now().await;
         } else {
-            reader.applied();
             fabric.rung(&bell, seen).await;
         }
     }
@@ -37,12 +36,7 @@ fn apply<F: Fabric>(fabric: &F, node: &Node, writes: &Writes<'_>) {
     let Some(table) = node.backup(writes.shard) else {
         panic!("{:?} is not backed up here: its coordinator has another layout", writes.shard);
     };
-    for (key, version, change) in writes.iter() {
-        let value = match change {
-            Change::Put(value) => Some(value),
-            Change::Delete => None,
-            Change::UnlockOnly => continue,
-        };
+    for (key, version, value) in writes.installs() {
         fabric.work(Work::TableApply);
         // AMB-37: version-guarded and idempotent, since the logs have no order among them.
         table.apply(key, version, value);

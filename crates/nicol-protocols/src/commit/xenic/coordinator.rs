@@ -12,7 +12,7 @@ use super::messages::separate::Read;
 use super::nic::{Nic, OpenTxn, Sent};
 use super::{ROUNDS_MAX, Sabotage};
 use crate::commit::messages::{
-    AbortLocks, Commit, Execute, Log, Validate, parse_execute_reply, parse_validate_reply,
+    AbortLocks, Commit, Execute, Log, Validate, parse_execute_reply, verdict,
 };
 
 /// Bytes that a write takes in a message besides its value.
@@ -249,12 +249,7 @@ impl<F: Fabric> Nic<F> {
         let mut failure = None;
         let mut calls = std::mem::take(&mut open.calls);
         for sent in calls.drain(..) {
-            let verdict = match sent.reply.await {
-                Ok(body) => parse_validate_reply(body.as_ref())
-                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
-                Err(error) => Err(Abort::Fabric(error)),
-            };
-            if let Err(abort) = verdict {
+            if let Err(abort) = verdict(sent.reply.await) {
                 failure.get_or_insert(abort);
             }
         }

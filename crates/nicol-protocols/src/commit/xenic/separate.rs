@@ -6,14 +6,14 @@
 
 use std::rc::Rc;
 
-use nicol_core::fabric::{Fabric, FabricError, Patience, ReplyTo, Work};
+use nicol_core::fabric::{Fabric, Patience, ReplyTo, Work};
 use nicol_core::ids::{ShardId, TxnId};
 use nicol_core::txn::Abort;
 
 use super::coordinator::{Executed, Locked};
 use super::messages::separate::{Lock, parse_lock};
 use super::nic::{Nic, OpenTxn, Sent};
-use crate::commit::messages::{Reads, ValidateReply, parse_validate_reply};
+use crate::commit::messages::{Reads, ValidateReply, verdict};
 
 impl<F: Fabric> Nic<F> {
     /// Locks the write set if EXECUTE has only read it.
@@ -40,12 +40,7 @@ impl<F: Fabric> Nic<F> {
         let mut failure = None;
         let mut calls = std::mem::take(&mut open.calls);
         for sent in calls.drain(..) {
-            let granted = match sent.reply.await {
-                Ok(body) => parse_validate_reply(body.as_ref())
-                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
-                Err(error) => Err(Abort::Fabric(error)),
-            };
-            if let Err(abort) = granted {
+            if let Err(abort) = verdict(sent.reply.await) {
                 self.denied(open, sent.to, 0, abort);
                 failure.get_or_insert(abort);
             }

@@ -9,7 +9,7 @@ use nicol_core::units::Nanos;
 use super::Sabotage;
 use super::nic::Nic;
 use crate::commit::log::RecordKind;
-use crate::commit::messages::{Ack, Change, ExecuteReply, Keys, Reads, ValidateReply, Writes};
+use crate::commit::messages::{Ack, ExecuteReply, Keys, Reads, ValidateReply, Writes};
 
 impl<F: Fabric> Nic<F> {
     /// [Xenic21 4.2 step 2] EXECUTE: locks the write set or nothing, then reads every key.
@@ -121,19 +121,13 @@ impl<F: Fabric> Nic<F> {
             self.unlock_written(&writes);
             self.fabric.sleep_until(self.fabric.now() + Nanos::from_micros(3)).await;
         }
-        let any = writes.iter().any(|(_, _, change)| change != Change::UnlockOnly);
-        if any {
+        if writes.installs().next().is_some() {
             let (position, landing) = match self.log.append(RecordKind::Commit, body.as_ref()).await
             {
                 Ok(appended) => appended,
                 Err(error) => return self.fabric.refuse(reply_to, error),
             };
-            for (key, version, change) in writes.iter() {
-                let value = match change {
-                    Change::Put(value) => Some(value),
-                    Change::Delete => None,
-                    Change::UnlockOnly => continue,
-                };
+            for (key, version, value) in writes.installs() {
                 self.fabric.work(Work::IndexLookup);
                 self.node.install(key, version, value);
                 self.log.pin(position, key);

@@ -8,7 +8,7 @@ use nicol_core::ids::EngineId;
 use super::messages::LogAck;
 use super::node::Node;
 use crate::commit::log::{LogReader, RecordKind, logged};
-use crate::commit::messages::{Change, Writes};
+use crate::commit::messages::Writes;
 
 /// Records read, touched and applied before the worker acknowledges and lets others run.
 const BATCH: usize = 32;
@@ -63,12 +63,7 @@ fn grow<F: Fabric>(fabric: &F, node: &Node, segments: u64) -> u64 {
 fn apply<F: Fabric>(fabric: &F, node: &Node, kind: RecordKind, writes: &Writes<'_>) -> u64 {
     let replica = node.replica(writes.shard, kind);
     let mut written = 0;
-    for (key, version, change) in writes.iter() {
-        let value = match change {
-            Change::Put(value) => Some(value),
-            Change::Delete => None,
-            Change::UnlockOnly => continue,
-        };
+    for (key, version, value) in writes.installs() {
         fabric.work(Work::TableApply);
         replica.apply(key, version, value);
         written += 1;
