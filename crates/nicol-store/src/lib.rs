@@ -1,8 +1,10 @@
 //! Nicol's data structures: no async, no I/O; memory that a NIC reads is `nicol_core::memory`.
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod address_cache;
 pub mod btree;
+mod digest;
 mod graves;
 pub mod host_table;
 pub mod lookup_cost;

@@ -11,8 +11,8 @@ use std::ops::RangeInclusive;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use nicol_core::ids::{Key, Version};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::digest;
 use crate::graves::Graves;
 use crate::host_table::{Applied, Lookup};
 use node::Nodes;
@@ -163,12 +163,7 @@ impl BTree {
 
     /// A digest of all records: that of [`crate::host_table::HostTable::digest`].
     pub fn digest(&self) -> u64 {
-        let mut digest = 0u64;
-        self.for_each(&mut |key, version, value| {
-            let record = xxh3_64_with_seed(value, key.0 ^ version.0.rotate_left(32));
-            digest = digest.wrapping_add(record);
-        });
-        digest
+        digest::of_records(|each| self.for_each(each))
     }
 
     /// Checks every structural invariant; one line for each breach.

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use nicol_core::ids::{Key, Version};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::address::SlotHash;
 use super::writer::{Position, Writer};
 use super::{HostTable, PageRef};
+use crate::digest;
 
 impl HostTable {
     /// The table's segments: chunk and number within it.
@@ -39,12 +39,7 @@ impl HostTable {
 
     /// A digest of all records that does not depend on where they stand.
     pub fn digest(&self) -> u64 {
-        let mut digest = 0u64;
-        self.for_each(&mut |key, version, value| {
-            let record = xxh3_64_with_seed(value, key.0 ^ version.0.rotate_left(32));
-            digest = digest.wrapping_add(record);
-        });
-        digest
+        digest::of_records(|each| self.for_each(each))
     }
 
     /// Checks every structural invariant; for tests.

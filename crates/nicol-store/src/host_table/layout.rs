@@ -7,6 +7,8 @@
 use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD};
 
+use crate::access::{load, read, store, write};
+
 /// Bytes of a value that may stand in a slot; larger ones are stored out of line. [Xenic21 4.1.2]
 pub const INLINE_MAX: usize = 256;
 
@@ -159,30 +161,4 @@ impl SlotImage {
 pub(super) fn key_at(region: &Region, offset: u64) -> Option<Key> {
     let empty = load(region, offset + SHAPE) >> 32 == kind::EMPTY;
     (!empty).then(|| Key(load(region, offset + KEY)))
-}
-
-/// A table's own accesses lie inside its regions by construction.
-pub(super) fn load(region: &Region, offset: u64) -> u64 {
-    match region.load(offset) {
-        Ok(word) => word,
-        Err(error) => panic!("a table's own access failed: {error}"),
-    }
-}
-
-pub(super) fn store(region: &Region, offset: u64, word: u64) {
-    if let Err(error) = region.store(offset, word) {
-        panic!("a table's own access failed: {error}");
-    }
-}
-
-pub(super) fn read(region: &Region, offset: u64, into: &mut [u8]) {
-    if let Err(error) = region.read(offset, into) {
-        panic!("a table's own access failed: {error}");
-    }
-}
-
-pub(super) fn write(region: &Region, offset: u64, bytes: &[u8]) {
-    if let Err(error) = region.write(offset, bytes) {
-        panic!("a table's own access failed: {error}");
-    }
 }

@@ -8,7 +8,8 @@ use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
 
 use super::PageRef;
-use super::layout::{BlockRef, load, read, store, write};
+use super::layout::BlockRef;
+use crate::access::{load, read, store, write};
 
 /// Regions that overflow pages or heap blocks may take.
 pub(super) const CHUNKS_MAX: usize = 4_096;

@@ -6,10 +6,9 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD};
 
 use super::address::{Home, LEVELS_MAX, Progress, SlotHash};
-use super::layout::{
-    BlockRef, INLINE_MAX, KEY, Place, SlotView, load, parse_slot, read, slot_bytes,
-};
+use super::layout::{BlockRef, INLINE_MAX, KEY, Place, SlotView, parse_slot, slot_bytes};
 use super::{HEADER_BYTES, HostTable, Lookup, PAGE_SLOTS, PageRef, SegmentHeader, Span, memory};
+use crate::access::{load, read, store};
 
 /// Words of a header, as byte offsets.
 pub(super) mod header {
@@ -230,6 +229,6 @@ impl HostTable {
 
     pub(super) fn set_link(&self, page: PageRef, next: Option<PageRef>) {
         let (region, offset) = self.link_offset(page);
-        super::layout::store(region, offset, next.map_or(0, |next| next.0));
+        store(region, offset, next.map_or(0, |next| next.0));
     }
 }

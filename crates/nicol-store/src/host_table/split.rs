@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use super::address::{Progress, SlotHash};
-use super::layout::store;
 use super::read::header;
 use super::writer::{Position, Writer};
 use super::{HEADER_BYTES, HostTable, SEGMENT_SLOTS};
+use crate::access::store;
 
 /// What [`HostTable::advance`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

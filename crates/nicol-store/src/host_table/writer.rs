@@ -7,12 +7,11 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::memory::Region;
 
 use super::address::{Home, SlotHash};
-use super::layout::{
-    BlockRef, KEY, Place, SlotImage, SlotView, key_at, load, parse_slot, read, store,
-};
+use super::layout::{BlockRef, KEY, Place, SlotImage, SlotView, key_at, parse_slot};
 use super::memory::{Heap, PageAllocator};
 use super::read::header;
 use super::{Applied, Growth, HEADER_BYTES, HostTable, PAGE_SLOTS, PageRef, SEGMENT_SLOTS};
+use crate::access::{load, read, store};
 use crate::graves::Graves;
 
 /// What the writer keeps besides the table's memory.

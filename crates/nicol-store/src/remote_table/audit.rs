@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use nicol_core::ids::{Key, Version};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::heap::Heap;
-use super::layout::{Header, bucket, field, load};
+use super::layout::{Header, bucket, field};
 use super::{BlockRef, RemoteTable, Shape};
+use crate::access::load;
+use crate::digest;
 
 impl RemoteTable {
     /// Records in it. Counted in the table's memory, since one-sided commits insert and delete
@@ -56,12 +57,7 @@ impl RemoteTable {
     /// A digest of all records that does not depend on where they stand: that of
     /// [`crate::host_table::HostTable::digest`].
     pub fn digest(&self) -> u64 {
-        let mut digest = 0u64;
-        self.for_each(&mut |key, version, value| {
-            let record = xxh3_64_with_seed(value, key.0 ^ version.0.rotate_left(32));
-            digest = digest.wrapping_add(record);
-        });
-        digest
+        digest::of_records(|each| self.for_each(each))
     }
 
     /// Checks every structural invariant of a table that nobody commits to; one line for each

@@ -10,6 +10,8 @@ use std::ops::Range;
 
 use nicol_core::ids::{EngineId, Key, Version};
 use nicol_core::memory::{Region, WORD};
+
+use crate::access::{store, write};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Bytes of a value that may stand in a slot; larger ones are stored out of line.
@@ -344,38 +346,4 @@ pub(super) fn parse_block(bytes: &[u8], key: Key, version: Version) -> Option<&[
 /// Bytes of a block with a value of `len` bytes.
 pub(super) const fn block_bytes(len: u32) -> u64 {
     BLOCK_HEAD as u64 + (len as u64).next_multiple_of(WORD_U64)
-}
-
-/// A table's own accesses lie inside its region by construction.
-pub(super) fn load(region: &Region, offset: u64) -> u64 {
-    match region.load(offset) {
-        Ok(word) => word,
-        Err(error) => panic!("a table's own access failed: {error}"),
-    }
-}
-
-pub(super) fn store(region: &Region, offset: u64, word: u64) {
-    if let Err(error) = region.store(offset, word) {
-        panic!("a table's own access failed: {error}");
-    }
-}
-
-/// Compares and swaps; whether it took place.
-pub(super) fn swap(region: &Region, offset: u64, expected: u64, new: u64) -> bool {
-    match region.compare_swap(offset, expected, new) {
-        Ok(found) => found == expected,
-        Err(error) => panic!("a table's own access failed: {error}"),
-    }
-}
-
-pub(super) fn read(region: &Region, offset: u64, into: &mut [u8]) {
-    if let Err(error) = region.read(offset, into) {
-        panic!("a table's own access failed: {error}");
-    }
-}
-
-pub(super) fn write(region: &Region, offset: u64, bytes: &[u8]) {
-    if let Err(error) = region.write(offset, bytes) {
-        panic!("a table's own access failed: {error}");
-    }
 }

@@ -43,10 +43,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nicol_core::ids::{EngineId, Key, TxnId, Version};
 use nicol_core::memory::Region;
 
+use crate::access::{load, read, store, swap};
 use crate::host_table::Applied;
 pub use geometry::{Absence, Design, Geometry, Record, Revisit, Span, Step, TableConfig, Walk};
 pub use layout::{BlockRef, Header, INLINE_MAX, Place};
-use layout::{Shape, bucket, checksum, field, load, read, store, swap};
+use layout::{Shape, bucket, checksum, field};
 use writer::Writer;
 
 /// What a local lookup found.

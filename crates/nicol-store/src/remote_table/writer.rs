@@ -8,11 +8,12 @@ use nicol_core::memory::WORD;
 use crate::graves::Graves;
 
 use super::heap::Heap;
-use super::layout::{self, Body, Header, Shape, bucket, field, load, read, store, swap, write};
+use super::layout::{self, Body, Header, Shape, bucket, field};
 use super::{
     Applied, BlockRef, Design, Geometry, Granted, LockRefused, Place, RemoteTable, Sought,
     engine_of,
 };
+use crate::access::{load, read, store, swap, write};
 
 /// Buckets that a hopscotch insertion probes for an empty slot, so that its cost is bounded; then
 /// it appends to the overflow chain, which FaRM has for this end.
