@@ -4,7 +4,7 @@
 pub mod bench;
 pub mod experiments;
 mod live;
-mod memory;
+pub mod memory;
 mod parallel;
 pub mod report;
 pub mod settings;

@@ -8,15 +8,16 @@ use crate::report::Memory;
 
 /// Bytes that this process has in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Resident {
-    now: u64,
+pub struct Resident {
+    /// Now.
+    pub now: u64,
     /// The most it ever had.
-    peak: u64,
+    pub peak: u64,
 }
 
 impl Resident {
     /// `None` where the system does not say.
-    fn read() -> Option<Self> {
+    pub fn read() -> Option<Self> {
         let text = fs::read_to_string("/proc/self/status").ok()?;
         Some(Self { now: field(&text, "VmRSS:")?, peak: field(&text, "VmHWM:")? })
     }
@@ -29,7 +30,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
 }
 
 /// Bytes that a new process could have, where the system says.
-fn available() -> Option<u64> {
+pub fn available() -> Option<u64> {
     field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 

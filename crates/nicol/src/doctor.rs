@@ -4,6 +4,7 @@ use std::fs;
 use std::thread;
 
 use anyhow::Result;
+use nicol_lab::memory;
 use serde_json::json;
 
 use crate::cli::FormatArgs;
@@ -43,17 +44,12 @@ fn cores() -> Finding {
     Finding { what: "cores", found: cores.to_string(), advice }
 }
 
-fn field(path: &str, name: &str) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.lines().find(|line| line.starts_with(name))?;
-    line.split_whitespace().nth(1)?.parse().ok()
-}
-
 fn memory() -> Finding {
-    let kib = field("/proc/meminfo", "MemAvailable:");
-    let found = kib.map_or("unknown".to_owned(), |kib| format!("{} MiB available", kib / 1024));
-    let advice = match kib {
-        Some(kib) if kib < 4 << 20 => "lower --records: the default data may not fit",
+    let bytes = memory::available();
+    let found =
+        bytes.map_or("unknown".to_owned(), |bytes| format!("{} MiB available", bytes >> 20));
+    let advice = match bytes {
+        Some(bytes) if bytes < 4 << 30 => "lower --records: the default data may not fit",
         _ => "",
     };
     Finding { what: "memory", found, advice }

@@ -6,6 +6,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use nicol_lab::experiments::{self, Experiment, Finished, Form, Golden, Options};
+use nicol_lab::memory::Resident;
 use serde_json::{Value, json};
 
 use crate::bench::spinner;
@@ -162,7 +163,5 @@ fn footing(finished: &Finished) -> String {
 
 /// The most memory that this process ever had, if the system says.
 fn peak_memory_mib() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.div_ceil(1024))
+    Resident::read().map(|resident| resident.peak.div_ceil(1 << 20))
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 
 use comfy_table::{ContentArrangement, Table, presets};
+use nicol_lab::experiments::{quoted, shown};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -66,7 +67,7 @@ pub fn cells<V: Borrow<Value>>(columns: &[impl ToString], rows: &[Vec<V>]) -> Re
     let mut table = blank();
     table.set_header(columns.iter().map(ToString::to_string));
     for row in rows {
-        table.add_row(row.iter().map(|value| cell(value.borrow())));
+        table.add_row(row.iter().map(|value| shown(value.borrow())));
     }
     writeln!(io::stdout(), "{table}").context("writing to standard output")
 }
@@ -76,7 +77,8 @@ fn csv(rows: &[Value]) -> Result<()> {
     let columns = columns(rows);
     writeln!(out, "{}", columns.join(",")).context("writing to standard output")?;
     for row in rows {
-        let cells: Vec<String> = columns.iter().map(|column| quoted(&cell(&row[column]))).collect();
+        let cells: Vec<String> =
+            columns.iter().map(|column| quoted(&shown(&row[column]))).collect();
         writeln!(out, "{}", cells.join(",")).context("writing to standard output")?;
     }
     Ok(())
@@ -93,22 +95,6 @@ fn columns(rows: &[Value]) -> Vec<String> {
         }
     }
     columns
-}
-
-fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }
 
 /// Flattens nested objects to one level, joining names with a dot.

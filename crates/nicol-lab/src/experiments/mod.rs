@@ -30,7 +30,7 @@ pub use page::page;
 pub use plot::{Chart, Scale, svg};
 pub use points::{Progress, memory_available};
 pub use results::{Golden, write_atomically, write_results};
-pub use table::{Assumed, Outcome, Table};
+pub use table::{Assumed, Outcome, Table, quoted, shown};
 
 use crate::systems::System;
 use kept::Kept;

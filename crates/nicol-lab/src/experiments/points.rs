@@ -5,6 +5,8 @@ use std::thread;
 
 use anyhow::{Result, anyhow, ensure};
 
+use crate::memory;
+
 /// How far an experiment is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -139,10 +141,7 @@ impl Drop for Admitted<'_, '_> {
 /// Bytes that the machine could give to points, less a fifth for everything else; all there could
 /// ever be where the system does not say.
 pub fn memory_available() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kib.map_or(u64::MAX, |kib| kib * 1024 / 5 * 4)
+    memory::available().map_or(u64::MAX, |bytes| bytes / 5 * 4)
 }
 
 #[cfg(test)]

@@ -253,7 +253,8 @@ pub fn shown(cell: &Value) -> String {
     }
 }
 
-fn quoted(text: &str) -> String {
+/// A cell of a CSV file: in quotes where it must be.
+pub fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nicol_lab::memory::Resident;
+
 use super::commands::{TABLE, lookup};
 use super::local::COMPATIBLE_VERSION;
 use super::parse::Command;
@@ -282,6 +284,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
     let own = |lines: Vec<(&str, String)>| -> InfoLines {
         lines.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     };
+    let resident = Resident::read().map_or(0, |resident| resident.now);
     let uptime = shared.started.elapsed().as_secs();
     let mut all = vec![
         (
@@ -310,8 +313,8 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
         (
             "Memory".to_owned(),
             own(vec![
-                ("used_memory_rss", resident_bytes().unwrap_or(0).to_string()),
-                ("used_memory", resident_bytes().unwrap_or(0).to_string()),
+                ("used_memory_rss", resident.to_string()),
+                ("used_memory", resident.to_string()),
                 ("maxmemory", "0".into()),
             ]),
         ),
@@ -356,14 +359,6 @@ fn statistics(c: &Counters) -> Vec<(&'static str, String)> {
         ("login_failures", get(&c.login_failures)),
         ("client_output_buffer_limit_disconnections", get(&c.slow_closed)),
     ]
-}
-
-/// Resident memory of the process, where the system tells it.
-fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
-    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kilobytes * 1_024)
 }
 
 #[cfg(test)]
