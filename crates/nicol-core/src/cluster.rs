@@ -133,14 +133,21 @@ impl Layout {
         EngineId::nic(node, core % self.nic_engines)
     }
 
-    /// The NIC engine that works for the `turn`-th piece of work of `host`, on its node. If a node has
-    /// fewer host engines than NIC engines, a host engine's work takes turns on several of them, so
-    /// that none is idle.
+    /// The NIC engine that works for the `turn`-th piece of work of `host`, on its node.
+    ///
+    /// As far as host engines come in whole sets of the NIC engines' number, each works with the NIC
+    /// engine of its own number, so that its messages leave together. The work of the remaining ones
+    /// takes turns, so that every NIC engine gets the same share.
     pub fn nic_for(&self, host: EngineId, turn: u64) -> EngineId {
         let (hosts, nics) = (u64::from(self.host_engines), u64::from(self.nic_engines));
-        let first = u64::from(host.core) % nics;
-        let turns = (nics - first).div_ceil(hosts);
-        EngineId::nic(host.node, (first + hosts * (turn % turns)) as u8)
+        let (core, remaining) = (u64::from(host.core), hosts % nics);
+        let whole = hosts - remaining;
+        if core < whole {
+            return EngineId::nic(host.node, (core % nics) as u8);
+        }
+        let first = core - whole;
+        let turns = (nics - first).div_ceil(remaining);
+        EngineId::nic(host.node, (first + remaining * (turn % turns)) as u8)
     }
 
     /// The node that holds the primary of `shard`.
@@ -198,21 +205,25 @@ mod tests {
     }
 
     #[test]
-    fn every_nic_engine_works_for_some_host_engine() {
+    fn every_nic_engine_gets_its_share_of_the_host_engines_work() {
+        const TURNS: u64 = 120;
         for (hosts, nics) in [(1, 1), (32, 24), (3, 8), (8, 3), (1, 5), (4, 8)] {
             let layout = Layout::new(2, 2, hosts, nics).unwrap();
             let node = NodeId(1);
             let mut used = vec![0; nics];
             for core in 0..hosts {
                 let host = EngineId::host(node, core as u8);
-                for turn in 0..24 {
+                for turn in 0..TURNS {
                     let nic = layout.nic_for(host, turn);
                     assert_eq!((nic.node, nic.side), (node, Side::Nic));
                     assert!(turn > 0 || nic == layout.nic_of(node, host.core));
                     used[usize::from(nic.core)] += 1;
                 }
             }
-            assert!(used.iter().all(|used| *used > 0), "{hosts} hosts, {nics} NICs: {used:?}");
+            let (least, most) = (used.iter().min().unwrap(), used.iter().max().unwrap());
+            let uneven = if nics % (hosts % nics).max(1) == 0 { 0 } else { TURNS };
+            assert!(*least > 0, "{hosts} hosts, {nics} NICs: {used:?}");
+            assert!(most - least <= uneven, "{hosts} hosts, {nics} NICs: {used:?}");
         }
     }
 

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::commit::{CommitProtocol, Procedures};
-use nicol_core::fabric::{Fabric, FabricError, Patience, Work};
+use nicol_core::fabric::{Fabric, FabricError, Work};
 use nicol_core::ids::{EngineId, TxnId};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
+use super::log_acks::LogAcks;
 use super::messages::{TxnAbort, TxnCommit, TxnExecute, TxnRequest, parse_host_reply};
 use super::node::Node;
 use super::{ExecuteAt, ROUNDS_MAX};
@@ -21,16 +22,23 @@ pub struct Coordinator<F: Fabric> {
     pub(super) node: Arc<Node>,
     /// A value on its way from the table into a transaction.
     pub(super) scratch: Rc<RefCell<Vec<u8>>>,
+    pub(super) acks: Rc<LogAcks<F>>,
     sequence: Rc<Cell<u64>>,
 }
 
 impl<F: Fabric> Coordinator<F> {
-    pub(super) fn new(fabric: F, procedures: Procedures, node: Arc<Node>) -> Self {
+    pub(super) fn new(
+        fabric: F,
+        procedures: Procedures,
+        node: Arc<Node>,
+        acks: Rc<LogAcks<F>>,
+    ) -> Self {
         Self {
             fabric,
             procedures: Rc::new(procedures),
             node,
             scratch: Rc::default(),
+            acks,
             sequence: Rc::new(Cell::new(0)),
         }
     }
@@ -41,9 +49,9 @@ impl<F: Fabric> Coordinator<F> {
         self.fabric.layout().nic_for(self.fabric.here(), txn.sequence())
     }
 
-    /// Gives a transaction up at the NIC; the PCIe queues are reliable.
+    /// Gives a transaction up at the NIC.
     async fn give_up(&self, txn: TxnId) -> Result<(), FabricError> {
-        let reply = self.fabric.call(self.nic(txn), &TxnAbort(txn), Patience::Forever).await?;
+        let reply = self.acks.call(self.nic(txn), &TxnAbort(txn)).await?;
         let ended = parse_host_reply(reply.as_ref(), &mut Txn::default());
         ended.map(drop).map_err(|_| FabricError::Malformed)
     }
@@ -51,7 +59,7 @@ impl<F: Fabric> Coordinator<F> {
     /// The coordinator NIC executed everything: only the outcome comes back. [Xenic21 4.2.2]
     async fn run_shipped(&self, txn: &mut Txn) -> Outcome {
         let request = TxnRequest { txn, ship: true };
-        let reply = self.fabric.call(self.nic(txn.id), &request, Patience::Forever).await;
+        let reply = self.acks.call(self.nic(txn.id), &request).await;
         let ended = match reply {
             Ok(reply) => parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed),
             Err(error) => Err(error),
@@ -68,7 +76,7 @@ impl<F: Fabric> Coordinator<F> {
         // [Xenic21 4.2 step 1] Send the initial state to the local SmartNIC, which EXECUTEs.
         let reply = {
             let request = TxnRequest { txn, ship: false };
-            self.fabric.call(self.nic(txn.id), &request, Patience::Forever).await?
+            self.acks.call(self.nic(txn.id), &request).await?
         };
         let mut ended =
             parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed)?;
@@ -92,12 +100,12 @@ impl<F: Fabric> Coordinator<F> {
     }
 
     async fn execute_more(&self, txn: &mut Txn) -> Result<Option<Outcome>, FabricError> {
-        let reply = self.fabric.call(self.nic(txn.id), &TxnExecute(txn), Patience::Forever).await?;
+        let reply = self.acks.call(self.nic(txn.id), &TxnExecute(txn)).await?;
         parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed)
     }
 
     async fn commit(&self, txn: &mut Txn) -> Result<Outcome, FabricError> {
-        let reply = self.fabric.call(self.nic(txn.id), &TxnCommit(txn), Patience::Forever).await?;
+        let reply = self.acks.call(self.nic(txn.id), &TxnCommit(txn)).await?;
         let ended = parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed)?;
         Ok(ended.unwrap_or(Outcome::Unknown))
     }

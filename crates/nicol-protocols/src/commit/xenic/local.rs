@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use nicol_core::fabric::{Fabric, FabricError, Patience, ReplyTo, Work};
+use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Work};
 use nicol_core::ids::Key;
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
@@ -102,7 +102,7 @@ impl<F: Fabric> Coordinator<F> {
         // lock in the NIC's index tells.
         let nic = self.nic(txn.id);
         let message = TxnLocal { txn, refused };
-        let reply = self.fabric.call(nic, &message, Patience::Forever).await;
+        let reply = self.acks.call(nic, &message).await;
         let ended = match reply {
             Ok(reply) => parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed),
             Err(error) => Err(error),

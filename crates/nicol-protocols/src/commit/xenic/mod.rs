@@ -11,7 +11,7 @@
 //! | 4 | primary NICs | VALIDATE what was read and not locked | `server` |
 //! | 5 | backup NICs | LOG: append to the host log by DMA | `server`, `log` |
 //! | 6 | primary NICs | COMMIT: log, install in the index, pin, unlock | `server` |
-//! | 7 | host workers | apply logs to the tables; log acks free space and unpin | `worker` |
+//! | 7 | host workers | apply logs to the tables; log acks free space and unpin | `worker`, `log_acks` |
 //!
 //! Three kinds of transaction take a shorter way:
 //!
@@ -29,6 +29,7 @@ mod coordinator;
 mod host;
 mod local;
 mod log;
+mod log_acks;
 mod lookup;
 mod lookup_stats;
 mod messages;
@@ -53,6 +54,7 @@ use nicol_store::host_table::Growth;
 
 use super::Sabotage;
 pub use host::Coordinator;
+use log_acks::LogAcks;
 use nic::Nic;
 pub use node::Node;
 use ordered::HostService;
@@ -172,12 +174,15 @@ fn start<F: Fabric>(
             None
         }
         Side::Host => {
+            let acks = LogAcks::new(fabric.clone());
             for core in logs_of(fabric.layout(), here.core) {
-                fabric.spawn(worker::apply_log(fabric.clone(), node.clone(), core));
+                let (node, acks) = (node.clone(), acks.clone());
+                fabric.spawn(worker::apply_log(fabric.clone(), node, core, acks));
             }
+            fabric.spawn(acks.clone().send_overdue());
             let first = fabric.serve(HostService::new(fabric.clone(), node.clone()));
             assert!(first, "an engine runs one system");
-            Some(Coordinator::new(fabric.clone(), procedures.clone(), node.clone()))
+            Some(Coordinator::new(fabric.clone(), procedures.clone(), node.clone(), acks))
         }
     }
 }

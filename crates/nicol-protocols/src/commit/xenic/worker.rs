@@ -1,11 +1,11 @@
 //! Host workers: they apply what the NIC has logged. [Xenic21 4.2 (7)]
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::{Bell, Fabric, Work};
-use nicol_core::ids::EngineId;
 
-use super::messages::LogAck;
+use super::log_acks::LogAcks;
 use super::node::Node;
 use crate::commit::log::{LogReader, RecordKind, logged};
 use crate::commit::messages::Writes;
@@ -16,10 +16,15 @@ const BATCH: usize = 32;
 const IDLE_SPLITS: u64 = 4;
 
 /// Polls the log of NIC core `core` for ever and applies its records to the host tables.
-pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, core: u8) {
+pub(super) async fn apply_log<F: Fabric>(
+    fabric: F,
+    node: Arc<Node>,
+    core: u8,
+    acks: Rc<LogAcks<F>>,
+) {
     let memory = node.log(core).clone();
     let bell: Arc<dyn Bell> = memory.region().clone();
-    let nic = EngineId::nic(fabric.here().node, core);
+    let size = memory.size();
     let mut reader = LogReader::new(memory);
     loop {
         let seen = bell.bell().rings();
@@ -38,8 +43,7 @@ pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, core: u8) {
             split = grow(&fabric, &node, IDLE_SPLITS);
         }
         if applied > 0 {
-            // [Xenic21 4.2 (7)] The ack joins whatever else goes to the NIC in this round.
-            fabric.send(nic, &LogAck { applied: reader.applied() });
+            acks.applied(core, reader.applied(), size);
             node.forget_deletions();
             fabric.yield_now().await;
         } else if split > 0 {
