@@ -8,7 +8,7 @@
 //! - **Window**: latency is that of commits whose start lies in the measured window, throughput
 //!   counts the commits whose end does. In an open loop a transaction starts when it is due.
 //! - **Retries**: an aborted transaction is tried again with the same arguments after a wait with
-//!   exponentially growing, uniformly drawn length. Refusals and unknown outcomes are final.
+//!   exponentially growing, uniformly drawn length, of the order of the attempt's own at first. Refusals and unknown outcomes are final.
 //! - **Pieces**: a chopped transaction commits piece by piece and counts once, at its last one.
 //! - **History**: one event per attempt. Its reads are all keys that were fetched, those of the
 //!   write set included; its writes are the updates that execution decided on.
@@ -171,6 +171,7 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
         let mut full = 0;
         for attempts in 1..=plan.retry.attempts_max {
             self.seat.attempt(now);
+            let began = now;
             let outcome = self.protocol.run(&mut self.seat.txn).await;
             now = self.fabric.now();
             self.seat.attempted(outcome, now);
@@ -186,7 +187,7 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
             if self.must_stop(now) {
                 return (Ending::Abandoned, now);
             }
-            let wait = plan.retry.wait(attempts, self.fabric.random());
+            let wait = plan.retry.wait(attempts, now - began, self.fabric.random());
             self.fabric.sleep_until(now.saturating_add(wait)).await;
             now = self.fabric.now();
             // The end of the run may have come during the wait.

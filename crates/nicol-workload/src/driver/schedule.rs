@@ -72,18 +72,19 @@ pub struct Retry {
     /// Attempts that a table, log or limit may refuse: what is full seldom empties by asking again,
     /// and what is too small never does.
     pub full_max: u32,
-    /// The longest wait before the second attempt; it doubles with each further one.
+    /// The longest wait before the second attempt, unless the first took longer: then that is it,
+    /// since the transaction in the way takes about as long. It doubles with each further attempt.
     pub first: Nanos,
     /// The longest wait before any attempt.
     pub longest: Nanos,
 }
 
 impl Retry {
-    /// The wait after `attempts` aborted attempts: uniform from 1 ns to the current longest, by the
-    /// 64 bits of `random`.
-    pub(super) fn wait(&self, attempts: u32, random: u64) -> Nanos {
+    /// The wait after `attempts` aborted attempts, the last of which `took` so long: uniform from
+    /// 1 ns to the current longest, by the 64 bits of `random`.
+    pub(super) fn wait(&self, attempts: u32, took: Nanos, random: u64) -> Nanos {
         let doublings = attempts.saturating_sub(1).min(63);
-        let grown = u128::from(self.first.0) << doublings;
+        let grown = u128::from(self.first.max(took).0) << doublings;
         let bound = grown.min(u128::from(self.longest.0)).max(1);
         Nanos(((u128::from(random) * bound) >> 64) as u64 + 1)
     }
@@ -128,9 +129,12 @@ mod tests {
     fn waits_grow_and_stay_bounded() {
         let retry =
             Retry { attempts_max: 9, full_max: 9, first: Nanos(100), longest: Nanos(1_000) };
-        let longest = [1, 2, 3, 4, 5, 200].map(|attempts| retry.wait(attempts, u64::MAX).0);
+        let longest =
+            [1, 2, 3, 4, 5, 200].map(|attempts| retry.wait(attempts, Nanos(1), u64::MAX).0);
         assert_eq!(longest, [100, 200, 400, 800, 1_000, 1_000]);
-        assert_eq!(retry.wait(5, 0), Nanos(1));
-        assert_eq!(retry.wait(1, u64::MAX / 2), Nanos(50));
+        assert_eq!(retry.wait(5, Nanos(1), 0), Nanos(1));
+        assert_eq!(retry.wait(1, Nanos(1), u64::MAX / 2), Nanos(50));
+        let slow = [1, 2, 3].map(|attempts| retry.wait(attempts, Nanos(300), u64::MAX).0);
+        assert_eq!(slow, [300, 600, 1_000], "a slow attempt waits longer");
     }
 }
