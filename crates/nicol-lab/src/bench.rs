@@ -16,12 +16,15 @@ use nicol_core::units::Nanos;
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_protocols::commit::Sabotage;
 use nicol_rt::LogDevice;
+use nicol_sim::Spending;
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 use nicol_workload::tpcc::Indices;
 
 use crate::memory::{self, Loading};
 use crate::parallel;
-use crate::report::{BenchReport, Check, Kind, Latency, Lookups, Memory, Resource, SCHEMA};
+use crate::report::{
+    BenchReport, Check, CoreTime, Kind, Latency, Lookups, Memory, Resource, SCHEMA,
+};
 use crate::settings::{self, EngineSettings, SystemConfig};
 use crate::systems::System;
 use crate::workloads::{self, BuiltWorkload, WorkloadSpec};
@@ -86,6 +89,8 @@ pub struct BenchConfig {
 pub(crate) struct Measured {
     pub(crate) stats: EngineStats,
     pub(crate) resources: Vec<Resource>,
+    /// Only the simulator knows.
+    pub(crate) core_time: Vec<Spending>,
     pub(crate) settled: bool,
     pub(crate) simulated: Option<Simulated>,
     pub(crate) wall_s: f64,
@@ -412,6 +417,7 @@ pub(crate) fn report<N: Member<Config: SystemConfig>>(
         dma_per_txn: (stats.dma_reads + stats.dma_writes) as f64 / committed_ever,
         lookups: lookups(&cluster.nodes),
         resources: measured.resources.clone(),
+        core_time: core_time(&measured.core_time, committed_ever),
         memory: memory::finish(cluster.memory),
         check,
         trace_digest: simulated.map(|simulated| format!("{:016x}", simulated.digest)),
@@ -422,6 +428,19 @@ pub(crate) fn report<N: Member<Config: SystemConfig>>(
         simulated_to_wall: simulated
             .map(|simulated| simulated.time.as_secs_f64() / measured.wall_s),
     }
+}
+
+fn core_time(spent: &[Spending], transactions: f64) -> Vec<CoreTime> {
+    let used = spent.iter().filter(|spent| spent.time > Nanos::ZERO);
+    let time = |spent: &Spending| CoreTime {
+        side: match spent.side {
+            Side::Host => "host",
+            Side::Nic => "nic",
+        },
+        on: spent.on,
+        ns_per_txn: spent.time.0 as f64 / transactions,
+    };
+    used.map(time).collect()
 }
 
 fn lookups<N: Member>(nodes: &[Arc<N>]) -> Lookups {

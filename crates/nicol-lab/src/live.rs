@@ -115,5 +115,5 @@ fn drive<N: Member>(
         utilization: *busy,
     };
     let resources = busy.iter().enumerate().map(thread).collect();
-    Ok(Measured { stats, resources, settled, simulated: None, wall_s })
+    Ok(Measured { stats, resources, core_time: Vec::new(), settled, simulated: None, wall_s })
 }

@@ -76,6 +76,9 @@ pub struct BenchReport {
     pub lookups: Lookups,
     /// Busy fractions.
     pub resources: Vec<Resource>,
+    /// What the cores spent their time on, per committed transaction; empty where it is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub core_time: Vec<CoreTime>,
     /// What the records took of this machine's memory, if it says.
     pub memory: Option<Memory>,
     /// What the checkers say.
@@ -160,6 +163,17 @@ pub struct Resource {
     pub name: String,
     /// Busy fraction of the measured time, 0 to 1.
     pub utilization: f64,
+}
+
+/// What all cores of a side together spent on one thing.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CoreTime {
+    /// `host` or `nic`.
+    pub side: &'static str,
+    /// On what, such as `messages`.
+    pub on: &'static str,
+    /// How long, per committed transaction, in nanoseconds of a core.
+    pub ns_per_txn: f64,
 }
 
 /// What a run took of this machine's memory.

@@ -99,6 +99,7 @@ fn simulate<N: Member>(
             .iter()
             .map(|used| Resource { name: used.name.clone(), utilization: used.busy })
             .collect(),
+        core_time: report.spent,
         settled: quiet,
         simulated: Some(Simulated {
             time: report.simulated,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nicol_core::cluster::Layout;
 use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
-use nicol_core::ids::{EngineId, NodeId};
+use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::units::{Nanos, Picos};
 
 use crate::hw::{NodeHardware, picos};
@@ -177,7 +177,10 @@ impl SimCluster {
             events: state.kernel.handled(),
             digest: state.kernel.digest(),
             resources: report::resources(&self.shared, &state, self.now()),
-            spent: report::spent(self.engines.iter().map(Engine::world)),
+            spent: [Side::Host, Side::Nic]
+                .into_iter()
+                .flat_map(|side| report::spent(self.engines.iter().map(Engine::world), side))
+                .collect(),
             faults: state.faults.counts,
             stats,
         }

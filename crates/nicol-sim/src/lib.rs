@@ -21,5 +21,5 @@ mod world;
 
 pub use cluster::{RunEnd, SimCluster, SimConfig};
 pub use profile::{Profile, ProfileError};
-pub use report::{SimReport, Utilization};
+pub use report::{SimReport, Spending, Utilization};
 pub use world::SimWorld;

@@ -18,6 +18,17 @@ pub struct Utilization {
     pub busy: f64,
 }
 
+/// What all cores of a side together spent on one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spending {
+    /// Whose cores.
+    pub side: Side,
+    /// On what, such as `messages`.
+    pub on: &'static str,
+    /// How long.
+    pub time: Nanos,
+}
+
 /// The account of a run since its start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimReport {
@@ -29,8 +40,8 @@ pub struct SimReport {
     pub digest: u64,
     /// How busy each resource of each node was.
     pub resources: Vec<Utilization>,
-    /// What all cores together spent their time on.
-    pub spent: Vec<(&'static str, Nanos)>,
+    /// What the cores spent their time on.
+    pub spent: Vec<Spending>,
     /// How often each fault struck.
     pub faults: FaultCounts,
     /// The engines' counters, summed.
@@ -54,7 +65,9 @@ impl SimReport {
             events: self.events - earlier.events,
             digest: self.digest,
             resources: resources.collect(),
-            spent: spent.map(|(now, then)| (now.0, now.1.since(then.1))).collect(),
+            spent: spent
+                .map(|(now, then)| Spending { time: now.time.since(then.time), ..*now })
+                .collect(),
             faults: self.faults.since(&earlier.faults),
             stats: self.stats.since(&earlier.stats),
         }
@@ -96,12 +109,16 @@ pub(crate) fn resources(shared: &Shared, state: &State, now: Nanos) -> Vec<Utili
 }
 
 /// What the cores spent their time on.
-pub(crate) fn spent<'a>(worlds: impl Iterator<Item = &'a SimWorld>) -> Vec<(&'static str, Nanos)> {
+pub(crate) fn spent<'a>(
+    worlds: impl Iterator<Item = &'a SimWorld> + Clone,
+    side: Side,
+) -> impl Iterator<Item = Spending> {
     let mut sums = [Picos(0); SPENT.len()];
-    for world in worlds {
+    for world in worlds.filter(|world| world.here().side == side) {
         for (sum, span) in sums.iter_mut().zip(world.spent()) {
             *sum += span;
         }
     }
-    SPENT.iter().zip(sums).map(|(name, sum)| (*name, sum.to_nanos_up())).collect()
+    let named = SPENT.into_iter().zip(sums);
+    named.map(move |(on, sum)| Spending { side, on, time: sum.to_nanos_up() })
 }

@@ -184,6 +184,11 @@ impl SimWorld {
         self.refused.get()
     }
 
+    /// The engine of which this is the world.
+    pub(crate) fn here(&self) -> EngineId {
+        self.here
+    }
+
     /// What the core's time went into, in the order of [`SPENT`].
     pub(crate) fn spent(&self) -> [Picos; SPENT.len()] {
         std::array::from_fn(|on| self.spent[on].get())

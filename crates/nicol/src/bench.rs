@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use indicatif::ProgressBar;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
-use nicol_lab::report::{BenchReport, Lookups, Memory};
+use nicol_lab::report::{BenchReport, Lookups, Memory, Resource};
 use nicol_lab::systems::System;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_workload::driver::CLIENTS_MAX;
@@ -258,11 +258,6 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
         .filter(|(_, count)| **count > 0)
         .map(|(reason, count)| format!("{reason} {count}"))
         .collect();
-    let used: Vec<_> = report
-        .resources
-        .iter()
-        .map(|used| format!("{} {:.0} %", used.name, used.utilization * 100.0))
-        .collect();
     let ways = report.paths.iter().filter(|(_, count)| **count > 0);
     let ways: Vec<_> = ways.map(|(path, count)| format!("{path} {count}")).collect();
     let mut rows = vec![
@@ -285,13 +280,44 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
                 report.dma_per_txn
             ),
         ),
-        ("resources", used.join(", ")),
+        ("resources", resources(&report.resources)),
         ("memory", report.memory.as_ref().map_or_else(|| "not known".to_owned(), memory)),
     ];
+    for (side, title) in [("host", "host core time"), ("nic", "NIC core time")] {
+        let mut spent: Vec<_> = report.core_time.iter().filter(|time| time.side == side).collect();
+        if spent.is_empty() {
+            continue;
+        }
+        spent.sort_by(|one, other| other.ns_per_txn.total_cmp(&one.ns_per_txn));
+        let sum: f64 = spent.iter().map(|time| time.ns_per_txn).sum();
+        let parts: Vec<_> =
+            spent.iter().map(|time| format!("{} {:.0}", time.on, time.ns_per_txn)).collect();
+        rows.push((title, format!("{sum:.0} ns per transaction: {}", parts.join(", "))));
+    }
     if report.lookups.keys > 0 {
         rows.push(("lookups on NICs", lookups(&report.lookups)));
     }
     rows
+}
+
+/// How busy each resource was: the mean over the nodes, and the busiest where that says more.
+fn resources(resources: &[Resource]) -> String {
+    let mut kinds: Vec<(&str, Vec<f64>)> = Vec::new();
+    for used in resources {
+        let kind = used.name.split_once('.').map_or(used.name.as_str(), |(_, kind)| kind);
+        match kinds.iter_mut().find(|(name, _)| *name == kind) {
+            Some((_, nodes)) => nodes.push(used.utilization),
+            None => kinds.push((kind, vec![used.utilization])),
+        }
+    }
+    let line = |(kind, nodes): &(&str, Vec<f64>)| {
+        let mean = nodes.iter().sum::<f64>() / nodes.len() as f64 * 100.0;
+        let most = nodes.iter().copied().fold(0.0, f64::max) * 100.0;
+        let busiest =
+            if most > mean + 3.0 { format!(" (busiest {most:.0} %)") } else { String::new() };
+        format!("{kind} {mean:.0} %{busiest}")
+    };
+    kinds.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
 /// Who answered the lookups, and what the host's memory was read for. [Xenic21 4.1]

@@ -10,7 +10,7 @@ use nicol_core::units::Nanos;
 use super::cluster;
 pub use super::probe::Action;
 use super::probe::Probe;
-use crate::{Profile, SimCluster, SimConfig};
+use crate::{Profile, SimCluster, SimConfig, Spending};
 
 /// Run before a rate is measured: queues fill and batches form.
 pub(super) const WARMUP: Nanos = Nanos::from_micros(150);
@@ -158,7 +158,8 @@ pub fn dma_latency(
     let (found, cluster) = probe.run(cluster(profile, 1, 1, 1)?, ALONE_WARMUP, ALONE_WINDOW);
     let report = cluster.report();
     let spent = |name: &str| {
-        report.spent.iter().find(|(on, _)| *on == name).map_or(0.0, |(_, span)| span.0 as f64)
+        let on_it = |spent: &&Spending| spent.side == Side::Nic && spent.on == name;
+        report.spent.iter().find(on_it).map_or(0.0, |spent| spent.time.0 as f64)
     };
     let nic = cluster.engine(EngineId::nic(NodeId(0), 0));
     let vectors = nic.map_or(1.0, |engine| engine.stats().dma_vectors as f64);
