@@ -319,8 +319,8 @@ mod tests {
         let rows = rows(&SHORT);
         let lines: Vec<String> = rows.iter().map(counted).collect();
         let expected = [
-            "robinhood 8: 298296, 908; 440472 6872 1083",
-            "robinhood 16: 298824, 1932; 584120 9121 1047",
+            "robinhood 8: 298296, 908; 439416 6856 1079",
+            "robinhood 16: 298824, 1932; 583856 9117 1046",
             "robinhood 32: 299880, 3980; 634912 9919 1012",
             "hopscotch 8: 125472, 0; 574000 8200 1050",
             "chained 4: 125184, 0; 329560 4708 1177",

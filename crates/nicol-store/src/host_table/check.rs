@@ -94,10 +94,8 @@ impl HostTable {
             assert!(header.moves.is_multiple_of(2), "no move is under way");
             let ahead = (segment as u64) < progress.split() || segment as u64 >= whole;
             assert!(header.level == progress.level() + u8::from(ahead), "a level is its segment's");
-            let mut page = header.overflow;
-            while let Some(current) = page {
-                assert!(pages.insert(current), "a page is linked once");
-                page = self.link(current);
+            for page in self.pages_of(chunk, local) {
+                assert!(pages.insert(page), "a page is linked once");
             }
             let before = counts.records;
             for position in self.overflow_of(chunk, local) {

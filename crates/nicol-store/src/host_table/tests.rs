@@ -173,6 +173,24 @@ fn a_deletion_elsewhere_raises_the_floor_of_absent_keys() {
 }
 
 #[test]
+fn pages_that_are_full_are_read_before_the_one_with_room() {
+    let table = table(64, 1);
+    for key in 0..200 {
+        table.load(Key(key), b"x");
+    }
+    table.check();
+    let free = |position: &writer::Position| table.key_of(*position).is_none();
+    let mut long = 0;
+    for segment in 0..table.segments() {
+        let slots: Vec<_> = table.overflow_of(0, segment).collect();
+        long += u64::from(slots.len() as u64 > PAGE_SLOTS);
+        let used = slots.iter().position(free).unwrap_or(slots.len());
+        assert!(slots[used..].iter().all(free), "segment {segment}: a gap before slot {used}");
+    }
+    assert!(long > 0, "no segment has two pages");
+}
+
+#[test]
 fn digests_do_not_depend_on_the_order_of_insertion() {
     let (one, other) = (table(256, 8), table(256, 16));
     for key in 0..200 {

@@ -213,10 +213,15 @@ impl HostTable {
         (0..self.geometry.reach()).map(move |at| (home.slot + at, region, first + at * slot_bytes))
     }
 
-    /// The slots of a segment's overflow pages.
-    pub(super) fn overflow_of(&self, chunk: u32, local: u64) -> impl Iterator<Item = Position> {
+    /// A segment's overflow pages.
+    pub(super) fn pages_of(&self, chunk: u32, local: u64) -> impl Iterator<Item = PageRef> {
         let first = self.header(chunk, local).overflow;
-        let pages = std::iter::successors(first, |&page| self.link(page));
+        std::iter::successors(first, |&page| self.link(page))
+    }
+
+    /// Their slots.
+    pub(super) fn overflow_of(&self, chunk: u32, local: u64) -> impl Iterator<Item = Position> {
+        let pages = self.pages_of(chunk, local);
         pages.flat_map(|page| (0..PAGE_SLOTS).map(move |slot| Position::Overflow { page, slot }))
     }
 
@@ -267,10 +272,11 @@ impl HostTable {
         self.add_memory(added);
         let (region, offset) = self.at(Position::Overflow { page, slot: 0 });
         writer.image.write(region, offset);
-        // Linked once it holds the record; in front, so that the chain need not be walked.
-        let first = self.header(home.chunk, home.local()).overflow;
-        self.set_link(page, first);
-        self.set_overflow(home.chunk, home.local(), Some(page));
+        // Linked once it holds the record; at the end, so that full pages are read first.
+        match self.pages_of(home.chunk, home.local()).last() {
+            Some(last) => self.set_link(last, Some(page)),
+            None => self.set_overflow(home.chunk, home.local(), Some(page)),
+        }
     }
 
     fn set_overflow(&self, chunk: u32, local: u64, page: Option<PageRef>) {

@@ -1,6 +1,7 @@
 //! Lookups on the NIC: its index first, the host table by DMA on a miss. [Xenic21 4.1]
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nicol_core::fabric::{Fabric, FabricError, Work};
@@ -23,7 +24,7 @@ pub(super) struct Batch<F: Fabric> {
     found: Vec<Found>,
     /// The values found, one behind the other.
     pub(super) values: Vec<u8>,
-    misses: Vec<Miss<F>>,
+    misses: VecDeque<(Miss, F::Completion)>,
     /// Keys of ordered tables that the host must be asked for.
     pub(super) asked: Vec<Asked>,
 }
@@ -39,16 +40,32 @@ impl<F: Fabric> Batch<F> {
     }
 }
 
-/// A key that the index does not know, with the first DMA read on its way.
-struct Miss<F: Fabric> {
+/// A key that the index does not know, and how far the search for it has come.
+#[derive(Clone, Copy)]
+struct Miss {
     position: usize,
     key: Key,
-    /// What the index knew before the read.
+    /// What the index knew before the search.
     hint: Hint,
-    /// Where the read began, and how many slots it took.
+    /// Where the search began, and how many slots its first read takes.
     home: Home,
     slots: u64,
-    read: F::Completion,
+    at: At,
+}
+
+/// What a search is reading.
+#[derive(Clone, Copy)]
+enum At {
+    /// The hinted slots.
+    First,
+    /// The slots behind them, up to D_m.
+    Second,
+    /// An overflow page of a chain that `header` told of, or else the hint.
+    Page { page: PageRef, header: Option<SegmentHeader> },
+    /// The segment's header. `before`: as it was before the pages that it told of were read.
+    Header { before: Option<SegmentHeader> },
+    /// The value of a record found that is out of line.
+    Block { block: BlockRef, version: Version, displacement: u16 },
 }
 
 /// What a scan of slots found of a key.
@@ -61,6 +78,12 @@ enum Scan {
     Torn,
     /// Not among these slots.
     Nothing,
+}
+
+/// What a read of a search has led to.
+enum Next {
+    Read(At),
+    Over(Search),
 }
 
 /// How a search of the host table ended.
@@ -95,7 +118,7 @@ impl<F: Fabric> Lookups<F> {
         self.spare.borrow_mut().pop().unwrap_or_else(|| Batch {
             found: Vec::new(),
             values: Vec::new(),
-            misses: Vec::new(),
+            misses: VecDeque::new(),
             asked: Vec::new(),
         })
     }
@@ -111,7 +134,7 @@ impl<F: Fabric> Lookups<F> {
         }
     }
 
-    /// Reads every key; the first DMA reads of all misses go out together. What is returned was
+    /// Reads every key; the DMA reads of all misses go out side by side. What is returned was
     /// current at some instant of this call.
     pub(super) async fn read_all(
         &self,
@@ -132,22 +155,29 @@ impl<F: Fabric> Lookups<F> {
                     Found { version: Version(0), value: None }
                 }
                 Err(hint) => {
-                    let slots = self.first_read(hint.displacement);
-                    let home = self.home(key);
-                    let read = self.read_slots(home, 0, slots);
-                    batch.misses.push(Miss { position, key, hint, home, slots, read });
+                    let (home, slots) = (self.home(key), self.first_read(hint.displacement));
+                    self.read(batch, Miss { position, key, hint, home, slots, at: At::First });
                     Found { version: Version(0), value: None }
                 }
             };
             batch.found.push(found);
         }
-        let mut misses = std::mem::take(&mut batch.misses);
-        for miss in misses.drain(..) {
-            let position = miss.position;
-            batch.found[position] = self.resolve(miss, &mut batch.values).await?;
-        }
-        batch.misses = misses;
+        self.search_all(batch).await?;
         self.ask_host(batch).await
+    }
+
+    /// Searches the host table for every miss. All are under way together: one that must read on
+    /// goes to the end of the queue, so that its next read shares a vector with the others'.
+    /// [Xenic21 4.3.1]
+    async fn search_all(&self, batch: &mut Batch<F>) -> Result<(), FabricError> {
+        while let Some((miss, read)) = batch.misses.pop_front() {
+            let bytes = read.await?;
+            match self.look(&miss, bytes.as_ref(), &mut batch.values)? {
+                Next::Read(at) => self.read(batch, Miss { at, ..miss }),
+                Next::Over(search) => self.conclude(miss, search, batch),
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn node(&self) -> &Node {
@@ -176,8 +206,31 @@ impl<F: Fabric> Lookups<F> {
         self.fabric.dma_read(&span.region, span.offset, span.len)
     }
 
-    fn read_slots(&self, home: Home, from: u64, count: u64) -> F::Completion {
-        self.dma(&self.node.primary().slots_span(home, from, count), count)
+    /// Submits what `miss` reads next.
+    fn read(&self, batch: &mut Batch<F>, miss: Miss) {
+        let (table, Miss { home, slots, .. }) = (self.node.primary(), miss);
+        let (count, span, objects) = match miss.at {
+            At::First => (None, table.slots_span(home, 0, slots), slots),
+            At::Second => {
+                let rest = self.reach() - slots;
+                (Some(Count::SecondReads), table.slots_span(home, slots, rest), rest)
+            }
+            At::Page { page, .. } => {
+                (Some(Count::OverflowReads), table.page_span(page), PAGE_SLOTS)
+            }
+            At::Header { .. } => (Some(Count::HeaderReads), table.header_span(home), 0),
+            At::Block { block, .. } => (None, table.block_span(block), 1),
+        };
+        if let Some(count) = count {
+            self.counters().add(count, 1);
+        }
+        let read = self.dma(&span, objects);
+        batch.misses.push_back((miss, read));
+    }
+
+    /// D_m.
+    fn reach(&self) -> u64 {
+        u64::from(self.node.config().displacement_max)
     }
 
     /// The index's answer, or the hint of a miss.
@@ -192,141 +245,111 @@ impl<F: Fabric> Lookups<F> {
         }
     }
 
-    /// Finishes the lookup of a key that the index missed.
-    async fn resolve(&self, miss: Miss<F>, values: &mut Vec<u8>) -> Result<Found, FabricError> {
-        let Miss { key, mut hint, mut home, mut slots, read, .. } = miss;
+    /// Takes the end of a search: what was found counts if nothing was installed meanwhile.
+    fn conclude(&self, miss: Miss, search: Search, batch: &mut Batch<F>) {
+        let Miss { position, key, hint, mut slots, .. } = miss;
         let (index, hash) = (self.node.index(), SlotHash::of(key));
-        let mut first = Some(read);
-        loop {
-            let search = self.search(key, home, slots, &hint, first.take(), values).await?;
-            // After the DMA the world has moved: what was installed meanwhile is in the index.
-            let now = match self.in_index(key, values) {
-                Ok(found) => return Ok(found),
-                Err(now) => now,
-            };
-            if now.epoch == hint.epoch {
-                match search {
-                    Search::Retry => {}
-                    Search::Unproven => slots = u64::from(self.node.config().displacement_max),
-                    Search::Record { version, value, displacement } => {
-                        let bytes = &values[value.0 as usize..(value.0 + value.1) as usize];
-                        index.learn(hash, key, now.epoch, version, Some((bytes, displacement)));
-                        return Ok(Found { version, value: Some(value) });
-                    }
-                    Search::Absent => {
-                        let version = index.floor(hash);
-                        index.learn(hash, key, now.epoch, version, None);
-                        return Ok(Found { version, value: None });
-                    }
+        // After the DMA the world has moved: what was installed meanwhile is in the index.
+        let now = match self.in_index(key, &mut batch.values) {
+            Ok(found) => return batch.set(position, found),
+            Err(now) => now,
+        };
+        if now.epoch == hint.epoch {
+            match search {
+                Search::Retry => {}
+                Search::Unproven => slots = self.reach(),
+                Search::Record { version, value, displacement } => {
+                    let bytes = &batch.values[value.0 as usize..(value.0 + value.1) as usize];
+                    index.learn(hash, key, now.epoch, version, Some((bytes, displacement)));
+                    return batch.set(position, Found { version, value: Some(value) });
+                }
+                Search::Absent => {
+                    let version = index.floor(hash);
+                    index.learn(hash, key, now.epoch, version, None);
+                    return batch.set(position, Found { version, value: None });
                 }
             }
-            self.counters().add(Count::Retries, 1);
-            (hint, home) = (now, self.home(key));
         }
+        self.counters().add(Count::Retries, 1);
+        let home = self.home(key);
+        self.read(batch, Miss { position, key, hint: now, home, slots, at: At::First });
     }
 
-    /// Searches the host table: the hinted slots, the rest up to D_m, then the overflow pages.
-    async fn search(
-        &self,
-        key: Key,
-        home: Home,
-        slots: u64,
-        hint: &Hint,
-        first: Option<F::Completion>,
-        values: &mut Vec<u8>,
-    ) -> Result<Search, FabricError> {
-        let read = first.unwrap_or_else(|| self.read_slots(home, 0, slots));
-        let scan = self.scan(read.await?.as_ref(), key, values);
-        self.counters().add(Count::FirstReads, u64::from(matches!(scan, Scan::Record { .. })));
-        if !matches!(scan, Scan::Nothing) {
-            return self.settle(scan, key, 0, values).await;
-        }
-        let reach = u64::from(self.node.config().displacement_max);
-        if slots < reach {
-            // [Xenic21 4.1.3] The second, adjacent read.
-            self.counters().add(Count::SecondReads, 1);
-            let rest = self.read_slots(home, slots, reach - slots).await?;
-            let scan = self.scan(rest.as_ref(), key, values);
-            if !matches!(scan, Scan::Nothing) {
-                return self.settle(scan, key, slots as u16, values).await;
-            }
-        }
-        // [Xenic21 4.1.3] d_i = D_m: the segment's overflow page instead, if its address is known.
-        match self.search_pages(hint.overflow, key, values).await? {
-            Some(search) => Ok(search),
-            None => self.prove_absence(key, home, hint, values).await,
-        }
-    }
-
-    /// Searches a chain of overflow pages; `None` if the key is not in it.
-    async fn search_pages(
-        &self,
-        first: Option<PageRef>,
-        key: Key,
-        values: &mut Vec<u8>,
-    ) -> Result<Option<Search>, FabricError> {
-        let (mut page, reach) = (first, self.node.config().displacement_max);
-        while let Some(current) = page {
-            self.counters().add(Count::OverflowReads, 1);
-            let bytes = self.dma(&self.node.primary().page_span(current), PAGE_SLOTS).await?;
-            let scan = self.scan(bytes.as_ref(), key, values);
-            if !matches!(scan, Scan::Nothing) {
-                // d_i = D_m says that overflow may hold the segment's objects.
-                let search = self.settle(scan, key, 0, values).await?;
-                return Ok(Some(match search {
-                    Search::Record { version, value, .. } => {
-                        Search::Record { version, value, displacement: reach - 1 }
+    /// Takes what a read brought. A search reads the hinted slots, the rest up to D_m, the overflow
+    /// pages that the index knows, and the segment's header.
+    fn look(&self, miss: &Miss, bytes: &[u8], values: &mut Vec<u8>) -> Result<Next, FabricError> {
+        Ok(match miss.at {
+            At::First => {
+                let scan = self.scan(bytes, miss.key, values);
+                let found = matches!(scan, Scan::Record { .. });
+                self.counters().add(Count::FirstReads, u64::from(found));
+                settle(scan, |position| position).unwrap_or_else(|| {
+                    if miss.slots < self.reach() {
+                        // [Xenic21 4.1.3] The second, adjacent read.
+                        Next::Read(At::Second)
+                    } else {
+                        after_slots(miss)
                     }
-                    other => other,
-                }));
+                })
             }
-            page = HostTable::parse_page_link(bytes.as_ref());
-        }
-        Ok(None)
+            At::Second => {
+                settle(self.scan(bytes, miss.key, values), |position| miss.slots as u16 + position)
+                    .unwrap_or_else(|| after_slots(miss))
+            }
+            At::Page { header, .. } => {
+                // d_i = D_m says that overflow may hold the segment's objects.
+                let overflowed = self.reach() as u16 - 1;
+                settle(self.scan(bytes, miss.key, values), |_| overflowed).unwrap_or_else(|| {
+                    match HostTable::parse_page_link(bytes) {
+                        Some(page) => Next::Read(At::Page { page, header }),
+                        None => after_pages(miss, header),
+                    }
+                })
+            }
+            At::Header { before } => self.prove_absence(miss, bytes, before)?,
+            At::Block { block, version, displacement } => {
+                Next::Over(match HostTable::parse_block(bytes, miss.key, version, block.len) {
+                    Some(value) => {
+                        let value = append(values, value);
+                        Search::Record { version, value, displacement }
+                    }
+                    None => Search::Retry,
+                })
+            }
+        })
     }
 
-    /// Proves that a key is absent which was not found where `hint` said: a record that moved to
+    /// Proves that a key is absent which was not found where the hint said: a record that moved to
     /// the left or away while we read may have been missed, and then the segment's header says so,
     /// or its move counter is no longer what it was before the reads. Also finds overflow pages that
-    /// the index does not know.
-    async fn prove_absence(
+    /// the index does not know; then the header is read once more behind them.
+    fn prove_absence(
         &self,
-        key: Key,
-        home: Home,
-        hint: &Hint,
-        values: &mut Vec<u8>,
-    ) -> Result<Search, FabricError> {
-        let (table, hash) = (self.node.primary(), SlotHash::of(key));
-        let header = self.read_header(key, home).await?;
-        if !table.proves(hash, home, &header) {
-            return Ok(Search::Retry);
-        }
-        let searched = hint.seen == Some((home.segment, header.moves));
-        if header.overflow != hint.overflow {
-            if let Some(search) = self.search_pages(header.overflow, key, values).await? {
-                return Ok(search);
-            }
-            if header.overflow.is_some() && searched {
-                let after = self.read_header(key, home).await?;
-                let quiet = table.proves(hash, home, &after) && after.moves == header.moves;
-                return Ok(if quiet { Search::Absent } else { Search::Unproven });
-            }
-        }
-        Ok(if searched { Search::Absent } else { Search::Unproven })
-    }
-
-    /// Reads the header of `home`'s segment; the index learns from it.
-    async fn read_header(&self, key: Key, home: Home) -> Result<SegmentHeader, FabricError> {
-        let (table, index) = (self.node.primary(), self.node.index());
-        self.counters().add(Count::HeaderReads, 1);
-        let bytes = self.dma(&table.header_span(home), 0).await?;
-        let Some(header) = HostTable::parse_header(bytes.as_ref()) else {
+        miss: &Miss,
+        bytes: &[u8],
+        before: Option<SegmentHeader>,
+    ) -> Result<Next, FabricError> {
+        let Some(header) = HostTable::parse_header(bytes) else {
             return Err(FabricError::Malformed);
         };
+        let (table, index) = (self.node.primary(), self.node.index());
+        let (home, hash) = (miss.home, SlotHash::of(miss.key));
         // The host may have split the segment: the next try begins where the key is then.
         index.follow(table.geometry().progress_of(home.segment, header.level));
-        index.learn_header(SlotHash::of(key), home.segment, &header);
-        Ok(header)
+        index.learn_header(hash, home.segment, &header);
+        let proves = table.proves(hash, home, &header);
+        Ok(match (before, header.overflow) {
+            (Some(before), _) if proves && header.moves == before.moves => {
+                Next::Over(Search::Absent)
+            }
+            (Some(_), _) => Next::Over(Search::Unproven),
+            (None, _) if !proves => Next::Over(Search::Retry),
+            (None, Some(page)) if miss.hint.overflow != Some(page) => {
+                Next::Read(At::Page { page, header: Some(header) })
+            }
+            (None, _) if searched_since(miss, &header) => Next::Over(Search::Absent),
+            (None, _) => Next::Over(Search::Unproven),
+        })
     }
 
     fn scan(&self, bytes: &[u8], key: Key, values: &mut Vec<u8>) -> Scan {
@@ -338,9 +361,7 @@ impl<F: Fabric> Lookups<F> {
                 SlotView::Record { key: found, version, place } if found == key => {
                     return match place {
                         Place::Inline(value) => {
-                            let start = values.len() as u32;
-                            values.extend_from_slice(value);
-                            Scan::Record { version, value: (start, value.len() as u32), position }
+                            Scan::Record { version, value: append(values, value), position }
                         }
                         Place::OutOfLine(block) => Scan::OutOfLine { version, block, position },
                     };
@@ -350,32 +371,50 @@ impl<F: Fabric> Lookups<F> {
         }
         if torn { Scan::Torn } else { Scan::Nothing }
     }
+}
 
-    /// Follows a scan's pointer, if the value is out of line, with a single-object read.
-    async fn settle(
-        &self,
-        scan: Scan,
-        key: Key,
-        from: u16,
-        values: &mut Vec<u8>,
-    ) -> Result<Search, FabricError> {
-        match scan {
-            Scan::Record { version, value, position } => {
-                Ok(Search::Record { version, value, displacement: from + position })
-            }
-            Scan::OutOfLine { version, block, position } => {
-                let bytes = self.dma(&self.node.primary().block_span(block), 1).await?;
-                let Some(value) = HostTable::parse_block(bytes.as_ref(), key, version, block.len)
-                else {
-                    return Ok(Search::Retry);
-                };
-                let start = values.len() as u32;
-                values.extend_from_slice(value);
-                let value = (start, value.len() as u32);
-                Ok(Search::Record { version, value, displacement: from + position })
-            }
-            Scan::Torn => Ok(Search::Retry),
-            Scan::Nothing => Ok(Search::Absent),
-        }
+/// Where a search goes on that has found nothing in the slots. [Xenic21 4.1.3] d_i = D_m: the
+/// segment's overflow page instead, if its address is known.
+fn after_slots(miss: &Miss) -> Next {
+    Next::Read(match miss.hint.overflow {
+        Some(page) => At::Page { page, header: None },
+        None => At::Header { before: None },
+    })
+}
+
+/// Where a search goes on that has found nothing in overflow pages, of which `header` told.
+fn after_pages(miss: &Miss, header: Option<SegmentHeader>) -> Next {
+    match header {
+        Some(header) if !searched_since(miss, &header) => Next::Over(Search::Unproven),
+        before => Next::Read(At::Header { before }),
     }
+}
+
+/// Has nothing moved to the left or away between the miss and `header`?
+fn searched_since(miss: &Miss, header: &SegmentHeader) -> bool {
+    miss.hint.seen == Some((miss.home.segment, header.moves))
+}
+
+/// What a scan leads to, where `displacement` tells a position's; `None` if it found nothing.
+fn settle(scan: Scan, displacement: impl Fn(u16) -> u16) -> Option<Next> {
+    Some(match scan {
+        Scan::Record { version, value, position } => {
+            let displacement = displacement(position);
+            Next::Over(Search::Record { version, value, displacement })
+        }
+        // A single-object read follows the pointer.
+        Scan::OutOfLine { version, block, position } => {
+            let displacement = displacement(position);
+            Next::Read(At::Block { block, version, displacement })
+        }
+        Scan::Torn => Next::Over(Search::Retry),
+        Scan::Nothing => return None,
+    })
+}
+
+/// Appends a value to those of a batch; where it is.
+fn append(values: &mut Vec<u8>, value: &[u8]) -> (u32, u32) {
+    let start = values.len() as u32;
+    values.extend_from_slice(value);
+    (start, value.len() as u32)
 }
