@@ -12,11 +12,11 @@ use nicol_core::fabric::Fabric;
 use nicol_core::history::Event;
 use nicol_core::ids::{Key, NodeId, Side};
 use nicol_core::txn::Abort;
-use nicol_core::units::Nanos;
+use nicol_core::units::{Bytes, Nanos};
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_protocols::commit::Sabotage;
 use nicol_rt::LogDevice;
-use nicol_sim::Spending;
+use nicol_sim::{Profile, Spending};
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, RunResult, spawn_clients};
 use nicol_workload::tpcc::Indices;
 
@@ -171,11 +171,12 @@ pub(crate) fn run_system<N>(config: &BenchConfig) -> Result<BenchRun>
 where
     N: Member<Config: SystemConfig>,
 {
-    let built = config.build(N::SCANS)?;
-    match config.on.as_str() {
-        "threads" => crate::live::run::<N>(config, &built),
-        profile => crate::simulated::run::<N>(config, &built, profile),
+    if config.on == "threads" {
+        return crate::live::run::<N>(config, &config.build(N::SCANS, None)?);
     }
+    let profile = Arc::new(Profile::load(&config.on)?);
+    let built = config.build(N::SCANS, Some(profile.cores.nic_memory.value))?;
+    crate::simulated::run::<N>(config, &built, &profile)
 }
 
 /// A configuration with its parts built.
@@ -210,7 +211,7 @@ impl BenchConfig {
         }
     }
 
-    fn build<C: SystemConfig>(&self, scans: bool) -> Result<Built<C>> {
+    fn build<C: SystemConfig>(&self, scans: bool, nic_memory: Option<Bytes>) -> Result<Built<C>> {
         let mut spec = self.workload.clone();
         if scans && spec.is_tpcc() {
             spec.indices.get_or_insert(Indices::Trees);
@@ -224,7 +225,7 @@ impl BenchConfig {
         }
         let workload = workloads::build(&spec, self.nodes)?;
         let records = workload.workload.records_per_shard() + workload.workload.growth_per_shard();
-        let mut system = C::published(&self.system, records, workload.value_bytes);
+        let mut system = C::published(&self.system, records, workload.value_bytes, nic_memory);
         let mut engine = system.engines();
         settings::apply(&self.settings, &mut system, &mut engine)?;
         system.break_on_purpose(self.sabotage);

@@ -10,6 +10,7 @@ use nicol_protocols::commit::xenic::{
     ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig,
 };
 use nicol_store::host_table::Growth;
+use nicol_store::nic_index::NicIndex;
 use nicol_store::remote_table::{Design, INLINE_MAX};
 
 /// A key of `--set`: its name, its values, what it means.
@@ -27,8 +28,9 @@ pub trait Settings {
 /// How a system of the `commit` family runs.
 pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
     /// The published choices of the system of this name, with memory for so many records per shard
-    /// of at most `value_bytes` bytes.
-    fn published(system: &str, records: u64, value_bytes: usize) -> Self;
+    /// of at most `value_bytes` bytes, on NICs with `nic_memory`, where that is known.
+    fn published(system: &str, records: u64, value_bytes: usize, nic_memory: Option<Bytes>)
+    -> Self;
 
     /// What a reader of results must know: settings under which the system is not correct.
     fn warnings(&self) -> Vec<&'static str> {
@@ -145,7 +147,13 @@ impl Settings for XenicConfig {
         ("multi_hop", "on|off", "let a primary NIC execute a whole transaction"),
         ("local_paths", "on|off", "let the host execute a transaction whose keys are all local"),
         ("local_read", "paper|strict", "how local read-only transactions check what they read"),
-        ("index_objects", "N", "objects that each node's NIC index may cache"),
+        (
+            "index_objects",
+            "N",
+            "objects that each node's NIC index may cache; as many as its memory holds, \
+             on threads a quarter of the records",
+        ),
+        ("warm_index", "on|off", "does the NIC index know from the start what it has room for?"),
         ("displacement_max", "1..64", "displacement limit D_m of the host table"),
         ("slack", "0..64", "entries read beyond the known displacement, k"),
         ("slots_percent", "1..1000", "initial table slots per record, in percent"),
@@ -192,6 +200,7 @@ impl Settings for XenicConfig {
                 }
             }
             "index_objects" => self.index_objects = number(value, 1, 1 << 32)? as usize,
+            "warm_index" => self.warm_index = switch(value)?,
             "displacement_max" => self.displacement_max = number(value, 1, 64)? as u16,
             "slack" => self.slack = number(value, 0, 64)? as u16,
             "slots_percent" => self.slots_percent = number(value, 1, 1_000)?,
@@ -214,8 +223,13 @@ impl Settings for XenicConfig {
 }
 
 impl SystemConfig for XenicConfig {
-    fn published(_: &str, records: u64, value_bytes: usize) -> Self {
-        Self::paper(records, value_bytes)
+    fn published(_: &str, records: u64, value_bytes: usize, nic_memory: Option<Bytes>) -> Self {
+        let mut paper = Self::paper(records, value_bytes);
+        if let Some(memory) = nic_memory {
+            // [Xenic21 4.3.3] Caching adapts to the capacity that there is.
+            paper.index_objects = NicIndex::objects_in(memory, value_bytes);
+        }
+        paper
     }
 
     fn warnings(&self) -> Vec<&'static str> {
@@ -327,7 +341,7 @@ fn set_memory(config: &mut HybridConfig, key: &str, value: &str) -> Result<()> {
 }
 
 impl SystemConfig for HybridConfig {
-    fn published(system: &str, records: u64, value_bytes: usize) -> Self {
+    fn published(system: &str, records: u64, value_bytes: usize, _: Option<Bytes>) -> Self {
         match Self::named(system, records, value_bytes) {
             Some(config) => config,
             None => unreachable!("{system} is listed among the systems"),

@@ -29,14 +29,13 @@ const SETTLE: Nanos = Nanos::from_secs(10);
 pub(crate) fn run<N: Member<Config: SystemConfig>>(
     config: &BenchConfig,
     built: &Built<N::Config>,
-    profile: &str,
+    profile: &Arc<Profile>,
 ) -> Result<BenchRun> {
     ensure!(
         config.log_device == LogDevice::Memory,
         "--log-device: a simulated world has its profile's; only --on threads takes another"
     );
-    let profile = Arc::new(Profile::load(profile)?);
-    let layout = layout(config, &profile)?;
+    let layout = layout(config, profile)?;
     let clients = config.clients.unwrap_or(CLIENTS);
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));
@@ -46,7 +45,7 @@ pub(crate) fn run<N: Member<Config: SystemConfig>>(
     });
     let plan = config.plan(length, warmup, clients, true);
     let cluster = config.cluster::<N>(&layout, built, plan, clients)?;
-    let measured = simulate(config, built, &profile, &cluster);
+    let measured = simulate(config, built, profile, &cluster);
     let (check, history) = bench::judge(&cluster, measured.settled);
     let report = bench::report(config, built, &cluster, Some(&profile.name), &measured, check);
     Ok(BenchRun { report, history })

@@ -87,24 +87,27 @@ const LOG_LINE: u64 = 32;
 /// Objects that the NIC index of such a run may cache.
 const SCARCE_INDICES: [u64; 3] = [1, 8, 64];
 
+/// Settings under which caches start empty, so that what they save is seen to work.
+const COLD: [&str; 2] = ["warm_index", "warm_addresses"];
+
 /// What a sweep varies besides faults, as settings drawn from `seed`: most runs have the memory
 /// that they need, the others a log that a few records fill and an index of a few objects, so that
-/// refusals and back-pressure are seen.
+/// refusals and back-pressure are seen. Half of the runs start with empty caches.
 pub fn variation(system: &System, workload: &WorkloadSpec, seed: u64) -> Vec<String> {
     let mut random = Stream::new(seed, Purpose::Variation, 0);
-    if random.below(SCARCE_ONE_IN) != 0 {
-        return Vec::new();
+    let mut varied = Vec::new();
+    if random.below(SCARCE_ONE_IN) == 0 {
+        let mut one_of = |sizes: &[u64]| sizes[random.below(sizes.len() as u64) as usize];
+        let log_bytes = one_of(&SCARCE_LOGS) * workload.write_set_bytes() / 3;
+        varied.push(("log_bytes", log_bytes.next_multiple_of(LOG_LINE).to_string()));
+        varied.push(("index_objects", one_of(&SCARCE_INDICES).to_string()));
     }
-    let mut one_of = |sizes: &[u64]| sizes[random.below(sizes.len() as u64) as usize];
-    let log_bytes = one_of(&SCARCE_LOGS) * workload.write_set_bytes() / 3;
-    let log_bytes = log_bytes.next_multiple_of(LOG_LINE);
-    let scarce = [("log_bytes", log_bytes), ("index_objects", one_of(&SCARCE_INDICES))];
+    if random.below(2) == 0 {
+        varied.extend(COLD.map(|cache| (cache, "off".to_owned())));
+    }
     let known = system.settings();
-    scarce
-        .into_iter()
-        .filter(|(key, _)| known.iter().any(|(name, ..)| name == key))
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect()
+    varied.retain(|(key, _)| known.iter().any(|(name, ..)| name == key));
+    varied.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
 }
 
 impl SweepReport {

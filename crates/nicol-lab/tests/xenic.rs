@@ -207,6 +207,18 @@ fn an_object_is_found_in_every_way_and_each_is_counted() {
     assert!(cached.hit_rate > found.hit_rate, "{cached:?} {found:?}");
 }
 
+#[test]
+fn a_warm_index_reads_nothing_by_dma_and_a_cold_one_learns() {
+    let lookups = |setting: &str| {
+        let mut config = config("retwis", 2_000, "liquidio3", 6);
+        config.settings = vec![setting.to_owned()];
+        held(&config).report.lookups
+    };
+    let (warm, cold) = (lookups("warm_index=on"), lookups("warm_index=off"));
+    assert_eq!(warm.hit_rate, 1.0, "{warm:?}");
+    assert!(cold.hit_rate > 0.0 && cold.hit_rate < 1.0, "{cold:?}");
+}
+
 /// One client per node, so that hardly anything waits.
 #[test]
 fn misses_that_must_read_on_do_so_side_by_side() {

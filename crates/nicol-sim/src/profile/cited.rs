@@ -93,10 +93,11 @@ impl Quantity for Picos {
 }
 
 impl Quantity for Bytes {
-    const SHAPE: &'static str = "a size with its unit such as \"64B\" or \"4KiB\"";
+    const SHAPE: &'static str = "a size with its unit such as \"64B\", \"4KiB\" or \"16GB\"";
 
     fn read(raw: &RawValue) -> Option<Self> {
-        scaled(raw, &[("KiB", 1 << 10), ("MiB", 1 << 20), ("B", 1)]).map(Self)
+        scaled(raw, &[("KiB", 1 << 10), ("MiB", 1 << 20), ("GB", 1_000_000_000), ("B", 1)])
+            .map(Self)
     }
 }
 

@@ -108,6 +108,8 @@ pub struct Cores {
     pub host: Cited<u64>,
     /// NIC engines by default, and at most.
     pub nic: Cited<u64>,
+    /// The memory that NIC engines work in.
+    pub nic_memory: Cited<Bytes>,
     /// Do NIC engines run on cores of the NIC? If not, on host cores.
     pub nic_is_separate: Cited<bool>,
     /// Do packets from and to the host pass through NIC cores?

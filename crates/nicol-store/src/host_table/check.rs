@@ -9,6 +9,19 @@ use super::writer::{Position, Writer};
 use super::{HostTable, PageRef};
 use crate::digest;
 
+/// A record and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed<'a> {
+    /// Its key.
+    pub key: Key,
+    /// Its version.
+    pub version: Version,
+    /// Its value.
+    pub value: &'a [u8],
+    /// Slots from its home; D_m for one in overflow.
+    pub displacement: u16,
+}
+
 impl HostTable {
     /// The table's segments: chunk and number within it.
     fn all_segments(&self) -> impl Iterator<Item = (u32, u64)> {
@@ -26,13 +39,24 @@ impl HostTable {
 
     /// Calls `each` with every record, in the order of the table's memory.
     pub fn for_each(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        self.each_placed(&mut |record| each(record.key, record.version, record.value));
+    }
+
+    /// The same with where each record stands.
+    pub fn each_placed(&self, each: &mut dyn FnMut(Placed<'_>)) {
         // The writer's mutex keeps the records in place.
         let writer = self.writer();
         let mut value = Vec::new();
-        for key in self.all_positions().filter_map(|position| self.key_of(position)) {
+        for position in self.all_positions() {
+            let Some(key) = self.key_of(position) else { continue };
+            let home = match position {
+                Position::Slot { chunk, slot } => self.home_of(chunk, slot).map(|home| slot - home),
+                Position::Overflow { .. } => None,
+            };
+            let displacement = home.map_or(self.geometry.displacement_max(), |slots| slots as u16);
             value.clear();
             let found = self.get(key, &mut value);
-            each(key, found.version, &value);
+            each(Placed { key, version: found.version, value: &value, displacement });
         }
         drop(writer);
     }

@@ -35,6 +35,7 @@ use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
 
 pub use address::{Home, LEVELS_MAX, Progress, SlotHash};
+pub use check::Placed;
 use layout::slot_bytes;
 pub use layout::{BlockRef, INLINE_MAX, Place, SlotView};
 use memory::Chunks;

@@ -21,8 +21,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::{Key, TxnId, Version};
+use nicol_core::units::Bytes;
 
-use crate::host_table::{PageRef, Progress, SegmentHeader, SlotHash};
+use crate::host_table::{PageRef, Placed, Progress, SegmentHeader, SlotHash};
 use stripe::{Limits, Stripe};
 
 /// Mutexes that the segments are spread over.
@@ -103,6 +104,25 @@ impl NicIndex {
             locked: AtomicUsize::new(0),
             pinned: AtomicUsize::new(0),
             known: AtomicU64::new(Progress::default().word()),
+        }
+    }
+
+    /// Objects with values of `value` bytes that the index can cache in `memory`: 64 bytes each, 24
+    /// of position and page at most, and the value in whole words.
+    pub const fn objects_in(memory: Bytes, value: usize) -> usize {
+        memory.0 as usize / (64 + 24 + value.next_multiple_of(8))
+    }
+
+    /// Knows a record of the host table from the start: caches it, if there is room for it without
+    /// any other's going, and learns how far it is from its home.
+    pub fn preload(&self, hash: SlotHash, record: &Placed<'_>) {
+        let (mut stripe, number) = self.open(hash);
+        let entry = stripe.entry(number);
+        entry.displacement = entry.displacement.max(record.displacement);
+        if let Some(index) = stripe.add_if_room(number, hash, record.key) {
+            let object = stripe.object(index);
+            object.set_known(record.version, true);
+            object.value.extend_from_slice(record.value);
         }
     }
 

@@ -296,6 +296,11 @@ impl Stripe {
         }
     }
 
+    /// Adds the object of a key that has none, unless another would have to go.
+    pub(super) fn add_if_room(&mut self, entry: usize, hash: SlotHash, key: Key) -> Option<usize> {
+        (self.live() < self.limits.cached).then(|| self.add(entry, hash, key))
+    }
+
     fn obtain(&mut self, entry: usize, hash: SlotHash, key: Key, limit: usize) -> Option<usize> {
         if let Some(index) = self.find(entry, hash, key) {
             self.objects[index].used = true;

@@ -308,6 +308,22 @@ fn it_follows_the_table_a_few_entries_at_a_time_and_forgets_nothing() {
 }
 
 #[test]
+fn what_it_is_told_at_the_start_it_keeps_as_far_as_there_is_room() {
+    let index = index(64, 64);
+    let tell = |key: u64, displacement: u16| {
+        let (hash, key) = of(key);
+        let value = &key.0.to_le_bytes()[..];
+        index.preload(hash, &Placed { key, version: Version(1), value, displacement });
+    };
+    (0..1_000).for_each(|key| tell(key, 3));
+    let known = (0..1_000).filter(|&key| hint(&index, key).is_none()).count();
+    assert_eq!((known, index.object_count()), (64, 64), "one in each stripe");
+    let hints: Vec<_> = (0..1_000).filter_map(|key| hint(&index, key)).collect();
+    assert!(hints.iter().all(|hint| hint.displacement == 3), "displacements of all are known");
+    index.check();
+}
+
+#[test]
 fn hints_learn_upward_and_tell_whose_header_was_seen() {
     let index = index(64, 64);
     let (hash, key) = of(1);

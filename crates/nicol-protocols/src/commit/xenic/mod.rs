@@ -102,6 +102,8 @@ pub enum LocalRead {
 pub struct XenicConfig {
     /// Objects that each node's NIC index may cache.
     pub index_objects: usize,
+    /// Does the index know from the start what it has room for, as after a long run?
+    pub warm_index: bool,
     /// Displacement limit D_m of the host table, in slots. [4.1.2]
     pub displacement_max: u16,
     /// Entries read beyond the known displacement, k. [4.1.3]
@@ -139,6 +141,7 @@ impl XenicConfig {
     pub fn paper(records: u64, value: usize) -> Self {
         Self {
             index_objects: (records as usize / 4).max(1_024),
+            warm_index: true,
             displacement_max: 16,
             slack: 1,
             inline_value: value.clamp(8, 256),

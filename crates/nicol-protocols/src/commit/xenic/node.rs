@@ -273,6 +273,9 @@ impl Member for Node {
             cached_objects_max: config.index_objects,
             busy_objects_max: BUSY_OBJECTS_MAX,
         });
+        if config.warm_index {
+            primary.each_placed(&mut |record| index.preload(SlotHash::of(record.key), &record));
+        }
         let nics = layout.engines(Side::Nic);
         Self {
             id,

@@ -3,7 +3,7 @@
 
 use nicol_core::ids::{Key, Version};
 use nicol_core::txn::Txn;
-use nicol_store::host_table::{Advance, Geometry, Growth, HostTable, Lookup};
+use nicol_store::host_table::{Advance, Geometry, Growth, HostTable, Lookup, Placed};
 use nicol_store::ordered::OrderedTable;
 
 /// See the module.
@@ -52,6 +52,16 @@ impl Replica {
         } else {
             self.table.apply(key, version, value);
         }
+    }
+
+    /// Calls `each` with every record and how far it stands from its home.
+    pub(super) fn each_placed(&self, each: &mut dyn FnMut(Placed<'_>)) {
+        self.table.each_placed(each);
+        // Trees have no homes.
+        let displacement = 0;
+        self.ordered.tree().for_each(&mut |key, version, value| {
+            each(Placed { key, version, value, displacement });
+        });
     }
 
     /// Begins to load where keys are at home: see [`HostTable::touch`].
