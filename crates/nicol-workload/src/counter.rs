@@ -9,12 +9,12 @@ use nicol_core::ids::{Key, ShardId, TableId};
 use nicol_core::txn::{Txn, Verdict};
 use nicol_core::workload::ShardMap;
 
-use crate::placement::{Violations, holds, mix};
+use crate::placement::{Violations, holds, mix, records_at_most};
 
 /// Bytes of the smallest value: the counter alone.
-pub(crate) const VALUE_BYTES_MIN: usize = field::COUNTER.end;
+const VALUE_BYTES_MIN: usize = field::COUNTER.end;
 /// Bytes of the largest value: it is built on the stack.
-pub(crate) const VALUE_BYTES_MAX: usize = 1_024;
+const VALUE_BYTES_MAX: usize = 1_024;
 
 mod field {
     use super::Range;
@@ -43,12 +43,43 @@ fn parse(value: &[u8], row: u64) -> Option<u64> {
 /// The counted records of one table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedTable {
-    pub(crate) table: TableId,
-    pub(crate) records: u64,
-    pub(crate) value_bytes: usize,
+    table: TableId,
+    nodes: u16,
+    total: u64,
+    value_bytes: usize,
 }
 
 impl CountedTable {
+    /// So many records for each of `nodes` nodes.
+    ///
+    /// # Panics
+    /// If a value is smaller than its counter or larger than it may be.
+    pub(crate) fn new(
+        table: TableId,
+        nodes: u16,
+        records_per_node: u64,
+        value_bytes: usize,
+    ) -> Self {
+        let sizes = VALUE_BYTES_MIN..=VALUE_BYTES_MAX;
+        assert!(sizes.contains(&value_bytes), "values are {sizes:?} bytes");
+        Self { table, nodes, total: records_per_node * u64::from(nodes), value_bytes }
+    }
+
+    /// Records of the whole cluster.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Records of one shard, at most.
+    pub(crate) fn per_shard(&self) -> u64 {
+        records_at_most(self.total, self.nodes)
+    }
+
+    /// See [`nicol_core::workload::Workload::value_lengths`].
+    pub(crate) fn value_lengths(&self) -> Vec<(u32, u64)> {
+        vec![(self.value_bytes as u32, self.per_shard())]
+    }
+
     /// Yields every record of `shard`, at a counter of 0.
     pub(crate) fn load(
         &self,
@@ -58,7 +89,7 @@ impl CountedTable {
     ) {
         let mut value = [0; VALUE_BYTES_MAX];
         let value = &mut value[..self.value_bytes];
-        for row in 0..self.records {
+        for row in 0..self.total {
             let key = Key::new(self.table, row);
             if holds(shards, shard, key) {
                 emit(value, row, 0);
@@ -75,7 +106,7 @@ impl CountedTable {
     ) -> Vec<String> {
         let mut violations = Violations::default();
         let mut sum = 0_i128;
-        for row in 0..self.records {
+        for row in 0..self.total {
             let Some(value) = read(Key::new(self.table, row)) else {
                 violations.add(|| format!("record {row} is lost"));
                 continue;

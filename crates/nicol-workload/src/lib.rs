@@ -11,6 +11,7 @@ mod counter;
 pub mod driver;
 mod placement;
 pub mod retwis;
+mod shares;
 pub mod smallbank;
 pub mod tpcc;
 pub mod ycsb_t;

@@ -19,7 +19,7 @@ use nicol_core::workload::{ShardMap, Workload};
 
 use crate::chooser::{Chooser, Distribution};
 use crate::counter::{self, CountedTable};
-use crate::placement::records_at_most;
+use crate::shares::Shares;
 
 /// The only table.
 pub const RECORDS: TableId = TableId(1);
@@ -47,9 +47,9 @@ pub struct Retwis {
     chooser: Chooser,
 }
 
-/// Share in percent and number of keys written, of the types that write, in the order of
-/// [`Workload::kinds`]; the rest are timelines.
-const WRITERS: [(u64, usize); 3] = [(5, 3), (15, 2), (30, 5)];
+/// Shares of the types, by their number in [`Workload::kinds`], and how many keys each writes.
+const MIX: Shares<(usize, usize), 4> =
+    Shares::new([(5, (0, 3)), (15, (1, 2)), (30, (2, 5)), (50, (3, 0))]);
 /// Keys of a timeline at most.
 const TIMELINE_KEYS_MAX: u64 = 10;
 
@@ -59,13 +59,10 @@ impl Retwis {
     /// # Panics
     /// If there are fewer records than keys of a transaction, or a size is out of its range.
     pub fn new(config: RetwisConfig) -> Self {
-        let total = config.records_per_node * u64::from(config.nodes);
-        let sizes = counter::VALUE_BYTES_MIN..=counter::VALUE_BYTES_MAX;
-        assert!(sizes.contains(&config.value_bytes), "values are {sizes:?} bytes");
-        assert!(total >= TIMELINE_KEYS_MAX, "a transaction's keys are distinct");
-        let records =
-            CountedTable { table: RECORDS, records: total, value_bytes: config.value_bytes };
-        Self { config, records, chooser: Chooser::new(total, config.distribution) }
+        let RetwisConfig { nodes, records_per_node, value_bytes, distribution, .. } = config;
+        let records = CountedTable::new(RECORDS, nodes, records_per_node, value_bytes);
+        assert!(records.total() >= TIMELINE_KEYS_MAX, "a transaction's keys are distinct");
+        Self { config, records, chooser: Chooser::new(records.total(), distribution) }
     }
 
     fn draw(&self, random: &mut Stream, txn: &Txn) -> Key {
@@ -88,30 +85,26 @@ impl Workload for Retwis {
     }
 
     fn records_per_shard(&self) -> u64 {
-        records_at_most(self.records.records, self.config.nodes)
+        self.records.per_shard()
     }
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
-        vec![(self.records.value_bytes as u32, self.records_per_shard())]
+        self.records.value_lengths()
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
         txn.reset(ProcedureId(0), &[]);
         txn.ship = self.config.ship;
-        let mut ticket = random.below(100);
-        for (kind, (share, keys)) in WRITERS.iter().enumerate() {
-            if ticket < *share {
-                for _ in 0..*keys {
-                    txn.write(self.draw(random, txn));
-                }
-                return kind;
+        let (kind, written) = MIX.draw(random);
+        for _ in 0..written {
+            txn.write(self.draw(random, txn));
+        }
+        if written == 0 {
+            for _ in 0..=random.below(TIMELINE_KEYS_MAX) {
+                txn.read(self.draw(random, txn));
             }
-            ticket -= share;
         }
-        for _ in 0..=random.below(TIMELINE_KEYS_MAX) {
-            txn.read(self.draw(random, txn));
-        }
-        WRITERS.len()
+        kind
     }
 
     fn kinds(&self) -> &'static [&'static str] {

@@ -17,6 +17,7 @@ use nicol_core::workload::{ShardMap, Workload};
 
 use crate::chooser::{Chooser, Distribution, PartsPerMillion};
 use crate::placement::{Violations, holds, mix, records_at_most};
+use crate::shares::Shares;
 
 /// Savings accounts, by customer.
 pub const SAVINGS: TableId = TableId(1);
@@ -83,25 +84,15 @@ enum Kind {
     WriteCheck,
 }
 
-/// Weight in percent and amount in cents of each type. [DrTM+H, smallbank]
-const MIX: [(Kind, u64, i32); 6] = [
-    (Kind::Amalgamate, 15, 0),
-    (Kind::Balance, 15, 0),
-    (Kind::DepositChecking, 15, 130),
-    (Kind::SendPayment, 25, 500),
-    (Kind::TransactSavings, 15, 2_020),
-    (Kind::WriteCheck, 15, 500),
-];
-
-const _: () = {
-    let (mut sum, mut index) = (0, 0);
-    while index < MIX.len() {
-        assert!(MIX[index].0 as usize == index, "a kind is its position");
-        sum += MIX[index].1;
-        index += 1;
-    }
-    assert!(sum == 100, "weights are percent");
-};
+/// Share and amount in cents of each type. [DrTM+H, smallbank]
+const MIX: Shares<(Kind, i32), 6> = Shares::new([
+    (15, (Kind::Amalgamate, 0)),
+    (15, (Kind::Balance, 0)),
+    (15, (Kind::DepositChecking, 130)),
+    (25, (Kind::SendPayment, 500)),
+    (15, (Kind::TransactSavings, 2_020)),
+    (15, (Kind::WriteCheck, 500)),
+]);
 
 /// What a check on an overdrawn account costs, in cents. [H-Store, WriteCheck]
 const PENALTY: i32 = 100;
@@ -164,13 +155,7 @@ impl Workload for Smallbank {
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
-        let mut ticket = random.below(100);
-        let chosen = MIX.iter().find(|(_, weight, _)| {
-            let found = ticket < *weight;
-            ticket = ticket.saturating_sub(*weight);
-            found
-        });
-        let (kind, _, amount) = *chosen.unwrap_or(&MIX[0]);
+        let (kind, amount) = MIX.draw(random);
         txn.reset(ProcedureId(kind as u16), &amount.to_le_bytes());
         txn.ship = self.config.ship;
         // One decision for both customers of a transaction, as in DrTM+H. A single hot customer

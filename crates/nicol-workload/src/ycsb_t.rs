@@ -11,7 +11,6 @@ use nicol_core::workload::{ShardMap, Workload};
 
 use crate::chooser::{Chooser, Distribution, PartsPerMillion};
 use crate::counter::{self, CountedTable};
-use crate::placement::records_at_most;
 
 /// The only table.
 pub const RECORDS: TableId = TableId(1);
@@ -53,15 +52,13 @@ impl YcsbT {
     /// # Panics
     /// If there are fewer records than keys of a transaction, or a size is out of its range.
     pub fn new(config: YcsbTConfig) -> Self {
-        let total = config.records_per_node * u64::from(config.nodes);
-        let sizes = counter::VALUE_BYTES_MIN..=counter::VALUE_BYTES_MAX;
-        assert!(sizes.contains(&config.value_bytes), "values are {sizes:?} bytes");
+        let YcsbTConfig { nodes, records_per_node, value_bytes, distribution, .. } = config;
+        let records = CountedTable::new(RECORDS, nodes, records_per_node, value_bytes);
         assert!((1..=KEYS_MAX).contains(&config.keys_per_txn), "1 to {KEYS_MAX} keys");
-        assert!(total >= config.keys_per_txn as u64, "a transaction's keys are distinct");
+        let keys = config.keys_per_txn as u64;
+        assert!(records.total() >= keys, "a transaction's keys are distinct");
         assert!(config.read_fraction <= PartsPerMillion::ALL, "a share is at most one");
-        let records =
-            CountedTable { table: RECORDS, records: total, value_bytes: config.value_bytes };
-        Self { config, records, chooser: Chooser::new(total, config.distribution) }
+        Self { config, records, chooser: Chooser::new(records.total(), distribution) }
     }
 }
 
@@ -79,11 +76,11 @@ impl Workload for YcsbT {
     }
 
     fn records_per_shard(&self) -> u64 {
-        records_at_most(self.records.records, self.config.nodes)
+        self.records.per_shard()
     }
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
-        vec![(self.records.value_bytes as u32, self.records_per_shard())]
+        self.records.value_lengths()
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::PageRef;
 use super::layout::BlockRef;
@@ -99,8 +100,10 @@ impl PageAllocator {
     }
 }
 
-/// Block: key, version, then the value, then the version again. A reader that followed a stale
-/// pointer finds another key or version, since a version is never reused for a key.
+/// Block: key, version, then the value, then a seal of key and version. A reader that followed a
+/// stale pointer finds another key or version, since a version is never reused for a key. One that
+/// goes upwards while the block is reused finds no seal of its own: it is broken before anything
+/// else is written, and no later one is equal.
 const BLOCK_HEADER: u64 = 2 * WORD as u64;
 const SMALLEST_CLASS: u32 = 9;
 const CLASSES: usize = 13;
@@ -119,6 +122,11 @@ impl Default for Heap {
     fn default() -> Self {
         Self { chunks: 0, free: std::array::from_fn(|_| Vec::new()), in_use: 0 }
     }
+}
+
+/// The word behind a value: says whose it is.
+fn seal(key: Key, version: Version) -> u64 {
+    xxh3_64_with_seed(&key.0.to_le_bytes(), version.0)
 }
 
 /// Bytes that a value of `len` bytes takes in its block.
@@ -160,18 +168,19 @@ impl Heap {
         };
         let reference = BlockRef { chunk, block, len: value.len() as u32 };
         let (region, offset, len) = span(chunks, reference);
-        store(region, offset + len - WORD as u64, 0);
-        store(region, offset + WORD as u64, 0);
         store(region, offset, key.0);
-        write(region, offset + BLOCK_HEADER, value);
         store(region, offset + WORD as u64, version.0);
-        store(region, offset + len - WORD as u64, version.0);
+        write(region, offset + BLOCK_HEADER, value);
+        store(region, offset + len - WORD as u64, seal(key, version));
         self.in_use += 1;
         (reference, added)
     }
 
-    /// Takes a block back. Readers that still hold its pointer will notice its reuse.
-    pub(super) fn take_back(&mut self, block: BlockRef) {
+    /// Takes a block back that no slot points to any more, and breaks its seal. Readers that still
+    /// hold its pointer start again.
+    pub(super) fn take_back(&mut self, chunks: &Chunks, block: BlockRef) {
+        let (region, offset, len) = span(chunks, block);
+        store(region, offset + len - WORD as u64, 0);
         self.in_use -= 1;
         self.free[class_of(block.len)].push((block.chunk, block.block));
     }
@@ -195,7 +204,7 @@ pub(super) fn parse_block(bytes: &[u8], key: Key, version: Version, len: u32) ->
     };
     let whole = word(0)? == key.0
         && word(WORD)? == version.0
-        && word(bytes.len().checked_sub(WORD)?)? == version.0;
+        && word(bytes.len().checked_sub(WORD)?)? == seal(key, version);
     let value = BLOCK_HEADER as usize;
     whole.then(|| bytes.get(value..value + len as usize))?
 }
@@ -210,14 +219,14 @@ pub(super) fn read_block(
 ) -> Option<()> {
     let (region, offset, len) = span(chunks, block);
     let last = offset + len - WORD as u64;
-    // Upwards, as the writer of a reused block goes: trailer cleared first, set last.
+    // Upwards, as DMA reads.
     if load(region, offset) != key.0 || load(region, offset + WORD as u64) != version.0 {
         return None;
     }
     let start = into.len();
     into.resize(start + block.len as usize, 0);
     read(region, offset + BLOCK_HEADER, &mut into[start..]);
-    if load(region, last) != version.0 || load(region, offset + WORD as u64) != version.0 {
+    if load(region, last) != seal(key, version) {
         into.truncate(start);
         return None;
     }

@@ -173,6 +173,33 @@ fn a_deletion_elsewhere_raises_the_floor_of_absent_keys() {
 }
 
 #[test]
+fn a_block_that_is_reused_under_a_reader_does_not_pass_for_the_old_one() {
+    // All of one size class; what comes next has the same version, and another key.
+    for (len, next) in [(600, 600), (600, 520), (520, 600)] {
+        let table = table(64, 8);
+        table.load(Key(1), &vec![1; len]);
+        let home = table.home_now(SlotHash::of(Key(1)));
+        let slot = table.slots_span(home, 0, 1);
+        let mut bytes = vec![0; slot.len];
+        slot.region.read(slot.offset, &mut bytes).unwrap();
+        let slot = table.parse_slots(&bytes).next();
+        let Some(SlotView::Record { place: Place::OutOfLine(block), version, .. }) = slot else {
+            panic!("{slot:?} is not the record");
+        };
+        let Span { region, offset, len: block_len } = table.block_span(block);
+        let mut bytes = vec![0; block_len];
+        // Upwards, as DMA reads; halfway the writer comes in between.
+        let (seen, unseen) = bytes.split_at_mut(64);
+        region.read(offset, seen).unwrap();
+        table.apply(Key(1), Version(2), Some(b"in the slot"));
+        table.load(Key(2), &vec![2; next]);
+        region.read(offset + 64, unseen).unwrap();
+        let parsed = HostTable::parse_block(&bytes, Key(1), version, block.len);
+        assert!(parsed.is_none(), "{next} bytes over {len}");
+    }
+}
+
+#[test]
 fn pages_that_are_full_are_read_before_the_one_with_room() {
     let table = table(64, 1);
     for key in 0..200 {

@@ -135,7 +135,7 @@ impl HostTable {
 
     fn free_block(&self, writer: &mut Writer, block: Option<BlockRef>) {
         if let Some(block) = block {
-            writer.heap.take_back(block);
+            writer.heap.take_back(&self.heap, block);
         }
     }
 

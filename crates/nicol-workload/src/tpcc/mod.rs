@@ -45,6 +45,7 @@ use nicol_core::workload::{ShardMap, Workload};
 
 pub use config::{Chopping, Indices, Mix, Suppliers, TpccConfig};
 
+use crate::shares::Shares;
 use key::DISTRICTS;
 
 /// The TPC-C workload.
@@ -63,26 +64,16 @@ enum Kind {
     StockLevel,
 }
 
-/// Weights in percent. (5.2.3)
-const MIX: [(Kind, u64); 5] = [
-    (Kind::NewOrder, 45),
-    (Kind::Payment, 43),
-    (Kind::OrderStatus, 4),
-    (Kind::Delivery, 4),
-    (Kind::StockLevel, 4),
-];
+/// Shares of the types. (5.2.3)
+const MIX: Shares<Kind, 5> = Shares::new([
+    (45, Kind::NewOrder),
+    (43, Kind::Payment),
+    (4, Kind::OrderStatus),
+    (4, Kind::Delivery),
+    (4, Kind::StockLevel),
+]);
 
 const NAMES: [&str; 5] = ["new_order", "payment", "order_status", "delivery", "stock_level"];
-
-const _: () = {
-    let (mut sum, mut index) = (0, 0);
-    while index < MIX.len() {
-        assert!(MIX[index].0 as usize == index, "a kind is its position");
-        sum += MIX[index].1;
-        index += 1;
-    }
-    assert!(sum == 100, "weights are percent");
-};
 
 /// The database transactions, in the order of [`LOGIC`], which has them for each of [`Indices`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,17 +169,10 @@ impl Workload for Tpcc {
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
-        let mut kind = Kind::NewOrder;
-        if self.config.mix == Mix::Full {
-            let mut ticket = random.below(100);
-            for (candidate, weight) in MIX {
-                if ticket < weight {
-                    kind = candidate;
-                    break;
-                }
-                ticket -= weight;
-            }
-        }
+        let kind = match self.config.mix {
+            Mix::Full => MIX.draw(random),
+            Mix::NewOrderOnly => Kind::NewOrder,
+        };
         let draw = draw::Draw { config: &self.config, home, random };
         let (procedure, args) = match kind {
             Kind::NewOrder => (Procedure::NewOrder, draw.new_order().emit()),
