@@ -96,8 +96,10 @@ fn drive<N: Member>(
     let live = LiveConfig {
         layout: layout.clone(),
         threads: config.threads,
-        // Runs beside one another, as in a sweep, must not be pinned to the same cores.
+        // Runs under faults are not measured and stand beside one another, as in a sweep: they must
+        // not be pinned to the same cores, nor spin on those that the others wait for.
         pin: !config.faults,
+        spin: !config.faults,
         seed: config.seed,
         log: config.log_device.clone(),
         faults: config.faults.then(|| FaultPlan::messages(config.seed)),
