@@ -1,5 +1,6 @@
 //! A cluster of engines on this machine's threads.
 
+use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -301,13 +302,18 @@ impl Drop for LiveCluster {
     }
 }
 
+/// What a caught panic said.
+pub fn panic_text(cause: &(dyn Any + Send)) -> String {
+    cause
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap_or_else(|| "no message".to_owned())
+}
+
 impl Control {
-    fn fail(&self, cause: &(dyn std::any::Any + Send)) {
-        let text = cause
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-            .unwrap_or_else(|| "no message".to_owned());
+    fn fail(&self, cause: &(dyn Any + Send)) {
+        let text = panic_text(cause);
         self.panicked.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
         self.stop.store(true, Ordering::SeqCst);
     }

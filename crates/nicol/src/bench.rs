@@ -19,7 +19,7 @@ use crate::cli::{
     BenchArgs, ChoppingArg, Format, IndicesArg, SuppliersArg, SystemArgs, WorkloadArgs,
 };
 use crate::serve::check_log_device;
-use crate::{End, Usage, output};
+use crate::{End, Usage, blame, output};
 
 /// Runs one benchmark.
 pub fn run(args: &BenchArgs) -> Result<End> {
@@ -30,11 +30,7 @@ pub fn run(args: &BenchArgs) -> Result<End> {
     let spinner = spinner(&format!("{} on {}", config.workload.name, config.on));
     let ran = bench::run(&config);
     spinner.finish_and_clear();
-    // What can go wrong here is a flag that does not fit; a world that fails says so itself.
-    let ran = ran.map_err(|error| match error.downcast::<nicol_rt::LiveError>() {
-        Ok(environment) => environment.into(),
-        Err(usage) => anyhow::Error::from(Usage(usage)),
-    })?;
+    let ran = ran.map_err(blame)?;
     if let Some(path) = &args.history {
         write_history(path, &ran)?;
     }
