@@ -12,7 +12,7 @@ use nicol_core::txn::Abort;
 use nicol_rt::{LiveError, panic_text};
 use serde::Serialize;
 
-use crate::bench::{self, BenchConfig};
+use crate::bench::{self, BenchConfig, BenchRun};
 use crate::report::BenchReport;
 use crate::systems::System;
 use crate::workloads::WorkloadSpec;
@@ -191,7 +191,7 @@ impl SweepReport {
 
 /// How a run of a sweep ended.
 enum Ran {
-    Judged(Box<BenchReport>),
+    Judged(Box<BenchRun>),
     Panicked(String),
 }
 
@@ -199,7 +199,7 @@ enum Ran {
 /// hide its seed.
 fn attempt(config: &BenchConfig) -> Result<Ran> {
     match panic::catch_unwind(AssertUnwindSafe(|| bench::run(config))) {
-        Ok(Ok(ran)) => Ok(Ran::Judged(Box::new(ran.report))),
+        Ok(Ok(ran)) => Ok(Ran::Judged(Box::new(ran))),
         Ok(Err(error)) => match error.downcast::<LiveError>() {
             Ok(panicked @ LiveError::Panicked(_)) => Ok(Ran::Panicked(panicked.to_string())),
             Ok(environment) => Err(environment.into()),
@@ -209,8 +209,9 @@ fn attempt(config: &BenchConfig) -> Result<Ran> {
     }
 }
 
-/// Runs `configs`, `jobs` at a time, calling `each` with the number of finished runs. Once `stop` is
-/// raised no run begins, and the report is of those that were under way and before.
+/// Runs `configs`, `jobs` at a time, calling `each` with the number of finished runs, and `failed` with
+/// those that a checker rejected, one at a time. Once `stop` is raised no run begins, and the report is
+/// of those that were under way and before.
 ///
 /// # Errors
 /// If a configuration is impossible, or the machine refuses a thread: the first such error, after the
@@ -220,6 +221,7 @@ pub fn run(
     jobs: usize,
     stop: &AtomicBool,
     each: &(dyn Fn(u64) + Sync),
+    failed: &(dyn Fn(&BenchRun) + Sync),
 ) -> Result<SweepReport> {
     let total = Mutex::new((SweepReport::default(), None));
     let next = AtomicU64::new(0);
@@ -235,7 +237,12 @@ pub fn run(
                     let ran = attempt(config);
                     let mut total = total.lock().unwrap_or_else(|poison| poison.into_inner());
                     match ran {
-                        Ok(Ran::Judged(report)) => total.0.add(&report),
+                        Ok(Ran::Judged(ran)) => {
+                            total.0.add(&ran.report);
+                            if !ran.report.check.held() {
+                                failed(&ran);
+                            }
+                        }
                         Ok(Ran::Panicked(cause)) => total.0.add_panic(config, cause),
                         Err(error) => {
                             total.1.get_or_insert(error);
@@ -286,9 +293,9 @@ mod tests {
         let configs: Vec<BenchConfig> = (0..20).map(config).collect();
         let stop = AtomicBool::new(false);
         let each = |done| stop.store(done == 3, Ordering::Relaxed);
-        let report = run(&configs, 1, &stop, &each).unwrap();
+        let report = run(&configs, 1, &stop, &each, &|_| ()).unwrap();
         assert_eq!((report.runs, report.planned_runs, report.interrupted), (3, 20, true));
-        let whole = run(&configs, 2, &AtomicBool::new(false), &|_| ()).unwrap();
+        let whole = run(&configs, 2, &AtomicBool::new(false), &|_| (), &|_| ()).unwrap();
         assert_eq!((whole.runs, whole.planned_runs, whole.interrupted), (20, 20, false));
     }
 }

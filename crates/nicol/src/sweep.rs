@@ -1,6 +1,8 @@
 //! `nicol sweep`.
 
+use std::fs;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Once;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -8,13 +10,14 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use nicol_lab::bench::{BenchConfig, Length};
+use nicol_lab::bench::{BenchConfig, BenchRun, Length};
+use nicol_lab::report::BenchReport;
 use nicol_lab::sweep::{self, Failure, SweepReport};
 use nicol_lab::systems::{SYSTEMS, System};
 use nicol_lab::workloads::WORKLOADS;
 use serde_json::json;
 
-use crate::bench::base;
+use crate::bench::{base, write_history};
 use crate::cli::{Format, SweepArgs, WorkloadArgs};
 use crate::{End, Usage, blame, interrupt, output};
 
@@ -37,6 +40,9 @@ pub fn run(args: &SweepArgs) -> Result<End> {
     } else {
         ProgressBar::hidden()
     };
+    if let Some(folder) = &args.histories {
+        fs::create_dir_all(folder).with_context(|| format!("--histories {}", folder.display()))?;
+    }
     let asked = interrupt::flag()?;
     let told = Once::new();
     let each = |done| {
@@ -45,7 +51,8 @@ pub fn run(args: &SweepArgs) -> Result<End> {
             told.call_once(|| bar.suspend(|| output::tell(ENDING)));
         }
     };
-    let report = sweep::run(&configs, jobs, &asked, &each);
+    let failed = |ran: &BenchRun| keep(args.histories.as_deref(), ran);
+    let report = sweep::run(&configs, jobs, &asked, &each, &failed);
     bar.finish_and_clear();
     let report = report.map_err(blame)?;
     let missing = report.missing();
@@ -58,6 +65,19 @@ pub fn run(args: &SweepArgs) -> Result<End> {
         output::tell(&format!("failed: never seen: {}", missing.join(", ")));
     }
     Ok(verdict(&report, unseen))
+}
+
+/// Keeps the history of a run that failed: one on threads never happens again. A file that cannot be
+/// written is told, and does not hide what else the sweep finds.
+fn keep(folder: Option<&Path>, ran: &BenchRun) {
+    let Some(folder) = folder else { return };
+    let BenchReport { workload, system, world, profile, seed, .. } = &ran.report;
+    let world = profile.as_deref().unwrap_or(world);
+    // A profile may be named by its path, or with what is changed in it.
+    let name = format!("{workload}-{system}-{world}-{seed}.jsonl").replace(['/', ':'], "_");
+    if let Err(error) = write_history(&folder.join(name), ran) {
+        output::tell(&format!("--histories: {error:#}"));
+    }
 }
 
 /// How a sweep ended. What failed has failed, however it ended; what an interrupted one has not seen,
