@@ -22,6 +22,9 @@ const SPAN: Nanos = Nanos::from_secs(10);
 const RECORDED: u64 = 200_000;
 /// When that run ends at the latest.
 const RECORDED_SPAN: Nanos = Nanos::from_secs(10);
+/// How long messages are lost, doubled, late and damaged: most of the time that a run of a sweep takes,
+/// which is some ten times what it takes on modelled hardware.
+const FAULTY: Nanos = Nanos::from_millis(200);
 /// How often the driver looks whether the clients are done.
 const POLL: Duration = Duration::from_millis(2);
 /// How long the cluster has to become quiet after the last client.
@@ -96,11 +99,15 @@ fn drive<N: Member>(
     let live = LiveConfig {
         layout: layout.clone(),
         threads: config.threads,
-        // Runs beside one another, as in a sweep, must not be pinned to the same cores.
+        // Runs under faults are not measured and stand beside one another, as in a sweep: they must
+        // not be pinned to the same cores, nor spin on those that the others wait for.
         pin: !config.faults,
+        spin: !config.faults,
         seed: config.seed,
         log: config.log_device.clone(),
-        faults: config.faults.then(|| FaultPlan::messages(config.seed)),
+        faults: config
+            .faults
+            .then(|| FaultPlan { quiet_after: FAULTY, ..FaultPlan::messages(config.seed) }),
     };
     let started = Instant::now();
     let world = LiveCluster::launch(&live, cluster)?;

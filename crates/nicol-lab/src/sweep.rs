@@ -1,16 +1,18 @@
 //! Seed sweeps: the same run under many seeds and fault plans, each judged.
 
 use std::collections::BTreeMap;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use anyhow::Result;
 use nicol_core::chance::{Purpose, Stream};
 use nicol_core::txn::Abort;
+use nicol_rt::{LiveError, panic_text};
 use serde::Serialize;
 
-use crate::bench::{self, BenchConfig};
+use crate::bench::{self, BenchConfig, BenchRun};
 use crate::report::BenchReport;
 use crate::systems::System;
 use crate::workloads::WorkloadSpec;
@@ -20,6 +22,10 @@ use crate::workloads::WorkloadSpec;
 pub struct SweepReport {
     /// Runs made.
     pub runs: u64,
+    /// Runs asked for.
+    pub planned_runs: u64,
+    /// Was it stopped before all of them were made?
+    pub interrupted: bool,
     /// Transactions committed.
     pub committed: u64,
     /// Attempts aborted.
@@ -125,40 +131,53 @@ impl SweepReport {
         for (&path, &count) in &report.paths {
             *self.paths.entry(path).or_default() += count;
         }
-        let world = report.profile.clone().unwrap_or_else(|| report.world.to_owned());
-        self.add_part(report, &world);
+        let world = report.profile.as_deref().unwrap_or(report.world);
+        let part = self.part(&report.workload, &report.system, world);
+        part.runs += 1;
+        part.committed += report.committed;
+        part.unknown += report.unknown;
         if !report.check.held() {
-            self.failures.push(Failure {
-                workload: report.workload.clone(),
-                system: report.system.clone(),
-                world,
-                seed: report.seed,
-                violations: report.check.violations.clone(),
-            });
+            let violations = report.check.violations.clone();
+            self.fail(&report.workload, &report.system, world, report.seed, violations);
         }
     }
 
-    fn add_part(&mut self, report: &BenchReport, world: &str) {
-        let same = |part: &&mut Part| {
-            part.workload == report.workload && part.system == report.system && part.world == world
-        };
-        let index = self.parts.iter_mut().find(same);
-        let part = match index {
-            Some(part) => part,
+    /// A run that a broken assertion ended.
+    fn add_panic(&mut self, config: &BenchConfig, cause: String) {
+        self.runs += 1;
+        let (workload, system, world) = (&config.workload.name, &config.system, &config.on);
+        self.part(workload, system, world).runs += 1;
+        self.fail(workload, system, world, config.seed, vec![cause]);
+    }
+
+    fn fail(
+        &mut self,
+        workload: &str,
+        system: &str,
+        world: &str,
+        seed: u64,
+        violations: Vec<String>,
+    ) {
+        self.part(workload, system, world).failed += 1;
+        let (workload, system, world) = (workload.to_owned(), system.to_owned(), world.to_owned());
+        self.failures.push(Failure { workload, system, world, seed, violations });
+    }
+
+    fn part(&mut self, workload: &str, system: &str, world: &str) -> &mut Part {
+        let same =
+            |part: &Part| part.workload == workload && part.system == system && part.world == world;
+        match self.parts.iter().position(same) {
+            Some(index) => &mut self.parts[index],
             None => self.parts.push_mut(Part {
-                workload: report.workload.clone(),
-                system: report.system.clone(),
+                workload: workload.to_owned(),
+                system: system.to_owned(),
                 world: world.to_owned(),
                 runs: 0,
                 committed: 0,
                 unknown: 0,
                 failed: 0,
             }),
-        };
-        part.runs += 1;
-        part.committed += report.committed;
-        part.unknown += report.unknown;
-        part.failed += u64::from(!report.check.held());
+        }
     }
 
     /// Abort reasons and outcomes that never happened.
@@ -173,27 +192,61 @@ impl SweepReport {
     }
 }
 
-/// Runs `configs`, `jobs` at a time, calling `each` with the number of finished runs.
+/// How a run of a sweep ended.
+enum Ran {
+    Judged(Box<BenchRun>),
+    Panicked(String),
+}
+
+/// Runs `config`. A broken assertion is what a sweep looks for: it must not end the other runs, nor
+/// hide its seed.
+fn attempt(config: &BenchConfig) -> Result<Ran> {
+    match panic::catch_unwind(AssertUnwindSafe(|| bench::run(config))) {
+        Ok(Ok(ran)) => Ok(Ran::Judged(Box::new(ran))),
+        Ok(Err(error)) => match error.downcast::<LiveError>() {
+            Ok(panicked @ LiveError::Panicked(_)) => Ok(Ran::Panicked(panicked.to_string())),
+            Ok(environment) => Err(environment.into()),
+            Err(error) => Err(error),
+        },
+        Err(cause) => Ok(Ran::Panicked(format!("a run panicked: {}", panic_text(&*cause)))),
+    }
+}
+
+/// Runs `configs`, `jobs` at a time, calling `each` with the number of finished runs, and `failed` with
+/// those that a checker rejected, one at a time. Once `stop` is raised no run begins, and the report is
+/// of those that were under way and before.
 ///
 /// # Errors
-/// If a configuration is impossible: the first such error, after the runs under way.
+/// If a configuration is impossible, or the machine refuses a thread: the first such error, after the
+/// runs under way.
 pub fn run(
     configs: &[BenchConfig],
     jobs: usize,
+    stop: &AtomicBool,
     each: &(dyn Fn(u64) + Sync),
+    failed: &(dyn Fn(&BenchRun) + Sync),
 ) -> Result<SweepReport> {
     let total = Mutex::new((SweepReport::default(), None));
     let next = AtomicU64::new(0);
     let done = AtomicU64::new(0);
+    let take = || {
+        let next = next.fetch_add(1, Ordering::Relaxed) as usize;
+        configs.get(next).filter(|_| !stop.load(Ordering::Relaxed))
+    };
     thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                while let Some(config) = configs.get(next.fetch_add(1, Ordering::Relaxed) as usize)
-                {
-                    let ran = bench::run(config);
+                while let Some(config) = take() {
+                    let ran = attempt(config);
                     let mut total = total.lock().unwrap_or_else(|poison| poison.into_inner());
                     match ran {
-                        Ok(ran) => total.0.add(&ran.report),
+                        Ok(Ran::Judged(ran)) => {
+                            total.0.add(&ran.report);
+                            if !ran.report.check.held() {
+                                failed(&ran);
+                            }
+                        }
+                        Ok(Ran::Panicked(cause)) => total.0.add_panic(config, cause),
                         Err(error) => {
                             total.1.get_or_insert(error);
                             next.store(configs.len() as u64, Ordering::Relaxed);
@@ -205,11 +258,47 @@ pub fn run(
         }
     });
     let (mut report, error) = total.into_inner().unwrap_or_else(|poison| poison.into_inner());
+    report.planned_runs = configs.len() as u64;
+    report.interrupted = report.runs < report.planned_runs;
     let order = |a: &Failure| (a.workload.clone(), a.system.clone(), a.world.clone(), a.seed);
     report.failures.sort_by_key(order);
     report.parts.sort_by_key(|a| (a.workload.clone(), a.system.clone(), a.world.clone()));
     match error {
         Some(error) => Err(error),
         None => Ok(report),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(seed: u64) -> BenchConfig {
+        let mut workload = WorkloadSpec { name: "churn".to_owned(), ..WorkloadSpec::default() };
+        workload.shrink();
+        let length = Some(bench::Length::Transactions(30));
+        BenchConfig { length, ..BenchConfig::new("xenic", workload, "liquidio3", seed) }
+    }
+
+    #[test]
+    fn a_run_that_panicked_is_a_failure_of_its_seed_among_the_others() {
+        let mut report = SweepReport::default();
+        report.add(&bench::run(&config(1)).unwrap().report);
+        report.add_panic(&config(2), "an engine panicked: two locks".to_owned());
+        assert_eq!((report.runs, report.failures.len(), report.parts.len()), (2, 1, 1));
+        assert_eq!((report.parts[0].runs, report.parts[0].failed), (2, 1));
+        assert_eq!(report.failures[0].seed, 2);
+        assert!(report.failures[0].violations[0].contains("two locks"));
+    }
+
+    #[test]
+    fn no_run_begins_once_it_is_to_stop() {
+        let configs: Vec<BenchConfig> = (0..20).map(config).collect();
+        let stop = AtomicBool::new(false);
+        let each = |done| stop.store(done == 3, Ordering::Relaxed);
+        let report = run(&configs, 1, &stop, &each, &|_| ()).unwrap();
+        assert_eq!((report.runs, report.planned_runs, report.interrupted), (3, 20, true));
+        let whole = run(&configs, 2, &AtomicBool::new(false), &|_| (), &|_| ()).unwrap();
+        assert_eq!((whole.runs, whole.planned_runs, whole.interrupted), (20, 20, false));
     }
 }

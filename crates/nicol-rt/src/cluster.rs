@@ -1,5 +1,6 @@
 //! A cluster of engines on this machine's threads.
 
+use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +38,9 @@ pub struct LiveConfig {
     pub threads: Option<usize>,
     /// Pin threads to cores, where there is a core for each?
     pub pin: bool,
+    /// Do idle threads spin for a while? It saves wake-ups, but where other clusters want the cores it
+    /// holds up the very threads that this one waits for, and theirs.
+    pub spin: bool,
     /// The seed of the engines' protocol streams and of the faults.
     pub seed: u64,
     /// What makes writes durable.
@@ -46,10 +50,10 @@ pub struct LiveConfig {
 }
 
 impl LiveConfig {
-    /// Threads as fit the machine, not pinned, seed 0, durable memory, no faults.
+    /// Threads as fit the machine, not pinned, spinning, seed 0, durable memory, no faults.
     pub fn new(layout: Layout) -> Self {
         let (threads, log) = (None, LogDevice::Memory);
-        Self { layout, threads, pin: false, seed: 0, log, faults: None }
+        Self { layout, threads, pin: false, spin: true, seed: 0, log, faults: None }
     }
 }
 
@@ -184,7 +188,11 @@ impl LiveCluster {
             seats[assigned[seat.index]].push(seat);
         }
         // Spinning helps only where nobody waits for the core.
-        let spins = if threads < cores { SPINS } else { SPINS / 20 };
+        let spins = match config.spin {
+            true if threads < cores => SPINS,
+            true => SPINS / 20,
+            false => 0,
+        };
         let pins =
             core_affinity::get_core_ids().filter(|cores| config.pin && cores.len() >= threads);
         let mut cluster = Self {
@@ -294,13 +302,18 @@ impl Drop for LiveCluster {
     }
 }
 
+/// What a caught panic said.
+pub fn panic_text(cause: &(dyn Any + Send)) -> String {
+    cause
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap_or_else(|| "no message".to_owned())
+}
+
 impl Control {
-    fn fail(&self, cause: &(dyn std::any::Any + Send)) {
-        let text = cause
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-            .unwrap_or_else(|| "no message".to_owned());
+    fn fail(&self, cause: &(dyn Any + Send)) {
+        let text = panic_text(cause);
         self.panicked.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
         self.stop.store(true, Ordering::SeqCst);
     }

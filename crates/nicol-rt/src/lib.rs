@@ -12,7 +12,7 @@ mod parker;
 mod ring;
 mod world;
 
-pub use cluster::{LiveCluster, LiveConfig, LiveError, LiveReport};
+pub use cluster::{LiveCluster, LiveConfig, LiveError, LiveReport, panic_text};
 pub use log::{
     HEADER_LEN, LogDevice, LogEnd, LogFileError, LogHeader, LogReader, LogRecord, RECORD_BYTES_MAX,
     RECORD_FRAMING, Torn, UnknownLogDevice,

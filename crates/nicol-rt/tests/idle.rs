@@ -26,18 +26,18 @@ impl Start for Load {
     }
 }
 
-fn run(working: u8, span: Duration) -> LiveReport {
+fn run(working: u8, spin: bool) -> LiveReport {
     let layout = Layout::new(3, 2, 1, 1).unwrap();
-    let config = LiveConfig { threads: Some(3), ..LiveConfig::new(layout) };
+    let config = LiveConfig { threads: Some(3), spin, ..LiveConfig::new(layout) };
     let cluster = LiveCluster::launch(&config, &Arc::new(Load { working })).unwrap();
-    let until = Instant::now() + span;
+    let until = Instant::now() + Duration::from_millis(500);
     cluster.run_until(|| Instant::now() > until, Duration::from_millis(5)).unwrap();
     cluster.stop().unwrap()
 }
 
 #[test]
 fn idle_threads_park() {
-    let report = run(0, Duration::from_millis(500));
+    let report = run(0, true);
     assert!(report.parks.iter().all(|&parks| parks > 0), "{:?}", report.parks);
     // A thread that kept spinning would take millions of turns; one that parks takes a few
     // thousand before its first sleep and one after each.
@@ -45,8 +45,16 @@ fn idle_threads_park() {
 }
 
 #[test]
+fn threads_that_share_their_cores_do_not_spin() {
+    let report = run(0, false);
+    // The first turn, some in which others may have the core, and one after each sleep of 100 ms.
+    assert!(report.turns.iter().all(|&turns| turns < 100), "{:?}", report.turns);
+    assert!(report.parks.iter().all(|&parks| parks > 0), "{:?}", report.parks);
+}
+
+#[test]
 fn utilisation_is_a_share_of_time() {
-    let report = run(1, Duration::from_millis(500));
+    let report = run(1, true);
     // Nodes go round the threads: the first thread has no empty turn at all.
     assert!((0.95..=1.0).contains(&report.busy[0]), "{:?}", report.busy);
     assert_eq!(report.parks[0], 0);

@@ -1,13 +1,13 @@
 //! `nicol bench`.
 
-use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use indicatif::ProgressBar;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
+use nicol_lab::experiments::write_atomically_by;
 use nicol_lab::report::{BenchReport, Lookups, Memory, Resource};
 use nicol_lab::systems::System;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
@@ -19,7 +19,7 @@ use crate::cli::{
     BenchArgs, ChoppingArg, Format, IndicesArg, SuppliersArg, SystemArgs, WorkloadArgs,
 };
 use crate::serve::check_log_device;
-use crate::{End, Usage, output};
+use crate::{End, Usage, blame, output};
 
 /// Runs one benchmark.
 pub fn run(args: &BenchArgs) -> Result<End> {
@@ -30,13 +30,9 @@ pub fn run(args: &BenchArgs) -> Result<End> {
     let spinner = spinner(&format!("{} on {}", config.workload.name, config.on));
     let ran = bench::run(&config);
     spinner.finish_and_clear();
-    // What can go wrong here is a flag that does not fit; a world that fails says so itself.
-    let ran = ran.map_err(|error| match error.downcast::<nicol_rt::LiveError>() {
-        Ok(environment) => environment.into(),
-        Err(usage) => anyhow::Error::from(Usage(usage)),
-    })?;
+    let ran = ran.map_err(blame)?;
     if let Some(path) = &args.history {
-        write_history(path, &ran)?;
+        write_history(path, &ran).context("--history")?;
     }
     print(args.format, &ran.report)?;
     Ok(if ran.report.check.held() { End::Held } else { End::Failed })
@@ -159,9 +155,8 @@ pub(crate) fn spinner(message: &str) -> ProgressBar {
     spinner
 }
 
-fn write_history(path: &Path, ran: &BenchRun) -> Result<()> {
-    let file = File::create(path).with_context(|| format!("--history {}", path.display()))?;
-    let mut out = BufWriter::new(file);
+/// Writes the history of a run, all of it or no file.
+pub(crate) fn write_history(path: &Path, ran: &BenchRun) -> Result<()> {
     let report = &ran.report;
     let header = nicol_check::history_file::Header {
         system: Some(report.system.clone()),
@@ -169,9 +164,7 @@ fn write_history(path: &Path, ran: &BenchRun) -> Result<()> {
         seed: Some(report.seed),
         ..Default::default()
     };
-    nicol_check::history_file::write(&mut out, &header, &ran.history)
-        .and_then(|()| out.flush())
-        .with_context(|| format!("--history {}", path.display()))
+    write_atomically_by(path, |out| nicol_check::history_file::write(out, &header, &ran.history))
 }
 
 fn print(format: Format, report: &BenchReport) -> Result<()> {

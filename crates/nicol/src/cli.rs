@@ -240,6 +240,9 @@ pub struct SweepArgs {
     /// Seeds at a time [default: the machine's cores].
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
+    /// Keeps the histories of failed runs in DIR, for `nicol check`: one on threads has no replay.
+    #[arg(long, value_name = "DIR")]
+    pub histories: Option<PathBuf>,
     /// Fails unless every abort reason and every outcome was seen at least once.
     #[arg(long)]
     pub require_coverage: bool,

@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod cli;
 mod doctor;
+mod interrupt;
 mod lab;
 mod output;
 mod profiles;
@@ -26,6 +27,8 @@ pub enum End {
     Held,
     /// A check failed.
     Failed,
+    /// Interrupted before all was done; what was done held.
+    Interrupted,
 }
 
 /// An error in what the user asked for, as opposed to one of the environment.
@@ -33,12 +36,22 @@ pub enum End {
 #[error("{0:#}")]
 pub struct Usage(pub anyhow::Error);
 
+/// Whose error it is that a run could not be made: a flag's that does not fit, unless the world says
+/// that it failed itself.
+fn blame(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<nicol_rt::LiveError>() {
+        Ok(environment) => environment.into(),
+        Err(usage) => Usage(usage).into(),
+    }
+}
+
 fn main() -> ExitCode {
     // Bad flags end here with exit code 2 and clap's explanation.
     let cli = Cli::parse();
     match run(&cli.command) {
         Ok(End::Held) => ExitCode::SUCCESS,
         Ok(End::Failed) => ExitCode::from(1),
+        Ok(End::Interrupted) => ExitCode::from(interrupt::INTERRUPTED),
         Err(error) => {
             let code = if error.is::<Usage>() { 2 } else { 3 };
             output::tell(&format!("error: {error:#}"));

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -26,7 +26,7 @@ use nicol_rt::{LiveCluster, LiveConfig, LogDevice, Mailbox};
 use serde::Deserialize;
 
 use crate::cli::ServeArgs;
-use crate::{End, Usage, output};
+use crate::{End, Usage, interrupt, output};
 
 /// Requests that wait for one host engine; beyond it the front is told to try again.
 const MAILBOX: usize = 65_536;
@@ -68,27 +68,10 @@ struct Settings {
     transaction_time: Option<Duration>,
 }
 
-/// The exit code of a second interrupt, which does not wait: 128 and the number of SIGINT.
-const KILLED: i32 = 130;
-
-/// A flag that an interrupt (SIGINT) or a request to end (SIGTERM) raises. A second one ends the
-/// process at once.
-fn interrupts() -> Result<Arc<AtomicBool>> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // In this order: the first signal finds the flag down, and raises it.
-        signal_hook::flag::register_conditional_shutdown(signal, KILLED, asked.clone())
-            .and_then(|_| signal_hook::flag::register(signal, asked.clone()))
-            .context("the handler of signals")?;
-    }
-    Ok(asked)
-}
-
 /// Serves until the process is asked to end, or an engine fails. Whoever waits for a transaction
 /// when it is asked gets the reply first.
 pub fn run(args: &ServeArgs) -> Result<End> {
-    let asked = interrupts()?;
+    let asked = interrupt::flag()?;
     let settings = settings(args).map_err(Usage)?;
     let (seed, run_id) = draw()?;
     let layout = Layout::new(settings.nodes, settings.replicas, 1, 1)

@@ -1,25 +1,33 @@
 //! `nicol sweep`.
 
+use std::fs;
 use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::Once;
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use nicol_lab::bench::{BenchConfig, Length};
+use nicol_lab::bench::{BenchConfig, BenchRun, Length};
+use nicol_lab::report::BenchReport;
 use nicol_lab::sweep::{self, Failure, SweepReport};
 use nicol_lab::systems::{SYSTEMS, System};
 use nicol_lab::workloads::WORKLOADS;
 use serde_json::json;
 
-use crate::bench::base;
+use crate::bench::{base, write_history};
 use crate::cli::{Format, SweepArgs, WorkloadArgs};
-use crate::{End, Usage, output};
+use crate::{End, Usage, blame, interrupt, output};
 
 /// Patience of a phase in a sweep: shorter than the partitions that a fault plan draws, so that
 /// their consequences are seen.
 const SWEEP_PATIENCE: &str = "patience_us=500";
-/// Runs a seed sweep.
+/// What is told at an interrupt.
+const ENDING: &str = "interrupted: the runs under way end first; a second interrupt does not wait";
+
+/// Runs a seed sweep. Interrupted, it reports the runs that were made.
 pub fn run(args: &SweepArgs) -> Result<End> {
     let configs = configs(args).map_err(Usage)?;
     let jobs = match args.jobs {
@@ -32,20 +40,56 @@ pub fn run(args: &SweepArgs) -> Result<End> {
     } else {
         ProgressBar::hidden()
     };
-    let report = sweep::run(&configs, jobs, &|done| bar.set_position(done))
-        .map_err(|error| anyhow::Error::from(Usage(error)));
+    if let Some(folder) = &args.histories {
+        fs::create_dir_all(folder).with_context(|| format!("--histories {}", folder.display()))?;
+    }
+    let asked = interrupt::flag()?;
+    let told = Once::new();
+    let each = |done| {
+        bar.set_position(done);
+        if asked.load(Ordering::Relaxed) && done < configs.len() as u64 {
+            told.call_once(|| bar.suspend(|| output::tell(ENDING)));
+        }
+    };
+    let failed = |ran: &BenchRun| keep(args.histories.as_deref(), ran);
+    let report = sweep::run(&configs, jobs, &asked, &each, &failed);
     bar.finish_and_clear();
-    let report = report?;
+    let report = report.map_err(blame)?;
     let missing = report.missing();
     print(args, &report, &missing)?;
     for failure in &report.failures {
-        eprintln!("failed: replay with: {}", replay(args, failure));
+        output::tell(&format!("failed: replay with: {}", replay(args, failure)));
     }
-    let covered = !args.require_coverage || missing.is_empty();
-    if !covered {
-        eprintln!("failed: never seen: {}", missing.join(", "));
+    let unseen = args.require_coverage && !missing.is_empty() && !report.interrupted;
+    if unseen {
+        output::tell(&format!("failed: never seen: {}", missing.join(", ")));
     }
-    Ok(if report.failures.is_empty() && covered { End::Held } else { End::Failed })
+    Ok(verdict(&report, unseen))
+}
+
+/// Keeps the history of a run that failed: one on threads never happens again. A file that cannot be
+/// written is told, and does not hide what else the sweep finds.
+fn keep(folder: Option<&Path>, ran: &BenchRun) {
+    let Some(folder) = folder else { return };
+    let BenchReport { workload, system, world, profile, seed, .. } = &ran.report;
+    let world = profile.as_deref().unwrap_or(world);
+    // A profile may be named by its path, or with what is changed in it.
+    let name = format!("{workload}-{system}-{world}-{seed}.jsonl").replace(['/', ':'], "_");
+    if let Err(error) = write_history(&folder.join(name), ran) {
+        output::tell(&format!("--histories: {error:#}"));
+    }
+}
+
+/// How a sweep ended. What failed has failed, however it ended; what an interrupted one has not seen,
+/// it might have seen later.
+fn verdict(report: &SweepReport, unseen: bool) -> End {
+    if !report.failures.is_empty() || unseen {
+        End::Failed
+    } else if report.interrupted {
+        End::Interrupted
+    } else {
+        End::Held
+    }
 }
 
 /// The command that repeats a failed run.
@@ -103,8 +147,12 @@ fn print(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()>
             let mut totals = output::flat(&value);
             let totals = totals.as_object_mut();
             let mut totals = totals.map(std::mem::take).unwrap_or_default();
-            for list in ["parts", "failures"] {
-                totals.remove(list);
+            for listed in ["parts", "failures", "planned_runs", "interrupted"] {
+                totals.remove(listed);
+            }
+            if report.interrupted {
+                let runs = format!("{} of {}: INTERRUPTED", report.runs, report.planned_runs);
+                totals.insert("runs".to_owned(), runs.into());
             }
             let pairs: Vec<(&str, String)> =
                 totals.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
@@ -114,7 +162,7 @@ fn print(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()>
             output::rows(Format::Table, &parts, |_| json!(null))?;
             for failure in &report.failures {
                 for violation in &failure.violations {
-                    eprintln!("seed {}: {violation}", failure.seed);
+                    output::tell(&format!("seed {}: {violation}", failure.seed));
                 }
             }
             Ok(())
@@ -161,11 +209,15 @@ fn config(
     config.workload.shrink();
     // What the user sets comes later, and so holds.
     config.settings.splice(0..0, sweep::variation(System::find(system)?, &config.workload, seed));
-    if world == "threads" {
-        // The machine's scheduler outlasts a short patience, and several runs share it.
+    let threads = world == "threads";
+    // A turn of the machine's scheduler outlasts a short patience: in every second live run calls are
+    // given up that would have been answered, in the others nearly none.
+    if !threads || seed.is_multiple_of(2) {
+        config.settings.insert(0, SWEEP_PATIENCE.to_owned());
+    }
+    if threads {
         config.threads = Some(1 + (seed % 3) as usize);
     } else {
-        config.settings.insert(0, SWEEP_PATIENCE.to_owned());
         config.host_engines = Some(2);
         config.nic_engines = Some(2);
     }
@@ -173,4 +225,29 @@ fn config(
     config.length = Some(Length::Transactions(args.transactions));
     config.faults = true;
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_does_not_hide_a_failure() {
+        let (workload, system, world) = ("churn".into(), "xenic".into(), "threads".into());
+        let wrong = Failure { workload, system, world, seed: 7, violations: Vec::new() };
+        let report = |interrupted, failures: &[Failure]| SweepReport {
+            interrupted,
+            failures: failures.to_vec(),
+            ..SweepReport::default()
+        };
+        for interrupted in [false, true] {
+            assert_eq!(
+                verdict(&report(interrupted, std::slice::from_ref(&wrong)), false),
+                End::Failed
+            );
+        }
+        assert_eq!(verdict(&report(false, &[]), true), End::Failed);
+        assert_eq!(verdict(&report(true, &[]), false), End::Interrupted);
+        assert_eq!(verdict(&report(false, &[]), false), End::Held);
+    }
 }

@@ -83,6 +83,25 @@ fn a_sweep_that_witnessed_too_little_fails() {
 }
 
 #[test]
+fn a_sweep_keeps_the_histories_of_failed_runs_and_of_no_others() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("failed-histories");
+    let _gone = fs::remove_dir_all(&folder);
+    // As printed in the paper, which a checker finds within a few seeds.
+    let gaps = ["--set", "faithful=paper", "--records", "40", "--keys", "2", "--zipf", "0"];
+    let runs = ["--on", "connectx5", "--seeds", "0..8", "--transactions", "300"];
+    let kept = ["--histories", folder.to_str().unwrap(), "--format", "json"];
+    let printed = ends(1, &[&["sweep", "ycsb-t"][..], &gaps, &runs, &kept].concat());
+    let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let failures = report["failures"].as_array().unwrap();
+    assert!((1..8).contains(&failures.len()), "{printed}");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), failures.len());
+    for failure in failures {
+        let history = folder.join(format!("ycsb-t-xenic-connectx5-{}.jsonl", failure["seed"]));
+        ends(1, &["check", history.to_str().unwrap()]);
+    }
+}
+
+#[test]
 fn bad_usage_is_exit_2() {
     for args in [
         &["--no-such-flag"][..],

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 pub use page::page;
 pub use plot::{Chart, Scale, svg};
 pub use points::{Progress, memory_available};
-pub use results::{Golden, write_atomically, write_results};
+pub use results::{Golden, write_atomically, write_atomically_by, write_results};
 pub use table::{Assumed, Outcome, Table, quoted, shown};
 
 use crate::systems::System;

@@ -1,7 +1,7 @@
 //! Results in files, and golden tables.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -16,17 +16,38 @@ use super::{kept, svg};
 /// # Errors
 /// If a file cannot be written there.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_atomically_by(path, |file| file.write_all(bytes))
+}
+
+/// Like [`write_atomically`], of what `write` writes.
+///
+/// What is there and no regular file, such as a pipe or a terminal, is written to itself.
+///
+/// # Errors
+/// If a file cannot be written there.
+pub fn write_atomically_by(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<()> {
+    // A link stays, and what it leads to is replaced.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let special = fs::metadata(path).is_ok_and(|found| !found.is_file());
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", process::id()));
     let part = path.with_file_name(name);
-    let write = || {
-        let mut file = File::create(&part)?;
-        file.write_all(bytes)?;
+    let target = if special { path } else { &part };
+    let written = File::create(target).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        write(&mut file)?;
+        let file = file.into_inner()?;
+        if special {
+            return Ok(());
+        }
         file.sync_all()?;
         fs::rename(&part, path)
-    };
-    write()
-        .inspect_err(|_| drop(fs::remove_file(&part)))
+    });
+    written
+        .inspect_err(|_| drop((!special).then(|| fs::remove_file(&part))))
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -121,6 +142,22 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        // The target of a link is replaced, and what is no file is not.
+        let link = folder.join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        write_atomically(&link, b"third").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "third");
+        write_atomically(Path::new("/dev/null"), b"nothing").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        // What fails half-way leaves the old one, and no part.
+        let fails = |file: &mut BufWriter<File>| {
+            file.write_all(b"half")?;
+            Err(io::Error::other("interrupted"))
+        };
+        assert!(write_atomically_by(&path, fails).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "third");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         let error = write_atomically(&folder.join("no/such/file"), b"").unwrap_err().to_string();
         assert!(error.contains("cannot write"), "{error}");
         fs::remove_dir_all(&folder).unwrap();
