@@ -1,9 +1,8 @@
 //! `nicol profiles`: the hardware models, and how close they are to what was published.
 
-use std::io::{self, Write};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nicol_core::ids::Side;
 use nicol_sim::Profile;
 use nicol_sim::checks::{self, CheckLine};
@@ -42,8 +41,7 @@ fn list(args: &FormatArgs) -> Result<End> {
 
 fn show(name: &str) -> Result<End> {
     let (_, text) = Profile::source(name).map_err(|error| Usage(error.into()))?;
-    io::stdout().write_all(text.as_bytes()).context("writing to standard output")?;
-    Ok(End::Held)
+    output::print(&text).map(|()| End::Held)
 }
 
 fn check(name: Option<&str>, format: Format) -> Result<End> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::table::{Outcome, shown};
 use super::{all, svg};
@@ -21,11 +21,11 @@ svg { max-width: 100%; height: auto }
 summary { cursor: pointer; margin: 0.6em 0 }
 ";
 
-/// The page of all results in `folder`, in the order of the experiments.
+/// The page of all results in `folder`, in the order of the experiments; `None` if it holds none.
 ///
 /// # Errors
-/// If the folder holds no results, or one that cannot be read.
-pub fn page(folder: &Path) -> Result<String> {
+/// If a result cannot be read.
+pub fn page(folder: &Path) -> Result<Option<String>> {
     let mut sections = String::new();
     let mut contents = String::new();
     for experiment in all() {
@@ -39,16 +39,14 @@ pub fn page(folder: &Path) -> Result<String> {
         contents.push_str(&format!("<li><a href=\"#{id}\">{id}</a>: {title}</li>\n"));
         sections.push_str(&section(&outcome)?);
     }
-    ensure!(
-        !sections.is_empty(),
-        "{} holds no results: make some with nicol lab run ID --out {0}",
-        folder.display()
-    );
-    Ok(format!(
+    if sections.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <title>Nicol: results</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
          <h1>Results</h1>\n<ul>\n{contents}</ul>\n{sections}</body>\n</html>\n"
-    ))
+    )))
 }
 
 fn section(outcome: &Outcome) -> Result<String> {

@@ -198,11 +198,11 @@ pub enum StartError {
         max: usize,
     },
     /// The socket, or a thread.
-    #[error("cannot serve on {listen}: {source}")]
+    #[error("cannot serve on {listen}: {reason}")]
     Io {
         /// Where.
         listen: SocketAddr,
         /// What the system said.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
 }
