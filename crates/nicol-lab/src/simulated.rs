@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use nicol_core::cluster::Layout;
 use nicol_core::commit::Member;
 use nicol_core::faults::FaultPlan;
@@ -14,6 +14,7 @@ use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
 use crate::bench::{
     self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured, Simulated,
+    refused_layout,
 };
 use crate::report::Resource;
 use crate::settings::SystemConfig;
@@ -61,8 +62,7 @@ fn layout(config: &BenchConfig, profile: &Profile) -> Result<Layout> {
     };
     let host = engines(config.host_engines, Side::Host, "--host-engines")?;
     let nic = engines(config.nic_engines, Side::Nic, "--nic-engines")?;
-    Layout::new(config.nodes, config.replicas, host, nic)
-        .context("--nodes, --replicas, --host-engines, --nic-engines")
+    Layout::new(config.nodes, config.replicas, host, nic).map_err(refused_layout)
 }
 
 fn simulate<N: Member>(

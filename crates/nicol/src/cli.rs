@@ -358,7 +358,8 @@ pub enum ProfilesAction {
         /// A profile's name, or a file.
         name: String,
     },
-    /// Rerun the component measurements on a profile: published against measured, line by line.
+    /// Rerun the component measurements on a profile: published against measured, line by line. One
+    /// that is off by more than 10 %, unless other published values contradict it, is a failed check.
     Check {
         /// A profile's name or a file; all built-in ones without it.
         name: Option<String>,

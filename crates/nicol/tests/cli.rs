@@ -111,9 +111,22 @@ fn bad_usage_is_exit_2() {
         &["serve", "--replicas", "1", "--log-device", "file:/tmp"],
         &["bench", "smallbank", "--replicas", "1", "--log-device", "file:/tmp"],
         &["serve", "--threads", "0"],
+        &["serve", "--records", "4294967296"],
+        &["serve", "--listen", "0.0.0.0:0", "--records", "1000"],
     ] {
         ends(2, args);
     }
+}
+
+#[test]
+fn a_profile_off_its_published_measurements_fails_the_check() {
+    let printed = ends(0, &["profiles", "check", "connectx5"]);
+    assert!(printed.contains("7 of 7 lines are within 10 %"), "{printed}");
+    let slower = "connectx5:verbs.requester_interval=100ns";
+    let printed = ends(1, &["profiles", "check", slower]);
+    assert!(printed.contains("FAILS"), "{printed}");
+    let printed = ends(1, &["profiles", "check", slower, "--format", "json"]);
+    assert!(printed.contains("\"holds\": false"), "{printed}");
 }
 
 #[test]
