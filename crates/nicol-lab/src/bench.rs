@@ -393,7 +393,7 @@ pub(crate) fn report<N: Member<Config: SystemConfig>>(
         system: config.system.clone(),
         world: if profile.is_some() { "simulated" } else { "threads" },
         profile: profile.map(str::to_owned),
-        warnings: built.system.warnings(),
+        warnings: built.system.warnings().into_iter().map(str::to_owned).collect(),
         nodes: config.nodes,
         replicas: config.replicas,
         host_engines: cluster.layout.engines(Side::Host),

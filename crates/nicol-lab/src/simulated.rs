@@ -10,7 +10,7 @@ use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 use nicol_rt::LogDevice;
-use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
+use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig, checks};
 
 use crate::bench::{
     self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured, Simulated,
@@ -18,6 +18,7 @@ use crate::bench::{
 };
 use crate::report::Resource;
 use crate::settings::SystemConfig;
+use crate::systems::System;
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_millis(10);
@@ -49,8 +50,29 @@ pub(crate) fn run<N: Member<Config: SystemConfig>>(
     let cluster = config.cluster::<N>(&layout, built, plan, clients)?;
     let measured = simulate(config, built, &profile, &cluster);
     let (check, history) = bench::judge(&cluster, measured.settled);
-    let report = bench::report(config, built, &cluster, Some(&profile.name), &measured, check);
+    let mut report = bench::report(config, built, &cluster, Some(&profile.name), &measured, check);
+    if System::find(&config.system)?.offloads {
+        report.warnings.extend(vain_offload(&profile)?);
+    }
     Ok(BenchRun { report, history })
+}
+
+/// A system that works on NIC cores is flagged where these save no latency. [Xenic21 4.3.4]
+fn vain_offload(profile: &Arc<Profile>) -> Result<Option<String>> {
+    let name = &profile.name;
+    Ok(match checks::offload(profile)? {
+        None => Some(format!(
+            "{name} has no NIC cores: what the system puts there runs on cores of the host"
+        )),
+        Some(offload) if !offload.saves_latency() => Some(format!(
+            "on {name} the NIC saves no latency: it answers in {:.1} us from its own memory and in \
+             {:.1} us from the host's, a host RPC takes {:.1} us",
+            offload.served_ns / 1e3,
+            offload.fetched_ns / 1e3,
+            offload.host_rpc_ns / 1e3
+        )),
+        Some(_) => None,
+    })
 }
 
 fn layout(config: &BenchConfig, profile: &Profile) -> Result<Layout> {

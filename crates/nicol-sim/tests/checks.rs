@@ -34,3 +34,15 @@ fn the_digest_of_a_load_is_the_same_again() {
     let run = || checks::echo_load(&profile, nicol_core::units::Nanos::from_micros(100)).unwrap();
     assert_eq!(run(), run());
 }
+
+#[test]
+fn offloading_saves_latency_only_where_the_nic_and_its_way_to_the_host_are_fast() {
+    let offload = |profile: &str| checks::offload(&Arc::new(Profile::load(profile).unwrap()));
+    assert!(offload("liquidio3").unwrap().unwrap().saves_latency());
+    let off_path = "liquidio3:cores.on_path=false:nic_core.packet_received=9us";
+    for slow in ["liquidio3:dma.read_latency=9us", off_path] {
+        let found = offload(slow).unwrap().unwrap();
+        assert!(!found.saves_latency(), "{slow}: {found:?}");
+    }
+    assert_eq!(offload("connectx5").unwrap(), None, "it has no cores of its own");
+}

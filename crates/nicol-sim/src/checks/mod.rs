@@ -7,6 +7,7 @@ mod throughput;
 
 use std::sync::Arc;
 
+pub use latency::{Offload, offload};
 use nicol_core::cluster::{Layout, LayoutError};
 
 use nicol_core::units::Nanos;
