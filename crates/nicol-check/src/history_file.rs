@@ -20,18 +20,22 @@ pub struct Header {
     /// The seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// Lines that follow, so that a file that was cut short does not pass for a whole one; set by
+    /// [`write()`]. A history that another program wrote may do without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<usize>,
 }
 
 /// Why a file is not a usable history.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     /// It cannot be read.
-    #[error("line {line}: {source}")]
+    #[error("line {line}: {reason}")]
     Io {
         /// The line.
         line: usize,
         /// What the system says.
-        source: io::Error,
+        reason: io::Error,
     },
     /// It has no first line.
     #[error("the file is empty: the first line must be {{\"schema\":\"{SCHEMA}\"}}")]
@@ -40,12 +44,23 @@ pub enum HistoryError {
     #[error("line 1: schema '{0}': this version reads {SCHEMA}; record the history again")]
     Schema(String),
     /// A line is not what it should be.
-    #[error("line {line}: {source}; remove the line, or record the history again")]
+    #[error("line {line}: {reason}; record the history again")]
     Line {
         /// The line.
         line: usize,
-        /// What is wrong.
-        source: serde_json::Error,
+        /// What is wrong, and at which column.
+        reason: String,
+    },
+    /// Lines are missing at its end, or were added.
+    #[error(
+        "it has {found} transactions, and its first line says {said}: the file was cut short or \
+         changed; record the history again"
+    )]
+    Cut {
+        /// What the first line says.
+        said: usize,
+        /// What there are.
+        found: usize,
     },
     /// Two transactions have one id.
     #[error("line {line}: transaction {id} was recorded before; an id names one transaction")]
@@ -69,12 +84,23 @@ pub enum HistoryError {
     },
 }
 
-/// Writes a history. The header's schema is set here.
+impl HistoryError {
+    /// Line `line` is not JSON, or not what it should be.
+    fn line(line: usize, error: &serde_json::Error) -> Self {
+        let (text, column) = (error.to_string(), error.column());
+        // The parser sees one line at a time, and would call each of them line 1.
+        let what = text.strip_suffix(&format!(" at line 1 column {column}")).unwrap_or(&text);
+        Self::Line { line, reason: format!("column {column}: {what}") }
+    }
+}
+
+/// Writes a history. The header's schema and number of transactions are set here.
 ///
 /// # Errors
 /// What `out` says.
 pub fn write(out: &mut impl Write, header: &Header, events: &[Event]) -> io::Result<()> {
-    let header = Header { schema: SCHEMA.to_owned(), ..header.clone() };
+    let transactions = Some(events.len());
+    let header = Header { schema: SCHEMA.to_owned(), transactions, ..header.clone() };
     serde_json::to_writer(&mut *out, &header)?;
     out.write_all(b"\n")?;
     for event in events {
@@ -87,13 +113,13 @@ pub fn write(out: &mut impl Write, header: &Header, events: &[Event]) -> io::Res
 /// Reads a history line by line.
 ///
 /// # Errors
-/// The first line that is wrong, by number.
+/// The first line that is wrong, by number; lines missing at the end.
 pub fn read(from: impl BufRead) -> Result<(Header, Vec<Event>), HistoryError> {
     let mut lines = from.lines().enumerate();
     let Some((_, first)) = lines.next() else { return Err(HistoryError::Empty) };
-    let first = first.map_err(|source| HistoryError::Io { line: 1, source })?;
+    let first = first.map_err(|reason| HistoryError::Io { line: 1, reason })?;
     let header: Header =
-        serde_json::from_str(&first).map_err(|source| HistoryError::Line { line: 1, source })?;
+        serde_json::from_str(&first).map_err(|error| HistoryError::line(1, &error))?;
     if header.schema != SCHEMA {
         return Err(HistoryError::Schema(header.schema));
     }
@@ -101,12 +127,12 @@ pub fn read(from: impl BufRead) -> Result<(Header, Vec<Event>), HistoryError> {
     let mut ids = BTreeSet::new();
     for (index, text) in lines {
         let line = index + 1;
-        let text = text.map_err(|source| HistoryError::Io { line, source })?;
+        let text = text.map_err(|reason| HistoryError::Io { line, reason })?;
         if text.trim().is_empty() {
             continue;
         }
         let event: Event =
-            serde_json::from_str(&text).map_err(|source| HistoryError::Line { line, source })?;
+            serde_json::from_str(&text).map_err(|error| HistoryError::line(line, &error))?;
         if !ids.insert(event.id) {
             return Err(HistoryError::Duplicate { line, id: event.id });
         }
@@ -116,7 +142,10 @@ pub fn read(from: impl BufRead) -> Result<(Header, Vec<Event>), HistoryError> {
         }
         events.push(event);
     }
-    Ok((header, events))
+    match header.transactions {
+        Some(said) if said != events.len() => Err(HistoryError::Cut { said, found: events.len() }),
+        _ => Ok((header, events)),
+    }
 }
 
 #[cfg(test)]
@@ -157,7 +186,11 @@ mod tests {
         let cases = [
             (String::new(), "empty"),
             ("{\"schema\":\"other/9\"}\n".to_owned(), "other/9"),
-            (format!("{text}{{\"client\":1"), "line 3"),
+            (format!("{text}{{\"client\":1"), "line 3: column 11: EOF"),
+            (
+                text.lines().next().unwrap().to_owned(),
+                "has 0 transactions, and its first line says 1",
+            ),
             (format!("{text}{{\"surprise\":1}}\n"), "surprise"),
             (format!("{text}{}", text.lines().nth(1).unwrap()), "recorded before"),
             (text.replace("\"end_ns\":20", "\"end_ns\":2"), "before its start"),

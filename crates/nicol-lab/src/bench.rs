@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
 use nicol_check::serializability;
-use nicol_core::cluster::Layout;
+use nicol_core::cluster::{Layout, LayoutError};
 use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
 use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
@@ -31,8 +31,8 @@ use crate::workloads::{self, BuiltWorkload, WorkloadSpec};
 
 /// Clients per node where the user says nothing.
 pub(crate) const CLIENTS: usize = 64;
-/// Bytes of a record besides its value, at least: key and version.
-const RECORD_HEADER_BYTES: u64 = 16;
+/// The flags that give fewer records.
+const SIZE_FLAGS: &str = "--records, --warehouses, --items, --customers, --replicas or --nodes";
 /// Violations that a report spells out; more are counted.
 const VIOLATIONS_SHOWN: usize = 20;
 
@@ -186,6 +186,16 @@ pub(crate) struct Built<C> {
     pub(crate) engine: EngineSettings,
 }
 
+/// A layout that there cannot be, under the flag that asked for it.
+pub fn refused_layout(error: LayoutError) -> anyhow::Error {
+    let flag = match error {
+        LayoutError::Nodes(_) => "--nodes",
+        LayoutError::Replicas { .. } => "--replicas",
+        LayoutError::Engines(_) => "--host-engines, --nic-engines",
+    };
+    anyhow::Error::new(error).context(flag)
+}
+
 impl BenchConfig {
     /// `system` under `workload`, on `on`, from `seed`: three nodes, three copies, no faults, and
     /// the world's defaults otherwise.
@@ -276,9 +286,8 @@ impl BenchConfig {
         let workload = built.workload.workload.clone();
         let copies = (layout.nodes() * layout.replicas()) as u64;
         let records = workload.records_per_shard() * copies;
-        // Whatever a table is like: each record has a key and a version, and room for its value.
-        let least = RECORD_HEADER_BYTES + built.workload.value_bytes as u64;
-        memory::refuse_beyond_machine(records.saturating_mul(least))?;
+        let value_bytes = built.workload.value_bytes as u64;
+        memory::refuse_beyond_machine(records, value_bytes, SIZE_FLAGS)?;
         let loading = Loading::start();
         let ids: Vec<NodeId> = layout.node_ids().collect();
         let nodes = parallel::map(&ids, records, |&id| {
@@ -390,7 +399,7 @@ pub(crate) fn report<N: Member<Config: SystemConfig>>(
         system: config.system.clone(),
         world: if profile.is_some() { "simulated" } else { "threads" },
         profile: profile.map(str::to_owned),
-        warnings: built.system.warnings(),
+        warnings: built.system.warnings().into_iter().map(str::to_owned).collect(),
         nodes: config.nodes,
         replicas: config.replicas,
         host_engines: cluster.layout.engines(Side::Host),

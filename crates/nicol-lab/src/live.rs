@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use nicol_core::cluster::Layout;
 use nicol_core::commit::Member;
 use nicol_core::faults::FaultPlan;
@@ -42,8 +42,8 @@ pub(crate) fn run<N: Member<Config: SystemConfig>>(
         "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
     );
     let (host, nic) = (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
-    let layout = Layout::new(config.nodes, config.replicas, host, nic)
-        .context("--nodes, --replicas, --host-engines, --nic-engines")?;
+    let layout =
+        Layout::new(config.nodes, config.replicas, host, nic).map_err(bench::refused_layout)?;
     let clients = config.clients.unwrap_or(CLIENTS);
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));

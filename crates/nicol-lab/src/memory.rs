@@ -6,6 +6,9 @@ use anyhow::{Result, ensure};
 
 use crate::report::Memory;
 
+/// Bytes of a record besides its value, at least: key and version.
+const RECORD_HEADER_BYTES: u64 = 16;
+
 /// Bytes that this process has in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resident {
@@ -34,20 +37,24 @@ pub fn available() -> Option<u64> {
     field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
-/// Refuses to load what takes more than the machine has left: the system would end the process, or
-/// another one.
-pub(crate) fn refuse_beyond_machine(needed: u64) -> Result<()> {
+/// Refuses so many copies of records, with values of so many bytes, if they take more than the machine
+/// has left: the system would end the process, or another one. `flags` are those that give fewer.
+///
+/// # Errors
+/// What they take, what there is, and the flags.
+pub fn refuse_beyond_machine(copies: u64, value_bytes: u64, flags: &str) -> Result<()> {
+    // Whatever a table is like: each record has a key and a version, and room for its value.
+    let least = RECORD_HEADER_BYTES + value_bytes;
     match available() {
-        Some(available) => refuse_beyond(needed, available),
+        Some(available) => refuse_beyond(copies.saturating_mul(least), available, flags),
         None => Ok(()),
     }
 }
 
-fn refuse_beyond(needed: u64, available: u64) -> Result<()> {
+fn refuse_beyond(needed: u64, available: u64, flags: &str) -> Result<()> {
     ensure!(
         needed <= available,
-        "the records take {:.1} GB at least and {:.1} GB are free: give fewer --records, \
-         --warehouses, --items, --customers, --replicas or --nodes",
+        "the records take {:.1} GB at least and {:.1} GB are free: give fewer {flags}",
         needed as f64 / 1e9,
         available as f64 / 1e9
     );
@@ -96,8 +103,10 @@ mod tests {
 
     #[test]
     fn what_the_machine_does_not_have_is_refused_before_it_is_loaded() {
-        assert!(refuse_beyond(1 << 30, 1 << 30).is_ok());
-        let error = refuse_beyond(220_000_000_000, 22_500_000_000).unwrap_err().to_string();
+        assert!(refuse_beyond(1 << 30, 1 << 30, "--records").is_ok());
+        let error = refuse_beyond(220_000_000_000, 22_500_000_000, "--records");
+        let error = error.unwrap_err().to_string();
+        assert!(error.ends_with("give fewer --records"), "{error}");
         assert!(error.contains("220.0 GB"), "{error}");
         assert!(error.contains("22.5 GB"), "{error}");
     }

@@ -20,8 +20,9 @@ pub struct BenchReport {
     pub world: &'static str,
     /// The hardware profile, in the simulated world.
     pub profile: Option<String>,
-    /// What a reader must know before the numbers: settings under which the system is not correct.
-    pub warnings: Vec<&'static str>,
+    /// What a reader must know before the numbers: settings under which the system is not correct,
+    /// hardware on which it gains nothing.
+    pub warnings: Vec<String>,
     /// Nodes of the cluster.
     pub nodes: usize,
     /// Copies of each shard.

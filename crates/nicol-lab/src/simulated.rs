@@ -3,20 +3,22 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use nicol_core::cluster::Layout;
 use nicol_core::commit::Member;
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 use nicol_rt::LogDevice;
-use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
+use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig, checks};
 
 use crate::bench::{
     self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured, Simulated,
+    refused_layout,
 };
 use crate::report::Resource;
 use crate::settings::SystemConfig;
+use crate::systems::System;
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_millis(10);
@@ -47,8 +49,29 @@ pub(crate) fn run<N: Member<Config: SystemConfig>>(
     let cluster = config.cluster::<N>(&layout, built, plan, clients)?;
     let measured = simulate(config, built, profile, &cluster);
     let (check, history) = bench::judge(&cluster, measured.settled);
-    let report = bench::report(config, built, &cluster, Some(&profile.name), &measured, check);
+    let mut report = bench::report(config, built, &cluster, Some(&profile.name), &measured, check);
+    if System::find(&config.system)?.offloads {
+        report.warnings.extend(vain_offload(profile)?);
+    }
     Ok(BenchRun { report, history })
+}
+
+/// A system that works on NIC cores is flagged where these save no latency. [Xenic21 4.3.4]
+fn vain_offload(profile: &Arc<Profile>) -> Result<Option<String>> {
+    let name = &profile.name;
+    Ok(match checks::offload(profile)? {
+        None => Some(format!(
+            "{name} has no NIC cores: what the system puts there runs on cores of the host"
+        )),
+        Some(offload) if !offload.saves_latency() => Some(format!(
+            "on {name} the NIC saves no latency: it answers in {:.1} us from its own memory and in \
+             {:.1} us from the host's, a host RPC takes {:.1} us",
+            offload.served_ns / 1e3,
+            offload.fetched_ns / 1e3,
+            offload.host_rpc_ns / 1e3
+        )),
+        Some(_) => None,
+    })
 }
 
 fn layout(config: &BenchConfig, profile: &Profile) -> Result<Layout> {
@@ -60,8 +83,7 @@ fn layout(config: &BenchConfig, profile: &Profile) -> Result<Layout> {
     };
     let host = engines(config.host_engines, Side::Host, "--host-engines")?;
     let nic = engines(config.nic_engines, Side::Nic, "--nic-engines")?;
-    Layout::new(config.nodes, config.replicas, host, nic)
-        .context("--nodes, --replicas, --host-engines, --nic-engines")
+    Layout::new(config.nodes, config.replicas, host, nic).map_err(refused_layout)
 }
 
 fn simulate<N: Member>(

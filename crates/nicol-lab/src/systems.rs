@@ -29,6 +29,9 @@ pub struct System {
     /// Does it wait for the log device before it acknowledges a write?
     #[serde(skip)]
     pub synced_log: bool,
+    /// Does it work on NIC cores, in the hope of lower latency?
+    #[serde(skip)]
+    pub offloads: bool,
     #[serde(skip)]
     keys: fn() -> Vec<&'static Setting>,
     #[serde(skip)]
@@ -48,6 +51,7 @@ where
         survives: "message faults, partitions, stalls",
         source,
         synced_log: false,
+        offloads: false,
         keys: || settings::keys::<N::Config>().collect(),
         run: bench::run_system::<N>,
     }
@@ -55,7 +59,11 @@ where
 
 /// Every system.
 pub const SYSTEMS: &[System] = &[
-    System { synced_log: true, ..commit::<xenic::Node>("xenic", "Xenic, SOSP '21") },
+    System {
+        synced_log: true,
+        offloads: true,
+        ..commit::<xenic::Node>("xenic", "Xenic, SOSP '21")
+    },
     commit::<hybrid::Node>("farm", "FaRM, SOSP '15"),
     commit::<hybrid::Node>("fasst", "FaSST, OSDI '16"),
     commit::<hybrid::Node>("drtm-r", "DrTM+R, EuroSys '16, with the protocol of DrTM+H"),

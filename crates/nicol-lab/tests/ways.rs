@@ -127,6 +127,23 @@ fn a_report_warns_of_settings_that_are_not_serializable() {
     assert_eq!(warnings("faithful=paper").len(), 2);
 }
 
+/// [Xenic21 4.3.4]
+#[test]
+fn a_report_warns_of_hardware_on_which_offloading_gains_nothing() {
+    let warnings = |system: &str, on: &str| {
+        let mut config = config("ycsb-t", 500, &[], 6);
+        config.length = Some(Length::Transactions(50));
+        (config.system, config.on) = (system.into(), on.into());
+        run(&config).unwrap().report.warnings
+    };
+    assert_eq!(warnings("xenic", "liquidio3"), [""; 0]);
+    let slow = warnings("xenic", "liquidio3:dma.read_latency=9us");
+    assert!(slow.len() == 1 && slow[0].contains("saves no latency"), "{slow:?}");
+    let none = warnings("xenic", "connectx5");
+    assert!(none.len() == 1 && none[0].contains("has no NIC cores"), "{none:?}");
+    assert_eq!(warnings("drtm-h", "connectx5"), [""; 0]);
+}
+
 /// TPC-C's logic adds keys, so its transactions go back to their coordinators.
 #[test]
 fn every_way_survives_message_faults() {

@@ -187,7 +187,7 @@ fn spread(latency: &nicol_lab::report::Latency) -> String {
 
 fn table(report: &BenchReport) -> Result<()> {
     let mut rows = setting(report);
-    rows.extend(report.warnings.iter().map(|warning| ("WARNING", (*warning).to_owned())));
+    rows.extend(report.warnings.iter().map(|warning| ("WARNING", warning.clone())));
     rows.push((
         "throughput",
         format!(

@@ -151,6 +151,7 @@ pub struct SystemArgs {
 
 /// `nicol bench`.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 #[command(after_help = "Examples:\n  nicol bench smallbank\n  \
     nicol bench smallbank --on liquidio3 --nodes 6 --replicas 3 --seed 7 --format json\n  \
     nicol bench ycsb-t --zipf 99 --rate 200000 --history run.jsonl\n  nicol check run.jsonl")]
@@ -217,6 +218,7 @@ pub struct BenchArgs {
 
 /// `nicol sweep`.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 #[command(after_help = "A failing seed prints the command that replays it.\n\nExample:\n  \
     nicol sweep smallbank --on liquidio3,connectx5 --seeds 0..1000\n\nA seed draws the transactions, \
     the message faults and, one time in eight, a log of a few records and\nan index of a few \
@@ -278,6 +280,7 @@ pub enum LabAction {
 
 /// `nicol lab run`.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 #[command(after_help = "Examples:\n  nicol lab run xenic-fig2\n  \
     nicol lab run xenic-fig8d --quick --out results --format csv\n  \
     nicol lab run --all --quick --golden crates/nicol-lab/golden")]
@@ -358,7 +361,8 @@ pub enum ProfilesAction {
         /// A profile's name, or a file.
         name: String,
     },
-    /// Rerun the component measurements on a profile: published against measured, line by line.
+    /// Rerun the component measurements on a profile: published against measured, line by line. One
+    /// that is off by more than 10 %, unless other published values contradict it, is a failed check.
     Check {
         /// A profile's name or a file; all built-in ones without it.
         name: Option<String>,
@@ -370,6 +374,7 @@ pub enum ProfilesAction {
 
 /// `nicol serve`.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 #[command(after_help = "Then, from another terminal:\n  redis-cli -p 6380 set greeting hello\n  \
     redis-benchmark -p 6380 -t set,get,incr,mset -P 32\n\nThe data lives in memory: it is gone \
     when the process ends. With --log-device file:DIR every\nwrite is in a synced file of each \

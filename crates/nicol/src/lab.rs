@@ -1,10 +1,10 @@
 //! `nicol lab`: the figures and tables of the papers.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use nicol_lab::experiments::{self, Experiment, Finished, Form, Golden, Options};
 use nicol_lab::memory::Resident;
 use serde_json::{Value, json};
@@ -39,11 +39,13 @@ fn list(args: &FormatArgs) -> Result<End> {
 }
 
 fn report(folder: &Path, out: Option<&Path>) -> Result<End> {
-    let page = experiments::page(folder).map_err(Usage)?;
+    let page = experiments::page(folder)?.ok_or_else(|| {
+        let folder = folder.display();
+        Usage(anyhow!("{folder} holds no results: make some with nicol lab run ID --out {folder}"))
+    })?;
     let path = out.map_or_else(|| folder.join("report.html"), Path::to_owned);
     experiments::write_atomically(&path, page.as_bytes())?;
-    writeln!(io::stdout(), "{}", path.display()).context("writing to standard output")?;
-    Ok(End::Held)
+    output::print(&format!("{}\n", path.display())).map(|()| End::Held)
 }
 
 fn run_some(args: &LabRunArgs) -> Result<End> {
@@ -67,17 +69,26 @@ fn run_some(args: &LabRunArgs) -> Result<End> {
     }
 }
 
-/// Runs every experiment whose systems are all there. One that is refused for want of them has
+/// Runs every experiment that the options concern, and whose systems are all there. One that is refused for want of them has
 /// failed only if there is a golden table, which says that it once ran.
 fn run_all(args: &LabRunArgs, options: &Options) -> Result<End> {
     let golden = args.golden.as_deref().map(Golden);
+    for system in options.systems.iter().flatten() {
+        let compares = |experiment: &&Experiment| experiment.systems.contains(&system.as_str());
+        if !experiments::all().iter().any(compares) {
+            let error =
+                anyhow!("--systems {system}: no experiment compares it; see nicol lab list");
+            return Err(Usage(error).into());
+        }
+    }
     let mut rows = Vec::new();
     let mut end = End::Held;
     for experiment in experiments::all() {
         let id = experiment.id;
+        let Some(options) = options.fitting(experiment) else { continue };
         let missing = experiment.missing();
         let (count, points, verdict, held) = if missing.is_empty() {
-            let (finished, wrong) = run_one(args, experiment, options)?;
+            let (finished, wrong) = run_one(args, experiment, &options)?;
             let held = wrong.is_empty();
             let verdict = if held { "held" } else { "FAILED" };
             (finished.outcome.rows().len(), finished.points, verdict.to_owned(), held)
@@ -112,14 +123,20 @@ fn run_one(
         ));
     });
     bar.finish_and_clear();
-    let finished = finished.map_err(Usage)?;
+    let finished = finished.map_err(environment_or_usage)?;
     if let Some(folder) = &args.out {
         experiments::write_results(folder, &finished.outcome)?;
     }
     let wrong = judge(args, &finished)?;
-    eprintln!("{}", footing(&finished));
-    wrong.iter().for_each(|wrong| eprintln!("failed: {wrong}"));
+    output::tell(&footing(&finished));
+    wrong.iter().for_each(|wrong| output::tell(&format!("failed: {wrong}")));
     Ok((finished, wrong))
+}
+
+/// What stopped an experiment: the system, if it says so, and otherwise a flag that does not fit.
+fn environment_or_usage(error: anyhow::Error) -> anyhow::Error {
+    let system = error.chain().any(|cause| cause.is::<io::Error>());
+    if system { error } else { Usage(error).into() }
 }
 
 /// What is wrong with an outcome: what its checkers say, and what its golden table says.
@@ -146,7 +163,7 @@ fn print(format: Format, finished: &Finished) -> Result<()> {
             return output::cells(columns, outcome.rows());
         }
     };
-    io::stdout().write_all(text.as_bytes()).context("writing to standard output")
+    output::print(&text)
 }
 
 /// What an experiment took, which depends on the machine and is therefore in no result.

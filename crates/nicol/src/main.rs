@@ -72,8 +72,10 @@ fn run(command: &Command) -> Result<End> {
         Command::Serve(args) => serve::run(args),
         Command::Completions { shell } => {
             let mut command = Cli::command();
-            clap_complete::generate(*shell, &mut command, "nicol", &mut std::io::stdout());
-            Ok(End::Held)
+            // It panics where it cannot write, so it writes to memory.
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut command, "nicol", &mut script);
+            output::print(&String::from_utf8_lossy(&script)).map(|()| End::Held)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Results on standard output: tables for people, JSON and CSV for scripts.
 
 use std::borrow::Borrow;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, StdoutLock, Write};
 
 use anyhow::{Context, Result};
 
@@ -15,6 +15,37 @@ use crate::cli::Format;
 /// Width of a table that does not go to a terminal.
 const PIPE_WIDTH: u16 = 110;
 
+/// Standard output whose reader may go away, as `head` does: what nobody reads is dropped, which is no
+/// failure and hides no verdict.
+pub struct Out(StdoutLock<'static>);
+
+/// Standard output.
+pub fn out() -> Out {
+    Out(io::stdout().lock())
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(bytes.len()),
+            written => written,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.0.flush() {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            flushed => flushed,
+        }
+    }
+}
+
+/// Prints `text` as it is.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = out();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing to standard output")
+}
+
 /// Tells people a line on standard error. Nobody need listen: a closed pipe is no failure.
 pub fn tell(line: &str) {
     let _unheard = writeln!(io::stderr(), "{line}");
@@ -22,7 +53,7 @@ pub fn tell(line: &str) {
 
 /// Prints `value` as one JSON object followed by a newline.
 pub fn json(value: &impl Serialize) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = out();
     serde_json::to_writer_pretty(&mut out, value).context("writing JSON to standard output")?;
     writeln!(out).context("writing to standard output")
 }
@@ -42,7 +73,7 @@ pub fn pairs(pairs: &[(&str, String)]) -> Result<()> {
     for (name, value) in pairs {
         table.add_row([*name, value.as_str()]);
     }
-    writeln!(io::stdout(), "{table}").context("writing to standard output")
+    writeln!(out(), "{table}").context("writing to standard output")
 }
 
 fn blank() -> Table {
@@ -69,11 +100,11 @@ pub fn cells<V: Borrow<Value>>(columns: &[impl ToString], rows: &[Vec<V>]) -> Re
     for row in rows {
         table.add_row(row.iter().map(|value| shown(value.borrow())));
     }
-    writeln!(io::stdout(), "{table}").context("writing to standard output")
+    writeln!(out(), "{table}").context("writing to standard output")
 }
 
 fn csv(rows: &[Value]) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = out();
     let columns = columns(rows);
     writeln!(out, "{}", columns.join(",")).context("writing to standard output")?;
     for row in rows {

@@ -1,9 +1,8 @@
 //! `nicol profiles`: the hardware models, and how close they are to what was published.
 
-use std::io::{self, Write};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nicol_core::ids::Side;
 use nicol_sim::Profile;
 use nicol_sim::checks::{self, CheckLine};
@@ -42,8 +41,7 @@ fn list(args: &FormatArgs) -> Result<End> {
 
 fn show(name: &str) -> Result<End> {
     let (_, text) = Profile::source(name).map_err(|error| Usage(error.into()))?;
-    io::stdout().write_all(text.as_bytes()).context("writing to standard output")?;
-    Ok(End::Held)
+    output::print(&text).map(|()| End::Held)
 }
 
 fn check(name: Option<&str>, format: Format) -> Result<End> {
@@ -51,12 +49,12 @@ fn check(name: Option<&str>, format: Format) -> Result<End> {
         Some(name) => vec![name],
         None => Profile::list(),
     };
-    let mut rows = Vec::new();
+    let mut all = Vec::new();
     let mut assumed = Vec::new();
     for name in names {
         let profile = load(name)?;
         let lines = checks::run(&profile).map_err(|error| Usage(error.into()))?;
-        rows.extend(lines.iter().map(|line| row(&profile.name, line)));
+        all.extend(lines.into_iter().map(|line| (profile.name.clone(), line)));
         assumed.extend(profile.assumed().iter().map(|assumption| {
             json!({
                 "profile": profile.name,
@@ -66,12 +64,73 @@ fn check(name: Option<&str>, format: Format) -> Result<End> {
             })
         }));
     }
-    output::rows(
-        format,
-        &rows,
-        |rows| json!({"schema": "nicol.profiles/1", "rows": rows, "assumed": assumed}),
-    )?;
-    Ok(End::Held)
+    if format == Format::Table {
+        people(&all)?;
+    } else {
+        let rows: Vec<_> = all.iter().map(|(profile, line)| row(profile, line)).collect();
+        output::rows(
+            format,
+            &rows,
+            |rows| json!({"schema": "nicol.profiles/1", "rows": rows, "assumed": assumed}),
+        )?;
+    }
+    let held = all.iter().all(|(_, line)| line.holds());
+    Ok(if held { End::Held } else { End::Failed })
+}
+
+/// A table whose notes stand below it, and how many lines hold.
+fn people(all: &[(String, CheckLine)]) -> Result<()> {
+    let mut notes: Vec<&str> = Vec::new();
+    let mut rows = Vec::new();
+    for (profile, line) in all {
+        let known = notes.iter().position(|note| *note == line.note);
+        let note = (!line.note.is_empty()).then(|| {
+            known.unwrap_or_else(|| {
+                notes.push(line.note);
+                notes.len() - 1
+            }) + 1
+        });
+        let verdict = match (line.is_close(), line.contradicted, line.assumed) {
+            (true, _, false) => "holds",
+            (true, _, true) => "holds (assumed)",
+            (false, true, _) => "contradicted",
+            (false, false, _) => "FAILS",
+        };
+        let yes_no = |value: f64| if value == 1.0 { "yes" } else { "no" }.to_owned();
+        let value = |value: f64| {
+            if line.unit == "holds" { yes_no(value) } else { format!("{value:.1} {}", line.unit) }
+        };
+        let off = match line.unit {
+            "holds" => String::new(),
+            _ => format!("{:+.1} %", line.relative_error * 100.0),
+        };
+        let (low, high) = line.published;
+        let published =
+            if low == high { value(low) } else { format!("{low:.1} to {}", value(high)) };
+        rows.push(vec![
+            json!(profile),
+            json!(line.line),
+            json!(line.what),
+            json!(published),
+            json!(value(line.measured)),
+            json!(off),
+            json!(verdict),
+            json!(note),
+        ]);
+    }
+    let columns = ["profile", "line", "what", "published", "model", "off by", "verdict", "note"];
+    output::cells(&columns, &rows)?;
+    let mut below: String =
+        notes.iter().enumerate().map(|(at, note)| format!("note {}: {note}\n", at + 1)).collect();
+    let (within, others) = (checks::TOLERANCE * 100.0, all.len());
+    let close = all.iter().filter(|(_, line)| line.is_close()).count();
+    let contradicted = all.iter().filter(|(_, line)| !line.is_close() && line.contradicted).count();
+    below += &format!(
+        "{close} of {others} lines are within {within:.0} %; {contradicted} contradict other published \
+         values; {} fail\n",
+        others - close - contradicted
+    );
+    output::print(&below)
 }
 
 fn row(profile: &str, line: &CheckLine) -> Value {
@@ -86,6 +145,7 @@ fn row(profile: &str, line: &CheckLine) -> Value {
         "unit": line.unit,
         "relative_error": (line.relative_error * 10_000.0).round() / 10_000.0,
         "assumed": line.assumed,
+        "holds": line.holds(),
         "note": line.note,
     })
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use nicol::resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo};
+use nicol::resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo, StartError};
 use nicol_core::chance::Stream;
 use nicol_core::cluster::Layout;
 use nicol_core::commit::{CommitProtocol, Member, Procedures};
@@ -21,6 +21,8 @@ use nicol_core::ids::{Key, NodeId, ShardId, Side};
 use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Bytes;
 use nicol_core::workload::{ShardMap, Workload};
+use nicol_lab::bench::refused_layout;
+use nicol_lab::memory;
 use nicol_protocols::commit::xenic::{Coordinator, Node, XenicConfig};
 use nicol_rt::{LiveCluster, LiveConfig, LogDevice, Mailbox};
 use serde::Deserialize;
@@ -75,8 +77,11 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let settings = settings(args).map_err(Usage)?;
     let (seed, run_id) = draw()?;
     let layout = Layout::new(settings.nodes, settings.replicas, 1, 1)
-        .map_err(|error| Usage(anyhow::Error::new(error).context("--nodes, --replicas")))?
+        .map_err(|error| Usage(refused_layout(error)))?
         .with_hash_seed(seed);
+    let copies = settings.records.saturating_mul((layout.nodes() * layout.replicas()) as u64);
+    memory::refuse_beyond_machine(copies, INLINE as u64, "--records, --replicas or --nodes")
+        .map_err(Usage)?;
     let cluster = Arc::new(Cluster::empty(&layout, settings.records));
     // Half of the cores: the front and the kernel's network stack need the others.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -92,8 +97,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     }
     let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
-    let server = Server::start(config, cluster, info)
-        .map_err(|error| anyhow::Error::new(error).context("the RESP front"))?;
+    let server = Server::start(config, cluster, info).map_err(not_started)?;
     output::tell(&format!(
         "serving {} nodes with {} replicas on {}; {}; end with an interrupt (Ctrl-C)",
         settings.nodes,
@@ -116,6 +120,15 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     drained.map_err(|threads| anyhow!("{threads} threads of the RESP front panicked"))?;
     world.stop()?;
     Ok(End::Held)
+}
+
+/// A server that did not start: for want of a password, or of a socket.
+fn not_started(error: StartError) -> anyhow::Error {
+    match error {
+        StartError::Io { .. } => anyhow::Error::new(error).context("--listen"),
+        StartError::Unprotected(_) => Usage(anyhow::Error::new(error).context("--listen")).into(),
+        error => Usage(error.into()).into(),
+    }
 }
 
 /// Draws the secret seed of the key hashes and, apart from it, the run id that INFO shows to every

@@ -130,9 +130,90 @@ fn bad_usage_is_exit_2() {
         &["serve", "--replicas", "1", "--log-device", "file:/tmp"],
         &["bench", "smallbank", "--replicas", "1", "--log-device", "file:/tmp"],
         &["serve", "--threads", "0"],
+        &["serve", "--records", "4294967296"],
+        &["serve", "--listen", "0.0.0.0:0", "--records", "1000"],
     ] {
         ends(2, args);
     }
+}
+
+#[test]
+fn a_profile_off_its_published_measurements_fails_the_check() {
+    let printed = ends(0, &["profiles", "check", "connectx5"]);
+    assert!(printed.contains("7 of 7 lines are within 10 %"), "{printed}");
+    let slower = "connectx5:verbs.requester_interval=100ns";
+    let printed = ends(1, &["profiles", "check", slower]);
+    assert!(printed.contains("FAILS"), "{printed}");
+    let printed = ends(1, &["profiles", "check", slower, "--format", "json"]);
+    assert!(printed.contains("\"holds\": false"), "{printed}");
+}
+
+#[test]
+fn a_number_below_zero_is_refused_by_name() {
+    for args in [
+        &["bench", "smallbank", "--nodes", "-1"][..],
+        &["bench", "smallbank", "--seconds", "-1"],
+        &["bench", "smallbank", "--seed", "-1"],
+        &["lab", "run", "xenic-fig2", "--jobs", "-1"],
+        &["serve", "--records", "-1"],
+    ] {
+        let told = String::from_utf8(nicol(args).stderr).unwrap();
+        assert!(told.contains(args[args.len() - 2]) && !told.contains("tip:"), "{args:?}: {told}");
+        ends(2, args);
+    }
+}
+
+/// Runs `nicol` with standard output and standard error where a shell puts them.
+fn redirected(arguments: &str) -> Output {
+    let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_nicol"));
+    Command::new("bash").args(["-c", &line]).output().unwrap()
+}
+
+#[test]
+fn a_reader_that_goes_away_changes_no_verdict() {
+    let bench = "bench smallbank --on liquidio3 --transactions 50";
+    for (command, code) in [
+        ("profiles show liquidio3".to_owned(), 0),
+        ("completions bash".to_owned(), 0),
+        ("lab run xenic-fig2 --format csv".to_owned(), 0),
+        (bench.to_owned(), 0),
+        (format!("{bench} --format json"), 0),
+        ("check tests-lost.jsonl".to_owned(), 1),
+    ] {
+        let lost = [update(1, (0, 10), 1, 2), update(2, (5, 15), 1, 2)];
+        let lost = history(&format!("gone-{}.jsonl", command.len()), lost);
+        let command = command.replace("tests-lost.jsonl", lost.to_str().unwrap());
+        let ended = redirected(&format!("{command} | true; exit ${{PIPESTATUS[0]}}"));
+        let told = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{command}: {told}");
+        assert!(!told.contains("panicked") && !told.contains("Broken pipe"), "{command}: {told}");
+    }
+}
+
+#[test]
+fn a_full_disk_under_the_output_is_exit_3() {
+    for command in ["profiles show liquidio3", "completions bash", "lab run xenic-fig2"] {
+        let told = redirected(&format!("{command} > /dev/full"));
+        assert_eq!(told.status.code(), Some(3), "{}", String::from_utf8_lossy(&told.stderr));
+    }
+    let unheard = redirected("lab run xenic-fig2 2> /dev/full");
+    assert_eq!(unheard.status.code(), Some(0), "what nobody hears on standard error is no failure");
+}
+
+#[test]
+fn a_history_that_was_cut_short_is_not_judged() {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("whole.jsonl");
+    let whole = path.to_str().unwrap();
+    let run = ["bench", "smallbank", "--on", "liquidio3", "--transactions", "50"];
+    ends(0, &[&run[..], &["--history", whole]].concat());
+    ends(0, &["check", whole]);
+    let text = fs::read_to_string(&path).unwrap();
+    let half: Vec<_> = text.lines().take(20).collect();
+    let cut = file("cut.jsonl", &format!("{}\n", half.join("\n")));
+    let told = nicol(&["check", cut.to_str().unwrap()]);
+    assert_eq!(told.status.code(), Some(3));
+    let told = String::from_utf8_lossy(&told.stderr);
+    assert!(told.contains("cut.jsonl") && told.contains("has 19 transactions"), "{told}");
 }
 
 #[test]
@@ -143,6 +224,8 @@ fn a_failing_environment_is_exit_3() {
     let out = ["--transactions", "10", "--on", "liquidio3", "--history", "/no/such/folder/h.jsonl"];
     ends(3, &[&["bench", "smallbank"][..], &out].concat());
     ends(3, &["bench", "smallbank", "--log-device", "file:/dev/null/log"]);
+    ends(3, &["lab", "run", "xenic-fig2", "--out", "/dev/null/results"]);
+    ends(2, &["lab", "report", "/no/such/folder"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     ends(3, &["serve", "--listen", &address, "--records", "1000"]);

@@ -32,7 +32,12 @@ pub(super) static ALL: [Experiment; 5] = [
         id: "xenic-50g",
         title: "TPC-C: new orders per server at the peak, with one 50 Gb/s link [Xenic21 5.3]",
         columns: &["system", "throughput_per_node_per_s"],
-        chart: Chart::Bars { category: &["system"], series: &[], y: "throughput_per_node_per_s" },
+        chart: Chart::Bars {
+            category: &["system"],
+            series: &[],
+            y: "throughput_per_node_per_s",
+            inside: None,
+        },
         systems: &SYSTEMS_50G,
         settings: &[],
         timed: true,

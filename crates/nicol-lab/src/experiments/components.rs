@@ -21,7 +21,12 @@ pub(super) static ALL: [Experiment; 4] = [
         id: "xenic-fig2",
         title: "Round-trip latency of remote operations of 256 B [Xenic21 fig. 2]",
         columns: &["source", "operation", "latency_us"],
-        chart: Chart::Bars { category: &["operation"], series: &["source"], y: "latency_us" },
+        chart: Chart::Bars {
+            category: &["operation"],
+            series: &["source"],
+            y: "latency_us",
+            inside: None,
+        },
         systems: &[],
         settings: &[],
         timed: true,

@@ -12,7 +12,12 @@ pub(super) static ALL: [Experiment; 1] = [Experiment {
     id: "xenic-table2",
     title: "Objects read and round trips of a remote lookup at 90 % [Xenic21 table 2]",
     columns: &["structure", "parameter", "objects_read", "roundtrips", "overflow_fraction"],
-    chart: Chart::Bars { category: &["structure", "parameter"], series: &[], y: "objects_read" },
+    chart: Chart::Bars {
+        category: &["structure", "parameter"],
+        series: &[],
+        y: "objects_read",
+        inside: Some("roundtrips"),
+    },
     systems: &[],
     settings: &[],
     timed: false,

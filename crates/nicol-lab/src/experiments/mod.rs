@@ -89,6 +89,22 @@ pub struct Options {
     pub keep: Option<PathBuf>,
 }
 
+impl Options {
+    /// What of these options concerns `experiment` when all of them are run: the systems that it
+    /// compares, and the profile if it has a timing model. `None` if it compares none of the systems
+    /// that are asked for.
+    pub fn fitting(&self, experiment: &Experiment) -> Option<Self> {
+        let compared = |system: &&String| experiment.systems.contains(&system.as_str());
+        let systems: Option<Vec<_>> =
+            self.systems.as_ref().map(|asked| asked.iter().filter(compared).cloned().collect());
+        if systems.as_ref().is_some_and(Vec::is_empty) {
+            return None;
+        }
+        let profile = self.profile.clone().filter(|_| experiment.timed);
+        Some(Self { systems, profile, ..self.clone() })
+    }
+}
+
 /// A figure or a table.
 pub struct Experiment {
     /// Its name on the command line.
@@ -318,6 +334,28 @@ mod tests {
         write_results(&folder, &finished.outcome).unwrap();
         assert_eq!(run().unwrap().kept, 0, "what is finished is measured anew");
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn options_for_all_experiments_reach_those_that_they_concern() {
+        let options = Options {
+            form: Form::Quick,
+            seed: 1,
+            profile: Some("liquidio3".into()),
+            systems: None,
+            jobs: 1,
+            memory: 0,
+            keep: None,
+        };
+        let fitting = |options: &Options, id| options.fitting(find(id).unwrap());
+        assert_eq!(fitting(&options, "xenic-table2").unwrap().profile, None, "it has no timing");
+        assert!(fitting(&options, "xenic-fig2").unwrap().profile.is_some());
+        let options =
+            Options { systems: Some(vec!["xenic".into(), "drtm-r-original".into()]), ..options };
+        assert!(fitting(&options, "xenic-fig2").is_none(), "it compares no systems");
+        let systems = |id| fitting(&options, id).unwrap().systems.unwrap();
+        assert_eq!(systems("xenic-fig8a"), ["xenic"]);
+        assert_eq!(systems("xenic-50g"), ["xenic", "drtm-r-original"]);
     }
 
     #[test]

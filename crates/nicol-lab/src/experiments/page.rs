@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
+use super::plot::provenance;
 use super::table::{Outcome, shown};
 use super::{all, svg};
 
@@ -15,17 +16,18 @@ table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabula
 th, td { border: 1px solid #ddd; padding: 0.2em 0.6em; text-align: left }
 th { background: #f4f4f4 }
 td.number { text-align: right }
+.wide { overflow-x: auto }
 svg { max-width: 100%; height: auto }
 .failed { color: #b00020; font-weight: bold }
 .facts { color: #555 }
 summary { cursor: pointer; margin: 0.6em 0 }
 ";
 
-/// The page of all results in `folder`, in the order of the experiments.
+/// The page of all results in `folder`, in the order of the experiments; `None` if it holds none.
 ///
 /// # Errors
-/// If the folder holds no results, or one that cannot be read.
-pub fn page(folder: &Path) -> Result<String> {
+/// If a result cannot be read.
+pub fn page(folder: &Path) -> Result<Option<String>> {
     let mut sections = String::new();
     let mut contents = String::new();
     for experiment in all() {
@@ -36,31 +38,34 @@ pub fn page(folder: &Path) -> Result<String> {
         let read = || Outcome::parse(&fs::read_to_string(&path)?);
         let outcome = read().with_context(|| format!("cannot use {}", path.display()))?;
         let (id, title) = (experiment.id, escaped(experiment.title));
-        contents.push_str(&format!("<li><a href=\"#{id}\">{id}</a>: {title}</li>\n"));
+        let failed = match outcome.violations().len() {
+            0 => String::new(),
+            count => format!(" <span class=\"failed\">{count} checks FAILED</span>"),
+        };
+        contents.push_str(&format!("<li><a href=\"#{id}\">{id}</a>: {title}{failed}</li>\n"));
         sections.push_str(&section(&outcome)?);
     }
-    ensure!(
-        !sections.is_empty(),
-        "{} holds no results: make some with nicol lab run ID --out {0}",
-        folder.display()
-    );
-    Ok(format!(
+    if sections.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>Nicol: results</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
          <h1>Results</h1>\n<ul>\n{contents}</ul>\n{sections}</body>\n</html>\n"
-    ))
+    )))
 }
 
 fn section(outcome: &Outcome) -> Result<String> {
     let (id, title) = (outcome.experiment().id, escaped(outcome.experiment().title));
-    let profile = outcome.profile().map_or("none".to_owned(), |profile| escaped(&profile));
-    let mut text = format!(
-        "<h2 id=\"{id}\">{title}</h2>\n<p class=\"facts\">{id}, {} form, profile {profile}, seed \
-         {}; {} runs judged</p>\n",
-        outcome.form().name(),
-        outcome.seed(),
-        outcome.judged()
-    );
+    let judged = match (outcome.judged(), outcome.violations().len()) {
+        (0, _) => "parts only, with no transactions to judge".to_owned(),
+        (runs, 0) => format!("{runs} runs judged, and every check held"),
+        (runs, _) => format!("{runs} runs judged"),
+    };
+    let provenance = escaped(&provenance(outcome));
+    let mut text =
+        format!("<h2 id=\"{id}\">{title}</h2>\n<p class=\"facts\">{provenance}; {judged}</p>\n");
     for violation in outcome.violations() {
         text.push_str(&format!("<p class=\"failed\">FAILED: {}</p>\n", escaped(violation)));
     }
@@ -74,12 +79,13 @@ fn section(outcome: &Outcome) -> Result<String> {
         row.iter().map(cell).collect::<String>()
     });
     text.push_str(&table("Rows", &columns, rows, true));
+    let count = outcome.assumed().len();
     let assumed = outcome.assumed().iter().map(|line| {
         let cells = [line.profile.as_deref().unwrap_or("-"), &line.key, &line.value, &line.reason];
         cells.map(|cell| format!("<td>{}</td>", escaped(cell))).concat()
     });
     let columns = ["profile", "what", "value", "reason"].map(str::to_owned);
-    text.push_str(&table("Assumed", &columns, assumed, false));
+    text.push_str(&table(&format!("Assumed: {count} values"), &columns, assumed, false));
     Ok(text)
 }
 
@@ -89,8 +95,8 @@ fn table(name: &str, columns: &[String], rows: impl Iterator<Item = String>, ope
     let head: String = columns.iter().map(|column| format!("<th>{column}</th>")).collect();
     let rows: String = rows.map(|row| format!("<tr>{row}</tr>\n")).collect();
     format!(
-        "<details{open}><summary>{name}</summary>\n<table>\n<tr>{head}</tr>\n{rows}</table>\n\
-         </details>\n"
+        "<details{open}><summary>{name}</summary>\n<div class=\"wide\">\n<table>\n<tr>{head}</tr>\n\
+         {rows}</table>\n</div>\n</details>\n"
     )
 }
 

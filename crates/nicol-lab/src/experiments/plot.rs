@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, anyhow};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde_json::Value;
 
 use super::table::{Outcome, shown};
@@ -29,6 +30,8 @@ pub enum Chart {
         series: &'static [&'static str],
         /// The column of the bars' height.
         y: &'static str,
+        /// A column whose values are written in the bars, if each group is one.
+        inside: Option<&'static str>,
     },
 }
 
@@ -54,6 +57,30 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(140, 140, 140),
 ];
 const FONT: &str = "sans-serif";
+/// Grey of what stands beside the data.
+const BESIDE: RGBColor = RGBColor(90, 90, 90);
+
+/// What a column holds, with its unit, in words. One that is not here goes by its name.
+const WORDS: [(&str, &str); 14] = [
+    ("benchmark", "workload"),
+    ("bytes", "size of an operation (bytes)"),
+    ("latency_p50_us", "median latency (microseconds)"),
+    ("latency_us", "round-trip latency (microseconds)"),
+    ("mops", "throughput (million operations per second)"),
+    ("normalized_threads", "threads, those of the NIC as host threads"),
+    ("objects_read", "objects read per lookup"),
+    ("operation", "operation"),
+    ("parameter", "its parameter"),
+    ("roundtrips", "round trips"),
+    ("structure", "structure"),
+    ("system", "system"),
+    ("throughput_per_node_per_s", "throughput (transactions per second and server)"),
+    ("variant", "mechanisms, each with all to its left"),
+];
+
+fn words(column: &'static str) -> &'static str {
+    WORDS.iter().find(|(name, _)| *name == column).map_or(column, |(_, words)| *words)
+}
 
 fn colour(at: usize) -> RGBColor {
     COLOURS[at % COLOURS.len()]
@@ -79,9 +106,9 @@ pub fn svg(outcome: &Outcome) -> Result<String> {
                 let lines = gather(outcome, series, |row| {
                     Ok((number(outcome, row, x)?, number(outcome, row, y)?))
                 })?;
-                draw_lines(&root, outcome, &lines, (x, y), scale)?;
+                draw_lines(&root, outcome, &lines, (words(x), words(y)), scale)?;
             }
-            Chart::Bars { category, series, y } => {
+            Chart::Bars { category, series, y, inside } => {
                 let mut groups = Vec::new();
                 let bars = gather(outcome, series, |row| {
                     let name = named(outcome, row, category)?.replace(", ", " ");
@@ -92,7 +119,10 @@ pub fn svg(outcome: &Outcome) -> Result<String> {
                     });
                     Ok((group as f64, number(outcome, row, y)?))
                 })?;
-                draw_bars(&root, outcome, &bars, &groups, (&category.join(", "), y))?;
+                let written = inside.map(|column| written(outcome, column)).transpose()?;
+                let across: Vec<_> = category.iter().map(|&column| words(column)).collect();
+                let names = (&*across.join(" and "), words(y));
+                draw_bars(&root, outcome, &bars, (&groups, &written.unwrap_or_default()), names)?;
             }
         }
         root.present().map_err(drawing)?;
@@ -112,6 +142,13 @@ fn cell<'o>(outcome: &Outcome, row: &'o [Value], column: &str) -> Result<&'o Val
 
 fn number(outcome: &Outcome, row: &[Value], column: &str) -> Result<f64> {
     cell(outcome, row, column)?.as_f64().with_context(|| format!("{column} holds no number"))
+}
+
+/// Every row's number in `column`, and what it is: two lines in its bar.
+fn written(outcome: &Outcome, column: &'static str) -> Result<Vec<[String; 2]>> {
+    let lines =
+        |row: &Vec<Value>| Ok([value(number(outcome, row, column)?), words(column).to_owned()]);
+    outcome.rows().iter().map(lines).collect()
 }
 
 /// What a row is called by its values of `columns`.
@@ -157,6 +194,16 @@ fn top(values: impl Iterator<Item = f64>, room: f64) -> f64 {
 const ROOM: f64 = 0.08;
 const ROOM_LEGEND: f64 = 0.3;
 
+/// What was run, for a plot that is seen without its table.
+pub(super) fn provenance(outcome: &Outcome) -> String {
+    let profile = outcome.profile().map_or("no timing model".to_owned(), |profile| {
+        format!("simulated on {}", profile.replace(',', " and "))
+    });
+    let failed = if outcome.violations().is_empty() { "" } else { "; A CHECK FAILED" };
+    let id = outcome.experiment().id;
+    format!("{id}, {} form, {profile}, seed {}{failed}", outcome.form().name(), outcome.seed())
+}
+
 /// A number with as many decimals as it needs, thousands as k and M.
 fn tick(value: f64) -> String {
     let (value, unit) = match value.abs() {
@@ -165,6 +212,22 @@ fn tick(value: f64) -> String {
         _ => (value, ""),
     };
     format!("{}{unit}", (value * 1_000.0).round() / 1_000.0)
+}
+
+/// A number above a bar: three digits, or more where they are whole.
+fn value(number: f64) -> String {
+    let decimals = match number.abs() {
+        size if size >= 1e4 => return tick(three_digits(number)),
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{number:.decimals$}")
+}
+
+fn three_digits(number: f64) -> f64 {
+    let unit = 10f64.powf(number.abs().log10().floor() - 2.0);
+    (number / unit).round() * unit
 }
 
 /// The axes and captions around what `draw` draws, and a legend if there is something to tell
@@ -184,8 +247,12 @@ where
     Y: AsRangedCoord<Value = f64>,
     Y::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
 {
-    let mut chart = ChartBuilder::on(root)
-        .caption(outcome.experiment().title, (FONT, 18))
+    let root = root
+        .margin(10, 0, 0, 0)
+        .titled(outcome.experiment().title, (FONT, 18))
+        .and_then(|root| root.titled(&provenance(outcome), (FONT, 13).into_font().color(&BESIDE)))
+        .map_err(drawing)?;
+    let mut chart = ChartBuilder::on(&root)
         .margin(14)
         .x_label_area_size(48)
         .y_label_area_size(72)
@@ -295,18 +362,44 @@ where
             .draw_series(LineSeries::new(line.points.iter().copied(), stroke))
             .map_err(drawing)?
             .label(line.name.as_str())
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], stroke));
-        let dots = line.points.iter().map(|&point| Circle::new(point, 3, colour(at).filled()));
-        chart.draw_series(dots).map_err(drawing)?;
+            .legend(move |place| Polygon::new(key(place, at), colour(at).filled()));
+        let fill = colour(at).filled();
+        let mark = || Polygon::new(mark(at).to_vec(), fill);
+        let marks = line.points.iter().map(|&point| EmptyElement::at(point) + mark());
+        chart.draw_series(marks).map_err(drawing)?;
     }
     Ok(())
+}
+
+/// The corners of a line's mark, clockwise, in pixels from its middle: a shape of its own to each, since
+/// colours are not all that tells lines apart, and one may cover another.
+fn mark(line: usize) -> &'static [(i32, i32)] {
+    const SQUARE: &[(i32, i32)] = &[(-4, -4), (4, -4), (4, 4), (-4, 4)];
+    const TRIANGLE: &[(i32, i32)] = &[(0, -6), (6, 4), (-6, 4)];
+    const DIAMOND: &[(i32, i32)] = &[(0, -6), (6, 0), (0, 6), (-6, 0)];
+    const WEDGE: &[(i32, i32)] = &[(0, 6), (-6, -4), (6, -4)];
+    const BAR: &[(i32, i32)] = &[(-2, -7), (2, -7), (2, 7), (-2, 7)];
+    const HOURGLASS: &[(i32, i32)] = &[(-5, -6), (5, -6), (1, 0), (5, 6), (-5, 6), (-1, 0)];
+    const SHAPES: [&[(i32, i32)]; 6] = [SQUARE, TRIANGLE, DIAMOND, WEDGE, BAR, HOURGLASS];
+    SHAPES[line % SHAPES.len()]
+}
+
+/// A line with its mark, as the legend shows it: one outline around both.
+fn key((x, y): (i32, i32), line: usize) -> Vec<(i32, i32)> {
+    const MIDDLE: i32 = 9;
+    let mark = mark(line);
+    let around = mark.iter().chain(mark.first()).map(|corner| (MIDDLE + corner.0, corner.1));
+    let mut corners = vec![(0, -1), (MIDDLE, -1)];
+    corners.extend(around);
+    corners.extend([(MIDDLE, -1), (2 * MIDDLE, -1), (2 * MIDDLE, 1), (0, 1)]);
+    corners.into_iter().map(|corner| (x + corner.0, y + corner.1)).collect()
 }
 
 fn draw_bars(
     root: &Area<'_>,
     outcome: &Outcome,
     bars: &[Series],
-    groups: &[String],
+    (groups, written): (&[String], &[[String; 2]]),
     names: (&str, &str),
 ) -> Result<()> {
     let legend = (bars.len() > 1).then_some(SeriesLabelPosition::UpperRight);
@@ -331,6 +424,21 @@ fn draw_bars(
             drawn
                 .label(bar.name.as_str())
                 .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], fill));
+            let values = bar.points.iter().map(|&(group, height)| {
+                let middle = group + left + width * 0.46;
+                let style = (FONT, 12).into_font().color(&BESIDE);
+                let style = style.pos(Pos::new(HPos::Center, VPos::Bottom));
+                EmptyElement::at((middle, height)) + Text::new(value(height), (0, -3), style)
+            });
+            chart.draw_series(values).map_err(drawing)?;
+            for (&(group, height), lines) in bar.points.iter().zip(written) {
+                let style = (FONT, 12).into_font().color(&WHITE);
+                let style = style.pos(Pos::new(HPos::Center, VPos::Top));
+                let text =
+                    |line: usize, down| Text::new(lines[line].clone(), (0, down), style.clone());
+                let at = EmptyElement::at((group + left + width * 0.46, height));
+                chart.draw_series([at + text(0, 6) + text(1, 20)]).map_err(drawing)?;
+            }
         }
         Ok(())
     };
@@ -341,6 +449,37 @@ fn draw_bars(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_value_of_a_bar_has_three_digits() {
+        for (number, shown) in [
+            (2_243_817.0, "2.24M"),
+            (291_480.0, "291k"),
+            (9_500.0, "9500"),
+            (15.43, "15.4"),
+            (4.017, "4.02"),
+            (0.0, "0.00"),
+        ] {
+            assert_eq!(value(number), shown);
+        }
+    }
+
+    #[test]
+    fn every_axis_of_every_experiment_is_named_in_words() {
+        for experiment in super::super::all() {
+            let columns = match experiment.chart {
+                Chart::Lines { x, y, .. } => vec![x, y],
+                Chart::Bars { category, y, inside, .. } => {
+                    let inside = inside.as_slice();
+                    [category, &[y], inside].concat()
+                }
+            };
+            for column in columns {
+                assert!(experiment.columns.contains(&column), "{}: {column}", experiment.id);
+                assert!(WORDS.iter().any(|(name, _)| *name == column), "{column} has no words");
+            }
+        }
+    }
 
     #[test]
     fn a_legend_stands_where_no_line_is() {

@@ -14,7 +14,12 @@ pub(super) static ALL: [Experiment; 1] = [Experiment {
     id: "xenic-table3",
     title: "Fewest threads that keep 95 % of the peak throughput [Xenic21 table 3]",
     columns: &["benchmark", "system", "host_threads", "nic_threads", "normalized_threads"],
-    chart: Chart::Bars { category: &["benchmark"], series: &["system"], y: "normalized_threads" },
+    chart: Chart::Bars {
+        category: &["benchmark"],
+        series: &["system"],
+        y: "normalized_threads",
+        inside: None,
+    },
     systems: &["xenic", "drtm-h", "fasst"],
     settings: &[],
     timed: true,

@@ -76,6 +76,42 @@ pub(super) fn on_path_orderings(profile: &Arc<Profile>) -> Result<Vec<CheckLine>
     Ok(lines)
 }
 
+/// What a NIC that has cores of its own saves, in nanoseconds: round trips of 256 B from such a core to
+/// another node's. [Xenic21 4.3.4]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offload {
+    /// To the other NIC, which answers from its own memory.
+    pub served_ns: f64,
+    /// The same, from its host's memory.
+    pub fetched_ns: f64,
+    /// To the other host: an RPC.
+    pub host_rpc_ns: f64,
+}
+
+impl Offload {
+    /// Is a request served sooner on the NIC than on the host, even if it needs the host's memory?
+    pub fn saves_latency(&self) -> bool {
+        self.served_ns < self.host_rpc_ns && self.fetched_ns < self.host_rpc_ns
+    }
+}
+
+/// Measures what offloading saves on `profile`; `None` if its NICs have no cores of their own.
+/// [Xenic21 4.3.4]
+///
+/// # Errors
+/// If the profile has no engine on a side.
+pub fn offload(profile: &Arc<Profile>) -> Result<Option<Offload>, LayoutError> {
+    if !profile.cores.nic_is_separate.value {
+        return Ok(None);
+    }
+    let from_nic = |action| round_trip(profile, action, Side::Nic, REQUEST);
+    Ok(Some(Offload {
+        served_ns: from_nic(Action::Echo(Side::Nic))?,
+        fetched_ns: from_nic(Action::Read(Side::Host))?,
+        host_rpc_ns: from_nic(Action::Echo(Side::Host))?,
+    }))
+}
+
 /// C3.01 on this profile's link, and the orderings among verbs.
 pub(super) fn verbs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
     let read = round_trip(profile, Action::Read(Side::Host), Side::Host, 512)?;

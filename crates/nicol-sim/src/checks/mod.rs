@@ -7,6 +7,7 @@ mod throughput;
 
 use std::sync::Arc;
 
+pub use latency::{Offload, offload};
 use nicol_core::cluster::{Layout, LayoutError};
 
 use nicol_core::units::Nanos;
@@ -30,6 +31,8 @@ pub struct CheckLine {
     pub relative_error: f64,
     /// Does the model's value rest mainly on assumed numbers?
     pub assumed: bool,
+    /// Does the published value contradict other published ones? The note says which.
+    pub contradicted: bool,
     /// How it was measured, and what explains a difference.
     pub note: &'static str,
 }
@@ -54,7 +57,17 @@ impl CheckLine {
             0.0
         };
         let what = what.into();
-        Self { line, what, published, measured, unit, relative_error, assumed: false, note: "" }
+        Self {
+            line,
+            what,
+            published,
+            measured,
+            unit,
+            relative_error,
+            assumed: false,
+            contradicted: false,
+            note: "",
+        }
     }
 
     fn ordering(line: &'static str, what: impl Into<String>, holds: bool) -> Self {
@@ -69,6 +82,16 @@ impl CheckLine {
     fn note(mut self, note: &'static str) -> Self {
         self.note = note;
         self
+    }
+
+    fn contradicted(mut self, note: &'static str) -> Self {
+        self.contradicted = true;
+        self.note(note)
+    }
+
+    /// Is it within [`TOLERANCE`], or contradicted by what else is published?
+    pub fn holds(&self) -> bool {
+        self.is_close() || self.contradicted
     }
 
     /// Is it within [`TOLERANCE`]?

@@ -1,5 +1,7 @@
 //! One value of a profile: a quantity with its unit, and where it comes from.
 
+use std::fmt;
+
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use serde::Deserialize;
 
@@ -35,6 +37,16 @@ pub enum RawValue {
     Text(String),
 }
 
+impl fmt::Display for RawValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => flag.fmt(f),
+            Self::Count(count) => count.fmt(f),
+            Self::Text(text) => write!(f, "\"{text}\""),
+        }
+    }
+}
+
 /// What a profile's values may be.
 pub trait Quantity: Sized {
     /// How to write it, for error messages.
@@ -49,7 +61,7 @@ impl<T: Quantity> TryFrom<RawCited> for Cited<T> {
 
     fn try_from(raw: RawCited) -> Result<Self, String> {
         let Some(value) = T::read(&raw.value) else {
-            return Err(format!("cannot read {:?}: write {}", raw.value, T::SHAPE));
+            return Err(format!("cannot read {}: write {}", raw.value, T::SHAPE));
         };
         if raw.source.trim().is_empty() {
             return Err("no source: name where the value comes from, or \"assumed\"".into());

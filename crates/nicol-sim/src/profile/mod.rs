@@ -3,6 +3,7 @@
 mod cited;
 mod overrides;
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 pub use cited::{Cited, Quantity, RawValue};
@@ -20,15 +21,24 @@ const BUILT_IN: [(&str, &str); 2] = [
 /// Why a profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
-    /// Neither a built-in name nor a readable file.
-    #[error("no profile {name:?} ({reason}): give one of {known} or the path of a .toml file")]
+    /// Neither a built-in name nor a file.
+    #[error(
+        "no profile {name:?}: give one of {known}, the path of a .toml file, or one of these with \
+         values to change, as in liquidio3:link.rate=50Gbps:dma.queues=4"
+    )]
     Missing {
         /// What was asked for.
         name: String,
-        /// What the system says.
-        reason: String,
         /// The built-in names.
         known: String,
+    },
+    /// A file that cannot be read.
+    #[error("cannot read the profile {name:?}: {reason}")]
+    Unreadable {
+        /// Its path.
+        name: String,
+        /// What the system says.
+        reason: String,
     },
     /// The layout has more engines than the hardware has cores.
     #[error("{asked} {side:?} engines a node, but {profile} has {there}: ask for {there} or fewer")]
@@ -43,17 +53,24 @@ pub enum ProfileError {
         there: usize,
     },
     /// The text is not a profile.
-    #[error("{file}:{line}: {key}: {what}")]
+    #[error("{file}:{}{what}", place(*line, key))]
     Invalid {
         /// Name or path.
         file: String,
-        /// Line of the text, from 1.
-        line: usize,
-        /// The key on that line.
+        /// Line of the text, from 1; none if the text is not that of a file.
+        line: Option<usize>,
+        /// The key on that line; empty if the text as a whole is wrong.
         key: String,
         /// What is wrong, and what to write instead.
         what: String,
     },
+}
+
+/// Where in a file an error is.
+fn place(line: Option<usize>, key: &str) -> String {
+    let line = line.map_or_else(String::new, |line| format!("{line}:"));
+    let key = if key.is_empty() { String::new() } else { format!(" {key}:") };
+    format!("{line}{key} ")
 }
 
 /// A value that no source gives.
@@ -275,7 +292,16 @@ impl Profile {
     /// values to change in it: `liquidio3:link.rate=50Gbps:dma.queues=4`.
     pub fn load(name_or_path: &str) -> Result<Self, ProfileError> {
         let (file, text) = Self::source(name_or_path)?;
-        Self::parse(&file, &text)
+        let parsed = Self::parse(&file, &text);
+        match parsed {
+            // The text with changed values is in no file, whose lines could be counted.
+            Err(ProfileError::Invalid { file, key, what, .. })
+                if overrides::split(name_or_path).is_some() =>
+            {
+                Err(ProfileError::Invalid { file, line: None, key, what })
+            }
+            parsed => parsed,
+        }
     }
 
     /// The text of a profile and the file it stands in.
@@ -290,10 +316,13 @@ impl Profile {
         }
         match std::fs::read_to_string(Path::new(name_or_path)) {
             Ok(text) => Ok((name_or_path.to_owned(), text)),
-            Err(error) => Err(ProfileError::Missing {
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(ProfileError::Missing {
+                name: name_or_path.into(),
+                known: Self::list().join(", "),
+            }),
+            Err(error) => Err(ProfileError::Unreadable {
                 name: name_or_path.into(),
                 reason: error.to_string(),
-                known: Self::list().join(", "),
             }),
         }
     }
@@ -309,9 +338,10 @@ impl Profile {
             let start = error.span().map_or(0, |span| span.start.min(text.len()));
             let line = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
             let shown = text.lines().nth(line).unwrap_or_default();
-            let key = shown.split('=').next().unwrap_or_default().trim().to_owned();
+            let key = shown.split('=').next().unwrap_or_default();
+            let key = key.trim_matches(|c: char| c.is_whitespace() || "[]".contains(c)).to_owned();
             let what = error.message().trim().replace('\n', "; ");
-            ProfileError::Invalid { file: file.into(), line: line + 1, key, what }
+            ProfileError::Invalid { file: file.into(), line: Some(line + 1), key, what }
         };
         let mut profile: Self = toml::from_str(text).map_err(located)?;
         let table: toml::Table = toml::from_str(text).map_err(located)?;
@@ -380,7 +410,7 @@ impl Profile {
                 let at = text.lines().position(|line| line.trim_start().starts_with(key));
                 return Err(ProfileError::Invalid {
                     file: file.into(),
-                    line: at.unwrap_or(0) + 1,
+                    line: at.map(|at| at + 1),
                     key: key.into(),
                     what: what.into(),
                 });
@@ -431,6 +461,10 @@ mod tests {
         let unknown = text.replace("submit =", "sumbit =");
         let error = Profile::parse("mine.toml", &unknown).unwrap_err().to_string();
         assert!(error.contains("unknown field `sumbit`") && error.contains("`submit`"), "{error}");
+        let empty = Profile::parse("mine.toml", "").unwrap_err().to_string();
+        assert_eq!(empty, "mine.toml:1: missing field `name`");
+        let folder = Profile::load("/").unwrap_err().to_string();
+        assert!(folder.starts_with("cannot read the profile \"/\": "), "{folder}");
         let unreasoned = text.replacen("reason = ", "reson = ", 1);
         assert!(Profile::parse("mine.toml", &unreasoned).is_err());
         let profile = Profile::load("liquidio3").unwrap();

@@ -18,7 +18,7 @@ pub(super) fn apply<'a>(
 ) -> Result<String, ProfileError> {
     let invalid = |key: &str, what: &str| ProfileError::Invalid {
         file: spec.into(),
-        line: 1,
+        line: None,
         key: key.into(),
         what: what.into(),
     };
@@ -70,8 +70,8 @@ mod tests {
     fn a_wrong_change_says_what_to_write() {
         for (spec, wanted) in [
             ("liquidio3:link.speed=50Gbps", "link.speed: no such value"),
-            ("liquidio3:rate=50Gbps", "rate: no such value"),
-            ("liquidio3:link.rate=50", "write a rate above zero with its unit"),
+            ("liquidio3:rate=50Gbps", "liquidio3:rate=50Gbps: rate: no such value"),
+            ("liquidio3:link.rate=50", "cannot read \"50\": write a rate above zero with its unit"),
             ("liquidio3:dma.queues=many", "write a whole number"),
             ("liquidio4:dma.queues=4", "no profile \"liquidio4\""),
         ] {

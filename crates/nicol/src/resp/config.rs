@@ -180,7 +180,7 @@ impl ServerConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A password is missing.
-    #[error("listening on {0}, which is not the loopback, needs a password")]
+    #[error("{0} is not the loopback: give a password, or listen on 127.0.0.1")]
     Unprotected(SocketAddr),
     /// The number of threads.
     #[error("{0} front threads: give 1 to 64")]
@@ -198,11 +198,11 @@ pub enum StartError {
         max: usize,
     },
     /// The socket, or a thread.
-    #[error("cannot serve on {listen}: {source}")]
+    #[error("cannot serve on {listen}: {reason}; give another address or port")]
     Io {
         /// Where.
         listen: SocketAddr,
         /// What the system said.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
 }

@@ -43,7 +43,7 @@ impl Server {
             return Err(StartError::Unprotected(config.listen));
         }
         let listen = config.listen;
-        start(config, backend, info).map_err(|source| StartError::Io { listen, source })
+        start(config, backend, info).map_err(|reason| StartError::Io { listen, reason })
     }
 }
 
