@@ -57,8 +57,36 @@ pub trait Member: Send + Sync + Sized + 'static {
     /// Has it ordered tables, which a local transaction may scan?
     const SCANS: bool;
 
-    /// Builds node `id` and loads its shards with the workload's records.
-    fn load(id: NodeId, layout: &Layout, config: &Self::Config, workload: &dyn Workload) -> Self;
+    /// What a node holds of a shard.
+    type Shard: Send + Sync;
+    /// What a node has besides its primary shard.
+    type Copies: Send;
+
+    /// Loads `shard` with the workload's records.
+    fn load(
+        shard: ShardId,
+        layout: &Layout,
+        config: &Self::Config,
+        workload: &dyn Workload,
+    ) -> Self::Shard;
+
+    /// Copies what node `id` backs up of `shards`, in the order of their numbers.
+    fn copy(
+        id: NodeId,
+        layout: &Layout,
+        config: &Self::Config,
+        workload: &dyn Workload,
+        shards: &[Self::Shard],
+    ) -> Self::Copies;
+
+    /// Puts node `id` together.
+    fn build(
+        id: NodeId,
+        layout: &Layout,
+        config: &Self::Config,
+        primary: Self::Shard,
+        copies: Self::Copies,
+    ) -> Self;
 
     /// Starts the system on one engine of this node; host engines get a coordinator.
     fn start<F: Fabric>(
@@ -92,6 +120,40 @@ pub trait Member: Send + Sync + Sized + 'static {
 
     /// Reads a record of the node's own shard into `value`; false if there is none.
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool;
+
+    /// Calls `each` with every record of the node's own shard, in the order of its memory.
+    fn for_each(&self, each: &mut dyn FnMut(Key, &[u8]));
+}
+
+/// How the work of loading several nodes is done.
+pub trait Spread {
+    /// What `work` makes of each node, in their order.
+    fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T>;
+}
+
+/// One node after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct InTurn;
+
+impl Spread for InTurn {
+    fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T> {
+        nodes.iter().map(work).collect()
+    }
+}
+
+/// Loads a cluster's nodes: each shard once, then its copies.
+pub fn load_nodes<N: Member>(
+    layout: &Layout,
+    config: &N::Config,
+    workload: &dyn Workload,
+    spread: &impl Spread,
+) -> Vec<Arc<N>> {
+    let ids: Vec<NodeId> = layout.node_ids().collect();
+    let load = |id: &NodeId| N::load(ShardId(u16::from(id.0)), layout, config, workload);
+    let shards = spread.map(&ids, load);
+    let copies = spread.map(&ids, |&id| N::copy(id, layout, config, workload, &shards));
+    let build = |((&id, primary), copies)| N::build(id, layout, config, primary, copies);
+    ids.iter().zip(shards).zip(copies).map(build).map(Arc::new).collect()
 }
 
 /// What a node's memory looks like when everything is quiet.

@@ -55,20 +55,24 @@ pub trait Workload: Send + Sync + 'static {
 
     /// Judges what must hold of the final state whichever transactions committed, so that it can be
     /// asked even if some outcomes are unknown; part of [`Workload::audit`].
-    fn audit_state(&self, _read: &mut dyn FnMut(Key) -> Option<Vec<u8>>) -> Vec<String> {
+    fn audit_state(&self, _state: &mut dyn Records) -> Vec<String> {
         Vec::new()
     }
 
-    /// Judges the final state: `read` returns a record's final value. Returns one line per
-    /// violated invariant. `totals` are the driver's sums over committed transactions of the
+    /// Judges the final state. Returns one line per violated invariant. `totals` are the driver's sums over committed transactions of the
     /// value that each left in `Txn::output` (eight bytes, signed little-endian), per kind, if it
     /// left one; money conservation is: initial total + these = final total.
-    fn audit(
-        &self,
-        shards: &dyn ShardMap,
-        read: &mut dyn FnMut(Key) -> Option<Vec<u8>>,
-        totals: &[i128],
-    ) -> Vec<String>;
+    fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String>;
+}
+
+/// The records of a cluster that is quiet.
+pub trait Records {
+    /// The value of `key`, if there is such a record.
+    fn read(&mut self, key: Key) -> Option<Vec<u8>>;
+
+    /// Calls `each` with every record, in the order in which they come cheapest: a fraction of the
+    /// cost of reading each.
+    fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8]));
 }
 
 /// Where a key lives.

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use anyhow::{Result, bail, ensure};
 use nicol_check::serializability;
 use nicol_core::cluster::{Layout, LayoutError};
-use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
+use nicol_core::commit::{Audit, LookupStats, Member, Procedures, load_nodes};
 use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::Event;
-use nicol_core::ids::{Key, NodeId, Side};
+use nicol_core::ids::{Key, Side};
 use nicol_core::txn::Abort;
 use nicol_core::units::{Bytes, Nanos};
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::workload::{Records, ShardMap, Workload};
 use nicol_protocols::commit::Sabotage;
 use nicol_rt::LogDevice;
 use nicol_sim::{Profile, Spending};
@@ -289,10 +289,7 @@ impl BenchConfig {
         let value_bytes = built.workload.value_bytes as u64;
         memory::refuse_beyond_machine(records, value_bytes, SIZE_FLAGS)?;
         let loading = Loading::start();
-        let ids: Vec<NodeId> = layout.node_ids().collect();
-        let nodes = parallel::map(&ids, records, |&id| {
-            Arc::new(N::load(id, layout, &built.system, &*workload))
-        });
+        let nodes = load_nodes::<N>(layout, &built.system, &*workload, &parallel::Loading(records));
         Ok(Cluster {
             records,
             memory: loading.end(records),
@@ -303,6 +300,22 @@ impl BenchConfig {
             workload,
             clients_per_node,
         })
+    }
+}
+
+/// The records of a cluster that is quiet.
+struct Quiet<'a, N>(&'a Cluster<N>);
+
+impl<N: Member> Records for Quiet<'_, N> {
+    fn read(&mut self, key: Key) -> Option<Vec<u8>> {
+        let Cluster { layout, nodes, .. } = self.0;
+        let node = layout.primary(layout.shard_of(key));
+        let mut value = Vec::new();
+        nodes[usize::from(node.0)].read(key, &mut value).then_some(value)
+    }
+
+    fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8])) {
+        self.0.nodes.iter().for_each(|node| node.for_each(each));
     }
 }
 
@@ -362,16 +375,12 @@ fn audit_invariants<N: Member>(
     totals: &[i128],
     check: &mut Check,
 ) {
-    let mut read = |key: Key| {
-        let node = cluster.layout.primary(cluster.layout.shard_of(key));
-        let mut value = Vec::new();
-        cluster.nodes[usize::from(node.0)].read(key, &mut value).then_some(value)
-    };
+    let mut state = Quiet(cluster);
     // The sums cover known commits only: a transaction of unknown outcome may have moved money.
     let wrong = if whole.unknown > 0 {
-        cluster.workload.audit_state(&mut read)
+        cluster.workload.audit_state(&mut state)
     } else {
-        cluster.workload.audit(&cluster.layout, &mut read, totals)
+        cluster.workload.audit(&mut state, totals)
     };
     check.invariants = wrong.is_empty();
     check.violations.extend(wrong.into_iter().take(VIOLATIONS_SHOWN));

@@ -2,9 +2,21 @@
 
 use std::thread;
 
+use nicol_core::commit::Spread;
+use nicol_core::ids::NodeId;
+
 /// Records, all copies counted, from which on a node is worth a thread: some ten milliseconds of
 /// loading. Shorter runs, of which a sweep has several beside each other, stay on their thread.
 const RECORDS_PER_THREAD: u64 = 50_000;
+
+/// Loads a cluster of so many records, all copies counted.
+pub(crate) struct Loading(pub(crate) u64);
+
+impl Spread for Loading {
+    fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T> {
+        map(nodes, self.0, work)
+    }
+}
 
 /// What `work` makes of each of `items`, in their order, on as many threads as the machine has
 /// cores, if there are so many `records`.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{Member, Procedures};
+use nicol_core::commit::{InTurn, Member, Procedures, load_nodes};
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::units::Nanos;
@@ -85,10 +85,7 @@ fn allocations<N: Member>(transactions: u64, config: &N::Config) -> u64 {
         history_max: 0,
     };
     let bank = Arc::new(Bank {
-        nodes: layout
-            .node_ids()
-            .map(|id| Arc::new(N::load(id, &layout, config, &*workload)))
-            .collect(),
+        nodes: load_nodes(&layout, config, &*workload, &InTurn),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,

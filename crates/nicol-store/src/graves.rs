@@ -6,7 +6,7 @@ use nicol_core::ids::{Key, Version};
 
 /// Versions at which keys were deleted, in two generations: what was young at one
 /// [`Graves::forget_old`] goes with the next.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Graves {
     young: BTreeMap<Key, Version>,
     old: BTreeMap<Key, Version>,

@@ -47,6 +47,14 @@ impl Default for OrderedTable {
 }
 
 impl OrderedTable {
+    /// A table of its own with the same records and counts. Of a table that nobody else uses.
+    pub fn copy(&self) -> Self {
+        let counts = |units: &Mutex<IdMap<u32, u64>>| {
+            Mutex::new(units.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        };
+        Self { tree: self.tree.copy(), applied: self.applied.iter().map(counts).collect() }
+    }
+
     /// Its records, for whatever only looks at them.
     pub fn tree(&self) -> &BTree {
         &self.tree

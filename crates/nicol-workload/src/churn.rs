@@ -12,7 +12,7 @@ use nicol_core::chance::Stream;
 use nicol_core::commit::{Execute, Procedures};
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::txn::{ProcedureId, Txn, Verdict};
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::workload::{Records, ShardMap, Workload};
 
 use crate::placement::{Violations, holds, records_at_most};
 
@@ -177,17 +177,12 @@ impl Workload for Churn {
         &["insert", "delete", "read", "move", "insert_of_pair", "delete_of_pair", "read_of_pair"]
     }
 
-    fn audit(
-        &self,
-        _shards: &dyn ShardMap,
-        read: &mut dyn FnMut(Key) -> Option<Vec<u8>>,
-        totals: &[i128],
-    ) -> Vec<String> {
+    fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String> {
         let mut violations = Violations::default();
         let (mut before, mut after) = (0_i128, 0_i128);
         for key in self.all_keys() {
             before += i128::from(is_initial(key));
-            let Some(value) = read(key) else { continue };
+            let Some(value) = state.read(key) else { continue };
             after += 1;
             if !belongs(&value, key) {
                 violations.add(|| format!("{key:?} holds another record's value"));
@@ -207,7 +202,7 @@ impl Workload for Churn {
             });
         }
         for (even, odd) in self.pairs() {
-            let mut present = |row| read(Key::new(PAIRS, row)).is_some();
+            let mut present = |row| state.read(Key::new(PAIRS, row)).is_some();
             if present(even) && present(odd) {
                 violations.add(|| format!("rows {even} and {odd} of the pairs are both present"));
             }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use nicol_core::ids::{Key, ShardId, TableId};
 use nicol_core::txn::{Txn, Verdict};
-use nicol_core::workload::ShardMap;
+use nicol_core::workload::{Records, ShardMap};
 
 use crate::placement::{Violations, holds, mix, records_at_most};
 
@@ -99,21 +99,23 @@ impl CountedTable {
     }
 
     /// Compares the sum of all counters with the increments that were committed.
-    pub(crate) fn audit(
-        &self,
-        read: &mut dyn FnMut(Key) -> Option<Vec<u8>>,
-        totals: &[i128],
-    ) -> Vec<String> {
+    pub(crate) fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String> {
         let mut violations = Violations::default();
         let mut sum = 0_i128;
-        for row in 0..self.total {
-            let Some(value) = read(Key::new(self.table, row)) else {
-                violations.add(|| format!("record {row} is lost"));
-                continue;
-            };
-            match parse(&value, row).filter(|_| value.len() == self.value_bytes) {
+        let mut found = 0_u64;
+        state.for_each(&mut |key, value| {
+            found += 1;
+            let row = key.row();
+            match parse(value, row).filter(|_| value.len() == self.value_bytes) {
                 Some(counter) => sum += i128::from(counter),
                 None => violations.add(|| format!("record {row} holds a torn or foreign value")),
+            }
+        });
+        if found != self.total {
+            violations.add(|| format!("there are {found} records instead of {}", self.total));
+            let rows = 0..self.total;
+            for row in rows.filter(|&row| state.read(Key::new(self.table, row)).is_none()) {
+                violations.add(|| format!("record {row} is lost"));
             }
         }
         let committed: i128 = totals.iter().sum();

@@ -241,6 +241,10 @@ impl FakeProtocol {
         self.store.borrow().get(&key)?.value.clone()
     }
 
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.store.borrow().keys().copied().collect()
+    }
+
     pub(crate) fn version(&self, key: Key) -> Version {
         self.store.borrow().get(&key).map_or(Version(0), |record| record.version)
     }

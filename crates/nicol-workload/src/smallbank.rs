@@ -13,7 +13,7 @@ use nicol_core::chance::Stream;
 use nicol_core::commit::{Execute, Procedures};
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::txn::{ProcedureId, Txn, Verdict};
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::workload::{Records, ShardMap, Workload};
 
 use crate::chooser::{Chooser, Distribution, PartsPerMillion};
 use crate::placement::{Violations, holds, mix, records_at_most};
@@ -207,20 +207,25 @@ impl Workload for Smallbank {
         ]
     }
 
-    fn audit(
-        &self,
-        _shards: &dyn ShardMap,
-        read: &mut dyn FnMut(Key) -> Option<Vec<u8>>,
-        totals: &[i128],
-    ) -> Vec<String> {
+    fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String> {
         let mut violations = Violations::default();
         let (mut before, mut after) = (0_i128, 0_i128);
+        let (mut expected, mut found) = (0_u64, 0_u64);
         for account in self.accounts() {
             before += i128::from(initial(account));
-            match read(account).as_deref().map(parse_balance) {
-                Some(Some(balance)) => after += i128::from(balance),
-                Some(None) => violations.add(|| format!("account {account:?} is malformed")),
-                None => violations.add(|| format!("account {account:?} is lost")),
+            expected += 1;
+        }
+        state.for_each(&mut |account, value| {
+            found += 1;
+            match parse_balance(value) {
+                Some(balance) => after += i128::from(balance),
+                None => violations.add(|| format!("account {account:?} is malformed")),
+            }
+        });
+        if found != expected {
+            violations.add(|| format!("there are {found} accounts instead of {expected}"));
+            for account in self.accounts().filter(|account| state.read(*account).is_none()) {
+                violations.add(|| format!("account {account:?} is lost"));
             }
         }
         let change: i128 = totals.iter().sum();

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use nicol_core::cluster::Layout;
 use nicol_core::history::{End, Event};
+use nicol_core::ids::Key;
 use nicol_core::units::Nanos;
-use nicol_core::workload::Workload;
+use nicol_core::workload::{Records, Workload};
 
 use crate::chooser::{Distribution, PartsPerMillion};
 use crate::churn::{Churn, ChurnConfig};
@@ -42,6 +43,32 @@ fn plan() -> RunPlan {
     }
 }
 
+/// What is read of a store, perhaps damaged on the way.
+struct Reading<R> {
+    keys: Vec<Key>,
+    read: R,
+}
+
+impl<R: FnMut(Key) -> Option<Vec<u8>>> Reading<R> {
+    fn of(store: &FakeProtocol, read: R) -> Self {
+        Self { keys: store.keys(), read }
+    }
+}
+
+impl<R: FnMut(Key) -> Option<Vec<u8>>> Records for Reading<R> {
+    fn read(&mut self, key: Key) -> Option<Vec<u8>> {
+        (self.read)(key)
+    }
+
+    fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8])) {
+        for &key in &self.keys {
+            if let Some(value) = (self.read)(key) {
+                each(key, &value);
+            }
+        }
+    }
+}
+
 /// Runs `workload` to its end; returns the result and the audit's lines.
 fn run(workload: Arc<dyn Workload>, validation: Validation) -> (RunResult, Vec<String>) {
     let layout = Layout::new(usize::from(NODES), 1, 1, 1).unwrap();
@@ -54,7 +81,8 @@ fn run(workload: Arc<dyn Workload>, validation: Validation) -> (RunResult, Vec<S
     fabric.run_until(Nanos::from_secs(10));
     assert!(run.finished());
     let result = run.result().clone();
-    let lines = workload.audit(&layout, &mut |key| protocol.value(key), &result.totals());
+    let lines =
+        workload.audit(&mut Reading::of(&protocol, |key| protocol.value(key)), &result.totals());
     (result, lines)
 }
 
@@ -156,12 +184,13 @@ fn audits_find_lost_and_damaged_records() {
             FakeConfig { validation: Validation::Everything, step_max: 1, unknown_every: 0 };
         let store = FakeProtocol::load(&fabric, config, &*workload);
         let audit = |damage: &dyn Fn(Vec<u8>) -> Option<Vec<u8>>| {
-            let mut first = true;
-            let mut read = |key| {
+            let first = store.keys()[0];
+            let read = |key| {
                 let value = store.value(key)?;
-                if std::mem::take(&mut first) { damage(value) } else { Some(value) }
+                if key == first { damage(value) } else { Some(value) }
             };
-            workload.audit(&layout, &mut read, &vec![0; workload.kinds().len()])
+            let mut state = Reading::of(&store, read);
+            workload.audit(&mut state, &vec![0; workload.kinds().len()])
         };
         assert!(audit(&Some).is_empty(), "{}", workload.name());
         assert!(!audit(&|_| None).is_empty(), "{}: a lost record", workload.name());

@@ -7,7 +7,7 @@ use nicol_core::chance::Stream;
 use nicol_core::commit::Procedures;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::txn::{KEYS_MAX, ProcedureId, Txn};
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::workload::{Records, ShardMap, Workload};
 
 use crate::chooser::{Chooser, Distribution, PartsPerMillion};
 use crate::counter::{self, CountedTable};
@@ -105,12 +105,7 @@ impl Workload for YcsbT {
         &["read_only", "read_modify_write"]
     }
 
-    fn audit(
-        &self,
-        _shards: &dyn ShardMap,
-        read: &mut dyn FnMut(Key) -> Option<Vec<u8>>,
-        totals: &[i128],
-    ) -> Vec<String> {
-        self.records.audit(read, totals)
+    fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String> {
+        self.records.audit(state, totals)
     }
 }

@@ -13,14 +13,14 @@ use anyhow::{Context, Result, anyhow, ensure};
 use nicol::resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo, StartError};
 use nicol_core::chance::Stream;
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{CommitProtocol, Member, Procedures};
+use nicol_core::commit::{CommitProtocol, InTurn, Member, Procedures, load_nodes};
 use nicol_core::engine::Start;
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Bell, Fabric};
 use nicol_core::ids::{Key, NodeId, ShardId, Side};
 use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Bytes;
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::workload::{Records, ShardMap, Workload};
 use nicol_lab::bench::refused_layout;
 use nicol_lab::memory;
 use nicol_protocols::commit::xenic::{Coordinator, Node, XenicConfig};
@@ -214,12 +214,7 @@ impl Workload for Store {
         &["resp"]
     }
 
-    fn audit(
-        &self,
-        _: &dyn ShardMap,
-        _: &mut dyn FnMut(Key) -> Option<Vec<u8>>,
-        _: &[i128],
-    ) -> Vec<String> {
+    fn audit(&self, _: &mut dyn Records, _: &[i128]) -> Vec<String> {
         Vec::new()
     }
 }
@@ -241,9 +236,8 @@ impl Cluster {
     fn empty(layout: &Layout, records: u64) -> Self {
         let store = Store { records };
         let config = XenicConfig { log: LOG, ..XenicConfig::paper(records, INLINE) };
-        let load = |id| Arc::new(Node::load(id, layout, &config, &store));
         Self {
-            nodes: layout.node_ids().map(load).collect(),
+            nodes: load_nodes(layout, &config, &store, &InTurn),
             mailboxes: layout.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
             procedures: nicol::resp::procedures(),
         }

@@ -21,13 +21,13 @@ use node::Nodes;
 pub const RECORDS_MAX: u64 = u32::MAX as u64 - 1;
 
 /// A record's version and value.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Record {
     version: Version,
     value: Vec<u8>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Tree {
     nodes: Nodes,
     records: Vec<Record>,
@@ -57,6 +57,11 @@ impl BTree {
             graves: Graves::default(),
             floor: Version(0),
         }))
+    }
+
+    /// A tree of its own with the same records.
+    pub fn copy(&self) -> Self {
+        Self(RwLock::new(self.read().clone()))
     }
 
     /// Records in it.

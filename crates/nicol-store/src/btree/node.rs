@@ -65,7 +65,7 @@ struct Path {
 }
 
 /// A B+ tree from keys to record numbers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Nodes {
     arena: Vec<Node>,
     vacant: Vec<u32>,

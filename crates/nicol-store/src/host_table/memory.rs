@@ -26,6 +26,15 @@ impl Chunks {
         Self((0..chunks_max).map(|_| OnceLock::new()).collect())
     }
 
+    /// Regions of its own with the same bytes.
+    pub(super) fn copy(&self) -> Self {
+        let copy = |cell: &OnceLock<Arc<Region>>| match cell.get() {
+            Some(region) => OnceLock::from(Arc::new(region.copy())),
+            None => OnceLock::new(),
+        };
+        Self(self.0.iter().map(copy).collect())
+    }
+
     pub(super) fn get(&self, chunk: u32) -> Option<&Arc<Region>> {
         self.0.get(chunk as usize)?.get()
     }
@@ -57,7 +66,7 @@ const fn scale(chunk: u32) -> u64 {
 }
 
 /// Hands out overflow pages of one size.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PageAllocator {
     chunks: u32,
     next: u32,
@@ -111,7 +120,7 @@ const CLASSES: usize = 13;
 const HEAP_CHUNK: u64 = if cfg!(test) { 1 << 13 } else { 1 << 20 };
 
 /// Hands out heap blocks by power-of-two size class.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Heap {
     chunks: u32,
     free: [Vec<(u32, u32)>; CLASSES],

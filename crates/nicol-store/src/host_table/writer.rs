@@ -15,7 +15,7 @@ use crate::access::{load, read, store};
 use crate::graves::Graves;
 
 /// What the writer keeps besides the table's memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Writer {
     pub(super) pages: PageAllocator,
     pub(super) heap: Heap,

@@ -7,7 +7,7 @@ const SMALLEST_CLASS: u32 = 6;
 const CLASSES: usize = 16;
 
 /// Hands out blocks by power-of-two size class; what is taken back serves its class again.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Heap {
     start: u64,
     next: u64,

@@ -20,7 +20,7 @@ use crate::access::{load, read, store, swap, write};
 const PROBE_MAX: u64 = 128;
 
 /// What the writer keeps besides the table's memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Writer {
     heap: Heap,
     /// Overflow buckets never linked yet, and those unlinked again.

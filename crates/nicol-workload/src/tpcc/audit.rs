@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use nicol_core::ids::Key;
+use nicol_core::workload::Records;
 
 use super::Kind;
 use super::config::{Indices, Mix, TpccConfig};
@@ -17,9 +18,6 @@ use super::row::{
     warehouse,
 };
 use crate::placement::Violations;
-
-/// Reads a record's final value.
-type Read<'a> = dyn FnMut(Key) -> Option<Vec<u8>> + 'a;
 
 /// What New-Orders took from a stock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +46,7 @@ struct Seen {
 /// An audit under way.
 pub(super) struct Audit<'a> {
     config: &'a TpccConfig,
-    read: &'a mut Read<'a>,
+    state: &'a mut dyn Records,
     violations: Violations,
     /// Sums of H_AMOUNT by H_W_ID and H_D_ID.
     paid: BTreeMap<District, i64>,
@@ -60,10 +58,10 @@ pub(super) struct Audit<'a> {
 }
 
 impl<'a> Audit<'a> {
-    pub(super) fn new(config: &'a TpccConfig, read: &'a mut Read<'a>) -> Self {
+    pub(super) fn new(config: &'a TpccConfig, state: &'a mut dyn Records) -> Self {
         Self {
             config,
-            read,
+            state,
             violations: Violations::default(),
             paid: BTreeMap::new(),
             taken: BTreeMap::new(),
@@ -92,7 +90,7 @@ impl<'a> Audit<'a> {
 
     /// The row of `key`, if there is one; a malformed one is noted.
     fn find<const LEN: usize>(&mut self, key: Key) -> Option<[u8; LEN]> {
-        let value = (self.read)(key)?;
+        let value = self.state.read(key)?;
         let row = parse(&value).copied();
         self.expect(row.is_some(), || format!("{key:?} is malformed"));
         row

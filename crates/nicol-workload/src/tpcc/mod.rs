@@ -41,7 +41,7 @@ use nicol_core::chance::Stream;
 use nicol_core::commit::{Execute, Procedures};
 use nicol_core::ids::{Key, NodeId, ShardId};
 use nicol_core::txn::{ProcedureId, Txn, Verdict};
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::workload::{Records, ShardMap, Workload};
 
 pub use config::{Chopping, Indices, Mix, Suppliers, TpccConfig};
 
@@ -216,19 +216,14 @@ impl Workload for Tpcc {
         }
     }
 
-    fn audit_state(&self, read: &mut dyn FnMut(Key) -> Option<Vec<u8>>) -> Vec<String> {
-        let mut audit = audit::Audit::new(&self.config, read);
+    fn audit_state(&self, state: &mut dyn Records) -> Vec<String> {
+        let mut audit = audit::Audit::new(&self.config, state);
         audit.conditions();
         audit.into_lines()
     }
 
-    fn audit(
-        &self,
-        _shards: &dyn ShardMap,
-        read: &mut dyn FnMut(Key) -> Option<Vec<u8>>,
-        totals: &[i128],
-    ) -> Vec<String> {
-        let mut audit = audit::Audit::new(&self.config, read);
+    fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String> {
+        let mut audit = audit::Audit::new(&self.config, state);
         audit.conditions();
         audit.totals(totals);
         audit.into_lines()

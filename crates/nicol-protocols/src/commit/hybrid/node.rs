@@ -146,6 +146,13 @@ impl Node {
     }
 }
 
+/// What a node has besides its primary shard's records.
+#[derive(Debug)]
+pub struct Copies {
+    backups: BTreeMap<ShardId, RemoteTable>,
+    addresses: Addresses,
+}
+
 /// Where records of other shards stand.
 #[derive(Debug)]
 struct Addresses {
@@ -191,22 +198,32 @@ impl Member for Node {
 
     const SCANS: bool = false;
 
-    fn load(id: NodeId, layout: &Layout, config: &HybridConfig, workload: &dyn Workload) -> Self {
+    type Shard = RemoteTable;
+    type Copies = Copies;
+
+    fn load(
+        shard: ShardId,
+        layout: &Layout,
+        config: &HybridConfig,
+        workload: &dyn Workload,
+    ) -> RemoteTable {
         let mut table = config.table;
         table.make_room_for(&workload.value_lengths());
-        let geometry = Geometry::new(table);
-        let load = |shard: ShardId| {
-            let table = RemoteTable::new(geometry, config.records);
-            workload.load(layout, shard, &mut |key, value| table.load(key, value));
-            table
-        };
-        let shard = ShardId(u16::from(id.0));
-        let backups: BTreeMap<_, _> =
-            layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
-        let engines = layout.nodes() * layout.engines(Side::Host);
+        let table = RemoteTable::new(Geometry::new(table), config.records);
+        workload.load(layout, shard, &mut |key, value| table.load(key, value));
+        table
+    }
+
+    fn copy(
+        id: NodeId,
+        layout: &Layout,
+        config: &HybridConfig,
+        workload: &dyn Workload,
+        shards: &[RemoteTable],
+    ) -> Copies {
         let others = layout.nodes() as u64 - 1;
-        let long =
-            |(len, records): &(u32, u64)| if *len as usize > table.inline { *records } else { 0 };
+        let inline = config.table.inline;
+        let long = |(len, records): &(u32, u64)| if *len as usize > inline { *records } else { 0 };
         let long: u64 = workload.value_lengths().iter().map(long).sum();
         let long = if config.cached_addresses == 0 { 0 } else { long * 3 / 2 };
         let mut addresses = Addresses {
@@ -214,22 +231,29 @@ impl Member for Node {
             blocks: AddressCache::new((long * others) as usize),
         };
         if config.warm_addresses {
-            for other in layout.node_ids().filter(|&other| other != id) {
-                let other = ShardId(u16::from(other.0));
-                // Whoever inserts the same keys in the same order puts them in the same places.
-                match backups.get(&other) {
-                    Some(table) => addresses.remember_all(table),
-                    None => addresses.remember_all(&load(other)),
-                }
-            }
+            // All copies of a shard have their records in the same places.
+            let others = layout.node_ids().filter(|&other| other != id);
+            others.for_each(|other| addresses.remember_all(&shards[usize::from(other.0)]));
         }
+        let copy = |shard: ShardId| (shard, shards[usize::from(shard.0)].copy());
+        Copies { backups: layout.backed_up_by(id).map(copy).collect(), addresses }
+    }
+
+    fn build(
+        id: NodeId,
+        layout: &Layout,
+        config: &HybridConfig,
+        primary: RemoteTable,
+        Copies { backups, addresses }: Copies,
+    ) -> Self {
+        let engines = layout.nodes() * layout.engines(Side::Host);
         Self {
             id,
             layout: layout.clone(),
             config: config.clone(),
-            geometry,
-            shard,
-            primary: load(shard),
+            geometry: primary.geometry(),
+            shard: ShardId(u16::from(id.0)),
+            primary,
             backups,
             logs: (0..engines).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
             addresses: Mutex::new(addresses),
@@ -277,5 +301,9 @@ impl Member for Node {
             Ok(found) => found.present,
             Err(busy) => panic!("a quiet cluster's record is read: {busy}"),
         }
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
+        self.primary.for_each(&mut |key, _, value| each(key, value));
     }
 }

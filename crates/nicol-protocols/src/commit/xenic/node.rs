@@ -43,6 +43,13 @@ pub struct Node {
     paths: [AtomicU64; Path::COUNT],
 }
 
+/// What a node has besides its primary shard's records.
+#[derive(Debug)]
+pub struct Copies {
+    backups: BTreeMap<ShardId, Replica>,
+    index: NicIndex,
+}
+
 /// The ways that a transaction may take to its commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Path {
@@ -252,7 +259,15 @@ impl Member for Node {
 
     const SCANS: bool = true;
 
-    fn load(id: NodeId, layout: &Layout, config: &XenicConfig, workload: &dyn Workload) -> Self {
+    type Shard = Replica;
+    type Copies = Copies;
+
+    fn load(
+        shard: ShardId,
+        layout: &Layout,
+        config: &XenicConfig,
+        workload: &dyn Workload,
+    ) -> Replica {
         let hashed = workload.records_per_shard() - workload.ordered_per_shard();
         let records = hashed + workload.growth_per_shard();
         let geometry = Geometry::new(
@@ -260,28 +275,44 @@ impl Member for Node {
             config.displacement_max,
             config.inline_value,
         );
-        let load = |shard: ShardId| {
-            let replica = Replica::new(geometry, records, config.growth);
-            workload.load(layout, shard, &mut |key, value| replica.load(key, value));
-            replica
-        };
-        let shard = ShardId(u16::from(id.0));
-        let primary = load(shard);
-        let backups = layout.backed_up_by(id).map(|shard| (shard, load(shard))).collect();
+        let replica = Replica::new(geometry, records, config.growth);
+        workload.load(layout, shard, &mut |key, value| replica.load(key, value));
+        replica
+    }
+
+    fn copy(
+        id: NodeId,
+        layout: &Layout,
+        config: &XenicConfig,
+        _: &dyn Workload,
+        shards: &[Replica],
+    ) -> Copies {
+        let primary = &shards[usize::from(id.0)];
         let index = NicIndex::new(IndexConfig {
-            segments: geometry.segments(),
+            segments: primary.table.geometry().segments(),
             cached_objects_max: config.index_objects,
             busy_objects_max: BUSY_OBJECTS_MAX,
         });
         if config.warm_index {
             primary.each_placed(&mut |record| index.preload(SlotHash::of(record.key), &record));
         }
+        let copy = |shard: ShardId| (shard, shards[usize::from(shard.0)].copy());
+        Copies { backups: layout.backed_up_by(id).map(copy).collect(), index }
+    }
+
+    fn build(
+        id: NodeId,
+        layout: &Layout,
+        config: &XenicConfig,
+        primary: Replica,
+        Copies { backups, index }: Copies,
+    ) -> Self {
         let nics = layout.engines(Side::Nic);
         Self {
             id,
             layout: layout.clone(),
             config: config.clone(),
-            shard,
+            shard: ShardId(u16::from(id.0)),
             primary,
             backups,
             index,
@@ -339,5 +370,9 @@ impl Member for Node {
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
         self.primary.get(key, value).present
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
+        self.primary.for_each(each);
     }
 }

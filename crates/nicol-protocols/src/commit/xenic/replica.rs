@@ -8,7 +8,7 @@ use nicol_store::ordered::OrderedTable;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Replica {
+pub struct Replica {
     pub(super) table: HostTable,
     pub(super) ordered: OrderedTable,
 }
@@ -17,6 +17,11 @@ impl Replica {
     /// An empty one, whose host table is made for `records` records.
     pub(super) fn new(geometry: Geometry, records: u64, growth: Growth) -> Self {
         Self { table: HostTable::new(geometry, records, growth), ordered: OrderedTable::default() }
+    }
+
+    /// One of its own with the same records. Of a replica that nobody else uses.
+    pub(super) fn copy(&self) -> Self {
+        Self { table: self.table.copy(), ordered: self.ordered.copy() }
     }
 
     /// Loads an initial record.
@@ -62,6 +67,11 @@ impl Replica {
         self.ordered.tree().for_each(&mut |key, version, value| {
             each(Placed { key, version, value, displacement });
         });
+    }
+
+    /// Calls `each` with every record.
+    pub(super) fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
+        self.each_placed(&mut |record| each(record.key, record.value));
     }
 
     /// Begins to load where keys are at home: see [`HostTable::touch`].

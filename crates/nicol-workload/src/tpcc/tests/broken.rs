@@ -237,9 +237,7 @@ fn lost_and_malformed_rows() {
 fn the_sums_of_the_committed_transactions() {
     let (workload, store) = used(Indices::Records);
     let layout = nicol_core::cluster::Layout::new(3, 1, 1, 1).unwrap();
-    let audit = |totals: &[i128]| {
-        workload.audit(&layout, &mut |key| store.0.get(&key).cloned(), totals).join("\n")
-    };
+    let audit = |totals: &[i128]| workload.audit(&mut store.clone(), totals).join("\n");
     let lines = audit(&[0; 5]);
     for what in ["orders entered: ", "cents paid: ", "orders delivered: "] {
         assert!(lines.contains(what), "{lines}");

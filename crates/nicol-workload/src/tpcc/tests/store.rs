@@ -5,12 +5,22 @@ use std::collections::BTreeMap;
 use nicol_core::cluster::Layout;
 use nicol_core::ids::{Key, ShardId, Version};
 use nicol_core::txn::{KeyRange, Txn, Verdict};
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::workload::{Records, ShardMap, Workload};
 
 use crate::tpcc::Tpcc;
 
 #[derive(Clone)]
 pub(super) struct Store(pub(super) BTreeMap<Key, Vec<u8>>);
+
+impl Records for Store {
+    fn read(&mut self, key: Key) -> Option<Vec<u8>> {
+        self.0.get(&key).cloned()
+    }
+
+    fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8])) {
+        self.0.iter().for_each(|(&key, row)| each(key, row));
+    }
+}
 
 impl Store {
     /// Loads every shard.
@@ -76,6 +86,6 @@ impl Store {
     }
 
     pub(super) fn audit(&self, workload: &Tpcc) -> Vec<String> {
-        workload.audit_state(&mut |key| self.0.get(&key).cloned())
+        workload.audit_state(&mut self.clone())
     }
 }
