@@ -236,7 +236,6 @@ fn lost_and_malformed_rows() {
 #[test]
 fn the_sums_of_the_committed_transactions() {
     let (workload, store) = used(Indices::Records);
-    let layout = nicol_core::cluster::Layout::new(3, 1, 1, 1).unwrap();
     let audit = |totals: &[i128]| workload.audit(&mut store.clone(), totals).join("\n");
     let lines = audit(&[0; 5]);
     for what in ["orders entered: ", "cents paid: ", "orders delivered: "] {
