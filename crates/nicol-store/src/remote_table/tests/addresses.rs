@@ -99,7 +99,7 @@ impl Progress {
 
     /// Has enough of each kind happened beside the others?
     fn is_enough(&self) -> bool {
-        let enough = |count: &AtomicU64, least| count.load(Ordering::Relaxed) > least;
+        let enough = |count: &AtomicU64, least| count.load(Ordering::Relaxed) > test_steps(least);
         enough(&self.updates, 5_000) && enough(&self.direct, 1_000) && enough(&self.stale, 10)
     }
 }
@@ -153,13 +153,13 @@ fn update(coordinator: &mut Coordinator, core: u8, progress: &Progress) {
 
 #[test]
 fn stale_addresses_lose_no_update_while_records_move() {
-    for design in DESIGNS {
+    for &design in THREADED {
         let table = RemoteTable::new(geometry(design, 32), u64::MAX);
         (8..60).for_each(|key| table.load(Key(key), &[1; 16]));
         (0..8).for_each(|key| table.load(Key(key), &[1; 16]));
         let progress = Progress::default();
         thread::scope(|scope| {
-            for core in 0..2 {
+            for core in 0..CORES {
                 let (table, progress) = (&table, &progress);
                 scope.spawn(move || update(&mut Coordinator::of(table, 64), core, progress));
             }

@@ -4,7 +4,7 @@ mod threads;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nicol_core::chance::{Purpose, Stream};
+use nicol_core::chance::{Purpose, Stream, test_steps};
 use nicol_core::ids::NodeId;
 use nicol_core::units::Bytes;
 use proptest::prelude::*;
@@ -17,6 +17,11 @@ const DESIGNS: [Design; 4] = [
     Design::Chained { bucket: 8 },
     Design::Chained { bucket: 16 },
 ];
+
+/// What the tests with threads take of it: Miri, which interprets, has time for two designs, and for
+/// two threads beside the owner's.
+const THREADED: &[Design] = if cfg!(miri) { &[DESIGNS[0], DESIGNS[1]] } else { &DESIGNS };
+const CORES: u8 = if cfg!(miri) { 1 } else { 2 };
 
 fn geometry(design: Design, slots: u64) -> Geometry {
     Geometry::new(TableConfig {

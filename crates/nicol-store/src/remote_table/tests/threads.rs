@@ -1,13 +1,18 @@
 //! Readers and one-sided committers on threads of their own, beside the owner.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::*;
 
-/// Keys that one-sided coordinators write, and keys that the owner inserts and deletes.
-const SHARED: u64 = 8;
-const CHURNED: std::ops::Range<u64> = 100..160;
+/// Keys that one-sided coordinators write, and keys that the owner inserts and deletes: more than
+/// the table has slots, so that records move all the time. Miri, which interprets, has fewer.
+const SLOTS: u64 = if cfg!(miri) { 4 } else { 32 };
+const SHARED: u64 = SLOTS / 4;
+const CHURNED: Range<u64> = 100..100 + 2 * SLOTS;
+/// Bytes of a value out of line.
+const LARGE: usize = if cfg!(miri) { 40 } else { 600 };
 
 /// What the threads of a test have done so far.
 #[derive(Default)]
@@ -20,7 +25,7 @@ struct Progress {
 impl Progress {
     /// Has enough of each kind happened beside the other?
     fn is_enough(&self) -> bool {
-        let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) > 2_000;
+        let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) > test_steps(2_000);
         enough(&self.committed) && enough(&self.reads)
     }
 }
@@ -46,50 +51,51 @@ fn commit_one_sidedly(remote: &Remote, core: u8, progress: &Progress) {
 /// Reads every key until told to stop; no value is torn, no shared key missed.
 fn read_one_sidedly(remote: &Remote, table: &RemoteTable, progress: &Progress) {
     let mut value = Vec::new();
-    while !progress.stop.load(Ordering::Relaxed) {
-        for key in (0..SHARED).chain(CHURNED).map(Key) {
-            if let Seen::Record { header, value, .. } = remote.lookup(key) {
-                let filled = [header.version().0 as u8];
-                let value = value.unwrap_or_default();
-                assert!(value.iter().all(|byte| [*byte] == filled), "{key:?} is torn");
-            } else {
-                assert!(key.0 >= SHARED, "{key:?} was missed");
-            }
-            value.clear();
-            if let Ok(found) = table.get(key, &mut value) {
-                assert!(found.present || key.0 >= SHARED, "{key:?} was missed");
-                assert!(value.iter().all(|byte| u64::from(*byte) == found.version.0 & 0xff));
-            }
-            progress.reads.fetch_add(1, Ordering::Relaxed);
+    for key in (0..SHARED).chain(CHURNED).cycle().map(Key) {
+        if progress.stop.load(Ordering::Relaxed) {
+            return;
         }
+        if let Seen::Record { header, value, .. } = remote.lookup(key) {
+            let filled = [header.version().0 as u8];
+            let value = value.unwrap_or_default();
+            assert!(value.iter().all(|byte| [*byte] == filled), "{key:?} is torn");
+        } else {
+            assert!(key.0 >= SHARED, "{key:?} was missed");
+        }
+        value.clear();
+        if let Ok(found) = table.get(key, &mut value) {
+            assert!(found.present || key.0 >= SHARED, "{key:?} was missed");
+            assert!(value.iter().all(|byte| u64::from(*byte) == found.version.0 & 0xff));
+        }
+        progress.reads.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 #[test]
 fn readers_and_one_sided_committers_get_along_with_the_owner() {
-    for design in DESIGNS {
-        // More records than slots: they move all the time.
-        let table = RemoteTable::new(geometry(design, 32), u64::MAX);
+    for &design in THREADED {
+        let table = RemoteTable::new(geometry(design, SLOTS), u64::MAX);
         for key in 0..SHARED {
             table.load(Key(key), &[1; 24]);
         }
         let progress = Progress::default();
         thread::scope(|scope| {
-            for core in 0..2 {
+            for core in 0..CORES {
                 let (table, progress) = (&table, &progress);
                 scope.spawn(move || commit_one_sidedly(&Remote::of(table), core, progress));
                 scope.spawn(move || read_one_sidedly(&Remote::of(table), table, progress));
             }
             let mut random = Stream::new(9, Purpose::Test, 1);
             let mut sequence = 0;
-            while sequence < 6_000 || !progress.is_enough() && sequence < 4_000_000 {
+            let (least, most) = (test_steps(6_000), test_steps(4_000_000));
+            while sequence < least || !progress.is_enough() && sequence < most {
                 sequence += 1;
-                let key = Key(CHURNED.start + random.below(60));
+                let key = Key(CHURNED.start + random.below(CHURNED.end - CHURNED.start));
                 let id = txn(9, sequence);
                 let granted = table.lock(key, id).unwrap();
                 let version = granted.unlocked.version().next();
-                let value = [version.0 as u8; 600];
-                let len = if random.below(2) == 0 { 8 } else { 600 };
+                let value = [version.0 as u8; LARGE];
+                let len = if random.below(2) == 0 { 8 } else { LARGE };
                 let value = (random.below(2) == 0).then_some(&value[..len]);
                 table.install(key, id, version, value);
             }
@@ -144,12 +150,13 @@ fn an_update_is_not_lost_when_its_record_moves() {
     table.load(counter, &[0; 8]);
     let progress = Progress::default();
     thread::scope(|scope| {
-        for _ in 0..2 {
+        for _ in 0..CORES {
             scope.spawn(|| count_one_sidedly(&Remote::of(&table), counter, &progress));
         }
         let (mut moved, mut rounds) = (0, 0);
         let committed = || progress.committed.load(Ordering::Relaxed);
-        while rounds < 400_000 && (moved < 20_000 || committed() < 20_000) {
+        let (most, enough) = (test_steps(400_000), test_steps(20_000));
+        while rounds < most && (moved < enough || committed() < enough) {
             rounds += 1;
             // The counter stands in the chain: it moves to where the filler was, if it can.
             change(&table, filler, |_| None);
