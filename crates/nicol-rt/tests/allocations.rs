@@ -91,7 +91,7 @@ fn allocations<N: Member>(transactions: u64, config: &N::Config) -> u64 {
         workload,
     });
     let before = ALLOCATIONS.load(Ordering::Relaxed);
-    let live = LiveConfig { threads: Some(2), ..LiveConfig::new(layout) };
+    let live = LiveConfig { threads: Some(2), spin: false, ..LiveConfig::new(layout) };
     let cluster = LiveCluster::launch(&live, &bank).unwrap();
     cluster.run_until(|| bank.run.finished(), Duration::from_millis(1)).unwrap();
     cluster.stop().unwrap();
