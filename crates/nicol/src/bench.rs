@@ -327,7 +327,7 @@ fn verdict(report: &BenchReport) -> String {
     let check = &report.check;
     let yes_no = |held: bool| if held { "yes" } else { "NO" };
     let mut lines = vec![format!(
-        "strictly serializable: {} ({} transactions judged){}; invariants: {}; replicas agree: {}; \
+        "strictly serializable: {} ({} attempts judged){}; invariants: {}; replicas agree: {}; \
          leaked locks: {}",
         check.serializable.map_or("not recorded", yes_no),
         check.checked_transactions,
