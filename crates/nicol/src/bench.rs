@@ -27,6 +27,7 @@ pub fn run(args: &BenchArgs) -> Result<End> {
         return help_settings(&args.system.system, args.format);
     }
     let config = config(args).map_err(Usage)?;
+    output::on_interrupt("interrupted: a run that has not ended reports nothing".to_owned())?;
     let spinner = spinner(&format!("{} on {}", config.workload.name, config.on));
     let ran = bench::run(&config);
     spinner.finish_and_clear();
@@ -346,7 +347,7 @@ fn verdict(report: &BenchReport) -> String {
     let check = &report.check;
     let yes_no = |held: bool| if held { "yes" } else { "NO" };
     let mut lines = vec![format!(
-        "strictly serializable: {} ({} transactions judged){}; invariants: {}; replicas agree: {}; \
+        "strictly serializable: {} ({} attempts judged){}; invariants: {}; replicas agree: {}; \
          leaked locks: {}",
         check.serializable.map_or("not recorded", yes_no),
         check.checked_transactions,

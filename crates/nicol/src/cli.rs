@@ -222,7 +222,8 @@ pub struct BenchArgs {
 #[command(after_help = "A failing seed prints the command that replays it.\n\nExample:\n  \
     nicol sweep smallbank --on liquidio3,connectx5 --seeds 0..1000\n\nA seed draws the transactions, \
     the message faults and, one time in eight, a log of a few records and\nan index of a few \
-    objects; `--set log_bytes=N` or `index_objects=N` overrides that.")]
+    objects; `--set log_bytes=N` or `index_objects=N` overrides that.\n\nThe workload and --system may be \
+    lists with commas, or `all`.")]
 pub struct SweepArgs {
     /// What to run.
     #[command(flatten)]

@@ -58,6 +58,13 @@ fn run_some(args: &LabRunArgs) -> Result<End> {
         memory: experiments::memory_available(),
         keep: args.out.clone(),
     };
+    output::on_interrupt(match &args.out {
+        Some(out) => {
+            let out = out.display();
+            format!("interrupted: the same command goes on from the points that are in {out}")
+        }
+        None => "interrupted: nothing is kept; with --out DIR a run can be gone on with".to_owned(),
+    })?;
     match &args.id {
         Some(id) => {
             let experiment = experiments::find(id).map_err(Usage)?;

@@ -20,7 +20,7 @@
 //!   of a chain, and between following a pointer and accessing what it points to. Code of the
 //!   target's own cores is only ordered with operations on single words.
 //!
-//! The order of comparisons and the departures from the paper are in decision 0007.
+//! The order of comparisons and the departures from the paper are in decision 0009.
 
 mod encode;
 mod results;

@@ -21,7 +21,7 @@ pub enum Compare {
 ///
 /// The words form one number, the first word most significant, so that a structure compares field
 /// by field. Each word is a little-endian field of eight bytes, as every other word of a region
-/// (AMB-10, decision 0007).
+/// (AMB-10, decision 0009).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskedSwap {
     words: usize,
