@@ -10,8 +10,12 @@ use super::node::Node;
 use crate::commit::log::{LogReader, RecordKind, logged};
 use crate::commit::messages::Writes;
 
-/// Records read, touched and applied before the worker acknowledges and lets others run.
+/// Records read, touched and applied at a time.
 const BATCH: usize = 32;
+/// Batches applied before the worker acknowledges and lets others run. A core that also serves
+/// clients or a NIC has few turns to give, and a worker that falls behind lets every local
+/// transaction find the table out of date.
+const BATCHES: usize = 16;
 /// Segments of a growing table that an idle worker splits before it looks at the log again.
 const IDLE_SPLITS: u64 = 4;
 
@@ -28,16 +32,14 @@ pub(super) async fn apply_log<F: Fabric>(
     let mut reader = LogReader::new(memory);
     loop {
         let seen = bell.bell().rings();
-        let applied = reader.read(BATCH);
-        for (kind, body) in reader.records() {
-            let writes = logged(body);
-            node.replica(writes.shard, kind).touch(writes.iter().map(|(key, ..)| key));
-        }
-        let mut split = 0;
-        for (kind, body) in reader.records() {
-            let written = apply(&fabric, &node, kind, &logged(body));
-            // A segment per insert keeps a doubling ahead of the inserts.
-            split += grow(&fabric, &node, written);
+        let (mut applied, mut split) = (0, 0);
+        for _ in 0..BATCHES {
+            let read = reader.read(BATCH);
+            split += apply_batch(&fabric, &node, &reader);
+            applied += read;
+            if read < BATCH {
+                break;
+            }
         }
         if applied == 0 {
             split = grow(&fabric, &node, IDLE_SPLITS);
@@ -52,6 +54,21 @@ pub(super) async fn apply_log<F: Fabric>(
             fabric.rung(&bell, seen).await;
         }
     }
+}
+
+/// Applies the records read last; returns how many segments were split meanwhile.
+fn apply_batch<F: Fabric>(fabric: &F, node: &Node, reader: &LogReader) -> u64 {
+    for (kind, body) in reader.records() {
+        let writes = logged(body);
+        node.replica(writes.shard, kind).touch(writes.iter().map(|(key, ..)| key));
+    }
+    let mut split = 0;
+    for (kind, body) in reader.records() {
+        let written = apply(fabric, node, kind, &logged(body));
+        // A segment per insert keeps a doubling ahead of the inserts.
+        split += grow(fabric, node, written);
+    }
+    split
 }
 
 /// Splits segments of the tables that are doubling; returns how many.
