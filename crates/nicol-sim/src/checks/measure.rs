@@ -143,6 +143,16 @@ pub fn dma_rate(
     Ok(probe.measure(config, WARMUP, WINDOW).mops / cores as f64)
 }
 
+/// The mean time of one transfer of `size` bytes at a time between a NIC core and its own host's
+/// memory, in nanoseconds. [Xenic21 3.1]
+///
+/// # Errors
+/// If the profile has no NIC core.
+pub fn transfer(profile: &Arc<Profile>, action: Action, size: usize) -> Result<f64, LayoutError> {
+    let probe = Probe::new(action, Side::Nic, 1, size);
+    Ok(probe.measure(cluster(profile, 1, 1, 1)?, ALONE_WARMUP, ALONE_WINDOW).mean_ns)
+}
+
 /// The latency of one DMA vector of `requests` at a time. [Xenic21 3.5]
 ///
 /// # Errors
