@@ -183,6 +183,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn without_a_dma_engine_transfers_occupy_the_card() {
+        for (name, by_verbs) in [("bluefield1", true), ("stingray", true), ("liquidio3", false)] {
+            let profile = Arc::new(Profile::load(name).unwrap());
+            for action in [Action::DmaRead, Action::DmaWrite] {
+                let probe = Probe::new(action, Side::Nic, 30, 64);
+                let (_, cluster) = probe.run(cluster(&profile, 1, 1, 1).unwrap(), WARMUP, WINDOW);
+                let report = cluster.report();
+                let busy = |resource: &str| {
+                    let lines = report.resources.iter();
+                    lines.filter(|line| line.name == resource).map(|line| line.busy).sum::<f64>()
+                };
+                assert_eq!(busy("n0.verb_card") > 0.0, by_verbs, "{name}");
+                assert_eq!(busy("n0.dma_queues") > 0.0, !by_verbs, "{name}");
+                let pcie = busy("n0.pcie_to_nic").max(busy("n0.pcie_to_host"));
+                assert!(pcie > 0.0, "{name}: {action:?} crosses PCIe to the host");
+            }
+        }
+    }
+
+    #[test]
     fn a_core_that_waits_for_its_dmas_has_one_under_way() {
         let profile = Arc::new(Profile::load("liquidio3").unwrap());
         let mops = |asynchronous| {

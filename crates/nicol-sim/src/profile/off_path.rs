@@ -25,3 +25,24 @@ pub struct Published {
     /// A WRITE from a NIC core to its own host's memory.
     pub own_host_write: Cited<Picos>,
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Profile;
+
+    #[test]
+    fn only_cores_off_the_path_of_a_card_with_verbs_may_have_a_way_of_their_own() {
+        for (change, there) in [
+            ("cores.on_path=true", false),
+            ("cores.nic_is_separate=false", false),
+            ("verbs.present=false", false),
+            ("off_path.latency=1us", true),
+        ] {
+            let loaded = Profile::load(&format!("bluefield1:{change}"));
+            let refused = loaded.as_ref().err().map(ToString::to_string).unwrap_or_default();
+            assert_eq!(loaded.is_ok(), there, "{change}: {refused}");
+            assert_eq!(refused.contains("[off_path]: needs nic_is_separate"), !there, "{refused}");
+        }
+        assert!(Profile::load("liquidio3").unwrap().off_path.is_none());
+    }
+}
