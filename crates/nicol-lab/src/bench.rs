@@ -29,8 +29,10 @@ use crate::settings::{self, EngineSettings, SystemConfig};
 use crate::systems::System;
 use crate::workloads::{self, BuiltWorkload, WorkloadSpec};
 
-/// Clients per node where the user says nothing.
-pub(crate) const CLIENTS: usize = 64;
+/// Clients per node where the user says nothing: of TPC-C at most so many.
+const CLIENTS: usize = 64;
+/// Terminals of a TPC-C warehouse. (TPC-C 4.2.2)
+const TERMINALS: usize = 10;
 /// The flags that give fewer records.
 const SIZE_FLAGS: &str = "--records, --warehouses, --items, --customers, --replicas or --nodes";
 /// Violations that a report spells out; more are counted.
@@ -230,7 +232,7 @@ impl BenchConfig {
         }
         if let Some(Length::Transactions(count)) = self.length {
             // Each client runs as many: up to one more than its share.
-            let clients = self.nodes * self.clients.unwrap_or(CLIENTS);
+            let clients = self.nodes * self.clients_per_node();
             spec.transactions.get_or_insert(count + clients as u64);
         }
         let workload = workloads::build(&spec, self.nodes)?;
@@ -243,6 +245,14 @@ impl BenchConfig {
             bail!("--rate 0: an open loop needs at least one transaction per second");
         }
         Ok(Built { workload, system, engine })
+    }
+
+    /// Clients per node, by the workload where the user says nothing: each district of TPC-C has a
+    /// terminal, and more would mostly wait for one another.
+    pub(crate) fn clients_per_node(&self) -> usize {
+        let terminals = usize::from(self.workload.warehouses.unwrap_or(1)) * TERMINALS;
+        let most = if self.workload.is_tpcc() { terminals } else { CLIENTS };
+        self.clients.unwrap_or(CLIENTS.min(most))
     }
 
     pub(crate) fn load(&self) -> Load {

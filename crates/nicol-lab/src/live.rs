@@ -11,7 +11,7 @@ use nicol_core::units::Nanos;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 use nicol_workload::driver::RunPlan;
 
-use crate::bench::{self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured};
+use crate::bench::{self, BenchConfig, BenchRun, Built, Cluster, Length, Measured};
 use crate::memory;
 use crate::report::Resource;
 use crate::settings::{self, SystemConfig};
@@ -44,7 +44,7 @@ pub(crate) fn run<N: Member<Config: SystemConfig>>(
     let (host, nic) = (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
     let layout =
         Layout::new(config.nodes, config.replicas, host, nic).map_err(bench::refused_layout)?;
-    let clients = config.clients.unwrap_or(CLIENTS);
+    let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));
     let warmup = config.warmup.unwrap_or(match length {

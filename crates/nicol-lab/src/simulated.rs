@@ -13,8 +13,7 @@ use nicol_rt::LogDevice;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig, checks};
 
 use crate::bench::{
-    self, BenchConfig, BenchRun, Built, CLIENTS, Cluster, Length, Measured, Simulated,
-    refused_layout,
+    self, BenchConfig, BenchRun, Built, Cluster, Length, Measured, Simulated, refused_layout,
 };
 use crate::report::Resource;
 use crate::settings::SystemConfig;
@@ -38,7 +37,7 @@ pub(crate) fn run<N: Member<Config: SystemConfig>>(
         "--log-device: a simulated world has its profile's; only --on threads takes another"
     );
     let layout = layout(config, profile)?;
-    let clients = config.clients.unwrap_or(CLIENTS);
+    let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));
     let warmup = config.warmup.unwrap_or(match length {

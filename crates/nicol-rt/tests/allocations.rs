@@ -85,7 +85,7 @@ fn allocations<N: Member>(transactions: u64, config: &N::Config) -> u64 {
         history_max: 0,
     };
     let bank = Arc::new(Bank {
-        nodes: load_nodes(&layout, config, &*workload, &InTurn),
+        nodes: load_nodes::<N>(&layout, config, &*workload, &InTurn),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,

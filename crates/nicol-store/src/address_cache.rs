@@ -8,6 +8,8 @@
 //! Bounded and set-associative: a key may stand in one set of eight, which evicts by second
 //! chance. Which addresses are kept depends on the calls alone. Nothing is allocated after birth.
 
+use std::hint;
+
 use nicol_core::ids::Key;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -125,6 +127,17 @@ impl AddressCache {
         // Not marked as used: what is asked for once only goes before what is asked for again.
         set.used &= !(1 << way);
         set.entries[way] = Entry { key, address };
+    }
+
+    /// Remembers where several records stand. The cache misses of their sets overlap.
+    pub fn remember_several(&mut self, records: &[(Key, u64)]) {
+        if self.sets.is_empty() {
+            return;
+        }
+        let sets = records.iter().map(|&(key, _)| &self.sets[self.set_of(key)]);
+        // Nothing depends on what is read.
+        hint::black_box(sets.fold(0, |seen, set| seen ^ set.used ^ set.entries[0].key.0 as u8));
+        records.iter().for_each(|&(key, address)| self.remember(key, address));
     }
 
     /// Forgets the address of `key`, whose record was not there; returns whether there was one.

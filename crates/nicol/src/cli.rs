@@ -170,7 +170,8 @@ pub struct BenchArgs {
     /// records must fit into this machine's memory.
     #[arg(long)]
     pub full_size: bool,
-    /// Closed-loop clients per node, each with one transaction at a time.
+    /// Closed-loop clients per node, each with one transaction at a time [default: 64; tpcc, tpcc-no:
+    /// 10 per warehouse, at most 64].
     #[arg(long, value_name = "N")]
     pub clients: Option<usize>,
     /// Seconds to measure (wall time live; simulated seconds in the simulator) [default: 10 live,

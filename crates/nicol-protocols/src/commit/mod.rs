@@ -5,6 +5,45 @@ mod log;
 mod messages;
 pub mod xenic;
 
+use nicol_core::ids::{Key, ShardId};
+use nicol_core::workload::{ShardMap, Workload};
+
+/// Records that are loaded at a time.
+const LOAD_BATCH: usize = 64;
+
+/// Loads the records of `shard` a batch at a time: where their keys are at home is touched first, so
+/// that the cache misses of a batch overlap.
+fn load_shard(
+    workload: &dyn Workload,
+    shards: &dyn ShardMap,
+    shard: ShardId,
+    touch: impl Fn(&[Key]),
+    load: impl Fn(Key, &[u8]),
+) {
+    let mut keys = Vec::with_capacity(LOAD_BATCH);
+    let (mut values, mut ends) = (Vec::new(), Vec::with_capacity(LOAD_BATCH));
+    let insert = |keys: &mut Vec<Key>, values: &mut Vec<u8>, ends: &mut Vec<usize>| {
+        touch(keys);
+        let mut start = 0;
+        for (&key, &end) in keys.iter().zip(&*ends) {
+            load(key, &values[start..end]);
+            start = end;
+        }
+        keys.clear();
+        values.clear();
+        ends.clear();
+    };
+    workload.load(shards, shard, &mut |key, value| {
+        keys.push(key);
+        values.extend_from_slice(value);
+        ends.push(values.len());
+        if keys.len() == LOAD_BATCH {
+            insert(&mut keys, &mut values, &mut ends);
+        }
+    });
+    insert(&mut keys, &mut values, &mut ends);
+}
+
 /// Ways to break the protocol on purpose, for the checkers' negative tests only: no command and no
 /// configuration file reaches them.
 #[doc(hidden)]

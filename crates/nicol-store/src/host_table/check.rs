@@ -5,8 +5,11 @@ use std::collections::BTreeSet;
 use nicol_core::ids::{Key, Version};
 
 use super::address::SlotHash;
+use super::layout::{Place, SlotView, key_at, parse_slot};
+use super::read::SLOT_MAX;
 use super::writer::{Position, Writer};
-use super::{HostTable, PageRef};
+use super::{HostTable, PageRef, memory};
+use crate::access::read;
 use crate::digest;
 
 /// A record and where it stands.
@@ -44,19 +47,34 @@ impl HostTable {
 
     /// The same with where each record stands.
     pub fn each_placed(&self, each: &mut dyn FnMut(Placed<'_>)) {
-        // The writer's mutex keeps the records in place.
+        // The writer's mutex keeps the records in place, and whole.
         let writer = self.writer();
-        let mut value = Vec::new();
+        let (mut bytes, mut value) = ([0; SLOT_MAX], Vec::new());
+        let slot = &mut bytes[..self.geometry.slot_bytes() as usize];
         for position in self.all_positions() {
-            let Some(key) = self.key_of(position) else { continue };
+            let (region, offset) = self.at(position);
+            if key_at(region, offset).is_none() {
+                continue;
+            }
+            read(region, offset, slot);
+            let SlotView::Record { key, version, place } = parse_slot(slot) else {
+                panic!("a record of a quiet table is whole");
+            };
             let home = match position {
                 Position::Slot { chunk, slot } => self.home_of(chunk, slot).map(|home| slot - home),
                 Position::Overflow { .. } => None,
             };
             let displacement = home.map_or(self.geometry.displacement_max(), |slots| slots as u16);
-            value.clear();
-            let found = self.get(key, &mut value);
-            each(Placed { key, version: found.version, value: &value, displacement });
+            let value = match place {
+                Place::Inline(value) => value,
+                Place::OutOfLine(block) => {
+                    value.clear();
+                    let found = memory::read_block(&self.heap, block, key, version, &mut value);
+                    assert!(found.is_some(), "a value of a quiet table is whole");
+                    &value
+                }
+            };
+            each(Placed { key, version, value, displacement });
         }
         drop(writer);
     }

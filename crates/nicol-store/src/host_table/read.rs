@@ -19,7 +19,7 @@ pub(super) mod header {
 }
 
 /// Bytes of the largest slot.
-const SLOT_MAX: usize = slot_bytes(INLINE_MAX) as usize;
+pub(super) const SLOT_MAX: usize = slot_bytes(INLINE_MAX) as usize;
 
 impl HostTable {
     /// The home of a hash now.

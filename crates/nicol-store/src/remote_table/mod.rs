@@ -295,6 +295,22 @@ impl RemoteTable {
         load(&self.region, address + field::HOLDER as u64) == txn.0
     }
 
+    /// Begins to load where each of `keys` is at home, so that [`RemoteTable::load`] finds it in the
+    /// cache. Nothing depends on what is read: the loads of different keys overlap.
+    ///
+    /// Cost: a hash and the cache misses of a bucket a key, several at a time.
+    pub fn touch(&self, keys: impl Iterator<Item = Key>) {
+        let touched = keys.fold(0, |seen, key| {
+            let home = self.geometry.bucket(key);
+            let slots = 0..self.geometry.bucket_slots();
+            let words = slots.map(|slot| {
+                load(&self.region, self.geometry.slot_offset(home, slot) + field::KEY as u64)
+            });
+            words.fold(seen, |seen, word| seen ^ word)
+        });
+        hint::black_box(touched);
+    }
+
     /// Looks for the slot of `key`, by header and key words alone.
     fn seek(&self, key: Key) -> Sought {
         let home = self.geometry.bucket(key);

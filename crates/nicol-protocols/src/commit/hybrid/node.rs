@@ -14,6 +14,7 @@ use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
 use super::{Coordinator, HybridConfig, start};
+use crate::commit::load_shard;
 use crate::commit::log::LogMemory;
 
 /// Log records that a node applies between two looks at whether old deletions may be forgotten.
@@ -183,12 +184,20 @@ impl Addresses {
     }
 
     fn remember_all(&mut self, table: &RemoteTable) {
+        /// Addresses that are remembered at a time.
+        const BATCH: usize = 64;
+        let mut batch = Vec::with_capacity(BATCH);
         table.each_address(&mut |key, address, block| {
-            self.slots.remember(key, address);
+            batch.push((key, address));
+            if batch.len() == BATCH {
+                self.slots.remember_several(&batch);
+                batch.clear();
+            }
             if let Some(block) = block {
                 self.remember_block(key, block);
             }
         });
+        self.slots.remember_several(&batch);
     }
 }
 
@@ -210,7 +219,8 @@ impl Member for Node {
         let mut table = config.table;
         table.make_room_for(&workload.value_lengths());
         let table = RemoteTable::new(Geometry::new(table), config.records);
-        workload.load(layout, shard, &mut |key, value| table.load(key, value));
+        let touch = |keys: &[Key]| table.touch(keys.iter().copied());
+        load_shard(workload, layout, shard, touch, |key, value| table.load(key, value));
         table
     }
 

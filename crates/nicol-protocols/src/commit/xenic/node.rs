@@ -17,6 +17,7 @@ use nicol_store::ordered::WriteGuards;
 use super::lookup_stats::LookupCounters;
 use super::replica::Replica;
 use super::{Coordinator, Faithful, Sabotage, XenicConfig, start};
+use crate::commit::load_shard;
 use crate::commit::log::{LogMemory, RecordKind};
 
 /// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
@@ -276,7 +277,8 @@ impl Member for Node {
             config.inline_value,
         );
         let replica = Replica::new(geometry, records, config.growth);
-        workload.load(layout, shard, &mut |key, value| replica.load(key, value));
+        let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
+        load_shard(workload, layout, shard, touch, |key, value| replica.load(key, value));
         replica
     }
 
