@@ -19,7 +19,7 @@ pub type Ran = (Vec<u8>, Result<(), FabricError>);
 /// A verb or chain in execution. What it touches costs time, so others come in between.
 pub struct Running {
     future: Pin<Box<dyn Future<Output = Ran>>>,
-    wants: Rc<Cell<Option<Touch>>>,
+    wants: Rc<Cell<Option<(Side, Touch)>>>,
 }
 
 impl Running {
@@ -35,12 +35,13 @@ impl Running {
         Self { future, wants }
     }
 
-    /// Makes the access that was wanted, if any, and goes on to the next one or to the end.
-    pub fn step(&mut self) -> ControlFlow<Ran, Touch> {
+    /// Makes the access that was wanted, if any, and goes on to the next one, of memory of a side, or
+    /// to the end.
+    pub fn step(&mut self) -> ControlFlow<Ran, (Side, Touch)> {
         match self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(ran) => ControlFlow::Break(ran),
             Poll::Pending => match self.wants.take() {
-                Some(touch) => ControlFlow::Continue(touch),
+                Some(access) => ControlFlow::Continue(access),
                 None => panic!("an execution waits for memory only"),
             },
         }
@@ -54,17 +55,17 @@ impl fmt::Debug for Running {
 }
 
 /// The card's way to memory: the execution stops, and goes on when it is stepped again.
-struct Card(Rc<Cell<Option<Touch>>>);
+struct Card(Rc<Cell<Option<(Side, Touch)>>>);
 
 impl Reach for Card {
-    async fn reach(&self, _side: Side, touch: Touch) -> Result<(), FabricError> {
+    async fn reach(&self, side: Side, touch: Touch) -> Result<(), FabricError> {
         let mut asked = false;
         poll_fn(|_| {
             if asked {
                 return Poll::Ready(Ok(()));
             }
             asked = true;
-            self.0.set(Some(touch));
+            self.0.set(Some((side, touch)));
             Poll::Pending
         })
         .await

@@ -71,8 +71,8 @@ impl Shared {
         match (from.node == to.node, source, target) {
             (true, Side::Host, Side::Host) => (Stage::Deliver, self.host_latency),
             (true, Side::Nic, Side::Nic) => (Stage::Deliver, self.nic_latency),
-            (true, Side::Nic, Side::Host) => (Stage::ToHost, Nanos::ZERO),
-            (false, Side::Nic, _) => (Stage::Egress, Nanos::ZERO),
+            (true, Side::Nic, Side::Host) => (Stage::ToHost, self.off_path_out.to_nanos_up()),
+            (false, Side::Nic, _) => (Stage::Egress, self.off_path_out.to_nanos_up()),
             (_, Side::Host, _) => (Stage::ToNic, Nanos::ZERO),
         }
     }
@@ -104,19 +104,23 @@ impl Shared {
                     (false, true) => Stage::ForwardOut,
                     (false, false) => Stage::Egress,
                 };
-                self.schedule(state, number, next, slot.end + self.to_nic_latency);
+                let mut at = slot.end + self.to_nic_latency;
+                if next == Stage::Deliver {
+                    at += self.off_path_in;
+                }
+                self.schedule(state, number, next, at);
             }
             Stage::ForwardOut => self.forward(state, number, source),
             Stage::Egress => self.leave_node(state, number, bytes),
             Stage::Ingress => {
                 let node = &mut state.nodes[usize::from(target.node.0)];
                 let slot = node.link_in.reserve(picos(now), self.hardware.on_wire(bytes));
-                let next = match (self.memory_of(target), self.on_path) {
-                    (Side::Nic, _) => Stage::Deliver,
-                    (Side::Host, true) => Stage::ForwardIn,
-                    (Side::Host, false) => Stage::ToHost,
+                let (next, at) = match (self.memory_of(target), self.on_path) {
+                    (Side::Nic, _) => (Stage::Deliver, slot.end + self.off_path_in),
+                    (Side::Host, true) => (Stage::ForwardIn, slot.end),
+                    (Side::Host, false) => (Stage::ToHost, slot.end),
                 };
-                self.schedule(state, number, next, slot.end);
+                self.schedule(state, number, next, at);
             }
             Stage::ForwardIn => self.forward(state, number, target),
             Stage::ToHost => {

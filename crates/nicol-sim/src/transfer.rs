@@ -57,15 +57,22 @@ pub struct VerbFlight {
 enum Execution {
     /// It has not arrived.
     NotYet,
-    /// It is about to make this access.
-    Under(Running, Touch),
+    /// It is about to make this access to memory of a side.
+    Under(Running, Side, Touch),
+    /// It is about to move the bytes of a transfer, to or from memory of a side.
+    Moving(Side, Touch),
     /// The reply is in the operation's buffer: it is not executed again.
     Ended,
 }
 
 impl Shared {
-    /// Submits a vector at `at`.
+    /// Submits a vector at `at`. Without a DMA engine its transfers are verbs to the own node.
     pub fn submit_vector(&self, engine: usize, batch: &mut Vec<Operation>, at: Nanos) {
+        let persists =
+            matches!(batch.first().map(|first| &first.transfer), Some(Transfer::Persist { .. }));
+        if !persists && self.profile.off_path.is_some() {
+            return self.post_verbs(engine, self.engines[engine].node, batch, at);
+        }
         let operations: Vec<_> = std::mem::take(batch);
         let persisted: u64 = operations
             .iter()
@@ -74,10 +81,6 @@ impl Shared {
                 _ => 0,
             })
             .sum();
-        let persists = matches!(
-            operations.first().map(|first| &first.transfer),
-            Some(Transfer::Persist { .. })
-        );
         let state = &mut *self.state.borrow_mut();
         let vector = Vector { engine: engine as u32, operations, moved: false };
         let number = state.vectors.insert(vector);
@@ -147,14 +150,20 @@ impl Shared {
     pub fn post_verbs(&self, engine: usize, target: NodeId, batch: &mut Vec<Operation>, at: Nanos) {
         let state = &mut *self.state.borrow_mut();
         let verbs = &self.profile.verbs;
-        let ready = picos(at) + verbs.post_latency.value;
+        // The card fetches what was posted: a way to the requester's memory and back.
+        let fetched = self.beyond_switch(self.memory_of(self.engines[engine])) * 2;
+        let ready = picos(at) + verbs.post_latency.value + fetched;
         for operation in batch.drain(..) {
-            let count = u64::from(operation.verbs());
+            let (count, operands) = match operation.transfer {
+                Transfer::Verbs => (u64::from(operation.verbs()), operation.operand_bytes()),
+                _ if operation.reads() => (1, 0),
+                _ => (1, operation.dma_bytes()),
+            };
             let interval = verbs.requester_interval.value * count;
             let slot = state.cores[engine].requester.reserve(ready, interval);
             let number = state.verbs.insert(VerbFlight {
                 verbs: count,
-                operands: operation.operand_bytes(),
+                operands,
                 operation,
                 engine: engine as u32,
                 target,
@@ -181,6 +190,16 @@ impl Shared {
         }
     }
 
+    /// One way between the card's switch and memory of `side`, beyond what verbs' latencies have.
+    fn beyond_switch(&self, side: Side) -> Picos {
+        if side == Side::Nic { self.off_path } else { Picos(0) }
+    }
+
+    /// Is memory of `side` that of NIC cores off the path?
+    fn is_off_path(&self, side: Side) -> bool {
+        side == Side::Nic && self.profile.off_path.is_some()
+    }
+
     fn verb_ends(&self, state: &mut State, number: u32) -> (NodeId, NodeId) {
         let verb = state.verbs.get_mut(number);
         (self.engines[verb.engine as usize].node, verb.target)
@@ -189,7 +208,13 @@ impl Shared {
     /// Bytes of a verb's packets there, or back.
     fn verb_bytes(&self, state: &mut State, number: u32, back: bool) -> u64 {
         let verb = state.verbs.get_mut(number);
-        let carried = if back { verb.operation.buffer.len() as u64 } else { verb.operands };
+        let operation = &verb.operation;
+        let carried = match operation.transfer {
+            _ if !back => verb.operands,
+            Transfer::Verbs => operation.buffer.len() as u64,
+            _ if operation.reads() => operation.dma_bytes(),
+            _ => 0,
+        };
         self.profile.verbs.header.value.0 * verb.verbs + carried
     }
 
@@ -224,6 +249,9 @@ impl Shared {
             let link = &mut state.nodes[usize::from(node.0)].link_out;
             let sent = link.reserve(at, self.hardware.on_wire(bytes)).start;
             at = sent + self.profile.verbs.card_latency.value + self.wire_latency;
+        } else if self.profile.off_path.is_some() {
+            // From one endpoint of the card's switch to another. [Xenic21 3.1]
+            at += self.profile.verbs.card_latency.value;
         }
         self.next_verb_stage(state, number, stage, at);
     }
@@ -245,7 +273,21 @@ impl Shared {
         let (_, target) = self.verb_ends(state, number);
         let at = self.take_verb(state, number, target, false);
         let verb = state.verbs.get_mut(number);
+        let requester = self.engines[verb.engine as usize].side;
         match verb.execution {
+            Execution::NotYet if !matches!(verb.operation.transfer, Transfer::Verbs) => {
+                let bytes = verb.operation.dma_bytes();
+                let reads = verb.operation.reads();
+                let touch = if reads { Touch::Fetch(bytes) } else { Touch::Store(bytes) };
+                let side = match requester {
+                    Side::Nic => Side::Host,
+                    Side::Host => Side::Nic,
+                };
+                verb.execution = Execution::Moving(side, touch);
+                let node = &mut state.nodes[usize::from(target.0)];
+                let at = self.reach_memory(node, side, touch, at);
+                self.next_verb_stage(state, number, VerbStage::Execute, at);
+            }
             Execution::NotYet => {
                 let body = std::mem::take(&mut verb.operation.buffer);
                 let running = Running::new(body, self.tables[usize::from(target.0)].clone());
@@ -262,10 +304,10 @@ impl Shared {
     fn step_verb(&self, state: &mut State, number: u32, mut running: Running, from: Picos) -> bool {
         let verb = state.verbs.get_mut(number);
         match running.step() {
-            ControlFlow::Continue(touch) => {
-                verb.execution = Execution::Under(running, touch);
+            ControlFlow::Continue((side, touch)) => {
+                verb.execution = Execution::Under(running, side, touch);
                 let node = &mut state.nodes[usize::from(verb.target.0)];
-                let at = self.reach_memory(node, touch, from);
+                let at = self.reach_memory(node, side, touch, from);
                 self.next_verb_stage(state, number, VerbStage::Execute, at);
                 false
             }
@@ -278,9 +320,16 @@ impl Shared {
         }
     }
 
-    /// When an access that the card begins at `from` is made.
-    fn reach_memory(&self, node: &mut NodeHardware, touch: Touch, from: Picos) -> Picos {
+    /// When an access to memory of `side` that the card begins at `from` is made.
+    fn reach_memory(
+        &self,
+        node: &mut NodeHardware,
+        side: Side,
+        touch: Touch,
+        from: Picos,
+    ) -> Picos {
         match touch {
+            _ if self.is_off_path(side) => from + self.off_path,
             Touch::Store(bytes) => {
                 node.lanes_to_host.reserve(from, self.hardware.on_lanes(bytes)).end
             }
@@ -290,8 +339,12 @@ impl Shared {
         }
     }
 
-    /// When the card has what an access made now yields.
-    fn fetched(&self, node: &mut NodeHardware, touch: Touch, now: Picos) -> Picos {
+    /// When the card has what an access made now yields: from NIC cores off the path at least that it
+    /// was made.
+    fn fetched(&self, node: &mut NodeHardware, side: Side, touch: Touch, now: Picos) -> Picos {
+        if self.is_off_path(side) {
+            return now + self.off_path;
+        }
         let (Touch::Fetch(bytes) | Touch::Atomic(bytes)) = touch else { return now };
         let latency = self.profile.verbs.read_latency.value.0;
         let span = self.hardware.on_lanes(bytes);
@@ -304,11 +357,19 @@ impl Shared {
         let (source, target) = self.verb_ends(state, number);
         let verb = state.verbs.get_mut(number);
         let execution = std::mem::replace(&mut verb.execution, Execution::Ended);
-        if let Execution::Under(running, touch) = execution {
-            ready = self.fetched(&mut state.nodes[usize::from(target.0)], touch, ready);
-            if !self.step_verb(state, number, running, ready) {
-                return;
+        let node = &mut state.nodes[usize::from(target.0)];
+        match execution {
+            Execution::Under(running, side, touch) => {
+                ready = self.fetched(node, side, touch, ready);
+                if !self.step_verb(state, number, running, ready) {
+                    return;
+                }
             }
+            Execution::Moving(side, touch) => {
+                verb.operation.execute_local();
+                ready = self.fetched(node, side, touch, ready);
+            }
+            Execution::NotYet | Execution::Ended => {}
         }
         if self.retries_verb(state, number, target, source) {
             return;
@@ -320,8 +381,13 @@ impl Shared {
         let (source, _) = self.verb_ends(state, number);
         let taken = self.take_verb(state, number, source, true);
         let back = self.verb_bytes(state, number, true);
+        let requester = self.engines[state.verbs.get_mut(number).engine as usize];
         let node = &mut state.nodes[usize::from(source.0)];
-        let landed = node.lanes_to_host.reserve(taken, self.hardware.on_lanes(back)).end;
+        let landed = if self.is_off_path(self.memory_of(requester)) {
+            taken + self.off_path
+        } else {
+            node.lanes_to_host.reserve(taken, self.hardware.on_lanes(back)).end
+        };
         let at = landed + self.profile.verbs.completion_latency.value;
         self.next_verb_stage(state, number, VerbStage::Done, at);
     }

@@ -37,6 +37,12 @@ pub struct Shared {
     pub(crate) bells: RefCell<Bells>,
     pub(crate) nic_is_separate: bool,
     pub(crate) on_path: bool,
+    /// One way between the card's switch and NIC cores off the path; none where there are none.
+    pub(crate) off_path: Picos,
+    /// The same for a frame from such a core: a host's way out comes on top. [Xenic21 3.1]
+    pub(crate) off_path_out: Picos,
+    /// The same for a frame to such a core: a host's way in comes on top. [Xenic21 3.1]
+    pub(crate) off_path_in: Picos,
     pub(crate) queue_frames: u64,
     pub(crate) wire_latency: Picos,
     pub(crate) to_nic_latency: Picos,
@@ -55,6 +61,8 @@ impl Shared {
         state: State,
     ) -> Self {
         let engines = layout.engine_ids().collect();
+        let off_path = profile.off_path.as_ref().map(|way| way.latency.value);
+        let pcie = &profile.pcie;
         let tables = layout.node_ids().map(|_| Rc::default()).collect();
         Self {
             hardware: Hardware::new(&profile),
@@ -66,6 +74,9 @@ impl Shared {
             bells: RefCell::default(),
             nic_is_separate: profile.cores.nic_is_separate.value,
             on_path: profile.cores.on_path.value,
+            off_path: off_path.unwrap_or_default(),
+            off_path_out: off_path.map_or(Picos(0), |way| way + pcie.to_nic_latency.value),
+            off_path_in: off_path.map_or(Picos(0), |way| way + pcie.to_host_latency.value),
             queue_frames: profile.link.queue_frames.value,
             wire_latency: profile.link.latency.value,
             to_nic_latency: profile.pcie.to_nic_latency.value,

@@ -106,6 +106,22 @@ fn an_indirect_read_costs_one_more_read_over_pcie() {
     assert_eq!(direct, indirect, "the NIC's own memory is not behind PCIe");
 }
 
+/// The card reaches the NIC cores' memory over its switch, each way at the published latency.
+/// [Xenic21 3.1]
+#[test]
+fn an_operation_on_nic_cores_off_the_path_crosses_the_switch_and_not_pcie() {
+    let bluefield1 = Profile::load("bluefield1").unwrap();
+    let way = bluefield1.off_path.as_ref().unwrap().latency.value;
+    let [on_host, _, _] = spans(&bluefield1, Side::Host, indirections);
+    let [direct, indirect, bounded] = spans(&bluefield1, Side::Nic, indirections);
+    let there_and_back = way * 2;
+    assert!(near(indirect.since(direct), there_and_back), "{direct} {indirect}");
+    assert!(near(bounded.since(direct), there_and_back), "{direct} {bounded}");
+    let over_pcie = bluefield1.verbs.read_latency.value;
+    let longer = Picos(there_and_back.0 - over_pcie.0);
+    assert!(near(direct.since(on_host), longer), "{on_host} {direct}");
+}
+
 /// PRISM-RS's write phase with the tag in scratch, and with the tag in host memory; a READ.
 fn installs(rkey: RKey) -> Chains {
     let install = |tag: u64| {

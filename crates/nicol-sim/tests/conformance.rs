@@ -34,6 +34,7 @@ fn it_conforms_under_message_faults() {
         let software = passes("liquidio3", FaultPlan::messages(seed));
         assert_eq!(software, 0, "seed {seed}: calls are sent again until they are answered");
         passes("connectx5", FaultPlan::messages(seed));
+        passes("bluefield1", FaultPlan::messages(seed));
     }
 }
 

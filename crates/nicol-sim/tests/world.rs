@@ -231,9 +231,8 @@ impl Start for Counting {
 
 #[test]
 fn one_sided_operations_take_effect_once_also_under_loss() {
-    for (profile, loss) in
-        [("liquidio3", 0), ("connectx5", 0), ("liquidio3", 100_000), ("connectx5", 100_000)]
-    {
+    let profiles = ["liquidio3", "connectx5", "bluefield1"];
+    for (profile, loss) in profiles.into_iter().flat_map(|name| [(name, 0), (name, 100_000)]) {
         for owner in [EngineId::host(NodeId(1), 0), EngineId::nic(NodeId(1), 1)] {
             let mut config = config(profile, 3);
             config.faults = FaultPlan { loss, ..FaultPlan::none() };
@@ -322,7 +321,7 @@ fn a_dma_write_rings_the_host_also_in_a_second_cluster() {
 
 #[test]
 fn host_frames_occupy_nic_cores_only_on_the_path() {
-    for (profile, on_path) in [("liquidio3", true), ("connectx5", false)] {
+    for (profile, on_path) in [("liquidio3", true), ("connectx5", false), ("bluefield1", false)] {
         let (_, report) = run(config(profile, 1), &Calls::new(8, 50));
         let forward = report.spent.iter().filter(|spent| spent.on == "forward");
         let spent: u64 = forward.map(|spent| spent.time.0).sum();

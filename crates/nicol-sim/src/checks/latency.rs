@@ -1,13 +1,14 @@
-//! Latencies: C1.09, C1.18, C1.19, C3.01.
+//! Latencies: C1.07 to C1.09, C1.18, C1.19, C3.01.
 
 use std::sync::Arc;
 
 use nicol_core::cluster::LayoutError;
 use nicol_core::ids::Side;
-use nicol_core::units::Bytes;
+use nicol_core::units::{Bytes, Picos};
 
 use super::CheckLine;
-use super::measure::{Action, FULL_VECTOR, dma_latency, round_trip};
+use super::measure::{Action, FULL_VECTOR, dma_latency, round_trip, transfer};
+use crate::profile::{Cited, Published};
 use crate::{Profile, ProfileError};
 
 /// C1.18, C1.19: one request, and one full vector, at a time.
@@ -105,11 +106,44 @@ pub fn offload(profile: &Arc<Profile>) -> Result<Option<Offload>, LayoutError> {
         return Ok(None);
     }
     let from_nic = |action| round_trip(profile, action, Side::Nic, REQUEST);
-    Ok(Some(Offload {
-        served_ns: from_nic(Action::Echo(Side::Nic))?,
-        fetched_ns: from_nic(Action::Read(Side::Host))?,
-        host_rpc_ns: from_nic(Action::Echo(Side::Host))?,
-    }))
+    let served_ns = from_nic(Action::Echo(Side::Nic))?;
+    let fetched_ns = if profile.off_path.is_some() {
+        // A READ verb of the other host would pass the other NIC's cores by.
+        served_ns + transfer(profile, Action::DmaRead, REQUEST)?
+    } else {
+        from_nic(Action::Read(Side::Host))?
+    };
+    Ok(Some(Offload { served_ns, fetched_ns, host_rpc_ns: from_nic(Action::Echo(Side::Host))? }))
+}
+
+/// C1.07, C1.08: WRITEs to the two memories of a node whose NIC cores are off the path, and to that of
+/// its host from these cores. [Xenic21 3.1]
+pub(super) fn off_path(
+    profile: &Arc<Profile>,
+    published: &Published,
+) -> Result<Vec<CheckLine>, LayoutError> {
+    const NOTE: &str = "writes of 256 B, one at a time; the size and the other node's card are not \
+                        published";
+    let to_host = round_trip(profile, Action::Write(Side::Host), Side::Host, REQUEST)?;
+    let to_nic = round_trip(profile, Action::Write(Side::Nic), Side::Host, REQUEST)?;
+    let to_own_host = transfer(profile, Action::DmaWrite, REQUEST)?;
+    let measured = [
+        (Some(&published.host_write), "WRITE to a host from another node", to_host),
+        (published.nic_write.as_ref(), "WRITE to NIC cores from another node", to_nic),
+        (Some(&published.own_host_write), "WRITE of a NIC core to its own host", to_own_host),
+    ];
+    let line = |(published, what, found_ns): (Option<&Cited<Picos>>, &str, f64)| {
+        let published = published?;
+        let published_us = published.value.0 as f64 / 1e6;
+        let range = (published_us, published_us);
+        let line = CheckLine::new(published.source.clone(), what, range, found_ns / 1e3, "us");
+        Some(line.note(NOTE))
+    };
+    let mut lines: Vec<_> = measured.into_iter().filter_map(line).collect();
+    let what = "a NIC core reaches its own host later than another node's host does";
+    let source = published.own_host_write.source.clone();
+    lines.push(CheckLine::ordering(source, what, to_own_host > to_host));
+    Ok(lines)
 }
 
 /// C3.01 on this profile's link, and the orderings among verbs.

@@ -143,6 +143,16 @@ pub fn dma_rate(
     Ok(probe.measure(config, WARMUP, WINDOW).mops / cores as f64)
 }
 
+/// The mean time of one transfer of `size` bytes at a time between a NIC core and its own host's
+/// memory, in nanoseconds. [Xenic21 3.1]
+///
+/// # Errors
+/// If the profile has no NIC core.
+pub fn transfer(profile: &Arc<Profile>, action: Action, size: usize) -> Result<f64, LayoutError> {
+    let probe = Probe::new(action, Side::Nic, 1, size);
+    Ok(probe.measure(cluster(profile, 1, 1, 1)?, ALONE_WARMUP, ALONE_WINDOW).mean_ns)
+}
+
 /// The latency of one DMA vector of `requests` at a time. [Xenic21 3.5]
 ///
 /// # Errors
@@ -171,6 +181,26 @@ pub fn dma_latency(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_dma_engine_transfers_occupy_the_card() {
+        for (name, by_verbs) in [("bluefield1", true), ("stingray", true), ("liquidio3", false)] {
+            let profile = Arc::new(Profile::load(name).unwrap());
+            for action in [Action::DmaRead, Action::DmaWrite] {
+                let probe = Probe::new(action, Side::Nic, 30, 64);
+                let (_, cluster) = probe.run(cluster(&profile, 1, 1, 1).unwrap(), WARMUP, WINDOW);
+                let report = cluster.report();
+                let busy = |resource: &str| {
+                    let lines = report.resources.iter();
+                    lines.filter(|line| line.name == resource).map(|line| line.busy).sum::<f64>()
+                };
+                assert_eq!(busy("n0.verb_card") > 0.0, by_verbs, "{name}");
+                assert_eq!(busy("n0.dma_queues") > 0.0, !by_verbs, "{name}");
+                let pcie = busy("n0.pcie_to_nic").max(busy("n0.pcie_to_host"));
+                assert!(pcie > 0.0, "{name}: {action:?} crosses PCIe to the host");
+            }
+        }
+    }
 
     #[test]
     fn a_core_that_waits_for_its_dmas_has_one_under_way() {

@@ -5,6 +5,7 @@ pub mod measure;
 mod probe;
 mod throughput;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 pub use latency::{Offload, offload};
@@ -18,7 +19,7 @@ use crate::{Profile, SimConfig, SimReport};
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckLine {
     /// The line of the calibration list.
-    pub line: &'static str,
+    pub line: Cow<'static, str>,
     /// What is measured.
     pub what: String,
     /// The lowest and the highest published value. An ordering is published as 1.
@@ -42,7 +43,7 @@ pub const TOLERANCE: f64 = 0.10;
 
 impl CheckLine {
     fn new(
-        line: &'static str,
+        line: impl Into<Cow<'static, str>>,
         what: impl Into<String>,
         published: (f64, f64),
         measured: f64,
@@ -58,7 +59,7 @@ impl CheckLine {
         };
         let what = what.into();
         Self {
-            line,
+            line: line.into(),
             what,
             published,
             measured,
@@ -70,7 +71,7 @@ impl CheckLine {
         }
     }
 
-    fn ordering(line: &'static str, what: impl Into<String>, holds: bool) -> Self {
+    fn ordering(line: impl Into<Cow<'static, str>>, what: impl Into<String>, holds: bool) -> Self {
         Self::new(line, what, (1.0, 1.0), f64::from(u8::from(holds)), "holds")
     }
 
@@ -113,9 +114,12 @@ pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
         lines.extend(latency::dma(profile)?);
         lines.extend(latency::on_path_orderings(profile)?);
     }
-    if profile.verbs.present.value {
+    if profile.verbs.present.value && profile.off_path.is_none() {
         lines.extend(throughput::verbs(profile)?);
         lines.extend(latency::verbs(profile)?);
+    }
+    if let Some(published) = &profile.published {
+        lines.extend(latency::off_path(profile, published)?);
     }
     Ok(lines)
 }

@@ -27,6 +27,7 @@ pub struct Costs {
     verb_doorbell: Picos,
     verb_post: Picos,
     verb_completed: Picos,
+    dma_by_verbs: bool,
     work: [Picos; 7],
 }
 
@@ -54,9 +55,10 @@ impl Costs {
             copy: PerByte::new(core.copy.value),
             dma_submit: profile.dma.submit.value,
             dma_completed: profile.dma.completed.value,
-            verb_doorbell: profile.verbs.doorbell.value,
-            verb_post: profile.verbs.post.value,
-            verb_completed: profile.verbs.completed.value,
+            verb_doorbell: scaled(profile.verbs.doorbell.value),
+            verb_post: scaled(profile.verbs.post.value),
+            verb_completed: scaled(profile.verbs.completed.value),
+            dma_by_verbs: profile.off_path.is_some(),
             work: [
                 work.index_lookup.value,
                 work.table_lookup.value,
@@ -95,6 +97,9 @@ impl Costs {
             Charge::FrameSent { bytes, .. } => self.packet_sent * self.packets(u64::from(bytes)),
             Charge::MessageReceived { bytes } => self.message_received + self.copied(bytes),
             Charge::MessageSent { bytes } => self.message_sent + self.copied(bytes),
+            Charge::DmaSubmitted { requests } if self.dma_by_verbs => {
+                self.verb_doorbell + self.verb_post * u64::from(requests)
+            }
             Charge::DmaSubmitted { .. } => self.dma_submit,
             Charge::DmaCompleted => self.dma_completed,
             Charge::VerbsPosted { operations } => {

@@ -1,6 +1,7 @@
 //! Hardware profiles: every number of the model, with its unit and its source.
 
 mod cited;
+mod off_path;
 mod overrides;
 
 use std::io::ErrorKind;
@@ -10,12 +11,15 @@ pub use cited::{Cited, Quantity, RawValue};
 use nicol_core::cluster::{Layout, LayoutError};
 use nicol_core::ids::Side;
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
+pub use off_path::{OffPath, Published};
 use serde::Deserialize;
 
 /// The profiles that come with Nicol: name and text.
-const BUILT_IN: [(&str, &str); 2] = [
+const BUILT_IN: [(&str, &str); 4] = [
+    ("bluefield1", include_str!("../../../../profiles/bluefield1.toml")),
     ("connectx5", include_str!("../../../../profiles/connectx5.toml")),
     ("liquidio3", include_str!("../../../../profiles/liquidio3.toml")),
+    ("stingray", include_str!("../../../../profiles/stingray.toml")),
 ];
 
 /// Why a profile cannot be used.
@@ -112,6 +116,11 @@ pub struct Profile {
     pub within: Within,
     /// Durability.
     pub persist: Persist,
+    /// The way to NIC cores off the packets' path; none where there are no such cores.
+    pub off_path: Option<OffPath>,
+    /// What was measured on this hardware and its component checks are held to, where these are not
+    /// those of all hardware of its kind.
+    pub published: Option<Published>,
     /// What no source gives.
     #[serde(skip)]
     assumed: Vec<Assumption>,
@@ -396,7 +405,15 @@ impl Profile {
 
     /// Relations between values that a single value cannot show.
     fn check(&self, file: &str, text: &str) -> Result<(), ProfileError> {
-        let rules: [(bool, &str, &str); 7] = [
+        let cores = &self.cores;
+        let verbs = self.verbs.present.value;
+        let off_path = cores.nic_is_separate.value && !cores.on_path.value && verbs;
+        let rules: [(bool, &str, &str); 8] = [
+            (
+                self.off_path.is_none() || off_path,
+                "[off_path]",
+                "needs nic_is_separate and verbs, and cores that are not on_path",
+            ),
             (self.host_core.poll.value.0 > 0, "poll", "a poll round must take time: 1ns or more"),
             (self.nic_core.poll.value.0 > 0, "poll", "a poll round must take time: 1ns or more"),
             (self.link.packet_payload.value.0 > 0, "packet_payload", "give at least 1B"),
@@ -452,7 +469,7 @@ mod tests {
 
     #[test]
     fn errors_name_file_line_key_and_remedy() {
-        let (_, text) = BUILT_IN[1];
+        let (_, text) = Profile::source("liquidio3").unwrap();
         let line = text.lines().position(|line| line.starts_with("submit")).unwrap() + 1;
         let broken = text.replace("value = \"190ns\"", "value = \"190\"");
         let error = Profile::parse("mine.toml", &broken).unwrap_err().to_string();
@@ -472,6 +489,6 @@ mod tests {
         let error = profile.check_layout(&Layout::new(6, 3, 1, 25).unwrap()).unwrap_err();
         assert!(error.to_string().contains("ask for 24 or fewer"), "{error}");
         let error = Profile::load("liquidio4").unwrap_err().to_string();
-        assert!(error.contains("connectx5, liquidio3"), "{error}");
+        assert!(error.contains("bluefield1, connectx5, liquidio3, stingray"), "{error}");
     }
 }
