@@ -6,7 +6,9 @@ use super::layout::block_bytes;
 const SMALLEST_CLASS: u32 = 6;
 const CLASSES: usize = 16;
 
-/// Hands out blocks by power-of-two size class; what is taken back serves its class again.
+/// Hands out blocks by power-of-two size class; what is taken back serves its class again. Free
+/// neighbours become one only when no block is left for a value, so that places of blocks do not
+/// depend on it before.
 #[derive(Clone, Debug)]
 pub(super) struct Heap {
     start: u64,
@@ -34,24 +36,59 @@ impl Heap {
     /// The offset of a block for a value of `len` bytes; `None` if memory is short.
     pub(super) fn take(&mut self, len: u32) -> Option<u64> {
         let class = class_of(len);
+        let block = self.find(class).or_else(|| {
+            // Merging helps only if enough is free in all.
+            if self.end - self.start - self.in_use < class_bytes(class) {
+                return None;
+            }
+            self.merge();
+            self.find(class)
+        })?;
+        self.in_use += class_bytes(class);
+        Some(block)
+    }
+
+    /// A block of `class`, cut from a larger one or from memory never used if need be.
+    fn find(&mut self, class: usize) -> Option<u64> {
         let bytes = class_bytes(class);
         let larger = (class..CLASSES).find(|&class| !self.free[class].is_empty());
-        let block = match larger.and_then(|larger| Some((larger, self.free[larger].pop()?))) {
+        match larger.and_then(|larger| Some((larger, self.free[larger].pop()?))) {
             Some((larger, block)) => {
                 // The upper halves of a larger block serve their own classes.
                 for half in class..larger {
                     self.free[half].push(block + class_bytes(half));
                 }
-                block
+                Some(block)
             }
             None if self.end - self.next >= bytes => {
                 self.next += bytes;
-                self.next - bytes
+                Some(self.next - bytes)
             }
-            None => return None,
-        };
-        self.in_use += bytes;
-        Some(block)
+            None => None,
+        }
+    }
+
+    /// Makes one of free neighbours: each run of them becomes the largest blocks that it holds, and
+    /// the last run joins the memory never used. Costs a sort of the free blocks.
+    fn merge(&mut self) {
+        let mut blocks = Vec::new();
+        for (class, free) in self.free.iter_mut().enumerate() {
+            blocks.extend(free.drain(..).map(|block| (block, block + class_bytes(class))));
+        }
+        blocks.sort_unstable();
+        let runs = blocks.chunk_by(|before, after| before.1 == after.0);
+        for run in runs {
+            let (mut at, end) = (run[0].0, run[run.len() - 1].1);
+            if end == self.next {
+                self.next = at;
+                continue;
+            }
+            while at < end {
+                let class = ((end - at).ilog2() - SMALLEST_CLASS).min(CLASSES as u32 - 1) as usize;
+                self.free[class].push(at);
+                at += class_bytes(class);
+            }
+        }
     }
 
     /// Takes back the block at `offset`, taken for `len` bytes. Readers that still hold its
@@ -93,5 +130,45 @@ mod tests {
         heap.take_back(first, 40);
         assert_eq!((heap.take(57), heap.in_use()), (None, 128));
         assert_eq!(heap.take(u32::MAX), None);
+    }
+
+    #[test]
+    fn blocks_stay_apart_and_an_empty_heap_serves_every_size() {
+        let (start, bytes) = (1_000, 4_096);
+        let mut heap = Heap::new(start, bytes);
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        for round in 0..500 {
+            let mut held: Vec<(u64, u32)> = Vec::new();
+            for _ in 0..200 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                if random.is_multiple_of(3) && !held.is_empty() {
+                    let (offset, len) = held.swap_remove(random as usize / 3 % held.len());
+                    heap.take_back(offset, len);
+                    continue;
+                }
+                let len = 1 + (random >> 8) as u32 % (30 << (random >> 40 & 5));
+                let cost = Heap::cost(len);
+                // The model: a free gap that is long enough serves.
+                let mut spans: Vec<_> = held.iter().map(|&(at, l)| (at, Heap::cost(l))).collect();
+                spans.push((start + bytes, 0));
+                spans.sort_unstable();
+                let mut at = start;
+                let mut gap = 0;
+                for (offset, size) in spans {
+                    assert!(offset >= at, "blocks overlap in round {round}");
+                    gap = gap.max(offset - at);
+                    at = offset + size;
+                }
+                let taken = heap.take(len);
+                assert_eq!(taken.is_some(), gap >= cost, "round {round}: {gap} for {cost}");
+                held.extend(taken.map(|offset| (offset, len)));
+            }
+            for (offset, len) in held {
+                heap.take_back(offset, len);
+            }
+            assert_eq!(heap.in_use(), 0);
+        }
     }
 }
