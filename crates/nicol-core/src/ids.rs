@@ -15,6 +15,16 @@ pub enum Side {
     Nic,
 }
 
+impl Side {
+    /// Its name in words and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Nic => "nic",
+        }
+    }
+}
+
 /// An engine: the executor of one core of one side of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EngineId {
@@ -58,11 +68,7 @@ impl EngineId {
 
 impl fmt::Display for EngineId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let side = match self.side {
-            Side::Host => "host",
-            Side::Nic => "nic",
-        };
-        write!(f, "n{}.{side}{}", self.node.0, self.core)
+        write!(f, "n{}.{}{}", self.node.0, self.side.name(), self.core)
     }
 }
 

@@ -59,9 +59,10 @@ pub trait Workload: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Judges the final state. Returns one line per violated invariant. `totals` are the driver's sums over committed transactions of the
-    /// value that each left in `Txn::output` (eight bytes, signed little-endian), per kind, if it
-    /// left one; money conservation is: initial total + these = final total.
+    /// Judges the final state. Returns one line per violated invariant. `totals` are the driver's
+    /// sums over committed transactions of the value that each left in `Txn::output` (eight bytes,
+    /// signed little-endian), per kind, if it left one; money conservation is: initial total + these
+    /// = final total.
     fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String>;
 }
 

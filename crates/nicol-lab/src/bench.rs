@@ -299,7 +299,7 @@ impl BenchConfig {
         let value_bytes = built.workload.value_bytes as u64;
         memory::refuse_beyond_machine(records, value_bytes, SIZE_FLAGS)?;
         let loading = Loading::start();
-        let nodes = load_nodes::<N>(layout, &built.system, &*workload, &parallel::Loading(records));
+        let nodes = load_nodes::<N>(layout, &built.system, &*workload, &parallel::Threads(records));
         Ok(Cluster {
             records,
             memory: loading.end(records),
@@ -462,10 +462,7 @@ pub(crate) fn report<N: Member<Config: SystemConfig>>(
 fn core_time(spent: &[Spending], transactions: f64) -> Vec<CoreTime> {
     let used = spent.iter().filter(|spent| spent.time > Nanos::ZERO);
     let time = |spent: &Spending| CoreTime {
-        side: match spent.side {
-            Side::Host => "host",
-            Side::Nic => "nic",
-        },
+        side: spent.side.name(),
         on: spent.on,
         ns_per_txn: spent.time.0 as f64 / transactions,
     };

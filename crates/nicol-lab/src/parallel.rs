@@ -9,10 +9,10 @@ use nicol_core::ids::NodeId;
 /// loading. Shorter runs, of which a sweep has several beside each other, stay on their thread.
 const RECORDS_PER_THREAD: u64 = 50_000;
 
-/// Loads a cluster of so many records, all copies counted.
-pub(crate) struct Loading(pub(crate) u64);
+/// Spreads a cluster of so many records, all copies counted, over threads as [`map`] does.
+pub(crate) struct Threads(pub(crate) u64);
 
-impl Spread for Loading {
+impl Spread for Threads {
     fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T> {
         map(nodes, self.0, work)
     }

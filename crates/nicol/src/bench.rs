@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::experiments::write_atomically_by;
-use nicol_lab::report::{BenchReport, Lookups, Memory, Resource};
+use nicol_lab::report::{BenchReport, CoreTime, Lookups, Memory, Resource};
 use nicol_lab::systems::System;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_workload::driver::CLIENTS_MAX;
@@ -19,7 +19,7 @@ use crate::cli::{
     BenchArgs, ChoppingArg, Format, IndicesArg, SuppliersArg, SystemArgs, WorkloadArgs,
 };
 use crate::serve::check_log_device;
-use crate::{End, Usage, blame, output};
+use crate::{End, Usage, blame, interrupt, output};
 
 /// Runs one benchmark.
 pub fn run(args: &BenchArgs) -> Result<End> {
@@ -27,7 +27,7 @@ pub fn run(args: &BenchArgs) -> Result<End> {
         return help_settings(&args.system.system, args.format);
     }
     let config = config(args).map_err(Usage)?;
-    output::on_interrupt("interrupted: a run that has not ended reports nothing".to_owned())?;
+    interrupt::end_with("interrupted: a run that has not ended reports nothing".to_owned())?;
     let spinner = spinner(&format!("{} on {}", config.workload.name, config.on));
     let ran = bench::run(&config);
     spinner.finish_and_clear();
@@ -278,15 +278,7 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
         ("memory", report.memory.as_ref().map_or_else(|| "not known".to_owned(), memory)),
     ];
     for (side, title) in [("host", "host core time"), ("nic", "NIC core time")] {
-        let mut spent: Vec<_> = report.core_time.iter().filter(|time| time.side == side).collect();
-        if spent.is_empty() {
-            continue;
-        }
-        spent.sort_by(|one, other| other.ns_per_txn.total_cmp(&one.ns_per_txn));
-        let sum: f64 = spent.iter().map(|time| time.ns_per_txn).sum();
-        let parts: Vec<_> =
-            spent.iter().map(|time| format!("{} {:.0}", time.on, time.ns_per_txn)).collect();
-        rows.push((title, format!("{sum:.0} ns per transaction: {}", parts.join(", "))));
+        rows.extend(core_time(&report.core_time, side).map(|spent| (title, spent)));
     }
     if report.lookups.keys > 0 {
         rows.push(("lookups on NICs", lookups(&report.lookups)));
@@ -312,6 +304,19 @@ fn resources(resources: &[Resource]) -> String {
         format!("{kind} {mean:.0} %{busiest}")
     };
     kinds.iter().map(line).collect::<Vec<_>>().join(", ")
+}
+
+/// What the cores of `side` spent their time on, most first; `None` if it is not known.
+fn core_time(times: &[CoreTime], side: &str) -> Option<String> {
+    let mut spent: Vec<_> = times.iter().filter(|time| time.side == side).collect();
+    if spent.is_empty() {
+        return None;
+    }
+    spent.sort_by(|one, other| other.ns_per_txn.total_cmp(&one.ns_per_txn));
+    let sum: f64 = spent.iter().map(|time| time.ns_per_txn).sum();
+    let part = |time: &&CoreTime| format!("{} {:.0}", time.on, time.ns_per_txn);
+    let parts: Vec<_> = spent.iter().map(part).collect();
+    Some(format!("{sum:.0} ns per transaction: {}", parts.join(", ")))
 }
 
 /// Who answered the lookups, and what the host's memory was read for. [Xenic21 4.1]

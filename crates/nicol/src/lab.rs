@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::bench::spinner;
 use crate::cli::{Format, FormatArgs, LabAction, LabArgs, LabRunArgs};
-use crate::{End, Usage, output};
+use crate::{End, Usage, interrupt, output};
 
 /// Runs the chosen action.
 pub fn run(args: &LabArgs) -> Result<End> {
@@ -58,7 +58,7 @@ fn run_some(args: &LabRunArgs) -> Result<End> {
         memory: experiments::memory_available(),
         keep: args.out.clone(),
     };
-    output::on_interrupt(match &args.out {
+    interrupt::end_with(match &args.out {
         Some(out) => {
             let out = out.display();
             format!("interrupted: the same command goes on from the points that are in {out}")
@@ -76,8 +76,8 @@ fn run_some(args: &LabRunArgs) -> Result<End> {
     }
 }
 
-/// Runs every experiment that the options concern, and whose systems are all there. One that is refused for want of them has
-/// failed only if there is a golden table, which says that it once ran.
+/// Runs every experiment that the options concern, and whose systems are all there. One that is
+/// refused for want of them has failed only if there is a golden table, which says that it once ran.
 fn run_all(args: &LabRunArgs, options: &Options) -> Result<End> {
     let golden = args.golden.as_deref().map(Golden);
     for system in options.systems.iter().flatten() {

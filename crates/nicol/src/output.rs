@@ -2,7 +2,6 @@
 
 use std::borrow::Borrow;
 use std::io::{self, ErrorKind, StdoutLock, Write};
-use std::{process, thread};
 
 use anyhow::{Context, Result};
 
@@ -10,7 +9,6 @@ use comfy_table::{ContentArrangement, Table, presets};
 use nicol_lab::experiments::{quoted, shown};
 use serde::Serialize;
 use serde_json::Value;
-use signal_hook::iterator::Signals;
 
 use crate::cli::Format;
 
@@ -46,20 +44,6 @@ impl Write for Out {
 pub fn print(text: &str) -> Result<()> {
     let mut out = out();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing to standard output")
-}
-
-/// Ends the process with `words` when it is interrupted or asked to end, instead of without any. The exit
-/// code is the shell's: 128 and the number of the signal.
-pub fn on_interrupt(words: String) -> Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("the handler of signals")?;
-    thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            tell(&words);
-            process::exit(128 + signal);
-        }
-    });
-    Ok(())
 }
 
 /// Tells people a line on standard error. Nobody need listen: a closed pipe is no failure.

@@ -5,8 +5,21 @@ mod log;
 mod messages;
 pub mod xenic;
 
-use nicol_core::ids::{Key, ShardId};
+use std::collections::BTreeMap;
+
+use nicol_core::cluster::Layout;
+use nicol_core::ids::{Key, NodeId, ShardId};
 use nicol_core::workload::{ShardMap, Workload};
+
+/// Copies of the shards that node `id` backs up; `shards` are all, in the order of their numbers.
+fn copy_backups<S>(
+    layout: &Layout,
+    id: NodeId,
+    shards: &[S],
+    copy: impl Fn(&S) -> S,
+) -> BTreeMap<ShardId, S> {
+    layout.backed_up_by(id).map(|shard| (shard, copy(&shards[usize::from(shard.0)]))).collect()
+}
 
 /// Records that are loaded at a time.
 const LOAD_BATCH: usize = 64;

@@ -42,11 +42,22 @@ impl HostTable {
 
     /// Calls `each` with every record, in the order of the table's memory.
     pub fn for_each(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
-        self.each_placed(&mut |record| each(record.key, record.version, record.value));
+        self.each_position(|_, key, version, value| each(key, version, value));
     }
 
     /// The same with where each record stands.
     pub fn each_placed(&self, each: &mut dyn FnMut(Placed<'_>)) {
+        self.each_position(|position, key, version, value| {
+            let home = match position {
+                Position::Slot { chunk, slot } => self.home_of(chunk, slot).map(|home| slot - home),
+                Position::Overflow { .. } => None,
+            };
+            let displacement = home.map_or(self.geometry.displacement_max(), |slots| slots as u16);
+            each(Placed { key, version, value, displacement });
+        });
+    }
+
+    fn each_position(&self, mut each: impl FnMut(Position, Key, Version, &[u8])) {
         // The writer's mutex keeps the records in place, and whole.
         let writer = self.writer();
         let (mut bytes, mut value) = ([0; SLOT_MAX], Vec::new());
@@ -60,11 +71,6 @@ impl HostTable {
             let SlotView::Record { key, version, place } = parse_slot(slot) else {
                 panic!("a record of a quiet table is whole");
             };
-            let home = match position {
-                Position::Slot { chunk, slot } => self.home_of(chunk, slot).map(|home| slot - home),
-                Position::Overflow { .. } => None,
-            };
-            let displacement = home.map_or(self.geometry.displacement_max(), |slots| slots as u16);
             let value = match place {
                 Place::Inline(value) => value,
                 Place::OutOfLine(block) => {
@@ -74,7 +80,7 @@ impl HostTable {
                     &value
                 }
             };
-            each(Placed { key, version, value, displacement });
+            each(position, key, version, value);
         }
         drop(writer);
     }

@@ -14,8 +14,8 @@ use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
 use super::{Coordinator, HybridConfig, start};
-use crate::commit::load_shard;
 use crate::commit::log::LogMemory;
+use crate::commit::{copy_backups, load_shard};
 
 /// Log records that a node applies between two looks at whether old deletions may be forgotten.
 const FORGET_EVERY: u64 = 1_024;
@@ -245,8 +245,7 @@ impl Member for Node {
             let others = layout.node_ids().filter(|&other| other != id);
             others.for_each(|other| addresses.remember_all(&shards[usize::from(other.0)]));
         }
-        let copy = |shard: ShardId| (shard, shards[usize::from(shard.0)].copy());
-        Copies { backups: layout.backed_up_by(id).map(copy).collect(), addresses }
+        Copies { backups: copy_backups(layout, id, shards, RemoteTable::copy), addresses }
     }
 
     fn build(

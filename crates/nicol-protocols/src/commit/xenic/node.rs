@@ -17,8 +17,8 @@ use nicol_store::ordered::WriteGuards;
 use super::lookup_stats::LookupCounters;
 use super::replica::Replica;
 use super::{Coordinator, Faithful, Sabotage, XenicConfig, start};
-use crate::commit::load_shard;
 use crate::commit::log::{LogMemory, RecordKind};
+use crate::commit::{copy_backups, load_shard};
 
 /// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
 /// transactions abort for want of resources; with one object per key in flight that is far off.
@@ -298,8 +298,7 @@ impl Member for Node {
         if config.warm_index {
             primary.each_placed(&mut |record| index.preload(SlotHash::of(record.key), &record));
         }
-        let copy = |shard: ShardId| (shard, shards[usize::from(shard.0)].copy());
-        Copies { backups: layout.backed_up_by(id).map(copy).collect(), index }
+        Copies { backups: copy_backups(layout, id, shards, Replica::copy), index }
     }
 
     fn build(

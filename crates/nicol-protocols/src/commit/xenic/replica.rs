@@ -71,7 +71,8 @@ impl Replica {
 
     /// Calls `each` with every record.
     pub(super) fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
-        self.each_placed(&mut |record| each(record.key, record.value));
+        self.table.for_each(&mut |key, _, value| each(key, value));
+        self.ordered.tree().for_each(&mut |key, _, value| each(key, value));
     }
 
     /// Begins to load where keys are at home: see [`HostTable::touch`].

@@ -32,23 +32,20 @@ pub(super) async fn apply_log<F: Fabric>(
     let mut reader = LogReader::new(memory);
     loop {
         let seen = bell.bell().rings();
-        let (mut applied, mut split) = (0, 0);
+        let mut applied = 0;
         for _ in 0..BATCHES {
             let read = reader.read(BATCH);
-            split += apply_batch(&fabric, &node, &reader);
+            apply_batch(&fabric, &node, &reader);
             applied += read;
             if read < BATCH {
                 break;
             }
         }
-        if applied == 0 {
-            split = grow(&fabric, &node, IDLE_SPLITS);
-        }
         if applied > 0 {
             acks.applied(core, reader.applied(), size);
             node.forget_deletions();
             fabric.yield_now().await;
-        } else if split > 0 {
+        } else if grow(&fabric, &node, IDLE_SPLITS) > 0 {
             fabric.yield_now().await;
         } else {
             fabric.rung(&bell, seen).await;
@@ -56,19 +53,17 @@ pub(super) async fn apply_log<F: Fabric>(
     }
 }
 
-/// Applies the records read last; returns how many segments were split meanwhile.
-fn apply_batch<F: Fabric>(fabric: &F, node: &Node, reader: &LogReader) -> u64 {
+/// Applies the records read last.
+fn apply_batch<F: Fabric>(fabric: &F, node: &Node, reader: &LogReader) {
     for (kind, body) in reader.records() {
         let writes = logged(body);
         node.replica(writes.shard, kind).touch(writes.iter().map(|(key, ..)| key));
     }
-    let mut split = 0;
     for (kind, body) in reader.records() {
         let written = apply(fabric, node, kind, &logged(body));
         // A segment per insert keeps a doubling ahead of the inserts.
-        split += grow(fabric, node, written);
+        grow(fabric, node, written);
     }
-    split
 }
 
 /// Splits segments of the tables that are doubling; returns how many.
