@@ -268,7 +268,7 @@ pub struct LabArgs {
 pub enum LabAction {
     /// List the experiments with their columns.
     List(FormatArgs),
-    /// Run one experiment, or all, and judge every point.
+    /// Run experiments and judge every point.
     Run(LabRunArgs),
     /// Make one HTML page, which needs no other file, of the results in DIR.
     Report {
@@ -285,13 +285,15 @@ pub enum LabAction {
 #[command(allow_negative_numbers = true)]
 #[command(after_help = "Examples:\n  nicol lab run xenic-fig2\n  \
     nicol lab run xenic-fig8d --quick --out results --format csv\n  \
+    nicol lab run xenic-fig8a xenic-table3 --out results\n  \
     nicol lab run --all --quick --golden crates/nicol-lab/golden")]
 pub struct LabRunArgs {
-    /// The experiment; see `nicol lab list`.
-    #[arg(required_unless_present = "all")]
-    pub id: Option<String>,
+    /// The experiment; see `nicol lab list`. Of several, a summary is printed, and a point that two
+    /// of them need is measured once.
+    #[arg(required_unless_present = "all", value_name = "ID")]
+    pub ids: Vec<String>,
     /// Runs every experiment, and prints a summary.
-    #[arg(long, conflicts_with = "id")]
+    #[arg(long, conflicts_with = "ids")]
     pub all: bool,
     /// Less data and shorter runs: seconds on four cores instead of minutes.
     #[arg(long)]

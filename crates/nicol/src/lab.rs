@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 
 use anyhow::{Result, anyhow};
-use nicol_lab::experiments::{self, Experiment, Finished, Form, Golden, Options};
+use nicol_lab::experiments::{self, Experiment, Finished, Form, Golden, Kept, Options};
 use nicol_lab::memory::Resident;
 use serde_json::{Value, json};
 
@@ -56,7 +56,6 @@ fn run_some(args: &LabRunArgs) -> Result<End> {
         systems: args.systems.clone(),
         jobs: args.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)),
         memory: experiments::memory_available(),
-        keep: args.out.clone(),
     };
     interrupt::end_with(match &args.out {
         Some(out) => {
@@ -65,37 +64,77 @@ fn run_some(args: &LabRunArgs) -> Result<End> {
         }
         None => "interrupted: nothing is kept; with --out DIR a run can be gone on with".to_owned(),
     })?;
-    match &args.id {
-        Some(id) => {
-            let experiment = experiments::find(id).map_err(Usage)?;
-            let (finished, wrong) = run_one(args, experiment, &options)?;
+    let chosen = chosen(args, &options)?;
+    let kept = match &args.out {
+        Some(folder) => Kept::open(folder, &command(&args.ids))?,
+        None => Kept::default(),
+    };
+    let end = match &chosen[..] {
+        [experiment] => {
+            let (finished, wrong) = run_one(args, experiment, &options, &kept)?;
             print(args.format, &finished)?;
-            Ok(if wrong.is_empty() { End::Held } else { End::Failed })
+            if wrong.is_empty() { End::Held } else { End::Failed }
         }
-        None => run_all(args, &options),
-    }
+        several => run_several(args, several, &options, &kept)?,
+    };
+    kept.forget()?;
+    Ok(end)
 }
 
-/// Runs every experiment that the options concern, and whose systems are all there. One that is
-/// refused for want of them has failed only if there is a golden table, which says that it once ran.
-fn run_all(args: &LabRunArgs, options: &Options) -> Result<End> {
-    let golden = args.golden.as_deref().map(Golden);
-    for system in options.systems.iter().flatten() {
-        let compares = |experiment: &&Experiment| experiment.systems.contains(&system.as_str());
-        if !experiments::all().iter().any(compares) {
+/// The experiments to run, each once: those that are named, or of all those that the options concern.
+fn chosen(args: &LabRunArgs, options: &Options) -> Result<Vec<&'static Experiment>> {
+    let mut chosen: Vec<&Experiment> = Vec::new();
+    for id in &args.ids {
+        let experiment = experiments::find(id).map_err(Usage)?;
+        if chosen.iter().all(|known| known.id != experiment.id) {
+            chosen.push(experiment);
+        }
+    }
+    if let [_] = chosen[..] {
+        return Ok(chosen); // It says itself which options do not fit it.
+    }
+    for experiment in &chosen {
+        let id = experiment.id;
+        if options.fitting(experiment).is_none() {
+            return Err(Usage(anyhow!("--systems: {id} compares none of them")).into());
+        }
+    }
+    if args.all {
+        chosen = experiments::all();
+        chosen.retain(|experiment| options.fitting(experiment).is_some());
+    }
+    for system in args.systems.iter().flatten() {
+        if chosen.iter().all(|experiment| !experiment.systems.contains(&system.as_str())) {
             let error =
                 anyhow!("--systems {system}: no experiment compares it; see nicol lab list");
             return Err(Usage(error).into());
         }
     }
+    Ok(chosen)
+}
+
+/// What the file of a command's points is called.
+fn command(ids: &[String]) -> String {
+    if ids.is_empty() { "all".to_owned() } else { ids.join("+") }
+}
+
+/// Runs those whose systems are all there. One that is refused for want of them has failed only if
+/// there is a golden table, which says that it once ran.
+fn run_several(
+    args: &LabRunArgs,
+    chosen: &[&'static Experiment],
+    options: &Options,
+    kept: &Kept,
+) -> Result<End> {
+    let golden = args.golden.as_deref().map(Golden);
     let mut rows = Vec::new();
     let mut end = End::Held;
-    for experiment in experiments::all() {
+    for &experiment in chosen {
         let id = experiment.id;
         let Some(options) = options.fitting(experiment) else { continue };
         let missing = experiment.missing();
         let (count, points, verdict, held) = if missing.is_empty() {
-            let (finished, wrong) = run_one(args, experiment, &options)?;
+            let (finished, wrong) = run_one(args, experiment, &options, kept)?;
             let held = wrong.is_empty();
             let verdict = if held { "held" } else { "FAILED" };
             (finished.outcome.rows().len(), finished.points, verdict.to_owned(), held)
@@ -121,9 +160,10 @@ fn run_one(
     args: &LabRunArgs,
     experiment: &'static Experiment,
     options: &Options,
+    kept: &Kept,
 ) -> Result<(Finished, Vec<String>)> {
     let bar = spinner(experiment.id);
-    let finished = experiments::run(experiment, options, &|progress| {
+    let finished = experiments::run(experiment, options, kept, &|progress| {
         bar.set_message(format!(
             "{}: {} points done, {} running",
             experiment.id, progress.done, progress.running
@@ -180,7 +220,7 @@ fn footing(finished: &Finished) -> String {
     let peak = peak_memory_mib().map_or(String::new(), |mib| format!(", peak memory {mib} MiB"));
     let kept = match finished.kept {
         0 => String::new(),
-        kept => format!(" and {kept} of an interrupted run"),
+        kept => format!(" and {kept} measured before"),
     };
     format!("{id}: {points} points{kept} in {seconds:.1} s{peak}")
 }

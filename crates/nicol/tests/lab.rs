@@ -123,6 +123,25 @@ fn files_and_the_page_of_them_are_written() {
 }
 
 #[test]
+fn of_several_experiments_a_summary_is_printed() {
+    let folder = Folder::new("several");
+    let ids = ["xenic-fig2", "xenic-fig4", "xenic-fig2"];
+    let out = ["--quick", "--out", folder.path(), "--format", "csv"];
+    let summary = held(&[&["run"], &ids[..], &out].concat());
+    let verdicts: Vec<_> = summary.lines().skip(1).collect();
+    assert_eq!(verdicts.len(), 2, "each once: {summary}");
+    assert!(verdicts.iter().all(|line| line.contains("held")), "{summary}");
+    let mut names: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let files = ["csv", "json", "svg"];
+    let wanted = ["xenic-fig2", "xenic-fig4"].map(|id| files.map(|file| format!("{id}.{file}")));
+    assert_eq!(names, wanted.concat(), "and nothing of unfinished runs");
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_exit_code_2() {
     for (args, wanted) in [
         (&["run", "xenic-fig0"][..], "no experiment is called 'xenic-fig0'"),
@@ -130,6 +149,9 @@ fn what_does_not_fit_is_refused_with_exit_code_2() {
         (&["run", "xenic-table2", "--profile", "liquidio3"], "no timing model"),
         (&["run", "xenic-fig2", "--jobs", "0"], "give at least 1"),
         (&["run", "xenic-fig8d", "--systems", "redis"], "compares xenic"),
+        (&["run", "xenic-fig8d", "xenic-fig2", "--systems", "xenic"], "xenic-fig2 compares none"),
+        (&["run", "xenic-fig8d", "xenic-50g", "--systems", "redis"], "compares none"),
+        (&["run", "--all", "--systems", "redis"], "no experiment compares it"),
         (&["run"], "required"),
     ] {
         let said = fails(args, 2);

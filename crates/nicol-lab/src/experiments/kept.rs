@@ -1,12 +1,13 @@
-//! Points that outlive an interruption: a run that writes results keeps each point as it is
-//! measured, and the same run of the same build begins where an interrupted one ended.
+//! Points that outlive the experiment that measured them: another experiment of the same command
+//! that needs one finds it, and a command that writes results also keeps its points in a file, so
+//! that the same command of the same build begins where an interrupted one ended.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, io};
 
 use anyhow::{Context, Result};
@@ -16,13 +17,15 @@ use serde_json::Value;
 
 use super::write_atomically;
 
-/// A file of points, a line to each.
-pub(super) struct Kept(Option<Open>);
+/// The points that a command has measured, each with all that its result depends on.
+#[derive(Default)]
+pub struct Kept(Mutex<State>);
 
-struct Open {
-    path: PathBuf,
+#[derive(Default)]
+struct State {
     known: HashMap<String, Value>,
-    file: Mutex<File>,
+    /// A line is added for each point.
+    file: Option<(PathBuf, File)>,
 }
 
 /// A line: what was run, in all that its result depends on, and the result.
@@ -33,15 +36,18 @@ struct Line {
 }
 
 impl Kept {
-    /// No file: nothing is kept.
-    pub(super) const NOTHING: Self = Self(None);
-
-    /// The points of the experiment `id` in `folder`; those of another build are forgotten.
+    /// With the points that an interrupted `command` left in `folder`, where this one's are kept too
+    /// until [`Kept::forget`]. Those of another build are forgotten.
     ///
-    /// Errors: a file that cannot be read or written.
-    pub(super) fn open(folder: &Path, id: &str, build: &str) -> Result<Self> {
+    /// # Errors
+    /// A file that cannot be read or written, this executable included.
+    pub fn open(folder: &Path, command: &str) -> Result<Self> {
+        Self::of_build(folder, command, &build()?)
+    }
+
+    fn of_build(folder: &Path, command: &str, build: &str) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let path = path(folder, id);
+        let path = folder.join(format!("{command}.points"));
         let known = match fs::read_to_string(&path) {
             Ok(text) => parse(&text, build),
             Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
@@ -57,41 +63,46 @@ impl Kept {
         write_atomically(&path, text.as_bytes())?;
         let file = OpenOptions::new().append(true).open(&path);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self(Some(Open { path, known, file: Mutex::new(file) })))
+        Ok(Self(Mutex::new(State { known, file: Some((path, file)) })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The kept result of `run`.
     pub(super) fn find<R: DeserializeOwned>(&self, run: &str) -> Option<R> {
-        let point = self.0.as_ref()?.known.get(run)?;
-        serde_json::from_value(point.clone()).ok()
+        let point = self.state().known.get(run)?.clone();
+        serde_json::from_value(point).ok()
     }
 
     /// Keeps the result of `run`.
     ///
     /// Errors: the file cannot be written.
     pub(super) fn add<R: Serialize>(&self, run: &str, point: &R) -> Result<()> {
-        let Some(open) = &self.0 else { return Ok(()) };
-        let line = line(run, &serde_json::to_value(point)?)?;
-        let mut file = open.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = file.write_all(line.as_bytes());
-        written.with_context(|| format!("cannot write {}", open.path.display()))
-    }
-}
-
-fn path(folder: &Path, id: &str) -> PathBuf {
-    folder.join(format!("{id}.points"))
-}
-
-/// Removes the points of a finished experiment.
-///
-/// Errors: they are there and cannot be removed.
-pub(super) fn forget(folder: &Path, id: &str) -> Result<()> {
-    let path = path(folder, id);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        let point = serde_json::to_value(point)?;
+        let mut state = self.state();
+        if let Some((path, file)) = &mut state.file {
+            let written = file.write_all(line(run, &point)?.as_bytes());
+            written.with_context(|| format!("cannot write {}", path.display()))?;
         }
-        _ => Ok(()),
+        state.known.insert(run.to_owned(), point);
+        Ok(())
+    }
+
+    /// Removes the file, if there is one: the command is done.
+    ///
+    /// # Errors
+    /// It is there and cannot be removed.
+    pub fn forget(self) -> Result<()> {
+        let state = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Some((path, _)) = state.file else { return Ok(()) };
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", path.display()))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -113,7 +124,7 @@ fn parse(text: &str, build: &str) -> HashMap<String, Value> {
 /// What tells this executable from others, since another may find something else.
 ///
 /// Errors: the executable cannot be read.
-pub(super) fn build() -> Result<String> {
+fn build() -> Result<String> {
     let program = env::current_exe().and_then(fs::read).context("cannot read this executable")?;
     Ok(format!("build {:016x}", digest(&program)))
 }
@@ -132,14 +143,15 @@ mod tests {
     #[test]
     fn points_are_found_again_by_the_same_build_and_no_other() {
         let folder = env::temp_dir().join(format!("nicol-kept-{}", std::process::id()));
-        let open = |build| Kept::open(&folder, "id", build).unwrap();
+        let open = |build| Kept::of_build(&folder, "command", build).unwrap();
         let (first, second) = ((0.1 + 0.2, 3usize), (f64::MIN_POSITIVE, 4usize));
         let kept = open("one");
         kept.add("first", &first).unwrap();
         kept.add("second \"quoted\"", &second).unwrap();
-        assert_eq!(kept.find::<(f64, usize)>("first"), None, "only an earlier run's are looked up");
+        assert_eq!(kept.find("first"), Some(first), "by another experiment, say");
 
-        let mut file = OpenOptions::new().append(true).open(path(&folder, "id")).unwrap();
+        let path = folder.join("command.points");
+        let mut file = OpenOptions::new().append(true).open(path).unwrap();
         file.write_all(b"{\"run\":\"third\",\"poi").unwrap();
         let kept = open("one");
         assert_eq!(kept.find("first"), Some(first));
@@ -150,8 +162,16 @@ mod tests {
 
         assert_eq!(open("two").find::<(f64, usize)>("first"), None);
         assert_eq!(open("one").find::<(f64, usize)>("first"), None, "and they are forgotten");
-        forget(&folder, "id").unwrap();
-        forget(&folder, "id").unwrap();
+        open("one").forget().unwrap();
         fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn without_a_file_points_are_kept_for_the_experiments_to_come() {
+        let kept = Kept::default();
+        assert_eq!(kept.find::<u64>("run"), None);
+        kept.add("run", &3).unwrap();
+        assert_eq!(kept.find("run"), Some(3));
+        kept.forget().unwrap();
     }
 }

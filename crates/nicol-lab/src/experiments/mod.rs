@@ -18,7 +18,6 @@ mod study;
 mod table;
 mod threads;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -26,6 +25,7 @@ use anyhow::{Result, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use kept::Kept;
 pub use page::page;
 pub use plot::{Chart, Scale, svg};
 pub use points::{Progress, memory_available};
@@ -33,7 +33,6 @@ pub use results::{Golden, write_atomically, write_atomically_by, write_results};
 pub use table::{Assumed, Outcome, Table, quoted, shown};
 
 use crate::systems::System;
-use kept::Kept;
 use points::Pool;
 
 /// The profile of systems that run on an on-path SmartNIC.
@@ -84,9 +83,6 @@ pub struct Options {
     pub jobs: usize,
     /// Bytes that points under way may need together.
     pub memory: u64,
-    /// The folder where an interrupted run leaves its points, and finds those of one before it.
-    /// [`write_results`] removes them.
-    pub keep: Option<PathBuf>,
 }
 
 impl Options {
@@ -175,7 +171,7 @@ struct Context<'a> {
     experiment: &'static Experiment,
     options: &'a Options,
     pool: Pool<'a>,
-    kept: Kept,
+    kept: &'a Kept,
     /// Points that were kept and not measured again.
     found: AtomicUsize,
 }
@@ -193,7 +189,7 @@ impl Context<'_> {
         self.experiment.systems.iter().copied().filter(wanted).collect()
     }
 
-    /// Measures a point that needs `memory` bytes, unless an interrupted run has. `run` says all
+    /// Measures a point that needs `memory` bytes, unless it is kept. `run` says all
     /// that the result depends on.
     ///
     /// Errors: what `work` says; a point that needs more memory than there is; no place to keep it.
@@ -226,17 +222,19 @@ pub struct Finished {
     pub took: Duration,
     /// Points measured.
     pub points: usize,
-    /// Points that an interrupted run had measured.
+    /// Points that were kept: of an interrupted run, or of an experiment before this one.
     pub kept: usize,
 }
 
-/// Runs `experiment`, telling `progress` whenever a point starts or ends.
+/// Runs `experiment`, telling `progress` whenever a point starts or ends. What is `kept` is not
+/// measured again, and what is measured is kept.
 ///
 /// # Errors
 /// If the options do not fit the experiment, a profile or the machine's memory.
 pub fn run(
     experiment: &'static Experiment,
     options: &Options,
+    kept: &Kept,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Finished> {
     ensure!(options.jobs > 0, "--jobs 0: give at least 1");
@@ -258,10 +256,6 @@ pub fn run(
         );
     }
     let pool = Pool::new(options.jobs, options.memory, progress);
-    let kept = match &options.keep {
-        Some(folder) => Kept::open(folder, experiment.id, &kept::build()?)?,
-        None => Kept::NOTHING,
-    };
     let context = Context { experiment, options, pool, kept, found: AtomicUsize::new(0) };
     let missing = experiment.missing_of(&context.systems());
     ensure!(
@@ -322,16 +316,17 @@ mod tests {
             systems: Some(Vec::new()),
             jobs: 2,
             memory: 0,
-            keep: Some(folder.clone()),
         };
-        let run = || run(&INTERRUPTED, &options, &|_| ());
+        let open = || Kept::open(&folder, "command").unwrap();
+        let run = || run(&INTERRUPTED, &options, &open(), &|_| ());
         assert_eq!(run().err().unwrap().to_string(), "interrupted");
         FAILS.store(false, Ordering::Relaxed);
         let finished = run().unwrap();
         assert_eq!((finished.points, finished.kept), (2, 3));
         let squares: Vec<_> = finished.outcome.rows().iter().map(|row| row[0].clone()).collect();
         assert_eq!(squares, [0, 1, 4, 9, 16]);
-        write_results(&folder, &finished.outcome).unwrap();
+        assert_eq!(run().unwrap().kept, 5, "all that was measured");
+        open().forget().unwrap();
         assert_eq!(run().unwrap().kept, 0, "what is finished is measured anew");
         std::fs::remove_dir_all(&folder).unwrap();
     }
@@ -345,7 +340,6 @@ mod tests {
             systems: None,
             jobs: 1,
             memory: 0,
-            keep: None,
         };
         let fitting = |options: &Options, id| options.fitting(find(id).unwrap());
         assert_eq!(fitting(&options, "xenic-table2").unwrap().profile, None, "it has no timing");

@@ -138,10 +138,10 @@ impl Drop for Admitted<'_, '_> {
     }
 }
 
-/// Bytes that the machine could give to points, less a fifth for everything else; all there could
+/// Bytes that the machine could give to points, less an eighth for everything else; all there could
 /// ever be where the system does not say.
 pub fn memory_available() -> u64 {
-    memory::available().map_or(u64::MAX, |bytes| bytes / 5 * 4)
+    memory::available().map_or(u64::MAX, |bytes| bytes / 8 * 7)
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::process;
 
 use anyhow::{Context, Result};
 
+use super::svg;
 use super::table::Outcome;
-use super::{kept, svg};
 
 /// Writes `bytes` to `path` so that a reader, or an interruption, finds the old file or the new one
 /// and nothing between: to a file beside it, which then takes its name.
@@ -51,8 +51,7 @@ pub fn write_atomically_by(
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Writes an outcome to `folder` as JSON, CSV and an SVG plot, and says where. Points kept there for
-/// the case of an interruption are removed.
+/// Writes an outcome to `folder` as JSON, CSV and an SVG plot, and says where.
 ///
 /// # Errors
 /// If the folder or a file in it cannot be written.
@@ -65,7 +64,6 @@ pub fn write_results(folder: &Path, outcome: &Outcome) -> Result<Vec<PathBuf>> {
         write_atomically(&path, text.as_bytes())?;
         written.push(path);
     }
-    kept::forget(folder, outcome.experiment().id)?;
     Ok(written)
 }
 

@@ -141,7 +141,7 @@ impl<'c> Study<'c> {
     /// Runs it with so many closed-loop clients per node, and judges the run.
     pub(super) fn at(&self, clients: usize) -> Result<Point> {
         let config = self.config(clients);
-        let memory = self.benchmark.memory(self.context.options.form)?;
+        let memory = self.benchmark.memory(self.context.options.form, self.system)?;
         let hardware = kept::digest(&format!("{:?}", self.profile));
         let run = format!("{} {hardware:016x} {config:?}", self.benchmark.name);
         self.context.point(&run, memory, || self.point(&bench::run(&config)?.report))
