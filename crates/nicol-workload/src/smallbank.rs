@@ -4,6 +4,10 @@
 //! cents, a signed little-endian number of 32 bits. A balance that would leave that range makes the
 //! transaction refuse. Weights and amounts are those of H-Store and DrTM+H.
 //!
+//! Both accounts of a customer are on one node, by a hash of the customer, as in DrTM+H's
+//! implementation, which Xenic's was made from [5.1]: what one customer does is a matter of a single
+//! shard.
+//!
 //! Each transaction leaves in its output by how much it changed the sum of all balances. The audit:
 //! the initial sum and all these changes make the final sum.
 
@@ -20,9 +24,9 @@ use crate::placement::{Violations, holds, mix, records_at_most};
 use crate::shares::Shares;
 
 /// Savings accounts, by customer.
-pub const SAVINGS: TableId = TableId(1);
+pub const SAVINGS: TableId = TableId(TableId::PLACED.0 + 1);
 /// Checking accounts, by customer.
-pub const CHECKING: TableId = TableId(2);
+pub const CHECKING: TableId = TableId(TableId::PLACED.0 + 2);
 /// Bytes of a balance.
 pub const BALANCE_BYTES: usize = 4;
 
@@ -64,8 +68,7 @@ impl SmallbankConfig {
     }
 }
 
-/// The Smallbank workload. Customers are drawn across the whole cluster; the two accounts of one
-/// may be on different shards.
+/// The Smallbank workload. Customers are drawn across the whole cluster.
 #[derive(Clone, Debug)]
 pub struct Smallbank {
     config: SmallbankConfig,
@@ -119,8 +122,13 @@ impl Smallbank {
 
     fn accounts(&self) -> impl Iterator<Item = Key> {
         (0..self.customers.items())
-            .flat_map(|row| [Key::new(SAVINGS, row), Key::new(CHECKING, row)])
+            .flat_map(|customer| [account(SAVINGS, customer), account(CHECKING, customer)])
     }
+}
+
+/// The account of `customer` in `table`.
+pub fn account(table: TableId, customer: u64) -> Key {
+    Key::placed(table, mix(customer) as u16, customer)
 }
 
 /// The balance that `account` starts with.
@@ -151,7 +159,7 @@ impl Workload for Smallbank {
     }
 
     fn records_per_shard(&self) -> u64 {
-        records_at_most(2 * self.customers.items(), self.config.nodes)
+        2 * records_at_most(self.customers.items(), self.config.nodes)
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
@@ -163,10 +171,9 @@ impl Workload for Smallbank {
         let is_hot = random.chance(self.config.hot_probability.0) && self.hot.items() > 1;
         let customers = if is_hot { &self.hot } else { &self.customers };
         let customer = customers.draw(random);
-        let (savings, checking) = (Key::new(SAVINGS, customer), Key::new(CHECKING, customer));
+        let (savings, checking) = (account(SAVINGS, customer), account(CHECKING, customer));
         let other = |random: &mut Stream| {
-            let row = customers.draw_untaken(random, |row| row == customer);
-            Key::new(CHECKING, row)
+            account(CHECKING, customers.draw_untaken(random, |other| other == customer))
         };
         match kind {
             Kind::Amalgamate => {
@@ -362,7 +369,7 @@ mod tests {
         let mut txn = Txn::default();
         txn.reset(ProcedureId(kind as u16), &amount.to_le_bytes());
         for (row, balance) in found.iter().enumerate() {
-            let key = Key::new(SAVINGS, row as u64);
+            let key = account(SAVINGS, row as u64);
             let index = if writes[row] { txn.write(key) } else { txn.read(key) };
             txn.fetched(index, Version(1), Some(&balance.to_le_bytes()));
         }
@@ -413,7 +420,7 @@ mod tests {
             let mut txn = Txn::default();
             txn.reset(ProcedureId(procedure), &[1, 2]);
             assert_eq!(procedures.execute(&mut txn), Verdict::Refuse);
-            txn.write(Key::new(CHECKING, 1));
+            txn.write(account(CHECKING, 1));
             assert_eq!(procedures.execute(&mut txn), Verdict::Refuse, "not fetched");
             txn.fetched(0, Version(1), Some(&[1, 2, 3]));
             assert_eq!(procedures.execute(&mut txn), Verdict::Refuse, "three bytes");

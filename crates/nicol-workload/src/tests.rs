@@ -7,7 +7,7 @@ use nicol_core::cluster::Layout;
 use nicol_core::history::{End, Event};
 use nicol_core::ids::Key;
 use nicol_core::units::Nanos;
-use nicol_core::workload::{Records, Workload};
+use nicol_core::workload::{Records, ShardMap, Workload};
 
 use crate::chooser::{Distribution, PartsPerMillion};
 use crate::churn::{Churn, ChurnConfig};
@@ -249,11 +249,31 @@ fn smallbank_draws_its_mix_and_its_hot_customers() {
     let (mut kinds, mut hot) = ([0_u32; 6], 0_u32);
     for _ in 0..50_000 {
         kinds[workload.next(NodeId(0), &mut random, &mut txn)] += 1;
-        hot += u32::from(txn.entries().iter().all(|entry| entry.key.row() < 400));
+        let customer = |key: Key| key.row() & ((1 << Key::PLACED_ROW_BITS) - 1);
+        hot += u32::from(txn.entries().iter().all(|entry| customer(entry.key) < 400));
     }
     for (seen, percent) in kinds.iter().zip([15, 15, 15, 25, 15, 15]) {
         assert!(seen.abs_diff(percent * 500) < 400, "{kinds:?}");
     }
     // 90 % by choice, and 4 % of the other single-customer ones by chance.
     assert!(hot.abs_diff(45_140) < 300, "{hot}");
+}
+
+/// As in DrTM+H's implementation.
+#[test]
+fn smallbank_keeps_the_accounts_of_a_customer_on_one_node() {
+    use crate::smallbank::{CHECKING, SAVINGS, account};
+    const CUSTOMERS: u64 = 60_000;
+    let layout = Layout::new(6, 3, 1, 1).unwrap();
+    let mut customers = [0_u64; 6];
+    for customer in 0..CUSTOMERS {
+        let shards = [SAVINGS, CHECKING].map(|table| layout.shard_of(account(table, customer)));
+        assert_eq!(shards[0], shards[1], "customer {customer}");
+        customers[usize::from(shards[0].0)] += 1;
+    }
+    let mean = CUSTOMERS / 6;
+    assert!(customers.iter().all(|count| count.abs_diff(mean) < 400), "{customers:?}");
+    let workload = Smallbank::new(SmallbankConfig::paper(6, CUSTOMERS / 6));
+    let most = 2 * customers.iter().max().unwrap();
+    assert!((most..most + most / 10).contains(&workload.records_per_shard()), "{customers:?}");
 }
