@@ -127,6 +127,9 @@ fn not_started(error: StartError) -> anyhow::Error {
     match error {
         StartError::Io { .. } => anyhow::Error::new(error).context("--listen"),
         StartError::Unprotected(_) => Usage(anyhow::Error::new(error).context("--listen")).into(),
+        StartError::Password { .. } => {
+            Usage(anyhow::Error::new(error).context("--password")).into()
+        }
         error => Usage(error.into()).into(),
     }
 }

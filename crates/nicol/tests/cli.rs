@@ -149,6 +149,19 @@ fn a_profile_off_its_published_measurements_fails_the_check() {
 }
 
 #[test]
+fn an_empty_password_is_refused_wherever_it_is_given() {
+    let flags = ["serve", "--listen", "127.0.0.1:0", "--records", "1000"];
+    let config = file("empty-password.toml", "password = \"\"\n");
+    let config = ["--config", config.to_str().unwrap()];
+    for given in [&["--password", ""][..], &config] {
+        let args = [&flags[..], given].concat();
+        let told = String::from_utf8(nicol(&args).stderr).unwrap();
+        assert!(told.contains("--password: the password has 0 bytes"), "{told}");
+        ends(2, &args);
+    }
+}
+
+#[test]
 fn a_number_below_zero_is_refused_by_name() {
     for args in [
         &["bench", "smallbank", "--nodes", "-1"][..],

@@ -350,11 +350,15 @@ fn a_password_guards_everything_and_costs_guessers_time() {
         assert_eq!(client.line(), format!("-ERR Protocol error: {error}"));
         assert!(client.is_closed());
     }
-    let listen = "0.0.0.0:0".parse().unwrap();
-    let backend = Arc::new(MemoryBackend::new());
-    let refused =
-        Server::start(ServerConfig::new(listen), backend, ServerInfo::new("0", "0")).err();
-    assert!(matches!(refused, Some(StartError::Unprotected(_))));
+    let refused = |listen: &str, password: Option<String>| {
+        let config = ServerConfig { password, ..ServerConfig::new(listen.parse().unwrap()) };
+        Server::start(config, Arc::new(MemoryBackend::new()), ServerInfo::new("0", "0")).err()
+    };
+    assert!(matches!(refused("0.0.0.0:0", None), Some(StartError::Unprotected(_))));
+    for len in [0, 16_385] {
+        let password = Some("x".repeat(len));
+        assert!(matches!(refused("127.0.0.1:0", password), Some(StartError::Password { .. })));
+    }
 }
 
 #[test]
