@@ -36,21 +36,19 @@ impl Kept {
     /// No file: nothing is kept.
     pub(super) const NOTHING: Self = Self(None);
 
-    /// The points of the experiment `id` in `folder`; those of another build are forgotten.
+    /// The points of the experiment `id` in `folder`, which is now run with `flags`; those of another
+    /// build are forgotten.
     ///
     /// Errors: a file that cannot be read or written.
-    pub(super) fn open(folder: &Path, id: &str, build: &str) -> Result<Self> {
+    pub(super) fn open(folder: &Path, id: &str, build: &str, flags: &str) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let path = path(folder, id);
-        let known = match fs::read_to_string(&path) {
-            Ok(text) => parse(&text, build),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot read {}", path.display()));
-            }
-        };
+        let known = read(&path)?.map_or_else(HashMap::new, |text| match parse(&text) {
+            (header, known) if header.starts_with(build) => known,
+            _ => HashMap::new(),
+        });
         // Written anew: an interrupted run may have left half a line.
-        let mut text = format!("{build}\n");
+        let mut text = format!("{build} {flags}\n");
         for (run, point) in &known {
             text.push_str(&line(run, point)?);
         }
@@ -82,6 +80,37 @@ fn path(folder: &Path, id: &str) -> PathBuf {
     folder.join(format!("{id}.points"))
 }
 
+/// The text of a file of points; `None` if there is no such file.
+fn read(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// What an interrupted run left.
+pub(super) struct Unfinished {
+    /// Points that need not be measured again.
+    pub(super) points: usize,
+    /// The flags that it was started with, the folder's apart.
+    pub(super) flags: String,
+}
+
+/// What is left in `folder` of a run of the experiment `id`, if one was interrupted. Of another
+/// build's run no point counts, since this one would measure them again.
+///
+/// Errors: a file that cannot be read.
+pub(super) fn unfinished(folder: &Path, id: &str, build: &str) -> Result<Option<Unfinished>> {
+    Ok(read(&path(folder, id))?.map(|text| {
+        let (header, known) = parse(&text);
+        let points = if header.starts_with(build) { known.len() } else { 0 };
+        // After the word, and the build's digest.
+        let flags = header.splitn(3, ' ').nth(2).unwrap_or_default().to_owned();
+        Unfinished { points, flags }
+    }))
+}
+
 /// Removes the points of a finished experiment.
 ///
 /// Errors: they are there and cannot be removed.
@@ -100,14 +129,11 @@ fn line(run: &str, point: &Value) -> Result<String> {
     Ok(serde_json::to_string(&line)? + "\n")
 }
 
-/// The whole lines of a file that `build` wrote.
-fn parse(text: &str, build: &str) -> HashMap<String, Value> {
-    let mut lines = text.lines();
-    if lines.next() != Some(build) {
-        return HashMap::new();
-    }
-    let whole = lines.filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    whole.map(|line| (line.run, line.point)).collect()
+/// A file's header, which is its build and its flags, and the points in its whole lines.
+fn parse(text: &str) -> (&str, HashMap<String, Value>) {
+    let (header, lines) = text.split_once('\n').unwrap_or_default();
+    let whole = lines.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+    (header, whole.map(|line| (line.run, line.point)).collect())
 }
 
 /// What tells this executable from others, since another may find something else.
@@ -132,7 +158,7 @@ mod tests {
     #[test]
     fn points_are_found_again_by_the_same_build_and_no_other() {
         let folder = env::temp_dir().join(format!("nicol-kept-{}", std::process::id()));
-        let open = |build| Kept::open(&folder, "id", build).unwrap();
+        let open = |build| Kept::open(&folder, "id", build, "--seed 1").unwrap();
         let (first, second) = ((0.1 + 0.2, 3usize), (f64::MIN_POSITIVE, 4usize));
         let kept = open("one");
         kept.add("first", &first).unwrap();
@@ -147,11 +173,14 @@ mod tests {
         assert_eq!(kept.find::<(f64, usize)>("third"), None, "half a line is none");
         kept.add("third", &first).unwrap();
         assert_eq!(open("one").find("third"), Some(first));
+        let left = |build| unfinished(&folder, "id", build).unwrap().map(|left| left.points);
+        assert_eq!((left("one"), left("two")), (Some(3), Some(0)));
 
         assert_eq!(open("two").find::<(f64, usize)>("first"), None);
         assert_eq!(open("one").find::<(f64, usize)>("first"), None, "and they are forgotten");
         forget(&folder, "id").unwrap();
         forget(&folder, "id").unwrap();
+        assert_eq!(left("one"), None, "what is finished is not unfinished");
         fs::remove_dir(&folder).unwrap();
     }
 }

@@ -103,6 +103,31 @@ impl Options {
         let profile = self.profile.clone().filter(|_| experiment.timed);
         Some(Self { systems, profile, ..self.clone() })
     }
+
+    /// The flags of `nicol lab run` that ask for the same results, as a shell takes them.
+    fn flags(&self) -> String {
+        let mut flags = match self.form {
+            Form::Full => String::new(),
+            Form::Quick => "--quick ".to_owned(),
+        };
+        flags += &format!("--seed {}", self.seed);
+        let systems = self.systems.as_ref().map(|systems| systems.join(","));
+        for (flag, value) in [("--profile", &self.profile), ("--systems", &systems)] {
+            if let Some(value) = value {
+                flags += &format!(" {flag} {}", shell_word(value));
+            }
+        }
+        flags
+    }
+}
+
+/// `text` as one word of a shell.
+fn shell_word(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./,:=+@%".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// A figure or a table.
@@ -259,7 +284,7 @@ pub fn run(
     }
     let pool = Pool::new(options.jobs, options.memory, progress);
     let kept = match &options.keep {
-        Some(folder) => Kept::open(folder, experiment.id, &kept::build()?)?,
+        Some(folder) => Kept::open(folder, experiment.id, &kept::build()?, &options.flags())?,
         None => Kept::NOTHING,
     };
     let context = Context { experiment, options, pool, kept, found: AtomicUsize::new(0) };
@@ -334,6 +359,23 @@ mod tests {
         write_results(&folder, &finished.outcome).unwrap();
         assert_eq!(run().unwrap().kept, 0, "what is finished is measured anew");
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn flags_ask_for_the_same_results() {
+        let options = Options {
+            form: Form::Quick,
+            seed: 7,
+            profile: Some("my profile's.toml".into()),
+            systems: Some(vec!["xenic".into(), "farm".into()]),
+            jobs: 2,
+            memory: 0,
+            keep: None,
+        };
+        let quoted = r"--quick --seed 7 --profile 'my profile'\''s.toml' --systems xenic,farm";
+        assert_eq!(options.flags(), quoted);
+        let plain = Options { form: Form::Full, profile: None, systems: None, ..options };
+        assert_eq!(plain.flags(), "--seed 7");
     }
 
     #[test]
