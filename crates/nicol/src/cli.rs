@@ -362,6 +362,10 @@ pub enum ProfilesAction {
     Show {
         /// A profile's name, or a file.
         name: String,
+        /// How to print: as the file that it is, or its values one by one, each with a name that ends
+        /// in its unit.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
     },
     /// Rerun the component measurements on a profile: published against measured, line by line. One
     /// that is off by more than 10 %, unless other published values contradict it, is a failed check.

@@ -162,6 +162,34 @@ fn an_empty_password_is_refused_wherever_it_is_given() {
 }
 
 #[test]
+fn a_profile_s_values_are_rows_whose_names_end_in_units() {
+    let printed = ends(0, &["profiles", "show", "connectx5", "--format", "json"]);
+    assert!(printed.starts_with("{\n  \"schema\": \"nicol.profile/1\""), "{printed}");
+    let shown: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let rows = shown["rows"].as_array().unwrap();
+    for (name, value) in [
+        ("verbs.requester_interval_ps", 69_000_u64.into()),
+        ("link.rate_bits_per_s", 100_000_000_000_u64.into()),
+        ("link.packet_payload_bytes", 1_024.into()),
+        ("cores.host", 32.into()),
+        ("cores.on_path", serde_json::Value::from(false)),
+    ] {
+        let row = rows.iter().find(|row| row["name"] == name).expect(name);
+        assert_eq!(row["value"], value, "{name}");
+        assert!(name.starts_with(row["key"].as_str().unwrap()));
+        assert!(!row["source"].as_str().unwrap().is_empty());
+    }
+    let csv = ends(0, &["profiles", "show", "connectx5:link.rate=50Gbps", "--format", "csv"]);
+    assert!(csv.starts_with("profile,key,name,value,source,reason\n"), "{csv}");
+    assert!(csv.contains("link.rate,link.rate_bits_per_s,50000000000,assumed,"), "{csv}");
+    assert_eq!(csv.lines().count(), rows.len() + 1);
+    let whole = ends(0, &["profiles", "show", "connectx5"]);
+    assert!(whole.contains("rate = { value = \"100Gbps\""), "{whole}");
+    let empty = file("empty-profile.toml", "");
+    ends(2, &["profiles", "show", empty.to_str().unwrap(), "--format", "json"]);
+}
+
+#[test]
 fn a_number_below_zero_is_refused_by_name() {
     for args in [
         &["bench", "smallbank", "--nodes", "-1"][..],
