@@ -419,6 +419,24 @@ fn what_would_list_the_keys_is_refused_in_words() {
 }
 
 #[test]
+fn object_answers_in_a_transaction_and_refuses_what_is_not_kept() {
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    client.ask(b"SET k 7\r\nOBJECT REFCOUNT k\r\n", b"+OK\r\n:1\r\n");
+    client.ask(
+        b"OBJECT IDLETIME k\r\n",
+        b"-ERR idle time not tracked: this store keeps no time of access\r\n",
+    );
+    let inside = b"MULTI\r\nAPPEND k x\r\nOBJECT ENCODING k\r\nOBJECT ENCODING none\r\nEXEC\r\n";
+    client.send(inside);
+    client.expect(b"+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n:2\r\n$6\r\nembstr\r\n$-1\r\n");
+    client.send(&command(&[b"OBJECT", b"ENCODING", &[b'k'; 513]]));
+    assert!(client.line().starts_with("-ERR key is too large"));
+    client.send(b"OBJECT HELP\r\n");
+    assert_eq!(client.line(), "*7");
+}
+
+#[test]
 fn what_has_expired_is_freed_though_nobody_asks_for_it() {
     let server = serve(|config| config.threads = 2);
     let mut client = Client::connect(&server);

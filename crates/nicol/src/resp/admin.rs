@@ -10,7 +10,7 @@ use super::local::COMPATIBLE_VERSION;
 use super::parse::Command;
 use super::session::Session;
 use super::shared::{Counters, InfoLines, Shared};
-use super::translate::arity_error;
+use super::translate::{arity_error, unknown_subcommand};
 
 const BAD_NAME: &[u8] = b"ERR Client names cannot contain spaces, newlines or special characters.";
 
@@ -25,20 +25,7 @@ pub fn set_name(session: &mut Session, name: &[u8]) -> Result<(), &'static [u8]>
 
 /// Answers that there is no such subcommand. Fast, and the connection stays: newer clients probe.
 fn unknown(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
-    let mut text = b"ERR unknown subcommand '".to_vec();
-    text.extend(command.arg(1).iter().take_while(|byte| **byte != 0).take(128));
-    text.extend_from_slice(b"'. Try ");
-    text.extend(command.arg(0).to_ascii_uppercase());
-    text.extend_from_slice(b" HELP.");
-    session.reply(out).error(&text);
-}
-
-fn help(session: &Session, lines: &[&str], out: &mut Vec<u8>) {
-    let mut reply = session.reply(out);
-    reply.array(lines.len());
-    for line in lines {
-        reply.status(line);
-    }
+    session.reply(out).error(&unknown_subcommand(command));
 }
 
 /// CLIENT.
@@ -86,7 +73,7 @@ pub fn client(session: &mut Session, command: &Command<'_>, out: &mut Vec<u8>) {
                 "SETNAME <name>",
                 "HELP",
             ];
-            return help(session, &lines, out);
+            return session.reply(out).lines(&lines);
         }
     };
     match done {
@@ -178,7 +165,7 @@ pub fn command(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
                 "LIST",
                 "HELP",
             ];
-            help(session, &lines, out);
+            session.reply(out).lines(&lines);
         }
         _ => unknown(session, command, out),
     }
@@ -207,7 +194,7 @@ pub fn config(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
         b"help" => {
             let lines =
                 ["CONFIG <subcommand> [<arg> ...]. Subcommands are:", "GET <pattern> ...", "HELP"];
-            help(session, &lines, out);
+            session.reply(out).lines(&lines);
         }
         _ => unknown(session, command, out),
     }

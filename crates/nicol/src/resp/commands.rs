@@ -35,6 +35,8 @@ pub enum Data {
     Expire(Unit),
     /// TTL and its kin.
     Ttl(Unit),
+    /// OBJECT with its subcommands.
+    Object,
 }
 
 /// A command that needs no record.
@@ -95,7 +97,7 @@ impl Spec {
             Action::Data(Data::Plain(
                 Op::Del | Op::Exists | Op::Type | Op::Persist | Op::Rename | Op::RenameNx,
             )) => "generic",
-            Action::Data(Data::Expire(_) | Data::Ttl(_)) => "generic",
+            Action::Data(Data::Expire(_) | Data::Ttl(_) | Data::Object) => "generic",
             Action::Data(_) => "string",
             Action::Local(local) => match local {
                 Local::Multi | Local::Exec | Local::Discard | Local::Watch | Local::Unwatch => {
@@ -162,6 +164,7 @@ const SERVER: &[&str] = &["loading", "stale"];
 
 const NONE: (i64, i64, i64) = (0, 0, 0);
 const ONE: (i64, i64, i64) = (1, 1, 1);
+const SECOND: (i64, i64, i64) = (2, 2, 1);
 const ALL: (i64, i64, i64) = (1, -1, 1);
 const TWO: (i64, i64, i64) = (1, 2, 1);
 const PAIRS: (i64, i64, i64) = (1, -1, 2);
@@ -211,7 +214,7 @@ const UNIX_MILLIS: Unit = Unit { seconds: false, absolute: true };
 use Data::{Plain, Set};
 
 /// Every command, sorted by name.
-pub static TABLE: [Spec; 63] = [
+pub static TABLE: [Spec; 64] = [
     data("append", 3, Plain(Op::Append), WRITE, ONE, "Append a value to a key"),
     local("auth", -2, Local::Auth, NO_AUTH, "Authenticate to the server"),
     local("client", -2, Local::Client, CONNECTION, "Commands about the connection"),
@@ -247,6 +250,7 @@ pub static TABLE: [Spec; 63] = [
     data("mset", -3, Plain(Op::MSet), WRITE, PAIRS, "Set keys to values"),
     data("msetnx", -3, Plain(Op::MSetNx), WRITE, PAIRS, "Set keys, only if none of them exists"),
     local("multi", 1, Local::Multi, CONNECTION, "Mark the start of a transaction"),
+    data("object", -2, Data::Object, &["readonly"], SECOND, "Tell how the value of a key is kept"),
     data("persist", 2, Plain(Op::Persist), REMOVE, ONE, "Let a key not expire"),
     expire("pexpire", MILLIS, "Let a key expire after so many milliseconds"),
     expire("pexpireat", UNIX_MILLIS, "Let a key expire at a Unix time in milliseconds"),
