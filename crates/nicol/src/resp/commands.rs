@@ -87,8 +87,7 @@ pub struct Spec {
 impl Spec {
     /// Does it accept `len` arguments, the name included?
     pub fn accepts(&self, len: usize) -> bool {
-        let wanted = self.arity.unsigned_abs() as usize;
-        if self.arity < 0 { len >= wanted } else { len == wanted }
+        takes(self.arity, len)
     }
 
     /// Redis' group of the command.
@@ -142,6 +141,12 @@ impl Spec {
         reply.bulk(b"group");
         reply.bulk(self.group().as_bytes());
     }
+}
+
+/// Does a command of this arity take `len` arguments, its name included?
+pub fn takes(arity: i32, len: usize) -> bool {
+    let wanted = arity.unsigned_abs() as usize;
+    if arity < 0 { len >= wanted } else { len == wanted }
 }
 
 /// The command of `name` in any case.
