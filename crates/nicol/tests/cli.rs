@@ -102,6 +102,23 @@ fn a_sweep_keeps_the_histories_of_failed_runs_and_of_no_others() {
 }
 
 #[test]
+fn the_help_and_the_readme_tell_the_same_exit_codes() {
+    let help = ends(0, &["--help"]);
+    let (_, listed) = help.split_once("Exit codes:\n").unwrap();
+    let listed: Vec<_> = listed.lines().take_while(|line| !line.is_empty()).collect();
+    let readme = include_str!("../../../README.md");
+    let (_, table) = readme.split_once("| exit code | meaning |\n|---|---|\n").unwrap();
+    let table: Vec<_> = table.lines().take_while(|line| line.starts_with('|')).collect();
+    let codes = |line: &&str| line.trim_matches(['|', ' ']).split(' ').next().unwrap().to_owned();
+    assert_eq!(listed.iter().map(codes).collect::<Vec<_>>(), ["0", "1", "2", "3", "130", "143"]);
+    assert_eq!(listed.len(), table.len());
+    for (line, row) in listed.iter().zip(table) {
+        let (code, meaning) = line.trim().split_once(' ').unwrap();
+        assert!(row.starts_with(&format!("| {code} | {}", meaning.trim())), "{line}: {row}");
+    }
+}
+
+#[test]
 fn bad_usage_is_exit_2() {
     for args in [
         &["--no-such-flag"][..],
