@@ -9,9 +9,14 @@ use nicol_rt::LogDevice;
 /// A distributed, replicated, transactional in-memory store, and the laboratory of its field.
 #[derive(Debug, Parser)]
 #[command(name = "nicol", version, max_term_width = 100, propagate_version = true)]
-#[command(after_help = "Exit codes: 0 done and every check held; 1 a check failed; 2 bad usage; \
-                        3 the environment.\n\nFirst steps:\n  nicol bench smallbank\n  nicol serve\n  \
-                        nicol bench smallbank --on liquidio3 --nodes 6")]
+#[command(after_help = "Exit codes:\n  \
+    0    done, and every check held; `serve`: ended when asked to\n  \
+    1    a check failed\n  \
+    2    bad usage; the message names the input and the remedy\n  \
+    3    the environment: a file, a port, a thread\n  \
+    130  interrupted (SIGINT) before all was done; what `sweep` reports held\n  \
+    143  asked to end (SIGTERM) before all was done; what `sweep` reports held\n\nFirst steps:\n  \
+    nicol bench smallbank\n  nicol serve\n  nicol bench smallbank --on liquidio3 --nodes 6")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -364,6 +369,10 @@ pub enum ProfilesAction {
     Show {
         /// A profile's name, or a file.
         name: String,
+        /// How to print: as the file that it is, or its values one by one, each with a name that ends
+        /// in its unit.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
     },
     /// Rerun the component measurements on a profile: published against measured, line by line. One
     /// that is off by more than 10 %, unless other published values contradict it, is a failed check.

@@ -1,7 +1,7 @@
 //! Interrupts (SIGINT, which is Ctrl-C) and requests to end (SIGTERM): commands end well, or in words.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{process, thread};
 
 use anyhow::{Context, Result};
@@ -10,27 +10,45 @@ use signal_hook::iterator::Signals;
 
 use crate::output;
 
-/// The exit code of a command that was interrupted before it was done, by either signal: 128 and the
-/// number of SIGINT.
-pub const INTERRUPTED: u8 = 130;
+/// The exit code of a command that a signal ended before it was done: the shell's, which is 130 for
+/// SIGINT and 143 for SIGTERM (decision 0011).
+const fn exit_code(signal: i32) -> i32 {
+    128 + signal
+}
+
+/// What the first signal leaves.
+pub struct Asked {
+    /// Has there been one?
+    pub flag: Arc<AtomicBool>,
+    /// Which; 0 before.
+    signal: Arc<AtomicUsize>,
+}
+
+impl Asked {
+    /// The exit code of a command that the signal kept from being done.
+    pub fn exit_code(&self) -> u8 {
+        exit_code(self.signal.load(Ordering::SeqCst) as i32) as u8
+    }
+}
 
 /// A flag that the first signal raises. A second one ends the process at once.
 ///
 /// # Errors
 /// If the system refuses the handlers.
-pub fn flag() -> Result<Arc<AtomicBool>> {
-    let asked = Arc::new(AtomicBool::new(false));
+pub fn flag() -> Result<Asked> {
+    let (flag, which) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     for signal in [SIGINT, SIGTERM] {
-        // In this order: the first signal finds the flag down, and raises it.
-        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), asked.clone())
-            .and_then(|_| signal_hook::flag::register(signal, asked.clone()))
+        // In this order: the first signal finds the flag down, and who sees it up knows the signal.
+        let code = exit_code(signal);
+        signal_hook::flag::register_conditional_shutdown(signal, code, flag.clone())
+            .and_then(|_| signal_hook::flag::register_usize(signal, which.clone(), signal as usize))
+            .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
             .context("the handler of signals")?;
     }
-    Ok(asked)
+    Ok(Asked { flag, signal: which })
 }
 
-/// Ends the process with `words` at a signal, instead of without any. The exit code is the shell's: 128
-/// and the number of the signal.
+/// Ends the process with `words` at a signal, instead of without any.
 ///
 /// # Errors
 /// If the system refuses the handlers.
@@ -39,7 +57,7 @@ pub fn end_with(words: String) -> Result<()> {
     thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             output::tell(&words);
-            process::exit(128 + signal);
+            process::exit(exit_code(signal));
         }
     });
     Ok(())

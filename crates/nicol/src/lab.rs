@@ -66,7 +66,7 @@ fn run_some(args: &LabRunArgs) -> Result<End> {
     })?;
     let chosen = chosen(args, &options)?;
     let kept = match &args.out {
-        Some(folder) => Kept::open(folder, &command(&args.ids))?,
+        Some(folder) => Kept::open(folder, &args.ids, &options)?,
         None => Kept::default(),
     };
     let end = match &chosen[..] {
@@ -111,11 +111,6 @@ fn chosen(args: &LabRunArgs, options: &Options) -> Result<Vec<&'static Experimen
         }
     }
     Ok(chosen)
-}
-
-/// What the file of a command's points is called.
-fn command(ids: &[String]) -> String {
-    if ids.is_empty() { "all".to_owned() } else { ids.join("+") }
 }
 
 /// Runs those whose systems are all there. One that is refused for want of them has failed only if

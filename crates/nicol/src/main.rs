@@ -31,8 +31,8 @@ pub enum End {
     Held,
     /// A check failed.
     Failed,
-    /// Interrupted before all was done; what was done held.
-    Interrupted,
+    /// Interrupted before all was done; what was done held. The exit code says by what.
+    Interrupted(u8),
 }
 
 /// An error in what the user asked for, as opposed to one of the environment.
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     match run(&cli.command) {
         Ok(End::Held) => ExitCode::SUCCESS,
         Ok(End::Failed) => ExitCode::from(1),
-        Ok(End::Interrupted) => ExitCode::from(interrupt::INTERRUPTED),
+        Ok(End::Interrupted(code)) => ExitCode::from(code),
         Err(error) => {
             let code = if error.is::<Usage>() { 2 } else { 3 };
             output::tell(&format!("error: {error:#}"));

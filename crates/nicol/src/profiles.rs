@@ -6,6 +6,7 @@ use anyhow::Result;
 use nicol_core::ids::Side;
 use nicol_sim::Profile;
 use nicol_sim::checks::{self, CheckLine};
+use nicol_sim::profile::Measured;
 use serde_json::{Value, json};
 
 use crate::cli::{Format, FormatArgs, ProfilesAction, ProfilesArgs};
@@ -15,7 +16,7 @@ use crate::{End, Usage, output};
 pub fn run(args: &ProfilesArgs) -> Result<End> {
     match &args.action {
         ProfilesAction::List(args) => list(args),
-        ProfilesAction::Show { name } => show(name),
+        ProfilesAction::Show { name, format } => show(name, *format),
         ProfilesAction::Check { name, format } => check(name.as_deref(), *format),
     }
 }
@@ -39,9 +40,41 @@ fn list(args: &FormatArgs) -> Result<End> {
     Ok(End::Held)
 }
 
-fn show(name: &str) -> Result<End> {
-    let (_, text) = Profile::source(name).map_err(|error| Usage(error.into()))?;
-    output::print(&text).map(|()| End::Held)
+/// For people, the file as it is, which may be one that cannot be used; else its values, in rows.
+fn show(name: &str, format: Format) -> Result<End> {
+    if format == Format::Table {
+        let (_, text) = Profile::source(name).map_err(|error| Usage(error.into()))?;
+        return output::print(&text).map(|()| End::Held);
+    }
+    let profile = load(name)?;
+    let rows: Vec<_> = profile
+        .stated()
+        .iter()
+        .map(|line| {
+            let (unit, value) = match line.value {
+                Measured::Flag(flag) => ("", json!(flag)),
+                Measured::Count(count) => ("", json!(count)),
+                Measured::Time(time) => ("_ps", json!(time.0)),
+                Measured::Size(size) => ("_bytes", json!(size.0)),
+                Measured::Rate(rate) => ("_bits_per_s", json!(rate.0)),
+            };
+            json!({
+                "profile": profile.name,
+                "key": line.key,
+                "name": format!("{}{unit}", line.key),
+                "value": value,
+                "source": line.source,
+                "reason": line.reason.as_deref().unwrap_or_default(),
+            })
+        })
+        .collect();
+    let summary = &profile.summary;
+    output::rows(
+        format,
+        &rows,
+        |rows| json!({"schema": "nicol.profile/1", "profile": profile.name, "summary": summary, "rows": rows}),
+    )?;
+    Ok(End::Held)
 }
 
 fn check(name: Option<&str>, format: Format) -> Result<End> {

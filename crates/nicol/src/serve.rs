@@ -109,7 +109,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
                 format!("writes are logged in {}, which is not read back yet", dir.display()),
         }
     ));
-    let ended = world.run_until(|| asked.load(Ordering::SeqCst), POLL);
+    let ended = world.run_until(|| asked.flag.load(Ordering::SeqCst), POLL);
     if ended.is_ok() {
         output::tell("asked to end: answering what was asked before");
     }
@@ -127,6 +127,9 @@ fn not_started(error: StartError) -> anyhow::Error {
     match error {
         StartError::Io { .. } => anyhow::Error::new(error).context("--listen"),
         StartError::Unprotected(_) => Usage(anyhow::Error::new(error).context("--listen")).into(),
+        StartError::Password { .. } => {
+            Usage(anyhow::Error::new(error).context("--password")).into()
+        }
         error => Usage(error.into()).into(),
     }
 }

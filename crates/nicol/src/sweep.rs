@@ -47,12 +47,12 @@ pub fn run(args: &SweepArgs) -> Result<End> {
     let told = Once::new();
     let each = |done| {
         bar.set_position(done);
-        if asked.load(Ordering::Relaxed) && done < configs.len() as u64 {
+        if asked.flag.load(Ordering::Relaxed) && done < configs.len() as u64 {
             told.call_once(|| bar.suspend(|| output::tell(ENDING)));
         }
     };
     let failed = |ran: &BenchRun| keep(args.histories.as_deref(), ran);
-    let report = sweep::run(&configs, jobs, &asked, &each, &failed);
+    let report = sweep::run(&configs, jobs, &asked.flag, &each, &failed);
     bar.finish_and_clear();
     let report = report.map_err(blame)?;
     let missing = report.missing();
@@ -64,7 +64,7 @@ pub fn run(args: &SweepArgs) -> Result<End> {
     if unseen {
         output::tell(&format!("failed: never seen: {}", missing.join(", ")));
     }
-    Ok(verdict(&report, unseen))
+    Ok(verdict(&report, unseen, asked.exit_code()))
 }
 
 /// Keeps the history of a run that failed: one on threads never happens again. A file that cannot be
@@ -81,12 +81,12 @@ fn keep(folder: Option<&Path>, ran: &BenchRun) {
 }
 
 /// How a sweep ended. What failed has failed, however it ended; what an interrupted one has not seen,
-/// it might have seen later.
-fn verdict(report: &SweepReport, unseen: bool) -> End {
+/// it might have seen later. `code` is that of an interrupted one.
+fn verdict(report: &SweepReport, unseen: bool, code: u8) -> End {
     if !report.failures.is_empty() || unseen {
         End::Failed
     } else if report.interrupted {
-        End::Interrupted
+        End::Interrupted(code)
     } else {
         End::Held
     }
@@ -242,12 +242,12 @@ mod tests {
         };
         for interrupted in [false, true] {
             assert_eq!(
-                verdict(&report(interrupted, std::slice::from_ref(&wrong)), false),
+                verdict(&report(interrupted, std::slice::from_ref(&wrong)), false, 130),
                 End::Failed
             );
         }
-        assert_eq!(verdict(&report(false, &[]), true), End::Failed);
-        assert_eq!(verdict(&report(true, &[]), false), End::Interrupted);
-        assert_eq!(verdict(&report(false, &[]), false), End::Held);
+        assert_eq!(verdict(&report(false, &[]), true, 130), End::Failed);
+        assert_eq!(verdict(&report(true, &[]), false, 143), End::Interrupted(143));
+        assert_eq!(verdict(&report(false, &[]), false, 130), End::Held);
     }
 }

@@ -102,6 +102,23 @@ fn a_sweep_keeps_the_histories_of_failed_runs_and_of_no_others() {
 }
 
 #[test]
+fn the_help_and_the_readme_tell_the_same_exit_codes() {
+    let help = ends(0, &["--help"]);
+    let (_, listed) = help.split_once("Exit codes:\n").unwrap();
+    let listed: Vec<_> = listed.lines().take_while(|line| !line.is_empty()).collect();
+    let readme = include_str!("../../../README.md");
+    let (_, table) = readme.split_once("| exit code | meaning |\n|---|---|\n").unwrap();
+    let table: Vec<_> = table.lines().take_while(|line| line.starts_with('|')).collect();
+    let codes = |line: &&str| line.trim_matches(['|', ' ']).split(' ').next().unwrap().to_owned();
+    assert_eq!(listed.iter().map(codes).collect::<Vec<_>>(), ["0", "1", "2", "3", "130", "143"]);
+    assert_eq!(listed.len(), table.len());
+    for (line, row) in listed.iter().zip(table) {
+        let (code, meaning) = line.trim().split_once(' ').unwrap();
+        assert!(row.starts_with(&format!("| {code} | {}", meaning.trim())), "{line}: {row}");
+    }
+}
+
+#[test]
 fn bad_usage_is_exit_2() {
     for args in [
         &["--no-such-flag"][..],
@@ -146,6 +163,47 @@ fn a_profile_off_its_published_measurements_fails_the_check() {
     assert!(printed.contains("FAILS"), "{printed}");
     let printed = ends(1, &["profiles", "check", slower, "--format", "json"]);
     assert!(printed.contains("\"holds\": false"), "{printed}");
+}
+
+#[test]
+fn an_empty_password_is_refused_wherever_it_is_given() {
+    let flags = ["serve", "--listen", "127.0.0.1:0", "--records", "1000"];
+    let config = file("empty-password.toml", "password = \"\"\n");
+    let config = ["--config", config.to_str().unwrap()];
+    for given in [&["--password", ""][..], &config] {
+        let args = [&flags[..], given].concat();
+        let told = String::from_utf8(nicol(&args).stderr).unwrap();
+        assert!(told.contains("--password: the password has 0 bytes"), "{told}");
+        ends(2, &args);
+    }
+}
+
+#[test]
+fn a_profile_s_values_are_rows_whose_names_end_in_units() {
+    let printed = ends(0, &["profiles", "show", "connectx5", "--format", "json"]);
+    assert!(printed.starts_with("{\n  \"schema\": \"nicol.profile/1\""), "{printed}");
+    let shown: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let rows = shown["rows"].as_array().unwrap();
+    for (name, value) in [
+        ("verbs.requester_interval_ps", 69_000_u64.into()),
+        ("link.rate_bits_per_s", 100_000_000_000_u64.into()),
+        ("link.packet_payload_bytes", 1_024.into()),
+        ("cores.host", 32.into()),
+        ("cores.on_path", serde_json::Value::from(false)),
+    ] {
+        let row = rows.iter().find(|row| row["name"] == name).expect(name);
+        assert_eq!(row["value"], value, "{name}");
+        assert!(name.starts_with(row["key"].as_str().unwrap()));
+        assert!(!row["source"].as_str().unwrap().is_empty());
+    }
+    let csv = ends(0, &["profiles", "show", "connectx5:link.rate=50Gbps", "--format", "csv"]);
+    assert!(csv.starts_with("profile,key,name,value,source,reason\n"), "{csv}");
+    assert!(csv.contains("link.rate,link.rate_bits_per_s,50000000000,assumed,"), "{csv}");
+    assert_eq!(csv.lines().count(), rows.len() + 1);
+    let whole = ends(0, &["profiles", "show", "connectx5"]);
+    assert!(whole.contains("rate = { value = \"100Gbps\""), "{whole}");
+    let empty = file("empty-profile.toml", "");
+    ends(2, &["profiles", "show", empty.to_str().unwrap(), "--format", "json"]);
 }
 
 #[test]

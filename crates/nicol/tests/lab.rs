@@ -123,6 +123,37 @@ fn files_and_the_page_of_them_are_written() {
 }
 
 #[test]
+fn the_page_tells_what_is_unfinished_and_the_command_finishes_it() {
+    let folder = Folder::new("unfinished");
+    let path = folder.0.join("xenic-table2.points");
+    // Results that cannot be written leave the points, as an interruption does.
+    fs::create_dir(folder.0.join("xenic-table2.json")).unwrap();
+    let run = ["run", "xenic-table2", "--quick", "--seed", "3", "--out", folder.path()];
+    fails(&run, 3);
+    fs::remove_dir(folder.0.join("xenic-table2.json")).unwrap();
+    let kept = fs::read_to_string(&path).unwrap();
+    let most: Vec<&str> = kept.lines().take(4).collect();
+    fs::write(&path, most.join("\n") + "\n").unwrap();
+
+    let report = || fs::read_to_string(held(&["report", folder.path()]).trim()).unwrap();
+    let page = report();
+    let command = page.split("<code>").nth(1).and_then(|rest| rest.split("</code>").next());
+    let command = command.expect("the page says how it is finished").to_owned();
+    assert_eq!(command, format!("nicol lab {}", run.join(" ")));
+    assert!(page.contains("3 points are kept"), "{page}");
+
+    let words: Vec<&str> = command.split(' ').skip(2).collect();
+    let output = lab(&words);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("and 3 measured before"), "{told}");
+    let page = report();
+    assert!(!page.contains("Unfinished") && page.contains("<svg"));
+    fs::write(&path, "build 0 xenic-table2 --seed 9\n{}\n").unwrap();
+    assert!(report().contains("no point is kept that this build could use"));
+}
+
+#[test]
 fn of_several_experiments_a_summary_is_printed() {
     let folder = Folder::new("several");
     let ids = ["xenic-fig2", "xenic-fig4", "xenic-fig2"];

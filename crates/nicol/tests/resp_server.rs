@@ -350,11 +350,15 @@ fn a_password_guards_everything_and_costs_guessers_time() {
         assert_eq!(client.line(), format!("-ERR Protocol error: {error}"));
         assert!(client.is_closed());
     }
-    let listen = "0.0.0.0:0".parse().unwrap();
-    let backend = Arc::new(MemoryBackend::new());
-    let refused =
-        Server::start(ServerConfig::new(listen), backend, ServerInfo::new("0", "0")).err();
-    assert!(matches!(refused, Some(StartError::Unprotected(_))));
+    let refused = |listen: &str, password: Option<String>| {
+        let config = ServerConfig { password, ..ServerConfig::new(listen.parse().unwrap()) };
+        Server::start(config, Arc::new(MemoryBackend::new()), ServerInfo::new("0", "0")).err()
+    };
+    assert!(matches!(refused("0.0.0.0:0", None), Some(StartError::Unprotected(_))));
+    for len in [0, 16_385] {
+        let password = Some("x".repeat(len));
+        assert!(matches!(refused("127.0.0.1:0", password), Some(StartError::Password { .. })));
+    }
 }
 
 #[test]
@@ -412,6 +416,109 @@ fn what_would_list_the_keys_is_refused_in_words() {
     client.ask(b"KEYS\r\n", b"-ERR wrong number of arguments for 'keys' command\r\n");
     client.ask(b"SET k v\r\nMULTI\r\nKEYS *\r\nGET k\r\n", b"+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n");
     client.ask(b"EXEC\r\n", &[b"*2\r\n", &refusal[..], b"$1\r\nv\r\n"].concat());
+}
+
+#[test]
+fn object_answers_in_a_transaction_and_refuses_what_is_not_kept() {
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    client.ask(b"SET k 7\r\nOBJECT REFCOUNT k\r\n", b"+OK\r\n:1\r\n");
+    client.ask(
+        b"OBJECT IDLETIME k\r\n",
+        b"-ERR idle time not tracked: this store keeps no time of access\r\n",
+    );
+    let inside = b"MULTI\r\nAPPEND k x\r\nOBJECT ENCODING k\r\nOBJECT ENCODING none\r\nEXEC\r\n";
+    client.send(inside);
+    client.expect(b"+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n:2\r\n$6\r\nembstr\r\n$-1\r\n");
+    client.send(&command(&[b"OBJECT", b"ENCODING", &[b'k'; 513]]));
+    assert!(client.line().starts_with("-ERR key is too large"));
+    client.send(b"OBJECT HELP\r\n");
+    assert_eq!(client.line(), "*7");
+}
+
+/// The lines of CLIENT LIST, or of what else is asked.
+fn lines(client: &mut Client, request: &[u8]) -> Vec<String> {
+    client.send(request);
+    let reply = String::from_utf8(client.reply()).unwrap();
+    let (_, text) = reply.split_once("\r\n").unwrap();
+    text.trim_end().lines().map(str::to_owned).collect()
+}
+
+fn field<'l>(line: &'l str, name: &str) -> &'l str {
+    let find = |pair: &'l str| pair.strip_prefix(name)?.strip_prefix('=');
+    line.split(' ').find_map(find).unwrap_or_else(|| panic!("no {name} in {line}"))
+}
+
+#[test]
+fn clients_of_every_thread_are_listed_and_killed() {
+    let server = serve(|config| config.threads = 2);
+    let mut all: Vec<Client> = (0..4).map(|_| Client::connect(&server)).collect();
+    for (index, client) in all.iter_mut().enumerate() {
+        client.ask(format!("CLIENT SETNAME c{index}\r\n").as_bytes(), b"+OK\r\n");
+    }
+    all[3].ask(b"MULTI\r\nGET k\r\n", b"+OK\r\n+QUEUED\r\n");
+    let listed = lines(&mut all[0], b"CLIENT LIST\r\n");
+    let named = |name: &str| listed.iter().find(|line| field(line, "name") == name).unwrap();
+    assert_eq!(listed.len(), 4);
+    assert_eq!((field(named("c0"), "cmd"), field(named("c3"), "cmd")), ("client|list", "get"));
+    assert_eq!((field(named("c3"), "flags"), field(named("c3"), "multi")), ("x", "1"));
+    assert_eq!(lines(&mut all[0], b"CLIENT INFO\r\n").len(), 1);
+    let ids = format!("CLIENT LIST ID {} 99\r\n", field(named("c2"), "id"));
+    assert_eq!(field(&lines(&mut all[0], ids.as_bytes())[0], "name"), "c2");
+
+    // By id, by address and in the old form: of both threads.
+    let kill = [
+        (1, format!("CLIENT KILL ID {}\r\n", field(named("c1"), "id")), ":1\r\n"),
+        (2, format!("CLIENT KILL {}\r\n", field(named("c2"), "addr")), "+OK\r\n"),
+        (3, format!("CLIENT KILL ADDR {}\r\n", field(named("c3"), "addr")), ":1\r\n"),
+    ];
+    for (victim, request, reply) in kill {
+        all[0].ask(request.as_bytes(), reply.as_bytes());
+        assert!(all[victim].is_closed(), "{request}");
+    }
+    let until = Instant::now() + Duration::from_secs(5);
+    while lines(&mut all[0], b"CLIENT LIST\r\n").len() > 1 {
+        assert!(Instant::now() < until, "who is gone is not listed");
+    }
+    all[0].ask(b"CLIENT KILL TYPE normal\r\nPING\r\n", b":0\r\n+PONG\r\n");
+    all[0].ask(b"CLIENT KILL USER default SKIPME no\r\nPING\r\n", b":1\r\n");
+    assert!(all[0].is_closed(), "the caller is answered, and nothing after that");
+}
+
+#[test]
+fn a_killed_client_s_transaction_leaves_its_keys_to_others() {
+    let slow = Arc::new(Slow {
+        memory: MemoryBackend::new(),
+        held: Mutex::default(),
+        hold: AtomicU32::new(1),
+    });
+    let server = serve_over(slow.clone(), |_| {});
+    let (mut victim, mut client) = (Client::connect(&server), Client::connect(&server));
+    victim.send(b"CLIENT SETNAME victim\r\nSET a 1\r\n");
+    victim.expect(b"+OK\r\n");
+    let until = Instant::now() + Duration::from_secs(5);
+    while slow.held.lock().unwrap().is_empty() {
+        assert!(Instant::now() < until, "the transaction must begin");
+    }
+    let listed = lines(&mut client, b"CLIENT LIST\r\n");
+    let line = listed.iter().find(|line| field(line, "name") == "victim").unwrap();
+    let request = format!("CLIENT KILL ID {}\r\n", field(line, "id"));
+    client.ask(request.as_bytes(), b":1\r\n");
+    assert!(victim.is_closed());
+    let (done, request) = slow.held.lock().unwrap().pop().unwrap();
+    done(slow.memory.run(&request));
+    client.ask(b"GET a\r\n", b"$1\r\n1\r\n");
+}
+
+#[test]
+fn a_kill_that_might_be_discarded_is_refused() {
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    client.ask(b"MULTI\r\n", b"+OK\r\n");
+    let refusal = b"-ERR CLIENT KILL inside MULTI is not allowed\r\n";
+    client.ask(b"CLIENT KILL TYPE normal SKIPME no\r\n", refusal);
+    client.send(b"EXEC\r\n");
+    assert!(client.line().starts_with("-EXECABORT"));
 }
 
 #[test]

@@ -15,7 +15,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::write_atomically;
+use super::{Options, write_atomically};
+
+/// Of the names of files of points.
+const EXTENSION: &str = "points";
 
 /// The points that a command has measured, each with all that its result depends on.
 #[derive(Default)]
@@ -36,27 +39,34 @@ struct Line {
 }
 
 impl Kept {
-    /// With the points that an interrupted `command` left in `folder`, where this one's are kept too
-    /// until [`Kept::forget`]. Those of another build are forgotten.
+    /// With the points that an interrupted run of these experiments (all, if none is named) left in
+    /// `folder`, where this one's are kept too until [`Kept::forget`]. Those of another build are
+    /// forgotten.
     ///
     /// # Errors
     /// A file that cannot be read or written, this executable included.
-    pub fn open(folder: &Path, command: &str) -> Result<Self> {
-        Self::of_build(folder, command, &build()?)
+    pub fn open(folder: &Path, ids: &[String], options: &Options) -> Result<Self> {
+        let name = if ids.is_empty() { "all".to_owned() } else { ids.join("+") };
+        let what = if ids.is_empty() { "--all".to_owned() } else { ids.join(" ") };
+        let command = format!("{what} {}", options.flags());
+        Self::of_build(folder, &name, &build()?, &command)
     }
 
-    fn of_build(folder: &Path, command: &str, build: &str) -> Result<Self> {
+    fn of_build(folder: &Path, name: &str, build: &str, command: &str) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let path = folder.join(format!("{command}.points"));
+        let path = folder.join(format!("{name}.{EXTENSION}"));
         let known = match fs::read_to_string(&path) {
-            Ok(text) => parse(&text, build),
+            Ok(text) => match parse(&text) {
+                (header, known) if header.starts_with(build) => known,
+                _ => HashMap::new(),
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
             Err(error) => {
                 return Err(error).with_context(|| format!("cannot read {}", path.display()));
             }
         };
         // Written anew: an interrupted run may have left half a line.
-        let mut text = format!("{build}\n");
+        let mut text = format!("{build} {command}\n");
         for (run, point) in &known {
             text.push_str(&line(run, point)?);
         }
@@ -111,14 +121,48 @@ fn line(run: &str, point: &Value) -> Result<String> {
     Ok(serde_json::to_string(&line)? + "\n")
 }
 
-/// The whole lines of a file that `build` wrote.
-fn parse(text: &str, build: &str) -> HashMap<String, Value> {
-    let mut lines = text.lines();
-    if lines.next() != Some(build) {
-        return HashMap::new();
+/// A file's header, which is its build and its command, and the points in its whole lines.
+fn parse(text: &str) -> (&str, HashMap<String, Value>) {
+    let (header, lines) = text.split_once('\n').unwrap_or_default();
+    let whole = lines.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+    (header, whole.map(|line| (line.run, line.point)).collect())
+}
+
+/// What an interrupted run left.
+pub(super) struct Unfinished {
+    /// Points that need not be measured again; none of another build's, which measures anew.
+    pub(super) points: usize,
+    /// What was run, as words of `nicol lab run`, the folder apart.
+    pub(super) command: String,
+}
+
+/// What interrupted runs left in `folder`, in the order of the files' names.
+///
+/// Errors: a file that cannot be read; this executable included.
+pub(super) fn unfinished(folder: &Path) -> Result<Vec<Unfinished>> {
+    unfinished_of_build(folder, &build()?)
+}
+
+fn unfinished_of_build(folder: &Path, build: &str) -> Result<Vec<Unfinished>> {
+    let cannot = |path: &Path| format!("cannot read {}", path.display());
+    if !folder.exists() {
+        return Ok(Vec::new());
     }
-    let whole = lines.filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    whole.map(|line| (line.run, line.point)).collect()
+    let entries: io::Result<Vec<_>> = fs::read_dir(folder).and_then(Iterator::collect);
+    let entries = entries.with_context(|| cannot(folder))?;
+    let mut paths: Vec<_> = entries.iter().map(fs::DirEntry::path).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
+    paths.sort();
+    let mut found = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(&path).with_context(|| cannot(&path))?;
+        let (header, known) = parse(&text);
+        let points = if header.starts_with(build) { known.len() } else { 0 };
+        // After the word, and the build's digest.
+        let command = header.splitn(3, ' ').nth(2).unwrap_or_default().to_owned();
+        found.push(Unfinished { points, command });
+    }
+    Ok(found)
 }
 
 /// What tells this executable from others, since another may find something else.
@@ -143,26 +187,36 @@ mod tests {
     #[test]
     fn points_are_found_again_by_the_same_build_and_no_other() {
         let folder = env::temp_dir().join(format!("nicol-kept-{}", std::process::id()));
-        let open = |build| Kept::of_build(&folder, "command", build).unwrap();
+        let open = |build| Kept::of_build(&folder, "id", build, "id --seed 1").unwrap();
         let (first, second) = ((0.1 + 0.2, 3usize), (f64::MIN_POSITIVE, 4usize));
-        let kept = open("one");
+        let kept = open("build 1");
         kept.add("first", &first).unwrap();
         kept.add("second \"quoted\"", &second).unwrap();
         assert_eq!(kept.find("first"), Some(first), "by another experiment, say");
 
-        let path = folder.join("command.points");
+        let path = folder.join("id.points");
         let mut file = OpenOptions::new().append(true).open(path).unwrap();
         file.write_all(b"{\"run\":\"third\",\"poi").unwrap();
-        let kept = open("one");
+        let kept = open("build 1");
         assert_eq!(kept.find("first"), Some(first));
         assert_eq!(kept.find("second \"quoted\""), Some(second));
         assert_eq!(kept.find::<(f64, usize)>("third"), None, "half a line is none");
         kept.add("third", &first).unwrap();
-        assert_eq!(open("one").find("third"), Some(first));
+        assert_eq!(open("build 1").find("third"), Some(first));
+        let left = |build| {
+            let left = unfinished_of_build(&folder, build).unwrap();
+            left.into_iter().map(|left| (left.points, left.command)).collect::<Vec<_>>()
+        };
+        let command = || "id --seed 1".to_owned();
+        assert_eq!(
+            (left("build 1"), left("build 2")),
+            (vec![(3, command())], vec![(0, command())])
+        );
 
-        assert_eq!(open("two").find::<(f64, usize)>("first"), None);
-        assert_eq!(open("one").find::<(f64, usize)>("first"), None, "and they are forgotten");
-        open("one").forget().unwrap();
+        assert_eq!(open("build 2").find::<(f64, usize)>("first"), None);
+        assert_eq!(open("build 1").find::<(f64, usize)>("first"), None, "and they are forgotten");
+        open("build 1").forget().unwrap();
+        assert_eq!(left("build 1"), [], "what is finished is not unfinished");
         fs::remove_dir(&folder).unwrap();
     }
 

@@ -99,6 +99,31 @@ impl Options {
         let profile = self.profile.clone().filter(|_| experiment.timed);
         Some(Self { systems, profile, ..self.clone() })
     }
+
+    /// The flags of `nicol lab run` that ask for the same results, as a shell takes them.
+    fn flags(&self) -> String {
+        let mut flags = match self.form {
+            Form::Full => String::new(),
+            Form::Quick => "--quick ".to_owned(),
+        };
+        flags += &format!("--seed {}", self.seed);
+        let systems = self.systems.as_ref().map(|systems| systems.join(","));
+        for (flag, value) in [("--profile", &self.profile), ("--systems", &systems)] {
+            if let Some(value) = value {
+                flags += &format!(" {flag} {}", shell_word(value));
+            }
+        }
+        flags
+    }
+}
+
+/// `text` as one word of a shell.
+fn shell_word(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./,:=+@%".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// A figure or a table.
@@ -317,7 +342,7 @@ mod tests {
             jobs: 2,
             memory: 0,
         };
-        let open = || Kept::open(&folder, "command").unwrap();
+        let open = || Kept::open(&folder, &["interrupted".to_owned()], &options).unwrap();
         let run = || run(&INTERRUPTED, &options, &open(), &|_| ());
         assert_eq!(run().err().unwrap().to_string(), "interrupted");
         FAILS.store(false, Ordering::Relaxed);
@@ -354,9 +379,8 @@ mod tests {
                 systems: None,
                 jobs: 1,
                 memory: 0,
-                keep: None,
             };
-            let finished = run(&PLACED, &options, &|_| ()).unwrap();
+            let finished = run(&PLACED, &options, &Kept::default(), &|_| ()).unwrap();
             finished.outcome.warnings().map(str::to_owned).collect()
         };
         assert_eq!(warnings("liquidio3"), [""; 0]);
@@ -364,6 +388,22 @@ mod tests {
         assert!(slow.len() == 1 && slow[0].contains("saves no latency"), "{slow:?}");
         let none = warnings("connectx5");
         assert!(none.len() == 1 && none[0].contains("has no NIC cores"), "{none:?}");
+    }
+
+    #[test]
+    fn flags_ask_for_the_same_results() {
+        let options = Options {
+            form: Form::Quick,
+            seed: 7,
+            profile: Some("my profile's.toml".into()),
+            systems: Some(vec!["xenic".into(), "farm".into()]),
+            jobs: 2,
+            memory: 0,
+        };
+        let quoted = r"--quick --seed 7 --profile 'my profile'\''s.toml' --systems xenic,farm";
+        assert_eq!(options.flags(), quoted);
+        let plain = Options { form: Form::Full, profile: None, systems: None, ..options };
+        assert_eq!(plain.flags(), "--seed 7");
     }
 
     #[test]

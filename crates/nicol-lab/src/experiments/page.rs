@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::plot::provenance;
 use super::table::{Outcome, shown};
-use super::{all, svg};
+use super::{all, kept, shell_word, svg};
 
 const STYLE: &str = "\
 body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em; color: #222 }
@@ -23,13 +23,18 @@ svg { max-width: 100%; height: auto }
 summary { cursor: pointer; margin: 0.6em 0 }
 ";
 
-/// The page of all results in `folder`, in the order of the experiments; `None` if it holds none.
+/// The page of all results in `folder`, in the order of the experiments, and of what interrupted runs
+/// left there; `None` if it holds neither.
 ///
 /// # Errors
 /// If a result cannot be read.
 pub fn page(folder: &Path) -> Result<Option<String>> {
     let mut sections = String::new();
     let mut contents = String::new();
+    let mut unfinished = String::new();
+    for left in kept::unfinished(folder)? {
+        unfinished.push_str(&item(folder, &left));
+    }
     for experiment in all() {
         let path = folder.join(format!("{}.json", experiment.id));
         if !path.exists() {
@@ -45,15 +50,30 @@ pub fn page(folder: &Path) -> Result<Option<String>> {
         contents.push_str(&format!("<li><a href=\"#{id}\">{id}</a>: {title}{failed}</li>\n"));
         sections.push_str(&section(&outcome)?);
     }
-    if sections.is_empty() {
+    if sections.is_empty() && unfinished.is_empty() {
         return Ok(None);
+    }
+    if !unfinished.is_empty() {
+        unfinished = format!("<h2 id=\"unfinished\">Unfinished</h2>\n<ul>\n{unfinished}</ul>\n");
     }
     Ok(Some(format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>Nicol: results</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <h1>Results</h1>\n<ul>\n{contents}</ul>\n{sections}</body>\n</html>\n"
+         <h1>Results</h1>\n<ul>\n{contents}</ul>\n{unfinished}{sections}</body>\n</html>\n"
     )))
+}
+
+/// What an interrupted run left, and the command that goes on with it.
+fn item(folder: &Path, left: &kept::Unfinished) -> String {
+    let points = match left.points {
+        0 => "no point is kept that this build could use".to_owned(),
+        1 => "1 point is kept".to_owned(),
+        points => format!("{points} points are kept"),
+    };
+    let folder = shell_word(&folder.display().to_string());
+    let command = escaped(&format!("nicol lab run {} --out {folder}", left.command));
+    format!("<li><code>{command}</code>: {points}</li>\n")
 }
 
 fn section(outcome: &Outcome) -> Result<String> {

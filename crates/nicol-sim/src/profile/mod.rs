@@ -3,6 +3,7 @@
 mod cited;
 mod off_path;
 mod overrides;
+mod values;
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,6 +14,7 @@ use nicol_core::ids::Side;
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
 pub use off_path::{OffPath, Published};
 use serde::Deserialize;
+pub use values::{Assumption, Measured, Stated};
 
 /// The profiles that come with Nicol: name and text.
 const BUILT_IN: [(&str, &str); 4] = [
@@ -77,17 +79,6 @@ fn place(line: Option<usize>, key: &str) -> String {
     format!("{line}{key} ")
 }
 
-/// A value that no source gives.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assumption {
-    /// Its key, with the section.
-    pub key: String,
-    /// The value as written.
-    pub value: String,
-    /// Why it was chosen.
-    pub reason: String,
-}
-
 /// A testbed's hardware.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -121,6 +112,9 @@ pub struct Profile {
     /// What was measured on this hardware and its component checks are held to, where these are not
     /// those of all hardware of its kind.
     pub published: Option<Published>,
+    /// Every value, in the order of their keys.
+    #[serde(skip)]
+    stated: Vec<Stated>,
     /// What no source gives.
     #[serde(skip)]
     assumed: Vec<Assumption>,
@@ -354,9 +348,15 @@ impl Profile {
         };
         let mut profile: Self = toml::from_str(text).map_err(located)?;
         let table: toml::Table = toml::from_str(text).map_err(located)?;
-        collect_assumed("", &table, &mut profile.assumed);
+        values::collect("", &table, &mut profile.stated).map_err(located)?;
+        profile.assumed = profile.stated.iter().filter_map(Stated::assumed).collect();
         profile.check(file, text)?;
         Ok(profile)
+    }
+
+    /// Every value as it is written, in the order of their keys.
+    pub fn stated(&self) -> &[Stated] {
+        &self.stated
     }
 
     /// What no source gives.
@@ -434,22 +434,6 @@ impl Profile {
             }
         }
         Ok(())
-    }
-}
-
-fn collect_assumed(prefix: &str, table: &toml::Table, into: &mut Vec<Assumption>) {
-    for (key, entry) in table {
-        let toml::Value::Table(inner) = entry else { continue };
-        let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-        let (Some(value), Some(source)) = (inner.get("value"), inner.get("source")) else {
-            collect_assumed(&key, inner, into);
-            continue;
-        };
-        if source.as_str() == Some("assumed") {
-            let reason = inner.get("reason").and_then(toml::Value::as_str).unwrap_or_default();
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            into.push(Assumption { key, value, reason: reason.into() });
-        }
     }
 }
 

@@ -5,100 +5,123 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nicol_lab::memory::Resident;
 
-use super::commands::{TABLE, lookup};
+use super::clients;
+use super::commands::{TABLE, lookup, takes};
 use super::local::COMPATIBLE_VERSION;
 use super::parse::Command;
-use super::session::Session;
+use super::session::{After, Session};
 use super::shared::{Counters, InfoLines, Shared};
-use super::translate::arity_error;
+use super::translate::{arity_error, unknown_subcommand};
 
 const BAD_NAME: &[u8] = b"ERR Client names cannot contain spaces, newlines or special characters.";
 
 /// Sets the client's name, if it is one.
-pub fn set_name(session: &mut Session, name: &[u8]) -> Result<(), &'static [u8]> {
+pub fn set_name(session: &Session, name: &[u8]) -> Result<(), &'static [u8]> {
     if !name.iter().all(u8::is_ascii_graphic) {
         return Err(BAD_NAME);
     }
-    session.name = name.to_vec();
+    session.client.seen().name = name.to_vec();
     Ok(())
 }
 
 /// Answers that there is no such subcommand. Fast, and the connection stays: newer clients probe.
 fn unknown(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
-    let mut text = b"ERR unknown subcommand '".to_vec();
-    text.extend(command.arg(1).iter().take_while(|byte| **byte != 0).take(128));
-    text.extend_from_slice(b"'. Try ");
-    text.extend(command.arg(0).to_ascii_uppercase());
-    text.extend_from_slice(b" HELP.");
-    session.reply(out).error(&text);
+    session.reply(out).error(&unknown_subcommand(command));
 }
 
-fn help(session: &Session, lines: &[&str], out: &mut Vec<u8>) {
-    let mut reply = session.reply(out);
-    reply.array(lines.len());
-    for line in lines {
-        reply.status(line);
-    }
-}
+/// The subcommands of CLIENT with their arities.
+const CLIENT: [(&str, i32); 9] = [
+    ("client|getname", 2),
+    ("client|help", 2),
+    ("client|id", 2),
+    ("client|info", 2),
+    ("client|kill", -3),
+    ("client|list", -2),
+    ("client|no-evict", 3),
+    ("client|setinfo", 4),
+    ("client|setname", 3),
+];
+
+const CLIENT_HELP: [&str; 11] = [
+    "CLIENT <subcommand> [<arg> ...]. Subcommands are:",
+    "GETNAME",
+    "ID",
+    "INFO",
+    "KILL <ip:port>",
+    "KILL <ID|ADDR|LADDR|TYPE|USER|SKIPME> <value> [...]",
+    "LIST [TYPE <type>|ID <id> ...]",
+    "NO-EVICT (ON|OFF)",
+    "SETINFO <option> <value>",
+    "SETNAME <name>",
+    "HELP",
+];
 
 /// CLIENT.
-pub fn client(session: &mut Session, command: &Command<'_>, out: &mut Vec<u8>) {
-    let subcommand = command.arg(1).to_ascii_lowercase();
-    let wanted = match subcommand.as_slice() {
-        b"setname" | b"no-evict" => 3,
-        b"setinfo" => 4,
-        b"getname" | b"id" | b"info" | b"help" => 2,
-        _ => return unknown(session, command, out),
+pub fn client(
+    session: &mut Session,
+    shared: &Shared,
+    command: &Command<'_>,
+    out: &mut Vec<u8>,
+) -> After {
+    let asked = [b"client|", command.arg(1).to_ascii_lowercase().as_slice()].concat();
+    let Some((name, arity)) = CLIENT.iter().find(|(name, _)| name.as_bytes() == asked) else {
+        unknown(session, command, out);
+        return After::Go;
     };
-    if command.len() != wanted {
-        let name = String::from_utf8_lossy(&subcommand).into_owned();
-        return session.reply(out).error(&arity_error(&format!("client|{name}")));
+    if !takes(*arity, command.len()) {
+        session.reply(out).error(&arity_error(name));
+        return After::Go;
     }
-    let value = command.arg(2);
-    let done: Result<(), &[u8]> = match subcommand.as_slice() {
-        b"setname" => set_name(session, value),
-        b"no-evict" => match value.to_ascii_lowercase().as_slice() {
-            b"on" => {
-                session.no_evict = true;
-                Ok(())
-            }
-            b"off" => {
-                session.no_evict = false;
-                Ok(())
-            }
-            _ => Err(b"ERR syntax error"),
-        },
-        b"setinfo" => set_info(session, value, command.arg(3)),
-        b"getname" => {
-            let name = (!session.name.is_empty()).then_some(&session.name[..]);
-            return session.reply(out).bulk_or_null(name);
+    session.last_command = name;
+    session.client.seen().last_command = name;
+    let done = match *name {
+        "client|getname" => {
+            let name = session.client.seen().name.clone();
+            session.reply(out).bulk_or_null((!name.is_empty()).then_some(&name[..]));
+            return After::Go;
         }
-        b"id" => return session.reply(out).integer(session.id as i64),
-        b"info" => return session.reply(out).verbatim(&describe(session)),
+        "client|id" => {
+            session.reply(out).integer(session.id as i64);
+            return After::Go;
+        }
+        "client|info" => {
+            clients::info(session, out);
+            return After::Go;
+        }
+        "client|kill" => return clients::kill(session, shared, command, out),
+        "client|list" => {
+            clients::list(session, shared, command, out);
+            return After::Go;
+        }
+        "client|no-evict" => set_no_evict(session, command.arg(2)),
+        "client|setinfo" => set_info(session, command.arg(2), command.arg(3)),
+        "client|setname" => set_name(session, command.arg(2)),
         _ => {
-            let lines = [
-                "CLIENT <subcommand> [<arg> ...]. Subcommands are:",
-                "GETNAME",
-                "ID",
-                "INFO",
-                "NO-EVICT (ON|OFF)",
-                "SETINFO <option> <value>",
-                "SETNAME <name>",
-                "HELP",
-            ];
-            return help(session, &lines, out);
+            session.reply(out).lines(&CLIENT_HELP);
+            return After::Go;
         }
     };
     match done {
         Ok(()) => session.reply(out).status("OK"),
         Err(text) => session.reply(out).error(text),
     }
+    After::Go
 }
 
-fn set_info(session: &mut Session, option: &[u8], value: &[u8]) -> Result<(), &'static [u8]> {
+fn set_no_evict(session: &Session, value: &[u8]) -> Result<(), &'static [u8]> {
+    session.client.seen().no_evict = match value.to_ascii_lowercase().as_slice() {
+        b"on" => true,
+        b"off" => false,
+        _ => return Err(b"ERR syntax error"),
+    };
+    Ok(())
+}
+
+fn set_info(session: &Session, option: &[u8], value: &[u8]) -> Result<(), &'static [u8]> {
+    let mut seen = session.client.seen();
     let field = match option.to_ascii_lowercase().as_slice() {
-        b"lib-name" => &mut session.library,
-        b"lib-ver" => &mut session.library_version,
+        b"lib-name" => &mut seen.library,
+        b"lib-ver" => &mut seen.library_version,
         _ => return Err(b"ERR Unrecognized option for CLIENT SETINFO"),
     };
     if !value.iter().all(u8::is_ascii_graphic) {
@@ -108,26 +131,6 @@ fn set_info(session: &mut Session, option: &[u8], value: &[u8]) -> Result<(), &'
     }
     *field = value.to_vec();
     Ok(())
-}
-
-fn describe(session: &Session) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    format!(
-        "id={} addr={} laddr={} name={} age={} flags={}{} db=0 multi={} resp={} cmd={} user=default \
-         lib-name={} lib-ver={}\n",
-        session.id,
-        session.peer,
-        session.local,
-        text(&session.name),
-        session.since.elapsed().as_secs(),
-        if session.multi.is_some() { "x" } else { "N" },
-        if session.no_evict { "e" } else { "" },
-        session.multi.as_ref().map_or(-1, |multi| multi.plan.commands() as i64),
-        session.protocol.number(),
-        session.last_command,
-        text(&session.library),
-        text(&session.library_version),
-    )
 }
 
 /// COMMAND.
@@ -178,7 +181,7 @@ pub fn command(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
                 "LIST",
                 "HELP",
             ];
-            help(session, &lines, out);
+            session.reply(out).lines(&lines);
         }
         _ => unknown(session, command, out),
     }
@@ -207,7 +210,7 @@ pub fn config(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
         b"help" => {
             let lines =
                 ["CONFIG <subcommand> [<arg> ...]. Subcommands are:", "GET <pattern> ...", "HELP"];
-            help(session, &lines, out);
+            session.reply(out).lines(&lines);
         }
         _ => unknown(session, command, out),
     }

@@ -35,6 +35,8 @@ pub enum Data {
     Expire(Unit),
     /// TTL and its kin.
     Ttl(Unit),
+    /// OBJECT with its subcommands.
+    Object,
 }
 
 /// A command that needs no record.
@@ -85,8 +87,7 @@ pub struct Spec {
 impl Spec {
     /// Does it accept `len` arguments, the name included?
     pub fn accepts(&self, len: usize) -> bool {
-        let wanted = self.arity.unsigned_abs() as usize;
-        if self.arity < 0 { len >= wanted } else { len == wanted }
+        takes(self.arity, len)
     }
 
     /// Redis' group of the command.
@@ -95,7 +96,7 @@ impl Spec {
             Action::Data(Data::Plain(
                 Op::Del | Op::Exists | Op::Type | Op::Persist | Op::Rename | Op::RenameNx,
             )) => "generic",
-            Action::Data(Data::Expire(_) | Data::Ttl(_)) => "generic",
+            Action::Data(Data::Expire(_) | Data::Ttl(_) | Data::Object) => "generic",
             Action::Data(_) => "string",
             Action::Local(local) => match local {
                 Local::Multi | Local::Exec | Local::Discard | Local::Watch | Local::Unwatch => {
@@ -142,6 +143,12 @@ impl Spec {
     }
 }
 
+/// Does a command of this arity take `len` arguments, its name included?
+pub fn takes(arity: i32, len: usize) -> bool {
+    let wanted = arity.unsigned_abs() as usize;
+    if arity < 0 { len >= wanted } else { len == wanted }
+}
+
 /// The command of `name` in any case.
 pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
     let mut lower = [0; 16];
@@ -162,6 +169,7 @@ const SERVER: &[&str] = &["loading", "stale"];
 
 const NONE: (i64, i64, i64) = (0, 0, 0);
 const ONE: (i64, i64, i64) = (1, 1, 1);
+const SECOND: (i64, i64, i64) = (2, 2, 1);
 const ALL: (i64, i64, i64) = (1, -1, 1);
 const TWO: (i64, i64, i64) = (1, 2, 1);
 const PAIRS: (i64, i64, i64) = (1, -1, 2);
@@ -211,7 +219,7 @@ const UNIX_MILLIS: Unit = Unit { seconds: false, absolute: true };
 use Data::{Plain, Set};
 
 /// Every command, sorted by name.
-pub static TABLE: [Spec; 63] = [
+pub static TABLE: [Spec; 64] = [
     data("append", 3, Plain(Op::Append), WRITE, ONE, "Append a value to a key"),
     local("auth", -2, Local::Auth, NO_AUTH, "Authenticate to the server"),
     local("client", -2, Local::Client, CONNECTION, "Commands about the connection"),
@@ -247,6 +255,7 @@ pub static TABLE: [Spec; 63] = [
     data("mset", -3, Plain(Op::MSet), WRITE, PAIRS, "Set keys to values"),
     data("msetnx", -3, Plain(Op::MSetNx), WRITE, PAIRS, "Set keys, only if none of them exists"),
     local("multi", 1, Local::Multi, CONNECTION, "Mark the start of a transaction"),
+    data("object", -2, Data::Object, &["readonly"], SECOND, "Tell how the value of a key is kept"),
     data("persist", 2, Plain(Op::Persist), REMOVE, ONE, "Let a key not expire"),
     expire("pexpire", MILLIS, "Let a key expire after so many milliseconds"),
     expire("pexpireat", UNIX_MILLIS, "Let a key expire at a Unix time in milliseconds"),

@@ -28,6 +28,8 @@ pub struct Completion {
 pub struct Mailbox {
     completions: Mutex<Vec<Completion>>,
     accepted: Mutex<Vec<TcpStream>>,
+    /// Connections to be closed: the place and the id of each.
+    killed: Mutex<Vec<(usize, u64)>>,
     /// Set while the thread sleeps or is about to: only then does a push have to wake it.
     sleeping: AtomicBool,
     waker: Waker,
@@ -39,6 +41,7 @@ impl Mailbox {
         Self {
             completions: Mutex::new(Vec::new()),
             accepted: Mutex::new(Vec::new()),
+            killed: Mutex::new(Vec::new()),
             sleeping: AtomicBool::new(false),
             waker,
         }
@@ -56,6 +59,12 @@ impl Mailbox {
         self.wake();
     }
 
+    /// Asks for the end of a connection, at most once for each.
+    pub fn kill(&self, slot: usize, connection: u64) {
+        self.killed.lock().unwrap_or_else(PoisonError::into_inner).push((slot, connection));
+        self.wake();
+    }
+
     /// Makes the owner look around.
     pub fn wake(&self) {
         if self.sleeping.swap(false, Ordering::SeqCst) {
@@ -68,7 +77,8 @@ impl Mailbox {
     pub fn prepare_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         let idle = self.completions.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-            && self.accepted.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+            && self.accepted.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+            && self.killed.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         if !idle {
             self.woken();
         }
@@ -85,6 +95,11 @@ impl Mailbox {
         assert!(taken.is_empty(), "responses must be handled before more are taken");
         let mut queue = self.completions.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(&mut *queue, taken);
+    }
+
+    /// The connections to be closed.
+    pub fn take_killed(&self) -> Vec<(usize, u64)> {
+        std::mem::take(&mut *self.killed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The connections handed over.

@@ -182,6 +182,14 @@ pub enum StartError {
     /// A password is missing.
     #[error("{0} is not the loopback: give a password, or listen on 127.0.0.1")]
     Unprotected(SocketAddr),
+    /// A password that protects nothing, or that no client could give.
+    #[error("the password has {len} bytes: give 1 to {max}, or no password at all")]
+    Password {
+        /// Its bytes.
+        len: usize,
+        /// The most: what a client may send before it has logged in.
+        max: usize,
+    },
     /// The number of threads.
     #[error("{0} front threads: give 1 to 64")]
     Threads(usize),

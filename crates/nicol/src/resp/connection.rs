@@ -351,6 +351,10 @@ fn other(
         return After::Go;
     }
     session.last_command = spec.name;
+    if spec.action == Action::Local(Local::Client) {
+        // Before a MULTI that is in progress is taken apart.
+        session.publish(Instant::now());
+    }
     use Local::{Discard, Exec, Multi, Quit, Reset, Watch};
     let at_once =
         matches!(spec.action, Action::Local(Exec | Discard | Multi | Watch | Quit | Reset));
@@ -397,6 +401,10 @@ fn queue(
             Action::Data(data) => translator(shared).add(&mut multi.plan, spec, data, command),
             Action::Local(Local::Auth | Local::Hello) => {
                 refusal = Some(format!("ERR {} inside MULTI is not allowed", spec.name));
+            }
+            // It would kill now, and EXEC may never come.
+            Action::Local(Local::Client) if command.arg(1).eq_ignore_ascii_case(b"kill") => {
+                refusal = Some("ERR CLIENT KILL inside MULTI is not allowed".to_owned());
             }
             Action::Local(Local::Unwatch) => multi.plan.literal(b"+OK\r\n"),
             Action::Local(local) => {

@@ -120,6 +120,12 @@ impl<'a> Reply<'a> {
         self.length(b'*', len);
     }
 
+    /// An array of lines, as HELP answers.
+    pub fn lines(&mut self, lines: &[&str]) {
+        self.array(lines.len());
+        lines.iter().for_each(|line| self.status(line));
+    }
+
     /// The head of a map of `pairs`; keys and values follow alternately.
     pub fn map(&mut self, pairs: usize) {
         match self.protocol {

@@ -12,6 +12,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use nicol_core::chance::Stream;
 
+use super::clients::Client;
 use super::completions::{Completion, Mailbox};
 use super::connection::{Connection, Life, Waiting, Want};
 use super::gate::Gate;
@@ -143,6 +144,13 @@ impl Front {
         for stream in self.mailbox.take_accepted() {
             self.adopt(stream);
         }
+        for (slot, id) in self.mailbox.take_killed() {
+            let Some(connection) = self.connection(slot) else { continue };
+            if connection.session.id == id {
+                connection.life = Life::Dead;
+                self.touched.push(slot);
+            }
+        }
         let mut completions = std::mem::take(&mut self.completions);
         self.mailbox.take_completions(&mut completions);
         for completion in completions.drain(..) {
@@ -228,7 +236,9 @@ impl Front {
 
     fn insert(&mut self, slot: usize, stream: TcpStream, peer: SocketAddr, local: SocketAddr) {
         let id = self.shared.next_connection.fetch_add(1, Ordering::Relaxed);
-        let session = Session::new(&self.shared, id, peer, local);
+        let client = Arc::new(Client::new(id, (peer, local), self.mailbox.clone(), slot));
+        self.shared.clients.add(client.clone());
+        let session = Session::new(&self.shared, client);
         if slot == self.connections.len() {
             self.connections.push(None);
         }
@@ -290,6 +300,8 @@ impl Front {
     fn settle(&mut self, slot: usize, now: Instant) {
         let shared = self.shared.clone();
         let Some(connection) = self.connection(slot) else { return };
+        // Before the client can know that its command is done.
+        connection.session.publish(connection.active);
         // A password's answer waits as long as the client does.
         if !matches!(connection.waiting, Waiting::Pause) {
             connection.flush(&shared);
@@ -332,6 +344,7 @@ impl Front {
         // Closing the socket takes it off the poll even if this call fails.
         let _ = self.poll.registry().deregister(&mut connection.stream);
         self.shared.counters.connected.fetch_sub(1, Ordering::SeqCst);
+        self.shared.clients.remove(connection.session.id);
         self.free.push(slot);
         if let Waiting::Transaction(transaction) = &connection.waiting {
             self.abandon(connection.session.id, transaction);
@@ -348,7 +361,8 @@ impl Front {
                 now.saturating_duration_since(since) >= limits.output_soft_time
             });
             let late = !connection.session.authenticated
-                && now.saturating_duration_since(connection.session.since) >= limits.login_time;
+                && now.saturating_duration_since(connection.session.client.since)
+                    >= limits.login_time;
             let waits = matches!(connection.waiting, Waiting::Transaction(_));
             let silent = limits.idle.is_some_and(|max| idle >= max) && !waits;
             if slow || late || silent {

@@ -36,7 +36,7 @@ pub fn run(
     let mut reply = session.reply(out);
     match local {
         Local::Auth => return auth(session, shared, command, out),
-        Local::Client => admin::client(session, command, out),
+        Local::Client => return admin::client(session, shared, command, out),
         Local::Cluster => reply.error(b"ERR This instance has cluster support disabled"),
         Local::Command => admin::command(session, command, out),
         Local::Config => admin::config(session, shared, command, out),
@@ -154,7 +154,7 @@ fn auth(session: &mut Session, shared: &Shared, command: &Command<'_>, out: &mut
 /// Judges a user and a password; the only user is `default`.
 fn login(session: &mut Session, shared: &Shared, user: &[u8], password: &[u8]) -> (bool, After) {
     let (right, wait) = match &shared.config.password {
-        Some(expected) => shared.login(session.peer.ip(), expected, password),
+        Some(expected) => shared.login(session.client.peer.ip(), expected, password),
         // As in Redis, the user without a password accepts any.
         None => (true, None),
     };

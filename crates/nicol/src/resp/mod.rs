@@ -10,9 +10,11 @@
 //! DEVIATIONS from Redis 7.0:
 //! - one database, and strings only; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since the
 //!   store does not list its keys; DBSIZE counts records, those that expired and are not freed yet too;
+//! - OBJECT ENCODING says how Redis would hold a value that was SET, whatever has been done to it since, and
+//!   OBJECT REFCOUNT is 1; OBJECT IDLETIME and FREQ are refused, since no time of access is kept;
 //! - INCRBYFLOAT counts in exact decimals of 17 places up to 10^20;
-//! - in a MULTI, commands without records (PING, TIME, CLIENT ...) run when they are queued, and AUTH and
-//!   HELLO are refused;
+//! - in a MULTI, commands without records (PING, TIME, CLIENT ...) run when they are queued, and AUTH,
+//!   HELLO and CLIENT KILL are refused;
 //! - an EXEC whose watched key was absent may also be refused because a neighbour of it was deleted,
 //!   and one whose watched key had expired before the WATCH because its memory was freed;
 //! - a key that a group of commands both creates and deletes, or that is set with a time that is over,
@@ -23,6 +25,7 @@
 
 mod admin;
 mod backend;
+mod clients;
 mod commands;
 mod completions;
 mod config;
@@ -35,6 +38,7 @@ mod inline;
 mod local;
 mod memory;
 mod number;
+mod object;
 pub mod parse;
 pub mod plan;
 mod procedure;

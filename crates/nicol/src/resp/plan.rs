@@ -70,9 +70,11 @@ pub enum Op {
     RenameNx,
     /// Frees what has expired in a row; answers the next deadline there, or 0.
     Reap,
+    /// The question follows the key.
+    Object,
 }
 
-const OPS: [Op; 26] = [
+const OPS: [Op; 27] = [
     Op::Literal,
     Op::Get,
     Op::Set,
@@ -99,13 +101,15 @@ const OPS: [Op; 26] = [
     Op::Rename,
     Op::RenameNx,
     Op::Reap,
+    Op::Object,
 ];
 
 impl Op {
     /// Does it write its keys?
     pub const fn writes(self) -> bool {
-        use Op::{Exists, Get, GetRange, Literal, MGet, Observe, StrLen, Ttl, Type};
-        !matches!(self, Literal | Get | StrLen | Exists | MGet | Type | Observe | Ttl | GetRange)
+        use Op::{Exists, Get, GetRange, Literal, MGet, Object, Observe, StrLen, Ttl, Type};
+        let reads = matches!(self, Get | StrLen | Exists | MGet | Type | Ttl | GetRange | Object);
+        !(reads || matches!(self, Literal | Observe))
     }
 }
 

@@ -272,16 +272,13 @@ impl<'t> Work<'t> {
                 }
             }
             (Op::Append, [key, value]) => self.append(key, value.bytes, &mut reply)?,
-            (Op::StrLen, [key]) => {
-                let slot = self.slot(key)?;
-                let len = self.slots[slot].value.as_ref().map_or(0, |value| value.len());
-                reply.integer(len as i64);
-            }
+            (Op::StrLen, [key]) => reply.integer(self.len(key)? as i64),
             (Op::Add, [key, step]) => self.add(key, step.bytes, &mut reply)?,
             (Op::Type, [key]) => {
                 let slot = self.slot(key)?;
                 reply.status(if self.slots[slot].value.is_some() { "string" } else { "none" });
             }
+            (Op::Object, [key, question]) => self.object(key, question.bytes, &mut reply)?,
             (Op::Del | Op::Exists | Op::MGet, keys) => self.each(op, keys, &mut reply)?,
             (Op::MSet | Op::MSetNx, pairs) => self.mset(op, pairs, &mut reply)?,
             _ => return Err(Stop::Malformed),

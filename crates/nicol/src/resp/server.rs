@@ -28,7 +28,8 @@ impl Server {
     /// Starts a server over `backend`.
     ///
     /// # Errors
-    /// A limit out of range; an address that is not the loopback without a password; the socket.
+    /// A limit out of range; an address that is not the loopback without a password; a password that
+    /// is empty, or longer than AUTH takes; the socket.
     pub fn start(
         config: ServerConfig,
         backend: Arc<dyn Backend>,
@@ -38,9 +39,17 @@ impl Server {
         if config.threads == 0 || config.threads > THREADS_MAX {
             return Err(StartError::Threads(config.threads));
         }
-        let no_password = config.password.as_deref().is_none_or(str::is_empty);
-        if no_password && !config.listen.ip().is_loopback() {
-            return Err(StartError::Unprotected(config.listen));
+        match &config.password {
+            None if !config.listen.ip().is_loopback() => {
+                return Err(StartError::Unprotected(config.listen));
+            }
+            None => {}
+            Some(password) => {
+                let (len, max) = (password.len(), config.limits.login_bulk_bytes);
+                if len == 0 || len > max {
+                    return Err(StartError::Password { len, max });
+                }
+            }
         }
         let listen = config.listen;
         start(config, backend, info).map_err(|reason| StartError::Io { listen, reason })

@@ -1,8 +1,9 @@
 //! What a connection has chosen and queued, apart from its socket.
 
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::clients::Client;
 use super::encode::{Protocol, Reply};
 use super::plan::{PlanBuilder, Watch};
 use super::shared::Shared;
@@ -12,28 +13,16 @@ use super::shared::Shared;
 pub struct Session {
     /// The connection's id, never reused.
     pub id: u64,
-    /// Where the client is.
-    pub peer: SocketAddr,
-    /// Where it reached the server.
-    pub local: SocketAddr,
+    /// The client as other threads see it, with its names.
+    pub client: Arc<Client>,
     /// How it wants its replies.
     pub protocol: Protocol,
     /// May it use the store?
     pub authenticated: bool,
-    /// CLIENT SETNAME.
-    pub name: Vec<u8>,
-    /// CLIENT SETINFO LIB-NAME.
-    pub library: Vec<u8>,
-    /// CLIENT SETINFO LIB-VER.
-    pub library_version: Vec<u8>,
-    /// CLIENT NO-EVICT: remembered for CLIENT INFO; nothing is evicted here.
-    pub no_evict: bool,
     /// The commands after MULTI.
     pub multi: Option<Multi>,
     /// What WATCH saw.
     pub watches: Vec<Watch>,
-    /// When the client connected.
-    pub since: Instant,
     /// Its last command's name.
     pub last_command: &'static str,
 }
@@ -66,29 +55,31 @@ pub enum After {
 
 impl Session {
     /// A new client.
-    pub fn new(shared: &Shared, id: u64, peer: SocketAddr, local: SocketAddr) -> Self {
+    pub fn new(shared: &Shared, client: Arc<Client>) -> Self {
         Self {
-            id,
-            peer,
-            local,
+            id: client.id,
+            client,
             protocol: Protocol::Resp2,
             authenticated: shared.config.password.is_none(),
-            name: Vec::new(),
-            library: Vec::new(),
-            library_version: Vec::new(),
-            no_evict: false,
             multi: None,
             watches: Vec::new(),
-            since: Instant::now(),
             last_command: "NULL",
         }
     }
 
     /// RESET: as new, but connected.
     pub fn reset(&mut self, shared: &Shared) {
-        let since = self.since;
-        *self = Self::new(shared, self.id, self.peer, self.local);
-        self.since = since;
+        self.client.reset();
+        *self = Self::new(shared, self.client.clone());
+    }
+
+    /// Lets other threads see what the client did last, and that it sent something when `active` says.
+    pub fn publish(&self, active: Instant) {
+        let mut seen = self.client.seen();
+        seen.protocol = self.protocol;
+        seen.queued = self.multi.as_ref().map(|multi| multi.plan.commands());
+        seen.last_command = self.last_command;
+        seen.active = active;
     }
 
     /// A reply in the client's protocol at the end of `out`.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::backend::Backend;
+use super::clients::Clients;
 use super::config::ServerConfig;
 
 /// Wrong passwords after which an address waits for each answer.
@@ -101,6 +102,8 @@ pub struct Shared {
     pub port: u16,
     /// The counters.
     pub counters: Counters,
+    /// Who is connected.
+    pub clients: Clients,
     /// Set once to stop.
     pub stop: AtomicBool,
     /// When the server started.
@@ -128,6 +131,7 @@ impl Shared {
             info,
             port,
             counters: Counters::default(),
+            clients: Clients::default(),
             stop: AtomicBool::new(false),
             started: Instant::now(),
             next_connection: AtomicU64::new(1),

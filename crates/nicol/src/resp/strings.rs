@@ -22,6 +22,12 @@ fn range(first: i64, last: i64, len: usize) -> std::ops::Range<usize> {
 }
 
 impl<'t> Work<'t> {
+    /// The length of a value; of none, 0.
+    pub(super) fn len(&mut self, key: &Arg<'t>) -> Result<usize, Stop> {
+        let slot = self.slot(key)?;
+        Ok(self.slots[slot].value.as_ref().map_or(0, |value| value.len()))
+    }
+
     pub(super) fn get_range(
         &mut self,
         key: &Arg<'t>,

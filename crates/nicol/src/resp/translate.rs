@@ -8,6 +8,7 @@ use super::config::Limits;
 use super::encode::{Protocol, Reply};
 use super::expiry::{Expiry, Unit, conditions};
 use super::number::{parse_i64, push_i64};
+use super::object::{HELP as OBJECT_HELP, Question};
 use super::parse::Command;
 use super::plan::{Op, PlanBuilder};
 use super::procedure::{NOT_AN_INTEGER, SET_GET, SET_NX, SET_XX};
@@ -44,6 +45,7 @@ impl Translator<'_> {
                 plan.plain(&[u8::from(unit.seconds), u8::from(unit.absolute)]);
                 Ok(())
             }
+            Data::Object => self.object(plan, command),
         });
         if let Err(text) = checked {
             let mut error = Vec::new();
@@ -77,14 +79,14 @@ impl Translator<'_> {
     pub fn keys(spec: &Spec, command: &Command<'_>) -> usize {
         match spec.keys {
             (1, -1, step) => (command.len() - 1).div_ceil(step as usize),
-            (1, last, _) => last as usize,
+            (first, last, _) if first > 0 => (last - first + 1) as usize,
             _ => 0,
         }
     }
 
     fn check(&self, spec: &Spec, command: &Command<'_>) -> Result<(), Vec<u8>> {
         let step = spec.keys.2.max(1) as usize;
-        let single = spec.keys.1 == 1;
+        let (first, last, _) = spec.keys;
         if step == 2 && command.len().is_multiple_of(2) {
             return Err(arity_error(spec.name));
         }
@@ -92,7 +94,7 @@ impl Translator<'_> {
             return Err(self.too_many_keys());
         }
         for (index, arg) in command.args(1).enumerate() {
-            let key = if single { index == 0 } else { index % step == 0 };
+            let key = if first == last { index + 1 == first as usize } else { index % step == 0 };
             if key {
                 self.check_key(arg)?;
             } else if arg.len() > self.limits.value_bytes {
@@ -128,6 +130,33 @@ impl Translator<'_> {
                 false => plan.plain(arg),
             }
         }
+    }
+
+    /// OBJECT: the question stands before the key.
+    fn object(&self, plan: &mut PlanBuilder, command: &Command<'_>) -> Result<(), Vec<u8>> {
+        let name = command.arg(1).to_ascii_lowercase();
+        let question = Question::parse(&name);
+        let wanted = match (&*name, question) {
+            (b"help", _) => 2,
+            (_, Some(_)) => 3,
+            (_, None) => return Err(unknown_subcommand(command)),
+        };
+        if command.len() != wanted {
+            let name = String::from_utf8_lossy(&name);
+            return Err(arity_error(&format!("object|{name}")));
+        }
+        match question {
+            Some(question) => {
+                self.begin(plan, Op::Object, command.arg(2));
+                plan.plain(&[question as u8]);
+            }
+            None => {
+                let mut lines = Vec::new();
+                Reply::new(&mut lines, Protocol::Resp2).lines(&OBJECT_HELP);
+                plan.literal(&lines);
+            }
+        }
+        Ok(())
     }
 
     fn begin(&self, plan: &mut PlanBuilder, op: Op, key: &[u8]) {
@@ -292,6 +321,16 @@ impl<'a> Timing<'a> {
 /// The error of a wrong number of arguments; `name` in lower case, a subcommand after a bar.
 pub fn arity_error(name: &str) -> Vec<u8> {
     format!("ERR wrong number of arguments for '{name}' command").into()
+}
+
+/// The error of a subcommand that does not exist.
+pub fn unknown_subcommand(command: &Command<'_>) -> Vec<u8> {
+    let mut text = b"ERR unknown subcommand '".to_vec();
+    text.extend(command.arg(1).iter().take_while(|byte| **byte != 0).take(128));
+    text.extend_from_slice(b"'. Try ");
+    text.extend(command.arg(0).to_ascii_uppercase());
+    text.extend_from_slice(b" HELP.");
+    text
 }
 
 /// The error of a command that does not exist, which quotes some of what was sent.
