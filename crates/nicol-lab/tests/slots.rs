@@ -141,7 +141,7 @@ fn run<N: Member>(
 }
 
 /// A phase gives up so early that its requests are often still under way.
-const PATIENCE: Nanos = Nanos::from_micros(150);
+const PATIENCE: Nanos = Nanos::from_micros(105);
 
 #[test]
 fn xenic_survives_a_want_of_call_slots() {
@@ -185,6 +185,33 @@ fn the_baselines_survive_it_with_faults_and_without() {
             run::<hybrid::Node>(&config, churn(false), FaultPlan::none(), seed);
             let config = hybrid::HybridConfig { patience: PATIENCE, ..config };
             run::<hybrid::Node>(&config, churn(false), FaultPlan::messages(seed), seed);
+        }
+    }
+}
+
+/// Many requests are lost, and many arrive when nobody waits for them any more.
+fn late() -> FaultPlan {
+    FaultPlan {
+        loss: 300_000,
+        tail: 500_000,
+        tail_max: Nanos::from_millis(1),
+        quiet_after: Nanos::from_millis(20),
+        ..FaultPlan::none()
+    }
+}
+
+/// A lock request that arrives behind the unlock would be granted for ever.
+#[test]
+fn an_unlock_that_finds_no_slot_at_first_fences_what_went_unanswered() {
+    let config = xenic::XenicConfig { patience: PATIENCE, ..xenic::XenicConfig::paper(64, 16) };
+    for seed in 110..130 {
+        run::<xenic::Node>(&config, churn(false), late(), seed);
+    }
+    for seed in 850..860 {
+        for system in ["fasst", "farm"] {
+            let config = hybrid::HybridConfig::named(system, 64, 16).unwrap();
+            let config = hybrid::HybridConfig { patience: PATIENCE, ..config };
+            run::<hybrid::Node>(&config, churn(false), late(), seed);
         }
     }
 }
