@@ -42,3 +42,40 @@ impl Graves {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buried(graves: &Graves) -> Vec<(u64, u64)> {
+        let mut all: Vec<_> = graves.iter().map(|(key, at)| (key.0, at.0)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn a_deletion_outlives_one_look_and_not_two() {
+        let mut graves = Graves::default();
+        graves.bury(Key(1), Version(3));
+        graves.forget_old();
+        graves.bury(Key(2), Version(4));
+        assert_eq!(buried(&graves), [(1, 3), (2, 4)]);
+        graves.forget_old();
+        assert_eq!(buried(&graves), [(2, 4)]);
+        // Nothing young: what is old goes all the same.
+        graves.forget_old();
+        assert_eq!(buried(&graves), []);
+        assert_eq!(graves.deleted_at(Key(2)), Version(0));
+    }
+
+    #[test]
+    fn the_last_deletion_of_a_key_counts_until_the_key_is_back() {
+        let mut graves = Graves::default();
+        graves.bury(Key(1), Version(3));
+        graves.forget_old();
+        graves.bury(Key(1), Version(5));
+        assert_eq!(graves.deleted_at(Key(1)), Version(5));
+        graves.raise(Key(1));
+        assert_eq!((graves.deleted_at(Key(1)), buried(&graves)), (Version(0), vec![]));
+    }
+}

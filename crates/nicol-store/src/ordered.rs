@@ -227,6 +227,36 @@ mod tests {
         assert_eq!(rows(100, true).len(), 9);
     }
 
+    #[test]
+    fn a_transaction_s_own_locks_do_not_age_its_scan_and_only_it_gives_them_back() {
+        let (table, guards) = (OrderedTable::default(), WriteGuards::default());
+        let guard = table.guard(GuardUnit::of(key(0)));
+        guards.lock(key(1), TxnId(1));
+        let current = |guard| [1, 2].map(|txn| guards.is_current(guard, TxnId(txn)));
+        assert_eq!(current(guard), [true, false]);
+        guards.unlock(key(1), TxnId(2));
+        assert_eq!((current(guard), guards.locked_count()), ([true, false], 1));
+        guards.unlock(key(1), TxnId(1));
+        assert_eq!((current(guard), guards.locked_count()), ([true, true], 0));
+    }
+
+    #[test]
+    fn a_scan_that_has_seen_more_than_was_committed_is_not_current() {
+        let (table, guards) = (OrderedTable::default(), WriteGuards::default());
+        let unit = GuardUnit::of(key(0));
+        table.apply(key(1), Version(2), Some(b"x"));
+        let ahead = table.guard(unit);
+        assert!(!guards.is_current(ahead, TxnId(1)), "of a unit that nobody has locked");
+        guards.lock(key(1), TxnId(2));
+        guards.unlock(key(1), TxnId(2));
+        assert!(!guards.is_current(ahead, TxnId(1)));
+        guards.install(key(1));
+        assert!(guards.is_current(ahead, TxnId(1)));
+        // A copy counts on from where the original was.
+        let copy = table.copy();
+        assert_eq!((copy.guard(unit), copy.tree().len()), (ahead, 1));
+    }
+
     /// What happens next: to one of a few keys, or to what is under way.
     #[derive(Clone, Copy, Debug)]
     enum Step {

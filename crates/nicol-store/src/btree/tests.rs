@@ -1,7 +1,8 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use nicol_core::chance::{Purpose, Stream};
 use proptest::prelude::*;
 
 use super::*;
@@ -128,6 +129,102 @@ fn a_tree_grows_and_shrinks_by_levels() {
     assert!(tree.is_empty());
     assert_eq!((tree.check(), tree.digest()), (Vec::new(), 0));
     assert_eq!(tree.last_below(Key(u64::MAX), &mut Vec::new()), None);
+}
+
+#[test]
+fn a_tree_that_shrinks_and_grows_again_is_whole() {
+    let mut random = Stream::new(33, Purpose::Test, 0);
+    let (tree, mut keys) = (BTree::new(), BTreeSet::new());
+    for version in 2..400 {
+        // Roots come and go: small trees are as likely as large ones.
+        let most = 2 << random.below(12);
+        let size = random.below(most);
+        while keys.len() as u64 > size {
+            let key = match random.below(3) {
+                0 => *keys.first().unwrap(),
+                1 => *keys.last().unwrap(),
+                _ => *keys.range(random.below(4_096)..).next().unwrap_or(keys.first().unwrap()),
+            };
+            keys.remove(&key);
+            assert_eq!(tree.apply(Key(key), Version(version), None), Applied::Changed);
+        }
+        while (keys.len() as u64) < size {
+            let key = random.below(4_096);
+            if keys.insert(key) {
+                let value = key.to_le_bytes();
+                assert_eq!(tree.apply(Key(key), Version(version), Some(&value)), Applied::Changed);
+            }
+        }
+        assert_eq!(tree.check(), Vec::<String>::new());
+        let seen = forward(&tree, 0, u64::MAX, usize::MAX);
+        assert!(seen.iter().map(|(key, ..)| key.0).eq(keys.iter().copied()));
+        assert!(seen.iter().all(|(key, _, value)| *value == key.0.to_le_bytes()));
+    }
+}
+
+#[test]
+fn the_first_and_the_last_key_are_keys_like_others() {
+    let tree = BTree::new();
+    let rows = |from, to| -> (Vec<u64>, Vec<u64>) {
+        let keys =
+            |seen: Vec<(Key, Version, Vec<u8>)>| seen.iter().map(|(key, ..)| key.0).collect();
+        (keys(forward(&tree, from, to, usize::MAX)), keys(backward(&tree, from, to)))
+    };
+    assert_eq!(rows(0, u64::MAX), (vec![], vec![]));
+    // Many enough that either end is a leaf of its own.
+    let inner = 1..=500;
+    for key in inner.clone().chain([0, u64::MAX, u64::MAX - 1]) {
+        tree.load(Key(key), b"x");
+    }
+    assert_eq!(rows(u64::MAX, u64::MAX), (vec![u64::MAX], vec![u64::MAX]));
+    assert_eq!(rows(0, 0), (vec![0], vec![0]));
+    let end = vec![u64::MAX - 1, u64::MAX];
+    assert_eq!(rows(501, u64::MAX), (end.clone(), end.into_iter().rev().collect()));
+    assert_eq!(rows(501, u64::MAX - 2), (vec![], vec![]), "between two keys");
+    assert_eq!(rows(7, 6), (vec![], vec![]), "from behind its end");
+    assert_eq!(rows(u64::MAX, 0), (vec![], vec![]));
+    let whole = forward(&tree, 0, u64::MAX, usize::MAX);
+    assert_eq!((whole.len(), whole.len() as u64), (inner.count() + 3, tree.len()));
+    let below = |key| tree.last_below(Key(key), &mut Vec::new()).map(|(key, _)| key.0);
+    assert_eq!((below(u64::MAX), below(1), below(0)), (Some(u64::MAX - 1), Some(0), None));
+    for key in [0, u64::MAX] {
+        assert_eq!(tree.apply(Key(key), Version(2), None), Applied::Changed);
+        assert!(!tree.get(Key(key), &mut Vec::new()).present);
+    }
+    assert_eq!((tree.check(), below(1)), (Vec::new(), None));
+}
+
+#[test]
+fn an_absent_key_has_the_version_of_the_highest_deletion() {
+    let tree = BTree::new();
+    let version = |key| tree.get(Key(key), &mut Vec::new()).version;
+    assert_eq!(version(1), Version(0));
+    tree.apply(Key(1), Version(9), None);
+    tree.apply(Key(2), Version(3), None);
+    assert_eq!((version(1), version(2), version(3)), (Version(9), Version(9), Version(9)));
+}
+
+#[test]
+fn a_write_that_is_repeated_changes_nothing() {
+    let tree = BTree::new();
+    tree.apply(Key(1), Version(2), Some(b"two"));
+    assert_eq!(tree.apply(Key(1), Version(2), Some(b"too")), Applied::Skipped);
+    assert_eq!(tree.apply(Key(1), Version(3), None), Applied::Changed);
+    assert_eq!(tree.apply(Key(1), Version(3), None), Applied::Skipped);
+    assert_eq!(tree.apply(Key(1), Version(3), Some(b"late")), Applied::Skipped);
+    assert!(tree.is_empty());
+}
+
+#[test]
+fn a_copy_is_equal_and_its_own() {
+    let tree = BTree::new();
+    (0..100).for_each(|key| tree.load(Key(key), &[key as u8]));
+    tree.apply(Key(7), Version(5), None);
+    let copy = tree.copy();
+    assert_eq!((copy.len(), copy.digest(), copy.check()), (99, tree.digest(), Vec::new()));
+    assert_eq!(copy.apply(Key(7), Version(4), Some(b"late")), Applied::Skipped);
+    tree.apply(Key(8), Version(2), None);
+    assert_eq!((copy.len(), tree.len()), (99, 98));
 }
 
 #[test]

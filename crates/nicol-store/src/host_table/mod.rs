@@ -174,7 +174,7 @@ pub struct SegmentHeader {
 
 /// An overflow page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PageRef(u64);
+pub struct PageRef(pub(crate) u64);
 
 impl PageRef {
     const fn parse(word: u64) -> Option<Self> {

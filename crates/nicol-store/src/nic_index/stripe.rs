@@ -493,6 +493,8 @@ impl Stripe {
                 let locks = usize::from(object.held) + object.readers as usize;
                 assert!(!only_locked || locks > 0, "an object says something");
                 assert!(!object.held || object.readers == 0, "no lock is shared");
+                let valued = object.known == Known::Present || object.value.is_empty();
+                assert!(valued, "what is absent or unknown has no value");
                 counts.locked += locks;
                 counts.pinned += object.pins as usize;
             });
@@ -509,6 +511,9 @@ impl Stripe {
             assert!(own == inline, "pages come behind full entries");
         }
         assert!(listed == self.live(), "every live object is listed once");
+        let vacant = self.vacant.iter().map(|&vacant| &self.objects[vacant as usize].value);
+        let small = vacant.map(Vec::capacity).all(|bytes| bytes <= VALUE_KEPT);
+        assert!(small, "a vacated object keeps little memory");
         assert!(chained + self.free_pages.len() == self.pages.len(), "a page is chained or free");
         let entries = (self.base << self.progress.level()) + self.progress.split();
         assert!(entries == self.entries.len() as u64, "entries follow the host table");

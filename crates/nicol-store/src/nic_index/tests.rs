@@ -6,6 +6,8 @@ use nicol_core::chance::{Purpose, Stream, test_steps};
 
 use super::*;
 
+mod edges;
+
 const SEGMENTS: u64 = 96;
 
 fn index(cached_objects_max: usize, busy_objects_max: usize) -> NicIndex {
@@ -337,8 +339,10 @@ fn hints_learn_upward_and_tell_whose_header_was_seen() {
     let header = SegmentHeader { moves: 6, overflow: None, floor: Version(0), level: 0 };
     index.learn_header(hash, 5, &header);
     assert_eq!(hint(&index, 1).and_then(|hint| hint.seen), Some((5, 6)));
-    index.learn_header(hash, 5, &SegmentHeader { moves: 7, ..header });
-    assert_eq!(hint(&index, 1).and_then(|hint| hint.seen), None);
+    let overflow = Some(PageRef(3));
+    index.learn_header(hash, 5, &SegmentHeader { moves: 7, overflow, ..header });
+    let last = hint(&index, 1).map(|hint| (hint.overflow, hint.seen));
+    assert_eq!(last, Some((overflow, None)));
 }
 
 /// One NIC core: takes locks and commits under them, looks up, reads its host's memory on a miss.

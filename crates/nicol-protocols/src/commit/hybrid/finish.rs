@@ -187,7 +187,7 @@ impl<F: Fabric> Host<F> {
                 Err(_) => self.unlock_in_time(txn, open, index).await,
             }
             open.sights[index].held = Held::No;
-            self.swapping.borrow_mut().remove(&txn.entries()[index].key);
+            self.stop_swapping(txn, index);
         }
         open.verbs = verbs;
     }
@@ -236,9 +236,9 @@ impl<F: Fabric> Host<F> {
             return self.fabric.call(to, &message, Patience::Forever);
         }
         let message = AbortLocks { txn, keys: &open.keys };
-        let unanswered = open.unanswered.iter().position(|&(at, _)| at == node);
-        match unanswered.map(|position| open.unanswered.swap_remove(position)) {
-            Some((_, request)) => self.fabric.call_superseding(to, &message, request),
+        // Looked up, not taken: the message may find no slot and be sent again.
+        match open.unanswered.iter().find(|&&(at, _)| at == node) {
+            Some(&(_, request)) => self.fabric.call_superseding(to, &message, request),
             None => self.fabric.call(to, &message, Patience::Forever),
         }
     }
@@ -257,9 +257,10 @@ impl<F: Fabric> Host<F> {
             self.select_held(open, sent.to);
             for &index in &open.keys {
                 open.sights[index].held = Held::No;
-                self.swapping.borrow_mut().remove(&txn.entries()[index].key);
+                self.stop_swapping(txn, index);
             }
         }
         open.calls = calls;
+        open.unanswered.clear();
     }
 }

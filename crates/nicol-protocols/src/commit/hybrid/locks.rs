@@ -148,6 +148,8 @@ impl<F: Fabric> Host<F> {
             let key = txn.entries()[verb.index].key;
             let sight = &mut open.sights[verb.index];
             let Witness::Header { unlocked, .. } = sight.witness else { continue };
+            let claimed = self.swapping.borrow().get(&key) == Some(&txn.id);
+            assert!(claimed, "no other transaction of this engine tries for the lock");
             let (held, abort) = match found {
                 Ok(word) if word == unlocked.word() => (Held::BySwap, None),
                 Ok(word) if Header::parse(word).is_some_and(Header::is_locked) => {
@@ -160,7 +162,7 @@ impl<F: Fabric> Host<F> {
             };
             sight.held = held;
             if held == Held::No {
-                self.swapping.borrow_mut().remove(&key);
+                self.stop_swapping(txn, verb.index);
             }
             if let Some(abort) = abort {
                 failure.get_or_insert(abort);
@@ -168,6 +170,16 @@ impl<F: Fabric> Host<F> {
         }
         open.verbs = verbs;
         failure.map_or(Ok(()), Err)
+    }
+
+    /// The key at `index` is no longer one that `txn` locks by CAS, if it was: another transaction of
+    /// this engine may be at it already when an owner's answer arrives.
+    pub(super) fn stop_swapping(&self, txn: &Txn, index: usize) {
+        let key = txn.entries()[index].key;
+        let mut swapping = self.swapping.borrow_mut();
+        if swapping.get(&key) == Some(&txn.id) {
+            swapping.remove(&key);
+        }
     }
 
     /// Asks owners for the keys that no CAS was posted for.

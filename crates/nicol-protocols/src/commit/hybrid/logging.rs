@@ -357,7 +357,8 @@ impl<F: Fabric> Host<F> {
             };
             let Err(error) = reply.await else { return };
             assert!(error != FabricError::Malformed, "a backup refused a record");
-            request = unanswered(error);
+            // One that found no slot was never sent.
+            request = unanswered(error).or(request);
             self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
         }
     }

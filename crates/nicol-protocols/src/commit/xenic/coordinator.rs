@@ -294,16 +294,15 @@ impl<F: Fabric> Nic<F> {
     ) -> Logged {
         let mut calls = std::mem::take(&mut open.calls);
         for sent in calls.drain(..) {
-            let mut reply = sent.reply.await;
+            let (mut reply, mut superseded) = (sent.reply.await, None);
             while let Err(error) = reply {
                 if !unknown {
                     unknown = true;
                     self.reply_ended(open, Outcome::Unknown, reply_to);
                 }
-                let superseded = match error {
-                    FabricError::TimedOut { request } => Some(request),
-                    _ => None,
-                };
+                if let FabricError::TimedOut { request } = error {
+                    superseded = Some(request);
+                }
                 self.wait_for_slot().await;
                 self.select_updates(open, self.fabric.layout().primary(sent.shard));
                 let again = self.send_log(open, sent.shard, sent.to, Patience::Forever, superseded);
@@ -365,9 +364,9 @@ impl<F: Fabric> Nic<F> {
         let held = std::mem::take(&mut open.held);
         self.tell_primaries(open, held, |nic, open, node| {
             let message = AbortLocks { txn: &open.txn, keys: &open.keys };
-            let unanswered = open.unanswered.iter().position(|&(at, _)| at == node);
-            match unanswered.map(|position| open.unanswered.swap_remove(position)) {
-                Some((_, request)) => {
+            // Looked up, not taken: the message may find no slot and be sent again.
+            match open.unanswered.iter().find(|&&(at, _)| at == node) {
+                Some(&(_, request)) => {
                     let to = nic.fabric.layout().nic_of(node, nic.fabric.here().core);
                     nic.fabric.call_superseding(to, &message, request)
                 }
@@ -375,6 +374,7 @@ impl<F: Fabric> Nic<F> {
             }
         })
         .await;
+        open.unanswered.clear();
     }
 
     fn call_primary<M: Message>(&self, node: NodeId, message: &M) -> F::Completion {

@@ -43,6 +43,12 @@ impl<F: Fabric> Coordinator<F> {
         }
     }
 
+    /// An id for one attempt at the NIC.
+    pub(super) fn next_id(&self) -> TxnId {
+        self.sequence.set(self.sequence.get() + 1);
+        TxnId::new(self.fabric.here(), self.sequence.get())
+    }
+
     /// The core of this node's NIC that coordinates a transaction. [Xenic21 4.3.2]: flows are routed
     /// to cores.
     pub(super) fn nic(&self, txn: TxnId) -> EngineId {
@@ -113,8 +119,7 @@ impl<F: Fabric> Coordinator<F> {
 
 impl<F: Fabric> CommitProtocol for Coordinator<F> {
     async fn run(&self, txn: &mut Txn) -> Outcome {
-        self.sequence.set(self.sequence.get() + 1);
-        txn.id = TxnId::new(self.fabric.here(), self.sequence.get());
+        txn.id = self.next_id();
         self.fabric.work(Work::TxnSetup);
         // [Xenic21 4.2.4] Local transactions execute optimistically on the host.
         if let Some(outcome) = self.run_local(txn).await {

@@ -33,14 +33,15 @@ impl<F: Fabric> Coordinator<F> {
         if !txn.local && (!allowed || initial == 0) {
             return None;
         }
-        match self.execute_local(txn).await {
+        let id = match self.execute_local(txn).await {
             None if txn.local => return Some(Outcome::Aborted(Abort::Refused)),
+            None => txn.id,
             // DEVIATION [Xenic21 4.2.4]: the table lags behind the NIC, and a hot key's may do so at
-            // every attempt. The NIC knows the key, so the transaction goes on there at once.
-            None | Some(Outcome::Aborted(Abort::Stale { .. })) if !txn.local => {}
+            // every attempt. The NIC knows the key, so the transaction goes on there at once; under
+            // another id, since the NIC may still be about to unlock what this attempt has locked.
+            Some(Outcome::Aborted(Abort::Stale { .. })) if !txn.local => self.next_id(),
             ended => return ended,
-        }
-        let id = txn.id;
+        };
         txn.rewind(initial);
         txn.id = id;
         None
