@@ -1,5 +1,6 @@
 //! Message delays and crossings of PCIe from a transaction's begin to its answer, counted: where one of
-//! them takes a hundred microseconds, next to nothing else does. [Xenic21 2.2, 4.2, 5.1]
+//! them takes a hundred microseconds, next to nothing else does. So are DMA writes and the log device.
+//! [Xenic21 2.2, 4.2, 5.1]
 
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
@@ -129,4 +130,37 @@ fn a_shipped_new_order_takes_two() {
         ..WorkloadSpec::default()
     };
     assert_eq!(crossings(&["local_paths=off"], workload), 4);
+}
+
+/// Two nodes, two copies: each transaction has one backup. Where `slow` takes so long and nothing else
+/// does, what a transaction waits for.
+fn waits_for(slow: &str, read_percent: u8) -> u32 {
+    let on = format!("liquidio3:{slow}={DELAY_US}us");
+    let config = config("xenic", &["local_paths=off"], ycsb_t(1, read_percent), &on);
+    counted(&BenchConfig { nodes: 2, replicas: 2, ..config })
+}
+
+/// [Xenic21 4.2 (5)] COMMIT's record, which nobody waits for, lands later.
+#[test]
+fn a_write_waits_until_its_log_record_has_landed_and_is_durable() {
+    for slow in ["dma.write_latency", "persist.latency"] {
+        assert_eq!(waits_for(slow, 0), 1, "{slow}");
+        assert_eq!(waits_for(slow, 100), 0, "{slow}");
+    }
+}
+
+/// [Xenic21 4.2 (6)] The only client has its answer at once, and then waits for its own lock.
+#[test]
+fn a_key_stays_locked_until_the_record_of_its_commit_has_landed() {
+    const TRANSACTIONS: u64 = 50;
+    let on = format!("liquidio3:dma.write_latency={DELAY_US}us");
+    let mut config = config("xenic", &["local_paths=off"], ycsb_t(1, 0), &on);
+    (config.nodes, config.replicas) = (1, 1);
+    (config.workload.records, config.length) = (Some(1), Some(Length::Transactions(TRANSACTIONS)));
+    let report = run(&config).unwrap().report;
+    assert!(report.check.held(), "{:#?}", report.check.violations);
+    assert_eq!(report.committed, TRANSACTIONS);
+    assert!(report.abort_reasons["lock_conflict"] >= TRANSACTIONS - 1);
+    let least_us = (TRANSACTIONS - 1) as f64 * DELAY_US;
+    assert!(report.simulated_s.unwrap() * 1e6 > least_us, "{:?} s", report.simulated_s);
 }
