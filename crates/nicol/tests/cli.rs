@@ -119,6 +119,23 @@ fn the_help_and_the_readme_tell_the_same_exit_codes() {
 }
 
 #[test]
+fn a_history_that_cannot_be_written_does_not_cost_the_report() {
+    let run = ["bench", "smallbank", "--on", "liquidio3", "--seconds", "0.001", "--warmup", "0"];
+    let printed =
+        ends(3, &[&run[..], &["--history", "/no/such/folder/h", "--format", "json"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert!(report["committed"].as_u64().unwrap() > 0, "{printed}");
+}
+
+#[test]
+fn a_sweep_for_people_is_not_json() {
+    let few = ["sweep", "smallbank", "--on", "liquidio3", "--seeds", "0..1", "--transactions", "3"];
+    let printed = ends(0, &few);
+    let line = printed.lines().find(|line| line.contains("never_seen")).unwrap();
+    assert!(line.contains(", ") && !line.contains(['"', '[', '\\']), "{line}");
+}
+
+#[test]
 fn bad_usage_is_exit_2() {
     for args in [
         &["--no-such-flag"][..],
@@ -130,6 +147,13 @@ fn bad_usage_is_exit_2() {
         &["bench", "smallbank", "--set", "log_bytes=1"],
         &["bench", "smallbank", "--threads", "0"],
         &["bench", "smallbank", "--transactions", "0"],
+        &["bench", "smallbank", "--transactions", "18446744073709551615"],
+        &["sweep", "smallbank", "--transactions", "18446744073709551615"],
+        &["sweep", "smallbank", "--seeds", "0..18446744073709551615"],
+        &["sweep", "smallbank", "--jobs", "0"],
+        &["sweep", "smallbank", "--jobs", "1000000"],
+        &["bench", "smallbank", "--seconds", "nan"],
+        &["bench", "smallbank", "--warmup", "1e300"],
         &["bench", "smallbank", "--nodes", "0"],
         &["bench", "smallbank", "--nodes", "65"],
         &["bench", "smallbank", "--clients", "99999999999"],
