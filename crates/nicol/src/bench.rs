@@ -113,7 +113,7 @@ pub(crate) fn base(
     Ok(BenchConfig {
         settings: system.settings.clone(),
         nodes: system.nodes,
-        replicas: system.replicas,
+        replicas: system.replicas(),
         ..BenchConfig::new(&system.system, spec(workload)?, on, seed)
     })
 }
@@ -134,7 +134,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         args.threads.is_none() || args.on == "threads",
         "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
     );
-    check_log_device(&args.log_device, args.system.replicas)?;
+    check_log_device(&args.log_device, args.system.replicas())?;
     let clients = args.clients.unwrap_or(1).saturating_mul(args.system.nodes);
     ensure!(
         clients <= CLIENTS_MAX as usize,

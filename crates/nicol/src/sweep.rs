@@ -109,7 +109,7 @@ fn replay(args: &SweepArgs, failure: &Failure) -> String {
         failure.system,
         failure.world,
         system.nodes,
-        system.replicas,
+        system.replicas(),
         failure.seed,
         failure.seed + 1
     );

@@ -128,6 +128,31 @@ fn a_history_that_cannot_be_written_does_not_cost_the_report() {
 }
 
 #[test]
+fn what_a_configuration_says_is_judged_as_a_flag_is() {
+    for (name, text) in [
+        ("slow.toml", "transaction_ms = 3600001\n"),
+        ("hasty.toml", "transaction_ms = 0\n"),
+        ("unknown.toml", "nodez = 3\n"),
+        ("tape.toml", "log_device = \"tape\"\n"),
+    ] {
+        let config = file(name, text);
+        let args = ["serve", "--config", config.to_str().unwrap()];
+        let told = String::from_utf8(nicol(&args).stderr).unwrap();
+        let (key, _) = text.split_once(' ').unwrap();
+        assert!(told.contains(key) && told.contains("--config"), "{told}");
+        ends(2, &args);
+    }
+}
+
+#[test]
+fn a_cluster_of_one_node_needs_no_flag_but_its_size() {
+    let run = ["bench", "smallbank", "--on", "liquidio3", "--transactions", "20", "--nodes", "1"];
+    let printed = ends(0, &[&run[..], &["--format", "json"]].concat());
+    assert!(printed.contains("\"replicas\": 1"), "{printed}");
+    ends(2, &[&run[..], &["--replicas", "2"]].concat());
+}
+
+#[test]
 fn a_sweep_for_people_is_not_json() {
     let few = ["sweep", "smallbank", "--on", "liquidio3", "--seeds", "0..1", "--transactions", "3"];
     let printed = ends(0, &few);
@@ -171,6 +196,9 @@ fn bad_usage_is_exit_2() {
         &["serve", "--replicas", "1", "--log-device", "file:/tmp"],
         &["bench", "smallbank", "--replicas", "1", "--log-device", "file:/tmp"],
         &["serve", "--threads", "0"],
+        &["serve", "--listen", "localhost"],
+        &["lab", "report", "/no/such/folder"],
+        &["lab", "report", "/dev/null"],
         &["serve", "--records", "4294967296"],
         &["serve", "--listen", "0.0.0.0:0", "--records", "1000"],
     ] {
@@ -307,7 +335,8 @@ fn a_failing_environment_is_exit_3() {
     ends(3, &[&["bench", "smallbank"][..], &out].concat());
     ends(3, &["bench", "smallbank", "--log-device", "file:/dev/null/log"]);
     ends(3, &["lab", "run", "xenic-fig2", "--out", "/dev/null/results"]);
-    ends(2, &["lab", "report", "/no/such/folder"]);
+    ends(3, &["serve", "--config", "/no/such/config.toml"]);
+    ends(3, &["serve", "--config", "/"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     ends(3, &["serve", "--listen", &address, "--records", "1000"]);
