@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use indicatif::ProgressBar;
+use nicol_core::names::did_you_mean;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::experiments::write_atomically_by;
@@ -74,8 +75,9 @@ pub(crate) fn transactions(count: u64) -> Result<Length> {
 fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     ensure!(
         WORKLOADS.iter().any(|(name, _)| *name == args.workload),
-        "unknown workload '{}': choose {}",
+        "unknown workload '{}'{}: choose {}",
         args.workload,
+        did_you_mean(&args.workload, WORKLOADS.map(|(name, _)| name)),
         WORKLOADS.map(|(name, meaning)| format!("{name} ({meaning})")).join("; ")
     );
     Ok(WorkloadSpec {

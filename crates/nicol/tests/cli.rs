@@ -128,6 +128,27 @@ fn a_history_that_cannot_be_written_does_not_cost_the_report() {
 }
 
 #[test]
+fn a_slip_in_a_name_is_asked_about() {
+    for (args, meant) in [
+        (&["bench", "smalbank"][..], "smallbank"),
+        (&["bench", "smallbank", "--system", "xenik"], "xenic"),
+        (&["bench", "smallbank", "--on", "liquidio"], "liquidio3"),
+        (&["bench", "smallbank", "--on", "thread"], "threads"),
+        (&["bench", "smallbank", "--on", "liquidio3", "--set", "agregation=off"], "aggregation"),
+        (&["lab", "run", "fig8d"], "xenic-fig8d"),
+        (&["profiles", "show", "connectx"], "connectx5"),
+        (&["sweep", "churn,retwsi"], "retwis"),
+    ] {
+        let told = String::from_utf8(nicol(args).stderr).unwrap();
+        assert!(told.contains(&format!("did you mean '{meant}'?")), "{args:?}: {told}");
+        ends(2, args);
+    }
+    let told =
+        String::from_utf8(nicol(&["bench", "smallbank", "--system", "redis"]).stderr).unwrap();
+    assert!(!told.contains("did you mean") && told.contains("choose one of xenic"), "{told}");
+}
+
+#[test]
 fn what_a_configuration_says_is_judged_as_a_flag_is() {
     for (name, text) in [
         ("slow.toml", "transaction_ms = 3600001\n"),
