@@ -15,6 +15,7 @@ pub mod faults;
 pub mod history;
 pub mod ids;
 pub mod memory;
+pub mod names;
 pub mod txn;
 pub mod units;
 pub mod wire;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nicol_check::serializability;
 use nicol_core::cluster::{Layout, LayoutError};
 use nicol_core::commit::{Audit, LookupStats, Member, Procedures, load_nodes};
@@ -11,6 +11,7 @@ use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::Event;
 use nicol_core::ids::{Key, Side};
+use nicol_core::names::did_you_mean;
 use nicol_core::txn::Abort;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::workload::{Records, ShardMap, Workload};
@@ -176,7 +177,8 @@ where
     if config.on == "threads" {
         return crate::live::run::<N>(config, &config.build(N::SCANS, None)?);
     }
-    let profile = Arc::new(Profile::load(&config.on)?);
+    let on = || format!("--on {}{}", config.on, did_you_mean(&config.on, ["threads"]));
+    let profile = Arc::new(Profile::load(&config.on).with_context(on)?);
     let built = config.build(N::SCANS, Some(profile.cores.nic_memory.value))?;
     crate::simulated::run::<N>(config, &built, &profile)
 }

@@ -1,6 +1,7 @@
 //! `--set key=value`: every mechanism of a system that can be varied.
 
 use anyhow::{Context, Result, bail, ensure};
+use nicol_core::names::did_you_mean;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
 use nicol_protocols::commit::hybrid::{
@@ -92,7 +93,10 @@ fn one<C: Settings>(
     match key {
         _ if among(C::KEYS) => system.set(key, value),
         _ if among(EngineSettings::KEYS) => engine.set(key, value),
-        _ => bail!("no such key; keys are {}", names::<C>()),
+        _ => {
+            let meant = did_you_mean(key, keys::<C>().map(|(key, ..)| *key));
+            bail!("no such key{meant}; keys are {}", names::<C>())
+        }
     }
 }
 

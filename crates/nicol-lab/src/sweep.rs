@@ -234,7 +234,7 @@ pub fn run(
         configs.get(next).filter(|_| !stop.load(Ordering::Relaxed))
     };
     thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
+        for _ in 0..jobs.clamp(1, configs.len().max(1)) {
             scope.spawn(|| {
                 while let Some(config) = take() {
                     let ran = attempt(config);

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use nicol_core::commit::Member;
+use nicol_core::names::did_you_mean;
 use nicol_protocols::commit::{hybrid, xenic};
 use serde::Serialize;
 
@@ -75,11 +76,11 @@ pub const SYSTEMS: &[System] = &[
 impl System {
     /// The system of this name. The error names those that there are.
     pub fn find(name: &str) -> Result<&'static Self> {
-        let known = || SYSTEMS.iter().map(|system| system.name).collect::<Vec<_>>().join(", ");
-        SYSTEMS
-            .iter()
-            .find(|system| system.name == name)
-            .ok_or_else(|| anyhow!("unknown system '{name}': choose one of {}", known()))
+        let known = || SYSTEMS.iter().map(|system| system.name);
+        SYSTEMS.iter().find(|system| system.name == name).ok_or_else(|| {
+            let (meant, all) = (did_you_mean(name, known()), known().collect::<Vec<_>>());
+            anyhow!("unknown system '{name}'{meant}: choose one of {}", all.join(", "))
+        })
     }
 
     /// What `--set` may change in it.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use indicatif::ProgressBar;
+use nicol_core::names::did_you_mean;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::experiments::write_atomically_by;
@@ -21,6 +22,9 @@ use crate::cli::{
 use crate::serve::check_log_device;
 use crate::{End, Usage, blame, interrupt, output};
 
+/// The most transactions of a run: more than any machine finishes, and few enough to count with.
+const TRANSACTIONS_MAX: u64 = 1_000_000_000_000;
+
 /// Runs one benchmark.
 pub fn run(args: &BenchArgs) -> Result<End> {
     if args.system.settings.iter().any(|setting| setting == "help") {
@@ -32,10 +36,11 @@ pub fn run(args: &BenchArgs) -> Result<End> {
     let ran = bench::run(&config);
     spinner.finish_and_clear();
     let ran = ran.map_err(blame)?;
+    // What was measured is told in any case.
+    print(args.format, &ran.report)?;
     if let Some(path) = &args.history {
         write_history(path, &ran).context("--history")?;
     }
-    print(args.format, &ran.report)?;
     Ok(if ran.report.check.held() { End::Held } else { End::Failed })
 }
 
@@ -50,19 +55,29 @@ fn help_settings(system: &str, format: Format) -> Result<End> {
     Ok(End::Held)
 }
 
-fn seconds(flag: &str, seconds: f64) -> Result<Nanos> {
+fn seconds(flag: &str, seconds: f64, least: f64) -> Result<Nanos> {
     ensure!(
-        seconds.is_finite() && (1e-6..=86_400.0).contains(&seconds),
-        "{flag} {seconds}: give 0.000001 to 86400 seconds"
+        (least..=86_400.0).contains(&seconds),
+        "{flag} {seconds:?}: give {least} to 86400 seconds"
     );
     Ok(Nanos((seconds * 1e9) as u64))
+}
+
+/// A number of transactions that a run can count.
+pub(crate) fn transactions(count: u64) -> Result<Length> {
+    ensure!(
+        (1..=TRANSACTIONS_MAX).contains(&count),
+        "--transactions {count}: give 1 to {TRANSACTIONS_MAX}"
+    );
+    Ok(Length::Transactions(count))
 }
 
 fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     ensure!(
         WORKLOADS.iter().any(|(name, _)| *name == args.workload),
-        "unknown workload '{}': choose {}",
+        "unknown workload '{}'{}: choose {}",
         args.workload,
+        did_you_mean(&args.workload, WORKLOADS.map(|(name, _)| name)),
         WORKLOADS.map(|(name, meaning)| format!("{name} ({meaning})")).join("; ")
     );
     Ok(WorkloadSpec {
@@ -100,16 +115,15 @@ pub(crate) fn base(
     Ok(BenchConfig {
         settings: system.settings.clone(),
         nodes: system.nodes,
-        replicas: system.replicas,
+        replicas: system.replicas(),
         ..BenchConfig::new(&system.system, spec(workload)?, on, seed)
     })
 }
 
 fn config(args: &BenchArgs) -> Result<BenchConfig> {
     let length = match (args.seconds, args.transactions) {
-        (Some(span), _) => Some(Length::Time(seconds("--seconds", span)?)),
-        (None, Some(0)) => return Err(anyhow!("--transactions 0: give at least 1")),
-        (None, Some(count)) => Some(Length::Transactions(count)),
+        (Some(span), _) => Some(Length::Time(seconds("--seconds", span, 1e-6)?)),
+        (None, Some(count)) => Some(transactions(count)?),
         (None, None) => None,
     };
     let faults = match args.faults.as_str() {
@@ -122,7 +136,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         args.threads.is_none() || args.on == "threads",
         "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
     );
-    check_log_device(&args.log_device, args.system.replicas)?;
+    check_log_device(&args.log_device, args.system.replicas())?;
     let clients = args.clients.unwrap_or(1).saturating_mul(args.system.nodes);
     ensure!(
         clients <= CLIENTS_MAX as usize,
@@ -137,7 +151,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         nic_engines: args.nic_engines,
         clients: args.clients,
         length,
-        warmup: args.warmup.map(|span| seconds("--warmup", span)).transpose()?,
+        warmup: args.warmup.map(|span| seconds("--warmup", span, 0.0)).transpose()?,
         rate: args.rate,
         faults,
         threads: args.threads,

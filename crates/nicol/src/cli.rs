@@ -1,10 +1,14 @@
 //! The command line: a contract, since scripts depend on it.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nicol_rt::LogDevice;
+
+/// How long a transaction of `nicol serve` may take, in milliseconds: up to an hour.
+pub const TRANSACTION_MS: RangeInclusive<u64> = 1..=3_600_000;
 
 /// A distributed, replicated, transactional in-memory store, and the laboratory of its field.
 #[derive(Debug, Parser)]
@@ -146,12 +150,30 @@ pub struct SystemArgs {
     /// Nodes of the cluster.
     #[arg(long, default_value_t = 3, value_name = "N", env = "NICOL_NODES")]
     pub nodes: usize,
-    /// Copies of each shard, the primary included (f + 1).
-    #[arg(long, default_value_t = 3, value_name = "N", env = "NICOL_REPLICAS")]
-    pub replicas: usize,
+    /// Copies of each shard, the primary included (f + 1) [default: 3, or the number of nodes if
+    /// lower].
+    #[arg(long, value_name = "N", env = "NICOL_REPLICAS")]
+    pub replicas: Option<usize>,
     /// A setting of the system, as key=value; `--set help` lists them. May be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<String>,
+}
+
+impl SystemArgs {
+    /// Copies of each shard.
+    pub fn replicas(&self) -> usize {
+        replicas(self.replicas, self.nodes)
+    }
+}
+
+/// Copies of each shard of so many nodes: those `asked` for, else three, as far as there are nodes.
+pub fn replicas(asked: Option<usize>, nodes: usize) -> usize {
+    asked.unwrap_or(nodes.min(3))
+}
+
+/// The address and port of a socket.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write ADDRESS:PORT, as in 127.0.0.1:6380 or [::1]:6380".to_owned())
 }
 
 /// `nicol bench`.
@@ -406,7 +428,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", env = "NICOL_REPLICAS")]
     pub replicas: Option<usize>,
     /// Address to listen on [default: 127.0.0.1:6380]. Anything but loopback needs a password.
-    #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN")]
+    #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN", value_parser = address)]
     pub listen: Option<SocketAddr>,
     /// Password that clients must give with AUTH.
     #[arg(long, value_name = "PASSWORD", env = "NICOL_PASSWORD", hide_env_values = true)]
@@ -417,7 +439,7 @@ pub struct ServeArgs {
     /// Milliseconds after which a transaction is not tried again, or its client told that its outcome
     /// is unknown [default: 1000].
     #[arg(long, value_name = "MS", env = "NICOL_TRANSACTION_MS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    #[arg(value_parser = clap::value_parser!(u64).range(TRANSACTION_MS))]
     pub transaction_ms: Option<u64>,
     /// What makes writes durable: memory (nothing survives the process) or file:DIR (a log per node,
     /// in a folder of its own for each start; not yet read back) [default: memory].

@@ -1,6 +1,5 @@
 //! `nicol lab`: the figures and tables of the papers.
 
-use std::io;
 use std::path::Path;
 use std::thread;
 
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::bench::spinner;
 use crate::cli::{Format, FormatArgs, LabAction, LabArgs, LabRunArgs};
-use crate::{End, Usage, interrupt, output};
+use crate::{End, Usage, environment_or_usage, interrupt, output};
 
 /// Runs the chosen action.
 pub fn run(args: &LabArgs) -> Result<End> {
@@ -39,6 +38,11 @@ fn list(args: &FormatArgs) -> Result<End> {
 }
 
 fn report(folder: &Path, out: Option<&Path>) -> Result<End> {
+    if !folder.is_dir() {
+        let error =
+            anyhow!("{} is no folder: name one that `lab run --out` wrote to", folder.display());
+        return Err(Usage(error).into());
+    }
     let page = experiments::page(folder)?.ok_or_else(|| {
         let folder = folder.display();
         Usage(anyhow!("{folder} holds no results: make some with nicol lab run ID --out {folder}"))
@@ -174,12 +178,6 @@ fn run_one(
     finished.outcome.warnings().for_each(|warning| output::tell(&format!("warning: {warning}")));
     wrong.iter().for_each(|wrong| output::tell(&format!("failed: {wrong}")));
     Ok((finished, wrong))
-}
-
-/// What stopped an experiment: the system, if it says so, and otherwise a flag that does not fit.
-fn environment_or_usage(error: anyhow::Error) -> anyhow::Error {
-    let system = error.chain().any(|cause| cause.is::<io::Error>());
-    if system { error } else { Usage(error).into() }
 }
 
 /// What is wrong with an outcome: what its checkers say, and what its golden table says.

@@ -49,6 +49,12 @@ fn blame(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
+/// Whose error it is that a command cannot begin: the system's, if it says so, or else a flag's.
+fn environment_or_usage(error: anyhow::Error) -> anyhow::Error {
+    let system = error.chain().any(|cause| cause.is::<std::io::Error>());
+    if system { error } else { Usage(error).into() }
+}
+
 fn main() -> ExitCode {
     // Bad flags end here with exit code 2 and clap's explanation.
     let cli = Cli::parse();

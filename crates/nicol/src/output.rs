@@ -12,8 +12,10 @@ use serde_json::Value;
 
 use crate::cli::Format;
 
-/// Width of a table that does not go to a terminal.
+/// Width of a table that does not go to a terminal, or to one that does not know its own.
 const PIPE_WIDTH: u16 = 110;
+/// Width below which a terminal's is not believed: some say 0, or 1.
+const WIDTH_MIN: u16 = 20;
 
 /// Standard output whose reader may go away, as `head` does: what nobody reads is dropped, which is no
 /// failure and hides no verdict.
@@ -80,10 +82,14 @@ fn blank() -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    if !table.is_tty() {
-        table.set_width(PIPE_WIDTH);
-    }
+    let terminal = table.width().filter(|_| table.is_tty());
+    table.set_width(width(terminal));
     table
+}
+
+/// The width of a table on a terminal that claims to be so wide, if there is one.
+fn width(terminal: Option<u16>) -> u16 {
+    terminal.filter(|&width| width >= WIDTH_MIN).unwrap_or(PIPE_WIDTH)
 }
 
 fn table(rows: &[Value]) -> Result<()> {
@@ -163,6 +169,12 @@ mod tests {
         let row = flat(&json!({"a": 1, "latency_us": {"p50": 2.5}, "list": [1, 2]}));
         assert_eq!(row, json!({"a": 1, "latency_us.p50": 2.5, "list": "[1,2]"}));
         assert_eq!(columns(&[row]), ["a", "latency_us.p50", "list"]);
+    }
+
+    #[test]
+    fn a_terminal_without_a_width_gets_a_pipe_s() {
+        assert_eq!([Some(0), Some(1), None].map(width), [PIPE_WIDTH; 3]);
+        assert_eq!(width(Some(80)), 80);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use nicol::resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo, StartError};
 use nicol_core::chance::Stream;
 use nicol_core::cluster::Layout;
@@ -27,8 +27,8 @@ use nicol_protocols::commit::xenic::{Coordinator, Node, XenicConfig};
 use nicol_rt::{LiveCluster, LiveConfig, LogDevice, Mailbox};
 use serde::Deserialize;
 
-use crate::cli::ServeArgs;
-use crate::{End, Usage, interrupt, output};
+use crate::cli::{ServeArgs, TRANSACTION_MS, replicas};
+use crate::{End, Usage, environment_or_usage, interrupt, output};
 
 /// Requests that wait for one host engine; beyond it the front is told to try again.
 const MAILBOX: usize = 65_536;
@@ -74,7 +74,7 @@ struct Settings {
 /// when it is asked gets the reply first.
 pub fn run(args: &ServeArgs) -> Result<End> {
     let asked = interrupt::flag()?;
-    let settings = settings(args).map_err(Usage)?;
+    let settings = settings(args).map_err(environment_or_usage)?;
     let (seed, run_id) = draw()?;
     let layout = Layout::new(settings.nodes, settings.replicas, 1, 1)
         .map_err(|error| Usage(refused_layout(error)))?
@@ -152,10 +152,13 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     let threads = args.threads.or(file.threads);
     ensure!(threads != Some(0), "--threads 0: give at least 1");
     let transaction_ms = args.transaction_ms.or(file.transaction_ms);
-    ensure!(transaction_ms != Some(0), "transaction_ms = 0: give at least 1");
+    if let Some(millis) = transaction_ms.filter(|millis| !TRANSACTION_MS.contains(millis)) {
+        let (least, most) = (TRANSACTION_MS.start(), TRANSACTION_MS.end());
+        bail!("transaction_ms = {millis} in --config: give {least} to {most}");
+    }
     let in_file = file.log_device.as_deref().map(str::parse).transpose();
     let log_device = args.log_device.clone().or(in_file.context("log_device in --config")?);
-    let replicas = args.replicas.or(file.replicas).unwrap_or(nodes.min(3));
+    let replicas = replicas(args.replicas.or(file.replicas), nodes);
     let log_device = log_device.unwrap_or_default();
     check_log_device(&log_device, replicas)?;
     Ok(Settings {

@@ -10,20 +10,25 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use nicol_lab::bench::{BenchConfig, BenchRun, Length};
+use nicol_lab::bench::{BenchConfig, BenchRun};
+use nicol_lab::experiments::shown;
 use nicol_lab::report::BenchReport;
 use nicol_lab::sweep::{self, Failure, SweepReport};
 use nicol_lab::systems::{SYSTEMS, System};
 use nicol_lab::workloads::WORKLOADS;
 use serde_json::json;
 
-use crate::bench::{base, write_history};
+use crate::bench::{base, transactions, write_history};
 use crate::cli::{Format, SweepArgs, WorkloadArgs};
 use crate::{End, Usage, blame, interrupt, output};
 
 /// Patience of a phase in a sweep: shorter than the partitions that a fault plan draws, so that
 /// their consequences are seen.
 const SWEEP_PATIENCE: &str = "patience_us=500";
+/// Threads that a machine grants.
+const JOBS_MAX: usize = 1_024;
+/// Runs of a sweep, whose configurations are in memory beside each other.
+const RUNS_MAX: u64 = 1_000_000;
 /// What is told at an interrupt.
 const ENDING: &str = "interrupted: the runs under way end first; a second interrupt does not wait";
 
@@ -31,8 +36,10 @@ const ENDING: &str = "interrupted: the runs under way end first; a second interr
 pub fn run(args: &SweepArgs) -> Result<End> {
     let configs = configs(args).map_err(Usage)?;
     let jobs = match args.jobs {
-        Some(0) => return Err(Usage(anyhow!("--jobs 0: give at least 1")).into()),
-        Some(jobs) => jobs,
+        Some(jobs) if (1..=JOBS_MAX).contains(&jobs) => jobs,
+        Some(jobs) => {
+            return Err(Usage(anyhow!("--jobs {jobs}: give 1 to {JOBS_MAX}")).into());
+        }
         None => thread::available_parallelism().map_or(1, usize::from),
     };
     let bar = if std::io::stderr().is_terminal() {
@@ -102,7 +109,7 @@ fn replay(args: &SweepArgs, failure: &Failure) -> String {
         failure.system,
         failure.world,
         system.nodes,
-        system.replicas,
+        system.replicas(),
         failure.seed,
         failure.seed + 1
     );
@@ -154,8 +161,9 @@ fn print(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()>
                 let runs = format!("{} of {}: INTERRUPTED", report.runs, report.planned_runs);
                 totals.insert("runs".to_owned(), runs.into());
             }
+            totals.insert("never_seen".to_owned(), missing.join(", ").into());
             let pairs: Vec<(&str, String)> =
-                totals.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
+                totals.iter().map(|(name, value)| (name.as_str(), shown(value))).collect();
             output::pairs(&pairs)?;
             let parts =
                 report.parts.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
@@ -177,14 +185,22 @@ fn configs(args: &SweepArgs) -> Result<Vec<BenchConfig>> {
         .and_then(|(from, to)| Some((from.parse::<u64>().ok()?, to.parse::<u64>().ok()?)))
         .filter(|(from, to)| from < to)
         .with_context(|| format!("--seeds {}: write FROM..TO, for example 0..100", args.seeds))?;
-    ensure!(args.transactions > 0, "--transactions 0: give at least 1");
+    let length = transactions(args.transactions)?;
     let workloads = names(&args.workload.workload, WORKLOADS.iter().map(|(name, _)| *name));
     let systems = names(&args.system.system, SYSTEMS.iter().map(|system| system.name));
+    let each = (workloads.len() * systems.len() * args.on.len()) as u64;
+    let runs = (to - from).saturating_mul(each);
+    ensure!(
+        runs <= RUNS_MAX,
+        "--seeds {}: {runs} runs in all; give at most {RUNS_MAX}, several sweeps one after the other",
+        args.seeds
+    );
     let mut configs = Vec::new();
     for (workload, system) in workloads.iter().flat_map(|w| systems.iter().map(move |s| (w, s))) {
         for world in &args.on {
             for seed in from..to {
-                configs.push(config(args, workload, system, world, seed)?);
+                let config = config(args, workload, system, world, seed)?;
+                configs.push(BenchConfig { length: Some(length), ..config });
             }
         }
     }
@@ -222,7 +238,6 @@ fn config(
         config.nic_engines = Some(2);
     }
     config.clients = Some(8);
-    config.length = Some(Length::Transactions(args.transactions));
     config.faults = true;
     Ok(config)
 }

@@ -119,6 +119,69 @@ fn the_help_and_the_readme_tell_the_same_exit_codes() {
 }
 
 #[test]
+fn a_history_that_cannot_be_written_does_not_cost_the_report() {
+    let run = ["bench", "smallbank", "--on", "liquidio3", "--seconds", "0.001", "--warmup", "0"];
+    let printed =
+        ends(3, &[&run[..], &["--history", "/no/such/folder/h", "--format", "json"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert!(report["committed"].as_u64().unwrap() > 0, "{printed}");
+}
+
+#[test]
+fn a_slip_in_a_name_is_asked_about() {
+    for (args, meant) in [
+        (&["bench", "smalbank"][..], "smallbank"),
+        (&["bench", "smallbank", "--system", "xenik"], "xenic"),
+        (&["bench", "smallbank", "--on", "liquidio"], "liquidio3"),
+        (&["bench", "smallbank", "--on", "thread"], "threads"),
+        (&["bench", "smallbank", "--on", "liquidio3", "--set", "agregation=off"], "aggregation"),
+        (&["lab", "run", "fig8d"], "xenic-fig8d"),
+        (&["profiles", "show", "connectx"], "connectx5"),
+        (&["sweep", "churn,retwsi"], "retwis"),
+    ] {
+        let told = String::from_utf8(nicol(args).stderr).unwrap();
+        assert!(told.contains(&format!("did you mean '{meant}'?")), "{args:?}: {told}");
+        ends(2, args);
+    }
+    let told =
+        String::from_utf8(nicol(&["bench", "smallbank", "--system", "redis"]).stderr).unwrap();
+    assert!(!told.contains("did you mean") && told.contains("choose one of xenic"), "{told}");
+}
+
+#[test]
+fn what_a_configuration_says_is_judged_as_a_flag_is() {
+    for (name, text) in [
+        ("slow.toml", "transaction_ms = 3600001\n"),
+        ("hasty.toml", "transaction_ms = 0\n"),
+        ("unknown.toml", "nodez = 3\n"),
+        ("tape.toml", "log_device = \"tape\"\n"),
+    ] {
+        let config = file(name, text);
+        let args = ["serve", "--config", config.to_str().unwrap()];
+        let told = String::from_utf8(nicol(&args).stderr).unwrap();
+        let (key, _) = text.split_once(' ').unwrap();
+        assert!(told.contains(key) && told.contains("--config"), "{told}");
+        ends(2, &args);
+    }
+}
+
+#[test]
+fn a_cluster_of_one_node_needs_no_flag_but_its_size() {
+    let run = ["bench", "smallbank", "--on", "liquidio3", "--transactions", "20", "--nodes", "1"];
+    let printed = ends(0, &[&run[..], &["--format", "json"]].concat());
+    assert!(printed.contains("\"replicas\": 1"), "{printed}");
+    ends(2, &[&run[..], &["--replicas", "2"]].concat());
+}
+
+#[test]
+fn a_sweep_for_people_is_not_json() {
+    let few = ["sweep", "smallbank", "--on", "liquidio3", "--seeds", "0..1", "--transactions", "3"];
+    let printed = ends(0, &few);
+    let line = printed.lines().find(|line| line.contains("never_seen")).unwrap();
+    assert!(line.contains(", ") && !line.contains(['"', '[', '\\']), "{line}");
+}
+
+#[test]
 fn bad_usage_is_exit_2() {
     for args in [
         &["--no-such-flag"][..],
@@ -130,6 +193,13 @@ fn bad_usage_is_exit_2() {
         &["bench", "smallbank", "--set", "log_bytes=1"],
         &["bench", "smallbank", "--threads", "0"],
         &["bench", "smallbank", "--transactions", "0"],
+        &["bench", "smallbank", "--transactions", "18446744073709551615"],
+        &["sweep", "smallbank", "--transactions", "18446744073709551615"],
+        &["sweep", "smallbank", "--seeds", "0..18446744073709551615"],
+        &["sweep", "smallbank", "--jobs", "0"],
+        &["sweep", "smallbank", "--jobs", "1000000"],
+        &["bench", "smallbank", "--seconds", "nan"],
+        &["bench", "smallbank", "--warmup", "1e300"],
         &["bench", "smallbank", "--nodes", "0"],
         &["bench", "smallbank", "--nodes", "65"],
         &["bench", "smallbank", "--clients", "99999999999"],
@@ -147,6 +217,9 @@ fn bad_usage_is_exit_2() {
         &["serve", "--replicas", "1", "--log-device", "file:/tmp"],
         &["bench", "smallbank", "--replicas", "1", "--log-device", "file:/tmp"],
         &["serve", "--threads", "0"],
+        &["serve", "--listen", "localhost"],
+        &["lab", "report", "/no/such/folder"],
+        &["lab", "report", "/dev/null"],
         &["serve", "--records", "4294967296"],
         &["serve", "--listen", "0.0.0.0:0", "--records", "1000"],
     ] {
@@ -283,7 +356,8 @@ fn a_failing_environment_is_exit_3() {
     ends(3, &[&["bench", "smallbank"][..], &out].concat());
     ends(3, &["bench", "smallbank", "--log-device", "file:/dev/null/log"]);
     ends(3, &["lab", "run", "xenic-fig2", "--out", "/dev/null/results"]);
-    ends(2, &["lab", "report", "/no/such/folder"]);
+    ends(3, &["serve", "--config", "/no/such/config.toml"]);
+    ends(3, &["serve", "--config", "/"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     ends(3, &["serve", "--listen", &address, "--records", "1000"]);

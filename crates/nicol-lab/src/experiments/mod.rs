@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
+use nicol_core::names::did_you_mean;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -186,7 +187,8 @@ pub fn find(id: &str) -> Result<&'static Experiment> {
         Some(experiment) => Ok(experiment),
         None => {
             let ids: Vec<_> = all.iter().map(|experiment| experiment.id).collect();
-            bail!("no experiment is called '{id}': choose one of {}", ids.join(", "))
+            let meant = did_you_mean(id, ids.iter().copied());
+            bail!("no experiment is called '{id}'{meant}: choose one of {}", ids.join(", "))
         }
     }
 }
