@@ -19,7 +19,8 @@ struct Executed(());
 #[must_use = "validate the others"]
 struct Locked(());
 
-/// Proof that nothing read has changed since; the transaction will commit.
+/// Proof that nothing read has changed since, and that what was written has room; the transaction
+/// will commit.
 #[must_use = "log it"]
 struct Validated(());
 
@@ -225,9 +226,9 @@ impl<F: Fabric> Host<F> {
         // was several visits.
         let one_visit =
             open.sights.len() == 1 && !matches!(open.sights[0].witness, Witness::Guard { .. });
-        if !one_visit && self.sabotage() != Sabotage::NoValidate {
-            self.check_reads(txn, open).await?;
-        }
+        let reads = !one_visit && self.sabotage() != Sabotage::NoValidate;
+        self.hand_over(txn, open).await?;
+        self.check(txn, open, reads).await?;
         Ok(Validated(()))
     }
 }

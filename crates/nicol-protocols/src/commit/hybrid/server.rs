@@ -190,7 +190,10 @@ impl<F: Fabric> Host<F> {
         Ok(())
     }
 
-    fn refuse_foreign(&self, mut keys: impl Iterator<Item = Key>) -> Result<(), Malformed> {
+    pub(super) fn refuse_foreign(
+        &self,
+        mut keys: impl Iterator<Item = Key>,
+    ) -> Result<(), Malformed> {
         if keys.any(|key| !self.node.is_primary_of(key)) {
             return Err(Malformed { what: "a key of another shard" });
         }
