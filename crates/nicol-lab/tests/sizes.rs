@@ -13,10 +13,12 @@ use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::txn::{Abort, ProcedureId, Txn, Verdict};
-use nicol_core::units::Nanos;
+use nicol_core::units::{Bytes, Nanos};
 use nicol_core::workload::{Records, ShardMap, Workload};
 use nicol_protocols::commit::hybrid::{self, HybridConfig};
+use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
+use nicol_store::host_table::Growth;
 use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, spawn_clients};
 
 const NODES: u16 = 3;
@@ -95,6 +97,7 @@ impl Workload for Sizes {
             args.extend_from_slice(&(len as u16).to_le_bytes());
         }
         txn.reset(ProcedureId(0), &args);
+        txn.ship = random.below(2) == 0;
         for _ in 0..=random.below(3) {
             let key = Key::new(TableId(1), random.below(ROWS));
             if random.below(4) == 0 {
@@ -204,5 +207,31 @@ fn values_that_find_no_room_abort_under_every_baseline() {
             (committed, full) = (committed + commits, full + aborts);
         }
         assert!(committed > 5_000 && full > 100, "{system}: {committed} committed, {full} aborted");
+    }
+}
+
+#[test]
+fn values_that_find_no_room_abort_under_every_way_of_xenic() {
+    // The initial values' blocks, and those of one size more.
+    let growth = Growth::Doubling { memory_max: Bytes(3 << 19) };
+    let paper = XenicConfig { growth, ..XenicConfig::paper(ROWS, INLINE) };
+    let (host, nic) = (ExecuteAt::Host, ExecuteAt::Nic);
+    let ways = [
+        paper.clone(),
+        XenicConfig { execute_at: host, ..paper.clone() },
+        XenicConfig { execute_at: host, local_paths: false, ..paper.clone() },
+        XenicConfig { execute_at: nic, multi_hop: false, ..paper.clone() },
+        XenicConfig { combined_ops: false, multi_hop: false, ..paper.clone() },
+    ];
+    for (way, config) in ways.iter().enumerate() {
+        let (mut committed, mut full) = (0, 0);
+        for seed in 0..4 {
+            let (commits, aborts) = run::<xenic::Node>(config, seed, seed >= 2);
+            (committed, full) = (committed + commits, full + aborts);
+        }
+        assert!(
+            committed > 3_000 && full > 100,
+            "way {way}: {committed} committed, {full} aborted"
+        );
     }
 }

@@ -169,8 +169,10 @@ impl<F: Fabric> Host<F> {
             let reply = sent.reply.await;
             self.select_unfetched(txn, open, sent.to);
             let granted = match reply {
+                // Its table has ROOM asked for instead of telling a shortage.
                 Ok(body) => parse_execute_reply(body.as_ref(), txn, &open.keys)
-                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
+                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed)))
+                    .map(|_no_shortage| ()),
                 Err(error) => Err(Abort::Fabric(error)),
             };
             if let Err(abort) = self.answered(open, sent.to, granted) {
