@@ -229,6 +229,8 @@ impl<F: Fabric> Host<F> {
         let one_visit =
             open.sights.len() == 1 && !matches!(open.sights[0].witness, Witness::Guard { .. });
         let reads = !one_visit && self.sabotage() != Sabotage::NoValidate;
+        // DEVIATION [FaRM15 4 step 2]: asks for room besides, if a value takes a block of the heap,
+        // because the papers' values keep one size (`room`).
         self.hand_over(txn, open).await?;
         self.check(txn, open, reads).await?;
         Ok(Validated(()))

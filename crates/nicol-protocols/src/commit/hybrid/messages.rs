@@ -136,3 +136,32 @@ pub(super) fn parse_doors(body: &[u8]) -> Result<Doors, Malformed> {
     from.finish()?;
     Ok(doors)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_for_room_names_keys_and_lengths() {
+        let mut txn = Txn::default();
+        txn.id = TxnId(99);
+        for key in 1..4 {
+            let index = txn.write(Key(key));
+            txn.put(index, &vec![0; 1_000 * key as usize]);
+        }
+        let mut body = Vec::new();
+        Room { txn: &txn, keys: &[0, 2] }.emit(&mut Writer::new(&mut body));
+        let rooms = Rooms::parse(&body).unwrap();
+        assert_eq!(rooms.txn, txn.id);
+        assert_eq!(rooms.iter().collect::<Vec<_>>(), [(Key(1), 1_000), (Key(3), 3_000)]);
+        for len in 0..body.len() {
+            assert!(Rooms::parse(&body[..len]).is_err(), "the first {len} bytes are none");
+        }
+        body.push(0);
+        assert!(Rooms::parse(&body).is_err(), "nothing follows");
+        let Some(last) = body.len().checked_sub(2) else { panic!("a body has bytes") };
+        body.pop();
+        body[last] = 1;
+        assert!(Rooms::parse(&body).is_err(), "no value is as long as that");
+    }
+}
