@@ -5,6 +5,7 @@ use nicol_core::fabric::{FabricError, Message};
 use nicol_core::ids::{Key, ShardId, TxnId, Version};
 use nicol_core::txn::{Abort, Entry, KEYS_MAX, Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
+use nicol_store::host_table::Shortage;
 
 /// Coordinator to primary. [Xenic21 4.2 (2)]
 pub(super) const EXECUTE: u16 = 10;
@@ -158,8 +159,9 @@ impl<'a> Keys<'a> {
 
 /// The primary's answer to EXECUTE.
 pub(super) enum ExecuteReply<'a, I> {
-    /// Locked and read: version and value of each key, in the request's order.
-    Granted(I, &'a [u8]),
+    /// Locked and read: version and value of each key, in the request's order. Values that the
+    /// primary's table has no room for must not be written: usually there are none.
+    Granted(Shortage, I, &'a [u8]),
     /// Nothing was locked.
     Denied(Abort),
 }
@@ -176,8 +178,13 @@ impl<I: Iterator<Item = Found> + Clone> Message for ExecuteReply<'_, I> {
 
     fn emit(&self, to: &mut Writer<'_>) {
         match self {
-            Self::Granted(found, values) => {
-                to.u8(0);
+            Self::Granted(shortage, found, values) => {
+                if shortage.is_none() {
+                    to.u8(0);
+                } else {
+                    to.u8(2);
+                    to.u32(shortage.to_bits());
+                }
                 for found in found.clone() {
                     to.u64(found.version.0);
                     let bytes = found
@@ -194,16 +201,18 @@ impl<I: Iterator<Item = Found> + Clone> Message for ExecuteReply<'_, I> {
     }
 }
 
-/// Applies an EXECUTE's reply to the keys it asked for.
+/// Applies an EXECUTE's reply to the keys it asked for; what the primary has no room for.
 pub(super) fn parse_execute_reply(
     body: &[u8],
     txn: &mut Txn,
     keys: &[usize],
-) -> Result<Result<(), Abort>, Malformed> {
+) -> Result<Result<Shortage, Abort>, Malformed> {
     let mut from = Reader::new(body);
-    if from.u8()? != 0 {
-        return Ok(Err(parse_abort(&mut from)?));
-    }
+    let shortage = match from.u8()? {
+        0 => Shortage::default(),
+        2 => Shortage::from_bits(from.u32()?),
+        _ => return Ok(Err(parse_abort(&mut from)?)),
+    };
     for &index in keys {
         let version = Version(from.u64()?);
         let len = from.u32()?;
@@ -211,7 +220,7 @@ pub(super) fn parse_execute_reply(
         txn.fetched(index, version, value);
     }
     from.finish()?;
-    Ok(Ok(()))
+    Ok(Ok(shortage))
 }
 
 /// VALIDATE: keys that were read but not locked, with the versions read. [Xenic21 4.2 (4)]

@@ -148,10 +148,22 @@ fn class_of(len: u32) -> usize {
     (bits.max(SMALLEST_CLASS) - SMALLEST_CLASS) as usize
 }
 
+/// The bit of [`Heap::without_block`] for a value of `len` bytes; of one beyond any value, all.
+pub(super) fn class_bit(len: usize) -> u16 {
+    u32::try_from(len).ok().and_then(|len| 1u16.checked_shl(class_of(len) as u32)).unwrap_or(!0)
+}
+
 impl Heap {
     /// Blocks that hold a value.
     pub(super) fn in_use(&self) -> u64 {
         self.in_use
+    }
+
+    /// The classes that have no free block, but for one: a value is written before the block of
+    /// the one that it replaces is free.
+    pub(super) fn without_block(&self) -> u16 {
+        let classes = self.free.iter().enumerate();
+        classes.filter(|(_, free)| free.len() < 2).fold(0, |bits, (class, _)| bits | 1 << class)
     }
 
     /// Writes a value into a free block; says too how many bytes were added for it.

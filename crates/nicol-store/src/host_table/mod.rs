@@ -23,6 +23,7 @@ mod check;
 mod layout;
 mod memory;
 mod read;
+mod shortage;
 mod split;
 mod writer;
 
@@ -39,6 +40,7 @@ pub use check::Placed;
 use layout::slot_bytes;
 pub use layout::{BlockRef, INLINE_MAX, Place, SlotView};
 use memory::Chunks;
+pub use shortage::Shortage;
 pub use split::Advance;
 use writer::Writer;
 
@@ -125,7 +127,8 @@ pub enum Growth {
     /// It doubles whenever it is [`LOAD_MAX_PERCENT`] full, up to so much memory for slots, overflow
     /// pages and values.
     Doubling {
-        /// Bytes from which on nothing is split and inserts beyond the load limit are refused.
+        /// Bytes from which on nothing is split, inserts beyond the load limit are refused, and so
+        /// are values out of line that no free block takes ([`HostTable::shortage`]).
         memory_max: Bytes,
     },
 }

@@ -346,3 +346,39 @@ fn whatever_moves_to_the_left_or_away_shows_in_its_segments_header() {
     assert!(moved > 0, "nothing moved to the left");
     table.check();
 }
+
+#[test]
+fn values_that_grow_are_refused_once_the_memory_is_used_up() {
+    let memory_max = Bytes(100_000);
+    let geometry = Geometry::new(256, 8, 16);
+    let table = HostTable::new(geometry, 200, Growth::Doubling { memory_max });
+    let fixed = HostTable::new(geometry, 200, Growth::Off);
+    let mut random = Stream::new(5, Purpose::Test, 0);
+    let mut lengths: [Option<usize>; 200] = [None; 200];
+    let mut versions = [0; 200];
+    let mut refused = 0;
+    for _ in 0..if cfg!(miri) { 500 } else { 20_000 } {
+        let key = random.below(200) as usize;
+        let len = 1 + random.below(4_000) as usize;
+        let new = (random.below(4) > 0).then_some(len);
+        let shortage = Shortage::from_bits(table.shortage().to_bits());
+        assert_eq!(shortage, table.shortage());
+        if let Some(new) = new.filter(|&new| shortage.refuses(lengths[key], new)) {
+            let class = |len: usize| (len > 16).then(|| memory::class_bit(len));
+            assert!(class(new).is_some() && lengths[key].and_then(class) != class(new));
+            refused += 1;
+            continue;
+        }
+        versions[key] += 1;
+        for table in [&table, &fixed] {
+            let value = new.map(|len| vec![key as u8; len]);
+            table.apply(Key(key as u64), Version(versions[key]), value.as_deref());
+        }
+        lengths[key] = new;
+        // At most one region beyond, for each of four sizes of blocks.
+        assert!(table.memory().0 <= memory_max.0 + 4 * 8_192, "{:?}", table.memory());
+    }
+    assert!(refused > 0 && fixed.shortage().is_none() && !table.shortage().is_none());
+    assert!(!table.shortage().refuses(Some(1_000), 900) && !table.shortage().refuses(None, 16));
+    table.check();
+}

@@ -1,6 +1,7 @@
 //! Looks at a whole table: records, locks, digest, structure.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use nicol_core::ids::{Key, Version};
 
@@ -19,7 +20,7 @@ impl RemoteTable {
             let shape = Shape(load(&self.region, address + field::SHAPE as u64));
             records += u64::from(shape.is_present());
         });
-        records
+        records + self.strayed()
     }
 
     /// Has it no record?
@@ -41,7 +42,7 @@ impl RemoteTable {
     /// # Panics
     /// If a record stays torn.
     pub fn for_each(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
-        let _writer = self.writer();
+        let writer = self.writer();
         let mut value = Vec::new();
         self.each_slot(&mut |address, header| {
             let key = Key(load(&self.region, address + field::KEY as u64));
@@ -52,6 +53,7 @@ impl RemoteTable {
                 None => panic!("a record of a quiet table is whole"),
             }
         });
+        writer.strays.iter().for_each(|(&key, stray)| each(key, stray.version, &stray.value));
     }
 
     /// A digest of all records that does not depend on where they stand: that of
@@ -66,7 +68,7 @@ impl RemoteTable {
         let writer = self.writer();
         let mut lines = Vec::new();
         let (mut keys, mut chained) = (BTreeSet::new(), BTreeSet::new());
-        let mut blocks = 0;
+        let (mut blocks, mut promised) = (0, 0);
         for home in 0..self.geometry.buckets() {
             let at = self.geometry.bucket_offset(home) + bucket::GUARD as u64;
             if !load(&self.region, at).is_multiple_of(2) {
@@ -95,7 +97,21 @@ impl RemoteTable {
                 lines.push(format!("{key:?} is torn"));
             }
             blocks += self.block_of(address).map_or(0, |block| Heap::cost(block.len));
+            if let Some(block) = writer.promised.get(&key) {
+                blocks += Heap::cost(block.len);
+                promised += 1;
+                if header.owner().is_none() {
+                    lines.push(format!("{key:?} was promised room and nobody holds its lock"));
+                }
+            }
         });
+        lines.extend(
+            writer
+                .strays
+                .keys()
+                .filter(|key| keys.contains(key))
+                .map(|key| format!("{key:?} stands in the table and is a stray")),
+        );
         let array = self.geometry.bucket_offset(self.geometry.array_buckets());
         let mut overflowed = 0;
         self.each_slot(&mut |address, _| overflowed += u64::from(address >= array));
@@ -105,6 +121,9 @@ impl RemoteTable {
             ("slots in chains", overflowed, self.overflowed()),
             ("overflow buckets", chained.len() as u64 + writer.free_buckets(), overflow),
             ("heap bytes", blocks, writer.heap_in_use()),
+            ("promises to holders of locks", promised, writer.promised.len() as u64),
+            ("promises", writer.promised.len() as u64, self.promised.load(Ordering::Relaxed)),
+            ("strays", writer.strays.len() as u64, self.strayed()),
         ];
         for (what, found, counted) in counts {
             if found != counted {

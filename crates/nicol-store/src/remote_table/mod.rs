@@ -16,6 +16,7 @@
 //! | give back a lock taken by CAS | WRITE the unlocked header |
 //! | give back a lock that the owner granted | ask the owner ([`RemoteTable::unlock`]) |
 //! | free the slot of a record it deleted | ask the owner ([`RemoteTable::reclaim`]) |
+//! | commit a value that takes a block | ask the owner before ([`RemoteTable::promise`]; see `room`) |
 //!
 //! What makes this safe: a record is only rewritten or moved while its header is locked (by a
 //! transaction, or for a moment by the owner), so an unlocked header read after a value vouches
@@ -33,6 +34,7 @@ mod audit;
 mod geometry;
 mod heap;
 mod layout;
+mod room;
 mod writer;
 
 use std::fmt;
@@ -99,6 +101,9 @@ pub struct RemoteTable {
     writer: Mutex<Writer>,
     used: AtomicU64,
     overflowed: AtomicU64,
+    /// Blocks promised, and records without a place: what the writer keeps of each.
+    promised: AtomicU64,
+    strayed: AtomicU64,
     capacity: u64,
 }
 
@@ -119,6 +124,8 @@ impl RemoteTable {
             writer: Mutex::new(Writer::new(&geometry)),
             used: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
+            promised: AtomicU64::new(0),
+            strayed: AtomicU64::new(0),
             capacity,
         }
     }
@@ -129,12 +136,15 @@ impl RemoteTable {
     /// Cost: that of copying its memory, a fraction of inserting the records.
     pub fn copy(&self) -> Self {
         let writer = self.writer().clone();
+        let word = |word: &AtomicU64| AtomicU64::new(word.load(Ordering::Relaxed));
         Self {
             geometry: self.geometry,
             region: Arc::new(self.region.copy()),
             writer: Mutex::new(writer),
-            used: AtomicU64::new(self.used.load(Ordering::Relaxed)),
-            overflowed: AtomicU64::new(self.overflowed.load(Ordering::Relaxed)),
+            used: word(&self.used),
+            overflowed: word(&self.overflowed),
+            promised: word(&self.promised),
+            strayed: word(&self.strayed),
             capacity: self.capacity,
         }
     }
@@ -159,9 +169,10 @@ impl RemoteTable {
         self.overflowed.load(Ordering::Relaxed)
     }
 
-    /// May a transaction insert a record, or make a value larger? Asked before commit. An eighth of
-    /// the overflow buckets and of the heap is kept back, since replicas place their records
-    /// differently.
+    /// May a transaction insert a record? Asked when it locks an absent key. An eighth of the
+    /// overflow buckets is kept back, so that few records of replicas, which place them otherwise,
+    /// stray; and one of the heap, for values that grow. Room for the value itself is promised when
+    /// its length is known: [`RemoteTable::promise`].
     pub fn has_room(&self) -> bool {
         self.used() < self.capacity && self.writer().has_reserve(&self.geometry)
     }
@@ -173,7 +184,8 @@ impl RemoteTable {
         for _ in 0..TRIES_MAX {
             match self.seek(key) {
                 Sought::Absent { floor } => {
-                    return Ok(Found { version: floor, present: false, locked: false });
+                    let absent = Found { version: floor, present: false, locked: false };
+                    return Ok(self.find_stray(key, into).unwrap_or(absent));
                 }
                 Sought::Slot { address, header } => {
                     if let Some(present) = self.read_value(key, address, header, into) {
@@ -218,9 +230,12 @@ impl RemoteTable {
         }
     }
 
-    /// Unlocks `key` if `txn` holds it; returns whether it did.
+    /// Unlocks `key` if `txn` holds it; returns whether it did. Room that it was promised is free.
     pub fn unlock(&self, key: Key, txn: TxnId) -> bool {
         let Some((address, header)) = self.held_by(key, txn) else { return false };
+        if let Some(promised) = self.take_promise(key) {
+            self.writer().take_back(Some(promised));
+        }
         let shape = Shape(load(&self.region, address + field::SHAPE as u64));
         if shape.is_present() {
             store(&self.region, address + field::HOLDER as u64, 0);
@@ -246,16 +261,21 @@ impl RemoteTable {
     /// Applies a COMMIT of `txn` and unlocks: the new value, or `None` for a deletion.
     ///
     /// # Panics
-    /// If `txn` does not hold the lock, the version does not move forward, or there is no memory
-    /// for a value out of line although [`RemoteTable::has_room`] said so.
+    /// If `txn` does not hold the lock, the version does not move forward, or the value takes a
+    /// block that was not promised ([`RemoteTable::promise`]) and that there is not.
     pub fn install(&self, key: Key, txn: TxnId, version: Version, value: Option<&[u8]>) {
         let Some((address, header)) = self.held_by(key, txn) else {
             panic!("a COMMIT finds the locks of its transaction");
         };
         assert!(header.version() < version, "a COMMIT moves the version forward");
+        let promised = self.take_promise(key);
         match value {
-            Some(value) => self.rewrite(key, address, version, value),
-            None => self.remove(&mut self.writer(), key, address, version),
+            Some(value) => self.rewrite(key, address, version, value, promised),
+            None => {
+                let writer = &mut *self.writer();
+                self.remove(writer, key, address, version);
+                writer.take_back(promised);
+            }
         }
     }
 

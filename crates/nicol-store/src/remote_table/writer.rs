@@ -1,14 +1,16 @@
 //! What changes a table's structure: insertion, removal, moves, heap blocks. One writer at a time.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use nicol_core::ids::{Key, TxnId, Version};
+use nicol_core::ids::{IdMap, Key, TxnId, Version};
 use nicol_core::memory::WORD;
 
 use crate::graves::Graves;
 
 use super::heap::Heap;
 use super::layout::{self, Body, Header, Shape, bucket, field};
+use super::room::Stray;
 use super::{
     Applied, BlockRef, Design, Geometry, Granted, LockRefused, Place, RemoteTable, Sought,
     engine_of,
@@ -22,7 +24,11 @@ const PROBE_MAX: u64 = 128;
 /// What the writer keeps besides the table's memory.
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
-    heap: Heap,
+    pub(super) heap: Heap,
+    /// Blocks of the heap that holders of locks were promised.
+    pub(super) promised: IdMap<Key, BlockRef>,
+    /// A replica's records that found no place.
+    pub(super) strays: BTreeMap<Key, Stray>,
     /// Overflow buckets never linked yet, and those unlinked again.
     next: u64,
     end: u64,
@@ -35,6 +41,8 @@ impl Writer {
     pub(super) fn new(geometry: &Geometry) -> Self {
         Self {
             heap: Heap::new(geometry.heap_offset(), geometry.heap_bytes()),
+            promised: IdMap::default(),
+            strays: BTreeMap::new(),
             next: geometry.array_buckets(),
             end: geometry.all_buckets(),
             free: Vec::new(),
@@ -57,6 +65,13 @@ impl Writer {
         self.heap.in_use()
     }
 
+    /// Takes the block of a value back that is gone, if it had one.
+    pub(super) fn take_back(&mut self, block: Option<BlockRef>) {
+        if let Some(BlockRef { offset, len }) = block {
+            self.heap.take_back(offset, len);
+        }
+    }
+
     fn take_bucket(&mut self) -> Option<u64> {
         if let Some(bucket) = self.free.pop() {
             return Some(bucket);
@@ -75,24 +90,27 @@ impl RemoteTable {
     /// If the table is full: it is sized for what is loaded.
     pub fn load(&self, key: Key, value: &[u8]) {
         self.apply(key, Version(1), Some(value));
+        assert!(self.strayed() == 0, "a table is sized for what is loaded");
     }
 
     /// Applies a logged write to a replica whose keys nobody locks; `None` deletes. Does nothing
     /// if the table has this version or a newer one, so that it may be repeated and come in any
-    /// order with other writes of the key (AMB-37).
-    ///
-    /// # Panics
-    /// If the table is full although [`RemoteTable::has_room`] was asked at the primary.
+    /// order with other writes of the key (AMB-37). A record that finds no place is kept apart, as
+    /// a stray: see the module `room`.
     pub fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) -> Applied {
         let writer = &mut *self.writer();
         let sought = self.seek(key);
         let current = match sought {
             Sought::Slot { header, .. } => header.version(),
-            Sought::Absent { .. } => writer.graves.deleted_at(key),
+            Sought::Absent { .. } => {
+                let stray = writer.strays.get(&key).map_or(Version(0), |stray| stray.version);
+                stray.max(writer.graves.deleted_at(key))
+            }
         };
         if version <= current {
             return Applied::Skipped;
         }
+        self.drop_stray(writer, key);
         if let Sought::Slot { address, header } = sought {
             assert!(!header.is_locked(), "nobody locks a replica's records");
             let word = header.word();
@@ -101,12 +119,15 @@ impl RemoteTable {
         }
         match (value, sought) {
             (Some(value), Sought::Slot { address, .. }) => {
-                self.rewrite_with_heap(writer, key, address, version, value);
+                if !self.rewrite_with_heap(writer, key, address, version, value, None) {
+                    self.remove(writer, key, address, current);
+                    self.keep_stray(writer, key, version, value);
+                }
             }
             (Some(value), Sought::Absent { .. }) => {
-                let place = self.place(writer, key, version, value);
-                let inserted = self.insert(writer, key, version, place, None);
-                assert!(inserted.is_some(), "the overflow chains have room");
+                if !self.insert_value(writer, key, version, value) {
+                    self.keep_stray(writer, key, version, value);
+                }
                 writer.graves.raise(key);
             }
             (None, sought) => {
@@ -150,15 +171,41 @@ impl RemoteTable {
     }
 
     /// Replaces the value of a record that the caller has locked, and unlocks it.
-    pub(super) fn rewrite(&self, key: Key, address: u64, version: Version, value: &[u8]) {
+    ///
+    /// # Panics
+    /// If the value takes another block than the promised one, and there is none.
+    pub(super) fn rewrite(
+        &self,
+        key: Key,
+        address: u64,
+        version: Version,
+        value: &[u8],
+        promised: Option<BlockRef>,
+    ) {
         let large = value.len() > self.geometry.inline();
-        if large || self.block_of(address).is_some() {
-            self.rewrite_with_heap(&mut self.writer(), key, address, version, value);
+        if large || promised.is_some() || self.block_of(address).is_some() {
+            let writer = &mut *self.writer();
+            let done = self.rewrite_with_heap(writer, key, address, version, value, promised);
+            assert!(done, "a COMMIT finds the room that was promised");
         } else {
             self.write_record(key, address, version, Place::Inline(value));
         }
     }
 
+    /// Inserts a record of a replica; whether it found a place.
+    fn insert_value(&self, writer: &mut Writer, key: Key, version: Version, value: &[u8]) -> bool {
+        let Some(place) = self.place(writer, key, version, value, None) else { return false };
+        let inserted = self.insert(writer, key, version, place, None).is_some();
+        if let Place::OutOfLine(block) = place
+            && !inserted
+        {
+            writer.take_back(Some(block));
+        }
+        inserted
+    }
+
+    /// Replaces the value of a locked record, and unlocks it; false, and nothing is changed, if
+    /// there is no block for the value.
     fn rewrite_with_heap(
         &self,
         writer: &mut Writer,
@@ -166,24 +213,25 @@ impl RemoteTable {
         address: u64,
         version: Version,
         value: &[u8],
-    ) {
+        promised: Option<BlockRef>,
+    ) -> bool {
         let old = self.block_of(address);
         let len = value.len() as u32;
         if let Some(BlockRef { offset, len: old_len }) = old
             && value.len() > self.geometry.inline()
-            && Heap::cost(old_len) == Heap::cost(len)
+            && !self.geometry.takes_block(Some(old_len as usize), value.len())
         {
             // In place, so that what readers remember of it stays true; the record is locked, and
             // the block's checksum tells whoever reads it all the same.
             layout::write_block(&self.region, offset, key, version, value);
-            let place = Place::OutOfLine(BlockRef { offset, len });
-            return self.write_record(key, address, version, place);
+            self.write_record(key, address, version, Place::OutOfLine(BlockRef { offset, len }));
+            writer.take_back(promised);
+            return true;
         }
-        let place = self.place(writer, key, version, value);
+        let Some(place) = self.place(writer, key, version, value, promised) else { return false };
         self.write_record(key, address, version, place);
-        if let Some(old) = old {
-            writer.heap.take_back(old.offset, old.len);
-        }
+        writer.take_back(old);
+        true
     }
 
     /// Removes a record that the caller has locked, and closes the gap from its home's chain.
@@ -195,29 +243,33 @@ impl RemoteTable {
         self.vacate(address);
         self.shorten_chain(writer, home, address);
         self.bump_guard(home);
-        if let Some(block) = block {
-            writer.heap.take_back(block.offset, block.len);
-        }
+        writer.take_back(block);
         self.used.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Puts a value where it belongs.
+    /// Puts a value where it belongs: out of line in the block that was promised, if one was, or
+    /// in one of the heap; `None` if it has none.
     fn place<'a>(
         &self,
         writer: &mut Writer,
         key: Key,
         version: Version,
         value: &'a [u8],
-    ) -> Place<'a> {
-        if value.len() <= self.geometry.inline() {
-            return Place::Inline(value);
-        }
-        let len = value.len() as u32;
-        let Some(offset) = writer.heap.take(len) else {
-            panic!("the heap of {} bytes has room", self.geometry.heap_bytes());
+        promised: Option<BlockRef>,
+    ) -> Option<Place<'a>> {
+        let (large, len) = (value.len() > self.geometry.inline(), value.len() as u32);
+        let offset = match promised {
+            Some(block) if large && Heap::cost(block.len) == Heap::cost(len) => block.offset,
+            _ => {
+                writer.take_back(promised);
+                if !large {
+                    return Some(Place::Inline(value));
+                }
+                writer.heap.take(len)?
+            }
         };
         layout::write_block(&self.region, offset, key, version, value);
-        Place::OutOfLine(BlockRef { offset, len })
+        Some(Place::OutOfLine(BlockRef { offset, len }))
     }
 
     /// The block of a record's value, if it is out of line.

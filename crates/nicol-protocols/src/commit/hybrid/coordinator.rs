@@ -19,7 +19,8 @@ struct Executed(());
 #[must_use = "validate the others"]
 struct Locked(());
 
-/// Proof that nothing read has changed since; the transaction will commit.
+/// Proof that nothing read has changed since, and that what was written has room; the transaction
+/// will commit.
 #[must_use = "log it"]
 struct Validated(());
 
@@ -168,8 +169,10 @@ impl<F: Fabric> Host<F> {
             let reply = sent.reply.await;
             self.select_unfetched(txn, open, sent.to);
             let granted = match reply {
+                // Its table has ROOM asked for instead of telling a shortage.
                 Ok(body) => parse_execute_reply(body.as_ref(), txn, &open.keys)
-                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
+                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed)))
+                    .map(|_no_shortage| ()),
                 Err(error) => Err(Abort::Fabric(error)),
             };
             if let Err(abort) = self.answered(open, sent.to, granted) {
@@ -225,9 +228,11 @@ impl<F: Fabric> Host<F> {
         // was several visits.
         let one_visit =
             open.sights.len() == 1 && !matches!(open.sights[0].witness, Witness::Guard { .. });
-        if !one_visit && self.sabotage() != Sabotage::NoValidate {
-            self.check_reads(txn, open).await?;
-        }
+        let reads = !one_visit && self.sabotage() != Sabotage::NoValidate;
+        // DEVIATION [FaRM15 4 step 2]: asks for room besides, if a value takes a block of the heap,
+        // because the papers' values keep one size (`room`).
+        self.hand_over(txn, open).await?;
+        self.check(txn, open, reads).await?;
         Ok(Validated(()))
     }
 }

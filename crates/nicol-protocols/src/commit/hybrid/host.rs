@@ -16,7 +16,7 @@ use nicol_core::wire::Malformed;
 use nicol_store::remote_table::Header;
 
 use super::logging::{LocalLog, Lost, Record, Ring};
-use super::messages::{Doors, HELLO, Hello, LOCK, parse_doors};
+use super::messages::{Doors, HELLO, Hello, LOCK, ROOM, parse_doors};
 use super::node::Node;
 use super::reads::Lookup;
 use super::server::Scratch;
@@ -292,6 +292,7 @@ impl<F: Fabric> Service for Host<F> {
             EXECUTE => self.serve_execute(delivery.body, reply_to),
             LOCK => self.serve_lock(delivery.body, reply_to),
             VALIDATE => self.serve_validate(delivery.body, reply_to),
+            ROOM => self.serve_room(delivery.body, reply_to),
             LOG => this.serve_log(delivery.body, reply_to),
             COMMIT => this.serve_commit(delivery.body, reply_to),
             ABORT => self.serve_abort(delivery.body, reply_to),

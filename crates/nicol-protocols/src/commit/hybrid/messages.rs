@@ -1,14 +1,16 @@
 //! The messages that only the baselines send; the others are those of the commit family.
 
 use nicol_core::fabric::Message;
-use nicol_core::ids::{RKey, TxnId};
-use nicol_core::txn::Txn;
+use nicol_core::ids::{Key, RKey, TxnId};
+use nicol_core::txn::{Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
-use crate::commit::messages::{LOG, Reads, Validate};
+use crate::commit::messages::{LOG, Reads, Validate, parse_count};
 
 /// Coordinator to primary: lock keys at the versions read.
 pub(super) const LOCK: u16 = 15;
+/// Coordinator to primary: take room for values whose keys are locked.
+pub(super) const ROOM: u16 = 17;
 /// Host engine to host engine: which memory may I reach?
 pub(super) const HELLO: u16 = 16;
 
@@ -32,6 +34,62 @@ pub(super) fn parse_lock(body: &[u8]) -> Result<(TxnId, Reads<'_>), Malformed> {
     let mut from = Reader::new(body);
     let txn = TxnId(from.u64()?);
     Ok((txn, Reads::parse(from.rest())?))
+}
+
+/// ROOM: keys that the transaction has locked, with the bytes of their new values.
+pub(super) struct Room<'a> {
+    pub(super) txn: &'a Txn,
+    pub(super) keys: &'a [usize],
+}
+
+impl Message for Room<'_> {
+    const KIND: u16 = ROOM;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u64(self.txn.id.0);
+        to.u16(self.keys.len() as u16);
+        for &index in self.keys {
+            let value = self.txn.update(index).and_then(|write| write.value);
+            to.u64(self.txn.entries()[index].key.0);
+            to.u32(value.map_or(0, <[u8]>::len) as u32);
+        }
+    }
+}
+
+/// A parsed ROOM.
+#[derive(Clone, Copy)]
+pub(super) struct Rooms<'a> {
+    pub(super) txn: TxnId,
+    count: u16,
+    from: Reader<'a>,
+}
+
+impl<'a> Rooms<'a> {
+    /// Parses and checks every key.
+    pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let txn = TxnId(from.u64()?);
+        let count = parse_count(&mut from)?;
+        let rooms = Self { txn, count, from };
+        for _ in 0..count {
+            parse_room(&mut from)?;
+        }
+        from.finish()?;
+        Ok(rooms)
+    }
+
+    /// The keys and the bytes of their values, in the sender's order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, usize)> + use<'a> {
+        let mut from = self.from;
+        (0..self.count).map_while(move |_| parse_room(&mut from).ok())
+    }
+}
+
+fn parse_room(from: &mut Reader<'_>) -> Result<(Key, usize), Malformed> {
+    match (Key(from.u64()?), from.u32()? as usize) {
+        (key, len) if len <= VALUE_MAX => Ok((key, len)),
+        _ => Err(Malformed { what: "a value longer than the limit" }),
+    }
 }
 
 /// LOG, its body framed before.
@@ -77,4 +135,33 @@ pub(super) fn parse_doors(body: &[u8]) -> Result<Doors, Malformed> {
     let doors = Doors { table: RKey(from.u32()?), ring: RKey(from.u32()?) };
     from.finish()?;
     Ok(doors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_for_room_names_keys_and_lengths() {
+        let mut txn = Txn::default();
+        txn.id = TxnId(99);
+        for key in 1..4 {
+            let index = txn.write(Key(key));
+            txn.put(index, &vec![0; 1_000 * key as usize]);
+        }
+        let mut body = Vec::new();
+        Room { txn: &txn, keys: &[0, 2] }.emit(&mut Writer::new(&mut body));
+        let rooms = Rooms::parse(&body).unwrap();
+        assert_eq!(rooms.txn, txn.id);
+        assert_eq!(rooms.iter().collect::<Vec<_>>(), [(Key(1), 1_000), (Key(3), 3_000)]);
+        for len in 0..body.len() {
+            assert!(Rooms::parse(&body[..len]).is_err(), "the first {len} bytes are none");
+        }
+        body.push(0);
+        assert!(Rooms::parse(&body).is_err(), "nothing follows");
+        let Some(last) = body.len().checked_sub(2) else { panic!("a body has bytes") };
+        body.pop();
+        body[last] = 1;
+        assert!(Rooms::parse(&body).is_err(), "no value is as long as that");
+    }
 }

@@ -14,6 +14,7 @@
 //! | 2 execution logic | on the coordinator; may add keys, then step 1 repeats | `coordinator` |
 //! | 3 LOCK at the version read | RPC, or one-sided CAS; written keys before commit, or every key when it is read | `locks` |
 //! | 4 VALIDATE what is not locked | one-sided READ of the header, or RPC | `validate` |
+//! | with it, ROOM for values that take a block | RPC | `room` |
 //! | 5 LOG at every backup | one-sided WRITE into a ring of the backup, or RPC | `logging` |
 //! | 6 COMMIT at the primaries | RPC, or one-sided WRITE and unlock | `finish` |
 //! | 7 apply the logs | the backups' host workers | `worker` |
@@ -53,6 +54,7 @@ mod logging;
 mod messages;
 mod node;
 mod reads;
+mod room;
 mod server;
 mod validate;
 mod worker;

@@ -6,6 +6,7 @@ use nicol_core::fabric::{Fabric, ReplyTo, Work};
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::txn::Abort;
 use nicol_core::wire::Malformed;
+use nicol_store::host_table::Shortage;
 use nicol_store::remote_table::Found as Looked;
 
 use super::Sabotage;
@@ -33,7 +34,8 @@ impl<F: Fabric> Host<F> {
         match self.lock_and_read(&keys, scratch) {
             Ok(()) => {
                 let found = scratch.found.iter().copied();
-                self.fabric.reply(reply_to, &ExecuteReply::Granted(found, &scratch.values));
+                let granted = ExecuteReply::Granted(Shortage::default(), found, &scratch.values);
+                self.fabric.reply(reply_to, &granted);
             }
             Err(abort) => {
                 self.fabric.reply(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort));
@@ -190,7 +192,10 @@ impl<F: Fabric> Host<F> {
         Ok(())
     }
 
-    fn refuse_foreign(&self, mut keys: impl Iterator<Item = Key>) -> Result<(), Malformed> {
+    pub(super) fn refuse_foreign(
+        &self,
+        mut keys: impl Iterator<Item = Key>,
+    ) -> Result<(), Malformed> {
         if keys.any(|key| !self.node.is_primary_of(key)) {
             return Err(Malformed { what: "a key of another shard" });
         }

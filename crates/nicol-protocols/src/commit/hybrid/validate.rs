@@ -12,20 +12,37 @@ use super::{Sabotage, Validation};
 use crate::commit::messages::{Validate, verdict};
 
 impl<F: Fabric> Host<F> {
-    /// Checks every key that is not locked, all nodes at once.
-    pub(super) async fn check_reads(&self, txn: &Txn, open: &mut Open<F>) -> Result<(), Abort> {
+    /// Checks every key that is not locked, unless `reads` is false, and takes room for values that
+    /// need it; all nodes at once.
+    pub(super) async fn check(
+        &self,
+        txn: &Txn,
+        open: &mut Open<F>,
+        reads: bool,
+    ) -> Result<(), Abort> {
+        if reads {
+            self.check_here(txn, open)?;
+        }
+        self.take_room_here(txn, open)?;
+        if reads {
+            for node in self.fabric.layout().node_ids().filter(|&node| !self.is_here(node)) {
+                if open.select(node, |_, sight| sight.held == Held::No) {
+                    self.post_checks(txn, open, node);
+                }
+            }
+        }
+        self.ask_for_room(txn, open);
+        let read = self.take_checks(txn, open).await;
+        read.and(self.take_verdicts(open).await)
+    }
+
+    fn check_here(&self, txn: &Txn, open: &Open<F>) -> Result<(), Abort> {
         for (entry, sight) in txn.entries().iter().zip(&open.sights) {
             if sight.held == Held::No && self.is_here(sight.node) {
                 self.check_own(entry.key, entry.version, entry.present)?;
             }
         }
-        for node in self.fabric.layout().node_ids().filter(|&node| !self.is_here(node)) {
-            if open.select(node, |_, sight| sight.held == Held::No) {
-                self.post_checks(txn, open, node);
-            }
-        }
-        let read = self.take_checks(txn, open).await;
-        read.and(self.take_verdicts(open).await)
+        Ok(())
     }
 
     /// Checks a key of this node's shard.

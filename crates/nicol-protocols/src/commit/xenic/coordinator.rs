@@ -4,8 +4,9 @@ use std::rc::Rc;
 
 use nicol_core::fabric::{Fabric, FabricError, Message, Patience, ReplyTo, RequestId, Work};
 use nicol_core::ids::{NodeId, ShardId};
-use nicol_core::txn::{Abort, Outcome, Verdict};
+use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 use nicol_core::units::Nanos;
+use nicol_store::host_table::Shortage;
 
 use super::messages::HostReply;
 use super::messages::separate::Read;
@@ -45,6 +46,17 @@ pub(super) struct Validated(pub(super) ());
 /// Proof that every backup has logged every write: the transaction is committed.
 #[must_use = "the primaries must install it"]
 pub(super) struct Logged(());
+
+/// Does the transaction write a value that there is no room for? Those of ordered tables stand
+/// elsewhere. [`Shortage`]
+pub(super) fn refuses(shortage: Shortage, txn: &Txn) -> bool {
+    !shortage.is_none()
+        && (0..txn.entries().len()).any(|index| {
+            let put = txn.update(index).filter(|write| !write.key.is_ordered());
+            let old = txn.value(index).map(<[u8]>::len);
+            put.and_then(|write| write.value).is_some_and(|new| shortage.refuses(old, new.len()))
+        })
+}
 
 impl<F: Fabric> Nic<F> {
     /// Steps 2 and 3 of a transaction that its host has begun.
@@ -195,9 +207,12 @@ impl<F: Fabric> Nic<F> {
                     .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
                 Err(error) => Err(Abort::Fabric(error)),
             };
-            if let Err(abort) = granted {
-                self.denied(open, sent.to, held_before, abort);
-                failure.get_or_insert(abort);
+            match granted {
+                Ok(shortage) => open.shortage = open.shortage.or(shortage),
+                Err(abort) => {
+                    self.denied(open, sent.to, held_before, abort);
+                    failure.get_or_insert(abort);
+                }
             }
         }
         open.calls = calls;
@@ -269,7 +284,7 @@ impl<F: Fabric> Nic<F> {
         reply_to: ReplyTo,
     ) -> Result<Logged, Abort> {
         let Validated(()) = validated;
-        self.check_log_room(open)?;
+        self.check_write_room(open)?;
         for node in self.fabric.layout().node_ids() {
             let shard = ShardId(u16::from(node.0));
             self.select_updates(open, node);
@@ -333,9 +348,13 @@ impl<F: Fabric> Nic<F> {
         }
     }
 
-    /// A shard's write set must fit into a log record, or the transaction cannot commit. A COMMIT
-    /// names the keys that are locked and not updated as well.
-    pub(super) fn check_log_room(&self, open: &OpenTxn<F>) -> Result<(), Abort> {
+    /// A shard's write set must fit into a log record, and its values into the primary's memory, or
+    /// the transaction cannot commit. A COMMIT names the keys that are locked and not updated as
+    /// well.
+    pub(super) fn check_write_room(&self, open: &OpenTxn<F>) -> Result<(), Abort> {
+        if refuses(open.shortage, &open.txn) {
+            return Err(Abort::NoResources);
+        }
         let entries = open.txn.entries().iter().enumerate();
         let bytes: usize = entries
             .filter(|(_, entry)| entry.write)

@@ -10,7 +10,7 @@ use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Work};
 use nicol_core::ids::Key;
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
-use super::coordinator::Validated;
+use super::coordinator::{Validated, refuses};
 use super::host::Coordinator;
 use super::messages::local::TxnLocal;
 use super::messages::parse_host_reply;
@@ -93,6 +93,10 @@ impl<F: Fabric> Coordinator<F> {
         let reads_only = txn.entries().iter().all(|entry| !entry.write);
         if reads_only && self.node.config().local_read == LocalRead::Paper {
             return self.read_again(txn);
+        }
+        // Here, since the NIC does not learn how long the old values are.
+        if refuses(self.node.shortage(), txn) {
+            return Outcome::Aborted(Abort::NoResources);
         }
         self.ask_nic(txn, false).await
     }

@@ -32,9 +32,12 @@ const OUTCOME_PATIENCE: u64 = 64;
 
 impl<F: Fabric> Nic<F> {
     /// The node whose NIC should execute `txn`: the primary of its only shard, or the remote one
-    /// of the local and one remote shard. `None`: the coordinator, one EXECUTE per shard.
+    /// of the local and one remote shard. `None`: the coordinator, one EXECUTE per shard; also if
+    /// there are values that this node has no room for, since another one would not know.
     pub(super) fn execution_node(&self, txn: &Txn) -> Option<NodeId> {
-        let allowed = self.node.config().multi_hop && self.node.allows_shortcuts();
+        let allowed = self.node.config().multi_hop
+            && self.node.allows_shortcuts()
+            && self.node.shortage().is_none();
         // Only in a single round with all keys in the initial request, on the user's annotation.
         let known = self.multi_round.borrow().contains(&txn.procedure);
         if !allowed || !txn.ship || known || txn.entries().is_empty() {

@@ -9,6 +9,7 @@ use nicol_core::fabric::{Delivery, Fabric, FabricError, RequestId, Service};
 use nicol_core::ids::{IdMap, NodeId, ShardId, TxnId};
 use nicol_core::txn::{ProcedureId, Txn};
 use nicol_core::wire::Malformed;
+use nicol_store::host_table::Shortage;
 
 use super::log::LogWriter;
 use super::lookup::Lookups;
@@ -40,6 +41,8 @@ pub(super) struct OpenTxn<F: Fabric> {
     pub(super) shared: Vec<usize>,
     /// The requests under which backups ack what another node logs. [Xenic21 4.2.3]
     pub(super) expected: Vec<RequestId>,
+    /// Which values the primaries that it has asked have no room for.
+    pub(super) shortage: Shortage,
     /// The way it takes.
     pub(super) path: Path,
 }
@@ -96,6 +99,7 @@ impl<F: Fabric> Nic<F> {
                 fetched: Vec::new(),
                 shared: Vec::new(),
                 expected: Vec::new(),
+                shortage: Shortage::default(),
                 path: Path::Ordinary,
             })
         })
@@ -108,6 +112,7 @@ impl<F: Fabric> Nic<F> {
         assert!(open.calls.is_empty(), "a finished transaction has no calls");
         assert!(open.shared.is_empty(), "a finished transaction shares no key");
         open.txn.reset(Default::default(), &[]);
+        open.shortage = Shortage::default();
         open.path = Path::Ordinary;
         let mut spare = self.spare.borrow_mut();
         if spare.len() < SPARE_MAX {

@@ -10,7 +10,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::txn::{Abort, Entry, Guard};
 use nicol_core::workload::{ShardMap, Workload};
-use nicol_store::host_table::{Advance, Geometry, HostTable, SlotHash};
+use nicol_store::host_table::{Advance, Geometry, HostTable, Shortage, SlotHash};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
 use nicol_store::ordered::WriteGuards;
 
@@ -136,6 +136,11 @@ impl Node {
     /// Is there room for one more record in the primary table?
     pub(super) fn has_room(&self) -> bool {
         self.primary.table.has_room()
+    }
+
+    /// Which values the primary table has no room for any more.
+    pub(super) fn shortage(&self) -> Shortage {
+        self.primary.table.shortage()
     }
 
     fn replicas(&self) -> impl Iterator<Item = &Replica> {

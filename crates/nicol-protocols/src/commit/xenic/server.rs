@@ -26,7 +26,9 @@ impl<F: Fabric> Nic<F> {
             .all(|(access, found)| !access.write || found.value.is_some() || self.node.has_room());
         match read {
             Ok(()) if room => {
-                self.fabric.reply(reply_to, &ExecuteReply::Granted(found.iter(), &found.values));
+                let shortage = self.node.shortage();
+                let granted = ExecuteReply::Granted(shortage, found.iter(), &found.values);
+                self.fabric.reply(reply_to, &granted);
             }
             Ok(()) => {
                 self.unlock_all(&keys);

@@ -48,6 +48,7 @@ impl<F: Fabric> Nic<F> {
         if read.is_err() {
             self.leave(open);
         }
+        open.shortage = open.shortage.or(self.node.shortage());
         read
     }
 
@@ -153,7 +154,7 @@ impl<F: Fabric> Nic<F> {
         self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
         let initial = open.txn.entries().len();
         let denial = match self.procedures.execute(&mut open.txn) {
-            Verdict::Commit => match self.check_log_room(open) {
+            Verdict::Commit => match self.check_write_room(open) {
                 Ok(()) => {
                     self.unshare(open);
                     return Ok(open.txn.updates().next().is_some());

@@ -1,4 +1,5 @@
 mod addresses;
+mod room;
 mod threads;
 
 use std::collections::BTreeMap;

@@ -3,11 +3,12 @@ use nicol_core::fabric::{FabricError, Message, RequestId};
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::txn::{Abort, Guard, GuardUnit, ProcedureId, Txn};
 use nicol_core::wire::Writer;
+use nicol_store::host_table::Shortage;
 
 use super::local::{TxnLocal, parse_txn_local};
 use super::separate::{Lock, Read, parse_lock};
 use super::ship::{Ship, ShipReply, Shipped, parse_ship, parse_ship_reply};
-use crate::commit::messages::Keys;
+use crate::commit::messages::{ExecuteReply, Found, Keys, parse_execute_reply};
 
 fn bytes(message: &impl Message) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -149,4 +150,18 @@ fn separate_requests_name_their_keys() {
     let found: Vec<_> = reads.iter().map(|read| (read.key.0, read.version.0)).collect();
     assert_eq!((txn, found), (done.id, vec![(3, 12), (5, 14)]));
     withstands(&body, |body| parse_lock(body).is_ok());
+}
+
+#[test]
+fn an_execute_reply_tells_a_shortage() {
+    let found = [Found { version: Version(3), value: Some((1, 2)) }];
+    let [none, some] = [0, 5 << 16 | 64].map(Shortage::from_bits);
+    for shortage in [none, some] {
+        let body = bytes(&ExecuteReply::Granted(shortage, found.iter().copied(), b"?ab"));
+        assert_eq!(body.len(), 1 + 8 + 4 + 2 + if shortage.is_none() { 0 } else { 4 });
+        let mut txn = keys();
+        assert_eq!(parse_execute_reply(&body, &mut txn, &[2]), Ok(Ok(shortage)));
+        assert_eq!((txn.entries()[2].version, txn.value(2)), (Version(3), Some(&b"ab"[..])));
+        withstands(&body, |body| parse_execute_reply(body, &mut keys(), &[2]).is_ok());
+    }
 }
