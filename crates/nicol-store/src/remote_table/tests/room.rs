@@ -241,3 +241,33 @@ fn a_replica_without_slots_keeps_records_apart() {
     }
     assert_eq!((replica.check(), replica.len(), replica.strayed()), (Vec::new(), 0, 0));
 }
+
+#[test]
+fn engines_are_promised_room_beside_each_other() {
+    let table = small(DESIGNS[1], 4_096);
+    let work = &|core: u8| {
+        let mut random = Stream::new(6, Purpose::Test, u32::from(core));
+        let (mut installed, mut refused) = (0, 0);
+        for sequence in 1..=test_steps(5_000) {
+            let (key, id) = (Key(random.below(8)), txn(core, sequence));
+            let Ok(granted) = table.lock(key, id) else { continue };
+            let value = vec![core; random.below(1_500) as usize];
+            if !table.promise(key, id, value.len()) || random.below(4) == 0 {
+                refused += 1;
+                assert!(table.unlock(key, id));
+                continue;
+            }
+            let keep = !granted.present || random.below(8) > 0;
+            let version = granted.unlocked.version().next();
+            table.install(key, id, version, keep.then_some(&value));
+            installed += 1;
+        }
+        assert!(installed > 0 && refused > 0, "{installed} installed, {refused} given back");
+    };
+    std::thread::scope(|scope| {
+        for core in 0..=CORES {
+            scope.spawn(move || work(core));
+        }
+    });
+    assert_eq!((table.check(), table.locked_count()), (Vec::new(), 0));
+}
