@@ -300,6 +300,11 @@ impl BenchConfig {
         let records = workload.records_per_shard() * copies;
         let value_bytes = built.workload.value_bytes as u64;
         memory::refuse_beyond_machine(records, value_bytes, SIZE_FLAGS)?;
+        if let Some(Length::Transactions(_)) = self.length {
+            // So many insert as many records as there is room for.
+            let grown = records.saturating_add(workload.growth_per_shard().saturating_mul(copies));
+            memory::refuse_beyond_machine(grown, value_bytes, "--transactions")?;
+        }
         let loading = Loading::start();
         let nodes = load_nodes::<N>(layout, &built.system, &*workload, &parallel::Threads(records));
         Ok(Cluster {

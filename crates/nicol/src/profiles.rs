@@ -40,13 +40,13 @@ fn list(args: &FormatArgs) -> Result<End> {
     Ok(End::Held)
 }
 
-/// For people, the file as it is, which may be one that cannot be used; else its values, in rows.
+/// For people, the file as it is; else its values, in rows.
 fn show(name: &str, format: Format) -> Result<End> {
+    let profile = load(name)?;
     if format == Format::Table {
         let (_, text) = Profile::source(name).map_err(|error| Usage(error.into()))?;
         return output::print(&text).map(|()| End::Held);
     }
-    let profile = load(name)?;
     let rows: Vec<_> = profile
         .stated()
         .iter()

@@ -208,6 +208,7 @@ fn bad_usage_is_exit_2() {
         &["bench", "smallbank", "--log-device", "file:/tmp", "--system", "farm"],
         &["bench", "smallbank", "--suppliers", "home"],
         &["bench", "tpcc", "--suppliers", "nowhere"],
+        &["bench", "tpcc", "--on", "liquidio3", "--transactions", "1000000000000"],
         &["bench", "tpcc", "--system", "farm", "--indices", "trees"],
         &["bench", "churn", "--indices", "records"],
         &["bench", "churn", "--full-size"],
@@ -276,7 +277,10 @@ fn a_profile_s_values_are_rows_whose_names_end_in_units() {
     let whole = ends(0, &["profiles", "show", "connectx5"]);
     assert!(whole.contains("rate = { value = \"100Gbps\""), "{whole}");
     let empty = file("empty-profile.toml", "");
-    ends(2, &["profiles", "show", empty.to_str().unwrap(), "--format", "json"]);
+    for unusable in [empty.to_str().unwrap(), "connectx5:link.rate=50"] {
+        ends(2, &["profiles", "show", unusable]);
+        ends(2, &["profiles", "show", unusable, "--format", "json"]);
+    }
 }
 
 #[test]
