@@ -21,13 +21,28 @@ use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, spawn_clients};
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
 
 const NODES: usize = 3;
-const CLIENTS_PER_HOST: u32 = 6;
 /// Slots that an engine is left now and then, at most.
 const SPARE_MAX: u64 = 4;
+
+/// Who is short of call slots, and how many clients want them.
+#[derive(Clone, Copy, Debug)]
+struct Want {
+    clients_per_host: u32,
+    transactions: u64,
+    /// A host has so many at any time, and its NIC has enough; if not set, every engine has a few now
+    /// and then.
+    host_slots: Option<usize>,
+    /// See [`nicol_core::engine::Tuning`].
+    tasks_per_round: usize,
+}
+
+const ALL_NOW_AND_THEN: Want =
+    Want { clients_per_host: 6, transactions: 40, host_slots: None, tasks_per_round: 256 };
 
 /// A cluster whose engines are short of call slots.
 struct Short<N> {
     seed: u64,
+    want: Want,
     nodes: Vec<Arc<N>>,
     workload: Arc<dyn Workload>,
     procedures: Procedures,
@@ -39,21 +54,41 @@ impl<N: Member> Start for Short<N> {
         let here = fabric.here();
         let number = u32::from(here.node.0) * 2 + u32::from(here.side == Side::Nic);
         let random = Stream::new(self.seed, Purpose::Test, number);
-        fabric.spawn(starve(fabric.clone(), random, self.run.clone()));
+        match self.want.host_slots {
+            None => fabric.spawn(starve(fabric.clone(), random, self.run.clone())),
+            Some(slots) if here.side == Side::Host => {
+                fabric.spawn(reserve(fabric.clone(), slots, self.run.clone()));
+            }
+            Some(_) => {}
+        }
         let node = &self.nodes[usize::from(here.node.0)];
         let Some(coordinator) = node.start(fabric, &self.procedures) else { return };
-        let first = u32::from(here.node.0) * CLIENTS_PER_HOST;
-        spawn_clients(fabric, &coordinator, &self.workload, &self.run, first, CLIENTS_PER_HOST);
+        let clients = self.want.clients_per_host;
+        let first = u32::from(here.node.0) * clients;
+        spawn_clients(fabric, &coordinator, &self.workload, &self.run, first, clients);
     }
+}
+
+/// A call slot that is taken, and waits for nothing.
+type Taken<F> = (ReplyTo, <F as Fabric>::Completion);
+
+fn give_back<F: Fabric>(fabric: &F, (asker, reply): Taken<F>) {
+    drop(reply);
+    fabric.refuse(asker, FabricError::Unreachable);
+}
+
+/// Leaves an engine so many call slots until the run ends.
+async fn reserve<F: Fabric>(fabric: F, slots: usize, run: Arc<RunControl>) {
+    let taken: Vec<Taken<F>> = (slots..CALLS_MAX).map(|_| fabric.expect(fabric.here())).collect();
+    while !run.finished() {
+        fabric.sleep_until(fabric.now() + Nanos::from_micros(20)).await;
+    }
+    taken.into_iter().for_each(|taken| give_back(&fabric, taken));
 }
 
 /// Takes all free call slots of an engine, and gives a few back for a while, until the run ends.
 async fn starve<F: Fabric>(fabric: F, mut random: Stream, run: Arc<RunControl>) {
-    let mut taken: Vec<(ReplyTo, F::Completion)> = Vec::with_capacity(CALLS_MAX);
-    let give_back = |(asker, reply): (ReplyTo, F::Completion)| {
-        drop(reply);
-        fabric.refuse(asker, FabricError::Unreachable);
-    };
+    let mut taken: Vec<Taken<F>> = Vec::with_capacity(CALLS_MAX);
     while !run.finished() {
         loop {
             let (asker, reply) = fabric.expect(fabric.here());
@@ -65,11 +100,11 @@ async fn starve<F: Fabric>(fabric: F, mut random: Stream, run: Arc<RunControl>) 
         }
         fabric.sleep_until(fabric.now() + Nanos(random.below(8_000))).await;
         for _ in 0..=random.below(SPARE_MAX) {
-            taken.pop().map(give_back);
+            taken.pop().into_iter().for_each(|taken| give_back(&fabric, taken));
         }
         fabric.sleep_until(fabric.now() + Nanos(random.below(8_000))).await;
     }
-    taken.drain(..).for_each(give_back);
+    taken.into_iter().for_each(|taken| give_back(&fabric, taken));
 }
 
 /// Records that come and go, of which many transactions want the same ones.
@@ -97,15 +132,25 @@ fn run<N: Member>(
     faults: FaultPlan,
     seed: u64,
 ) -> u64 {
+    run_with::<N>(ALL_NOW_AND_THEN, config, workload, faults, seed)
+}
+
+fn run_with<N: Member>(
+    want: Want,
+    config: &N::Config,
+    workload: Arc<dyn Workload>,
+    faults: FaultPlan,
+    seed: u64,
+) -> u64 {
     let layout = Layout::new(NODES, 2, 1, 1).unwrap();
-    let clients = NODES as u32 * CLIENTS_PER_HOST;
+    let clients = NODES as u32 * want.clients_per_host;
     let plan = RunPlan {
         seed,
         clients,
         begin: Nanos::ZERO,
         warmup_until: Nanos::ZERO,
         stop_at: Nanos::MAX,
-        transactions_per_client: Some(40),
+        transactions_per_client: Some(want.transactions),
         load: Load::Closed,
         retry: RETRY,
         record: true,
@@ -113,16 +158,18 @@ fn run<N: Member>(
     };
     let short = Short::<N> {
         seed,
+        want,
         nodes: load_nodes(&layout, config, &*workload, &InTurn),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
     };
     let profile = Arc::new(Profile::load("liquidio3").unwrap());
-    let sim = SimConfig { faults, ..SimConfig::new(layout, profile, seed) };
+    let mut sim = SimConfig { faults, ..SimConfig::new(layout, profile, seed) };
+    sim.tuning.tasks_per_round = want.tasks_per_round;
     let world = SimCluster::new(sim);
     world.start(&short);
-    let limit = Nanos::from_secs(60);
+    let limit = Nanos::from_secs(20);
     let ran = world.run_until(&mut |_| short.run.finished(), limit);
     assert_eq!(ran, RunEnd::Done, "seed {seed}: clients are stuck");
     let is_settled = || short.nodes.iter().all(|node| node.is_settled());
@@ -161,6 +208,15 @@ fn what_a_local_attempt_has_locked_is_not_unlocked_under_the_next_one() {
     for seed in 0..10 {
         run::<xenic::Node>(&config, increments(), FaultPlan::none(), seed);
     }
+}
+
+/// Other clients are quicker to take the slot that a host has just got its NIC's answer by.
+#[test]
+fn a_host_that_finds_no_slot_does_not_leave_its_transaction_at_the_nic() {
+    let want =
+        Want { clients_per_host: 300, transactions: 4, host_slots: Some(40), tasks_per_round: 1 };
+    let config = xenic::XenicConfig { local_paths: false, ..xenic::XenicConfig::paper(64, 16) };
+    run_with::<xenic::Node>(want, &config, churn(false), FaultPlan::none(), 0);
 }
 
 #[test]

@@ -21,7 +21,7 @@ const WRITE_FRAMING: usize = 20;
 /// Bytes of a LOG's or COMMIT's own header.
 const SET_FRAMING: usize = 12;
 /// How long a request that found no free call slot waits before it tries again.
-const SLOT_WAIT: Nanos = Nanos::from_micros(5);
+pub(super) const SLOT_WAIT: Nanos = Nanos::from_micros(5);
 
 /// Proof that every key so far has been read and, with combined operations, every write-set key is
 /// locked.

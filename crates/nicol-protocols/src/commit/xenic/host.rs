@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::commit::{CommitProtocol, Procedures};
-use nicol_core::fabric::{Fabric, FabricError, Work};
+use nicol_core::fabric::{Fabric, FabricError, Message, Work};
 use nicol_core::ids::{EngineId, TxnId};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
+use super::coordinator::SLOT_WAIT;
 use super::log_acks::LogAcks;
 use super::messages::{TxnAbort, TxnCommit, TxnExecute, TxnRequest, parse_host_reply};
 use super::node::Node;
@@ -55,9 +56,26 @@ impl<F: Fabric> Coordinator<F> {
         self.fabric.layout().nic_for(self.fabric.here(), txn.sequence())
     }
 
+    /// Tells the NIC about a transaction that it has in hand, with locks perhaps: it must be told,
+    /// so that this waits for a call slot.
+    async fn call_about<M: Message>(
+        &self,
+        txn: TxnId,
+        message: &M,
+    ) -> Result<F::Payload, FabricError> {
+        loop {
+            match self.acks.call(self.nic(txn), message).await {
+                Err(FabricError::NoResources) => {
+                    self.fabric.sleep_until(self.fabric.now() + SLOT_WAIT).await;
+                }
+                answered => return answered,
+            }
+        }
+    }
+
     /// Gives a transaction up at the NIC.
     async fn give_up(&self, txn: TxnId) -> Result<(), FabricError> {
-        let reply = self.acks.call(self.nic(txn), &TxnAbort(txn)).await?;
+        let reply = self.call_about(txn, &TxnAbort(txn)).await?;
         let ended = parse_host_reply(reply.as_ref(), &mut Txn::default());
         ended.map(drop).map_err(|_| FabricError::Malformed)
     }
@@ -106,12 +124,12 @@ impl<F: Fabric> Coordinator<F> {
     }
 
     async fn execute_more(&self, txn: &mut Txn) -> Result<Option<Outcome>, FabricError> {
-        let reply = self.acks.call(self.nic(txn.id), &TxnExecute(txn)).await?;
+        let reply = self.call_about(txn.id, &TxnExecute(txn)).await?;
         parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed)
     }
 
     async fn commit(&self, txn: &mut Txn) -> Result<Outcome, FabricError> {
-        let reply = self.acks.call(self.nic(txn.id), &TxnCommit(txn)).await?;
+        let reply = self.call_about(txn.id, &TxnCommit(txn)).await?;
         let ended = parse_host_reply(reply.as_ref(), txn).map_err(|_| FabricError::Malformed)?;
         Ok(ended.unwrap_or(Outcome::Unknown))
     }
