@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use nicol_core::fabric::{Fabric, FabricError, OneSided, Patience};
+use nicol_core::fabric::{Fabric, FabricError, OneSided};
 use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::txn::Txn;
 use nicol_store::remote_table::Header;
@@ -229,18 +229,15 @@ impl<F: Fabric> Host<F> {
     }
 
     fn send_end(&self, txn: &Txn, open: &mut Open<F>, node: NodeId, fate: Fate) -> F::Completion {
-        let to = self.engine_of(node);
         if fate == Fate::Commits {
             let shard = ShardId(u16::from(node.0));
             let message = Commit { txn, shard, keys: &open.keys };
-            return self.fabric.call(to, &message, Patience::Forever);
+            return self.demand(node, &message, None);
         }
         let message = AbortLocks { txn, keys: &open.keys };
         let unanswered = open.unanswered.iter().position(|&(at, _)| at == node);
-        match unanswered.map(|position| open.unanswered.swap_remove(position)) {
-            Some((_, request)) => self.fabric.call_superseding(to, &message, request),
-            None => self.fabric.call(to, &message, Patience::Forever),
-        }
+        let request = unanswered.map(|position| open.unanswered.swap_remove(position).1);
+        self.demand(node, &message, request)
     }
 
     async fn take_ends(&self, txn: &Txn, open: &mut Open<F>, fate: Fate) {

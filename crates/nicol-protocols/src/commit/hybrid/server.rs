@@ -33,10 +33,10 @@ impl<F: Fabric> Host<F> {
         match self.lock_and_read(&keys, scratch) {
             Ok(()) => {
                 let found = scratch.found.iter().copied();
-                self.fabric.reply(reply_to, &ExecuteReply::Granted(found, &scratch.values));
+                self.answer(reply_to, &ExecuteReply::Granted(found, &scratch.values));
             }
             Err(abort) => {
-                self.fabric.reply(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort));
+                self.answer(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort));
             }
         }
         Ok(())
@@ -117,7 +117,7 @@ impl<F: Fabric> Host<F> {
                 keys().for_each(|key| self.unlock_own(key, txn));
             }
         }
-        self.fabric.reply(reply_to, &ValidateReply(verdict));
+        self.answer(reply_to, &ValidateReply(verdict));
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl<F: Fabric> Host<F> {
         self.refuse_foreign(reads.iter().map(|read| read.key))?;
         let verdict =
             reads.iter().try_for_each(|read| self.check_own(read.key, read.version, read.present));
-        self.fabric.reply(reply_to, &ValidateReply(verdict));
+        self.answer(reply_to, &ValidateReply(verdict));
         Ok(())
     }
 
@@ -141,14 +141,14 @@ impl<F: Fabric> Host<F> {
             return Err(Malformed { what: "a LOG for a shard not backed up here" });
         }
         if self.log_own(body) {
-            self.fabric.reply(reply_to, &Ack);
+            self.answer(reply_to, &Ack);
             return Ok(());
         }
         let body = self.fabric.keep(body);
         let fabric = self.fabric.clone();
         fabric.spawn(async move {
             self.log_own_in_time(body.as_ref()).await;
-            self.fabric.reply(reply_to, &Ack);
+            self.answer(reply_to, &Ack);
         });
         Ok(())
     }
@@ -172,7 +172,7 @@ impl<F: Fabric> Host<F> {
                 Change::UnlockOnly => self.unlock_own(key, writes.txn),
             }
         }
-        self.fabric.reply(reply_to, &Ack);
+        self.answer(reply_to, &Ack);
         Ok(())
     }
 
@@ -186,7 +186,7 @@ impl<F: Fabric> Host<F> {
         let keys = Keys::parse(body)?;
         self.refuse_foreign(keys.iter().map(|access| access.key))?;
         keys.iter().for_each(|access| self.unlock_own(access.key, keys.txn));
-        self.fabric.reply(reply_to, &Ack);
+        self.answer(reply_to, &Ack);
         Ok(())
     }
 
