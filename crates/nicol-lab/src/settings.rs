@@ -5,7 +5,7 @@ use nicol_core::names::did_you_mean;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
 use nicol_protocols::commit::hybrid::{
-    Execution, HybridConfig, LockKeys, Locking, Primitive, Validation,
+    Execution, HybridConfig, LockKeys, Locking, Primitive, Transport, Validation,
 };
 use nicol_protocols::commit::xenic::{
     ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig,
@@ -260,12 +260,14 @@ impl Settings for HybridConfig {
         ("validation", "read|rpc|0..1024", "how reads are validated; READs up to N keys of a node"),
         ("log_by", "one-sided|rpc", "how backups get their log records"),
         ("commit_by", "one-sided|rpc", "how primaries get their writes"),
+        ("rpc_by", "write|send", "how RPCs travel: as WRITEs into logs that are polled, or SENDs"),
         ("bucket_slots", "1..64", "slots of a bucket (chained), half of H (hopscotch)"),
         ("slots_percent", "50..1000", "table slots per record, in percent"),
         ("inline_bytes", "8..1024", "bytes of a value that stand in its slot"),
         ("cached_addresses", "N", "record addresses that each node remembers per other shard"),
         ("warm_addresses", "on|off", "does a node know all addresses from the start?"),
         ("log_bytes", "128..2^32", "each log in host memory: one per host engine of the cluster"),
+        ("message_log_bytes", "128..2^32", "each log of messages that are WRITEs, likewise"),
         ("patience_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
     ];
 
@@ -297,6 +299,13 @@ impl Settings for HybridConfig {
             }
             "log_by" => self.log_by = primitive(value)?,
             "commit_by" => self.commit_by = primitive(value)?,
+            "rpc_by" => {
+                self.rpc_by = match value {
+                    "write" => Transport::Write,
+                    "send" => Transport::Send,
+                    _ => bail!("'{value}': choose write or send"),
+                }
+            }
             _ => set_memory(self, key, value)?,
         }
         Ok(())
@@ -338,6 +347,7 @@ fn set_memory(config: &mut HybridConfig, key: &str, value: &str) -> Result<()> {
         "cached_addresses" => config.cached_addresses = number(value, 0, 1 << 32)?,
         "warm_addresses" => config.warm_addresses = switch(value)?,
         "log_bytes" => config.log = Bytes(number(value, 128, 1 << 32)?),
+        "message_log_bytes" => config.message_log = Bytes(number(value, 128, 1 << 32)?),
         "patience_us" => config.patience = Nanos::from_micros(number(value, 1, 60_000_000)?),
         _ => unreachable!("{key} is not among the baselines' keys"),
     }

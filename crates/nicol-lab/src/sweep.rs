@@ -105,7 +105,9 @@ pub fn variation(system: &System, workload: &WorkloadSpec, seed: u64) -> Vec<Str
     if random.below(SCARCE_ONE_IN) == 0 {
         let mut one_of = |sizes: &[u64]| sizes[random.below(sizes.len() as u64) as usize];
         let log_bytes = one_of(&SCARCE_LOGS) * workload.write_set_bytes() / 3;
-        varied.push(("log_bytes", log_bytes.next_multiple_of(LOG_LINE).to_string()));
+        let log_bytes = log_bytes.next_multiple_of(LOG_LINE).to_string();
+        varied.push(("log_bytes", log_bytes.clone()));
+        varied.push(("message_log_bytes", log_bytes));
         varied.push(("index_objects", one_of(&SCARCE_INDICES).to_string()));
     }
     if random.below(2) == 0 {

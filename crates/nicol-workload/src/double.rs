@@ -134,6 +134,7 @@ impl Fabric for FakeFabric {
     }
     fn call_for<M: Message>(&self, _: ReplyTo, _: EngineId, _: &M) {}
     fn insist<M: Message>(&self, _: RequestId, _: &M, _: Patience) {}
+    fn give_up_after(&self, _: RequestId, _: Nanos) {}
     fn reply<M: Message>(&self, _: ReplyTo, _: &M) {}
     fn refuse(&self, _: ReplyTo, _: FabricError) {}
     fn keep(&self, bytes: &[u8]) -> Vec<u8> {

@@ -66,7 +66,8 @@ impl Calls {
         };
         let open = &mut self.slots[usize::from(slot)];
         assert!(open.waiting.is_none(), "a vacant slot waits for nothing");
-        open.sequence = open.sequence.wrapping_add(1);
+        // Never 0, which names no request.
+        open.sequence = open.sequence.wrapping_add(1).max(1);
         open.waiting = Some(Waiting { to, token, resend: None });
         Some(RequestId { slot, sequence: open.sequence })
     }

@@ -107,6 +107,14 @@ impl<W: World> Fabric for Engine<W> {
         }
     }
 
+    fn give_up_after(&self, expected: RequestId, patience: Nanos) {
+        if self.may_be_lost(expected) {
+            let RequestId { slot, sequence } = expected;
+            let deadline = self.now().saturating_add(patience);
+            self.0.set_timer(deadline, Timer::GiveUp { slot, sequence });
+        }
+    }
+
     fn reply<M: Message>(&self, to: ReplyTo, message: &M) {
         let body = self.body(message);
         self.send_reply(to, STATUS_OK, &body);

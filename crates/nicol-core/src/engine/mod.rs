@@ -54,6 +54,7 @@ pub trait Start: Send + Sync + 'static {
 enum Timer {
     Wake(Token),
     Retransmit { slot: u16, sequence: u32 },
+    GiveUp { slot: u16, sequence: u32 },
 }
 
 struct Watch {
@@ -275,6 +276,7 @@ impl<W: World> Inner<W> {
                 Timer::Retransmit { slot, sequence } => {
                     engine.retransmit(RequestId { slot, sequence }, now);
                 }
+                Timer::GiveUp { slot, sequence } => engine.give_up(RequestId { slot, sequence }),
             }
         }
     }

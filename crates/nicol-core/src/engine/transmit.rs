@@ -50,7 +50,6 @@ impl<W: World> Engine<W> {
     pub(super) fn open_expected(&self, to: EngineId) -> (ReplyTo, Completion) {
         let inner = &*self.0;
         let (token, completion) = inner.completions.open();
-        let nothing = RequestId { slot: 0, sequence: 0 };
         let opened = if inner.world.layout().index_of(to).is_none() {
             Err(FabricError::Unreachable)
         } else {
@@ -59,7 +58,7 @@ impl<W: World> Engine<W> {
         if let Err(error) = opened {
             inner.completions.resolve(token, Err(error));
         }
-        (ReplyTo { engine: inner.here, request: opened.unwrap_or(nothing) }, completion)
+        (ReplyTo { engine: inner.here, request: opened.unwrap_or(RequestId::NONE) }, completion)
     }
 
     /// Sends a request in the name of the engine that expects its reply.
@@ -122,11 +121,21 @@ impl<W: World> Engine<W> {
         }
     }
 
+    /// Gives up an expected request if it is still open.
+    pub(super) fn give_up(&self, request: RequestId) {
+        let inner = &*self.0;
+        let open = inner.calls.borrow_mut().close(request);
+        if let Some(token) = open {
+            count(&inner.counters.timeouts, 1);
+            inner.completions.resolve(token, Err(FabricError::TimedOut { request }));
+        }
+    }
+
     /// Sends a one-way message.
     pub(super) fn send_message<M: Message>(&self, to: EngineId, message: &M) {
         let mut body = self.0.pool.take();
         message.emit(&mut Writer::new(&mut body));
-        let request = RequestId { slot: 0, sequence: 0 };
+        let request = RequestId::NONE;
         let length = body.len() as u32;
         let header = MessageHeader { class: Class::OneWay, kind: M::KIND, request, length };
         if self.0.world.layout().index_of(to).is_some() {

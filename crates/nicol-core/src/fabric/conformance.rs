@@ -283,7 +283,7 @@ impl<F: Fabric> Client<F> {
         // Within a node the routes are reliable, so that a relayed reply cannot be lost.
         let here = self.fabric.here();
         for through in self.others().into_iter().filter(|engine| engine.node == here.node) {
-            let request = RequestId { slot: 0, sequence: 0 };
+            let request = RequestId::NONE;
             let message =
                 Address::<FORWARD> { through, reply_to: ReplyTo { engine: here, request } };
             let first = self.fabric.layout().nic_of(here.node, 0);
@@ -312,6 +312,17 @@ impl<F: Fabric> Client<F> {
         self.fabric.refuse(expected, FabricError::Unreachable);
         let given_up = reply.await.err() == Some(FabricError::Unreachable);
         self.expect("an expected request can be given up", given_up);
+        let (expected, reply) = self.fabric.expect(here);
+        self.fabric.reply(expected, &Raw::<ECHO>(b"brought"));
+        let brought = reply.await.is_ok_and(|reply| reply.as_ref() == b"brought");
+        self.expect("an engine may bring itself a reply", brought);
+        let (ReplyTo { request, .. }, reply) = self.fabric.expect(here);
+        self.fabric.give_up_after(request, Nanos::from_micros(1));
+        let timed_out = reply.await.err() == Some(FabricError::TimedOut { request });
+        self.expect("an expected request runs out of patience", timed_out);
+        let (nobody, reply) = self.fabric.expect(EngineId::host(NodeId(200), 0));
+        self.expect("nothing is expected of nobody", nobody.request == RequestId::NONE);
+        self.expect("that is told", reply.await.err() == Some(FabricError::Unreachable));
     }
 
     async fn keys_of(&self, engine: EngineId) -> [RKey; 3] {

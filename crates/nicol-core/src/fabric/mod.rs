@@ -47,8 +47,13 @@ pub enum FabricError {
 pub struct RequestId {
     /// The call slot towards that engine.
     pub slot: u16,
-    /// The use of that slot.
+    /// The use of that slot; 0 is none.
     pub sequence: u32,
+}
+
+impl RequestId {
+    /// Names no request.
+    pub const NONE: Self = Self { slot: 0, sequence: 0 };
 }
 
 /// Where a reply goes. It may travel in messages, so that a third party replies (multi-hop).
@@ -206,7 +211,8 @@ pub trait Fabric: Clone + 'static {
     /// in a message to that engine, which uses it with [`Fabric::call_for`].
     ///
     /// Nothing is sent from here, and nothing times out, until [`Fabric::insist`]. An expected
-    /// request that will never be sent is given up by refusing it, as if by its receiver.
+    /// request that will never be sent is given up by refusing it, as if by its receiver. Where none
+    /// could be opened it is [`RequestId::NONE`], and the completion says why.
     fn expect(&self, to: EngineId) -> (ReplyTo, Self::Completion);
     /// Sends `message` to `to` as the request that `asker` expects; the reply goes there.
     /// However often it is sent, by this engine or the asker, it takes effect at most once.
@@ -214,6 +220,9 @@ pub trait Fabric: Clone + 'static {
     /// From now on also sends an expected request from here, like any other: again and again
     /// until the reply comes or `patience` is over. `message` must be what the other engine sends.
     fn insist<M: Message>(&self, expected: RequestId, message: &M, patience: Patience);
+    /// From now on an expected request is given up, with `TimedOut`, if no reply comes for that long.
+    /// Like calls, only over unreliable routes.
+    fn give_up_after(&self, expected: RequestId, patience: Nanos);
     /// Answers a request, of whichever engine.
     fn reply<M: Message>(&self, to: ReplyTo, message: &M);
     /// Answers a request with an error.

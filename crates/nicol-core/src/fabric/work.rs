@@ -24,6 +24,18 @@ pub enum Work {
         /// How many.
         operations: u16,
     },
+    /// Framing a message that leaves as a one-sided WRITE, which is charged besides: what a message
+    /// costs in a frame, without the frame. [Xenic21 2.2.2]
+    MessageFramed {
+        /// Its size.
+        bytes: u32,
+    },
+    /// Taking a message out of memory that was polled: what a message costs that comes in a frame,
+    /// without the frame. [Xenic21 2.2.2]
+    MessagePolled {
+        /// Its size.
+        bytes: u32,
+    },
     /// Copying bytes between buffers.
     Copy {
         /// Bytes copied.

@@ -28,6 +28,10 @@ pub(super) enum RecordKind {
     Log,
     /// A primary's COMMIT.
     Commit,
+    /// A message of the baselines, or the last part of one.
+    Message,
+    /// A part of a message, of which more follows.
+    Part,
 }
 
 /// Bytes of a record with a body of `body` bytes.
@@ -141,6 +145,11 @@ impl Tail {
         Self { size, at: 0, number: 1 }
     }
 
+    /// Bytes of the ring.
+    pub(super) const fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Bytes ever reserved; the position in the ring is this modulo its size.
     pub(super) const fn at(&self) -> u64 {
         self.at
@@ -250,7 +259,9 @@ impl LogReader {
             }
             let kind = match region.load(offset + WORD as u64).ok()? {
                 0 => RecordKind::Log,
-                _ => RecordKind::Commit,
+                1 => RecordKind::Commit,
+                2 => RecordKind::Message,
+                _ => RecordKind::Part,
             };
             let start = self.records.last().map_or(0, |&(_, end)| end);
             let end = start + head as u32 as usize;

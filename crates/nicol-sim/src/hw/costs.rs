@@ -119,6 +119,8 @@ impl Costs {
             Work::Execute { keys } => self.work[4] * u64::from(keys),
             Work::Client => self.work[5],
             Work::Chain { operations } => self.work[6] * u64::from(operations),
+            Work::MessageFramed { bytes } => self.of(Charge::MessageSent { bytes }),
+            Work::MessagePolled { bytes } => self.of(Charge::MessageReceived { bytes }),
             Work::Copy { bytes } => self.copied(bytes),
         }
     }

@@ -75,7 +75,7 @@ impl<F: Fabric> Host<F> {
             for (key, version, value) in writes.installs() {
                 self.install_unlocked(key, writes.txn, version, value).await;
             }
-            self.fabric.reply(reply_to, &Ack);
+            self.answer(reply_to, &Ack);
         });
     }
 

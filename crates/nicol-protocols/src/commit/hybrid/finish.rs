@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use nicol_core::fabric::{Fabric, FabricError, OneSided, Patience};
+use nicol_core::fabric::{Fabric, FabricError, OneSided};
 use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::txn::Txn;
 use nicol_store::remote_table::Header;
@@ -229,18 +229,15 @@ impl<F: Fabric> Host<F> {
     }
 
     fn send_end(&self, txn: &Txn, open: &mut Open<F>, node: NodeId, fate: Fate) -> F::Completion {
-        let to = self.engine_of(node);
         if fate == Fate::Commits {
             let shard = ShardId(u16::from(node.0));
             let message = Commit { txn, shard, keys: &open.keys };
-            return self.fabric.call(to, &message, Patience::Forever);
+            return self.demand(node, &message, None);
         }
         let message = AbortLocks { txn, keys: &open.keys };
         // Looked up, not taken: the message may find no slot and be sent again.
-        match open.unanswered.iter().find(|&&(at, _)| at == node) {
-            Some(&(_, request)) => self.fabric.call_superseding(to, &message, request),
-            None => self.fabric.call(to, &message, Patience::Forever),
-        }
+        let unanswered = open.unanswered.iter().find(|&&(at, _)| at == node);
+        self.demand(node, &message, unanswered.map(|&(_, request)| request))
     }
 
     async fn take_ends(&self, txn: &Txn, open: &mut Open<F>, fate: Fate) {

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::commit::Procedures;
-use nicol_core::fabric::{Delivery, Fabric, FabricError, Message, Patience, RequestId, Service};
+use nicol_core::fabric::{
+    Delivery, Fabric, FabricError, Message, Patience, ReplyTo, RequestId, Service,
+};
 use nicol_core::ids::{EngineId, IdMap, Key, NodeId, RKey, ShardId, TxnId};
 use nicol_core::memory::Access;
 use nicol_core::txn::Txn;
@@ -15,11 +17,14 @@ use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 use nicol_store::remote_table::Header;
 
+use super::Transport;
 use super::logging::{LocalLog, Lost, Record, Ring};
-use super::messages::{Doors, HELLO, Hello, LOCK, ROOM, parse_doors};
+use super::message_log::MessageLogs;
+use super::messages::{Doors, HELLO, Hello, LOCK, ROOM, parse_doors, parse_hello};
 use super::node::Node;
 use super::reads::Lookup;
 use super::server::Scratch;
+use crate::commit::log::LogMemory;
 use crate::commit::messages::{ABORT, COMMIT, EXECUTE, LOG, VALIDATE};
 
 /// Transactions that one engine may have open, those included that only have something to tidy up;
@@ -157,6 +162,8 @@ pub(super) struct Host<F: Fabric> {
     pub(super) rings: Vec<Ring>,
     /// What this engine backs up for itself, and for others by RPC.
     pub(super) local_log: LocalLog,
+    /// The message logs that this engine writes at other nodes, unless messages are SENDs.
+    pub(super) messages: Option<MessageLogs<F>>,
     pub(super) scratch: RefCell<Scratch>,
     /// Keys that this engine locks by CAS, or tries to: a header names the engine only, so that
     /// its transactions must keep out of one another's way here.
@@ -165,9 +172,9 @@ pub(super) struct Host<F: Fabric> {
     opened: Cell<usize>,
     doors: RefCell<Vec<Option<Doors>>>,
     table: RKey,
-    granted: RefCell<Vec<Option<RKey>>>,
+    granted: RefCell<Vec<Option<Doors>>>,
     spare: RefCell<Vec<Box<Open<F>>>>,
-    this: std::rc::Weak<Self>,
+    pub(super) this: std::rc::Weak<Self>,
 }
 
 impl<F: Fabric> Host<F> {
@@ -176,6 +183,7 @@ impl<F: Fabric> Host<F> {
         let size = node.log_of(fabric.here()).size();
         Rc::new_cyclic(|this| Self {
             rings: (0..nodes).map(|_| Ring::new(size, fabric.signal())).collect(),
+            messages: MessageLogs::new(&fabric, &node),
             local_log: LocalLog::new(node.log_of(fabric.here()).clone()),
             scratch: RefCell::default(),
             swapping: RefCell::default(),
@@ -238,7 +246,34 @@ impl<F: Fabric> Host<F> {
     /// A request that may give up.
     pub(super) fn ask<M: Message>(&self, node: NodeId, message: &M) -> F::Completion {
         let patience = Patience::For(self.node.config().patience);
-        self.fabric.call(self.engine_of(node), message, patience)
+        match self.node.config().rpc_by {
+            Transport::Send => self.fabric.call(self.engine_of(node), message, patience),
+            Transport::Write => self.write_request(node, message, patience),
+        }
+    }
+
+    /// A request that must take effect, after `unanswered`, which was asked before and may not.
+    pub(super) fn demand<M: Message>(
+        &self,
+        node: NodeId,
+        message: &M,
+        unanswered: Option<RequestId>,
+    ) -> F::Completion {
+        let to = self.engine_of(node);
+        match (self.node.config().rpc_by, unanswered) {
+            (Transport::Send, Some(request)) => self.fabric.call_superseding(to, message, request),
+            (Transport::Send, None) => self.fabric.call(to, message, Patience::Forever),
+            // A message log is read in order: what was asked before is done before.
+            (Transport::Write, _) => self.write_request(node, message, Patience::Forever),
+        }
+    }
+
+    /// Answers a request.
+    pub(super) fn answer<M: Message>(&self, to: ReplyTo, message: &M) {
+        match self.node.config().rpc_by {
+            Transport::Send => self.fabric.reply(to, message),
+            Transport::Write => self.write_answer(to, message),
+        }
     }
 
     /// What this engine may reach of `node`, asked for at first use.
@@ -248,7 +283,10 @@ impl<F: Fabric> Host<F> {
             if let Some(doors) = known {
                 return Ok(doors);
             }
-            match self.ask(node, &Hello).await {
+            // Where answers are WRITEs, the other must know this engine's doors, too.
+            let mine = self.messages.is_some().then(|| self.grant(self.engine_of(node)));
+            let patience = Patience::For(self.node.config().patience);
+            match self.fabric.call(self.engine_of(node), &Hello(mine), patience).await {
                 Ok(body) => {
                     let doors = parse_doors(body.as_ref()).map_err(|_| FabricError::Malformed)?;
                     self.doors.borrow_mut()[usize::from(node.0)] = Some(doors);
@@ -262,21 +300,41 @@ impl<F: Fabric> Host<F> {
         }
     }
 
+    /// The doors of `node`, if they are known.
+    pub(super) fn doors_known(&self, node: NodeId) -> Option<Doors> {
+        self.doors.borrow()[usize::from(node.0)]
+    }
+
     /// The doors of a node that has been asked before.
     pub(super) fn known_doors(&self, node: NodeId) -> Doors {
-        match self.doors.borrow()[usize::from(node.0)] {
+        match self.doors_known(node) {
             Some(doors) => doors,
             None => panic!("a node is asked for its doors before anything is posted to it"),
         }
     }
 
-    /// Registers the log that `engine` writes here, once.
+    /// Registers the logs that `engine` writes here, once.
     fn grant(&self, engine: EngineId) -> Doors {
         let granted = &mut self.granted.borrow_mut()[usize::from(engine.node.0)];
-        let ring = *granted.get_or_insert_with(|| {
-            self.fabric.register(self.node.log_of(engine).region(), Access::ReadWrite)
-        });
-        Doors { table: self.table, ring }
+        let register = |log: &LogMemory| self.fabric.register(log.region(), Access::ReadWrite);
+        *granted.get_or_insert_with(|| Doors {
+            table: self.table,
+            ring: register(self.node.log_of(engine)),
+            messages: self.node.messages_of(engine).map(|log| register(log)),
+        })
+    }
+
+    /// Answers HELLO.
+    fn serve_hello(&self, delivery: &Delivery<'_>, reply_to: ReplyTo) -> Result<(), Malformed> {
+        let from = delivery.from;
+        if from != self.engine_of(from.node) {
+            return Err(Malformed { what: "HELLO from an engine that works for others" });
+        }
+        if let Some(doors) = parse_hello(delivery.body)? {
+            self.doors.borrow_mut()[usize::from(from.node.0)] = Some(doors);
+        }
+        self.fabric.reply(reply_to, &self.grant(from));
+        Ok(())
     }
 }
 
@@ -296,10 +354,7 @@ impl<F: Fabric> Service for Host<F> {
             LOG => this.serve_log(delivery.body, reply_to),
             COMMIT => this.serve_commit(delivery.body, reply_to),
             ABORT => self.serve_abort(delivery.body, reply_to),
-            HELLO if delivery.from == self.engine_of(delivery.from.node) => {
-                self.fabric.reply(reply_to, &self.grant(delivery.from));
-                Ok(())
-            }
+            HELLO => self.serve_hello(&delivery, reply_to),
             _ => Err(Malformed { what: "an unknown kind of message" }),
         }
     }

@@ -10,16 +10,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use nicol_core::exec::Signal;
-use nicol_core::fabric::{Fabric, FabricError, Message, OneSided, Patience, RequestId, Work};
+use nicol_core::fabric::{Fabric, FabricError, Message, RequestId, Work};
 use nicol_core::ids::{NodeId, ShardId};
-use nicol_core::memory::WORD;
 use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::wire::Writer;
 
 use super::Primitive;
 use super::host::{Host, Open, RETRY_WAIT};
-use super::locks::previous_word;
 use super::messages::FramedLog;
+use super::rings::LogPlace;
 use crate::commit::log::{self, LogMemory, RecordKind, Tail};
 use crate::commit::messages::Log;
 
@@ -229,7 +228,8 @@ impl<F: Fabric> Host<F> {
     async fn make_room(&self, node: NodeId) -> Result<(), FabricError> {
         if !self.is_here(node) {
             let ring = &self.rings[usize::from(node.0)];
-            let applied = self.read_ring_word(node, log::applied_offset(ring.size)).await?;
+            let place = self.log_place(node);
+            let applied = self.read_log_word(place, log::applied_offset(ring.size)).await?;
             if applied > ring.freed.get() {
                 ring.freed.set(applied);
                 return Ok(());
@@ -237,12 +237,6 @@ impl<F: Fabric> Host<F> {
         }
         self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
         Ok(())
-    }
-
-    async fn read_ring_word(&self, node: NodeId, offset: u64) -> Result<u64, FabricError> {
-        let rkey = self.known_doors(node).ring;
-        let read = OneSided::Read { rkey, offset, len: WORD as u32 };
-        previous_word(self.fabric.one_sided(node, read).await?.as_ref())
     }
 
     fn post_records(&self, open: &mut Open<F>) {
@@ -268,11 +262,11 @@ impl<F: Fabric> Host<F> {
 
     fn post_to_ring(&self, open: &mut Open<F>, to: NodeId, body: Range<usize>) {
         let Open { bodies, bytes, records, .. } = open;
-        let ring = &self.rings[usize::from(to.0)];
+        let (ring, place) = (&self.rings[usize::from(to.0)], self.log_place(to));
         let mut tail = ring.tail.get();
         let mut post = |offset: u64, range: Range<usize>, end: u64, bytes: &[u8]| {
             ring.flying.borrow_mut().push_back((end, false));
-            let done = self.write_ring(to, offset, &bytes[range.clone()]);
+            let done = self.write_log(place, offset, &bytes[range.clone()]);
             records.push(Record { to, bytes: range, way: Way::Write { offset, end, done } });
         };
         if let Some((offset, word)) = tail.skip(body.len()) {
@@ -286,9 +280,10 @@ impl<F: Fabric> Host<F> {
         ring.tail.set(tail);
     }
 
-    fn write_ring(&self, to: NodeId, offset: u64, bytes: &[u8]) -> F::Completion {
-        let rkey = self.known_doors(to).ring;
-        self.fabric.one_sided(to, OneSided::Write { rkey, offset, bytes })
+    /// Where this engine's log of `node` is.
+    fn log_place(&self, node: NodeId) -> LogPlace {
+        let size = self.rings[usize::from(node.0)].size;
+        LogPlace { node, rkey: self.known_doors(node).ring, size }
     }
 
     /// Waits for every record; notes those that failed.
@@ -337,9 +332,7 @@ impl<F: Fabric> Host<F> {
             match way {
                 LostWay::Rpc(request) => self.log_again(to, bytes, request).await,
                 LostWay::Write { offset, end } => {
-                    while !self.is_in_ring(to, bytes, offset, end).await {
-                        self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
-                    }
+                    self.write_in_time(self.log_place(to), bytes, offset, end).await;
                     self.rings[usize::from(to.0)].land(end);
                 }
             }
@@ -349,37 +342,13 @@ impl<F: Fabric> Host<F> {
     }
 
     async fn log_again(&self, to: NodeId, body: &[u8], mut request: Option<RequestId>) {
-        let (to, message) = (self.engine_of(to), FramedLog(body));
+        let message = FramedLog(body);
         loop {
-            let reply = match request {
-                Some(request) => self.fabric.call_superseding(to, &message, request),
-                None => self.fabric.call(to, &message, Patience::Forever),
-            };
-            let Err(error) = reply.await else { return };
+            let Err(error) = self.demand(to, &message, request).await else { return };
             assert!(error != FabricError::Malformed, "a backup refused a record");
             // One that found no slot was never sent.
             request = unanswered(error).or(request);
             self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
-        }
-    }
-
-    /// Finds out whether a WRITE that failed took place, and posts it again if not. A verb that
-    /// has failed does nothing any more; the same WRITE again would spoil the ring if the record
-    /// has been applied meanwhile.
-    async fn is_in_ring(&self, to: NodeId, record: &[u8], offset: u64, end: u64) -> bool {
-        let Ok(head) = previous_word(record) else { panic!("a record begins with its head") };
-        // Its last word lands last; the reader says that it has seen it before it zeroes it.
-        let foot = offset + (record.len() - WORD) as u64;
-        match self.read_ring_word(to, foot).await {
-            Ok(word) if word == head => return true,
-            Ok(_) => {}
-            Err(_) => return false,
-        }
-        let ring = &self.rings[usize::from(to.0)];
-        match self.read_ring_word(to, log::seen_offset(ring.size)).await {
-            Ok(seen) if seen >= end => true,
-            Ok(_) => self.write_ring(to, offset, record).await.is_ok(),
-            Err(_) => false,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The messages that only the baselines send; the others are those of the commit family.
 
-use nicol_core::fabric::Message;
+use nicol_core::fabric::{Message, RequestId};
 use nicol_core::ids::{Key, RKey, TxnId};
 use nicol_core::txn::{Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
@@ -92,7 +92,53 @@ fn parse_room(from: &mut Reader<'_>) -> Result<(Key, usize), Malformed> {
     }
 }
 
-/// LOG, its body framed before.
+/// What stands before a message in a message log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LetterHead {
+    pub(super) letter: Letter,
+    /// What it asks, or answers.
+    pub(super) request: RequestId,
+}
+
+/// What a message in a message log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Letter {
+    /// A request of this kind.
+    Request(u16),
+    /// An answer.
+    Answer,
+    /// The request was malformed.
+    Refusal,
+}
+
+impl LetterHead {
+    pub(super) fn emit(&self, to: &mut Writer<'_>) {
+        let (class, kind) = match self.letter {
+            Letter::Request(kind) => (0, kind),
+            Letter::Answer => (1, 0),
+            Letter::Refusal => (2, 0),
+        };
+        to.u16(class);
+        to.u16(kind);
+        to.u16(self.request.slot);
+        to.u32(self.request.sequence);
+    }
+
+    /// Parses a message of a message log; also returns its body.
+    pub(super) fn parse(message: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+        let mut from = Reader::new(message);
+        let letter = match (from.u16()?, from.u16()?) {
+            (0, kind) => Letter::Request(kind),
+            (1, 0) => Letter::Answer,
+            (2, 0) => Letter::Refusal,
+            _ => return Err(Malformed { what: "an unknown class of message" }),
+        };
+        let request = RequestId { slot: from.u16()?, sequence: from.u32()? };
+        Ok((Self { letter, request }, from.rest()))
+    }
+}
+
+/// LOG, its body framed before; or any answer as it came.
 pub(super) struct FramedLog<'a>(pub(super) &'a [u8]);
 
 impl Message for FramedLog<'_> {
@@ -103,12 +149,22 @@ impl Message for FramedLog<'_> {
     }
 }
 
-/// HELLO.
-pub(super) struct Hello;
+/// HELLO: what the one who asks may be reached at, where answers go one-sidedly.
+pub(super) struct Hello(pub(super) Option<Doors>);
 
 impl Message for Hello {
     const KIND: u16 = HELLO;
-    fn emit(&self, _to: &mut Writer<'_>) {}
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        if let Some(doors) = self.0 {
+            doors.emit(to);
+        }
+    }
+}
+
+/// Parses a HELLO.
+pub(super) fn parse_hello(body: &[u8]) -> Result<Option<Doors>, Malformed> {
+    if body.is_empty() { Ok(None) } else { parse_doors(body).map(Some) }
 }
 
 /// The memory of a node that one host engine of another may reach.
@@ -118,6 +174,8 @@ pub(super) struct Doors {
     pub(super) table: RKey,
     /// The log ring that this engine alone writes.
     pub(super) ring: RKey,
+    /// The message log that this engine alone writes, if there are any.
+    pub(super) messages: Option<RKey>,
 }
 
 impl Message for Doors {
@@ -126,15 +184,19 @@ impl Message for Doors {
     fn emit(&self, to: &mut Writer<'_>) {
         to.u32(self.table.0);
         to.u32(self.ring.0);
+        if let Some(messages) = self.messages {
+            to.u32(messages.0);
+        }
     }
 }
 
-/// Parses the answer to HELLO.
+/// Parses what a node may be reached at.
 pub(super) fn parse_doors(body: &[u8]) -> Result<Doors, Malformed> {
     let mut from = Reader::new(body);
-    let doors = Doors { table: RKey(from.u32()?), ring: RKey(from.u32()?) };
+    let (table, ring) = (RKey(from.u32()?), RKey(from.u32()?));
+    let messages = if from.rest().is_empty() { None } else { Some(RKey(from.u32()?)) };
     from.finish()?;
-    Ok(doors)
+    Ok(Doors { table, ring, messages })
 }
 
 #[cfg(test)]

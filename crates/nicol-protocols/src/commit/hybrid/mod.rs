@@ -18,6 +18,7 @@
 //! | 5 LOG at every backup | one-sided WRITE into a ring of the backup, or RPC | `logging` |
 //! | 6 COMMIT at the primaries | RPC, or one-sided WRITE and unlock | `finish` |
 //! | 7 apply the logs | the backups' host workers | `worker` |
+//! | every RPC, and its answer | a SEND, or a one-sided WRITE into a message log that the target polls | `host`, `message_log` |
 //!
 //! Which system chooses what (the constructors of [`HybridConfig`]):
 //!
@@ -29,6 +30,7 @@
 //! | validate | READ, RPC above t_r | RPC | READ | nothing is left | READ | READ |
 //! | log | WRITE | RPC | WRITE | WRITE | WRITE | WRITE |
 //! | commit | RPC | RPC | WRITE | WRITE | RPC | RPC |
+//! | RPCs travel by | WRITE | SEND | SEND | SEND | SEND | SEND |
 //!
 //! DrTM+H commits by RPC here since that is how Xenic describes and measures it: "writes, during
 //! the execution and commit phases, are done via RPCs" [Xenic21 2.2.2]. As in DrTM+H, nobody waits
@@ -51,9 +53,11 @@ mod finish;
 mod host;
 mod locks;
 mod logging;
+mod message_log;
 mod messages;
 mod node;
 mod reads;
+mod rings;
 mod room;
 mod server;
 mod validate;
@@ -117,6 +121,15 @@ pub enum Primitive {
     Rpc,
 }
 
+/// How RPCs and their answers travel between host engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Two-sided: a packet to the target's receive queue. [FaSST]
+    Send,
+    /// A one-sided WRITE into a message log of the pair, which the target polls. [FaRM]
+    Write,
+}
+
 /// How what was read is validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validation {
@@ -151,6 +164,11 @@ pub struct HybridConfig {
     pub commit_by: Primitive,
     /// Bytes of each log: one per host engine, and one per host engine of every other node.
     pub log: Bytes,
+    /// How RPCs travel.
+    pub rpc_by: Transport,
+    /// Bytes of each message log, where RPCs are WRITEs: one per host engine of every other node.
+    /// A full one holds messages back.
+    pub message_log: Bytes,
     /// How long a phase waits for an unreachable node before it gives up.
     pub patience: Nanos,
     /// For negative tests; those that break what is not there do nothing.
@@ -176,12 +194,13 @@ impl HybridConfig {
         })
     }
 
-    /// FaRM: hopscotch table, one-sided reads, validation and log, RPCs to lock and to commit.
-    /// `records` per shard, values of at most `value` bytes; so for all systems.
+    /// FaRM: hopscotch table, one-sided reads, validation and log, RPCs to lock and to commit by
+    /// WRITEs to pairwise message logs [Xenic21 2.2.2]. `records` per shard, values of at most `value` bytes; so for all systems.
     pub fn farm(records: u64, value: usize) -> Self {
         let design = Design::Hopscotch { neighbourhood: FARM_NEIGHBOURHOOD };
         Self {
             validation: Validation::ReadUpTo(FARM_VALIDATE_BY_RPC_ABOVE),
+            rpc_by: Transport::Write,
             ..Self::one_sided(design, records, value)
         }
     }
@@ -246,6 +265,8 @@ impl HybridConfig {
             log_by: Primitive::OneSided,
             commit_by: Primitive::Rpc,
             log: Bytes(128 << 10),
+            rpc_by: Transport::Send,
+            message_log: Bytes(32 << 10),
             patience: Nanos::from_millis(20),
             sabotage: Sabotage::None,
         }
@@ -272,5 +293,6 @@ fn start<F: Fabric>(
     for log in node.logs_of(here.core) {
         fabric.spawn(worker::apply_log(fabric.clone(), node.clone(), log));
     }
+    message_log::start(&host);
     Some(Coordinator::new(host))
 }

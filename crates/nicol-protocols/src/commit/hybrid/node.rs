@@ -13,7 +13,7 @@ use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
-use super::{Coordinator, HybridConfig, start};
+use super::{Coordinator, HybridConfig, Transport, start};
 use crate::commit::log::LogMemory;
 use crate::commit::{copy_backups, load_shard};
 
@@ -33,6 +33,9 @@ pub struct Node {
     /// One log per host engine of the cluster, at that engine's place among them. An engine of
     /// another node writes its log here one-sidedly; one of this node keeps what it backs up.
     logs: Vec<Arc<LogMemory>>,
+    /// One message log per host engine of the cluster, which writes it one-sidedly; none where
+    /// messages are SENDs.
+    messages: Vec<Arc<LogMemory>>,
     /// Where records of other shards stand.
     addresses: Mutex<Addresses>,
     /// Transactions that have begun here and still have something to do.
@@ -64,8 +67,17 @@ impl Node {
 
     /// The log that `engine` writes here.
     pub(super) fn log_of(&self, engine: EngineId) -> &Arc<LogMemory> {
-        let hosts = self.layout.engines(Side::Host);
-        &self.logs[usize::from(engine.node.0) * hosts + usize::from(engine.core)]
+        &self.logs[self.place_of(engine)]
+    }
+
+    /// The message log that `engine` writes here, if there are any.
+    pub(super) fn messages_of(&self, engine: EngineId) -> Option<&Arc<LogMemory>> {
+        self.messages.get(self.place_of(engine))
+    }
+
+    /// The place of `engine` among the host engines of the cluster.
+    fn place_of(&self, engine: EngineId) -> usize {
+        usize::from(engine.node.0) * self.layout.engines(Side::Host) + usize::from(engine.core)
     }
 
     /// The logs that host core `core` applies: those of the engines with its number.
@@ -256,6 +268,8 @@ impl Member for Node {
         Copies { backups, addresses }: Copies,
     ) -> Self {
         let engines = layout.nodes() * layout.engines(Side::Host);
+        let logs = |count, size| (0..count).map(|_| Arc::new(LogMemory::new(size))).collect();
+        let pairs = if config.rpc_by == Transport::Write { engines } else { 0 };
         Self {
             id,
             layout: layout.clone(),
@@ -264,7 +278,8 @@ impl Member for Node {
             shard: ShardId(u16::from(id.0)),
             primary,
             backups,
-            logs: (0..engines).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
+            logs: logs(engines, config.log),
+            messages: logs(pairs, config.message_log),
             addresses: Mutex::new(addresses),
             open: AtomicU64::new(0),
             applied: AtomicU64::new(0),
@@ -282,7 +297,8 @@ impl Member for Node {
 
     fn is_settled(&self) -> bool {
         // A transaction that has ended holds no locks.
-        self.open.load(Ordering::Relaxed) == 0 && self.logs.iter().all(|log| log.is_idle())
+        let mut logs = self.logs.iter().chain(&self.messages);
+        self.open.load(Ordering::Relaxed) == 0 && logs.all(|log| log.is_idle())
     }
 
     fn audit(&self) -> Audit {

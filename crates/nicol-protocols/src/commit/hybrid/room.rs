@@ -90,7 +90,7 @@ impl<F: Fabric> Host<F> {
             self.node.primary().promise(key, rooms.txn, len)
         });
         let verdict = if granted { Ok(()) } else { Err(Abort::NoResources) };
-        self.fabric.reply(reply_to, &ValidateReply(verdict));
+        self.answer(reply_to, &ValidateReply(verdict));
         Ok(())
     }
 }

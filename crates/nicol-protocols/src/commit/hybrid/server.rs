@@ -35,10 +35,10 @@ impl<F: Fabric> Host<F> {
             Ok(()) => {
                 let found = scratch.found.iter().copied();
                 let granted = ExecuteReply::Granted(Shortage::default(), found, &scratch.values);
-                self.fabric.reply(reply_to, &granted);
+                self.answer(reply_to, &granted);
             }
             Err(abort) => {
-                self.fabric.reply(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort));
+                self.answer(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort));
             }
         }
         Ok(())
@@ -119,7 +119,7 @@ impl<F: Fabric> Host<F> {
                 keys().for_each(|key| self.unlock_own(key, txn));
             }
         }
-        self.fabric.reply(reply_to, &ValidateReply(verdict));
+        self.answer(reply_to, &ValidateReply(verdict));
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl<F: Fabric> Host<F> {
         self.refuse_foreign(reads.iter().map(|read| read.key))?;
         let verdict =
             reads.iter().try_for_each(|read| self.check_own(read.key, read.version, read.present));
-        self.fabric.reply(reply_to, &ValidateReply(verdict));
+        self.answer(reply_to, &ValidateReply(verdict));
         Ok(())
     }
 
@@ -143,14 +143,14 @@ impl<F: Fabric> Host<F> {
             return Err(Malformed { what: "a LOG for a shard not backed up here" });
         }
         if self.log_own(body) {
-            self.fabric.reply(reply_to, &Ack);
+            self.answer(reply_to, &Ack);
             return Ok(());
         }
         let body = self.fabric.keep(body);
         let fabric = self.fabric.clone();
         fabric.spawn(async move {
             self.log_own_in_time(body.as_ref()).await;
-            self.fabric.reply(reply_to, &Ack);
+            self.answer(reply_to, &Ack);
         });
         Ok(())
     }
@@ -174,7 +174,7 @@ impl<F: Fabric> Host<F> {
                 Change::UnlockOnly => self.unlock_own(key, writes.txn),
             }
         }
-        self.fabric.reply(reply_to, &Ack);
+        self.answer(reply_to, &Ack);
         Ok(())
     }
 
@@ -188,7 +188,7 @@ impl<F: Fabric> Host<F> {
         let keys = Keys::parse(body)?;
         self.refuse_foreign(keys.iter().map(|access| access.key))?;
         keys.iter().for_each(|access| self.unlock_own(access.key, keys.txn));
-        self.fabric.reply(reply_to, &Ack);
+        self.answer(reply_to, &Ack);
         Ok(())
     }
 

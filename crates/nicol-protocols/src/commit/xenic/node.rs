@@ -155,6 +155,7 @@ impl Node {
                 Some(replica) => replica,
                 None => panic!("{shard:?} was checked to be backed up here before it was logged"),
             },
+            RecordKind::Message | RecordKind::Part => panic!("a NIC logs no messages"),
         }
     }
 
