@@ -56,7 +56,7 @@ pub(crate) fn run<N: Member<Config: SystemConfig>>(
 }
 
 /// A system that works on NIC cores is flagged where these save no latency. [Xenic21 4.3.4]
-fn vain_offload(profile: &Arc<Profile>) -> Result<Option<String>> {
+pub(crate) fn vain_offload(profile: &Arc<Profile>) -> Result<Option<String>> {
     let name = &profile.name;
     Ok(match checks::offload(profile)? {
         None => Some(format!(

@@ -7,7 +7,7 @@ use nicol_sim::{Profile, checks};
 #[test]
 fn profiles_reproduce_the_component_measurements() {
     for (name, expected) in
-        [("liquidio3", 20), ("connectx5", 5), ("bluefield1", 4), ("stingray", 3)]
+        [("liquidio3", 24), ("connectx5", 5), ("bluefield1", 4), ("stingray", 3)]
     {
         let profile = Arc::new(Profile::load(name).unwrap());
         let lines = checks::run(&profile).unwrap();
@@ -28,6 +28,19 @@ fn a_wrong_cost_is_noticed() {
     let lines = checks::run(&Arc::new(profile)).unwrap();
     let echo = lines.iter().find(|line| line.line == "C1.11").unwrap();
     assert!(!echo.is_close() && !echo.holds(), "{echo:?}");
+}
+
+#[test]
+fn a_wrong_speed_of_nic_cores_is_noticed() {
+    let missed = |change: &str| -> Vec<_> {
+        let profile = Profile::load(&format!("liquidio3:{change}")).unwrap();
+        let lines = checks::run(&Arc::new(profile)).unwrap();
+        let cores = ["C1.20", "C1.21", "C1.23", "C1.24"];
+        let of_cores = lines.into_iter().filter(|line| cores.contains(&&*line.line));
+        of_cores.filter(|line| !line.holds()).map(|line| line.line.into_owned()).collect()
+    };
+    assert_eq!(missed("cores.nic_slowdown_permille=2040"), ["C1.20", "C1.21", "C1.24"]);
+    assert_eq!(missed("nic_core.copy=160Gbps"), ["C1.23"]);
 }
 
 #[test]

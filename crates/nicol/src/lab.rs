@@ -176,6 +176,7 @@ fn run_one(
     }
     let wrong = judge(args, &finished)?;
     output::tell(&footing(&finished));
+    finished.outcome.warnings().for_each(|warning| output::tell(&format!("warning: {warning}")));
     wrong.iter().for_each(|wrong| output::tell(&format!("failed: {wrong}")));
     Ok((finished, wrong))
 }

@@ -108,7 +108,7 @@ fn throughput(context: &Context<'_>) -> Result<Table> {
     );
     table.assume("without async_dma", "dma_vector=1", "a core that waits fills no vector");
     for ((name, study), points) in names.iter().zip(&studies).zip(sweeps) {
-        table.ran_on(study.profile());
+        study.tell_hardware(&mut table)?;
         table.push(vec![json!(name), rounded(study::peak(&points).throughput, 0)]);
         points.into_iter().for_each(|point| table.judge(point.violations));
     }
@@ -129,7 +129,7 @@ fn latency(context: &Context<'_>) -> Result<Table> {
         "few clients commit few transactions",
     );
     for ((name, study), point) in names.iter().zip(&studies).zip(points) {
-        table.ran_on(study.profile());
+        study.tell_hardware(&mut table)?;
         table.push(vec![json!(name), rounded(point.p50, 3)]);
         table.judge(point.violations);
     }

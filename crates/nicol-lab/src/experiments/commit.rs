@@ -94,7 +94,7 @@ fn load_sweeps(context: &Context<'_>, benchmark: &'static Benchmark) -> Result<T
     let mut table = context.table();
     study::assume_sweeps(&mut table, context.options.form, &[benchmark]);
     for (study, points) in studies.iter().zip(sweeps) {
-        table.ran_on(study.profile());
+        study.tell_hardware(&mut table)?;
         for point in points {
             table.push(vec![
                 json!(study.system()),
@@ -121,7 +121,7 @@ fn half_the_network(context: &Context<'_>) -> Result<Table> {
     let mut table = context.table();
     study::assume_sweeps(&mut table, context.options.form, &[&TPCC_384]);
     for (study, points) in studies.iter().zip(sweeps) {
-        table.ran_on(study.profile());
+        study.tell_hardware(&mut table)?;
         let peak = study::peak(&points);
         table.push(vec![json!(study.system()), rounded(peak.throughput, 0)]);
         points.into_iter().for_each(|point| table.judge(point.violations));

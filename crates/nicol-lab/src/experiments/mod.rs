@@ -331,6 +331,41 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
+    static PLACED: Experiment = Experiment {
+        run: |context| {
+            let mut table = context.table();
+            for system in ["xenic", "xenic", "drtm-h"] {
+                let study = study::Study::new(context, &benchmarks::SMALLBANK, system)?;
+                study.tell_hardware(&mut table)?;
+            }
+            Ok(table)
+        },
+        ..commit::figure_8("placed", "where systems run", |_| bail!("another one runs"))
+    };
+
+    /// [Xenic21 4.3.4]
+    #[test]
+    fn a_figure_on_hardware_where_offloading_gains_nothing_says_so_once() {
+        let warnings = |profile: &str| -> Vec<String> {
+            let options = Options {
+                form: Form::Quick,
+                seed: 1,
+                profile: Some(profile.to_owned()),
+                systems: None,
+                jobs: 1,
+                memory: 0,
+                keep: None,
+            };
+            let finished = run(&PLACED, &options, &|_| ()).unwrap();
+            finished.outcome.warnings().map(str::to_owned).collect()
+        };
+        assert_eq!(warnings("liquidio3"), [""; 0]);
+        let slow = warnings("bluefield1");
+        assert!(slow.len() == 1 && slow[0].contains("saves no latency"), "{slow:?}");
+        let none = warnings("connectx5");
+        assert!(none.len() == 1 && none[0].contains("has no NIC cores"), "{none:?}");
+    }
+
     #[test]
     fn options_for_all_experiments_reach_those_that_they_concern() {
         let options = Options {

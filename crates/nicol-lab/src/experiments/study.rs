@@ -12,6 +12,8 @@ use super::kept;
 use super::{Context, Form, Table, VERBS};
 use crate::bench::{self, BenchConfig, Length};
 use crate::report::BenchReport;
+use crate::simulated::vain_offload;
+use crate::systems::System;
 
 /// Servers of the testbed. [Xenic21 5]
 pub(super) const NODES: usize = 6;
@@ -115,6 +117,17 @@ impl<'c> Study<'c> {
     /// The profile that it runs on.
     pub(super) fn profile(&self) -> &Arc<Profile> {
         &self.profile
+    }
+
+    /// Says in `table` what hardware it ran on, and what that means for a system which offloads.
+    pub(super) fn tell_hardware(&self, table: &mut Table) -> Result<()> {
+        table.ran_on(&self.profile);
+        if System::find(self.system)?.offloads
+            && let Some(warning) = vain_offload(&self.profile)?
+        {
+            table.warn(&self.profile, self.system, &warning);
+        }
+        Ok(())
     }
 
     /// Do NIC threads do a part of its work?

@@ -12,7 +12,10 @@ use super::{Experiment, Form, Options};
 /// The schema's name, first in every object.
 pub const SCHEMA: &str = "nicol.lab/1";
 
-/// A number or a choice that no source gives.
+/// The value of what is no assumption but a warning, whose reason says of what.
+const WARNING: &str = "WARNING";
+
+/// A number or a choice that no source gives, or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Assumed {
     /// The profile that it stands in; none if the experiment itself assumes it.
@@ -80,6 +83,19 @@ impl Table {
             reason: line.reason.clone(),
         }));
     }
+
+    /// Warns, once, of what readers must know of `system` on `profile`.
+    pub(super) fn warn(&mut self, profile: &Profile, system: &str, warning: &str) {
+        let warning = Assumed {
+            profile: Some(profile.name.clone()),
+            key: system.to_owned(),
+            value: WARNING.to_owned(),
+            reason: warning.to_owned(),
+        };
+        if !self.assumed.contains(&warning) {
+            self.assumed.push(warning);
+        }
+    }
 }
 
 /// `value` with so many decimals: more would be noise to a reader.
@@ -135,6 +151,12 @@ impl Outcome {
     /// What was assumed.
     pub fn assumed(&self) -> &[Assumed] {
         &self.table.assumed
+    }
+
+    /// What a reader must know of a system on this hardware.
+    pub fn warnings(&self) -> impl Iterator<Item = &str> {
+        let warnings = self.table.assumed.iter().filter(|line| line.value == WARNING);
+        warnings.map(|line| line.reason.as_str())
     }
 
     /// What the checkers found wrong, in words; empty if nothing.

@@ -59,7 +59,7 @@ fn fewest_threads(context: &Context<'_>) -> Result<Table> {
          then NIC threads with those host threads; clients stay as at the peak",
     );
     for (study, fewest) in studies.iter().zip(found) {
-        table.ran_on(study.profile());
+        study.tell_hardware(&mut table)?;
         table.push(vec![
             json!(study.benchmark().name),
             json!(study.system()),

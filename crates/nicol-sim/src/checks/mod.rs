@@ -1,5 +1,6 @@
 //! Component checks: the micro-benchmarks that profiles are calibrated on, rerun on a profile.
 
+mod cores;
 mod latency;
 pub mod measure;
 mod probe;
@@ -108,6 +109,7 @@ impl CheckLine {
 pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
     let mut lines = Vec::new();
     if profile.cores.nic_is_separate.value && profile.cores.on_path.value {
+        lines.extend(cores::steps(profile)?);
         lines.extend(throughput::rpcs(profile)?);
         lines.extend(throughput::remote_writes(profile)?);
         lines.extend(throughput::dma(profile)?);
