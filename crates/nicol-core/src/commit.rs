@@ -194,6 +194,8 @@ pub struct LookupStats {
     pub header_reads: u64,
     /// Searches begun again, since the host was moving or replacing what was read.
     pub retries: u64,
+    /// Keys of ordered tables that the host was asked for.
+    pub asked: u64,
     /// Doublings that the node's own host table has begun.
     pub doublings: u64,
 }
@@ -211,6 +213,7 @@ impl AddAssign for LookupStats {
         self.overflow_reads += other.overflow_reads;
         self.header_reads += other.header_reads;
         self.retries += other.retries;
+        self.asked += other.asked;
         self.doublings += other.doublings;
     }
 }

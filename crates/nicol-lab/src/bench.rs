@@ -484,6 +484,7 @@ fn lookups<N: Member>(nodes: &[Arc<N>]) -> Lookups {
         keys: stats.lookups,
         hit_rate: stats.hits as f64 / stats.lookups.max(1) as f64,
         negative_rate: stats.negative_hits as f64 / stats.lookups.max(1) as f64,
+        asked_rate: stats.asked as f64 / stats.lookups.max(1) as f64,
         first_reads_per_miss: stats.first_reads as f64 / misses,
         reads_per_miss: stats.dma_reads as f64 / misses,
         objects_per_miss: stats.objects_read as f64 / misses,

@@ -128,6 +128,8 @@ pub struct Lookups {
     pub hit_rate: f64,
     /// Fraction that a negative entry answered, 0 to 1; part of `hit_rate`.
     pub negative_rate: f64,
+    /// Fraction of keys of ordered tables that the host was asked for, 0 to 1.
+    pub asked_rate: f64,
     /// Fraction of the misses that one DMA read answered.
     pub first_reads_per_miss: f64,
     /// DMA reads per miss.

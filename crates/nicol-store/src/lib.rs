@@ -8,6 +8,7 @@ mod digest;
 mod graves;
 pub mod host_table;
 pub mod lookup_cost;
+pub mod never;
 pub mod nic_index;
 pub mod ordered;
 pub mod remote_table;

@@ -18,6 +18,7 @@ use nicol_core::txn::{Guard, GuardUnit, KeyRange};
 
 use crate::btree::BTree;
 use crate::host_table::{Applied, Lookup};
+use crate::never::{Reach, Reaches, group};
 
 /// Mutexes that the units are spread over.
 const STRIPES: usize = 64;
@@ -89,6 +90,11 @@ impl OrderedTable {
         self.tree.get(key, into)
     }
 
+    /// How far up the group of `key` ever had records.
+    pub fn reach(&self, key: Key) -> Reach {
+        self.tree.reach(key)
+    }
+
     /// Hands the records of a range to `each`, until it returns false. See [`BTree::scan`].
     pub fn scan(&self, range: &KeyRange, each: &mut dyn FnMut(Key, Version, &[u8]) -> bool) {
         let mut left = range.limit;
@@ -121,13 +127,16 @@ struct Unit {
     held: Vec<(Key, TxnId)>,
 }
 
-/// Locks on keys of ordered tables, and writes installed, by unit: kept by a primary's NIC beside
-/// its index. [AMB-36]
-pub struct WriteGuards(Striped<Unit>);
+/// Locks on keys of ordered tables, writes installed, by unit, and which keys were never there: kept
+/// by a primary's NIC beside its index. [AMB-36]
+pub struct WriteGuards {
+    units: Striped<Unit>,
+    reaches: Reaches,
+}
 
 impl Default for WriteGuards {
     fn default() -> Self {
-        Self(striped())
+        Self { units: striped(), reaches: Reaches::default() }
     }
 }
 
@@ -135,7 +144,7 @@ impl WriteGuards {
     /// `txn` has locked `key` in the index, perhaps again.
     pub fn lock(&self, key: Key, txn: TxnId) {
         let unit = GuardUnit::of(key);
-        let mut stripe = stripe(&self.0, unit);
+        let mut stripe = stripe(&self.units, unit);
         let held = &mut stripe.entry(unit.0).or_default().held;
         if !held.contains(&(key, txn)) {
             held.push((key, txn));
@@ -145,20 +154,42 @@ impl WriteGuards {
     /// `txn` no longer holds `key`.
     pub fn unlock(&self, key: Key, txn: TxnId) {
         let unit = GuardUnit::of(key);
-        if let Some(unit) = stripe(&self.0, unit).get_mut(&unit.0) {
+        if let Some(unit) = stripe(&self.units, unit).get_mut(&unit.0) {
             unit.held.retain(|held| *held != (key, txn));
         }
     }
 
-    /// A COMMIT has installed a write of `key`, which is still locked.
+    /// A COMMIT installs a write of `key`, which is locked, in the index: to be called before, so
+    /// that who sees no trace of it there has not been told that it never was.
     pub fn install(&self, key: Key) {
+        self.reaches.raise(key);
         let unit = GuardUnit::of(key);
-        stripe(&self.0, unit).entry(unit.0).or_default().installed += 1;
+        stripe(&self.units, unit).entry(unit.0).or_default().installed += 1;
+    }
+
+    /// The host has told how far up the group of `key` ever had records.
+    pub fn learn_reach(&self, key: Key, reach: Reach) {
+        self.reaches.tell(key, reach);
+    }
+
+    /// Knows the reaches of all groups that have records in `table`.
+    pub fn preload(&self, table: &OrderedTable) {
+        let mut last = None;
+        table.tree.for_each(&mut |key, _, _| {
+            let ended = last.replace(key).filter(|last| group(*last) != group(key));
+            ended.into_iter().for_each(|last| self.learn_reach(last, Reach::over(last)));
+        });
+        last.into_iter().for_each(|last| self.learn_reach(last, Reach::over(last)));
+    }
+
+    /// Is it certain that there never was a record of `key`, committed or under way?
+    pub fn never_had(&self, key: Key) -> bool {
+        self.reaches.never_had(key)
     }
 
     /// Is what `txn` has read under `guard` current? Nobody else may hold a lock in the unit.
     pub fn is_current(&self, guard: Guard, txn: TxnId) -> bool {
-        match stripe(&self.0, guard.unit).get(&guard.unit.0) {
+        match stripe(&self.units, guard.unit).get(&guard.unit.0) {
             Some(unit) => {
                 unit.installed == guard.writes && unit.held.iter().all(|&(_, holder)| holder == txn)
             }
@@ -168,7 +199,7 @@ impl WriteGuards {
 
     /// Keys that are locked.
     pub fn locked_count(&self) -> usize {
-        let stripes = self.0.iter().map(|stripe| {
+        let stripes = self.units.iter().map(|stripe| {
             let stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
             stripe.values().map(|unit| unit.held.len()).sum::<usize>()
         });

@@ -10,11 +10,12 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use nicol_core::ids::{Key, Version};
+use nicol_core::ids::{IdMap, Key, Version};
 
 use crate::digest;
 use crate::graves::Graves;
 use crate::host_table::{Applied, Lookup};
+use crate::never::{Reach, group};
 use node::Nodes;
 
 /// Records that a tree may hold: they are numbered with 32 bits.
@@ -36,6 +37,8 @@ struct Tree {
     graves: Graves,
     /// The highest version at which a key was deleted.
     floor: Version,
+    /// How far up keys were deleted, by group.
+    deleted: IdMap<u64, Reach>,
 }
 
 /// See the module.
@@ -56,6 +59,7 @@ impl BTree {
             vacant: Vec::new(),
             graves: Graves::default(),
             floor: Version(0),
+            deleted: IdMap::default(),
         }))
     }
 
@@ -74,18 +78,32 @@ impl BTree {
         self.len() == 0
     }
 
-    /// Looks `key` up; a value found is appended to `into`. The version of an absent key is the
-    /// highest at which any key was deleted.
+    /// Looks `key` up; a value found is appended to `into`. The version of an absent key is 0 if its
+    /// group has never reached so far up, otherwise the highest at which any key was deleted, and
+    /// at least 1.
     pub fn get(&self, key: Key, into: &mut Vec<u8>) -> Lookup {
         let tree = self.read();
-        match tree.nodes.find(key) {
-            Some(record) => {
+        let next = tree.nodes.forward(tree.nodes.first_from(key));
+        let version = match next {
+            Some((found, record, _)) if found == key => {
                 let record = &tree.records[record as usize];
                 into.extend_from_slice(&record.value);
-                Lookup { version: record.version, present: true }
+                return Lookup { version: record.version, present: true };
             }
-            None => Lookup { version: tree.floor, present: false },
-        }
+            Some((next, ..)) if group(next) == group(key) => tree.floor.max(Version(1)),
+            _ if tree.deleted_up_to(key).covers(key) => tree.floor.max(Version(1)),
+            _ => Version(0),
+        };
+        Lookup { version, present: false }
+    }
+
+    /// How far up the group of `key` ever had records.
+    pub fn reach(&self, key: Key) -> Reach {
+        let tree = self.read();
+        let last = tree.nodes.backward(tree.behind(Reach::last_key(key)));
+        let last = last.filter(|(last, ..)| group(*last) == group(key));
+        let found = last.map(|(last, ..)| Reach::over(last)).unwrap_or_default();
+        found.max(tree.deleted_up_to(key))
     }
 
     /// Loads a record before the run, at version 1.
@@ -214,6 +232,10 @@ impl Tree {
         }
     }
 
+    fn deleted_up_to(&self, key: Key) -> Reach {
+        self.deleted.get(&group(key)).copied().unwrap_or_default()
+    }
+
     fn apply(&mut self, key: Key, version: Version, value: Option<&[u8]>) -> Applied {
         let found = self.nodes.find(key);
         let current = match found {
@@ -226,6 +248,8 @@ impl Tree {
         let Some(value) = value else {
             self.floor = self.floor.max(version);
             self.graves.bury(key, version);
+            let deleted = self.deleted.entry(group(key)).or_default();
+            *deleted = Reach::over(key).max(*deleted);
             if let Some(record) = self.nodes.remove(key) {
                 self.records[record as usize].value.clear();
                 self.vacant.push(record);

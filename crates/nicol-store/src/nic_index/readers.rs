@@ -89,4 +89,32 @@ impl NicIndex {
         let bound = if present { version } else { Version(0) };
         (evicted <= bound).then_some(true)
     }
+
+    /// A key of an ordered table that a host has found absent at `version`, for `txn`: a guard has
+    /// just shown that it is. 0: there never was such a record. Returns false if others have locked
+    /// it since, or may have seen it absent at a later version.
+    ///
+    /// No later insert installs a version at which the caller has seen no record: what the index
+    /// knows of the key is raised to `version`, and a lookup that is asking the host must ask again.
+    pub fn saw_none(&self, hash: SlotHash, key: Key, txn: TxnId, version: Version) -> bool {
+        let (mut stripe, number) = self.open(hash);
+        // The floor is that of keys that may have been deleted.
+        if version > Version(0) && stripe.entry(number).floor > version {
+            return false;
+        }
+        let Some(index) = stripe.find(number, hash, key) else {
+            stripe.entry(number).epoch += 1;
+            return true;
+        };
+        let object = stripe.object(index);
+        if object.holder().is_some_and(|holder| holder != txn) {
+            return false;
+        }
+        let (now, present) = object.known().unwrap_or((version, false));
+        if present {
+            return false;
+        }
+        object.set_known(version.max(now), false);
+        now <= version
+    }
 }

@@ -201,13 +201,12 @@ impl<F: Fabric> Nic<F> {
         keys.clear();
         for (index, entry) in txn.entries().iter().enumerate() {
             self.fabric.work(Work::IndexLookup);
-            if entry.guarded && entry.present {
+            if entry.guarded {
                 continue;
             }
             match self.node.is_current(txn.id, entry) {
                 Some(true) => {}
                 Some(false) => return Err(Abort::Stale { key: entry.key }),
-                None if entry.guarded => {}
                 None => keys.push(index),
             }
         }
@@ -236,6 +235,11 @@ impl<F: Fabric> Nic<F> {
             if !self.node.is_guard_current(txn.id, *guard) {
                 return Err(Abort::Stale { key: guard.unit.first() });
             }
+        }
+        // Behind the guards, which vouch for what this tells the index.
+        let mut absent = txn.entries().iter().filter(|entry| entry.guarded && !entry.present);
+        if let Some(entry) = absent.find(|entry| !self.node.saw_none(txn.id, entry)) {
+            return Err(Abort::Stale { key: entry.key });
         }
         // Checked after the versions: a writer that locked since may have been reported already.
         match txn.entries().iter().find(|entry| !entry.write && self.is_held(entry.key)) {

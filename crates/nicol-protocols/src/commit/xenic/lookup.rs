@@ -145,22 +145,25 @@ impl<F: Fabric> Lookups<F> {
             self.fabric.work(Work::IndexLookup);
             self.counters().add(Count::Lookups, 1);
             let found = match self.in_index(key, &mut batch.values) {
-                Ok(found) => {
-                    self.counters().add(Count::Hits, 1);
-                    self.counters().add(Count::NegativeHits, u64::from(found.value.is_none()));
-                    found
-                }
+                Err(hint) if key.is_ordered() => self.never_there(key, hint.epoch).ok_or(hint),
+                found => found,
+            };
+            if let Ok(found) = found {
+                self.counters().add(Count::Hits, 1);
+                self.counters().add(Count::NegativeHits, u64::from(found.value.is_none()));
+            }
+            batch.found.push(found.unwrap_or(Found { version: Version(0), value: None }));
+            match found {
+                Ok(_) => {}
                 Err(hint) if key.is_ordered() => {
+                    self.counters().add(Count::Asked, 1);
                     batch.asked.push(Asked { position, key, epoch: hint.epoch });
-                    Found { version: Version(0), value: None }
                 }
                 Err(hint) => {
                     let (home, slots) = (self.home(key), self.first_read(hint.displacement));
                     self.read(batch, Miss { position, key, hint, home, slots, at: At::First });
-                    Found { version: Version(0), value: None }
                 }
-            };
-            batch.found.push(found);
+            }
         }
         self.search_all(batch).await?;
         self.ask_host(batch).await
@@ -195,7 +198,7 @@ impl<F: Fabric> Lookups<F> {
         u64::from((displacement + config.slack + 1).min(config.displacement_max))
     }
 
-    fn counters(&self) -> &LookupCounters {
+    pub(super) fn counters(&self) -> &LookupCounters {
         self.node.lookup_counters(self.core)
     }
 

@@ -18,9 +18,10 @@ pub(super) enum Count {
     OverflowReads,
     HeaderReads,
     Retries,
+    Asked,
 }
 
-const COUNTS: usize = Count::Retries as usize + 1;
+const COUNTS: usize = Count::Asked as usize + 1;
 
 /// One NIC core's counters: it alone adds to them, others read.
 #[derive(Debug, Default)]
@@ -46,6 +47,7 @@ impl LookupCounters {
             overflow_reads: at(Count::OverflowReads),
             header_reads: at(Count::HeaderReads),
             retries: at(Count::Retries),
+            asked: at(Count::Asked),
             doublings: 0,
         }
     }

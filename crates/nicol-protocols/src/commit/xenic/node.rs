@@ -11,6 +11,7 @@ use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::txn::{Abort, Entry, Guard};
 use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::host_table::{Advance, Geometry, HostTable, Shortage, SlotHash};
+use nicol_store::never::Reach;
 use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
 use nicol_store::ordered::WriteGuards;
 
@@ -49,6 +50,7 @@ pub struct Node {
 pub struct Copies {
     backups: BTreeMap<ShardId, Replica>,
     index: NicIndex,
+    guards: WriteGuards,
 }
 
 /// The ways that a transaction may take to its commit.
@@ -208,6 +210,22 @@ impl Node {
         self.index.is_current(SlotHash::of(entry.key), entry.key, txn, read)
     }
 
+    /// Sees to it that no insert installs a version at which `txn` has seen no record, where a guard
+    /// has shown that there is none; false if one may.
+    pub(super) fn saw_none(&self, txn: TxnId, entry: &Entry) -> bool {
+        self.index.saw_none(SlotHash::of(entry.key), entry.key, txn, entry.version)
+    }
+
+    /// Is it certain that there never was a record of `key`, of an ordered table?
+    pub(super) fn never_had(&self, key: Key) -> bool {
+        self.guards.never_had(key)
+    }
+
+    /// The host has told how far up the group of `key` ever had records.
+    pub(super) fn learn_reach(&self, key: Key, reach: Reach) {
+        self.guards.learn_reach(key, reach);
+    }
+
     /// Is what `txn` has read of an ordered table still current?
     pub(super) fn is_guard_current(&self, txn: TxnId, guard: Guard) -> bool {
         self.config.sabotage == Sabotage::IgnoresGuards || self.guards.is_current(guard, txn)
@@ -238,10 +256,10 @@ impl Node {
                 version = version.max(known.next());
             }
         }
-        self.index.install(hash, key, version, value);
         if key.is_ordered() {
             self.guards.install(key);
         }
+        self.index.install(hash, key, version, value);
     }
 
     pub(super) fn unpin(&self, key: Key) {
@@ -301,10 +319,12 @@ impl Member for Node {
             cached_objects_max: config.index_objects,
             busy_objects_max: BUSY_OBJECTS_MAX,
         });
+        let guards = WriteGuards::default();
         if config.warm_index {
             primary.each_placed(&mut |record| index.preload(SlotHash::of(record.key), &record));
+            guards.preload(&primary.ordered);
         }
-        Copies { backups: copy_backups(layout, id, shards, Replica::copy), index }
+        Copies { backups: copy_backups(layout, id, shards, Replica::copy), index, guards }
     }
 
     fn build(
@@ -312,7 +332,7 @@ impl Member for Node {
         layout: &Layout,
         config: &XenicConfig,
         primary: Replica,
-        Copies { backups, index }: Copies,
+        Copies { backups, index, guards }: Copies,
     ) -> Self {
         let nics = layout.engines(Side::Nic);
         Self {
@@ -323,7 +343,7 @@ impl Member for Node {
             primary,
             backups,
             index,
-            guards: WriteGuards::default(),
+            guards,
             logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
             lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             grace: Mutex::new(vec![0; nics]),

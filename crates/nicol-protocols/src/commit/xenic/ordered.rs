@@ -2,7 +2,8 @@
 //!
 //! A host that executes a local transaction reads and scans its own trees, each unit under a guard,
 //! and its NIC says whether the guards are current (`nicol_store::ordered`). A NIC that executes
-//! asks its host for the keys that its index does not know, all of a visit in one message.
+//! asks its host for the keys that its index does not know, all of a visit in one message; but not
+//! for those that it knows were never there (`nicol_store::never`), such as new orders.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,6 +14,7 @@ use nicol_core::ids::{EngineId, Key, Side, Version};
 use nicol_core::txn::{GuardUnit, Txn};
 use nicol_core::wire::{Malformed, Reader, Writer};
 use nicol_store::host_table::SlotHash;
+use nicol_store::never::Reach;
 
 use super::host::Coordinator;
 use super::lookup::{Batch, Lookups};
@@ -41,7 +43,8 @@ impl Message for TreeLookup<'_> {
     }
 }
 
-/// The host's answer: version and value of each key, in the order asked.
+/// The host's answer: version and value of each key, and how far up its group ever had records, in
+/// the order asked.
 struct TreeReply<'a> {
     node: &'a Node,
     keys: Reader<'a>,
@@ -59,6 +62,8 @@ impl Message for TreeReply<'_> {
             let found = self.node.own().get(Key(key), value);
             to.u64(found.version.0);
             emit_value(found.present.then_some(value.as_slice()), to);
+            // Behind the lookup: it reaches at least as far as what was found there.
+            to.u32(self.node.own().ordered.reach(Key(key)).keys());
         }
     }
 }
@@ -99,6 +104,19 @@ impl<F: Fabric> Service for HostService<F> {
 }
 
 impl<F: Fabric> Lookups<F> {
+    /// Finds a key that the index does not know, at `epoch`, if there never was such a record. Then
+    /// it has version 0, whatever others were deleted.
+    pub(super) fn never_there(&self, key: Key, epoch: u64) -> Option<Found> {
+        self.fabric.work(Work::IndexLookup);
+        if !self.node().never_had(key) {
+            return None;
+        }
+        let (hash, version) = (SlotHash::of(key), Version(0));
+        // If something was installed in between it may have been this key.
+        let current = self.node().index().learn(hash, key, epoch, version, None);
+        current.then_some(Found { version, value: None })
+    }
+
     /// Asks the host for the keys that are left, until no install has come in between.
     pub(super) async fn ask_host(&self, batch: &mut Batch<F>) -> Result<(), FabricError> {
         let here = self.fabric.here();
@@ -132,6 +150,8 @@ impl<F: Fabric> Lookups<F> {
     ) -> Result<bool, Malformed> {
         let (version, len) = (Version(from.u64()?), from.u32()?);
         let value = parse_value(from, len)?;
+        let reach = Reach::of(from.u32()?).ok_or(Malformed { what: "the reach of a group" })?;
+        self.node().learn_reach(asked.key, reach);
         // While the host was asked the world has moved: what was installed is in the index.
         let now = match self.in_index(asked.key, &mut batch.values) {
             Ok(found) => {
@@ -146,7 +166,8 @@ impl<F: Fabric> Lookups<F> {
         }
         let (index, hash) = (self.node().index(), SlotHash::of(asked.key));
         // Above every version at which a local transaction may have seen no record.
-        let version = if value.is_some() { version } else { version.max(index.floor(hash)) };
+        let deleted = value.is_none() && version > Version(0);
+        let version = if deleted { version.max(index.floor(hash)) } else { version };
         index.learn(hash, asked.key, now.epoch, version, value.map(|value| (value, 0)));
         let start = batch.values.len() as u32;
         batch.values.extend_from_slice(value.unwrap_or_default());

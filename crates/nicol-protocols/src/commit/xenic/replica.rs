@@ -39,7 +39,8 @@ impl Replica {
             return self.table.get(key, into);
         }
         let mut found = self.ordered.get(key, into);
-        if !found.present {
+        // What was never there was not deleted either.
+        if !found.present && found.version > Version(0) {
             found.version = found.version.max(self.table.floor(key));
         }
         found
