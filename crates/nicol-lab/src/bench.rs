@@ -451,6 +451,7 @@ pub(crate) fn report<N: Member<Config: SystemConfig>>(
         bytes_per_txn: stats.frame_bytes_sent as f64 / committed_ever,
         frames_per_txn: stats.frames_sent as f64 / committed_ever,
         dma_per_txn: (stats.dma_reads + stats.dma_writes) as f64 / committed_ever,
+        verbs_per_txn: stats.verbs as f64 / committed_ever,
         lookups: lookups(&cluster.nodes),
         resources: measured.resources.clone(),
         core_time: core_time(&measured.core_time, committed_ever),

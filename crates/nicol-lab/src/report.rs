@@ -73,6 +73,9 @@ pub struct BenchReport {
     pub frames_per_txn: f64,
     /// DMA requests per committed transaction.
     pub dma_per_txn: f64,
+    /// One-sided operations per committed transaction, where cards execute them; elsewhere they are
+    /// messages to NIC engines.
+    pub verbs_per_txn: f64,
     /// What lookups on the NICs cost, from the first transaction on.
     pub lookups: Lookups,
     /// Busy fractions.

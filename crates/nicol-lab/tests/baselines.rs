@@ -134,12 +134,13 @@ fn every_combination_of_primitives_keeps_every_promise() {
             for log in ["log_by=one-sided", "log_by=rpc"] {
                 for commit in ["commit_by=one-sided", "commit_by=rpc"] {
                     seed += 1;
+                    let rpc = if seed % 5 < 2 { "rpc_by=send" } else { "rpc_by=write" };
                     let system = if seed % 2 == 0 { "farm" } else { "drtm-h" };
                     let workload = if seed % 3 == 0 { "churn" } else { "smallbank" };
                     let mut config = config(system, workload, "connectx5", seed);
                     config.faults = seed % 4 != 0;
                     set(&mut config, execution);
-                    set(&mut config, &[validation, log, commit]);
+                    set(&mut config, &[validation, log, commit, rpc]);
                     most_commit(&config);
                 }
             }
@@ -181,6 +182,52 @@ fn buckets_of_every_size_and_long_chains_hold_all_records() {
             let mut config = config(system, "churn", "connectx5", 3);
             set(&mut config, &[slots, "slots_percent=50"]);
             most_commit(&config);
+        }
+    }
+}
+
+/// [Xenic21 2.2.2] FaRM locks, logs and commits by one-sided WRITEs alone; DrTM+H, which makes the same
+/// rounds, by SENDs.
+#[test]
+fn farm_sends_no_message_once_its_engines_know_each_other() {
+    let counted = |system, setting: &str| {
+        let mut config = config(system, "smallbank", "connectx5", 1);
+        config.length = Some(Length::Transactions(4_000));
+        set(&mut config, &[setting]);
+        let report = held(&config).report;
+        (report.messages_per_txn, report.verbs_per_txn)
+    };
+    // HELLO and its answer, from 2 engines of each of 3 nodes to both other nodes, asked by at most
+    // 4 clients each.
+    let most = 6.0 * 2.0 * 2.0 * 4.0 / 3_500.0;
+    let (messages, verbs) = counted("farm", "rpc_by=write");
+    assert!(messages <= most, "farm: {messages} messages");
+    let (sent, fewer) = counted("farm", "rpc_by=send");
+    assert!(sent > 1.0, "farm by SENDs: {sent} messages");
+    let (written, left) = (verbs - fewer, sent - messages);
+    assert!((written - left).abs() < left / 10.0, "{written} WRITEs replace {left} messages");
+    let (messages, verbs) = counted("fasst", "rpc_by=write");
+    assert!(messages <= most, "fasst: {messages} messages");
+    assert!(verbs > 1.0, "fasst: {verbs} verbs");
+}
+
+#[test]
+fn a_message_log_that_a_few_messages_fill_only_costs_time() {
+    for system in ["farm", "fasst"] {
+        for (workload, seed) in [("smallbank", 1), ("tpcc", 2), ("churn", 3)] {
+            for on in ["connectx5", "threads"] {
+                let mut config = config(system, workload, on, seed);
+                config.faults = seed != 1;
+                // What does not fit half of it travels in parts.
+                set(&mut config, &["rpc_by=write", "message_log_bytes=128"]);
+                if on == "threads" {
+                    (config.host_engines, config.nic_engines) = (None, None);
+                    config.length = Some(Length::Transactions(300));
+                    held(&config);
+                } else {
+                    most_commit(&config);
+                }
+            }
         }
     }
 }

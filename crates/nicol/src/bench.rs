@@ -281,11 +281,12 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
         (
             "per transaction",
             format!(
-                "{:.1} messages, {:.1} frames, {:.0} bytes, {:.1} DMA requests",
+                "{:.1} messages, {:.1} frames, {:.0} bytes, {:.1} DMA requests, {:.1} verbs",
                 report.messages_per_txn,
                 report.frames_per_txn,
                 report.bytes_per_txn,
-                report.dma_per_txn
+                report.dma_per_txn,
+                report.verbs_per_txn
             ),
         ),
         ("resources", resources(&report.resources)),

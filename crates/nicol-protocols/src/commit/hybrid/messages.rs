@@ -226,4 +226,37 @@ mod tests {
         body[last] = 1;
         assert!(Rooms::parse(&body).is_err(), "no value is as long as that");
     }
+
+    #[test]
+    fn what_is_reachable_survives_the_wire() {
+        let (table, ring) = (RKey(7), RKey(u32::MAX));
+        for messages in [None, Some(RKey(0)), Some(RKey(9))] {
+            let doors = Doors { table, ring, messages };
+            let mut bytes = Vec::new();
+            Hello(Some(doors)).emit(&mut Writer::new(&mut bytes));
+            assert_eq!(parse_hello(&bytes), Ok(Some(doors)));
+            assert!(parse_hello(&bytes[1..]).is_err());
+            bytes.push(0);
+            assert!(parse_doors(&bytes).is_err());
+        }
+        assert_eq!(parse_hello(&[]), Ok(None));
+    }
+
+    #[test]
+    fn a_letter_s_head_is_parsed_only_as_it_was_written() {
+        let request = RequestId { slot: 513, sequence: 70_000 };
+        for letter in [Letter::Request(LOCK), Letter::Answer, Letter::Refusal] {
+            let head = LetterHead { letter, request };
+            let mut bytes = Vec::new();
+            head.emit(&mut Writer::new(&mut bytes));
+            let len = bytes.len();
+            bytes.extend_from_slice(b"body");
+            assert_eq!(LetterHead::parse(&bytes), Ok((head, &b"body"[..])));
+            for short in 0..len {
+                assert!(LetterHead::parse(&bytes[..short]).is_err(), "{short} bytes");
+            }
+            bytes[0] = 3;
+            assert!(LetterHead::parse(&bytes).is_err());
+        }
+    }
 }
