@@ -228,6 +228,18 @@ fn a_copy_is_equal_and_its_own() {
 }
 
 #[test]
+fn a_record_that_comes_and_goes_takes_no_more_memory() {
+    let tree = BTree::new();
+    for version in (2..2_000).step_by(2) {
+        let key = Key(version % 7);
+        tree.apply(key, Version(version), Some(b"x"));
+        assert_eq!(tree.read().graves.deleted_at(key), Version(0), "it is there again");
+        tree.apply(key, Version(version + 1), None);
+    }
+    assert_eq!((tree.len(), tree.read().records.len()), (0, 1));
+}
+
+#[test]
 fn an_old_write_does_not_bring_a_deleted_record_back() {
     let tree = BTree::new();
     tree.load(Key(1), b"one");
