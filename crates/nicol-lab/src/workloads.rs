@@ -15,10 +15,11 @@ use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
 use nicol_workload::zipf::Theta;
 
 /// The names that [`build`] knows, with what each is.
-pub const WORKLOADS: [(&str, &str); 6] = [
+pub const WORKLOADS: [(&str, &str); 7] = [
     ("smallbank", "bank accounts: six transaction types, 90 % of them on 4 % of the customers"),
     ("ycsb-t", "read-modify-write transactions over one table"),
     ("churn", "inserts, deletes and reads of absent keys in a small table"),
+    ("churn-ordered", "the same in ordered tables, of which half of the keys were never there"),
     ("retwis", "a social network: half of the transactions only read"),
     ("tpcc", "TPC-C: a wholesale supplier, the full mix of five transactions"),
     ("tpcc-no", "TPC-C: new orders only, each item from any warehouse of the cluster"),
@@ -80,10 +81,12 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
             BuiltWorkload { workload, value_bytes: 8 }
         }
         "ycsb-t" => ycsb_t(spec, nodes)?,
-        "churn" => {
+        "churn" | "churn-ordered" => {
+            let ordered = spec.name == "churn-ordered";
             let rows = spec.records.unwrap_or(64) * u64::from(nodes);
             ensure!(rows >= 4, "--records: churn needs 4 rows in the cluster at least");
-            let config = ChurnConfig { nodes, rows: rows.next_multiple_of(2), ship: true };
+            ensure!(!ordered || rows < 1 << 20, "--records: churn-ordered takes 2^20 rows at most");
+            let config = ChurnConfig { nodes, rows: rows.next_multiple_of(2), ship: true, ordered };
             BuiltWorkload { workload: Arc::new(Churn::new(config)), value_bytes: 16 }
         }
         "retwis" => retwis(spec, nodes)?,
@@ -214,7 +217,7 @@ impl WorkloadSpec {
         const ENTRY: u64 = 28;
         match self.name.as_str() {
             // Two accounts and what the record is framed in; a row and its neighbour.
-            "smallbank" | "churn" => 96,
+            "smallbank" | "churn" | "churn-ordered" => 96,
             "ycsb-t" => {
                 u64::from(self.keys.unwrap_or(KEYS))
                     * (ENTRY + u64::from(self.value_bytes.unwrap_or(VALUE_BYTES)))

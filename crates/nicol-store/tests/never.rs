@@ -374,3 +374,63 @@ fn a_warm_nic_is_spared_what_is_entered_in_order() {
         assert_eq!(model.spared, spared, "warm: {warm}");
     }
 }
+
+/// A model in which the third key of a group is absent, below one that was there; all is applied.
+fn with_a_gap() -> Model {
+    let mut model = Model::new(1, 2, true);
+    model.write(3, true);
+    model.take(Step::Apply(0));
+    assert_eq!(model.table.get(key(2), &mut Vec::new()).version, Version(1));
+    model
+}
+
+impl Model {
+    /// A NIC writes a key that it knows or need not ask for, and installs that.
+    fn write(&mut self, number: u64, put: bool) {
+        self.take(Step::Look(number, true));
+        if self.held.is_empty() {
+            self.take(Step::Answer(0));
+            self.take(Step::Arrive(0));
+        }
+        self.take(Step::Log(0, put));
+        self.take(Step::Install(0));
+    }
+}
+
+#[test]
+fn an_answer_that_a_local_read_has_overtaken_is_asked_for_again() {
+    let mut model = with_a_gap();
+    model.take(Step::Look(2, false));
+    model.take(Step::Answer(0));
+    // The version of absent keys rises, and a local transaction sees that.
+    let late = model.asks.pop().unwrap();
+    model.write(2 * LOWS, false);
+    model.take(Step::Apply(0));
+    model.take(Step::Read(2, false));
+    model.take(Step::Check(0));
+    assert_eq!(model.absent.get(&key(2)), Some(&Version(2)));
+    model.asks.push(late);
+    model.take(Step::Arrive(0));
+    assert!(model.asks[0].answer.is_none(), "it is asked again");
+    model.take(Step::Answer(0));
+    model.take(Step::Arrive(0));
+    model.write(2, true);
+}
+
+#[test]
+fn a_host_that_has_not_applied_a_deletion_does_not_insert_below_it() {
+    let mut model = with_a_gap();
+    // Installed and not applied; a NIC sees an absent key at its version, and forgets that.
+    model.write(2 * LOWS, false);
+    for step in [Step::Look(2, false), Step::Answer(0), Step::Arrive(0), Step::Forget] {
+        model.take(step);
+    }
+    assert_eq!(model.absent.get(&key(2)), Some(&Version(2)));
+    model.take(Step::Read(2, true));
+    model.take(Step::Check(0));
+    assert!(model.held.is_empty(), "it may not write at that version");
+    model.take(Step::Apply(0));
+    model.take(Step::Read(2, true));
+    model.take(Step::Check(0));
+    model.take(Step::Log(0, true));
+}

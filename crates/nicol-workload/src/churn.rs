@@ -38,6 +38,9 @@ pub struct ChurnConfig {
     pub rows: u64,
     /// May the execution logic run on NIC cores? [Xenic21 4.3.3]
     pub ship: bool,
+    /// Are both ordered tables? Then the odd row of a pair is above all that was ever in its group
+    /// of keys, until it is inserted (`nicol_store::never`).
+    pub ordered: bool,
 }
 
 /// The churn workload.
@@ -68,6 +71,17 @@ const KINDS: [Kind; 7] = [
     Kind::ReadOfPair,
 ];
 
+/// Rows of a place, in ordered tables.
+const PLACE_ROWS: u64 = 16;
+/// Bits of an ordered key below its pair: pairs are groups of their own.
+const PAIR_BITS: u32 = 24;
+/// Rows at most: places have 16 bits.
+const ROWS_MAX: u64 = PLACE_ROWS << 16;
+
+const fn ordered(table: TableId) -> TableId {
+    TableId(TableId::ORDERED.0 + table.0)
+}
+
 /// Keys that a read transaction looks at.
 const READ_KEYS: usize = 3;
 
@@ -75,17 +89,26 @@ impl Churn {
     /// The workload of `config`.
     ///
     /// # Panics
-    /// If there are fewer than four rows, or an odd number.
+    /// If there are fewer than four rows, or an odd number, or more than 2^20 in ordered tables.
     pub fn new(config: ChurnConfig) -> Self {
         assert!(config.rows >= 4, "a read looks at three distinct rows");
         assert!(config.rows.is_multiple_of(2), "rows come in pairs");
+        assert!(!config.ordered || config.rows <= ROWS_MAX, "an ordered row has a place");
         Self { config }
     }
 
     fn all_keys(&self) -> impl Iterator<Item = Key> {
         [SINGLES, PAIRS]
             .into_iter()
-            .flat_map(|table| (0..self.config.rows).map(move |row| Key::new(table, row)))
+            .flat_map(move |table| (0..self.config.rows).map(move |row| self.key(table, row)))
+    }
+
+    fn key(&self, table: TableId, row: u64) -> Key {
+        if !self.config.ordered {
+            return Key::new(table, row);
+        }
+        let (place, pair) = (row / PLACE_ROWS, row % PLACE_ROWS / 2);
+        Key::placed(ordered(table), place as u16, pair << PAIR_BITS | row % 2)
     }
 
     fn pairs(&self) -> impl Iterator<Item = (u64, u64)> {
@@ -110,7 +133,7 @@ fn belongs(value: &[u8], key: Key) -> bool {
 
 impl Workload for Churn {
     fn name(&self) -> &'static str {
-        "churn"
+        if self.config.ordered { "churn-ordered" } else { "churn" }
     }
 
     fn procedures(&self) -> Procedures {
@@ -147,27 +170,27 @@ impl Workload for Churn {
         let other = (row + 1 + random.below(self.config.rows - 1)) % self.config.rows;
         match kind {
             Kind::Insert | Kind::Delete => {
-                txn.write(Key::new(SINGLES, row));
+                txn.write(self.key(SINGLES, row));
             }
             Kind::Read => {
                 for step in 0..READ_KEYS as u64 {
-                    txn.read(Key::new(SINGLES, (row + step) % self.config.rows));
+                    txn.read(self.key(SINGLES, (row + step) % self.config.rows));
                 }
             }
             Kind::Move => {
-                txn.write(Key::new(SINGLES, row));
-                txn.write(Key::new(SINGLES, other));
+                txn.write(self.key(SINGLES, row));
+                txn.write(self.key(SINGLES, other));
             }
             Kind::InsertOfPair => {
-                txn.write(Key::new(PAIRS, row));
-                txn.read(Key::new(PAIRS, row ^ 1));
+                txn.write(self.key(PAIRS, row));
+                txn.read(self.key(PAIRS, row ^ 1));
             }
             Kind::DeleteOfPair => {
-                txn.write(Key::new(PAIRS, row));
+                txn.write(self.key(PAIRS, row));
             }
             Kind::ReadOfPair => {
-                txn.read(Key::new(PAIRS, row));
-                txn.read(Key::new(PAIRS, row ^ 1));
+                txn.read(self.key(PAIRS, row));
+                txn.read(self.key(PAIRS, row ^ 1));
             }
         }
         kind as usize
@@ -202,7 +225,7 @@ impl Workload for Churn {
             });
         }
         for (even, odd) in self.pairs() {
-            let mut present = |row| state.read(Key::new(PAIRS, row)).is_some();
+            let mut present = |row| state.read(self.key(PAIRS, row)).is_some();
             if present(even) && present(odd) {
                 violations.add(|| format!("rows {even} and {odd} of the pairs are both present"));
             }

@@ -113,7 +113,11 @@ fn retwis() -> Arc<dyn Workload> {
 }
 
 fn churn() -> Arc<dyn Workload> {
-    Arc::new(Churn::new(ChurnConfig { nodes: NODES, rows: 8, ship: true }))
+    Arc::new(Churn::new(ChurnConfig { nodes: NODES, rows: 8, ship: true, ordered: false }))
+}
+
+fn churn_ordered() -> Arc<dyn Workload> {
+    Arc::new(Churn::new(ChurnConfig { nodes: NODES, rows: 64, ship: true, ordered: true }))
 }
 
 fn tpcc(chopping: Chopping) -> Arc<dyn Workload> {
@@ -128,7 +132,9 @@ fn tpcc(chopping: Chopping) -> Arc<dyn Workload> {
 #[test]
 fn audits_hold_when_everything_is_validated() {
     let tpccs = [Chopping::Whole, Chopping::Pieces].map(tpcc);
-    for workload in [smallbank(), ycsb_t(), retwis(), churn()].into_iter().chain(tpccs) {
+    for workload in
+        [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()].into_iter().chain(tpccs)
+    {
         let name = workload.name();
         let (result, lines) = run(workload, Validation::Everything);
         assert_eq!(lines, Vec::<String>::new(), "{name}");
@@ -178,7 +184,7 @@ fn audits_find_what_a_broken_protocol_did() {
 #[test]
 fn audits_find_lost_and_damaged_records() {
     let layout = Layout::new(usize::from(NODES), 1, 1, 1).unwrap();
-    for workload in [smallbank(), ycsb_t(), retwis(), churn()] {
+    for workload in [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()] {
         let fabric = FakeFabric::new(layout.clone());
         let config =
             FakeConfig { validation: Validation::Everything, step_max: 1, unknown_every: 0 };

@@ -103,7 +103,7 @@ pub enum IndicesArg {
 /// Which workload, at what scale.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadArgs {
-    /// The workload: smallbank, ycsb-t, churn, retwis, tpcc or tpcc-no.
+    /// The workload: smallbank, ycsb-t, churn, churn-ordered, retwis, tpcc or tpcc-no.
     pub workload: String,
     /// Records (for Smallbank: accounts) per node.
     #[arg(long, value_name = "N")]

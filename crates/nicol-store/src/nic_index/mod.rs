@@ -62,7 +62,8 @@ pub struct Hint {
     /// A segment and its header's move counter as read some time ago. If the counter still has that
     /// value, nothing has moved to the left or away since.
     pub seen: Option<(u64, u64)>,
-    /// Changes with every install in the segment: see [`NicIndex::learn`].
+    /// Changes with every install in the segment, and when the index forgets that a key of it is
+    /// absent: see [`NicIndex::learn`].
     pub epoch: u64,
 }
 
@@ -211,8 +212,9 @@ impl NicIndex {
     }
 
     /// Caches what a DMA read found, unless something was installed in the segment since the miss
-    /// that caused the read (its `epoch` tells). Returns whether what was found is current; it is
-    /// not cached if every object that could make way is locked, pinned or in use.
+    /// that caused the read, or a key of it seen absent and forgotten (its `epoch` tells). Returns
+    /// whether what was found is current; it is not cached if every object that could make way is
+    /// locked, pinned or in use.
     pub fn learn(
         &self,
         hash: SlotHash,
@@ -237,6 +239,8 @@ impl NicIndex {
                 object.value.clear();
                 object.value.extend_from_slice(found.map_or(&[], |(value, _)| value));
             }
+        } else if found.is_none() {
+            stripe.forget_absent(number);
         }
         true
     }

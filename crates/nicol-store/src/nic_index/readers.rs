@@ -103,7 +103,7 @@ impl NicIndex {
             return false;
         }
         let Some(index) = stripe.find(number, hash, key) else {
-            stripe.entry(number).epoch += 1;
+            stripe.forget_absent(number);
             return true;
         };
         let object = stripe.object(index);

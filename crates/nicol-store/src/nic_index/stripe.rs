@@ -378,18 +378,27 @@ impl Stripe {
         assert!(object.may_go(), "a locked or pinned object stays");
         object.live = false;
         let forgotten = object.known().map_or(Version(0), |(version, _)| version);
-        object.known = Known::Nothing;
+        let known = std::mem::replace(&mut object.known, Known::Nothing);
         object.value.clear();
         if object.value.capacity() > VALUE_KEPT {
             object.value = Vec::new();
         }
         let entry = object.entry as usize;
         self.entries[entry].evicted = self.entries[entry].evicted.max(forgotten);
+        if known == Known::Absent {
+            self.forget_absent(entry);
+        }
         self.vacant.push(index as u32);
         let last = self.take_last(entry);
         if last.object != index as u32 {
             self.replace(entry, index as u32, last);
         }
+    }
+
+    /// Nothing holds the version at which a key of the entry was seen absent. A search that began
+    /// before may end at a lower one: it must be made again.
+    pub(super) fn forget_absent(&mut self, number: usize) {
+        self.entries[number].epoch += 1;
     }
 
     /// Takes the last position of an entry away, and its first page if that is empty then.
