@@ -49,8 +49,10 @@ fn smallbank_commits_and_conserves_money_on_both_profiles() {
 #[test]
 fn inserts_and_deletes_survive_contention() {
     for seed in 0..8 {
-        let ran = held(&config("churn", 16, "liquidio3", seed));
-        assert!(ran.report.aborted > 0, "nothing ever conflicted");
+        for workload in ["churn", "churn-ordered"] {
+            let ran = held(&config(workload, 16, "liquidio3", seed));
+            assert!(ran.report.aborted > 0, "nothing ever conflicted");
+        }
     }
 }
 
@@ -66,6 +68,23 @@ fn is_told_apart(mut config: BenchConfig) -> bool {
         held(&config);
     }
     caught
+}
+
+/// Once it knows how far a group of keys reaches, a NIC asks its host only for what has gone.
+#[test]
+fn a_nic_asks_its_host_for_no_key_that_never_was() {
+    let asked = |warm: &str| {
+        let mut config = config("tpcc-no", 0, "liquidio3", 3);
+        config.workload.records = None;
+        config.workload.shrink();
+        config.length = Some(Length::Transactions(1_000));
+        config.settings = vec!["local_paths=off".to_owned(), format!("warm_index={warm}")];
+        held(&config).report.lookups
+    };
+    let (warm, cold) = (asked("on"), asked("off"));
+    assert!(warm.negative_rate > 0.05, "an order has lines: {warm:?}");
+    assert!(warm.asked_rate < 0.001, "{warm:?}");
+    assert!(cold.asked_rate > warm.asked_rate && cold.asked_rate < 0.1, "{cold:?}");
 }
 
 #[test]
