@@ -18,8 +18,11 @@
 //!   space is freed. If no message says so, a READ of the reader's progress does.
 //! - Two full rings of a pair cannot block each other, since reading waits for nothing: a message is
 //!   taken out of the ring, its space is free, and then it is served; its answer may have to queue.
-//!   The queues hold at most the requests that two engines may have open
-//!   ([`CALLS_MAX`](nicol_core::engine::CALLS_MAX)) and their answers.
+//!   A queue of [`WAITING_MAX`] records takes no request any more that may give up, since those
+//!   could grow without end while a node is cut off; what must happen belongs to the transactions
+//!   that are open, and answers to requests that found room.
+//! - A lost WRITE holds up what was written behind it, as a lost packet does on a connection: under
+//!   message faults more requests run out of patience than by SENDs, which overtake one another.
 //!
 //! Cost: at the sender a WRITE and its completion; the card and PCIe at the target; there, the poll of
 //! the core's round and what a message costs without a packet (`Work::MessagePolled`). The polls of
@@ -37,7 +40,7 @@ use nicol_core::fabric::{
 use nicol_core::ids::{EngineId, NodeId};
 use nicol_core::wire::Writer;
 
-use super::host::{Host, RETRY_WAIT};
+use super::host::{Host, OPEN_MAX, RETRY_WAIT};
 use super::messages::{FramedLog, Letter, LetterHead};
 use super::node::Node;
 use super::rings::LogPlace;
@@ -45,6 +48,9 @@ use crate::commit::log::{self, LogMemory, LogReader, RecordKind, Tail};
 
 /// Records read before the others' tasks have their turn.
 const BATCH: usize = 64;
+/// Records that may wait for room in one ring before requests are refused: of as many transactions as
+/// may be open.
+const WAITING_MAX: usize = OPEN_MAX;
 /// Bytes in front of a record's message: how far the ring of the other direction has been read.
 const READ_BYTES: usize = 8;
 
@@ -184,6 +190,10 @@ impl<F: Fabric> Host<F> {
             return reply;
         }
         if let Patience::For(span) = patience {
+            if self.message_logs().to(node).waiting.borrow().len() >= WAITING_MAX {
+                self.fabric.refuse(asker, FabricError::NoResources);
+                return reply;
+            }
             self.fabric.give_up_after(request, span);
         }
         self.write_letter(node, LetterHead { letter: Letter::Request(M::KIND), request }, message);
