@@ -121,7 +121,6 @@ fn bad_usage_is_exit_2() {
         &["bench", "smallbank", "--log-device", "file:/tmp", "--system", "farm"],
         &["bench", "smallbank", "--suppliers", "home"],
         &["bench", "tpcc", "--suppliers", "nowhere"],
-        &["bench", "tpcc", "--system", "farm", "--indices", "trees"],
         &["bench", "churn", "--indices", "records"],
         &["bench", "churn", "--full-size"],
         &["sweep", "smallbank", "--seeds", "9..3"],

@@ -78,13 +78,27 @@ impl BTree {
     /// highest at which any key was deleted.
     pub fn get(&self, key: Key, into: &mut Vec<u8>) -> Lookup {
         let tree = self.read();
+        let record = tree.nodes.find(key);
+        if let Some(record) = record {
+            into.extend_from_slice(&tree.records[record as usize].value);
+        }
+        tree.state(record)
+    }
+
+    /// What [`BTree::get`] says of `key`, without its value.
+    pub fn state_of(&self, key: Key) -> Lookup {
+        let tree = self.read();
+        tree.state(tree.nodes.find(key))
+    }
+
+    /// Is `key` as a lookup found it at some time before? An absent key counts as changed, too, if
+    /// it may have been there meanwhile: since the lookup, two calls of
+    /// [`BTree::forget_old_deletions`] have forgotten deletions.
+    pub fn is_as_read(&self, key: Key, read: Lookup) -> bool {
+        let tree = self.read();
         match tree.nodes.find(key) {
-            Some(record) => {
-                let record = &tree.records[record as usize];
-                into.extend_from_slice(&record.value);
-                Lookup { version: record.version, present: true }
-            }
-            None => Lookup { version: tree.floor, present: false },
+            Some(record) => read.present && tree.records[record as usize].version == read.version,
+            None => !read.present && tree.graves.deleted_up_to(key) <= read.version,
         }
     }
 
@@ -203,6 +217,16 @@ impl BTree {
 impl Tree {
     fn len(&self) -> u64 {
         (self.records.len() - self.vacant.len()) as u64
+    }
+
+    /// The state of a key whose record this is.
+    fn state(&self, record: Option<u32>) -> Lookup {
+        match record {
+            Some(record) => {
+                Lookup { version: self.records[record as usize].version, present: true }
+            }
+            None => Lookup { version: self.floor, present: false },
+        }
     }
 
     /// The cursor behind the last record whose key is `key` or less.

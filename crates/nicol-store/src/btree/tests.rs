@@ -197,3 +197,24 @@ fn a_scan_misses_nothing_beside_a_writer() {
     });
     assert_eq!(tree.check(), Vec::<String>::new());
 }
+
+#[test]
+fn a_record_is_as_read_until_it_is_written_and_an_absence_until_it_may_have_ended() {
+    let tree = BTree::new();
+    let read = |key| tree.get(Key(key), &mut Vec::new());
+    let (one, two) = (read(1), read(2));
+    tree.apply(Key(1), one.version.next(), Some(b"x"));
+    assert!(!tree.is_as_read(Key(1), one) && tree.is_as_read(Key(2), two));
+    let put = read(1);
+    assert!(tree.is_as_read(Key(1), put));
+    tree.apply(Key(1), put.version.next(), None);
+    assert!(!tree.is_as_read(Key(1), put), "it is gone");
+    assert!(!tree.is_as_read(Key(1), one), "it was there meanwhile");
+    assert!(tree.is_as_read(Key(2), two), "another key's deletion does not matter");
+    assert!(tree.is_as_read(Key(1), read(1)));
+    tree.forget_old_deletions();
+    assert!(!tree.is_as_read(Key(1), one) && tree.is_as_read(Key(2), two));
+    tree.forget_old_deletions();
+    assert!(!tree.is_as_read(Key(1), one), "what is forgotten may concern any key");
+    assert!(!tree.is_as_read(Key(2), two) && tree.is_as_read(Key(2), read(2)));
+}
