@@ -78,27 +78,32 @@ impl BTree {
     /// highest at which any key was deleted.
     pub fn get(&self, key: Key, into: &mut Vec<u8>) -> Lookup {
         let tree = self.read();
-        let record = tree.nodes.find(key);
-        if let Some(record) = record {
-            into.extend_from_slice(&tree.records[record as usize].value);
+        match tree.value(key, into) {
+            Some(version) => Lookup { version, present: true },
+            None => Lookup { version: tree.floor, present: false },
         }
-        tree.state(record)
     }
 
-    /// What [`BTree::get`] says of `key`, without its value.
+    /// The same, but the version of an absent key is its own: it moves forward when the key comes
+    /// and goes, and with every second call of [`BTree::forget_old_deletions`] that finds something
+    /// to forget, and not otherwise. Whoever inserts it at the version after this one, while this is
+    /// its version, comes after everyone who has found it absent.
+    pub fn get_exact(&self, key: Key, into: &mut Vec<u8>) -> Lookup {
+        let tree = self.read();
+        match tree.value(key, into) {
+            Some(version) => Lookup { version, present: true },
+            None => Lookup { version: tree.graves.deleted_up_to(key), present: false },
+        }
+    }
+
+    /// What [`BTree::get_exact`] says of `key`, without its value.
     pub fn state_of(&self, key: Key) -> Lookup {
         let tree = self.read();
-        tree.state(tree.nodes.find(key))
-    }
-
-    /// Is `key` as a lookup found it at some time before? An absent key counts as changed, too, if
-    /// it may have been there meanwhile: since the lookup, two calls of
-    /// [`BTree::forget_old_deletions`] have forgotten deletions.
-    pub fn is_as_read(&self, key: Key, read: Lookup) -> bool {
-        let tree = self.read();
         match tree.nodes.find(key) {
-            Some(record) => read.present && tree.records[record as usize].version == read.version,
-            None => !read.present && tree.graves.deleted_up_to(key) <= read.version,
+            Some(record) => {
+                Lookup { version: tree.records[record as usize].version, present: true }
+            }
+            None => Lookup { version: tree.graves.deleted_up_to(key), present: false },
         }
     }
 
@@ -219,14 +224,11 @@ impl Tree {
         (self.records.len() - self.vacant.len()) as u64
     }
 
-    /// The state of a key whose record this is.
-    fn state(&self, record: Option<u32>) -> Lookup {
-        match record {
-            Some(record) => {
-                Lookup { version: self.records[record as usize].version, present: true }
-            }
-            None => Lookup { version: self.floor, present: false },
-        }
+    /// Appends the value of `key` to `into`; its version, if it is there.
+    fn value(&self, key: Key, into: &mut Vec<u8>) -> Option<Version> {
+        let record = &self.records[self.nodes.find(key)? as usize];
+        into.extend_from_slice(&record.value);
+        Some(record.version)
     }
 
     /// The cursor behind the last record whose key is `key` or less.

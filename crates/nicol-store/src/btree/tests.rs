@@ -199,22 +199,35 @@ fn a_scan_misses_nothing_beside_a_writer() {
 }
 
 #[test]
-fn a_record_is_as_read_until_it_is_written_and_an_absence_until_it_may_have_ended() {
+fn an_absent_key_has_a_version_of_its_own_until_deletions_are_forgotten() {
     let tree = BTree::new();
-    let read = |key| tree.get(Key(key), &mut Vec::new());
+    let read = |key| {
+        let found = tree.get_exact(Key(key), &mut Vec::new());
+        assert_eq!(found, tree.state_of(Key(key)));
+        found
+    };
+    let insert = |key: u64| {
+        let version = read(key).version.next();
+        assert_eq!(tree.apply(Key(key), version, Some(b"x")), Applied::Changed);
+        assert_eq!(read(key), Lookup { version, present: true });
+    };
+    let delete = |key: u64| {
+        let version = read(key).version.next();
+        assert_eq!(tree.apply(Key(key), version, None), Applied::Changed);
+        assert_eq!(read(key), Lookup { version, present: false });
+    };
     let (one, two) = (read(1), read(2));
-    tree.apply(Key(1), one.version.next(), Some(b"x"));
-    assert!(!tree.is_as_read(Key(1), one) && tree.is_as_read(Key(2), two));
-    let put = read(1);
-    assert!(tree.is_as_read(Key(1), put));
-    tree.apply(Key(1), put.version.next(), None);
-    assert!(!tree.is_as_read(Key(1), put), "it is gone");
-    assert!(!tree.is_as_read(Key(1), one), "it was there meanwhile");
-    assert!(tree.is_as_read(Key(2), two), "another key's deletion does not matter");
-    assert!(tree.is_as_read(Key(1), read(1)));
+    insert(1);
+    delete(1);
+    assert!(read(1).version > one.version, "it was there meanwhile");
+    assert_eq!(read(2), two, "another key's deletion does not matter");
+    insert(1);
+    delete(1);
+    let gone = read(1);
     tree.forget_old_deletions();
-    assert!(!tree.is_as_read(Key(1), one) && tree.is_as_read(Key(2), two));
+    assert_eq!((read(1), read(2)), (gone, two));
     tree.forget_old_deletions();
-    assert!(!tree.is_as_read(Key(1), one), "what is forgotten may concern any key");
-    assert!(!tree.is_as_read(Key(2), two) && tree.is_as_read(Key(2), read(2)));
+    assert!(read(1).version >= gone.version);
+    assert_eq!(read(2), read(1), "what is forgotten may concern any key");
+    insert(2);
 }

@@ -103,17 +103,20 @@ impl<F: Fabric> Host<F> {
             self.fabric.caught_up().await;
             open.caught_up = true;
         }
+        let locks = self.node.config().execution == Execution::Rpc;
+        self.read_here(txn, open, locks)?;
         if txn.local {
             self.scan_here(txn)?;
             self.see_new(txn, open);
         }
-        let locks = self.node.config().execution == Execution::Rpc;
-        self.read_here(txn, open, locks)?;
         self.read_remote(txn, open).await?;
         if let Execution::Read(Locking { by, keys: LockKeys::Every }) = self.node.config().execution
         {
             // A guard vouches for what a scan has found.
-            let wanted = |txn: &Txn, index: usize| !txn.entries()[index].guarded;
+            let wanted = |txn: &Txn, index: usize| {
+                let entry = &txn.entries()[index];
+                entry.write || !entry.guarded
+            };
             self.lock_keys(txn, open, by, wanted).await?;
         }
         Ok(Executed(()))

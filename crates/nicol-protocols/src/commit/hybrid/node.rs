@@ -98,9 +98,8 @@ impl Node {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts applied log records, and lets the replicas forget deletions that no older record can
-    /// undo any more. The primary's ordered tables go with the backups: no log undoes theirs, and a
-    /// transaction that is older than two such turns finds that they have forgotten.
+    /// Counts applied log records, and lets the backups forget deletions that no older record can
+    /// undo any more.
     ///
     /// A write that a deletion followed was committed before, so that its log records had landed
     /// without a gap before them (`logging`): once every log has been idle, they are applied.
@@ -115,7 +114,6 @@ impl Node {
         }
         if idle.iter().all(|&idle| idle) {
             self.backups.values().for_each(Replica::forget_old_deletions);
-            self.primary.replica.ordered.tree().forget_old_deletions();
             idle.fill(false);
         }
     }

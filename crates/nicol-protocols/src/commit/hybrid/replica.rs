@@ -2,6 +2,8 @@
 //! one-sidedly, those of ordered tables in a B+ tree, which only this node's engines touch.
 //! [Xenic21 5.2: B+ trees for TPC-C's local tables]
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::txn::{Abort, Guard};
 use nicol_store::host_table::{Applied, Lookup};
@@ -85,11 +87,17 @@ impl Replica {
 pub(super) struct Primary {
     pub(super) replica: Replica,
     guards: WriteGuards,
+    /// Records of ordered tables that were deleted.
+    deletions: AtomicU64,
 }
+
+/// Deletions after which a primary's trees forget those that they remembered the last time. What is
+/// forgotten aborts the insertions that are under way; what is not takes some 40 bytes.
+const DELETIONS_REMEMBERED: u64 = 1 << 14;
 
 impl Primary {
     pub(super) fn new(replica: Replica) -> Self {
-        Self { replica, guards: WriteGuards::default() }
+        Self { replica, guards: WriteGuards::default(), deletions: AtomicU64::new(0) }
     }
 
     /// Locks `key` for `txn`, perhaps again; returns what the lock protects.
@@ -131,14 +139,14 @@ impl Primary {
         // Before the record: whoever held the lock then may have told its client already that it
         // has committed, and install only now.
         let locked = self.guards.is_locked(key);
-        let Lookup { version, present } = self.replica.ordered.get(key, into);
+        let Lookup { version, present } = self.replica.ordered.tree().get_exact(key, into);
         Ok(Found { version, present, locked })
     }
 
     /// Is a key that `txn` has locked as it was `read`?
     pub(super) fn is_locked_as_read(&self, key: Key, txn: TxnId, read: Lookup) -> bool {
         if key.is_ordered() {
-            return self.replica.ordered.tree().is_as_read(key, read);
+            return self.replica.ordered.tree().state_of(key) == read;
         }
         // Granted again, since the transaction holds it: the lock tells what it protects.
         self.lock(key, txn) == Ok(read)
@@ -155,7 +163,7 @@ impl Primary {
         let (locked, as_read) = if key.is_ordered() {
             // In this order: a writer that unlocks in between has installed before.
             let locked = self.guards.is_locked(key);
-            (locked, self.replica.ordered.tree().is_as_read(key, read))
+            (locked, self.replica.ordered.tree().state_of(key) == read)
         } else {
             scratch.clear();
             match self.replica.table.get(key, scratch) {
@@ -181,6 +189,12 @@ impl Primary {
         // Between the two, the lock tells that the counts differ.
         self.guards.install(key);
         self.guards.unlock(key, txn);
+        if value.is_none() {
+            let deletions = self.deletions.fetch_add(1, Ordering::Relaxed) + 1;
+            if deletions.is_multiple_of(DELETIONS_REMEMBERED) {
+                self.replica.ordered.tree().forget_old_deletions();
+            }
+        }
     }
 
     /// Is what `txn` has scanned under `guard` current, and nobody's to write?
@@ -191,5 +205,137 @@ impl Primary {
     /// Records that transactions hold locked.
     pub(super) fn locked_count(&self) -> usize {
         self.replica.table.locked_count() + self.guards.locked_count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicol_core::ids::{EngineId, NodeId, TableId};
+    use nicol_core::txn::{KeyRange, ProcedureId, Txn};
+    use nicol_core::units::Bytes;
+    use nicol_store::remote_table::{Design, Geometry, TableConfig};
+
+    use super::*;
+
+    fn primary() -> Primary {
+        let design = Design::Chained { bucket: 8 };
+        let table =
+            TableConfig { design, slots: 64, overflow_slots: 64, inline: 16, heap: Bytes(0) };
+        let replica = Replica::new(RemoteTable::new(Geometry::new(table), 64));
+        [hashed(), ordered(2), ordered(4)].iter().for_each(|key| replica.load(*key, b"loaded"));
+        Primary::new(replica)
+    }
+
+    fn hashed() -> Key {
+        Key::new(TableId(1), 7)
+    }
+
+    fn ordered(row: u64) -> Key {
+        Key::placed(TableId::ORDERED, 0, row)
+    }
+
+    fn txn(number: u64) -> TxnId {
+        TxnId::new(EngineId::host(NodeId(0), 0), number)
+    }
+
+    fn read(primary: &Primary, key: Key) -> Lookup {
+        let found = primary.get(key, &mut Vec::new()).unwrap();
+        Lookup { version: found.version, present: found.present }
+    }
+
+    fn scanned(primary: &Primary, txn: &mut Txn) -> Vec<Key> {
+        txn.reset(ProcedureId(0), &[]);
+        let range = KeyRange { first: ordered(0), last: ordered(9), backward: false, limit: 9 };
+        let scan = txn.scan(range);
+        assert!(primary.replica.ordered.scan_for(txn, scan).0);
+        txn.entries().iter().map(|entry| entry.key).collect()
+    }
+
+    #[test]
+    fn records_of_either_kind_are_locked_validated_and_installed_alike() {
+        let primary = primary();
+        let validate = |key, read| primary.validate(key, read, true, &mut Vec::new());
+        for key in [hashed(), ordered(4), ordered(5), Key::new(TableId(1), 8)] {
+            let before = read(&primary, key);
+            assert_eq!(primary.lock(key, txn(1)).unwrap().present, before.present);
+            assert_eq!(primary.lock(key, txn(2)), Err(Abort::LockConflict { key }));
+            assert!(primary.is_locked_as_read(key, txn(1), before));
+            assert!(primary.get(key, &mut Vec::new()).unwrap().locked);
+            assert_eq!(validate(key, before), Err(Abort::ValidateLocked { key }));
+            assert_eq!(primary.locked_count(), 1);
+            primary.unlock(key, txn(2));
+            assert_eq!(primary.locked_count(), 1, "another transaction unlocks nothing");
+            primary.install(key, txn(1), before.version.next(), Some(b"new"));
+            assert_eq!(primary.locked_count(), 0);
+            assert_eq!(validate(key, before), Err(Abort::Stale { key }));
+            let after = read(&primary, key);
+            assert_eq!(after, Lookup { version: before.version.next(), present: true });
+            assert_eq!(validate(key, after), Ok(()));
+            primary.lock(key, txn(3)).unwrap();
+            assert!(!primary.is_locked_as_read(key, txn(3), before));
+            primary.install(key, txn(3), after.version.next(), None);
+            assert_eq!(validate(key, after), Err(Abort::Stale { key }), "it is gone");
+        }
+        assert_eq!(primary.replica.check(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_scan_is_not_current_beside_a_lock_or_behind_a_phantom() {
+        let (primary, mut scan) = (primary(), Txn::default());
+        assert_eq!(scanned(&primary, &mut scan), [ordered(2), ordered(4)]);
+        let current = |scan: &Txn| primary.is_guard_current(scan.guards()[0], txn(1));
+        assert!(current(&scan));
+        let absent = primary.lock(ordered(3), txn(1)).unwrap();
+        assert!(current(&scan), "the lock is its own");
+        primary.unlock(ordered(3), txn(1));
+        primary.lock(ordered(3), txn(2)).unwrap();
+        assert!(!current(&scan), "somebody is about to insert");
+        primary.install(ordered(3), txn(2), absent.version.next(), Some(b"phantom"));
+        assert!(!current(&scan), "a record has come");
+        assert_eq!(scanned(&primary, &mut scan), [2, 3, 4].map(ordered));
+        assert!(current(&scan));
+        primary.lock(ordered(2), txn(2)).unwrap();
+        primary.install(ordered(2), txn(2), Version(2), None);
+        assert!(!current(&scan), "a record has gone");
+    }
+
+    #[test]
+    fn what_was_read_before_deletions_were_forgotten_is_not_inserted_over() {
+        let primary = primary();
+        let (absent, other) = (ordered(5), ordered(6));
+        let write = |key, value| {
+            let version = primary.lock(key, txn(1)).unwrap().version.next();
+            primary.install(key, txn(1), version, value);
+        };
+        let before = read(&primary, absent);
+        write(absent, Some(b"came"));
+        write(absent, None);
+        for _ in 0..2 * DELETIONS_REMEMBERED {
+            write(other, Some(b"came"));
+            write(other, None);
+        }
+        assert_eq!(primary.replica.ordered.tree().len(), 2);
+        primary.lock(absent, txn(2)).unwrap();
+        assert!(!primary.is_locked_as_read(absent, txn(2), before), "it was there meanwhile");
+        assert!(primary.is_locked_as_read(absent, txn(2), read(&primary, absent)));
+    }
+
+    #[test]
+    fn a_backup_that_has_applied_every_write_is_equal() {
+        let primary = primary();
+        let backup = primary.replica.copy();
+        let writes: [(Key, u64, Option<&[u8]>); 3] =
+            [(hashed(), 2, Some(b"a")), (ordered(2), 2, None), (ordered(4), 2, Some(b"b"))];
+        for (key, version, value) in writes {
+            primary.lock(key, txn(1)).unwrap();
+            primary.install(key, txn(1), Version(version), value);
+            assert_ne!(backup.digest(), primary.replica.digest());
+        }
+        // Logs have no common order, and a record may come again.
+        for (key, version, value) in writes.into_iter().rev().chain(writes) {
+            backup.apply(key, Version(version), value);
+        }
+        assert_eq!(backup.digest(), primary.replica.digest());
+        assert_eq!((backup.len(), backup.check()), (2, Vec::new()));
     }
 }
