@@ -33,6 +33,8 @@ pub struct WorkloadSpec {
     pub transactions: Option<u64>,
     /// Records per node.
     pub records: Option<u64>,
+    /// Do the records stand in ordered tables?
+    pub ordered: bool,
     /// Warehouses per node.
     pub warehouses: Option<u16>,
     /// Items of each warehouse.
@@ -83,7 +85,10 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
         "churn" => {
             let rows = spec.records.unwrap_or(64) * u64::from(nodes);
             ensure!(rows >= 4, "--records: churn needs 4 rows in the cluster at least");
-            let config = ChurnConfig { nodes, rows: rows.next_multiple_of(2), ship: true };
+            let (rows, ordered) = (rows.next_multiple_of(2), spec.ordered);
+            let every_node = rows / 2 >= u64::from(nodes);
+            ensure!(every_node || !ordered, "--records: --ordered needs 2 rows per node at least");
+            let config = ChurnConfig { nodes, rows, ordered, ship: true };
             BuiltWorkload { workload: Arc::new(Churn::new(config)), value_bytes: 16 }
         }
         "retwis" => retwis(spec, nodes)?,
@@ -235,6 +240,7 @@ impl WorkloadSpec {
         let (ycsb, tpcc) = (self.name == "ycsb-t", self.is_tpcc());
         let flags = [
             ("--records", self.records.is_some(), !tpcc),
+            ("--ordered", self.ordered, self.name == "churn"),
             ("--warehouses", self.warehouses.is_some(), tpcc),
             ("--items", self.items.is_some(), tpcc),
             ("--customers", self.customers.is_some(), tpcc),

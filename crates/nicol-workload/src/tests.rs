@@ -113,7 +113,7 @@ fn retwis() -> Arc<dyn Workload> {
 }
 
 fn churn() -> Arc<dyn Workload> {
-    Arc::new(Churn::new(ChurnConfig { nodes: NODES, rows: 8, ship: true }))
+    Arc::new(Churn::new(ChurnConfig { nodes: NODES, rows: 8, ordered: false, ship: true }))
 }
 
 fn tpcc(chopping: Chopping) -> Arc<dyn Workload> {

@@ -69,6 +69,7 @@ fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         name: args.workload.clone(),
         transactions: None,
         records: args.records,
+        ordered: args.ordered,
         warehouses: args.warehouses,
         items: args.items,
         customers: args.customers,

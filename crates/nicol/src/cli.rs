@@ -99,6 +99,9 @@ pub struct WorkloadArgs {
     /// Records (for Smallbank: accounts) per node.
     #[arg(long, value_name = "N")]
     pub records: Option<u64>,
+    /// Keep the records in ordered tables (churn).
+    #[arg(long)]
+    pub ordered: bool,
     /// Warehouses per node (tpcc, tpcc-no) [default: 1].
     #[arg(long, value_name = "N")]
     pub warehouses: Option<u16>,

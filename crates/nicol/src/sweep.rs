@@ -123,6 +123,9 @@ fn replay(args: &SweepArgs, failure: &Failure) -> String {
     for setting in &system.settings {
         add("--set", Some(setting.clone()));
     }
+    if workload.ordered {
+        line.push_str(" --ordered");
+    }
     line
 }
 

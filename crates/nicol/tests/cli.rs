@@ -122,6 +122,7 @@ fn bad_usage_is_exit_2() {
         &["bench", "smallbank", "--suppliers", "home"],
         &["bench", "tpcc", "--suppliers", "nowhere"],
         &["bench", "churn", "--indices", "records"],
+        &["bench", "tpcc", "--ordered"],
         &["bench", "churn", "--full-size"],
         &["sweep", "smallbank", "--seeds", "9..3"],
         &["sweep", "smallbank", "--on", "no-such-profile"],
