@@ -238,8 +238,7 @@ impl BenchConfig {
             spec.transactions.get_or_insert(count + clients as u64);
         }
         let workload = workloads::build(&spec, self.nodes)?;
-        let records = workload.workload.records_per_shard() + workload.workload.growth_per_shard();
-        let mut system = C::published(&self.system, records, workload.value_bytes, nic_memory);
+        let mut system = C::published(&self.system, &workload, nic_memory);
         let mut engine = system.engines();
         settings::apply(&self.settings, &mut system, &mut engine)?;
         system.break_on_purpose(self.sabotage);

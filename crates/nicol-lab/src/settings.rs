@@ -14,6 +14,8 @@ use nicol_store::host_table::Growth;
 use nicol_store::nic_index::NicIndex;
 use nicol_store::remote_table::{Design, INLINE_MAX};
 
+use crate::workloads::BuiltWorkload;
+
 /// A key of `--set`: its name, its values, what it means.
 pub type Setting = (&'static str, &'static str, &'static str);
 
@@ -28,10 +30,9 @@ pub trait Settings {
 
 /// How a system of the `commit` family runs.
 pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
-    /// The published choices of the system of this name, with memory for so many records per shard
-    /// of at most `value_bytes` bytes, on NICs with `nic_memory`, where that is known.
-    fn published(system: &str, records: u64, value_bytes: usize, nic_memory: Option<Bytes>)
-    -> Self;
+    /// The published choices of the system of this name, with memory for the records of `built`, on
+    /// NICs with `nic_memory`, where that is known.
+    fn published(system: &str, built: &BuiltWorkload, nic_memory: Option<Bytes>) -> Self;
 
     /// What a reader of results must know: settings under which the system is not correct.
     fn warnings(&self) -> Vec<&'static str> {
@@ -227,11 +228,13 @@ impl Settings for XenicConfig {
 }
 
 impl SystemConfig for XenicConfig {
-    fn published(_: &str, records: u64, value_bytes: usize, nic_memory: Option<Bytes>) -> Self {
-        let mut paper = Self::paper(records, value_bytes);
+    fn published(_: &str, built: &BuiltWorkload, nic_memory: Option<Bytes>) -> Self {
+        let BuiltWorkload { workload, value_bytes } = built;
+        let records = workload.records_per_shard() + workload.growth_per_shard();
+        let mut paper = Self::paper(records, *value_bytes);
         if let Some(memory) = nic_memory {
             // [Xenic21 4.3.3] Caching adapts to the capacity that there is.
-            paper.index_objects = NicIndex::objects_in(memory, value_bytes);
+            paper.index_objects = NicIndex::objects_in(memory, *value_bytes);
         }
         paper
     }
@@ -355,8 +358,11 @@ fn set_memory(config: &mut HybridConfig, key: &str, value: &str) -> Result<()> {
 }
 
 impl SystemConfig for HybridConfig {
-    fn published(system: &str, records: u64, value_bytes: usize, _: Option<Bytes>) -> Self {
-        match Self::named(system, records, value_bytes) {
+    fn published(system: &str, built: &BuiltWorkload, _: Option<Bytes>) -> Self {
+        let BuiltWorkload { workload, value_bytes } = built;
+        // Those of ordered tables need no slots.
+        let hashed = workload.records_per_shard() - workload.ordered_per_shard();
+        match Self::named(system, hashed + workload.growth_per_shard(), *value_bytes) {
             Some(config) => config,
             None => unreachable!("{system} is listed among the systems"),
         }

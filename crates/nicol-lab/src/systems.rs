@@ -21,6 +21,8 @@ pub struct System {
     pub guarantee: &'static str,
     /// How it replicates.
     pub replication: &'static str,
+    /// Which ordered tables its transactions may scan: those of the client's own node, or none.
+    pub scans: &'static str,
     /// Where it runs.
     pub worlds: &'static str,
     /// Which faults it survives.
@@ -48,6 +50,7 @@ where
         family: "commit",
         guarantee: "strictly serializable",
         replication: "primary-backup, all acknowledge",
+        scans: if N::SCANS { "local" } else { "none" },
         worlds: "threads, liquidio3, connectx5",
         survives: "message faults, partitions, stalls",
         source,

@@ -19,7 +19,7 @@ pub const WORKLOADS: [(&str, &str); 7] = [
     ("smallbank", "bank accounts: six transaction types, 90 % of them on 4 % of the customers"),
     ("ycsb-t", "read-modify-write transactions over one table"),
     ("churn", "inserts, deletes and reads of absent keys in a small table"),
-    ("churn-ordered", "the same in ordered tables, of which half of the keys were never there"),
+    ("churn-ordered", "the same in ordered tables, also by scans"),
     ("retwis", "a social network: half of the transactions only read"),
     ("tpcc", "TPC-C: a wholesale supplier, the full mix of five transactions"),
     ("tpcc-no", "TPC-C: new orders only, each item from any warehouse of the cluster"),
@@ -85,8 +85,15 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
             let ordered = spec.name == "churn-ordered";
             let rows = spec.records.unwrap_or(64) * u64::from(nodes);
             ensure!(rows >= 4, "--records: churn needs 4 rows in the cluster at least");
-            ensure!(!ordered || rows < 1 << 20, "--records: churn-ordered takes 2^20 rows at most");
-            let config = ChurnConfig { nodes, rows: rows.next_multiple_of(2), ship: true, ordered };
+            let rows = rows.next_multiple_of(2);
+            if ordered {
+                ensure!(
+                    (2 * u64::from(nodes)..=ChurnConfig::ORDERED_ROWS_MAX).contains(&rows),
+                    "--records: churn-ordered takes 2 rows per node at least and {} in all at most",
+                    ChurnConfig::ORDERED_ROWS_MAX
+                );
+            }
+            let config = ChurnConfig { nodes, rows, ordered, ship: true };
             BuiltWorkload { workload: Arc::new(Churn::new(config)), value_bytes: 16 }
         }
         "retwis" => retwis(spec, nodes)?,

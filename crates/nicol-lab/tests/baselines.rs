@@ -8,6 +8,7 @@ use nicol_lab::systems::System;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_protocols::commit::Sabotage;
 use nicol_protocols::commit::hybrid::SYSTEMS;
+use nicol_workload::tpcc::Indices;
 
 const WORKLOADS: [&str; 6] = ["smallbank", "ycsb-t", "churn", "retwis", "tpcc", "tpcc-no"];
 
@@ -120,6 +121,60 @@ fn every_broken_baseline_is_caught_within_200_seeds() {
 }
 
 #[test]
+fn a_scan_that_nobody_vouches_for_is_caught_within_200_seeds() {
+    for system in SYSTEMS {
+        let caught = (0..200).any(|seed| {
+            let mut config = config(system, "churn-ordered", "connectx5", seed);
+            config.workload.records = Some(10);
+            config.length = Some(Length::Transactions(400));
+            config.sabotage = Sabotage::IgnoresGuards;
+            !run(&config).unwrap().report.check.held()
+        });
+        assert!(caught, "{system}: a phantom was never caught");
+    }
+}
+
+#[test]
+fn tpcc_finds_the_same_orders_by_records() {
+    for system in SYSTEMS {
+        for indices in [Indices::Records, Indices::Trees] {
+            let mut config = config(system, "tpcc", "connectx5", 7);
+            config.workload.indices = Some(indices);
+            most_commit(&config);
+        }
+    }
+}
+
+#[test]
+fn records_of_ordered_tables_are_reached_from_other_nodes() {
+    for system in SYSTEMS {
+        for seed in 0..12 {
+            let mut config = config(system, "churn-ordered", "connectx5", seed);
+            config.faults = seed % 3 > 0;
+            if seed % 3 == 2 {
+                set(&mut config, &["patience_us=500"]);
+            }
+            most_commit(&config);
+        }
+    }
+}
+
+#[test]
+fn unlocked_records_of_ordered_tables_are_caught_within_200_seeds() {
+    for system in SYSTEMS {
+        for sabotage in [Sabotage::NoLocks, Sabotage::UnlockFirst] {
+            let caught = (0..200).any(|seed| {
+                let mut config = config(system, "churn-ordered", "connectx5", seed);
+                (config.workload.records, config.sabotage) = (Some(10), sabotage);
+                config.length = Some(Length::Transactions(400));
+                run(&config).unwrap().report.check.serializable == Some(false)
+            });
+            assert!(caught, "{system}: {sabotage:?} was never caught");
+        }
+    }
+}
+
+#[test]
 fn every_combination_of_primitives_keeps_every_promise() {
     let executions: [&[&str]; 5] = [
         &["execution=rpc"],
@@ -142,6 +197,10 @@ fn every_combination_of_primitives_keeps_every_promise() {
                     set(&mut config, execution);
                     set(&mut config, &[validation, log, commit, rpc]);
                     most_commit(&config);
+                    if workload == "churn" {
+                        config.workload.name = "churn-ordered".to_owned();
+                        most_commit(&config);
+                    }
                 }
             }
         }
@@ -240,8 +299,10 @@ fn every_baseline_keeps_its_promises_on_threads() {
             (config.host_engines, config.nic_engines) = (None, None);
             most_commit(&config);
         }
-        let mut config = config(system, "churn", "threads", 6);
-        (config.faults, config.length) = (true, Some(Length::Transactions(400)));
-        held(&config);
+        for workload in ["churn", "churn-ordered"] {
+            let mut config = config(system, workload, "threads", 6);
+            (config.faults, config.length) = (true, Some(Length::Transactions(400)));
+            held(&config);
+        }
     }
 }

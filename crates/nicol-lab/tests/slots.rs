@@ -109,7 +109,7 @@ async fn starve<F: Fabric>(fabric: F, mut random: Stream, run: Arc<RunControl>) 
 
 /// Records that come and go, of which many transactions want the same ones.
 fn churn(ship: bool) -> Arc<dyn Workload> {
-    Arc::new(Churn::new(ChurnConfig { nodes: NODES as u16, rows: 8, ship }))
+    Arc::new(Churn::new(ChurnConfig { nodes: NODES as u16, rows: 8, ordered: false, ship }))
 }
 
 /// Increments of single records: those of a node's own are executed by its host.

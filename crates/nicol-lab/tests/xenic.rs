@@ -124,6 +124,16 @@ fn tpcc_finds_the_same_orders_by_records() {
 }
 
 #[test]
+fn records_of_ordered_tables_are_reached_from_other_nodes() {
+    for seed in 0..12 {
+        let mut config = config("churn-ordered", 40, "liquidio3", seed);
+        config.faults = seed % 2 > 0;
+        let report = held(&config).report;
+        assert!(report.committed > 500, "seed {seed}: {}", report.committed);
+    }
+}
+
+#[test]
 fn a_scan_that_nobody_vouches_for_is_caught_within_200_seeds() {
     let caught = (0..200).any(|seed| {
         let mut config = config("tpcc", 0, "liquidio3", seed);

@@ -10,6 +10,8 @@ use nicol_core::ids::{Key, Version};
 pub(crate) struct Graves {
     young: BTreeMap<Key, Version>,
     old: BTreeMap<Key, Version>,
+    /// The highest version of those that were forgotten.
+    forgotten: Version,
 }
 
 impl Graves {
@@ -17,6 +19,12 @@ impl Graves {
     pub(crate) fn deleted_at(&self, key: Key) -> Version {
         let young = self.young.get(&key);
         young.or_else(|| self.old.get(&key)).copied().unwrap_or_default()
+    }
+
+    /// A version above which `key`, which is not there, was never deleted: the one at which it was,
+    /// as long as that is remembered.
+    pub(crate) fn deleted_up_to(&self, key: Key) -> Version {
+        self.deleted_at(key).max(self.forgotten)
     }
 
     /// `key` was deleted at `version`.
@@ -38,6 +46,8 @@ impl Graves {
     /// Forgets the deletions that were remembered at the last call.
     pub(crate) fn forget_old(&mut self) {
         if !self.young.is_empty() || !self.old.is_empty() {
+            let forgotten = self.old.values().copied().max().unwrap_or_default();
+            self.forgotten = self.forgotten.max(forgotten);
             self.old = std::mem::take(&mut self.young);
         }
     }

@@ -2,19 +2,21 @@
 //! [Xenic21 5.2, 5.6: B+ trees for TPC-C's local tables]
 //!
 //! The records stand in a B+ tree in host memory ([`OrderedTable`]), at the primary and at every
-//! backup; workers apply logged writes to it. Locks and what was committed are on the NIC
+//! backup; workers apply logged writes to it. Locks and what was committed are on Xenic's NIC
 //! ([`WriteGuards`]): both sides count the writes of each [`GuardUnit`], the host those that it has
 //! applied, the NIC those that it has installed.
 //!
 //! A scan is current at the instant at which the NIC finds that the counts agree and nobody else
 //! holds a lock in the unit: a write that the host has counted but the NIC has not is locked until
 //! it is installed, so equal counts without a lock mean the same writes.
+//!
+//! Where no NIC takes part, the host keeps both: it installs a write when it applies it.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::{IdMap, Key, TxnId, Version};
-use nicol_core::txn::{Guard, GuardUnit, KeyRange};
+use nicol_core::txn::{Guard, GuardUnit, KeyRange, Txn};
 
 use crate::btree::BTree;
 use crate::host_table::{Applied, Lookup};
@@ -95,6 +97,21 @@ impl OrderedTable {
         self.tree.reach(key)
     }
 
+    /// Makes the scan at index `scan` of `txn`, under its unit's guard; false if it finds more than a
+    /// transaction may touch. Returns too how many records it has found.
+    pub fn scan_for(&self, txn: &mut Txn, scan: usize) -> (bool, u64) {
+        let range = txn.scans()[scan].range;
+        txn.guard(self.guard(GuardUnit::of(range.first)));
+        let mut found = 0;
+        let fits = txn.scanned(scan, |into| {
+            self.scan(&range, &mut |key, version, value| {
+                found += 1;
+                into.add(key, version, value)
+            });
+        });
+        (fits, found)
+    }
+
     /// Hands the records of a range to `each`, until it returns false. See [`BTree::scan`].
     pub fn scan(&self, range: &KeyRange, each: &mut dyn FnMut(Key, Version, &[u8]) -> bool) {
         let mut left = range.limit;
@@ -128,7 +145,7 @@ struct Unit {
 }
 
 /// Locks on keys of ordered tables, writes installed, by unit, and which keys were never there: kept
-/// by a primary's NIC beside its index. [AMB-36]
+/// by a primary's NIC beside its index, or by its host. [AMB-36]
 pub struct WriteGuards {
     units: Striped<Unit>,
     reaches: Reaches,
@@ -149,6 +166,28 @@ impl WriteGuards {
         if !held.contains(&(key, txn)) {
             held.push((key, txn));
         }
+    }
+
+    /// Locks `key` for `txn`, perhaps again; false if another transaction holds it. For a primary
+    /// whose locks are these, and no index's.
+    pub fn try_lock(&self, key: Key, txn: TxnId) -> bool {
+        let unit = GuardUnit::of(key);
+        let mut stripe = stripe(&self.units, unit);
+        let held = &mut stripe.entry(unit.0).or_default().held;
+        match held.iter().find(|(locked, _)| *locked == key) {
+            Some(&(_, holder)) => holder == txn,
+            None => {
+                held.push((key, txn));
+                true
+            }
+        }
+    }
+
+    /// Does a transaction hold `key`?
+    pub fn is_locked(&self, key: Key) -> bool {
+        let unit = GuardUnit::of(key);
+        let stripe = stripe(&self.units, unit);
+        stripe.get(&unit.0).is_some_and(|unit| unit.held.iter().any(|(locked, _)| *locked == key))
     }
 
     /// `txn` no longer holds `key`.
@@ -241,6 +280,17 @@ mod tests {
             true
         });
         seen
+    }
+
+    #[test]
+    fn a_lock_has_one_holder() {
+        let (guards, [one, two]) = (WriteGuards::default(), [TxnId(1), TxnId(2)]);
+        assert!(guards.try_lock(key(4), one) && guards.try_lock(key(4), one));
+        assert!(!guards.try_lock(key(4), two) && guards.try_lock(key(5), two));
+        guards.unlock(key(4), two);
+        assert_eq!((guards.is_locked(key(4)), guards.locked_count()), (true, 2));
+        guards.unlock(key(4), one);
+        assert!(!guards.is_locked(key(4)) && guards.try_lock(key(4), two));
     }
 
     #[test]

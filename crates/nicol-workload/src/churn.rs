@@ -5,13 +5,17 @@
 //! while its partner is absent, which is merely read: two such inserts that both commit are a write
 //! skew over absent records. A later deletion may heal that, so that a transaction type of its own
 //! looks at both partners and reports, in its total, how often it saw both.
+//!
+//! In `churn-ordered` ([`ChurnConfig::ordered`]) the tables are ordered. Most of their keys are then touched from
+//! other nodes, as no other workload does, and some inserts of a pair look for the partner by a
+//! scan: two that both commit are phantoms to one another.
 
 use std::ops::Range;
 
 use nicol_core::chance::Stream;
 use nicol_core::commit::{Execute, Procedures};
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
-use nicol_core::txn::{ProcedureId, Txn, Verdict};
+use nicol_core::txn::{KeyRange, ProcedureId, Txn, Verdict};
 use nicol_core::workload::{Records, ShardMap, Workload};
 
 use crate::placement::{Violations, holds, records_at_most};
@@ -36,11 +40,17 @@ pub struct ChurnConfig {
     pub nodes: u16,
     /// Rows of each of the two tables, in the whole cluster: an even number.
     pub rows: u64,
+    /// Do the records stand in ordered tables, spread over the nodes pair by pair? Then the odd row
+    /// of a pair is above all that was ever in its group of keys, until it is inserted
+    /// (`nicol_store::never`).
+    pub ordered: bool,
     /// May the execution logic run on NIC cores? [Xenic21 4.3.3]
     pub ship: bool,
-    /// Are both ordered tables? Then the odd row of a pair is above all that was ever in its group
-    /// of keys, until it is inserted (`nicol_store::never`).
-    pub ordered: bool,
+}
+
+impl ChurnConfig {
+    /// Rows that ordered tables take at most.
+    pub const ORDERED_ROWS_MAX: u64 = 2 << (Key::PLACED_ROW_BITS - PAIR_BITS);
 }
 
 /// The churn workload.
@@ -59,9 +69,14 @@ enum Kind {
     InsertOfPair,
     DeleteOfPair,
     ReadOfPair,
+    /// Only in ordered tables.
+    InsertByScan,
 }
 
-const KINDS: [Kind; 7] = [
+/// Kinds that need no ordered table; the others follow.
+const UNORDERED: usize = 7;
+
+const KINDS: [Kind; 8] = [
     Kind::Insert,
     Kind::Delete,
     Kind::Read,
@@ -69,18 +84,22 @@ const KINDS: [Kind; 7] = [
     Kind::InsertOfPair,
     Kind::DeleteOfPair,
     Kind::ReadOfPair,
+    Kind::InsertByScan,
 ];
 
-/// Rows of a place, in ordered tables.
-const PLACE_ROWS: u64 = 16;
+const NAMES: [&str; 8] = [
+    "insert",
+    "delete",
+    "read",
+    "move",
+    "insert_of_pair",
+    "delete_of_pair",
+    "read_of_pair",
+    "insert_by_scan",
+];
+
 /// Bits of an ordered key below its pair: pairs are groups of their own.
 const PAIR_BITS: u32 = 24;
-/// Rows at most: places have 16 bits.
-const ROWS_MAX: u64 = PLACE_ROWS << 16;
-
-const fn ordered(table: TableId) -> TableId {
-    TableId(TableId::ORDERED.0 + table.0)
-}
 
 /// Keys that a read transaction looks at.
 const READ_KEYS: usize = 3;
@@ -89,11 +108,15 @@ impl Churn {
     /// The workload of `config`.
     ///
     /// # Panics
-    /// If there are fewer than four rows, or an odd number, or more than 2^20 in ordered tables.
+    /// If there are fewer than four rows, or an odd number, or ordered tables have no pair for some
+    /// node, or more than [`ChurnConfig::ORDERED_ROWS_MAX`].
     pub fn new(config: ChurnConfig) -> Self {
         assert!(config.rows >= 4, "a read looks at three distinct rows");
         assert!(config.rows.is_multiple_of(2), "rows come in pairs");
-        assert!(!config.ordered || config.rows <= ROWS_MAX, "an ordered row has a place");
+        let pairs = config.rows / 2;
+        assert!(!config.ordered || pairs >= u64::from(config.nodes), "every node has a pair");
+        let fits = config.rows <= ChurnConfig::ORDERED_ROWS_MAX;
+        assert!(!config.ordered || fits, "a pair's number fits its key");
         Self { config }
     }
 
@@ -103,12 +126,21 @@ impl Churn {
             .flat_map(move |table| (0..self.config.rows).map(move |row| self.key(table, row)))
     }
 
+    /// The key of a row. In an ordered table, both of a pair are at one node.
     fn key(&self, table: TableId, row: u64) -> Key {
         if !self.config.ordered {
             return Key::new(table, row);
         }
-        let (place, pair) = (row / PLACE_ROWS, row % PLACE_ROWS / 2);
-        Key::placed(ordered(table), place as u16, pair << PAIR_BITS | row % 2)
+        let (pair, place) = (row / 2, row / 2 % u64::from(self.config.nodes));
+        let table = TableId(TableId::ORDERED.0 + table.0);
+        Key::placed(table, place as u16, (pair << PAIR_BITS) | (row % 2))
+    }
+
+    /// The row of a pair at `home` that `row` stands for.
+    fn row_at(&self, home: NodeId, row: u64) -> u64 {
+        let (nodes, home) = (u64::from(self.config.nodes), u64::from(home.0));
+        let pairs = (self.config.rows / 2 - home).div_ceil(nodes);
+        2 * (row / 2 % pairs * nodes + home) + row % 2
     }
 
     fn pairs(&self) -> impl Iterator<Item = (u64, u64)> {
@@ -137,8 +169,16 @@ impl Workload for Churn {
     }
 
     fn procedures(&self) -> Procedures {
-        const LOGIC: [Execute; 7] =
-            [insert, delete, look, move_record, insert_of_pair, delete, look_at_pair];
+        const LOGIC: [Execute; 8] = [
+            insert,
+            delete,
+            look,
+            move_record,
+            insert_of_pair,
+            delete,
+            look_at_pair,
+            insert_by_scan,
+        ];
         Procedures::new(&LOGIC)
     }
 
@@ -152,6 +192,11 @@ impl Workload for Churn {
         records_at_most(self.config.rows, self.config.nodes)
     }
 
+    fn ordered_per_shard(&self) -> u64 {
+        let initial = self.config.rows / 2;
+        if self.config.ordered { 2 * (initial / u64::from(self.config.nodes)) } else { 0 }
+    }
+
     fn growth_per_shard(&self) -> u64 {
         // Every row of both tables may be there at once, if the system is wrong.
         records_at_most(2 * self.config.rows, self.config.nodes)
@@ -161,8 +206,8 @@ impl Workload for Churn {
         vec![(VALUE_BYTES as u32, self.records_per_shard() + self.growth_per_shard())]
     }
 
-    fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
-        let kind = KINDS[random.below(KINDS.len() as u64) as usize];
+    fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
+        let kind = KINDS[random.below(self.kinds().len() as u64) as usize];
         txn.reset(ProcedureId(kind as u16), &random.bits().to_le_bytes());
         txn.ship = self.config.ship;
         let row = random.below(self.config.rows);
@@ -192,12 +237,19 @@ impl Workload for Churn {
                 txn.read(self.key(PAIRS, row));
                 txn.read(self.key(PAIRS, row ^ 1));
             }
+            Kind::InsertByScan => {
+                let row = self.row_at(home, row);
+                txn.local = true;
+                let key = self.key(PAIRS, row);
+                txn.write(key);
+                scan_pair(txn, key);
+            }
         }
         kind as usize
     }
 
     fn kinds(&self) -> &'static [&'static str] {
-        &["insert", "delete", "read", "move", "insert_of_pair", "delete_of_pair", "read_of_pair"]
+        if self.config.ordered { &NAMES } else { &NAMES[..UNORDERED] }
     }
 
     fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String> {
@@ -211,14 +263,11 @@ impl Workload for Churn {
                 violations.add(|| format!("{key:?} holds another record's value"));
             }
         }
-        let (sightings, changes) = match totals.split_last() {
-            Some((sightings, changes)) => (*sightings, changes),
-            None => (0, totals),
-        };
+        let sightings = totals.get(Kind::ReadOfPair as usize).copied().unwrap_or_default();
         if sightings != 0 {
             violations.add(|| format!("{sightings} transactions saw both records of a pair"));
         }
-        let change: i128 = changes.iter().sum();
+        let change = totals.iter().sum::<i128>() - sightings;
         if before + change != after {
             violations.add(|| {
                 format!("records: initially {before}, changed by {change}, finally {after}")
@@ -303,6 +352,30 @@ fn move_record(txn: &mut Txn) -> Verdict {
 /// Inserts the record if its partner is absent.
 fn insert_of_pair(txn: &mut Txn) -> Verdict {
     let Some([present, partner]) = presence(txn, [true, false]) else { return Verdict::Refuse };
+    if partner {
+        return finish(txn, 0);
+    }
+    put(txn, 0);
+    finish(txn, i64::from(!present))
+}
+
+/// Asks for a scan of the pair of `key`; returns its index.
+fn scan_pair(txn: &mut Txn, key: Key) -> usize {
+    let (first, last) = (Key(key.0 & !1), Key(key.0 | 1));
+    txn.scan(KeyRange { first, last, backward: false, limit: 2 })
+}
+
+/// Inserts the record if a scan of the pair does not find its partner.
+fn insert_by_scan(txn: &mut Txn) -> Verdict {
+    let Some(key) = txn.entries().first().map(|entry| entry.key).filter(|key| key.is_ordered())
+    else {
+        return Verdict::Refuse;
+    };
+    let scan = scan_pair(txn, key);
+    let Some(found) = txn.found(scan) else { return Verdict::More };
+    // The record itself is the first entry, wherever it was found.
+    let partner = found.iter().any(|index| *index != 0);
+    let present = txn.value(0).is_some();
     if partner {
         return finish(txn, 0);
     }

@@ -209,7 +209,6 @@ fn bad_usage_is_exit_2() {
         &["bench", "smallbank", "--suppliers", "home"],
         &["bench", "tpcc", "--suppliers", "nowhere"],
         &["bench", "tpcc", "--on", "liquidio3", "--transactions", "1000000000000"],
-        &["bench", "tpcc", "--system", "farm", "--indices", "trees"],
         &["bench", "churn", "--indices", "records"],
         &["bench", "churn", "--full-size"],
         &["sweep", "smallbank", "--seeds", "9..3"],

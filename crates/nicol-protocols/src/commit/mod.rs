@@ -8,8 +8,11 @@ pub mod xenic;
 use std::collections::BTreeMap;
 
 use nicol_core::cluster::Layout;
+use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, NodeId, ShardId};
+use nicol_core::txn::Txn;
 use nicol_core::workload::{ShardMap, Workload};
+use nicol_store::ordered::OrderedTable;
 
 /// Copies of the shards that node `id` backs up; `shards` are all, in the order of their numbers.
 fn copy_backups<S>(
@@ -55,6 +58,25 @@ fn load_shard(
         }
     });
     insert(&mut keys, &mut values, &mut ends);
+}
+
+/// Makes the scans of `txn` that wait for it, in its own node's trees; false if they find more than
+/// a transaction may touch.
+fn make_scans<F: Fabric>(fabric: &F, ordered: &OrderedTable, txn: &mut Txn) -> bool {
+    for scan in 0..txn.scans().len() {
+        if txn.scans()[scan].is_done() {
+            continue;
+        }
+        fabric.work(Work::TableLookup);
+        let (fits, found) = ordered.scan_for(txn, scan);
+        for _ in 0..found {
+            fabric.work(Work::TableLookup);
+        }
+        if !fits {
+            return false;
+        }
+    }
+    true
 }
 
 /// Ways to break the protocol on purpose, for the checkers' negative tests only: no command and no

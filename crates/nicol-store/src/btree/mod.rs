@@ -106,6 +106,29 @@ impl BTree {
         found.max(tree.deleted_up_to(key))
     }
 
+    /// The same, but the version of an absent key is its own: it moves forward when the key comes
+    /// and goes, and with every second call of [`BTree::forget_old_deletions`] that finds something
+    /// to forget, and not otherwise. Whoever inserts it at the version after this one, while this is
+    /// its version, comes after everyone who has found it absent.
+    pub fn get_exact(&self, key: Key, into: &mut Vec<u8>) -> Lookup {
+        let tree = self.read();
+        match tree.value(key, into) {
+            Some(version) => Lookup { version, present: true },
+            None => Lookup { version: tree.graves.deleted_up_to(key), present: false },
+        }
+    }
+
+    /// What [`BTree::get_exact`] says of `key`, without its value.
+    pub fn state_of(&self, key: Key) -> Lookup {
+        let tree = self.read();
+        match tree.nodes.find(key) {
+            Some(record) => {
+                Lookup { version: tree.records[record as usize].version, present: true }
+            }
+            None => Lookup { version: tree.graves.deleted_up_to(key), present: false },
+        }
+    }
+
     /// Loads a record before the run, at version 1.
     ///
     /// # Panics
@@ -221,6 +244,13 @@ impl BTree {
 impl Tree {
     fn len(&self) -> u64 {
         (self.records.len() - self.vacant.len()) as u64
+    }
+
+    /// Appends the value of `key` to `into`; its version, if it is there.
+    fn value(&self, key: Key, into: &mut Vec<u8>) -> Option<Version> {
+        let record = &self.records[self.nodes.find(key)? as usize];
+        into.extend_from_slice(&record.value);
+        Some(record.version)
     }
 
     /// The cursor behind the last record whose key is `key` or less.

@@ -306,3 +306,37 @@ fn a_scan_misses_nothing_beside_a_writer() {
     });
     assert_eq!(tree.check(), Vec::<String>::new());
 }
+
+#[test]
+fn an_absent_key_has_a_version_of_its_own_until_deletions_are_forgotten() {
+    let tree = BTree::new();
+    let read = |key| {
+        let found = tree.get_exact(Key(key), &mut Vec::new());
+        assert_eq!(found, tree.state_of(Key(key)));
+        found
+    };
+    let insert = |key: u64| {
+        let version = read(key).version.next();
+        assert_eq!(tree.apply(Key(key), version, Some(b"x")), Applied::Changed);
+        assert_eq!(read(key), Lookup { version, present: true });
+    };
+    let delete = |key: u64| {
+        let version = read(key).version.next();
+        assert_eq!(tree.apply(Key(key), version, None), Applied::Changed);
+        assert_eq!(read(key), Lookup { version, present: false });
+    };
+    let (one, two) = (read(1), read(2));
+    insert(1);
+    delete(1);
+    assert!(read(1).version > one.version, "it was there meanwhile");
+    assert_eq!(read(2), two, "another key's deletion does not matter");
+    insert(1);
+    delete(1);
+    let gone = read(1);
+    tree.forget_old_deletions();
+    assert_eq!((read(1), read(2)), (gone, two));
+    tree.forget_old_deletions();
+    assert!(read(1).version >= gone.version);
+    assert_eq!(read(2), read(1), "what is forgotten may concern any key");
+    insert(2);
+}

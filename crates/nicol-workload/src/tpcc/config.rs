@@ -35,7 +35,7 @@ pub enum Chopping {
 /// the lines of the newest twenty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indices {
-    /// By records that name them, and by their numbers: for systems without ordered tables.
+    /// By records that name them, and by their numbers: no transaction scans.
     Records,
     /// By scans of the ordered tables. [Xenic21 5.2]
     Trees,

@@ -89,7 +89,7 @@ impl<F: Fabric> Host<F> {
     ) {
         loop {
             if let Ok(granted) = self.node.primary().lock(key, txn) {
-                let version = version.max(granted.unlocked.version().next());
+                let version = version.max(granted.version.next());
                 return self.install_own(key, txn, version, value);
             }
             self.fabric.sleep_until(self.fabric.now() + GAP).await;

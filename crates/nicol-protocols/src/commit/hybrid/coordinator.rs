@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, FabricError, Work};
-use nicol_core::ids::NodeId;
-use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
+use nicol_core::ids::{Key, NodeId};
+use nicol_core::txn::{Abort, Entry, Outcome, Txn, Verdict};
 
 use super::host::{Held, Host, Open, Sent, Sight, Witness};
 use super::{Execution, LockKeys, Locking, ROUNDS_MAX, Sabotage};
@@ -42,10 +42,6 @@ impl<F: Fabric> Coordinator<F> {
 impl<F: Fabric> CommitProtocol for Coordinator<F> {
     async fn run(&self, txn: &mut Txn) -> Outcome {
         let host = &self.0;
-        if txn.local {
-            // Its tables are not ordered: nothing can be scanned.
-            return Outcome::Aborted(Abort::Refused);
-        }
         let Some((id, mut open)) = host.open() else {
             return Outcome::Aborted(Abort::NoResources);
         };
@@ -91,6 +87,7 @@ impl<F: Fabric> Host<F> {
             self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
             match self.procedures.execute(txn) {
                 Verdict::Commit => return Ok(executed),
+                Verdict::Refuse if txn.local => return Err(self.refused_here(txn, open)),
                 Verdict::Refuse => return Err(Abort::Refused),
                 Verdict::More => {}
             }
@@ -100,27 +97,38 @@ impl<F: Fabric> Host<F> {
 
     /// Reads every key that has not been read yet, all nodes at once.
     async fn fetch(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<Executed, Abort> {
-        for entry in &txn.entries()[open.sights.len()..] {
-            let node = self.node.primary_of(entry.key);
-            open.sights.push(Sight { node, witness: Witness::Owner, held: Held::No });
-        }
+        self.see_new(txn, open);
         // Other engines of this node change its memory, and so do others' NICs.
-        if !open.caught_up && self.select_unfetched(txn, open, self.fabric.here().node) {
+        let local = txn.local || self.select_unfetched(txn, open, self.fabric.here().node);
+        if !open.caught_up && local {
             self.fabric.caught_up().await;
             open.caught_up = true;
         }
         let locks = self.node.config().execution == Execution::Rpc;
         self.read_here(txn, open, locks)?;
-        match self.node.config().execution {
-            Execution::Rpc => self.execute_remote(txn, open).await?,
-            Execution::Read(Locking { by, keys }) => {
-                self.read_remote(txn, open).await?;
-                if keys == LockKeys::Every {
-                    self.lock_keys(txn, open, by, |_, _| true).await?;
-                }
-            }
+        if txn.local {
+            self.scan_here(txn)?;
+            self.see_new(txn, open);
+        }
+        self.read_remote(txn, open).await?;
+        if let Execution::Read(Locking { by, keys: LockKeys::Every }) = self.node.config().execution
+        {
+            // A guard vouches for what a scan has found.
+            let wanted = |txn: &Txn, index: usize| {
+                let entry = &txn.entries()[index];
+                entry.write || !entry.guarded
+            };
+            self.lock_keys(txn, open, by, wanted).await?;
         }
         Ok(Executed(()))
+    }
+
+    /// Begins with the keys that the transaction has got since.
+    fn see_new(&self, txn: &Txn, open: &mut Open<F>) {
+        for entry in &txn.entries()[open.sights.len()..] {
+            let node = self.node.primary_of(entry.key);
+            open.sights.push(Sight { node, witness: Witness::Owner, held: Held::No });
+        }
     }
 
     /// Reads the keys of this node's shard in local memory; with `locks`, locks its write set.
@@ -148,14 +156,15 @@ impl<F: Fabric> Host<F> {
         Ok(())
     }
 
-    /// [FaSST] One RPC per primary locks its part of the write set and reads all its keys.
-    async fn execute_remote(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<(), Abort> {
+    /// [FaSST] One RPC per primary locks its part of the write set and reads all its keys; where
+    /// the others are READ, those of ordered tables, which only their owner can look up.
+    fn send_executes(&self, txn: &Txn, open: &mut Open<F>) {
         for node in self.fabric.layout().node_ids() {
-            if self.select_unfetched(txn, open, node) {
+            if self.select_asked(txn, open, node) {
                 for &index in &open.keys {
                     let sight = &mut open.sights[index];
                     sight.witness = Witness::Owner;
-                    if txn.entries()[index].write {
+                    if txn.entries()[index].write && sight.held == Held::No {
                         sight.held = Held::Asked;
                     }
                 }
@@ -163,11 +172,14 @@ impl<F: Fabric> Host<F> {
                 open.calls.push(Sent { to: node, reply });
             }
         }
+    }
+
+    async fn take_executes(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<(), Abort> {
         let mut failure = None;
         let mut calls = std::mem::take(&mut open.calls);
         for sent in calls.drain(..) {
             let reply = sent.reply.await;
-            self.select_unfetched(txn, open, sent.to);
+            self.select_asked(txn, open, sent.to);
             let granted = match reply {
                 // Its table has ROOM asked for instead of telling a shortage.
                 Ok(body) => parse_execute_reply(body.as_ref(), txn, &open.keys)
@@ -188,18 +200,35 @@ impl<F: Fabric> Host<F> {
         open.select(node, |index, _| !txn.entries()[index].fetched)
     }
 
+    /// Of these, those whose owner reads them.
+    fn select_asked(&self, txn: &Txn, open: &mut Open<F>, node: NodeId) -> bool {
+        open.select(node, |index, _| {
+            let entry = &txn.entries()[index];
+            !entry.fetched && self.owner_reads(entry.key)
+        })
+    }
+
+    fn owner_reads(&self, key: Key) -> bool {
+        key.is_ordered() || self.node.config().execution == Execution::Rpc
+    }
+
+    /// Reads the keys of other nodes' shards.
     async fn read_remote(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<(), Abort> {
+        let visited = |entry: &Entry| !entry.fetched && !self.owner_reads(entry.key);
         for node in self.fabric.layout().node_ids() {
-            if self.select_unfetched(txn, open, node) {
+            if open.select(node, |index, _| visited(&txn.entries()[index])) {
                 self.doors(node).await.map_err(Abort::Fabric)?;
             }
         }
+        self.send_executes(txn, open);
         for index in 0..txn.entries().len() {
-            if !txn.entries()[index].fetched {
+            if visited(&txn.entries()[index]) {
                 self.start_lookup(txn, open, index);
             }
         }
-        self.finish_lookups(txn, open).await
+        let read = self.finish_lookups(txn, open).await;
+        let executed = self.take_executes(txn, open).await;
+        read.and(executed)
     }
 
     async fn lock_written(
@@ -225,9 +254,10 @@ impl<F: Fabric> Host<F> {
     ) -> Result<Validated, Abort> {
         let Locked(()) = locked;
         // AMB-34: one key, read in one visit, was current at that visit. A walk that found nothing
-        // was several visits.
-        let one_visit =
-            open.sights.len() == 1 && !matches!(open.sights[0].witness, Witness::Guard { .. });
+        // was several visits. A guard is to be looked at in any case.
+        let one_visit = txn.guards().is_empty()
+            && open.sights.len() == 1
+            && !matches!(open.sights[0].witness, Witness::Guard { .. });
         let reads = !one_visit && self.sabotage() != Sabotage::NoValidate;
         // DEVIATION [FaRM15 4 step 2]: asks for room besides, if a value takes a block of the heap,
         // because the papers' values keep one size (`room`).

@@ -190,7 +190,7 @@ impl<F: Fabric> Host<F> {
             sequence: Cell::new(0),
             opened: Cell::new(0),
             doors: RefCell::new(vec![None; nodes]),
-            table: fabric.register(node.primary().region(), Access::ReadWrite),
+            table: fabric.register(node.primary().replica.table.region(), Access::ReadWrite),
             granted: RefCell::new(vec![None; nodes]),
             spare: RefCell::default(),
             fabric,

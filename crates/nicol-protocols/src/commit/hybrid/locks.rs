@@ -3,7 +3,8 @@
 use nicol_core::fabric::{Fabric, FabricError, OneSided, Work};
 use nicol_core::ids::{Key, NodeId, TxnId, Version};
 use nicol_core::txn::{Abort, Txn};
-use nicol_store::remote_table::{Header, LockRefused};
+use nicol_store::host_table::Lookup;
+use nicol_store::remote_table::Header;
 
 use super::host::{Held, Host, Open, Sent, Sight, Verb, Witness};
 use super::messages::Lock;
@@ -13,14 +14,6 @@ use crate::commit::messages::verdict;
 /// The word that a CAS, which never fails halfway, has found.
 pub(super) fn previous_word(bytes: &[u8]) -> Result<u64, FabricError> {
     bytes.first_chunk().map(|word| u64::from_le_bytes(*word)).ok_or(FabricError::Malformed)
-}
-
-/// Why a lock was not given to a transaction.
-pub(super) fn refusal(key: Key, refused: LockRefused) -> Abort {
-    match refused {
-        LockRefused::Held { .. } => Abort::LockConflict { key },
-        LockRefused::Full => Abort::NoResources,
-    }
 }
 
 impl<F: Fabric> Host<F> {
@@ -74,10 +67,10 @@ impl<F: Fabric> Host<F> {
     /// Locks a key of this node's shard.
     pub(super) fn lock_own(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
         self.fabric.work(Work::TableLookup);
-        let table = self.node.primary();
-        let granted = table.lock(key, txn).map_err(|refused| refusal(key, refused))?;
-        if !granted.present && !table.has_room() {
-            table.unlock(key, txn);
+        let primary = self.node.primary();
+        let granted = primary.lock(key, txn)?;
+        if !granted.present && !primary.has_room(key) {
+            primary.unlock(key, txn);
             return Err(Abort::NoResources);
         }
         Ok(())
@@ -91,14 +84,8 @@ impl<F: Fabric> Host<F> {
         version: Version,
         present: bool,
     ) -> Result<(), Abort> {
-        // Granted again, since the transaction holds it: the lock tells what it protects.
-        match self.node.primary().lock(key, txn) {
-            Ok(granted) if granted.unlocked.version() == version && granted.present == present => {
-                Ok(())
-            }
-            Ok(_) => Err(Abort::Stale { key }),
-            Err(refused) => Err(refusal(key, refused)),
-        }
+        let same = self.node.primary().is_locked_as_read(key, txn, Lookup { version, present });
+        if same { Ok(()) } else { Err(Abort::Stale { key }) }
     }
 
     /// Posts a CAS for each key whose header was read.

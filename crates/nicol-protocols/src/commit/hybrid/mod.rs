@@ -39,6 +39,10 @@
 //! What holds in all of them:
 //!
 //! - Keys of the coordinator's own shard are read, locked and installed in local memory.
+//! - The records of ordered tables stand in B+ trees, at the primary and at the backups, and their
+//!   locks beside them, in their node's memory: other nodes read, lock, validate and commit them by
+//!   RPC, whatever the system's primitives. A local transaction may scan its own node's trees, under
+//!   guards that its validation checks, as on Xenic: `ordered`, `replica`.
 //! - Absent keys (AMB-36) are validated by their home's guard word; a key that is absent, or that
 //!   is deleted, is locked and committed by its owner, since only the owner may place records.
 //! - The fabric promises no order between verbs, so that a one-sided commit unlocks only when its
@@ -56,7 +60,9 @@ mod logging;
 mod message_log;
 mod messages;
 mod node;
+mod ordered;
 mod reads;
+mod replica;
 mod rings;
 mod room;
 mod server;

@@ -13,6 +13,7 @@ use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
+use super::replica::{Primary, Replica};
 use super::{Coordinator, HybridConfig, Transport, start};
 use crate::commit::log::LogMemory;
 use crate::commit::{copy_backups, load_shard};
@@ -28,8 +29,8 @@ pub struct Node {
     config: HybridConfig,
     geometry: Geometry,
     shard: ShardId,
-    primary: RemoteTable,
-    backups: BTreeMap<ShardId, RemoteTable>,
+    primary: Primary,
+    backups: BTreeMap<ShardId, Replica>,
     /// One log per host engine of the cluster, at that engine's place among them. An engine of
     /// another node writes its log here one-sidedly; one of this node keeps what it backs up.
     logs: Vec<Arc<LogMemory>>,
@@ -56,8 +57,8 @@ impl Node {
         &self.config
     }
 
-    /// The table of its primary shard.
-    pub fn primary(&self) -> &RemoteTable {
+    /// Its primary shard.
+    pub(super) fn primary(&self) -> &Primary {
         &self.primary
     }
 
@@ -95,8 +96,8 @@ impl Node {
         self.layout.shard_of(key) == self.shard
     }
 
-    /// The table of a shard that is backed up here.
-    pub(super) fn backup(&self, shard: ShardId) -> Option<&RemoteTable> {
+    /// The copy of a shard that is backed up here.
+    pub(super) fn backup(&self, shard: ShardId) -> Option<&Replica> {
         self.backups.get(&shard)
     }
 
@@ -109,7 +110,7 @@ impl Node {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts applied log records, and lets the tables forget deletions that no older record can
+    /// Counts applied log records, and lets the backups forget deletions that no older record can
     /// undo any more.
     ///
     /// A write that a deletion followed was committed before, so that its log records had landed
@@ -124,7 +125,7 @@ impl Node {
             *idle |= log.is_idle();
         }
         if idle.iter().all(|&idle| idle) {
-            self.backups.values().for_each(RemoteTable::forget_old_deletions);
+            self.backups.values().for_each(Replica::forget_old_deletions);
             idle.fill(false);
         }
     }
@@ -162,7 +163,7 @@ impl Node {
 /// What a node has besides its primary shard's records.
 #[derive(Debug)]
 pub struct Copies {
-    backups: BTreeMap<ShardId, RemoteTable>,
+    backups: BTreeMap<ShardId, Replica>,
     addresses: Addresses,
 }
 
@@ -217,9 +218,9 @@ impl Member for Node {
     type Config = HybridConfig;
     type Coordinator<F: Fabric> = Coordinator<F>;
 
-    const SCANS: bool = false;
+    const SCANS: bool = true;
 
-    type Shard = RemoteTable;
+    type Shard = Replica;
     type Copies = Copies;
 
     fn load(
@@ -227,13 +228,13 @@ impl Member for Node {
         layout: &Layout,
         config: &HybridConfig,
         workload: &dyn Workload,
-    ) -> RemoteTable {
+    ) -> Replica {
         let mut table = config.table;
         table.make_room_for(&workload.value_lengths());
-        let table = RemoteTable::new(Geometry::new(table), config.records);
-        let touch = |keys: &[Key]| table.touch(keys.iter().copied());
-        load_shard(workload, layout, shard, touch, |key, value| table.load(key, value));
-        table
+        let replica = Replica::new(RemoteTable::new(Geometry::new(table), config.records));
+        let touch = |keys: &[Key]| replica.touch(keys);
+        load_shard(workload, layout, shard, touch, |key, value| replica.load(key, value));
+        replica
     }
 
     fn copy(
@@ -241,7 +242,7 @@ impl Member for Node {
         layout: &Layout,
         config: &HybridConfig,
         workload: &dyn Workload,
-        shards: &[RemoteTable],
+        shards: &[Replica],
     ) -> Copies {
         let others = layout.nodes() as u64 - 1;
         let inline = config.table.inline;
@@ -255,16 +256,16 @@ impl Member for Node {
         if config.warm_addresses {
             // All copies of a shard have their records in the same places.
             let others = layout.node_ids().filter(|&other| other != id);
-            others.for_each(|other| addresses.remember_all(&shards[usize::from(other.0)]));
+            others.for_each(|other| addresses.remember_all(&shards[usize::from(other.0)].table));
         }
-        Copies { backups: copy_backups(layout, id, shards, RemoteTable::copy), addresses }
+        Copies { backups: copy_backups(layout, id, shards, Replica::copy), addresses }
     }
 
     fn build(
         id: NodeId,
         layout: &Layout,
         config: &HybridConfig,
-        primary: RemoteTable,
+        primary: Replica,
         Copies { backups, addresses }: Copies,
     ) -> Self {
         let engines = layout.nodes() * layout.engines(Side::Host);
@@ -274,9 +275,9 @@ impl Member for Node {
             id,
             layout: layout.clone(),
             config: config.clone(),
-            geometry: primary.geometry(),
+            geometry: primary.table.geometry(),
             shard: ShardId(u16::from(id.0)),
-            primary,
+            primary: Primary::new(primary),
             backups,
             logs: logs(engines, config.log),
             messages: logs(pairs, config.message_log),
@@ -302,19 +303,19 @@ impl Member for Node {
     }
 
     fn audit(&self) -> Audit {
-        let mut digests = vec![(self.shard, self.primary.digest())];
-        digests.extend(self.backups.iter().map(|(&shard, table)| (shard, table.digest())));
+        let mut digests = vec![(self.shard, self.primary.replica.digest())];
+        digests.extend(self.backups.iter().map(|(&shard, replica)| (shard, replica.digest())));
         Audit {
             leaked_locks: self.primary.locked_count() as u64,
             pinned: 0,
-            records: self.primary.len(),
+            records: self.primary.replica.len(),
             digests,
         }
     }
 
     fn check(&self) {
-        let tables = std::iter::once(&self.primary).chain(self.backups.values());
-        let mut lines: Vec<_> = tables.flat_map(RemoteTable::check).collect();
+        let replicas = std::iter::once(&self.primary.replica).chain(self.backups.values());
+        let mut lines: Vec<_> = replicas.flat_map(Replica::check).collect();
         let addresses = self.addresses();
         lines.extend(addresses.slots.check());
         lines.extend(addresses.blocks.check());
@@ -329,6 +330,6 @@ impl Member for Node {
     }
 
     fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
-        self.primary.for_each(&mut |key, _, value| each(key, value));
+        self.primary.replica.for_each(each);
     }
 }

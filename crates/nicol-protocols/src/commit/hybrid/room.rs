@@ -22,6 +22,9 @@ impl<F: Fabric> Host<F> {
     /// Must the write to the key at `index` be promised room? Of keys that are locked, so that what
     /// was read of them is what stands there.
     fn needs_room(&self, txn: &Txn, index: usize) -> bool {
+        if txn.entries()[index].key.is_ordered() {
+            return false;
+        }
         let Some(new) = txn.update(index).and_then(|write| write.value) else { return false };
         let old = txn.value(index).map(<[u8]>::len);
         self.node.geometry().takes_block(old, new.len()) && !self.installs_unlocked()
@@ -59,7 +62,7 @@ impl<F: Fabric> Host<F> {
             if self.is_here(open.sights[index].node) && self.needs_room(txn, index) {
                 let len = txn.update(index).and_then(|write| write.value).map_or(0, <[u8]>::len);
                 self.fabric.work(Work::TableLookup);
-                if !self.node.primary().promise(entry.key, txn.id, len) {
+                if !self.node.primary().replica.table.promise(entry.key, txn.id, len) {
                     return Err(Abort::NoResources);
                 }
             }
@@ -87,7 +90,7 @@ impl<F: Fabric> Host<F> {
         self.refuse_foreign(rooms.iter().map(|(key, _)| key))?;
         let granted = rooms.iter().all(|(key, len)| {
             self.fabric.work(Work::TableLookup);
-            self.node.primary().promise(key, rooms.txn, len)
+            self.node.primary().replica.table.promise(key, rooms.txn, len)
         });
         let verdict = if granted { Ok(()) } else { Err(Abort::NoResources) };
         self.answer(reply_to, &ValidateReply(verdict));

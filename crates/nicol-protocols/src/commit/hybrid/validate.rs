@@ -4,6 +4,7 @@ use nicol_core::fabric::{Fabric, OneSided, Work};
 use nicol_core::ids::{Key, NodeId, Version};
 use nicol_core::memory::WORD;
 use nicol_core::txn::{Abort, Txn};
+use nicol_store::host_table::Lookup;
 use nicol_store::remote_table::Header;
 
 use super::host::{Held, Host, Open, Sent, Verb, Witness};
@@ -33,12 +34,14 @@ impl<F: Fabric> Host<F> {
         }
         self.ask_for_room(txn, open);
         let read = self.take_checks(txn, open).await;
-        read.and(self.take_verdicts(open).await)
+        read.and(self.take_verdicts(open).await)?;
+        if reads { self.check_guards(txn) } else { Ok(()) }
     }
 
     fn check_here(&self, txn: &Txn, open: &Open<F>) -> Result<(), Abort> {
         for (entry, sight) in txn.entries().iter().zip(&open.sights) {
-            if sight.held == Held::No && self.is_here(sight.node) {
+            // A guard vouches for what a scan has found.
+            if sight.held == Held::No && self.is_here(sight.node) && !entry.guarded {
                 self.check_own(entry.key, entry.version, entry.present)?;
             }
         }
@@ -49,14 +52,8 @@ impl<F: Fabric> Host<F> {
     pub(super) fn check_own(&self, key: Key, version: Version, present: bool) -> Result<(), Abort> {
         self.fabric.work(Work::TableLookup);
         let mut scratch = self.scratch.borrow_mut();
-        scratch.values.clear();
-        match self.node.primary().get(key, &mut scratch.values) {
-            Ok(found) if found.locked && self.heeds_locks() => Err(Abort::ValidateLocked { key }),
-            Ok(found) if found.version == version && found.present == present => Ok(()),
-            Ok(_) => Err(Abort::Stale { key }),
-            // Someone who holds the lock is writing.
-            Err(_) => Err(Abort::ValidateLocked { key }),
-        }
+        let read = Lookup { version, present };
+        self.node.primary().validate(key, read, self.heeds_locks(), &mut scratch.values)
     }
 
     fn heeds_locks(&self) -> bool {

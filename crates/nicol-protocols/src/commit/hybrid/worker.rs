@@ -11,7 +11,7 @@ use crate::commit::messages::Writes;
 /// Records applied before the worker frees their space and lets others run.
 const BATCH: usize = 64;
 
-/// Polls a log for ever and applies its records to the backup tables.
+/// Polls a log for ever and applies its records to the backups.
 pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, memory: Arc<LogMemory>) {
     let bell: Arc<dyn Bell> = memory.region().clone();
     let mut reader = LogReader::new(memory);
@@ -33,12 +33,11 @@ pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, memory: Arc
 }
 
 fn apply<F: Fabric>(fabric: &F, node: &Node, writes: &Writes<'_>) {
-    let Some(table) = node.backup(writes.shard) else {
+    let Some(replica) = node.backup(writes.shard) else {
         panic!("{:?} is not backed up here: its coordinator has another layout", writes.shard);
     };
     for (key, version, value) in writes.installs() {
         fabric.work(Work::TableApply);
-        // AMB-37: version-guarded and idempotent, since the logs have no order among them.
-        table.apply(key, version, value);
+        replica.apply(key, version, value);
     }
 }

@@ -17,6 +17,7 @@ use super::messages::parse_host_reply;
 use super::nic::{Nic, OpenTxn};
 use super::node::Path;
 use super::{ExecuteAt, Faithful, LocalRead, ROUNDS_MAX};
+use crate::commit::make_scans;
 
 impl<F: Fabric> Coordinator<F> {
     /// Runs `txn` on this host's own table if all its keys are there. `None`: it must take the
@@ -55,7 +56,7 @@ impl<F: Fabric> Coordinator<F> {
                 return None;
             }
             self.read_table(txn);
-            if !self.make_scans(txn) {
+            if !make_scans(&self.fabric, &self.node.own().ordered, txn) {
                 return Some(Outcome::Aborted(Abort::NoResources));
             }
             self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });

@@ -185,22 +185,4 @@ impl<F: Fabric> Coordinator<F> {
         let found = self.node.own().get(key, value);
         txn.fetched_guarded(index, found.version, found.present.then_some(value.as_slice()));
     }
-
-    /// Makes the scans that wait for it; false if they find more than a transaction may touch.
-    pub(super) fn make_scans(&self, txn: &mut Txn) -> bool {
-        for scan in 0..txn.scans().len() {
-            if txn.scans()[scan].is_done() {
-                continue;
-            }
-            self.fabric.work(Work::TableLookup);
-            let (fits, found) = self.node.own().scan(txn, scan);
-            for _ in 0..found {
-                self.fabric.work(Work::TableLookup);
-            }
-            if !fits {
-                return false;
-            }
-        }
-        true
-    }
 }

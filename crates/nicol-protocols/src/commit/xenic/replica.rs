@@ -2,7 +2,6 @@
 //! tables in a B+ tree. [Xenic21 4.1, 5.2]
 
 use nicol_core::ids::{Key, Version};
-use nicol_core::txn::Txn;
 use nicol_store::host_table::{Advance, Geometry, Growth, HostTable, Lookup, Placed};
 use nicol_store::ordered::OrderedTable;
 
@@ -79,21 +78,6 @@ impl Replica {
     /// Begins to load where keys are at home: see [`HostTable::touch`].
     pub(super) fn touch(&self, keys: impl Iterator<Item = Key>) {
         self.table.touch(keys.filter(|key| !key.is_ordered()));
-    }
-
-    /// Makes the scan at index `scan` of `txn`; false if it finds more than a transaction may
-    /// touch. Returns too how many records it has found.
-    pub(super) fn scan(&self, txn: &mut Txn, scan: usize) -> (bool, u64) {
-        let range = txn.scans()[scan].range;
-        txn.guard(self.ordered.guard(nicol_core::txn::GuardUnit::of(range.first)));
-        let mut found = 0;
-        let fits = txn.scanned(scan, |into| {
-            self.ordered.scan(&range, &mut |key, version, value| {
-                found += 1;
-                into.add(key, version, value)
-            });
-        });
-        (fits, found)
     }
 
     /// Records.
