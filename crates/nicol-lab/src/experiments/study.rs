@@ -296,7 +296,7 @@ impl Form {
     /// Simulated time before measuring, and measured.
     pub(super) fn windows(self) -> (Nanos, Nanos) {
         match self {
-            Self::Full => (Nanos::from_millis(2), Nanos::from_millis(5)),
+            Self::Full => (Nanos::from_millis(1), Nanos::from_millis(3)),
             Self::Quick => (Nanos::from_micros(100), Nanos::from_micros(250)),
         }
     }
