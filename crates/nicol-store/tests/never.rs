@@ -22,7 +22,8 @@ const CACHED: usize = 64 * 64;
 
 fn key(number: u64) -> Key {
     let group = GROUPS[(number / LOWS) as usize];
-    Key::placed(TableId::ORDERED, 0, group << LOW_BITS | number % LOWS)
+    let low = number % LOWS;
+    Key::placed(TableId::ORDERED, 0, group << LOW_BITS | low)
 }
 
 #[derive(Clone, Copy, Debug)]

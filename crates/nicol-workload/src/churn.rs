@@ -108,7 +108,8 @@ impl Churn {
             return Key::new(table, row);
         }
         let (place, pair) = (row / PLACE_ROWS, row % PLACE_ROWS / 2);
-        Key::placed(ordered(table), place as u16, pair << PAIR_BITS | row % 2)
+        let low = row % 2;
+        Key::placed(ordered(table), place as u16, pair << PAIR_BITS | low)
     }
 
     fn pairs(&self) -> impl Iterator<Item = (u64, u64)> {

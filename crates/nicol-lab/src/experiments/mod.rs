@@ -354,9 +354,8 @@ mod tests {
                 systems: None,
                 jobs: 1,
                 memory: 0,
-                keep: None,
             };
-            let finished = run(&PLACED, &options, &|_| ()).unwrap();
+            let finished = run(&PLACED, &options, &Kept::default(), &|_| ()).unwrap();
             finished.outcome.warnings().map(str::to_owned).collect()
         };
         assert_eq!(warnings("liquidio3"), [""; 0]);
