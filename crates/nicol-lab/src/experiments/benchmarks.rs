@@ -75,7 +75,7 @@ const fn tpcc(warehouses: [u16; 2]) -> Benchmark {
         workload: "tpcc",
         scale: Scale::Warehouses(warehouses),
         zipf_percent: None,
-        footprint: Footprint { table: 410, nic_index: 80, addresses: 65 },
+        footprint: Footprint { table: 470, nic_index: 135, addresses: 55 },
         counted: Some("new_order"),
         length: 2,
     }
@@ -98,13 +98,13 @@ pub(super) static SMALLBANK: Benchmark = Benchmark {
     workload: "smallbank",
     scale: Scale::Records([2_400_000, 20_000]),
     zipf_percent: None,
-    footprint: Footprint { table: 84, nic_index: 25, addresses: 42 },
+    footprint: Footprint { table: 86, nic_index: 25, addresses: 42 },
     counted: None,
     length: 1,
 };
 
 /// What a point needs besides its records.
-const BASE: u64 = 300 << 20;
+const BASE: u64 = 500 << 20;
 
 impl Benchmark {
     /// The workload of a run.
