@@ -130,9 +130,9 @@ pub enum Primitive {
 /// How RPCs and their answers travel between host engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Two-sided: a packet to the target's receive queue. [FaSST]
+    /// Two-sided: a packet to the target's receive queue. As in FaSST. [Xenic21 2.2.2]
     Send,
-    /// A one-sided WRITE into a message log of the pair, which the target polls. [FaRM]
+    /// A one-sided WRITE into a message log of the pair, which the target polls. As in FaRM. [Xenic21 2.2.2]
     Write,
 }
 
