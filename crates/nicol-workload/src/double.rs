@@ -18,7 +18,7 @@ use nicol_core::fabric::{
 };
 use nicol_core::ids::{EngineId, FreeListKey, Key, NodeId, RKey, ShardId, TxnId, Version};
 use nicol_core::memory::{Access, AccessError, Buffers, Region};
-use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
+use nicol_core::txn::{Abort, KeyRange, Outcome, Txn, Verdict};
 use nicol_core::units::Nanos;
 use nicol_core::workload::{ShardMap, Workload};
 
@@ -266,7 +266,46 @@ impl FakeProtocol {
                 return Err(Abort::Stale { key: entry.key });
             }
         }
+        if self.config.validation == Validation::Everything {
+            for scan in 0..txn.scans().len() {
+                let entries = txn.found(scan).unwrap_or_default().iter();
+                let found = entries.map(|&index| txn.entries()[index as usize].key);
+                let range = txn.scans()[scan].range;
+                if !found.eq(self.keys_in(&range)) {
+                    return Err(Abort::Stale { key: range.first });
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// The keys of records that a scan finds.
+    fn keys_in(&self, range: &KeyRange) -> Vec<Key> {
+        let store = self.store.borrow();
+        let all = store.range(range.first..=range.last);
+        let mut keys: Vec<Key> =
+            all.filter(|(_, record)| record.value.is_some()).map(|(&key, _)| key).collect();
+        if range.backward {
+            keys.reverse();
+        }
+        keys.truncate(range.limit as usize);
+        keys
+    }
+
+    fn make_scans(&self, txn: &mut Txn) {
+        for scan in 0..txn.scans().len() {
+            if txn.scans()[scan].is_done() {
+                continue;
+            }
+            let keys = self.keys_in(&txn.scans()[scan].range);
+            let fits = txn.scanned(scan, |into| {
+                for key in keys {
+                    let value = self.value(key).unwrap_or_default();
+                    into.add(key, self.version(key), &value);
+                }
+            });
+            assert!(fits, "a workload's scan finds what a transaction may touch");
+        }
     }
 }
 
@@ -277,6 +316,7 @@ impl CommitProtocol for FakeProtocol {
         txn.id = TxnId::new(self.fabric.here(), attempt);
         self.step().await;
         loop {
+            self.make_scans(txn);
             for index in 0..txn.entries().len() {
                 let entry = txn.entries()[index];
                 if !entry.fetched {
