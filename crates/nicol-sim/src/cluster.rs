@@ -206,6 +206,10 @@ impl SimCluster {
                     shared.dma_submitted(state, number);
                     None
                 }
+                Event::DmaHalfMoved(number) => {
+                    shared.dma_half_moved(state, number);
+                    None
+                }
                 Event::DmaMoved(number) => {
                     shared.dma_moved(state, number);
                     self.wake_watchers(state, state.kernel.now());

@@ -17,7 +17,9 @@ pub enum Event {
     Frame(u32),
     /// A vector of transfers reaches the DMA engine.
     DmaSubmitted(u32),
-    /// The bytes of a vector move.
+    /// The first halves of a vector's long reads move.
+    DmaHalfMoved(u32),
+    /// The bytes of a vector move, or the rest of them.
     DmaMoved(u32),
     /// The completion of a vector or of a persist reaches its core.
     DmaCompleted(u32),
@@ -39,6 +41,7 @@ impl Event {
             Self::DmaCompleted(number) => (6, number),
             Self::Verb(number) => (7, number),
             Self::Crash(number) => (8, number),
+            Self::DmaHalfMoved(number) => (9, number),
         };
         (kind as u64) << 32 | number as u64
     }
