@@ -194,8 +194,8 @@ pub struct LookupStats {
     pub header_reads: u64,
     /// Searches begun again, since the host was moving or replacing what was read.
     pub retries: u64,
-    /// Of these, those where a read was torn: the host was writing a slot or a block while it was
-    /// read (AMB-03).
+    /// Reads of slots that were torn: the host wrote a slot while it was read, and the key was in no
+    /// other (AMB-03).
     pub torn: u64,
     /// Keys of ordered tables that the host was asked for.
     pub asked: u64,

@@ -224,6 +224,10 @@ impl SimCluster {
                     self.wake_watchers(state, state.kernel.now());
                     None
                 }
+                Event::VerbHalfMoved(number) => {
+                    shared.verb_half_moved(state, number);
+                    None
+                }
                 Event::Crash(index) => {
                     self.crash(state, index as usize);
                     None

@@ -25,6 +25,8 @@ pub enum Event {
     DmaCompleted(u32),
     /// A verb reaches the next stage of its way.
     Verb(u32),
+    /// The first half of a long DMA read moves that is a verb.
+    VerbHalfMoved(u32),
     /// A side of a node stops for good.
     Crash(u32),
 }
@@ -42,6 +44,7 @@ impl Event {
             Self::Verb(number) => (7, number),
             Self::Crash(number) => (8, number),
             Self::DmaHalfMoved(number) => (9, number),
+            Self::VerbHalfMoved(number) => (10, number),
         };
         (kind as u64) << 32 | number as u64
     }

@@ -94,10 +94,8 @@ enum Search {
         displacement: u16,
     },
     Absent,
-    /// The host was moving what was read, or the table has grown: try again.
+    /// The host was moving or replacing what was read, or the table has grown: try again.
     Retry,
-    /// The host was writing what was read: try again (AMB-03).
-    Torn,
     /// Not found, but it may have moved past the reads: try again, with the header known now.
     Unproven,
 }
@@ -262,7 +260,6 @@ impl<F: Fabric> Lookups<F> {
         if now.epoch == hint.epoch {
             match search {
                 Search::Retry => {}
-                Search::Torn => self.counters().add(Count::Torn, 1),
                 Search::Unproven => slots = self.reach(),
                 Search::Record { version, value, displacement } => {
                     let bytes = &batch.values[value.0 as usize..(value.0 + value.1) as usize];
@@ -319,7 +316,7 @@ impl<F: Fabric> Lookups<F> {
                         let value = append(values, value);
                         Search::Record { version, value, displacement }
                     }
-                    None => Search::Torn,
+                    None => Search::Retry,
                 })
             }
         })
@@ -375,6 +372,7 @@ impl<F: Fabric> Lookups<F> {
                 SlotView::Empty | SlotView::Record { .. } => {}
             }
         }
+        self.counters().add(Count::Torn, u64::from(torn));
         if torn { Scan::Torn } else { Scan::Nothing }
     }
 }
@@ -413,7 +411,8 @@ fn settle(scan: Scan, displacement: impl Fn(u16) -> u16) -> Option<Next> {
             let displacement = displacement(position);
             Next::Read(At::Block { block, version, displacement })
         }
-        Scan::Torn => Next::Over(Search::Torn),
+        // AMB-03: in place of an abort of the host's hardware transaction.
+        Scan::Torn => Next::Over(Search::Retry),
         Scan::Nothing => return None,
     })
 }
