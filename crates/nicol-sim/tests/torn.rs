@@ -14,13 +14,16 @@ use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 /// When the NIC asks for the bytes.
 const ASKED: Nanos = Nanos(10_000);
 
+/// The bytes that a read brought, and when.
+type Seen = (Vec<u8>, Nanos);
+
 /// NIC engine 0 reads from its host's memory, all of which host engine 0 writes at an instant.
 struct Race {
     region: Arc<Region>,
     offset: u64,
     len: usize,
     written: Nanos,
-    read: Arc<Mutex<Option<(Vec<u8>, Nanos)>>>,
+    read: Arc<Mutex<Option<Seen>>>,
 }
 
 impl Start for Race {
@@ -48,7 +51,7 @@ impl Start for Race {
 }
 
 /// What a read brings, and when, if all of the memory is written at `written`.
-fn race(profile: &str, offset: u64, len: usize, written: Nanos) -> (Vec<u8>, Nanos) {
+fn race(profile: &str, offset: u64, len: usize, written: Nanos) -> Seen {
     let layout = Layout::new(2, 1, 1, 1).unwrap();
     let config = SimConfig::new(layout, Arc::new(Profile::load(profile).unwrap()), 1);
     let region = Arc::new(Region::new(Bytes(4_096)));
