@@ -194,6 +194,9 @@ pub struct LookupStats {
     pub header_reads: u64,
     /// Searches begun again, since the host was moving or replacing what was read.
     pub retries: u64,
+    /// Reads of slots that were torn: the host wrote a slot while it was read, and the key was in no
+    /// other (AMB-03).
+    pub torn: u64,
     /// Keys of ordered tables that the host was asked for.
     pub asked: u64,
     /// Doublings that the node's own host table has begun.
@@ -213,6 +216,7 @@ impl AddAssign for LookupStats {
         self.overflow_reads += other.overflow_reads;
         self.header_reads += other.header_reads;
         self.retries += other.retries;
+        self.torn += other.torn;
         self.asked += other.asked;
         self.doublings += other.doublings;
     }

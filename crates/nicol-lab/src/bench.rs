@@ -492,6 +492,7 @@ fn lookups<N: Member>(nodes: &[Arc<N>]) -> Lookups {
         second_reads_per_miss: stats.second_reads as f64 / misses,
         overflow_reads_per_miss: stats.overflow_reads as f64 / misses,
         retries_per_miss: stats.retries as f64 / misses,
+        torn_reads: stats.torn,
         table_doublings: stats.doublings,
     }
 }

@@ -147,6 +147,8 @@ pub struct Lookups {
     pub overflow_reads_per_miss: f64,
     /// Searches begun again per miss, since the host was changing what was read.
     pub retries_per_miss: f64,
+    /// DMA reads that a write of the host tore, and that were made again.
+    pub torn_reads: u64,
     /// Doublings that the host tables of all nodes have begun.
     pub table_doublings: u64,
 }

@@ -248,6 +248,23 @@ fn an_object_is_found_in_every_way_and_each_is_counted() {
     assert!(cached.hit_rate > found.hit_rate, "{cached:?} {found:?}");
 }
 
+/// AMB-03: the host's workers move records in slots that NICs are reading.
+#[test]
+fn torn_reads_are_made_again_and_no_foreign_value_is_seen() {
+    for seed in 1..4 {
+        let mut config = config("churn", 200, "liquidio3", seed);
+        config.host_engines = Some(4);
+        config.nic_engines = None;
+        config.clients = Some(64);
+        config.length = Some(Length::Transactions(40_000));
+        config.settings = vec!["index_objects=8".to_owned()];
+        let report = held(&config).report;
+        assert!(report.lookups.torn_reads > 0, "seed {seed}: {:?}", report.lookups);
+        // Churn's logic refuses a value that names another record.
+        assert_eq!(report.refused, 0, "seed {seed}");
+    }
+}
+
 #[test]
 fn a_warm_index_reads_nothing_by_dma_and_a_cold_one_learns() {
     let lookups = |setting: &str| {

@@ -206,6 +206,10 @@ impl SimCluster {
                     shared.dma_submitted(state, number);
                     None
                 }
+                Event::DmaHalfMoved(number) => {
+                    shared.dma_half_moved(state, number);
+                    None
+                }
                 Event::DmaMoved(number) => {
                     shared.dma_moved(state, number);
                     self.wake_watchers(state, state.kernel.now());
@@ -218,6 +222,10 @@ impl SimCluster {
                 Event::Verb(number) => {
                     shared.advance_verb(state, number);
                     self.wake_watchers(state, state.kernel.now());
+                    None
+                }
+                Event::VerbHalfMoved(number) => {
+                    shared.verb_half_moved(state, number);
                     None
                 }
                 Event::Crash(index) => {

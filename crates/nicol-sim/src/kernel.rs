@@ -17,12 +17,16 @@ pub enum Event {
     Frame(u32),
     /// A vector of transfers reaches the DMA engine.
     DmaSubmitted(u32),
-    /// The bytes of a vector move.
+    /// The first halves of a vector's long reads move.
+    DmaHalfMoved(u32),
+    /// The bytes of a vector move, or the rest of them.
     DmaMoved(u32),
     /// The completion of a vector or of a persist reaches its core.
     DmaCompleted(u32),
     /// A verb reaches the next stage of its way.
     Verb(u32),
+    /// The first half of a long DMA read moves that is a verb.
+    VerbHalfMoved(u32),
     /// A side of a node stops for good.
     Crash(u32),
 }
@@ -39,6 +43,8 @@ impl Event {
             Self::DmaCompleted(number) => (6, number),
             Self::Verb(number) => (7, number),
             Self::Crash(number) => (8, number),
+            Self::DmaHalfMoved(number) => (9, number),
+            Self::VerbHalfMoved(number) => (10, number),
         };
         (kind as u64) << 32 | number as u64
     }

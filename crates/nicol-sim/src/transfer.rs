@@ -108,18 +108,41 @@ impl Shared {
         let node = &mut state.nodes[usize::from(engine.node.0)];
         let queue = usize::from(engine.core);
         let slot = node.admit_dma(&self.hardware, queue, now, requests);
-        let half = Picos(latency.0 / 2);
-        let mut moved = slot.start + half;
+        let mut moved = slot.start + Picos(latency.0 / 2);
         if self.nic_is_separate {
             // A NIC's read and a host's write move bytes towards the NIC.
             let to_nic = reads == (engine.side == Side::Nic);
             let lane = if to_nic { &mut node.lanes_to_nic } else { &mut node.lanes_to_host };
             moved = moved.max(lane.reserve(slot.start, lanes).end);
         }
+        let vector = state.vectors.get_mut(number);
+        if let Some(apart) = self.reads_apart(vector) {
+            let half = Picos(moved.0.saturating_sub(apart.0)).max(slot.start);
+            state.kernel.push(half.to_nanos_up(), Event::DmaHalfMoved(number));
+        }
         state.kernel.push(moved.to_nanos_up(), Event::DmaMoved(number));
     }
 
-    /// The bytes of a vector move, all at one instant; the completion status follows.
+    /// How long the lanes take for what lies between the instants at which a vector's long reads
+    /// look at memory: for the second half of the longest. `None` if none is longer than a line.
+    fn reads_apart(&self, vector: &Vector) -> Option<Picos> {
+        vector.operations.iter().filter_map(|operation| self.rest_on_lanes(operation)).max()
+    }
+
+    /// How long the lanes take for the second half of a long DMA read.
+    fn rest_on_lanes(&self, operation: &Operation) -> Option<Picos> {
+        let half = operation.first_half()?;
+        Some(self.hardware.on_lanes(operation.dma_bytes() - half as u64))
+    }
+
+    /// The first halves of a vector's long reads move: a write from now until the rest moves tears
+    /// them.
+    pub fn dma_half_moved(&self, state: &mut State, number: u32) {
+        let vector = state.vectors.get_mut(number);
+        vector.operations.iter_mut().for_each(Operation::execute_first_half);
+    }
+
+    /// The bytes of a vector move, of its long reads the rest; the completion status follows.
     pub fn dma_moved(&self, state: &mut State, number: u32) {
         let now = picos(state.kernel.now());
         let vector = state.vectors.get_mut(number);
@@ -285,8 +308,12 @@ impl Shared {
                 };
                 verb.execution = Execution::Moving(side, touch);
                 let node = &mut state.nodes[usize::from(target.0)];
-                let at = self.reach_memory(node, side, touch, at);
-                self.next_verb_stage(state, number, VerbStage::Execute, at);
+                let moved = self.reach_memory(node, side, touch, at);
+                if let Some(apart) = self.rest_on_lanes(&verb.operation) {
+                    let half = Picos(moved.0.saturating_sub(apart.0)).max(at);
+                    state.kernel.push(half.to_nanos_up(), Event::VerbHalfMoved(number));
+                }
+                self.next_verb_stage(state, number, VerbStage::Execute, moved);
             }
             Execution::NotYet => {
                 let body = std::mem::take(&mut verb.operation.buffer);
@@ -298,6 +325,12 @@ impl Shared {
             // Only its response was lost.
             _ => self.next_verb_stage(state, number, VerbStage::Execute, at),
         }
+    }
+
+    /// The first half of a long DMA read moves that is a verb to the own node. The verb is on its
+    /// way to the memory, where nothing ends it.
+    pub fn verb_half_moved(&self, state: &mut State, number: u32) {
+        state.verbs.get_mut(number).operation.execute_first_half();
     }
 
     /// Lets an execution go on at `from`: true if it has ended, else its next access is under way.

@@ -121,17 +121,45 @@ pub struct Operation {
     pub token: u32,
 }
 
+/// Bytes of a line of memory: what is in one moves at one instant.
+const LINE: u64 = 64;
+
 impl Operation {
-    /// Moves the bytes of a DMA or a persist now. The world calls it at the instant at which it
-    /// decides that the transfer happens.
+    /// Where a DMA read of more than one line of 64 bytes may be torn: the bytes of the first half of
+    /// its lines. `None` for what moves at one instant.
+    pub fn first_half(&self) -> Option<usize> {
+        let Transfer::DmaRead { offset, len, .. } = self.transfer else { return None };
+        let first = offset / LINE;
+        let lines = (offset.checked_add(u64::from(len))?).div_ceil(LINE) - first;
+        (lines > 1).then(|| ((first + lines / 2) * LINE - offset) as usize)
+    }
+
+    /// Moves the first half of a DMA read that has one now: the lower addresses, as a card reads.
+    /// [`Operation::execute_local`] moves the rest, and tells how it went.
+    pub fn execute_first_half(&mut self) {
+        let (Some(half), Transfer::DmaRead { region, offset, len }) =
+            (self.first_half(), &self.transfer)
+        else {
+            return;
+        };
+        // What is out of bounds moves nothing.
+        if region.check(*offset, u64::from(*len)).is_ok() {
+            self.buffer.resize(half, 0);
+            self.result = region.read(*offset, &mut self.buffer).map_err(FabricError::AccessDenied);
+        }
+    }
+
+    /// Moves the bytes of a DMA or a persist now, those that have not moved yet. The world calls it
+    /// at the instant at which it decides that the transfer happens, or ends.
     ///
     /// # Panics
     /// On verbs: those are executed by their target.
     pub fn execute_local(&mut self) {
         let moved = match &self.transfer {
             Transfer::DmaRead { region, offset, len } => {
+                let moved = self.buffer.len();
                 self.buffer.resize(*len as usize, 0);
-                region.read(*offset, &mut self.buffer)
+                region.read(*offset + moved as u64, &mut self.buffer[moved..])
             }
             Transfer::DmaWrite { region, offset, .. } => {
                 let written = region.write(*offset, &self.buffer);

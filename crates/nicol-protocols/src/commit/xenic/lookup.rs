@@ -372,6 +372,7 @@ impl<F: Fabric> Lookups<F> {
                 SlotView::Empty | SlotView::Record { .. } => {}
             }
         }
+        self.counters().add(Count::Torn, u64::from(torn));
         if torn { Scan::Torn } else { Scan::Nothing }
     }
 }
@@ -410,6 +411,7 @@ fn settle(scan: Scan, displacement: impl Fn(u16) -> u16) -> Option<Next> {
             let displacement = displacement(position);
             Next::Read(At::Block { block, version, displacement })
         }
+        // AMB-03: in place of an abort of the host's hardware transaction.
         Scan::Torn => Next::Over(Search::Retry),
         Scan::Nothing => return None,
     })

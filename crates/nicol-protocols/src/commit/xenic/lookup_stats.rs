@@ -18,6 +18,7 @@ pub(super) enum Count {
     OverflowReads,
     HeaderReads,
     Retries,
+    Torn,
     Asked,
 }
 
@@ -47,6 +48,7 @@ impl LookupCounters {
             overflow_reads: at(Count::OverflowReads),
             header_reads: at(Count::HeaderReads),
             retries: at(Count::Retries),
+            torn: at(Count::Torn),
             asked: at(Count::Asked),
             doublings: 0,
         }

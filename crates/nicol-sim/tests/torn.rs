@@ -1,0 +1,108 @@
+//! Reads of more than one line are torn by writes that come in between, and by no others.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use nicol_core::cluster::Layout;
+use nicol_core::engine::Start;
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::{NodeId, Side};
+use nicol_core::memory::Region;
+use nicol_core::units::{Bytes, Nanos};
+use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
+
+/// When the NIC asks for the bytes.
+const ASKED: Nanos = Nanos(10_000);
+
+/// The bytes that a read brought, and when.
+type Seen = (Vec<u8>, Nanos);
+
+/// NIC engine 0 reads from its host's memory, all of which host engine 0 writes at an instant.
+struct Race {
+    region: Arc<Region>,
+    offset: u64,
+    len: usize,
+    written: Nanos,
+    read: Arc<Mutex<Option<Seen>>>,
+}
+
+impl Start for Race {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let here = fabric.here();
+        if here.node != NodeId(0) || here.core != 0 {
+            return;
+        }
+        let (task, region) = (fabric.clone(), self.region.clone());
+        if here.side == Side::Host {
+            let written = self.written;
+            fabric.spawn(async move {
+                task.sleep_until(written).await;
+                region.write(0, &vec![1; usize::try_from(region.size().0).unwrap()]).unwrap();
+            });
+            return;
+        }
+        let (offset, len, read) = (self.offset, self.len, self.read.clone());
+        fabric.spawn(async move {
+            task.sleep_until(ASKED).await;
+            let bytes = task.dma_read(&region, offset, len).await.unwrap();
+            *read.lock().unwrap() = Some((bytes.as_ref().to_vec(), task.now()));
+        });
+    }
+}
+
+/// What a read brings, and when, if all of the memory is written at `written`.
+fn race(profile: &str, offset: u64, len: usize, written: Nanos) -> Seen {
+    let layout = Layout::new(2, 1, 1, 1).unwrap();
+    let config = SimConfig::new(layout, Arc::new(Profile::load(profile).unwrap()), 1);
+    let region = Arc::new(Region::new(Bytes(4_096)));
+    let start = Race { region, offset, len, written, read: Arc::default() };
+    let cluster = SimCluster::new(config);
+    cluster.start(&start);
+    assert_ne!(cluster.run_until(&mut |_| false, Nanos::from_micros(30)), RunEnd::Done);
+    start.read.lock().unwrap().take().unwrap()
+}
+
+/// For how many instants of the write, a nanosecond apart, a read is torn, of all from when it is
+/// asked for to its end. Where it is, its first
+/// `half` bytes are old and the others new; before those instants all are new, behind them all old.
+fn torn_instants(profile: &str, offset: u64, len: usize, half: usize) -> u64 {
+    let mut torn = 0;
+    let mut newest = 1;
+    let mut ends = BTreeSet::new();
+    let (_, undisturbed) = race(profile, offset, len, Nanos(2 * ASKED.0));
+    for written in ASKED.0..undisturbed.0 {
+        let (bytes, end) = race(profile, offset, len, Nanos(written));
+        ends.insert(end);
+        assert_eq!(bytes.len(), len);
+        let (first, last) = (bytes[0], bytes[len - 1]);
+        let split = if first == last { len } else { half };
+        assert!(bytes[..split].iter().all(|&byte| byte == first), "{profile} {written}: {bytes:?}");
+        assert!(bytes[split..].iter().all(|&byte| byte == last), "{profile} {written}: {bytes:?}");
+        assert!(first <= last && last <= newest, "{profile} {written}: {bytes:?}");
+        assert!(first == 0 || torn == 0, "{profile} {written}: {bytes:?}");
+        newest = last;
+        torn += u64::from(first != last);
+    }
+    assert_eq!(newest, 0, "{profile}: a write at the end comes too late");
+    assert_eq!(ends, BTreeSet::from([undisturbed]), "{profile}: a write delays nothing");
+    torn
+}
+
+#[test]
+fn a_read_is_torn_exactly_by_a_write_between_its_halves() {
+    // 128 bytes and a header of 26 or so pass PCIe 3.0 x8 in about 20 ns.
+    assert!((15..=25).contains(&torn_instants("liquidio3", 0, 256, 128)));
+    // Lines count, not bytes: of 8 + 64 + 8 bytes in three lines, the first 8 are a half.
+    assert!((5..=20).contains(&torn_instants("liquidio3", 56, 80, 8)));
+    // Where a DMA is a copy by a core, and where it is a verb to the own node.
+    for profile in ["connectx5", "bluefield1"] {
+        assert!(torn_instants(profile, 0, 256, 128) > 0, "{profile}");
+    }
+}
+
+#[test]
+fn what_lies_in_one_line_is_never_torn() {
+    for (offset, len) in [(0, 64), (64, 64), (8, 56), (120, 8)] {
+        assert_eq!(torn_instants("liquidio3", offset, len, len), 0, "{len} bytes at {offset}");
+    }
+}
