@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use nicol::resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo, StartError};
 use nicol_core::chance::Stream;
 use nicol_core::cluster::Layout;
 use nicol_core::commit::{CommitProtocol, InTurn, Member, Procedures, load_nodes};
@@ -24,6 +23,7 @@ use nicol_core::workload::{Records, ShardMap, Workload};
 use nicol_lab::bench::refused_layout;
 use nicol_lab::memory;
 use nicol_protocols::commit::xenic::{Coordinator, Node, XenicConfig};
+use nicol_resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo, StartError};
 use nicol_rt::{LiveCluster, LiveConfig, LogDevice, Mailbox};
 use serde::Deserialize;
 
@@ -97,6 +97,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     }
     let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
+    info.resident = || memory::Resident::read().map(|resident| resident.now);
     let server = Server::start(config, cluster, info).map_err(not_started)?;
     output::tell(&format!(
         "serving {} nodes with {} replicas on {}; {}; end with an interrupt (Ctrl-C)",
@@ -199,7 +200,7 @@ impl Workload for Store {
     }
 
     fn procedures(&self) -> Procedures {
-        nicol::resp::procedures()
+        nicol_resp::procedures()
     }
 
     fn load(&self, _: &dyn ShardMap, _: ShardId, _: &mut dyn FnMut(Key, &[u8])) {}
@@ -245,7 +246,7 @@ impl Cluster {
         Self {
             nodes: load_nodes(layout, &config, &store, &InTurn),
             mailboxes: layout.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
-            procedures: nicol::resp::procedures(),
+            procedures: nicol_resp::procedures(),
         }
     }
 }
@@ -335,9 +336,18 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
-    use nicol::resp::MemoryBackend;
-
     use super::*;
+
+    /// A store that answers nothing.
+    struct Silent;
+
+    impl Backend for Silent {
+        fn submit(&self, _connection: u64, _request: Arc<Request>, _done: Done) {}
+
+        fn records(&self) -> Option<u64> {
+            None
+        }
+    }
 
     #[test]
     fn a_cluster_without_clients_sleeps() {
@@ -370,7 +380,7 @@ mod tests {
         let mut config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.hash_seed = seed;
         let info = ServerInfo::new("0.0.0", &run_id);
-        let server = Server::start(config, Arc::new(MemoryBackend::new()), info).unwrap();
+        let server = Server::start(config, Arc::new(Silent), info).unwrap();
         let mut client = TcpStream::connect(server.local_addr()).unwrap();
         client.write_all(b"INFO\r\nQUIT\r\n").unwrap();
         let mut told = String::new();

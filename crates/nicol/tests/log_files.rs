@@ -1,6 +1,8 @@
 //! The log files of a server: what they hold when it ends badly, and what it says of bad ones.
 
-mod resp_support;
+mod live;
+#[path = "../../nicol-resp/tests/support/mod.rs"]
+mod support;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -8,8 +10,9 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use live::{LIVE, live_with};
 use nicol_rt::{HEADER_LEN, LogReader};
-use resp_support::{Client, LIVE, live_with};
+use support::Client;
 
 /// A folder of this test run, empty; `name` is used by one test only.
 fn folder(name: &str) -> PathBuf {

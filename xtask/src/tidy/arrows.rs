@@ -21,6 +21,8 @@ fn allowed(from: &str, to: &str, only_tests: bool) -> Option<bool> {
         "nicol-sim" | "nicol-rt" | "nicol-workload" | "nicol-check" => {
             to == CORE || (only_tests && (middle || to == STORE))
         }
+        // The RESP server knows transactions and nothing of who runs them.
+        "nicol-resp" => to == CORE,
         "nicol-lab" => to == CORE || to == STORE || middle,
         "nicol" | "nicol-py" => to != from && to != "nicol-py" && to != "nicol",
         _ => return None,

@@ -1,8 +1,8 @@
 //! Replies are those of Redis 7.0, byte for byte, over recorded conversations.
 
-mod resp_support;
+mod support;
 
-use resp_support::{Client, serve};
+use support::{Client, serve};
 
 /// Undoes the escapes of the golden file: `\r \n \\ \xHH`.
 fn unescape(text: &str) -> Vec<u8> {
@@ -28,7 +28,7 @@ fn unescape(text: &str) -> Vec<u8> {
 
 #[test]
 fn replies_are_those_that_redis_gave() {
-    let golden = include_str!("resp_golden.txt");
+    let golden = include_str!("golden.txt");
     let lines: Vec<_> = golden.lines().filter(|line| !line.starts_with('#')).collect();
     assert!(lines.len() >= 120, "the golden file must not shrink unnoticed");
     for pair in lines.chunks_exact(2) {

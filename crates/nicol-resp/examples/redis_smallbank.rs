@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! redis-server --port 7777 --save '' --appendonly no &
-//! cargo run --release --example redis_smallbank -- 127.0.0.1:7777 64 300000 10
+//! cargo run --release -p nicol-resp --example redis_smallbank -- 127.0.0.1:7777 64 300000 10
 //! ```
 //!
 //! Arguments: address, connections (a thread each), customers, seconds. Prints one JSON object.

@@ -31,16 +31,18 @@ pub struct ServerInfo {
     pub nodes: usize,
     /// Copies of each record, the primary's included.
     pub replicas: usize,
+    /// Reads the bytes that the process has in memory; `None` where the system does not say.
+    pub resident: fn() -> Option<u64>,
     /// Sections that the store adds to INFO: title and lines.
     #[expect(clippy::type_complexity, reason = "one callback, named by its field")]
     pub sections: Option<Arc<dyn Fn() -> Vec<(String, InfoLines)> + Send + Sync>>,
 }
 
 impl ServerInfo {
-    /// One node, one replica.
+    /// One node, one replica, memory use not known.
     pub fn new(version: &str, run_id: &str) -> Self {
         let (version, run_id) = (version.to_owned(), run_id.to_owned());
-        Self { version, run_id, nodes: 1, replicas: 1, sections: None }
+        Self { version, run_id, nodes: 1, replicas: 1, resident: || None, sections: None }
     }
 }
 

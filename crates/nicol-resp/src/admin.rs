@@ -3,8 +3,6 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nicol_lab::memory::Resident;
-
 use super::clients;
 use super::commands::{TABLE, lookup, takes};
 use super::local::COMPATIBLE_VERSION;
@@ -287,7 +285,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
     let own = |lines: Vec<(&str, String)>| -> InfoLines {
         lines.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     };
-    let resident = Resident::read().map_or(0, |resident| resident.now);
+    let resident = (shared.info.resident)().unwrap_or(0);
     let uptime = shared.started.elapsed().as_secs();
     let mut all = vec![
         (

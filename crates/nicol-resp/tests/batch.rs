@@ -1,13 +1,13 @@
 //! Commands of several connections on one key go together, and each gets what is its own.
 
-mod resp_support;
+mod support;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use nicol::resp::{Backend, Done, MemoryBackend, Request, Response, ServerHandle};
 use nicol_core::txn::{Abort, Outcome};
-use resp_support::{Client, live, serve_over};
+use nicol_resp::{Backend, Done, Request, Response, ServerHandle};
+use support::{Client, MemoryBackend, serve_over};
 
 /// Keeps every request until the test says how it ends.
 #[derive(Default)]
@@ -151,32 +151,4 @@ fn whoever_touches_another_key_waits_for_its_turn() {
         client.expect(reply);
     }
     assert_eq!(server.counter(|counters| &counters.joined), 3);
-}
-
-#[test]
-fn a_counter_on_the_live_cluster_gives_every_number_once() {
-    const CLIENTS: usize = 16;
-    const EACH: usize = 50;
-    let (_cluster, address) = live();
-    let mut numbers: Vec<u64> = std::thread::scope(|scope| {
-        let count = || {
-            let mut client = Client::open(&address).unwrap();
-            let mut numbers = Vec::new();
-            for _ in 0..EACH {
-                client.send(b"INCR n\r\n");
-                numbers.push(client.line()[1..].parse::<u64>().unwrap());
-            }
-            assert!(numbers.is_sorted());
-            numbers
-        };
-        let threads: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(count)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-    });
-    numbers.sort_unstable();
-    assert_eq!(numbers, (1..=(CLIENTS * EACH) as u64).collect::<Vec<_>>());
-    let mut client = Client::open(&address).unwrap();
-    client.send(b"INFO\r\nQUIT\r\n");
-    let told = resp_support::text(&client.read(1 << 20));
-    let joined = told.lines().find_map(|line| line.strip_prefix("transactions_joined:")).unwrap();
-    assert!(joined.parse::<u64>().unwrap() > 0, "{CLIENTS} clients on one key must meet");
 }

@@ -1,4 +1,4 @@
-//! A backend in one map under one lock: for tests, and to measure the front alone.
+//! A backend that keeps one map under one lock: for tests, and to measure the front alone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use nicol_core::commit::Procedures;
 use nicol_core::ids::{Key, Version};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
-use super::backend::{Backend, Done, Request, Response};
+use nicol_resp::{Backend, Done, Request, Response};
 
 /// Rounds of execution after which a procedure that keeps asking for more keys is refused.
 const ROUNDS_MAX: usize = 8;
@@ -30,7 +30,7 @@ struct Table {
 impl MemoryBackend {
     /// An empty store.
     pub fn new() -> Self {
-        Self { procedures: super::procedures(), table: Mutex::new(Table::default()) }
+        Self { procedures: nicol_resp::procedures(), table: Mutex::new(Table::default()) }
     }
 
     /// Runs `request` and returns its response.

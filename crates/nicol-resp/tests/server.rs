@@ -1,15 +1,15 @@
 //! The front over TCP: order, isolation, limits, failures of the store behind it.
 
-mod resp_support;
+mod support;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use nicol::resp::{Backend, Done, MemoryBackend, Request, Response, Server, ServerConfig};
-use nicol::resp::{ServerInfo, StartError};
 use nicol_core::txn::{Abort, Outcome};
-use resp_support::{Client, command, serve, serve_over};
+use nicol_resp::{Backend, Done, Request, Response, Server, ServerConfig};
+use nicol_resp::{ServerInfo, StartError};
+use support::{Client, MemoryBackend, command, serve, serve_over};
 
 #[test]
 fn a_pipeline_is_answered_in_order_wherever_it_is_cut() {
@@ -134,7 +134,7 @@ impl Backend for Faulty {
 
 #[test]
 fn contention_is_retried_and_given_up_with_an_error_per_command() {
-    let key = nicol::resp::row(0, b"k");
+    let key = nicol_resp::row(0, b"k");
     let contention = Some(Outcome::Aborted(Abort::LockConflict { key }));
     let server = serve_over(Faulty::new(3, contention, 99), |_| {});
     let mut client = Client::connect(&server);
@@ -216,7 +216,7 @@ fn a_transaction_that_takes_too_long_is_unknown_and_the_connection_goes_on() {
 
 #[test]
 fn contention_is_given_up_when_its_time_is_over() {
-    let key = nicol::resp::row(0, b"k");
+    let key = nicol_resp::row(0, b"k");
     let contention = Some(Outcome::Aborted(Abort::LockConflict { key }));
     let server = serve_over(Faulty::new(u32::MAX, contention, 99), |config| {
         config.limits.attempts = 1 << 20;

@@ -1,12 +1,12 @@
 //! The parser and the procedure are total: any bytes, in any pieces, within their bounds.
 
-use nicol::resp::encode::Protocol;
-use nicol::resp::parse::{Parser, ProtocolError, RequestLimits, Step};
-use nicol::resp::plan::{Kind, Op, PlanBuilder};
-use nicol::resp::{Limits, PROCEDURE, procedures, row};
 use nicol_core::chance::{Purpose, Stream};
 use nicol_core::ids::Version;
 use nicol_core::txn::Txn;
+use nicol_resp::encode::Protocol;
+use nicol_resp::parse::{Parser, ProtocolError, RequestLimits, Step};
+use nicol_resp::plan::{Kind, Op, PlanBuilder};
+use nicol_resp::{Limits, PROCEDURE, procedures, row};
 
 type Parsed = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 

@@ -1,16 +1,13 @@
-//! Replies are those of the `redis-server` of this machine over random conversations. Without one
-//! installed, these tests say so and pass: the golden conversations hold in any case.
-
-mod resp_support;
+//! A `redis-server` of this machine, and random conversations with it and with another server.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use super::{Client, command, read_reply, text};
 use nicol_core::chance::{Purpose, Stream};
-use resp_support::{Client, command, live, serve, text};
 
 /// A server that ends with the test.
-struct Process(Child);
+pub struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -21,7 +18,7 @@ impl Drop for Process {
 }
 
 /// A Redis without files, and where it listens; `None` if none is installed.
-fn redis() -> Option<(Process, String)> {
+pub fn redis() -> Option<(Process, String)> {
     for _ in 0..20 {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
@@ -339,7 +336,7 @@ impl Talk {
 
 /// Lets both servers be told `steps` times the same; returns how often an EXEC was refused, and how
 /// often a key had a time left.
-fn converse(seed: u64, steps: usize, address: &str, redis: &str) -> (usize, usize) {
+pub fn converse(seed: u64, steps: usize, address: &str, redis: &str) -> (usize, usize) {
     let mut talk = Talk::new(seed, address, redis);
     (0..steps).for_each(|_| talk.turn());
     (talk.refused, talk.timed)
@@ -358,71 +355,8 @@ fn same_array(names: &[Vec<u8>], replies: &[Vec<u8>; 2]) -> bool {
     let (mut one, mut other) = (one, other);
     names.iter().all(|name| {
         let (mut rest_one, mut rest_other) = (one, other);
-        let found = [&mut rest_one, &mut rest_other].map(resp_support::read_reply);
+        let found = [&mut rest_one, &mut rest_other].map(read_reply);
         (one, other) = (rest_one, rest_other);
         agree(name, &found[0], &found[1])
     })
-}
-
-#[test]
-fn random_conversations_go_as_with_redis() {
-    let Some((_redis, redis)) = redis() else { return };
-    let server = serve(|config| config.threads = 2);
-    let (mut refused, mut timed) = (0, 0);
-    for seed in 0..40 {
-        let seen = converse(seed, 400, &server.local_addr().to_string(), &redis);
-        (refused, timed) = (refused + seen.0, timed + seen.1);
-    }
-    assert!(refused > 50, "{refused} EXECs were refused");
-    assert!(timed > 50, "{timed} keys had a time left");
-}
-
-#[test]
-fn random_conversations_with_the_live_cluster_go_as_with_redis() {
-    let Some((_redis, redis)) = redis() else { return };
-    let (_cluster, address) = live();
-    let mut refused = 0;
-    for seed in 1_000..1_006 {
-        refused += converse(seed, 500, &address, &redis).0;
-    }
-    assert!(refused > 5, "{refused} EXECs were refused");
-}
-
-#[test]
-fn keys_expire_as_with_redis() {
-    let Some((_redis, redis)) = redis() else { return };
-    let (_cluster, cluster) = live();
-    let memory = serve(|_| {});
-    let script: &[&[u8]] = &[
-        b"SET a 1 PX 1000\r\nSET b 2\r\nPEXPIRE b 1000\r\nSET c 3 PX 60000\r\nGETEX d PX 1000\r\nWATCH c\r\n",
-        b"SET d 4 PX 1000\r\nSET e 5 PX 1000\r\nPERSIST e\r\nSET f 6 PX 1000\r\nSET f 7 KEEPTTL\r\n",
-        b"SET g 1 PX 1000\r\nINCR g\r\nSET h 1 PX 1000\r\nSET h 2\r\nSET i x PX 1000\r\nRENAME i j\r\n",
-        b"WATCH a\r\nMULTI\r\n",
-        b"wait",
-        b"GET b\r\nGET e\r\nEXEC\r\n",
-        b"MGET a b c d e f g h i j\r\nEXISTS a b c d e f g h i j\r\nTYPE a\r\nTTL a\r\nSTRLEN f\r\n",
-        b"SETNX a again\r\nTTL a\r\nINCR g\r\nTTL g\r\nAPPEND j z\r\nPTTL j\r\nGETDEL b\r\n",
-    ];
-    let talk = |address: String| {
-        let mut client = Client::open(&address).unwrap();
-        let mut replies = Vec::new();
-        for lines in script {
-            if *lines == b"wait" {
-                std::thread::sleep(Duration::from_millis(1_100));
-                continue;
-            }
-            client.send(lines);
-            let commands = lines.windows(2).filter(|pair| pair == b"\r\n").count();
-            (0..commands).for_each(|_| replies.extend(client.reply()));
-        }
-        text(&replies)
-    };
-    let said = std::thread::scope(|scope| {
-        [cluster, memory.local_addr().to_string(), redis]
-            .map(|address| scope.spawn(|| talk(address)))
-            .map(|talk| talk.join().unwrap())
-    });
-    assert!(said[2].contains("*-1"), "the EXEC after the watched key is over is refused: {said:?}");
-    assert_eq!(said[0], said[2], "cluster");
-    assert_eq!(said[1], said[2], "memory");
 }

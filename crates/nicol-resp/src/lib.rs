@@ -22,6 +22,7 @@
 //!   they wait for the same key (`train`);
 //! - a transaction's time is that of its submission: of two that run at the same time, the one that
 //!   commits later may still see a key that the other found expired.
+#![forbid(unsafe_code)]
 
 mod admin;
 mod backend;
@@ -36,7 +37,6 @@ mod front;
 mod gate;
 mod inline;
 mod local;
-mod memory;
 mod number;
 mod object;
 pub mod parse;
@@ -54,7 +54,6 @@ mod translate;
 
 pub use backend::{Backend, Done, Request, Response};
 pub use config::{KEY_BYTES_MAX, Limits, ServerConfig, StartError, VALUE_BYTES_MAX};
-pub use memory::MemoryBackend;
 pub use plan::PROCEDURE;
 pub use record::{TABLE, row};
 pub use server::{Server, ServerHandle};

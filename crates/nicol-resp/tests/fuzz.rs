@@ -1,12 +1,12 @@
 //! Whatever bytes a client sends, in whatever pieces: the front goes on, and answers in order.
 
-mod resp_support;
+mod support;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 
 use nicol_core::chance::{Purpose, Stream};
-use resp_support::{Client, command, read_reply, serve, text};
+use support::{Client, command, read_reply, serve, text};
 
 const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b""];
 

@@ -1,12 +1,16 @@
 //! The RESP front over a map in memory, without replication or durability: to try clients against
 //! it, and to measure the front alone.
 //!
-//! `cargo run --release --example resp_memory -- 127.0.0.1:6390`, then
+//! `cargo run --release -p nicol-resp --example memory -- 127.0.0.1:6390`, then
 //! `redis-benchmark -p 6390 -t set,get,incr,mset -P 32`.
+
+#[path = "../tests/support/memory.rs"]
+mod memory;
 
 use std::sync::Arc;
 
-use nicol::resp::{MemoryBackend, Server, ServerConfig, ServerInfo};
+use memory::MemoryBackend;
+use nicol_resp::{Server, ServerConfig, ServerInfo};
 
 fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);

@@ -1,0 +1,90 @@
+//! A live cluster behind RESP answers as the `redis-server` of this machine does. Without one
+//! installed, the tests that compare say so and pass.
+
+mod live;
+#[path = "../../nicol-resp/tests/support/mod.rs"]
+mod support;
+
+use std::time::Duration;
+
+use live::live;
+use support::redis::{converse, redis};
+use support::{Client, serve, text};
+
+#[test]
+fn random_conversations_with_the_live_cluster_go_as_with_redis() {
+    let Some((_redis, redis)) = redis() else { return };
+    let (_cluster, address) = live();
+    let mut refused = 0;
+    for seed in 1_000..1_006 {
+        refused += converse(seed, 500, &address, &redis).0;
+    }
+    assert!(refused > 5, "{refused} EXECs were refused");
+}
+
+#[test]
+fn keys_expire_as_with_redis() {
+    let Some((_redis, redis)) = redis() else { return };
+    let (_cluster, cluster) = live();
+    let memory = serve(|_| {});
+    let script: &[&[u8]] = &[
+        b"SET a 1 PX 1000\r\nSET b 2\r\nPEXPIRE b 1000\r\nSET c 3 PX 60000\r\nGETEX d PX 1000\r\nWATCH c\r\n",
+        b"SET d 4 PX 1000\r\nSET e 5 PX 1000\r\nPERSIST e\r\nSET f 6 PX 1000\r\nSET f 7 KEEPTTL\r\n",
+        b"SET g 1 PX 1000\r\nINCR g\r\nSET h 1 PX 1000\r\nSET h 2\r\nSET i x PX 1000\r\nRENAME i j\r\n",
+        b"WATCH a\r\nMULTI\r\n",
+        b"wait",
+        b"GET b\r\nGET e\r\nEXEC\r\n",
+        b"MGET a b c d e f g h i j\r\nEXISTS a b c d e f g h i j\r\nTYPE a\r\nTTL a\r\nSTRLEN f\r\n",
+        b"SETNX a again\r\nTTL a\r\nINCR g\r\nTTL g\r\nAPPEND j z\r\nPTTL j\r\nGETDEL b\r\n",
+    ];
+    let talk = |address: String| {
+        let mut client = Client::open(&address).unwrap();
+        let mut replies = Vec::new();
+        for lines in script {
+            if *lines == b"wait" {
+                std::thread::sleep(Duration::from_millis(1_100));
+                continue;
+            }
+            client.send(lines);
+            let commands = lines.windows(2).filter(|pair| pair == b"\r\n").count();
+            (0..commands).for_each(|_| replies.extend(client.reply()));
+        }
+        text(&replies)
+    };
+    let said = std::thread::scope(|scope| {
+        [cluster, memory.local_addr().to_string(), redis]
+            .map(|address| scope.spawn(|| talk(address)))
+            .map(|talk| talk.join().unwrap())
+    });
+    assert!(said[2].contains("*-1"), "the EXEC after the watched key is over is refused: {said:?}");
+    assert_eq!(said[0], said[2], "cluster");
+    assert_eq!(said[1], said[2], "memory");
+}
+
+#[test]
+fn a_counter_on_the_live_cluster_gives_every_number_once() {
+    const CLIENTS: usize = 16;
+    const EACH: usize = 50;
+    let (_cluster, address) = live();
+    let mut numbers: Vec<u64> = std::thread::scope(|scope| {
+        let count = || {
+            let mut client = Client::open(&address).unwrap();
+            let mut numbers = Vec::new();
+            for _ in 0..EACH {
+                client.send(b"INCR n\r\n");
+                numbers.push(client.line()[1..].parse::<u64>().unwrap());
+            }
+            assert!(numbers.is_sorted());
+            numbers
+        };
+        let threads: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(count)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=(CLIENTS * EACH) as u64).collect::<Vec<_>>());
+    let mut client = Client::open(&address).unwrap();
+    client.send(b"INFO\r\nQUIT\r\n");
+    let told = text(&client.read(1 << 20));
+    let joined = told.lines().find_map(|line| line.strip_prefix("transactions_joined:")).unwrap();
+    assert!(joined.parse::<u64>().unwrap() > 0, "{CLIENTS} clients on one key must meet");
+}
