@@ -6,6 +6,25 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u8);
 
+/// One life of a side of a node, from a start to a crash: each start makes it one higher, so that
+/// what an earlier life sent, or is sent, can be told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u32);
+
+impl Incarnation {
+    /// The first life.
+    pub const FIRST: Self = Self(1);
+
+    /// The life after this one.
+    ///
+    /// # Panics
+    /// After 2^32 lives.
+    pub const fn next(self) -> Self {
+        assert!(self.0 < u32::MAX, "a side starts fewer than 2^32 times");
+        Self(self.0 + 1)
+    }
+}
+
 /// Which side of a node's PCIe boundary an engine runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
