@@ -157,14 +157,14 @@ fn run_with<N: SystemNode>(
         record: true,
         history_max: usize::MAX,
     };
-    let short = Short::<N> {
+    let short = Arc::new(Short::<N> {
         seed,
         want,
         nodes: load_nodes(&layout, config, &*workload, &Sequential),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
-    };
+    });
     let profile = Arc::new(Profile::load("liquidio3").unwrap());
     let mut sim = SimConfig { faults, ..SimConfig::new(layout, profile, seed) };
     sim.tuning.tasks_per_round = want.tasks_per_round;

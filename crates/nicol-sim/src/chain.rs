@@ -20,7 +20,6 @@ pub type Ran = (Vec<u8>, Result<(), FabricError>);
 pub struct Running {
     future: Pin<Box<dyn Future<Output = Ran>>>,
     wants: Rc<Cell<Option<(Side, Touch)>>>,
-    aborted: Rc<Cell<bool>>,
 }
 
 impl Running {

@@ -97,10 +97,13 @@ impl Shared {
         if loss.nic {
             self.land_in_part(state, loss.node);
         }
-        if loss.host {
-            self.abort_executions(state, loss.node);
+        if loss.host && !self.keeps_unsynced {
             state.media[node].crash(&mut state.medium_rng);
-        } else if !self.profile.verbs.present.value {
+        }
+        // Chains are executed by the card, or in software by NIC engines.
+        let executes = if self.profile.verbs.present.value { self.card_side() } else { Side::Nic };
+        if loss.of(executes) {
+            self.abort_executions(state, loss.node);
             self.tables[node].forget_chains();
         }
     }

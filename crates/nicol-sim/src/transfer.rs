@@ -219,8 +219,7 @@ impl Shared {
         // The card fetches what was posted: a way to the requester's memory and back.
         let fetched = self.beyond_switch(self.memory_of(self.engines[engine])) * 2;
         let ready = picos(at) + verbs.post_latency.value + fetched;
-        let (since, target_since) =
-            (state.since(self.engines[engine].node), state.since(target));
+        let (since, target_since) = (state.since(self.engines[engine].node), state.since(target));
         for operation in batch.drain(..) {
             let (count, operands) = match operation.transfer {
                 Transfer::Verbs => (u64::from(operation.verbs()), operation.operand_bytes()),
@@ -247,8 +246,10 @@ impl Shared {
 
     /// Moves verb `number` on by one stage.
     pub fn advance_verb(&self, state: &mut State, number: u32) {
-        let at_requester =
-            matches!(state.verbs.get_mut(number).stage, VerbStage::Issue | VerbStage::Return | VerbStage::Done);
+        let at_requester = matches!(
+            state.verbs.get_mut(number).stage,
+            VerbStage::Issue | VerbStage::Return | VerbStage::Done
+        );
         if at_requester && self.is_orphan_verb(state, number) {
             return drop(state.verbs.remove(number));
         }
@@ -522,22 +523,24 @@ impl Shared {
         self.next_verb_stage(state, number, stage, at);
     }
 
-    /// Has the target's card gone down, with its host, since the verb was posted? The connection
-    /// does not come back, and what it was about to execute, or had executed, is forgotten.
+    /// Has the target's card gone down since the verb was posted? The connection does not come back,
+    /// and what the card was about to execute, or had executed, is forgotten.
     fn has_lost_card(&self, state: &mut State, number: u32) -> bool {
         let VerbInFlight { target, target_since, .. } = *state.verbs.get_mut(number);
-        state.has_crashed(target, Side::Host, target_since)
+        state.has_crashed(target, self.card_side(), target_since)
     }
 
     /// Has the memory that the verb is about to access gone down, with the card or alone?
     fn has_lost_memory(&self, state: &mut State, number: u32) -> bool {
         let verb = state.verbs.get_mut(number);
         let (target, since) = (verb.target, verb.target_since);
-        let side = match verb.execution {
-            Execution::Moving(side, _) => side,
-            _ => Side::Host,
+        // A chain looks at its regions itself.
+        let moving = match verb.execution {
+            Execution::Moving(side, _) => Some(side),
+            _ => None,
         };
-        state.has_crashed(target, side, since) || self.has_lost_card(state, number)
+        moving.is_some_and(|side| state.has_crashed(target, side, since))
+            || self.has_lost_card(state, number)
     }
 
     /// Has the engine that posted the verb crashed since?
@@ -547,11 +550,10 @@ impl Shared {
         state.has_crashed(engine.node, engine.side, since)
     }
 
-    /// The crash of the host of `node` ends what its card executes.
+    /// The crash of the card of `node` ends what it executes.
     pub fn abort_executions(&self, state: &mut State, node: NodeId) {
         for verb in state.verbs.iter_mut().filter(|verb| verb.target == node) {
-            if let Execution::Under(running, ..) = &mut verb.execution {
-                running.abort();
+            if matches!(verb.execution, Execution::Under(..)) {
                 verb.execution = Execution::Ended;
             }
         }

@@ -8,6 +8,8 @@
 mod calls;
 mod completions;
 mod fabric_impl;
+mod fencing;
+mod lifecycle;
 mod outbox;
 mod peers;
 mod pool;
@@ -27,6 +29,8 @@ pub use calls::CALLS_MAX;
 use calls::Calls;
 pub use completions::{Completion, Wake};
 use completions::{Completions, Token};
+use fencing::KnownLives;
+pub use lifecycle::{Loss, Revival};
 use outbox::{Gather, Loopback};
 use peers::Peer;
 pub use pool::Payload;
@@ -48,6 +52,20 @@ pub trait Start: Send + Sync + 'static {
     /// Installs the system on one engine: its service, its tasks. Called once per engine, on the
     /// engine's own thread, before its first round.
     fn start<F: Fabric>(&self, fabric: &F);
+
+    /// Sides of a node have crashed, and their engines are gone: drop what of the system's own
+    /// structures was in their memory. Called once per crash, before anything else happens at the
+    /// node. Regions are wiped by the world.
+    fn crashed(&self, loss: &Loss) {
+        let _nothing_outside_regions = loss;
+    }
+
+    /// Installs the system on an engine of a new incarnation, like [`Start::start`] on the engine's
+    /// own thread before its first round.
+    fn restart<F: Fabric>(&self, fabric: &F, revival: &Revival<'_>) {
+        let _as_if_new = revival;
+        self.start(fabric);
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,6 +99,7 @@ struct Inner<W: World> {
     pool: Pool,
     service: RefCell<Option<Rc<dyn Service>>>,
     calls: RefCell<Calls>,
+    lives: KnownLives,
     peers: RefCell<Vec<Peer>>,
     gathers: RefCell<Vec<Gather>>,
     listed: RefCell<Vec<EngineId>>,
@@ -115,6 +134,7 @@ impl<W: World> Engine<W> {
         };
         let engines = layout.engine_count();
         let nodes = layout.nodes();
+        let incarnation = world.incarnation();
         let executor = Rc::new(Executor::default());
         let completions = Completions::new(executor.clone());
         let batches =
@@ -127,7 +147,8 @@ impl<W: World> Engine<W> {
             completions,
             pool: Pool::default(),
             service: RefCell::default(),
-            calls: RefCell::default(),
+            calls: RefCell::new(Calls::of(incarnation)),
+            lives: KnownLives::default(),
             peers: RefCell::new((0..engines).map(|_| Peer::default()).collect()),
             gathers: RefCell::new((0..engines).map(|_| Gather::default()).collect()),
             listed: RefCell::default(),

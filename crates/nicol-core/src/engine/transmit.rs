@@ -29,7 +29,7 @@ impl<W: World> Engine<W> {
     ) -> Completion {
         let inner = &*self.0;
         let body = inner.pool.payload(body);
-        if inner.world.layout().index_of(to).is_none() {
+        if inner.world.layout().index_of(to).is_none() || inner.lives.is_down(to) {
             return inner.completions.ready(Err(FabricError::Unreachable));
         }
         let (token, completion) = inner.completions.open();
@@ -50,7 +50,7 @@ impl<W: World> Engine<W> {
     pub(super) fn open_delegated(&self, to: EngineId) -> (ReplyTo, Completion) {
         let inner = &*self.0;
         let (token, completion) = inner.completions.open();
-        let opened = if inner.world.layout().index_of(to).is_none() {
+        let opened = if inner.world.layout().index_of(to).is_none() || inner.lives.is_down(to) {
             Err(FabricError::Unreachable)
         } else {
             inner.calls.borrow_mut().open(to, token).ok_or(FabricError::NoResources)
@@ -114,9 +114,9 @@ impl<W: World> Engine<W> {
                 let timer = Timer::Retransmit { slot: request.slot, sequence: request.sequence };
                 inner.set_timer(next, timer);
             }
-            Due::GiveUp(token) => {
+            Due::GiveUp(token, error) => {
                 count(&inner.counters.timeouts, 1);
-                inner.completions.resolve(token, Err(FabricError::TimedOut { request }));
+                inner.completions.resolve(token, Err(error));
             }
         }
     }
@@ -228,6 +228,17 @@ impl<W: World> Engine<W> {
         }
     }
 
+    /// Forgets what was gathered or held back for `to`.
+    pub(super) fn forget_frames(&self, to: EngineId) {
+        let inner = &*self.0;
+        let Some(index) = inner.world.layout().index_of(to) else { return };
+        let gather = &mut inner.gathers.borrow_mut()[index];
+        gather.frame.clear();
+        gather.count = 0;
+        let held = std::mem::take(&mut gather.held).len();
+        inner.held_frames.set(inner.held_frames.get() - held);
+    }
+
     /// Sends what the round has gathered; true if anything left.
     pub(super) fn flush_frames(&self) -> bool {
         let inner = &*self.0;
@@ -270,6 +281,9 @@ impl<W: World> Engine<W> {
         let is_dma = !matches!(operation.transfer, Transfer::Persist { .. });
         if is_dma {
             self.count_dma(&operation);
+            if let Some(region) = operation.region() {
+                inner.world.regions().adopt(region, inner.here.side.other());
+            }
         }
         if W::SHARED_MEMORY && is_dma {
             operation.execute_local();
