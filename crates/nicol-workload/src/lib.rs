@@ -14,6 +14,7 @@ pub mod retwis;
 mod shares;
 pub mod smallbank;
 pub mod tpcc;
+pub mod ycsb;
 pub mod ycsb_t;
 pub mod zipf;
 
