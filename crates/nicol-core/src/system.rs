@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::ids::{Key, NodeId, ShardId};
 use crate::records::RecordSource;
-use crate::view::View;
+use crate::cluster::Layout;
 
 /// One node of a system: its memory, shared by its engines.
 pub trait SystemNode: Send + Sync + Sized + 'static {
@@ -23,7 +23,7 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Loads `shard` with the records of `source`.
     fn load(
         shard: ShardId,
-        view: &View,
+        layout: &Layout,
         config: &Self::Config,
         source: &dyn RecordSource,
     ) -> Self::Shard;
@@ -31,7 +31,7 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Copies what node `id` backs up of `shards`, in the order of their numbers.
     fn copy(
         id: NodeId,
-        view: &View,
+        layout: &Layout,
         config: &Self::Config,
         source: &dyn RecordSource,
         shards: &[Self::Shard],
@@ -40,7 +40,7 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Puts node `id` together.
     fn build(
         id: NodeId,
-        view: &View,
+        layout: &Layout,
         config: &Self::Config,
         primary: Self::Shard,
         copies: Self::Copies,
@@ -112,15 +112,15 @@ impl ParallelMap for Sequential {
 
 /// Loads a cluster's nodes: each shard once, then its copies.
 pub fn load_nodes<N: SystemNode>(
-    view: &View,
+    layout: &Layout,
     config: &N::Config,
     source: &dyn RecordSource,
     parallel: &impl ParallelMap,
 ) -> Vec<Arc<N>> {
-    let ids: Vec<NodeId> = view.node_ids().collect();
-    let load = |id: &NodeId| N::load(ShardId(u16::from(id.0)), view, config, source);
+    let ids: Vec<NodeId> = layout.node_ids().collect();
+    let load = |id: &NodeId| N::load(ShardId(u16::from(id.0)), layout, config, source);
     let shards = parallel.map(&ids, load);
-    let copies = parallel.map(&ids, |&id| N::copy(id, view, config, source, &shards));
-    let build = |((&id, primary), copies)| N::build(id, view, config, primary, copies);
+    let copies = parallel.map(&ids, |&id| N::copy(id, layout, config, source, &shards));
+    let build = |((&id, primary), copies)| N::build(id, layout, config, primary, copies);
     ids.iter().zip(shards).zip(copies).map(build).map(Arc::new).collect()
 }

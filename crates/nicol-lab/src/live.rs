@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use nicol_core::cluster::Layout;
-use nicol_core::commit::SystemNode;
+use nicol_core::system::SystemNode;
 use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use nicol_core::commit::ParallelMap;
+use nicol_core::system::ParallelMap;
 use nicol_core::ids::NodeId;
 
 /// Records, all copies counted, from which on a node is worth a thread: some ten milliseconds of

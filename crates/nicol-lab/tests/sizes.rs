@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use nicol_check::serializability;
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{Procedures, Sequential, SystemNode, load_nodes};
+use nicol_core::system::{Sequential, SystemNode, load_nodes};
+use nicol_core::txn::Procedures;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
@@ -14,7 +15,9 @@ use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::rng::Stream;
 use nicol_core::txn::{Abort, ProcedureId, Txn, Verdict};
 use nicol_core::units::{Bytes, Nanos};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::cluster::ShardMap;
+use nicol_core::records::Records;
+use nicol_core::workload::Workload;
 use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
 use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
@@ -62,15 +65,7 @@ fn execute(txn: &mut Txn) -> Verdict {
     Verdict::Commit
 }
 
-impl Workload for Sizes {
-    fn name(&self) -> &'static str {
-        "sizes"
-    }
-
-    fn procedures(&self) -> Procedures {
-        Procedures::new(&[execute])
-    }
-
+impl RecordSource for Sizes {
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
         let theirs = |key: &Key| shards.shard_of(*key) == shard;
         all_keys().filter(theirs).for_each(|key| each(key, &value_of(key, 100)));
@@ -83,6 +78,16 @@ impl Workload for Sizes {
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         // Room for a third of what comes: values of 800 bytes on average.
         vec![(200, ROWS / u64::from(NODES))]
+    }
+}
+
+impl Workload for Sizes {
+    fn name(&self) -> &'static str {
+        "sizes"
+    }
+
+    fn procedures(&self) -> Procedures {
+        Procedures::new(&[execute])
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use nicol_check::serializability;
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{Procedures, Sequential, SystemNode, load_nodes};
+use nicol_core::system::{Sequential, SystemNode, load_nodes};
+use nicol_core::txn::Procedures;
 use nicol_core::engine::{CALLS_MAX, Start};
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo};
 use nicol_core::faults::FaultPlan;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use nicol_core::txn::{Abort, Outcome};
 
 use super::backend::{Request, Response};
+use super::plan::Planned;
 use super::completions::Completion;
 use super::encode::split_replies;
 use super::front::Front;

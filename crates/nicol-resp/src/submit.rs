@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nicol_core::commit::Procedures;
+use nicol_core::txn::Procedures;
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
 use super::backend::{Request, Response};
+use super::plan::Planned;
 use super::completions::{Completion, Promise};
 use super::connection::{Connection, Transaction, Waiting};
 use super::front::Front;

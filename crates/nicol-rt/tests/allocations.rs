@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{Procedures, Sequential, SystemNode, load_nodes};
+use nicol_core::system::{Sequential, SystemNode, load_nodes};
+use nicol_core::txn::Procedures;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::units::Nanos;

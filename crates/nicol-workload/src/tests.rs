@@ -7,7 +7,9 @@ use nicol_core::cluster::Layout;
 use nicol_core::history::{End, Event};
 use nicol_core::ids::Key;
 use nicol_core::units::Nanos;
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::cluster::ShardMap;
+use nicol_core::records::Records;
+use nicol_core::workload::Workload;
 
 use crate::chooser::{Distribution, PartsPerMillion};
 use crate::churn::{Churn, ChurnConfig};

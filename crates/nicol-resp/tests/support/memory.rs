@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nicol_core::commit::Procedures;
+use nicol_core::txn::Procedures;
 use nicol_core::ids::{Key, Version};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 

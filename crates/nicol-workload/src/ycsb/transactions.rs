@@ -5,10 +5,12 @@
 //! committed, and there are as many records as were loaded and inserted.
 
 use nicol_core::chance::Stream;
-use nicol_core::commit::{Execute, Procedures};
+use nicol_core::txn::{Execute, Procedures};
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::txn::{GuardUnit, KeyRange, ProcedureId, Txn, Verdict};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::cluster::ShardMap;
+use nicol_core::records::Records;
+use nicol_core::workload::Workload;
 
 use super::generator::{Generator, Operation, SCAN_MAX, YcsbConfig};
 use super::keys::{KeyForm, Scatter};
@@ -124,15 +126,7 @@ mod field {
     pub const LIMIT: Range<usize> = 8..12;
 }
 
-impl Workload for Transactions {
-    fn name(&self) -> &'static str {
-        "ycsb"
-    }
-
-    fn procedures(&self) -> Procedures {
-        Procedures::new(&PROCEDURES)
-    }
-
+impl RecordSource for Transactions {
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
         let mut value = [0; VALUE_BYTES_MAX];
         let value = &mut value[..self.config.ycsb.value_bytes];
@@ -163,6 +157,16 @@ impl Workload for Transactions {
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         let records = self.records_per_shard() + self.growth_per_shard();
         vec![(self.config.ycsb.value_bytes as u32, records)]
+    }
+}
+
+impl Workload for Transactions {
+    fn name(&self) -> &'static str {
+        "ycsb"
+    }
+
+    fn procedures(&self) -> Procedures {
+        Procedures::new(&PROCEDURES)
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::commit::Procedures;
+use nicol_core::txn::Procedures;
 use nicol_core::fabric::{
     Delivery, Fabric, FabricError, Message, ReplyTo, RequestId, Service, Timeout,
 };

@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::commit::{CommitProtocol, Procedures};
+use nicol_core::commit::CommitProtocol;
+use nicol_core::txn::Procedures;
 use nicol_core::fabric::{Fabric, FabricError, Message, Work};
 use nicol_core::ids::{EngineId, TxnId};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::commit::Procedures;
+use nicol_core::txn::Procedures;
 use nicol_core::fabric::{Delivery, Fabric, FabricError, RequestId, Service};
 use nicol_core::ids::{IdMap, NodeId, ShardId, TxnId};
 use nicol_core::txn::{ProcedureId, Txn};

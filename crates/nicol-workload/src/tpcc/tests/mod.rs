@@ -6,7 +6,7 @@ mod store;
 
 use std::collections::BTreeMap;
 
-use nicol_core::commit::Procedures;
+use nicol_core::txn::Procedures;
 use nicol_core::ids::{Key, NodeId, TableId, Version};
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::{ProcedureId, Txn, Verdict};
