@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
+use crate::cluster::Layout;
 use crate::ids::{Key, NodeId, ShardId};
 use crate::records::RecordSource;
-use crate::cluster::Layout;
 
 /// One node of a system: its memory, shared by its engines.
 pub trait SystemNode: Send + Sync + Sized + 'static {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use nicol_core::cluster::Layout;
-use nicol_core::system::SystemNode;
 use nicol_core::faults::FaultPlan;
+use nicol_core::system::SystemNode;
 use nicol_core::units::Nanos;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 use nicol_workload::driver::RunPlan;

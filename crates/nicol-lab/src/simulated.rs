@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use nicol_core::cluster::Layout;
-use nicol_core::system::SystemNode;
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
+use nicol_core::system::SystemNode;
 use nicol_core::units::Nanos;
 use nicol_rt::LogDevice;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig, checks};

@@ -1,8 +1,8 @@
 //! The systems by name: what each promises, what may be set, how it is run.
 
 use anyhow::{Result, anyhow};
-use nicol_core::system::SystemNode;
 use nicol_core::names::did_you_mean;
+use nicol_core::system::SystemNode;
 use nicol_protocols::commit::{rdma_occ, xenic};
 use serde::Serialize;
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use nicol_check::serializability;
 use nicol_core::cluster::Layout;
-use nicol_core::system::{Sequential, SystemNode, load_nodes};
-use nicol_core::txn::Procedures;
 use nicol_core::engine::{CALLS_MAX, Start};
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo};
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::rng::{Purpose, Stream};
+use nicol_core::system::{Sequential, SystemNode, load_nodes};
+use nicol_core::txn::Procedures;
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::{rdma_occ, xenic};

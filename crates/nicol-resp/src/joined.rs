@@ -11,11 +11,11 @@ use std::sync::Arc;
 use nicol_core::txn::{Abort, Outcome};
 
 use super::backend::{Request, Response};
-use super::plan::Planned;
 use super::completions::Completion;
 use super::encode::split_replies;
 use super::front::Front;
 use super::gate::Waiter;
+use super::plan::Planned;
 use super::procedure::COUNT_LEN;
 use super::reaper::REAPER;
 use super::shared::count;

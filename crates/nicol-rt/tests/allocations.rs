@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nicol_core::cluster::Layout;
-use nicol_core::system::{Sequential, SystemNode, load_nodes};
-use nicol_core::txn::Procedures;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
+use nicol_core::system::{Sequential, SystemNode, load_nodes};
+use nicol_core::txn::Procedures;
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};

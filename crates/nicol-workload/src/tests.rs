@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use nicol_core::cluster::Layout;
+use nicol_core::cluster::{Layout, ShardMap};
 use nicol_core::history::{End, Event};
 use nicol_core::ids::Key;
+use nicol_core::records::{RecordSource, Records};
 use nicol_core::units::Nanos;
-use nicol_core::cluster::ShardMap;
-use nicol_core::records::Records;
 use nicol_core::workload::Workload;
 
 use crate::chooser::{Distribution, PartsPerMillion};
@@ -114,8 +113,13 @@ fn ycsb(mix: Mix, popularity: Popularity) -> Arc<dyn Workload> {
         keys: KeyForm::Number,
         value_bytes: 100,
     };
-    let room = u64::from(CLIENTS) * TRANSACTIONS;
-    Arc::new(Transactions::new(TransactionsConfig { ycsb, nodes: NODES, room, ship: true }))
+    let insert_capacity = u64::from(CLIENTS) * TRANSACTIONS;
+    Arc::new(Transactions::new(TransactionsConfig {
+        ycsb,
+        nodes: NODES,
+        insert_capacity,
+        ship: true,
+    }))
 }
 
 fn every_ycsb() -> [Arc<dyn Workload>; 6] {

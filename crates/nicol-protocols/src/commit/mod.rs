@@ -7,12 +7,11 @@ pub mod xenic;
 
 use std::collections::BTreeMap;
 
-use nicol_core::cluster::Layout;
+use nicol_core::cluster::{Layout, ShardMap};
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, NodeId, ShardId};
+use nicol_core::records::RecordSource;
 use nicol_core::txn::Txn;
-use nicol_core::cluster::ShardMap;
-use nicol_core::workload::Workload;
 use nicol_store::ordered::OrderedTable;
 
 /// Copies of the shards that node `id` backs up; `shards` are all, in the order of their numbers.

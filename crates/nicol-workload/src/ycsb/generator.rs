@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nicol_core::chance::Stream;
+use nicol_core::rng::Stream;
 
 use super::KeyForm;
 use crate::chooser::{Chooser, Distribution, PartsPerMillion};
@@ -191,26 +191,26 @@ impl Generator {
     }
 
     /// Draws the next operation.
-    pub fn next(&self, random: &mut Stream) -> Operation {
-        let reads = random.chance(self.config.reads.0);
+    pub fn next(&self, rng: &mut Stream) -> Operation {
+        let reads = rng.bernoulli(self.config.reads.0);
         match (self.config.mix, reads) {
             (Mix::E, true) => {
-                let limit = 1 + random.below(u64::from(SCAN_MAX)) as u32;
-                Operation::Scan { record: self.record(random), limit }
+                let limit = 1 + rng.below(u64::from(SCAN_MAX)) as u32;
+                Operation::Scan { record: self.record(rng), limit }
             }
-            (_, true) => Operation::Read { record: self.record(random) },
+            (_, true) => Operation::Read { record: self.record(rng) },
             (Mix::D | Mix::E, false) => {
                 Operation::Insert { record: self.records.fetch_add(1, Ordering::Relaxed) }
             }
-            (Mix::F, false) => Operation::ReadModifyWrite { record: self.record(random) },
-            (Mix::A | Mix::B | Mix::C, false) => Operation::Update { record: self.record(random) },
+            (Mix::F, false) => Operation::ReadModifyWrite { record: self.record(rng) },
+            (Mix::A | Mix::B | Mix::C, false) => Operation::Update { record: self.record(rng) },
         }
     }
 
-    fn record(&self, random: &mut Stream) -> u64 {
+    fn record(&self, rng: &mut Stream) -> u64 {
         match &self.draw {
-            Draw::Loaded(chooser) => chooser.draw(random),
-            Draw::Latest(ranks) => self.records.load(Ordering::Relaxed) - 1 - ranks.draw(random),
+            Draw::Loaded(chooser) => chooser.draw(rng),
+            Draw::Latest(ranks) => self.records.load(Ordering::Relaxed) - 1 - ranks.draw(rng),
         }
     }
 }
@@ -219,7 +219,7 @@ impl Generator {
 mod tests {
     use std::collections::BTreeMap;
 
-    use nicol_core::chance::Purpose;
+    use nicol_core::rng::Purpose;
 
     use super::*;
 
@@ -239,8 +239,8 @@ mod tests {
 
     fn drawn(config: YcsbConfig) -> Vec<Operation> {
         let generator = Generator::new(config);
-        let mut random = Stream::new(3, Purpose::Test, 0);
-        (0..DRAWS).map(|_| generator.next(&mut random)).collect()
+        let mut rng = Stream::new(3, Purpose::Test, 0);
+        (0..DRAWS).map(|_| generator.next(&mut rng)).collect()
     }
 
     /// Operations by their names.

@@ -74,9 +74,9 @@ impl Scatter {
         number.wrapping_mul(FACTOR) & self.mask()
     }
 
-    /// The number that goes to `place`.
-    pub(super) const fn undo(self, place: u64) -> u64 {
-        place.wrapping_mul(INVERSE) & self.mask()
+    /// The number that goes to `row`.
+    pub(super) const fn undo(self, row: u64) -> u64 {
+        row.wrapping_mul(INVERSE) & self.mask()
     }
 }
 
@@ -98,8 +98,8 @@ mod tests {
     fn scattering_is_a_bijection_that_leaves_no_neighbours() {
         for bits in [1, 8, 12] {
             let scatter = Scatter::new(bits);
-            let places: BTreeSet<_> = (0..1 << bits).map(|number| scatter.apply(number)).collect();
-            assert_eq!(places.len(), 1 << bits);
+            let rows: BTreeSet<_> = (0..1 << bits).map(|number| scatter.apply(number)).collect();
+            assert_eq!(rows.len(), 1 << bits);
             assert!((0..1 << bits).all(|number| scatter.undo(scatter.apply(number)) == number));
         }
         let scatter = Scatter::new(40);

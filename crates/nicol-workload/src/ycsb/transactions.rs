@@ -4,12 +4,11 @@
 //! reads what it writes. The audit: the sum of all counters is the number of increments that were
 //! committed, and there are as many records as were loaded and inserted.
 
-use nicol_core::chance::Stream;
-use nicol_core::txn::{Execute, Procedures};
-use nicol_core::ids::{Key, NodeId, ShardId, TableId};
-use nicol_core::txn::{GuardUnit, KeyRange, ProcedureId, Txn, Verdict};
 use nicol_core::cluster::ShardMap;
-use nicol_core::records::Records;
+use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::records::{RecordSource, Records};
+use nicol_core::rng::Stream;
+use nicol_core::txn::{Execute, KeyRange, ProcedureId, Procedures, Txn, Verdict, VersionRange};
 use nicol_core::workload::Workload;
 
 use super::generator::{Generator, Operation, SCAN_MAX, YcsbConfig};
@@ -22,10 +21,10 @@ const HASHED: TableId = TableId(1);
 /// The table of records that stand in the order of their keys.
 const ORDERED: TableId = TableId(TableId::ORDERED.0 + 1);
 
-/// Bits of a key within the unit that a scan's range version covers.
-const UNIT_BITS: u32 = 32;
-/// Records per unit, about: three scans of the greatest length.
-const UNIT_RECORDS: u64 = 3 * SCAN_MAX as u64;
+/// Bits of a key within the range that one range version covers.
+const RANGE_BITS: u32 = 32;
+/// Records per such range, about: three scans of the greatest length.
+const RANGE_RECORDS: u64 = 3 * SCAN_MAX as u64;
 
 /// The values of a run on the `commit` family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +33,8 @@ pub struct TransactionsConfig {
     pub ycsb: YcsbConfig,
     /// Nodes of the cluster.
     pub nodes: u16,
-    /// Records for whose insertion the tables have room, in the whole cluster.
-    pub room: u64,
+    /// Records for whose insertion the tables have capacity, in the whole cluster.
+    pub insert_capacity: u64,
     /// May the execution logic run on NIC cores? [Xenic21 4.3.3]
     pub ship: bool,
 }
@@ -45,26 +44,26 @@ pub struct TransactionsConfig {
 pub struct Transactions {
     config: TransactionsConfig,
     generator: Generator,
-    place: Place,
+    layout: Layout,
 }
 
 /// Where records stand.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Layout {
     /// In a hash table, on whichever shard their key's hash says.
     Hashed,
     /// In ordered tables, dealt out to the nodes by their numbers, at keys that scatter them.
     Ordered { nodes: u64, scatter: Scatter },
 }
 
-impl Place {
+impl Layout {
     fn of(config: &TransactionsConfig) -> Self {
         if !config.ycsb.mix.scans() {
             return Self::Hashed;
         }
         let nodes = u64::from(config.nodes);
-        let units = (config.ycsb.records / nodes / UNIT_RECORDS).max(1);
-        let bits = UNIT_BITS + units.ilog2().min(Key::PLACED_ROW_BITS - UNIT_BITS);
+        let ranges = (config.ycsb.records / nodes / RANGE_RECORDS).max(1);
+        let bits = RANGE_BITS + ranges.ilog2().min(Key::PARTITIONED_ROW_BITS - RANGE_BITS);
         Self::Ordered { nodes, scatter: Scatter::new(bits) }
     }
 
@@ -72,7 +71,7 @@ impl Place {
         match self {
             Self::Hashed => Key::new(HASHED, record),
             Self::Ordered { nodes, scatter } => {
-                Key::placed(ORDERED, (record % nodes) as u16, scatter.apply(record / nodes))
+                Key::partitioned(ORDERED, (record % nodes) as u16, scatter.apply(record / nodes))
             }
         }
     }
@@ -82,8 +81,8 @@ impl Place {
         let record = match self {
             Self::Hashed => key.row(),
             Self::Ordered { nodes, scatter } => {
-                let row = key.row() & ((1 << Key::PLACED_ROW_BITS) - 1);
-                scatter.undo(row) * nodes + u64::from(key.place()?)
+                let row = key.row() & ((1 << Key::PARTITIONED_ROW_BITS) - 1);
+                scatter.undo(row) * nodes + u64::from(key.partition()?)
             }
         };
         (self.key(record) == key).then_some(record)
@@ -101,7 +100,7 @@ impl Transactions {
         assert!(keys == KeyForm::Number, "the commit family's keys are numbers");
         assert!((8..=VALUE_BYTES_MAX).contains(&value_bytes), "a value holds its counter");
         assert!(!mix.scans() || records >= u64::from(config.nodes), "every node has a record");
-        Self { config, generator: Generator::new(config.ycsb), place: Place::of(&config) }
+        Self { config, generator: Generator::new(config.ycsb), layout: Layout::of(&config) }
     }
 
     /// A record at `home` that `record` stands for: a scan stays on its client's node.
@@ -131,7 +130,7 @@ impl RecordSource for Transactions {
         let mut value = [0; VALUE_BYTES_MAX];
         let value = &mut value[..self.config.ycsb.value_bytes];
         for record in 0..self.config.ycsb.records {
-            let key = self.place.key(record);
+            let key = self.layout.key(record);
             if holds(shards, shard, key) {
                 emit(value, key.row(), 0);
                 each(key, value);
@@ -144,14 +143,18 @@ impl RecordSource for Transactions {
     }
 
     fn ordered_per_shard(&self) -> u64 {
-        match self.place {
-            Place::Hashed => 0,
-            Place::Ordered { nodes, .. } => self.config.ycsb.records / nodes,
+        match self.layout {
+            Layout::Hashed => 0,
+            Layout::Ordered { nodes, .. } => self.config.ycsb.records / nodes,
         }
     }
 
     fn growth_per_shard(&self) -> u64 {
-        if self.config.room == 0 { 0 } else { records_at_most(self.config.room, self.config.nodes) }
+        if self.config.insert_capacity == 0 {
+            0
+        } else {
+            records_at_most(self.config.insert_capacity, self.config.nodes)
+        }
     }
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
@@ -169,30 +172,30 @@ impl Workload for Transactions {
         Procedures::new(&PROCEDURES)
     }
 
-    fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
-        let operation = self.generator.next(random);
+    fn next(&self, home: NodeId, rng: &mut Stream, txn: &mut Txn) -> usize {
+        let operation = self.generator.next(rng);
         match operation {
             Operation::Read { record } => {
                 txn.reset(TOUCH, &[]);
-                txn.read(self.place.key(record));
+                txn.read(self.layout.key(record));
             }
             Operation::Update { record } | Operation::ReadModifyWrite { record } => {
                 txn.reset(TOUCH, &[]);
-                txn.write(self.place.key(record));
+                txn.write(self.layout.key(record));
             }
             Operation::Insert { record } => {
                 let len = self.config.ycsb.value_bytes as u32;
                 txn.reset(INSERT, &len.to_le_bytes());
-                txn.write(self.place.key(record));
+                txn.write(self.layout.key(record));
             }
             Operation::Scan { record, limit } => {
-                let first = self.place.key(self.record_at(home, record));
+                let first = self.layout.key(self.record_at(home, record));
                 let mut args = [0; field::LIMIT.end];
                 args[field::FIRST].copy_from_slice(&first.0.to_le_bytes());
                 args[field::LIMIT].copy_from_slice(&limit.to_le_bytes());
                 txn.reset(SCAN, &args);
                 txn.local = true;
-                txn.scan(rest_of_unit(first, limit));
+                txn.scan(rest_of_range(first, limit));
             }
         }
         txn.ship = self.config.ship && !txn.local;
@@ -237,7 +240,7 @@ impl Transactions {
         let (mut loaded, mut found, mut sum) = (0_u64, 0_i128, 0_i128);
         state.for_each(&mut |key, value| {
             found += 1;
-            let Some(record) = self.place.record(key) else {
+            let Some(record) = self.layout.record(key) else {
                 violations.add(|| format!("{key:?} is none of this workload's"));
                 return;
             };
@@ -250,7 +253,7 @@ impl Transactions {
         });
         if loaded != self.config.ycsb.records {
             let records = 0..self.config.ycsb.records;
-            for record in records.filter(|&one| state.read(self.place.key(one)).is_none()) {
+            for record in records.filter(|&one| state.read(self.layout.key(one)).is_none()) {
                 violations.add(|| format!("record {record} is lost"));
             }
         }
@@ -258,9 +261,9 @@ impl Transactions {
     }
 }
 
-/// The first `limit` records from `first` on, up to the end of its unit.
-fn rest_of_unit(first: Key, limit: u32) -> KeyRange {
-    let last = Key(first.0 | ((1 << UNIT_BITS) - 1));
+/// The first `limit` records from `first` on, up to the end of its range.
+fn rest_of_range(first: Key, limit: u32) -> KeyRange {
+    let last = Key(first.0 | ((1 << RANGE_BITS) - 1));
     KeyRange { first, last, backward: false, limit }
 }
 
@@ -301,8 +304,8 @@ fn insert(txn: &mut Txn) -> Verdict {
     Verdict::Commit
 }
 
-/// Reads up to as many records as asked for: from the first key to the end of its unit, and then of
-/// the next unit. Refuses if a value was never written.
+/// Reads up to as many records as asked for: from the first key to the end of its range, and then of
+/// the next one. Refuses if a value was never written.
 fn scan(txn: &mut Txn) -> Verdict {
     let args = txn.args();
     let first = args.get(field::FIRST).and_then(|first| first.first_chunk());
@@ -313,12 +316,12 @@ fn scan(txn: &mut Txn) -> Verdict {
     if !first.is_ordered() {
         return Verdict::Refuse;
     }
-    let initial = txn.scan(rest_of_unit(first, limit));
+    let initial = txn.scan(rest_of_range(first, limit));
     let Some(found) = txn.found(initial) else { return Verdict::More };
     let left = limit.saturating_sub(found.len() as u32);
-    let next = GuardUnit(GuardUnit::of(first).0.wrapping_add(1)).first();
-    if left > 0 && next.place() == first.place() && next.table() == first.table() {
-        let further = txn.scan(rest_of_unit(next, left));
+    let next = VersionRange(VersionRange::of(first).0.wrapping_add(1)).first();
+    if left > 0 && next.partition() == first.partition() && next.table() == first.table() {
+        let further = txn.scan(rest_of_range(next, left));
         if txn.found(further).is_none() {
             return Verdict::More;
         }
@@ -336,7 +339,7 @@ mod tests {
     use crate::chooser::PartsPerMillion;
     use crate::ycsb::Mix;
 
-    fn place(mix: Mix, nodes: u16, records: u64) -> (TransactionsConfig, Place) {
+    fn layout(mix: Mix, nodes: u16, records: u64) -> (TransactionsConfig, Layout) {
         let ycsb = YcsbConfig {
             mix,
             records,
@@ -345,46 +348,46 @@ mod tests {
             keys: KeyForm::Number,
             value_bytes: 8,
         };
-        let config = TransactionsConfig { ycsb, nodes, room: 0, ship: false };
-        (config, Place::of(&config))
+        let config = TransactionsConfig { ycsb, nodes, insert_capacity: 0, ship: false };
+        (config, Layout::of(&config))
     }
 
     #[test]
     fn a_record_is_found_again_by_its_key() {
         for mix in [Mix::A, Mix::E] {
             for (nodes, records) in [(1, 1), (3, 40), (3, 300_000), (16, 1 << 30)] {
-                let (_, place) = place(mix, nodes, records);
+                let (_, layout) = layout(mix, nodes, records);
                 for record in (0..100).chain(records..records + 100) {
-                    assert_eq!(place.record(place.key(record)), Some(record));
+                    assert_eq!(layout.record(layout.key(record)), Some(record));
                 }
             }
         }
-        let (_, place) = place(Mix::E, 3, 40);
-        assert_eq!(place.record(Key::new(HASHED, 1)), None);
+        let (_, layout) = layout(Mix::E, 3, 40);
+        assert_eq!(layout.record(Key::new(HASHED, 1)), None);
     }
 
     #[test]
-    fn units_hold_a_few_scans_each() {
+    fn ranges_hold_a_few_scans_each() {
         for (records, most) in [(40, 60), (3_000, 4_000), (30_000, 900), (1 << 20, 5_000)] {
-            let (_, place) = place(Mix::E, 1, records);
-            let mut units = std::collections::BTreeMap::new();
+            let (_, layout) = layout(Mix::E, 1, records);
+            let mut ranges = std::collections::BTreeMap::new();
             for record in 0..records {
-                *units.entry(GuardUnit::of(place.key(record))).or_insert(0) += 1;
+                *ranges.entry(VersionRange::of(layout.key(record))).or_insert(0) += 1;
             }
-            assert!(units.values().all(|count| *count <= most), "{records}: {units:?}");
+            assert!(ranges.values().all(|count| *count <= most), "{records}: {ranges:?}");
         }
     }
 
     #[test]
     fn a_scan_begins_at_a_record_of_its_clients_node() {
         for nodes in [1, 3, 7] {
-            let (config, place) = place(Mix::E, nodes, 100);
+            let (config, layout) = layout(Mix::E, nodes, 100);
             let workload = Transactions::new(config);
             for home in (0..nodes).map(|node| NodeId(node as _)) {
                 for record in 0..100 {
                     let record = workload.record_at(home, record);
                     assert!(record < 100);
-                    assert_eq!(place.key(record).place(), Some(home.0 as u16));
+                    assert_eq!(layout.key(record).partition(), Some(home.0 as u16));
                 }
             }
         }

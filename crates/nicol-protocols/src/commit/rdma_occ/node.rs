@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nicol_core::cluster::Layout;
-use nicol_core::system::{Audit, SystemNode};
-use nicol_core::txn::Procedures;
+use nicol_core::cluster::{Layout, ShardMap};
+use nicol_core::commit::CommitNode;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side};
-use nicol_core::txn::VALUE_MAX;
-use nicol_core::cluster::ShardMap;
-use nicol_core::workload::Workload;
+use nicol_core::records::RecordSource;
+use nicol_core::system::{Audit, SystemNode};
+use nicol_core::txn::{Procedures, VALUE_MAX};
 use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
