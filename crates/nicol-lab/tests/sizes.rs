@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use nicol_check::serializability;
 use nicol_core::cluster::{Layout, ShardMap};
+use nicol_core::commit::CommitNode;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
-use nicol_core::records::Records;
+use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
-use nicol_core::system::{Sequential, SystemNode, load_nodes};
+use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::txn::{Abort, ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::workload::Workload;
@@ -134,7 +135,7 @@ struct Cluster<N> {
     run: Arc<RunControl>,
 }
 
-impl<N: SystemNode> Start for Cluster<N> {
+impl<N: CommitNode> Start for Cluster<N> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
@@ -146,7 +147,7 @@ impl<N: SystemNode> Start for Cluster<N> {
 }
 
 /// Runs the workload, judges it, and returns commits and aborts for want of room.
-fn run<N: SystemNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
+fn run<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
     let layout = Layout::new(usize::from(NODES), usize::from(NODES), 2, 1).unwrap();
     let workload: Arc<dyn Workload> = Arc::new(Sizes);
     let plan = RunPlan {
@@ -183,7 +184,7 @@ fn run<N: SystemNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64)
     for node in &cluster.nodes {
         node.check();
         let audit = node.audit();
-        assert_eq!(audit.leaked_locks, 0);
+        assert_eq!(audit.leaks.iter().map(|(_, count)| count).sum::<u64>(), 0);
         for (shard, digest) in audit.digests {
             assert_eq!(*digests.entry(shard).or_insert(digest), digest, "{shard:?} diverges");
         }
