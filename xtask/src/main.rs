@@ -1,4 +1,5 @@
-//! The project's own tasks: `cargo xtask ci [--quick] | golden [--bless] | tidy | papers | miri [--once]`.
+//! The project's own tasks:
+//! `cargo xtask ci [--quick] | golden [--bless] | tidy | papers | miri [--once]`.
 #![forbid(unsafe_code)]
 
 mod ci;

@@ -135,9 +135,9 @@ impl Layout {
 
     /// The NIC engine that works for the `turn`-th piece of work of `host`, on its node.
     ///
-    /// As far as host engines come in whole sets of the NIC engines' number, each works with the NIC
-    /// engine of its own number, so that its messages leave together. The work of the remaining ones
-    /// takes turns, so that every NIC engine gets the same share.
+    /// As far as host engines come in whole sets of the NIC engines' number, each works with the
+    /// NIC engine of its own number, so that its messages leave together. The work of the remaining
+    /// ones takes turns, so that every NIC engine gets the same share.
     pub fn nic_for(&self, host: EngineId, turn: u64) -> EngineId {
         let (hosts, nics) = (u64::from(self.host_engines), u64::from(self.nic_engines));
         let (core, remaining) = (u64::from(host.core), hosts % nics);
@@ -175,8 +175,8 @@ impl ShardMap for Layout {
     }
 
     fn shard_of(&self, key: Key) -> ShardId {
-        if let Some(place) = key.place() {
-            return ShardId(place % u16::from(self.nodes));
+        if let Some(partition) = key.partition() {
+            return ShardId(partition % u16::from(self.nodes));
         }
         let hash = xxh3_64_with_seed(&key.0.to_le_bytes(), self.hash_seed);
         ShardId(((u128::from(hash) * u128::from(self.nodes)) >> 64) as u16)
@@ -230,12 +230,12 @@ mod tests {
     #[test]
     fn a_placed_key_lives_where_it_says() {
         let layout = Layout::new(5, 3, 1, 2).unwrap().with_hash_seed(7);
-        for place in [0, 1, 4, 5, 999, u16::MAX] {
+        for partition in [0, 1, 4, 5, 999, u16::MAX] {
             for (table, row) in [(0x80, 0), (0x80, (1 << 40) - 1), (0xff, 12_345)] {
-                let key = Key::placed(TableId(table), place, row);
-                assert_eq!(key.place(), Some(place));
+                let key = Key::partitioned(TableId(table), partition, row);
+                assert_eq!(key.partition(), Some(partition));
                 assert_eq!(key.table(), TableId(table));
-                assert_eq!(layout.shard_of(key), ShardId(place % 5));
+                assert_eq!(layout.shard_of(key), ShardId(partition % 5));
             }
         }
         let hashed: std::collections::BTreeSet<_> =

@@ -48,7 +48,7 @@ pub trait CommitProtocol: Clone + 'static {
 }
 
 /// One node of a system: its memory, and how its engines start.
-pub trait Member: Send + Sync + Sized + 'static {
+pub trait SystemNode: Send + Sync + Sized + 'static {
     /// How the system runs.
     type Config: Clone + Send + Sync + 'static;
     /// What runs transactions on a host engine.
@@ -126,32 +126,32 @@ pub trait Member: Send + Sync + Sized + 'static {
 }
 
 /// How the work of loading several nodes is done.
-pub trait Spread {
+pub trait ParallelMap {
     /// What `work` makes of each node, in their order.
     fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T>;
 }
 
 /// One node after the other.
 #[derive(Clone, Copy, Debug)]
-pub struct InTurn;
+pub struct Sequential;
 
-impl Spread for InTurn {
+impl ParallelMap for Sequential {
     fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T> {
         nodes.iter().map(work).collect()
     }
 }
 
 /// Loads a cluster's nodes: each shard once, then its copies.
-pub fn load_nodes<N: Member>(
+pub fn load_nodes<N: SystemNode>(
     layout: &Layout,
     config: &N::Config,
     workload: &dyn Workload,
-    spread: &impl Spread,
+    parallel: &impl ParallelMap,
 ) -> Vec<Arc<N>> {
     let ids: Vec<NodeId> = layout.node_ids().collect();
     let load = |id: &NodeId| N::load(ShardId(u16::from(id.0)), layout, config, workload);
-    let shards = spread.map(&ids, load);
-    let copies = spread.map(&ids, |&id| N::copy(id, layout, config, workload, &shards));
+    let shards = parallel.map(&ids, load);
+    let copies = parallel.map(&ids, |&id| N::copy(id, layout, config, workload, &shards));
     let build = |((&id, primary), copies)| N::build(id, layout, config, primary, copies);
     ids.iter().zip(shards).zip(copies).map(build).map(Arc::new).collect()
 }
@@ -194,8 +194,8 @@ pub struct LookupStats {
     pub header_reads: u64,
     /// Searches begun again, since the host was moving or replacing what was read.
     pub retries: u64,
-    /// Reads of slots that were torn: the host wrote a slot while it was read, and the key was in no
-    /// other (AMB-03).
+    /// Reads of slots that were torn: the host wrote a slot while it was read, and the key was in
+    /// no other (AMB-03).
     pub torn: u64,
     /// Keys of ordered tables that the host was asked for.
     pub asked: u64,

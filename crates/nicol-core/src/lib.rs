@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
-pub mod chance;
 pub mod cluster;
 pub mod commit;
 pub mod engine;
@@ -16,6 +15,7 @@ pub mod history;
 pub mod ids;
 pub mod memory;
 pub mod names;
+pub mod rng;
 pub mod txn;
 pub mod units;
 pub mod wire;

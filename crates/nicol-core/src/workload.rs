@@ -1,8 +1,8 @@
 //! What a workload offers to the driver and to a system that loads its data.
 
-use crate::chance::Stream;
 use crate::commit::Procedures;
 use crate::ids::{Key, NodeId, ShardId};
+use crate::rng::Stream;
 use crate::txn::Txn;
 
 /// A workload: records to load, and transactions to run.
@@ -61,8 +61,8 @@ pub trait Workload: Send + Sync + 'static {
 
     /// Judges the final state. Returns one line per violated invariant. `totals` are the driver's
     /// sums over committed transactions of the value that each left in `Txn::output` (eight bytes,
-    /// signed little-endian), per kind, if it left one; money conservation is: initial total + these
-    /// = final total.
+    /// signed little-endian), per kind, if it left one; money conservation is: initial total +
+    /// these = final total.
     fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String>;
 }
 
@@ -80,6 +80,7 @@ pub trait Records {
 pub trait ShardMap {
     /// How many shards there are.
     fn shards(&self) -> u16;
-    /// The shard of `key`: by its place if it has one ([`Key::place`]), otherwise by its hash.
+    /// The shard of `key`: by its partition if it has one ([`Key::partition`]), otherwise by its
+    /// hash.
     fn shard_of(&self, key: Key) -> ShardId;
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use nicol_check::serializability;
 use nicol_core::cluster::{Layout, LayoutError};
-use nicol_core::commit::{Audit, LookupStats, Member, Procedures, load_nodes};
+use nicol_core::commit::{Audit, LookupStats, Procedures, SystemNode, load_nodes};
 use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::Event;
@@ -127,7 +127,7 @@ pub(crate) struct Cluster<N> {
     pub(crate) memory: Option<Memory>,
 }
 
-impl<N: Member> Start for Cluster<N> {
+impl<N: SystemNode> Start for Cluster<N> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
@@ -143,7 +143,7 @@ impl<N: Member> Start for Cluster<N> {
     }
 }
 
-impl<N: Member> Cluster<N> {
+impl<N: SystemNode> Cluster<N> {
     /// Transactions committed, by the way that they took.
     pub(crate) fn paths(&self) -> BTreeMap<&'static str, u64> {
         let mut sums = BTreeMap::new();
@@ -172,7 +172,7 @@ pub fn run(config: &BenchConfig) -> Result<BenchRun> {
 /// Runs a benchmark of the system whose nodes are `N`.
 pub(crate) fn run_system<N>(config: &BenchConfig) -> Result<BenchRun>
 where
-    N: Member<Config: SystemConfig>,
+    N: SystemNode<Config: SystemConfig>,
 {
     if config.on == "threads" {
         return crate::live::run::<N>(config, &config.build(N::SCANS, None)?);
@@ -287,7 +287,7 @@ impl BenchConfig {
         }
     }
 
-    pub(crate) fn cluster<N: Member>(
+    pub(crate) fn cluster<N: SystemNode>(
         &self,
         layout: &Layout,
         built: &Built<N::Config>,
@@ -322,7 +322,7 @@ impl BenchConfig {
 /// The records of a cluster that is quiet.
 struct Quiet<'a, N>(&'a Cluster<N>);
 
-impl<N: Member> Records for Quiet<'_, N> {
+impl<N: SystemNode> Records for Quiet<'_, N> {
     fn read(&mut self, key: Key) -> Option<Vec<u8>> {
         let Cluster { layout, nodes, .. } = self.0;
         let node = layout.primary(layout.shard_of(key));
@@ -336,7 +336,7 @@ impl<N: Member> Records for Quiet<'_, N> {
 }
 
 /// Judges a finished run: memory, invariants, replicas, and its history if it has one.
-pub(crate) fn judge<N: Member>(cluster: &Cluster<N>, settled: bool) -> (Check, Vec<Event>) {
+pub(crate) fn judge<N: SystemNode>(cluster: &Cluster<N>, settled: bool) -> (Check, Vec<Event>) {
     let (history, whole, totals, recorded) = {
         let mut result = cluster.run.result();
         let history = std::mem::take(&mut result.history);
@@ -363,7 +363,7 @@ pub(crate) fn judge<N: Member>(cluster: &Cluster<N>, settled: bool) -> (Check, V
     (check, history)
 }
 
-fn audit_memory<N: Member>(cluster: &Cluster<N>, check: &mut Check) {
+fn audit_memory<N: SystemNode>(cluster: &Cluster<N>, check: &mut Check) {
     let audits: Vec<Audit> =
         parallel::map(&cluster.nodes, cluster.records, |node: &Arc<N>| node.audit());
     check.leaked_locks = audits.iter().map(|audit| audit.leaked_locks).sum();
@@ -385,7 +385,7 @@ fn audit_memory<N: Member>(cluster: &Cluster<N>, check: &mut Check) {
     }
 }
 
-fn audit_invariants<N: Member>(
+fn audit_invariants<N: SystemNode>(
     cluster: &Cluster<N>,
     whole: &Counts,
     totals: &[i128],
@@ -403,7 +403,7 @@ fn audit_invariants<N: Member>(
 }
 
 /// Puts a run's parts into a report.
-pub(crate) fn report<N: Member<Config: SystemConfig>>(
+pub(crate) fn report<N: SystemNode<Config: SystemConfig>>(
     config: &BenchConfig,
     built: &Built<N::Config>,
     cluster: &Cluster<N>,
@@ -476,7 +476,7 @@ fn core_time(spent: &[Spending], transactions: f64) -> Vec<CoreTime> {
     used.map(time).collect()
 }
 
-fn lookups<N: Member>(nodes: &[Arc<N>]) -> Lookups {
+fn lookups<N: SystemNode>(nodes: &[Arc<N>]) -> Lookups {
     let mut stats = LookupStats::default();
     nodes.iter().for_each(|node| stats += node.lookups());
     let misses = (stats.lookups - stats.hits).max(1) as f64;

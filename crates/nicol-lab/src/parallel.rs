@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use nicol_core::commit::Spread;
+use nicol_core::commit::ParallelMap;
 use nicol_core::ids::NodeId;
 
 /// Records, all copies counted, from which on a node is worth a thread: some ten milliseconds of
@@ -12,7 +12,7 @@ const RECORDS_PER_THREAD: u64 = 50_000;
 /// Spreads a cluster of so many records, all copies counted, over threads as [`map`] does.
 pub(crate) struct Threads(pub(crate) u64);
 
-impl Spread for Threads {
+impl ParallelMap for Threads {
     fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T> {
         map(nodes, self.0, work)
     }

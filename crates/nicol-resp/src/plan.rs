@@ -1,9 +1,9 @@
 //! The arguments of the RESP procedure: a list of commands, as the front sends it to the engines.
 //!
 //! Layout, numbers little-endian: kind (1 byte), protocol (1), value limit (4), commands (2),
-//! watches (2), now (8: milliseconds of Unix time, by which keys expire); the commands; the watches.
-//! A command: op (1), arguments (2), then each argument: tag (1), row (8, of a key only), length (4),
-//! bytes. A watch: row (8), version (8), present (1), seen (8: when).
+//! watches (2), now (8: milliseconds of Unix time, by which keys expire); the commands; the
+//! watches. A command: op (1), arguments (2), then each argument: tag (1), row (8, of a key only),
+//! length (4), bytes. A watch: row (8), version (8), present (1), seen (8: when).
 
 use nicol_core::ids::{Key, Version};
 use nicol_core::txn::ProcedureId;

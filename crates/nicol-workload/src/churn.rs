@@ -6,15 +6,15 @@
 //! skew over absent records. A later deletion may heal that, so that a transaction type of its own
 //! looks at both partners and reports, in its total, how often it saw both.
 //!
-//! In `churn-ordered` ([`ChurnConfig::ordered`]) the tables are ordered. Most of their keys are then touched from
-//! other nodes, as no other workload does, and some inserts of a pair look for the partner by a
-//! scan: two that both commit are phantoms to one another.
+//! In `churn-ordered` ([`ChurnConfig::ordered`]) the tables are ordered. Most of their keys are
+//! then touched from other nodes, as no other workload does, and some inserts of a pair look for
+//! the partner by a scan: two that both commit are phantoms to one another.
 
 use std::ops::Range;
 
-use nicol_core::chance::Stream;
 use nicol_core::commit::{Execute, Procedures};
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::rng::Stream;
 use nicol_core::txn::{KeyRange, ProcedureId, Txn, Verdict};
 use nicol_core::workload::{Records, ShardMap, Workload};
 
@@ -50,7 +50,7 @@ pub struct ChurnConfig {
 
 impl ChurnConfig {
     /// Rows that ordered tables take at most.
-    pub const ORDERED_ROWS_MAX: u64 = 2 << (Key::PLACED_ROW_BITS - PAIR_BITS);
+    pub const ORDERED_ROWS_MAX: u64 = 2 << (Key::PARTITIONED_ROW_BITS - PAIR_BITS);
 }
 
 /// The churn workload.
@@ -131,9 +131,9 @@ impl Churn {
         if !self.config.ordered {
             return Key::new(table, row);
         }
-        let (pair, place) = (row / 2, row / 2 % u64::from(self.config.nodes));
+        let (pair, partition) = (row / 2, row / 2 % u64::from(self.config.nodes));
         let table = TableId(TableId::ORDERED.0 + table.0);
-        Key::placed(table, place as u16, (pair << PAIR_BITS) | (row % 2))
+        Key::partitioned(table, partition as u16, (pair << PAIR_BITS) | (row % 2))
     }
 
     /// The row of a pair at `home` that `row` stands for.

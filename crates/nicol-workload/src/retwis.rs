@@ -11,15 +11,15 @@
 //! writes. Here every write-set record is read when it is locked, and each write increments the
 //! record's counter: the audit is that of YCSB-T.
 
-use nicol_core::chance::Stream;
 use nicol_core::commit::Procedures;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::rng::Stream;
 use nicol_core::txn::{ProcedureId, Txn};
 use nicol_core::workload::{Records, ShardMap, Workload};
 
 use crate::chooser::{Chooser, Distribution};
 use crate::counter::{self, CountedTable};
-use crate::shares::Shares;
+use crate::mix::TransactionMix;
 
 /// The only table.
 pub const RECORDS: TableId = TableId(1);
@@ -47,9 +47,10 @@ pub struct Retwis {
     chooser: Chooser,
 }
 
-/// Shares of the types, by their number in [`Workload::kinds`], and how many keys each writes.
-const MIX: Shares<(usize, usize), 4> =
-    Shares::new([(5, (0, 3)), (15, (1, 2)), (30, (2, 5)), (50, (3, 0))]);
+/// The transaction mix, by the types' numbers in [`Workload::kinds`], and how many keys each
+/// writes.
+const MIX: TransactionMix<(usize, usize), 4> =
+    TransactionMix::new([(5, (0, 3)), (15, (1, 2)), (30, (2, 5)), (50, (3, 0))]);
 /// Keys of a timeline at most.
 const TIMELINE_KEYS_MAX: u64 = 10;
 

@@ -5,28 +5,28 @@
 //! transaction refuse. Weights and amounts are those of H-Store and DrTM+H.
 //!
 //! Both accounts of a customer are on one node, by a hash of the customer, as in DrTM+H's
-//! implementation, which Xenic's was made from [5.1]: what one customer does is a matter of a single
-//! shard.
+//! implementation, which Xenic's was made from [5.1]: what one customer does is a matter of a
+//! single shard.
 //!
 //! Each transaction leaves in its output by how much it changed the sum of all balances. The audit:
 //! the initial sum and all these changes make the final sum.
 
 use std::ops::Range;
 
-use nicol_core::chance::Stream;
 use nicol_core::commit::{Execute, Procedures};
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::rng::Stream;
 use nicol_core::txn::{ProcedureId, Txn, Verdict};
 use nicol_core::workload::{Records, ShardMap, Workload};
 
 use crate::chooser::{Chooser, Distribution, PartsPerMillion};
+use crate::mix::TransactionMix;
 use crate::placement::{Violations, holds, mix, records_at_most};
-use crate::shares::Shares;
 
 /// Savings accounts, by customer.
-pub const SAVINGS: TableId = TableId(TableId::PLACED.0 + 1);
+pub const SAVINGS: TableId = TableId(TableId::PARTITIONED.0 + 1);
 /// Checking accounts, by customer.
-pub const CHECKING: TableId = TableId(TableId::PLACED.0 + 2);
+pub const CHECKING: TableId = TableId(TableId::PARTITIONED.0 + 2);
 /// Bytes of a balance.
 pub const BALANCE_BYTES: usize = 4;
 
@@ -88,7 +88,7 @@ enum Kind {
 }
 
 /// Share and amount in cents of each type. [DrTM+H, smallbank]
-const MIX: Shares<(Kind, i32), 6> = Shares::new([
+const MIX: TransactionMix<(Kind, i32), 6> = TransactionMix::new([
     (15, (Kind::Amalgamate, 0)),
     (15, (Kind::Balance, 0)),
     (15, (Kind::DepositChecking, 130)),
@@ -128,7 +128,7 @@ impl Smallbank {
 
 /// The account of `customer` in `table`.
 pub fn account(table: TableId, customer: u64) -> Key {
-    Key::placed(table, mix(customer) as u16, customer)
+    Key::partitioned(table, mix(customer) as u16, customer)
 }
 
 /// The balance that `account` starts with.
@@ -168,7 +168,7 @@ impl Workload for Smallbank {
         txn.ship = self.config.ship;
         // One decision for both customers of a transaction, as in DrTM+H. A single hot customer
         // leaves no second one to choose.
-        let is_hot = random.chance(self.config.hot_probability.0) && self.hot.items() > 1;
+        let is_hot = random.bernoulli(self.config.hot_probability.0) && self.hot.items() > 1;
         let customers = if is_hot { &self.hot } else { &self.customers };
         let customer = customers.draw(random);
         let (savings, checking) = (account(SAVINGS, customer), account(CHECKING, customer));

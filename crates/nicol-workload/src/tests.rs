@@ -11,8 +11,8 @@ use nicol_core::workload::{Records, ShardMap, Workload};
 
 use crate::chooser::{Distribution, PartsPerMillion};
 use crate::churn::{Churn, ChurnConfig};
-use crate::double::{FakeConfig, FakeFabric, FakeProtocol, Validation};
 use crate::driver::{Load, Retry, RunControl, RunPlan, RunResult, spawn_clients};
+use crate::fake::{FakeConfig, FakeFabric, FakeProtocol, Validation};
 use crate::retwis::{Retwis, RetwisConfig};
 use crate::smallbank::{Smallbank, SmallbankConfig};
 use crate::tpcc::{Chopping, Tpcc, TpccConfig};
@@ -246,8 +246,8 @@ fn check_history(history: &[Event]) {
 
 #[test]
 fn smallbank_draws_its_mix_and_its_hot_customers() {
-    use nicol_core::chance::{Purpose, Stream};
     use nicol_core::ids::NodeId;
+    use nicol_core::rng::{Purpose, Stream};
     use nicol_core::txn::Txn;
     let workload = Smallbank::new(SmallbankConfig::paper(2, 5_000));
     let mut random = Stream::new(3, Purpose::Test, 0);
@@ -255,7 +255,7 @@ fn smallbank_draws_its_mix_and_its_hot_customers() {
     let (mut kinds, mut hot) = ([0_u32; 6], 0_u32);
     for _ in 0..50_000 {
         kinds[workload.next(NodeId(0), &mut random, &mut txn)] += 1;
-        let customer = |key: Key| key.row() & ((1 << Key::PLACED_ROW_BITS) - 1);
+        let customer = |key: Key| key.row() & ((1 << Key::PARTITIONED_ROW_BITS) - 1);
         hot += u32::from(txn.entries().iter().all(|entry| customer(entry.key) < 400));
     }
     for (seen, percent) in kinds.iter().zip([15, 15, 15, 25, 15, 15]) {

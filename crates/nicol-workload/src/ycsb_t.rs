@@ -3,9 +3,9 @@
 //! Every value carries a counter, and a modification increments it. The audit: the sum of all
 //! counters is the number of increments that were committed, so no update was lost or doubled.
 
-use nicol_core::chance::Stream;
 use nicol_core::commit::Procedures;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::rng::Stream;
 use nicol_core::txn::{KEYS_MAX, ProcedureId, Txn};
 use nicol_core::workload::{Records, ShardMap, Workload};
 
@@ -91,7 +91,7 @@ impl Workload for YcsbT {
             let row =
                 self.chooser.draw_untaken(random, |row| txn.find(Key::new(RECORDS, row)).is_some());
             let key = Key::new(RECORDS, row);
-            if random.chance(self.config.read_fraction.0) {
+            if random.bernoulli(self.config.read_fraction.0) {
                 txn.read(key);
             } else {
                 txn.write(key);

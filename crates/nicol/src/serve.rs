@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use nicol_core::chance::Stream;
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{CommitProtocol, InTurn, Member, Procedures, load_nodes};
+use nicol_core::commit::{CommitProtocol, Procedures, Sequential, SystemNode, load_nodes};
 use nicol_core::engine::Start;
 use nicol_core::exec::Signal;
-use nicol_core::fabric::{Bell, Fabric};
+use nicol_core::fabric::{Fabric, HasDoorbell};
 use nicol_core::ids::{Key, NodeId, ShardId, Side};
+use nicol_core::rng::Stream;
 use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Bytes;
 use nicol_core::workload::{Records, ShardMap, Workload};
@@ -244,7 +244,7 @@ impl Cluster {
         let store = Store { records };
         let config = XenicConfig { log: LOG, ..XenicConfig::paper(records, INLINE) };
         Self {
-            nodes: load_nodes(layout, &config, &store, &InTurn),
+            nodes: load_nodes(layout, &config, &store, &Sequential),
             mailboxes: layout.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
             procedures: nicol_resp::procedures(),
         }
@@ -271,45 +271,45 @@ impl Start for Cluster {
         let node = &self.nodes[usize::from(here.node.0)];
         let coordinator = node.start(fabric, &self.procedures);
         let Some(coordinator) = coordinator.filter(|_| here.side == Side::Host) else { return };
-        let desk = Desk {
+        let pump = RequestPump {
             fabric: fabric.clone(),
             coordinator,
             spare: Rc::default(),
             finished: fabric.signal(),
         };
         let mailbox = self.mailboxes[usize::from(here.node.0)].clone();
-        fabric.spawn(async move { desk.serve(mailbox).await });
+        fabric.spawn(async move { pump.serve(mailbox).await });
     }
 }
 
 /// A host engine's request queue. [Xenic21 4.2: A polls a queue that B fills]
 #[derive(Clone)]
-struct Desk<F: Fabric> {
+struct RequestPump<F: Fabric> {
     fabric: F,
     coordinator: Coordinator<F>,
     spare: Rc<RefCell<Vec<Txn>>>,
     finished: Signal,
 }
 
-impl<F: Fabric> Desk<F> {
+impl<F: Fabric> RequestPump<F> {
     async fn serve(self, mailbox: Arc<Mailbox<Job>>) {
-        let bell: Arc<dyn Bell> = mailbox.clone();
+        let doorbell: Arc<dyn HasDoorbell> = mailbox.clone();
         let running = Rc::new(RefCell::new(0));
         loop {
-            let seen = bell.bell().rings();
+            let seen = doorbell.doorbell().rings();
             while let Some(job) = mailbox.pop() {
                 while *running.borrow() >= IN_FLIGHT_MAX {
                     self.finished.wait().await;
                 }
                 *running.borrow_mut() += 1;
-                let (desk, running) = (self.clone(), running.clone());
+                let (pump, running) = (self.clone(), running.clone());
                 self.fabric.spawn(async move {
-                    desk.run(job).await;
+                    pump.run(job).await;
                     *running.borrow_mut() -= 1;
-                    desk.finished.notify();
+                    pump.finished.notify();
                 });
             }
-            self.fabric.rung(&bell, seen).await;
+            self.fabric.wait_for_doorbell(&doorbell, seen).await;
         }
     }
 

@@ -5,7 +5,7 @@ use nicol_core::fabric::{FabricError, Message};
 use nicol_core::ids::{Key, ShardId, TxnId, Version};
 use nicol_core::txn::{Abort, Entry, KEYS_MAX, Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
-use nicol_store::host_table::Shortage;
+use nicol_store::host_table::ExhaustedSpace;
 
 /// Coordinator to primary. [Xenic21 4.2 (2)]
 pub(super) const EXECUTE: u16 = 10;
@@ -161,7 +161,7 @@ impl<'a> Keys<'a> {
 pub(super) enum ExecuteReply<'a, I> {
     /// Locked and read: version and value of each key, in the request's order. Values that the
     /// primary's table has no room for must not be written: usually there are none.
-    Granted(Shortage, I, &'a [u8]),
+    Granted(ExhaustedSpace, I, &'a [u8]),
     /// Nothing was locked.
     Denied(Abort),
 }
@@ -178,12 +178,12 @@ impl<I: Iterator<Item = Found> + Clone> Message for ExecuteReply<'_, I> {
 
     fn emit(&self, to: &mut Writer<'_>) {
         match self {
-            Self::Granted(shortage, found, values) => {
-                if shortage.is_none() {
+            Self::Granted(exhausted, found, values) => {
+                if exhausted.is_none() {
                     to.u8(0);
                 } else {
                     to.u8(2);
-                    to.u32(shortage.to_bits());
+                    to.u32(exhausted.to_bits());
                 }
                 for found in found.clone() {
                     to.u64(found.version.0);
@@ -206,11 +206,11 @@ pub(super) fn parse_execute_reply(
     body: &[u8],
     txn: &mut Txn,
     keys: &[usize],
-) -> Result<Result<Shortage, Abort>, Malformed> {
+) -> Result<Result<ExhaustedSpace, Abort>, Malformed> {
     let mut from = Reader::new(body);
-    let shortage = match from.u8()? {
-        0 => Shortage::default(),
-        2 => Shortage::from_bits(from.u32()?),
+    let exhausted = match from.u8()? {
+        0 => ExhaustedSpace::default(),
+        2 => ExhaustedSpace::from_bits(from.u32()?),
         _ => return Ok(Err(parse_abort(&mut from)?)),
     };
     for &index in keys {
@@ -220,7 +220,7 @@ pub(super) fn parse_execute_reply(
         txn.fetched(index, version, value);
     }
     from.finish()?;
-    Ok(Ok(shortage))
+    Ok(Ok(exhausted))
 }
 
 /// VALIDATE: keys that were read but not locked, with the versions read. [Xenic21 4.2 (4)]

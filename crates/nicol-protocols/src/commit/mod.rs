@@ -1,8 +1,8 @@
 //! The `commit` family: distributed, replicated, serializable transactions.
 
-pub mod hybrid;
 mod log;
 mod messages;
+pub mod rdma_occ;
 pub mod xenic;
 
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ fn copy_backups<S>(
 /// Records that are loaded at a time.
 const LOAD_BATCH: usize = 64;
 
-/// Loads the records of `shard` a batch at a time: where their keys are at home is touched first, so
-/// that the cache misses of a batch overlap.
+/// Loads the records of `shard` a batch at a time: where their keys are at home is touched first,
+/// so that the cache misses of a batch overlap.
 fn load_shard(
     workload: &dyn Workload,
     shards: &dyn ShardMap,
@@ -99,5 +99,5 @@ pub enum Sabotage {
     /// An aborted transaction installs its writes all the same.
     AbortInstalls,
     /// What was read of ordered tables is taken for current.
-    IgnoresGuards,
+    IgnoresRangeVersions,
 }

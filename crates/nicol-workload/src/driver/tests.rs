@@ -9,7 +9,7 @@ use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
 
 use super::*;
-use crate::double::{FakeConfig, FakeFabric, FakeProtocol, Validation};
+use crate::fake::{FakeConfig, FakeFabric, FakeProtocol, Validation};
 use crate::smallbank::{Smallbank, SmallbankConfig};
 
 const CLIENTS: u32 = 4;

@@ -50,8 +50,8 @@ impl<F: Fabric> Coordinator<F> {
         TxnId::new(self.fabric.here(), self.sequence.get())
     }
 
-    /// The core of this node's NIC that coordinates a transaction. [Xenic21 4.3.2]: flows are routed
-    /// to cores.
+    /// The core of this node's NIC that coordinates a transaction. [Xenic21 4.3.2]: flows are
+    /// routed to cores.
     pub(super) fn nic(&self, txn: TxnId) -> EngineId {
         self.fabric.layout().nic_for(self.fabric.here(), txn.sequence())
     }

@@ -38,9 +38,9 @@ mod nic;
 mod node;
 mod ordered;
 mod replica;
-mod separate;
 mod server;
 mod shipped;
+mod split_requests;
 mod worker;
 
 use std::sync::Arc;
@@ -117,7 +117,7 @@ pub struct XenicConfig {
     /// Bytes of each NIC core's log in host memory.
     pub log: Bytes,
     /// How long a phase waits for an unreachable node before it gives up.
-    pub patience: Nanos,
+    pub timeout: Nanos,
     /// Where execution logic runs.
     pub execute_at: ExecuteAt,
     /// Are the paper's gaps closed?
@@ -148,7 +148,7 @@ impl XenicConfig {
             slots_percent: 125,
             growth: Growth::Doubling { memory_max: TABLE_MEMORY_MAX },
             log: Bytes(1 << 20),
-            patience: Nanos::from_millis(20),
+            timeout: Nanos::from_millis(20),
             execute_at: ExecuteAt::Annotation,
             faithful: Faithful::Fixed,
             combined_ops: true,

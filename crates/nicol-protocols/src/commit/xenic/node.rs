@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
+use nicol_core::commit::{Audit, LookupStats, Procedures, SystemNode};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
-use nicol_core::txn::{Abort, Entry, Guard};
+use nicol_core::txn::{Abort, Entry, RangeVersion};
 use nicol_core::workload::{ShardMap, Workload};
-use nicol_store::host_table::{Advance, Geometry, HostTable, Shortage, SlotHash};
-use nicol_store::never::Reach;
+use nicol_store::high_water::HighWater;
+use nicol_store::host_table::{Advance, ExhaustedSpace, Geometry, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
-use nicol_store::ordered::WriteGuards;
+use nicol_store::ordered::WriteCounters;
 
 use super::lookup_stats::LookupCounters;
 use super::replica::Replica;
@@ -36,7 +36,7 @@ pub struct Node {
     backups: BTreeMap<ShardId, Replica>,
     index: NicIndex,
     /// The NIC's side of the ordered tables.
-    guards: WriteGuards,
+    write_counters: WriteCounters,
     logs: Vec<Arc<LogMemory>>,
     /// Per NIC core.
     lookups: Vec<LookupCounters>,
@@ -50,7 +50,7 @@ pub struct Node {
 pub struct Copies {
     backups: BTreeMap<ShardId, Replica>,
     index: NicIndex,
-    guards: WriteGuards,
+    write_counters: WriteCounters,
 }
 
 /// The ways that a transaction may take to its commit.
@@ -136,13 +136,13 @@ impl Node {
     }
 
     /// Is there room for one more record in the primary table?
-    pub(super) fn has_room(&self) -> bool {
-        self.primary.table.has_room()
+    pub(super) fn has_capacity(&self) -> bool {
+        self.primary.table.has_capacity()
     }
 
     /// Which values the primary table has no room for any more.
-    pub(super) fn shortage(&self) -> Shortage {
-        self.primary.table.shortage()
+    pub(super) fn exhausted_space(&self) -> ExhaustedSpace {
+        self.primary.table.exhausted_space()
     }
 
     fn replicas(&self) -> impl Iterator<Item = &Replica> {
@@ -179,14 +179,14 @@ impl Node {
     pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
         self.index.lock(SlotHash::of(key), key, txn).map_err(|refused| abort_of(refused, key))?;
         if key.is_ordered() {
-            self.guards.lock(key, txn);
+            self.write_counters.lock(key, txn);
         }
         Ok(())
     }
 
     pub(super) fn unlock(&self, key: Key, txn: TxnId) -> bool {
         if key.is_ordered() {
-            self.guards.unlock(key, txn);
+            self.write_counters.unlock(key, txn);
         }
         self.index.unlock(SlotHash::of(key), key, txn)
     }
@@ -196,12 +196,12 @@ impl Node {
     }
 
     /// Locks `key` for reading, if no transaction holds it.
-    pub(super) fn share(&self, key: Key) -> Result<(), Abort> {
-        self.index.share(SlotHash::of(key), key).map_err(|refused| abort_of(refused, key))
+    pub(super) fn lock_shared(&self, key: Key) -> Result<(), Abort> {
+        self.index.lock_shared(SlotHash::of(key), key).map_err(|refused| abort_of(refused, key))
     }
 
-    pub(super) fn unshare(&self, key: Key) {
-        self.index.unshare(SlotHash::of(key), key);
+    pub(super) fn unlock_shared(&self, key: Key) {
+        self.index.unlock_shared(SlotHash::of(key), key);
     }
 
     /// See [`NicIndex::is_current`].
@@ -210,25 +210,26 @@ impl Node {
         self.index.is_current(SlotHash::of(entry.key), entry.key, txn, read)
     }
 
-    /// Sees to it that no insert installs a version at which `txn` has seen no record, where a guard
-    /// has shown that there is none; false if one may.
-    pub(super) fn saw_none(&self, txn: TxnId, entry: &Entry) -> bool {
-        self.index.saw_none(SlotHash::of(entry.key), entry.key, txn, entry.version)
+    /// Raises the key's version, so that a later insert exceeds the version at which `txn` saw it
+    /// absent; where a range version has shown that there is none; false if one may.
+    pub(super) fn confirm_absent_at(&self, txn: TxnId, entry: &Entry) -> bool {
+        self.index.confirm_absent_at(SlotHash::of(entry.key), entry.key, txn, entry.version)
     }
 
     /// Is it certain that there never was a record of `key`, of an ordered table?
-    pub(super) fn never_had(&self, key: Key) -> bool {
-        self.guards.never_had(key)
+    pub(super) fn confirm_absent(&self, key: Key) -> bool {
+        self.write_counters.confirm_absent(key)
     }
 
-    /// The host has told how far up the group of `key` ever had records.
-    pub(super) fn learn_reach(&self, key: Key, reach: Reach) {
-        self.guards.learn_reach(key, reach);
+    /// The host has answered with the high-water mark of `key`'s group.
+    pub(super) fn learn_high_water(&self, key: Key, high_water: HighWater) {
+        self.write_counters.learn_high_water(key, high_water);
     }
 
     /// Is what `txn` has read of an ordered table still current?
-    pub(super) fn is_guard_current(&self, txn: TxnId, guard: Guard) -> bool {
-        self.config.sabotage == Sabotage::IgnoresGuards || self.guards.is_current(guard, txn)
+    pub(super) fn is_range_current(&self, txn: TxnId, version: RangeVersion) -> bool {
+        self.config.sabotage == Sabotage::IgnoresRangeVersions
+            || self.write_counters.is_current(version, txn)
     }
 
     /// Are all of these keys of its own shard?
@@ -257,7 +258,7 @@ impl Node {
             }
         }
         if key.is_ordered() {
-            self.guards.install(key);
+            self.write_counters.install(key);
         }
         self.index.install(hash, key, version, value);
     }
@@ -278,7 +279,7 @@ fn abort_of(refused: LockRefused, key: Key) -> Abort {
     }
 }
 
-impl Member for Node {
+impl SystemNode for Node {
     type Config = XenicConfig;
     type Coordinator<F: Fabric> = Coordinator<F>;
 
@@ -319,12 +320,13 @@ impl Member for Node {
             cached_objects_max: config.index_objects,
             busy_objects_max: BUSY_OBJECTS_MAX,
         });
-        let guards = WriteGuards::default();
+        let write_counters = WriteCounters::default();
         if config.warm_index {
-            primary.each_placed(&mut |record| index.preload(SlotHash::of(record.key), &record));
-            guards.preload(&primary.ordered);
+            primary
+                .for_each_located(&mut |record| index.preload(SlotHash::of(record.key), &record));
+            write_counters.preload(&primary.ordered);
         }
-        Copies { backups: copy_backups(layout, id, shards, Replica::copy), index, guards }
+        Copies { backups: copy_backups(layout, id, shards, Replica::copy), index, write_counters }
     }
 
     fn build(
@@ -332,7 +334,7 @@ impl Member for Node {
         layout: &Layout,
         config: &XenicConfig,
         primary: Replica,
-        Copies { backups, index, guards }: Copies,
+        Copies { backups, index, write_counters }: Copies,
     ) -> Self {
         let nics = layout.engines(Side::Nic);
         Self {
@@ -343,7 +345,7 @@ impl Member for Node {
             primary,
             backups,
             index,
-            guards,
+            write_counters,
             logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
             lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             grace: Mutex::new(vec![0; nics]),
@@ -363,7 +365,7 @@ impl Member for Node {
         self.index.pinned_count() == 0
             && self.logs.iter().all(|log| log.is_settled())
             && self.index.locked_count() == 0
-            && self.guards.locked_count() == 0
+            && self.write_counters.locked_count() == 0
     }
 
     fn audit(&self) -> Audit {

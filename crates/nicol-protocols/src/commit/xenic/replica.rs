@@ -2,7 +2,7 @@
 //! tables in a B+ tree. [Xenic21 4.1, 5.2]
 
 use nicol_core::ids::{Key, Version};
-use nicol_store::host_table::{Advance, Geometry, Growth, HostTable, Lookup, Placed};
+use nicol_store::host_table::{Advance, Geometry, Growth, HostTable, LocatedRecord, Lookup};
 use nicol_store::ordered::OrderedTable;
 
 /// See the module.
@@ -45,7 +45,7 @@ impl Replica {
         found
     }
 
-    /// Applies a logged write. AMB-37: version-guarded and idempotent, since per-core logs have no
+    /// Applies a logged write. AMB-37: idempotent by version, since per-core logs have no
     /// common order.
     pub(super) fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) {
         if key.is_ordered() {
@@ -60,12 +60,12 @@ impl Replica {
     }
 
     /// Calls `each` with every record and how far it stands from its home.
-    pub(super) fn each_placed(&self, each: &mut dyn FnMut(Placed<'_>)) {
-        self.table.each_placed(each);
+    pub(super) fn for_each_located(&self, each: &mut dyn FnMut(LocatedRecord<'_>)) {
+        self.table.for_each_located(each);
         // Trees have no homes.
         let displacement = 0;
         self.ordered.tree().for_each(&mut |key, version, value| {
-            each(Placed { key, version, value, displacement });
+            each(LocatedRecord { key, version, value, displacement });
         });
     }
 

@@ -20,14 +20,13 @@ impl<F: Fabric> Nic<F> {
         }
         let mut found = self.lookups.batch();
         let read = self.lookups.read_all(keys.iter().map(|access| access.key), &mut found).await;
-        let room = keys
-            .iter()
-            .zip(found.iter())
-            .all(|(access, found)| !access.write || found.value.is_some() || self.node.has_room());
+        let capacity = keys.iter().zip(found.iter()).all(|(access, found)| {
+            !access.write || found.value.is_some() || self.node.has_capacity()
+        });
         match read {
-            Ok(()) if room => {
-                let shortage = self.node.shortage();
-                let granted = ExecuteReply::Granted(shortage, found.iter(), &found.values);
+            Ok(()) if capacity => {
+                let exhausted = self.node.exhausted_space();
+                let granted = ExecuteReply::Granted(exhausted, found.iter(), &found.values);
                 self.fabric.reply(reply_to, &granted);
             }
             Ok(()) => {

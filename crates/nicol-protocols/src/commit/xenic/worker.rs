@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::fabric::{Bell, Fabric, Work};
+use nicol_core::fabric::{Fabric, HasDoorbell, Work};
 
 use super::log_acks::LogAcks;
 use super::node::Node;
@@ -27,11 +27,11 @@ pub(super) async fn apply_log<F: Fabric>(
     acks: Rc<LogAcks<F>>,
 ) {
     let memory = node.log(core).clone();
-    let bell: Arc<dyn Bell> = memory.region().clone();
+    let doorbell: Arc<dyn HasDoorbell> = memory.region().clone();
     let size = memory.size();
     let mut reader = LogReader::new(memory);
     loop {
-        let seen = bell.bell().rings();
+        let seen = doorbell.doorbell().rings();
         let mut applied = 0;
         for _ in 0..BATCHES {
             let read = reader.read(BATCH);
@@ -48,7 +48,7 @@ pub(super) async fn apply_log<F: Fabric>(
         } else if grow(&fabric, &node, IDLE_SPLITS) > 0 {
             fabric.yield_now().await;
         } else {
-            fabric.rung(&bell, seen).await;
+            fabric.wait_for_doorbell(&doorbell, seen).await;
         }
     }
 }
