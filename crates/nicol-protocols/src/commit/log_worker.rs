@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nicol_core::fabric::{Bell, Fabric};
+use nicol_core::fabric::{Fabric, HasDoorbell};
 
 use super::log::{LogMemory, LogReader};
 
@@ -31,10 +31,10 @@ pub(super) async fn apply_log<F: Fabric, W: ApplyLog>(
     memory: Arc<LogMemory>,
     worker: W,
 ) {
-    let bell: Arc<dyn Bell> = memory.region().clone();
+    let doorbell: Arc<dyn HasDoorbell> = memory.region().clone();
     let mut reader = LogReader::new(memory);
     loop {
-        let seen = bell.bell().rings();
+        let seen = doorbell.doorbell().rings();
         let mut records = 0;
         for _ in 0..W::BATCHES {
             let read = reader.read(W::BATCH);
@@ -51,7 +51,7 @@ pub(super) async fn apply_log<F: Fabric, W: ApplyLog>(
         } else if worker.work_while_idle() {
             fabric.yield_now().await;
         } else {
-            fabric.rung(&bell, seen).await;
+            fabric.wait_for_doorbell(&doorbell, seen).await;
         }
     }
 }

@@ -112,13 +112,13 @@ mod tests {
     fn a_denial_leaves_what_an_earlier_round_has_locked() {
         let shards = |held: &HeldLocks| held.shards().map(|shard| shard.0).collect::<Vec<_>>();
         let mut held = HeldLocks::default();
-        [4, 1].map(|shard| held.asked(ShardId(shard)));
+        [4, 1].into_iter().for_each(|shard| held.asked(ShardId(shard)));
         assert_eq!(shards(&held), [1, 4]);
         held.granted(ShardId(4));
         held.denied(ShardId(1));
         assert_eq!(shards(&held), [4]);
-        [4, 2].map(|shard| held.asked(ShardId(shard)));
-        [4, 2].map(|shard| held.denied(ShardId(shard)));
+        [4, 2].into_iter().for_each(|shard| held.asked(ShardId(shard)));
+        [4, 2].into_iter().for_each(|shard| held.denied(ShardId(shard)));
         assert_eq!(shards(&held), [4], "its first round was granted");
         held.clear();
         assert!(held.is_empty());
