@@ -1,16 +1,27 @@
 //! Faults that a world injects: what goes wrong, when, and how often. Drawn from streams of their
 //! own.
 
-use crate::ids::{NodeId, Side};
+mod crashes;
+mod families;
+
+use serde::{Deserialize, Serialize};
+
+pub use crashes::{Crash, CrashScope};
+pub use families::{FaultFamilies, UnknownFamily};
+
+use crate::ids::NodeId;
 use crate::rng::{Purpose, Stream};
 use crate::units::Nanos;
 
 /// A cut of the network that heals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Partition {
     /// It begins.
+    #[serde(rename = "from_ns")]
     pub from: Nanos,
     /// It heals.
+    #[serde(rename = "until_ns")]
     pub until: Nanos,
     /// The nodes of one side of the cut, one bit each.
     pub side: u64,
@@ -29,31 +40,23 @@ impl Partition {
 }
 
 /// An engine that stands still for a while; what arrives waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Stall {
     /// The engine's position in the layout, modulo their number.
     pub engine: u32,
     /// It begins.
+    #[serde(rename = "from_ns")]
     pub from: Nanos,
     /// How long.
+    #[serde(rename = "span_ns")]
     pub span: Nanos,
-}
-
-/// A side of a node, or both, that stops for good. There is no recovery here yet: nothing
-/// restarts, memory stays readable by nobody, and calls to it end when their timeout does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crash {
-    /// The node.
-    pub node: NodeId,
-    /// One side, or both.
-    pub side: Option<Side>,
-    /// When.
-    pub at: Nanos,
 }
 
 /// What goes wrong in a run. Chances are per frame, in a million; only frames between different
 /// nodes are hit. Verbs travel on reliable connections: a lost packet delays them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct FaultPlan {
     /// A frame is lost.
     pub loss: u32,
@@ -62,10 +65,12 @@ pub struct FaultPlan {
     /// A frame is overtaken: delayed by up to `reorder_span`.
     pub reorder: u32,
     /// The longest delay of an overtaken frame.
+    #[serde(rename = "reorder_span_ns")]
     pub reorder_span: Nanos,
     /// A frame is delayed by a long tail: up to `tail_max`, each doubling half as likely.
     pub tail: u32,
     /// The longest delay of the tail.
+    #[serde(rename = "tail_max_ns")]
     pub tail_max: Nanos,
     /// 1 to 64 bits of a frame are flipped.
     pub corrupt: u32,
@@ -73,13 +78,21 @@ pub struct FaultPlan {
     pub partitions: Vec<Partition>,
     /// Engines that stand still.
     pub stalls: Vec<Stall>,
-    /// Sides that stop for good.
+    /// Nodes, or sides of nodes, that crash.
     pub crashes: Vec<Crash>,
-    /// Nothing goes wrong from here on, and what was cut or stalled has healed; crashes stay.
+    /// Nothing goes wrong from here on, and what was cut or stalled has healed. Crashes and
+    /// restarts come when they say.
+    #[serde(rename = "quiet_after_ns")]
     pub quiet_after: Nanos,
 }
 
-/// The longest run of faults that [`FaultPlan::messages`] draws.
+impl Default for FaultPlan {
+    fn default() -> Self {
+        Self::none()
+    }
+}
+
+/// The longest run of faults that a plan draws.
 const FAULTY_SPAN: Nanos = Nanos::from_millis(20);
 
 impl FaultPlan {
@@ -125,19 +138,33 @@ impl FaultPlan {
             ..Self::none()
         };
         let (partitioned, stalled) = (rng.bits() & 1 == 1, rng.bits() & 1 == 1);
-        for _ in 0..if partitioned { 1 + rng.below(3) } else { 0 } {
+        if partitioned {
+            plan.add_partitions(&mut rng);
+        }
+        if stalled {
+            plan.add_stalls(&mut rng);
+        }
+        plan
+    }
+
+    /// Draws one to three partitions.
+    fn add_partitions(&mut self, rng: &mut Stream) {
+        for _ in 0..1 + rng.below(3) {
             let from = Nanos(rng.below(FAULTY_SPAN.0 * 9 / 10));
             let until = from + Nanos(50_000 + rng.below(1_950_000));
             let (side, one_way) = (rng.bits(), rng.bits() & 1 == 1);
-            plan.partitions.push(Partition { from, until, side, one_way });
+            self.partitions.push(Partition { from, until, side, one_way });
         }
-        for _ in 0..if stalled { 1 + rng.below(4) } else { 0 } {
+    }
+
+    /// Draws one to four stalls.
+    fn add_stalls(&mut self, rng: &mut Stream) {
+        for _ in 0..1 + rng.below(4) {
             let engine = rng.bits() as u32;
             let from = Nanos(rng.below(FAULTY_SPAN.0 * 9 / 10));
             let span = Nanos(10_000 + rng.below(990_000));
-            plan.stalls.push(Stall { engine, from, span });
+            self.stalls.push(Stall { engine, from, span });
         }
-        plan
     }
 
     /// May a frame between nodes be lost, doubled, late or damaged?

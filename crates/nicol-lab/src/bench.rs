@@ -9,7 +9,7 @@ use nicol_core::cluster::{Layout, LayoutError};
 use nicol_core::commit::{Audit, LookupStats, Procedures, SystemNode, load_nodes};
 use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
-use nicol_core::history::Event;
+use nicol_core::history::first::Event;
 use nicol_core::ids::{Key, Side};
 use nicol_core::names::did_you_mean;
 use nicol_core::txn::Abort;

@@ -72,7 +72,7 @@ fn record<N: SystemNode>(
     built: &Built<N::Config>,
     clients: usize,
     check: &mut crate::report::Check,
-) -> Result<Vec<nicol_core::history::Event>> {
+) -> Result<Vec<nicol_core::history::first::Event>> {
     let recorded = match config.length {
         Some(Length::Transactions(count)) => count.min(RECORDED),
         _ => RECORDED,

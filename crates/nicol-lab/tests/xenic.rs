@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::PathBuf;
 
-use nicol_core::history::End;
+use nicol_core::history::first::End;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
 use nicol_lab::sweep;

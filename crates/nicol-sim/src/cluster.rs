@@ -297,7 +297,8 @@ impl SimCluster {
     fn crash(&self, state: &mut State, index: usize) {
         let crash = state.faults.plan().crashes[index];
         for (index, id) in self.shared.engines.iter().enumerate() {
-            if id.node == crash.node && crash.side.is_none_or(|side| side == id.side) {
+            let hit = crash.hits(id.node, self.shared.layout.nodes());
+            if hit && crash.scope.sides().contains(&id.side) {
                 let core = &mut state.cores[index];
                 core.dead = true;
                 core.inbox.clear();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::{Delivery, Fabric, HasDoorbell, Message, OneSided, Service, Timeout};
-use nicol_core::faults::{Crash, FaultPlan, Partition, Stall};
+use nicol_core::faults::{Crash, CrashScope, FaultPlan, Partition, Stall};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::memory::{Access, Region};
 use nicol_core::units::{Bytes, Nanos};
@@ -182,7 +182,8 @@ fn a_partition_stops_calls_until_it_heals() {
 #[test]
 fn calls_to_a_crashed_node_end_with_their_patience() {
     let mut config = config("liquidio3", 1);
-    let crash = |node| Crash { node: NodeId(node), side: None, at: Nanos(1) };
+    let scope = CrashScope::Node;
+    let crash = |node| Crash { scope, node, at: Nanos(1), restart_after: None };
     config.faults = FaultPlan { crashes: vec![crash(1), crash(2)], ..FaultPlan::none() };
     let mut calls = Calls::new(2, 3);
     calls.timeout = Timeout::After(Nanos::from_millis(2));
@@ -332,7 +333,8 @@ fn host_frames_occupy_nic_cores_only_on_the_path() {
 #[test]
 fn a_crashed_nic_cuts_its_host_off_and_a_stalled_engine_only_waits() {
     let mut crashed = config("liquidio3", 1);
-    let crash = Crash { node: NodeId(0), side: Some(Side::Nic), at: Nanos(1) };
+    let scope = CrashScope::Nic;
+    let crash = Crash { scope, node: 0, at: Nanos(1), restart_after: None };
     crashed.faults = FaultPlan { crashes: vec![crash], ..FaultPlan::none() };
     let mut calls = Calls::new(1, 1);
     calls.timeout = Timeout::After(Nanos::from_millis(1));

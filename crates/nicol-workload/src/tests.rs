@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use nicol_core::cluster::Layout;
-use nicol_core::history::{End, Event};
+use nicol_core::history::first::{End, Event};
 use nicol_core::ids::Key;
 use nicol_core::units::Nanos;
 use nicol_core::workload::{Records, ShardMap, Workload};

@@ -1,4 +1,4 @@
-use nicol_core::history::{Read, Write};
+use nicol_core::history::first::{Read, Write};
 use nicol_core::rng::{Purpose, Stream};
 
 use super::*;

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::history::{End, Event, Read, Write};
+use nicol_core::history::first::{End, Event, Read, Write};
 use nicol_core::ids::TxnId;
 use nicol_core::txn::{Outcome, Txn};
 use nicol_core::units::Nanos;

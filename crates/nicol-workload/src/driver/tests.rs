@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::cluster::Layout;
-use nicol_core::history::End;
+use nicol_core::history::first::End;
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
 

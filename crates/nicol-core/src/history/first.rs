@@ -1,4 +1,4 @@
-//! Histories: what clients saw. Written by the driver, judged by `nicol-check`.
+//! The types of `nicol.history/1`: transactions with versions only.
 
 use serde::{Deserialize, Serialize};
 
