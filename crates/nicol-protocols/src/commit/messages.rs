@@ -500,9 +500,7 @@ impl<B: AsRef<[u8]>> Writes<B> {
     }
 
     /// What is installed, without the keys that are only unlocked; `None` deletes.
-    pub(super) fn installs(
-        &self,
-    ) -> impl Iterator<Item = (Key, Version, Option<&[u8]>)> + Clone {
+    pub(super) fn installs(&self) -> impl Iterator<Item = (Key, Version, Option<&[u8]>)> + Clone {
         self.iter().filter_map(|(key, version, change)| match change {
             Change::Put(value) => Some((key, version, Some(value))),
             Change::Delete => Some((key, version, None)),

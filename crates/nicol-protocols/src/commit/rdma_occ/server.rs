@@ -62,11 +62,7 @@ impl<F: Fabric> Host<F> {
         Ok(())
     }
 
-    fn lock_all(
-        &self,
-        keys: impl Iterator<Item = Key> + Clone,
-        txn: TxnId,
-    ) -> Result<(), Abort> {
+    fn lock_all(&self, keys: impl Iterator<Item = Key> + Clone, txn: TxnId) -> Result<(), Abort> {
         lock_all(keys, |key| self.lock_own(key, txn), |key| self.unlock_own(key, txn))
     }
 

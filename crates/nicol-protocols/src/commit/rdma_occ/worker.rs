@@ -22,7 +22,10 @@ impl<F: Fabric> ApplyLog for Worker<F> {
         for (_, body) in reader.records() {
             let writes = logged(body);
             let Some(replica) = self.node.backup(writes.shard) else {
-                panic!("{:?} is not backed up here: its coordinator has another layout", writes.shard);
+                panic!(
+                    "{:?} is not backed up here: its coordinator has another layout",
+                    writes.shard
+                );
             };
             for (key, version, value) in writes.installs() {
                 self.fabric.work(Work::TableApply);
