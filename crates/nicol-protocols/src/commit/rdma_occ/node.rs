@@ -232,7 +232,7 @@ impl SystemNode for Node {
         let mut table = config.table;
         table.size_heap_for(&workload.value_lengths());
         let replica = Replica::new(RemoteTable::new(Geometry::new(table), config.records));
-        let touch = |keys: &[Key]| replica.touch(keys);
+        let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
         load_shard(workload, layout, shard, touch, |key, value| replica.load(key, value));
         replica
     }
