@@ -229,7 +229,7 @@ impl SystemNode for Node {
         let mut table = config.table;
         table.size_heap_for(&source.value_lengths());
         let replica = Replica::new(RemoteTable::new(Geometry::new(table), config.records));
-        let touch = |keys: &[Key]| replica.touch(keys);
+        let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
         load_shard(source, layout, shard, touch, |key, value| replica.load(key, value));
         replica
     }

@@ -298,7 +298,7 @@ impl SystemNode for Node {
             config.displacement_max,
             config.inline_value,
         );
-        let replica = Replica::new(geometry, records, config.growth);
+        let replica = Replica::new(HostTable::new(geometry, records, config.growth));
         let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
         load_shard(source, layout, shard, touch, |key, value| replica.load(key, value));
         replica
@@ -387,7 +387,10 @@ impl SystemNode for Node {
 
     fn check(&self) {
         self.index.check();
-        self.replicas().for_each(Replica::check);
+        for replica in self.replicas() {
+            let breaches = replica.check();
+            assert!(breaches.is_empty(), "a replica is broken: {breaches:?}");
+        }
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
