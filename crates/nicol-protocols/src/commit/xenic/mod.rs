@@ -46,9 +46,9 @@ mod worker;
 use std::sync::Arc;
 
 use nicol_core::cluster::Layout;
-use nicol_core::commit::Procedures;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::Side;
+use nicol_core::txn::Procedures;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_store::host_table::Growth;
 
