@@ -3,10 +3,10 @@
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-use crate::cluster::Layout;
 use crate::fabric::Fabric;
 use crate::ids::{Key, NodeId, ShardId};
 use crate::txn::{Outcome, ProcedureId, Txn, Verdict};
+use crate::view::View;
 use crate::workload::Workload;
 
 /// Execution logic: reads the transaction's values and arguments, sets its writes and output, may
@@ -65,7 +65,7 @@ pub trait Member: Send + Sync + Sized + 'static {
     /// Loads `shard` with the workload's records.
     fn load(
         shard: ShardId,
-        layout: &Layout,
+        view: &View,
         config: &Self::Config,
         workload: &dyn Workload,
     ) -> Self::Shard;
@@ -73,7 +73,7 @@ pub trait Member: Send + Sync + Sized + 'static {
     /// Copies what node `id` backs up of `shards`, in the order of their numbers.
     fn copy(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &Self::Config,
         workload: &dyn Workload,
         shards: &[Self::Shard],
@@ -82,7 +82,7 @@ pub trait Member: Send + Sync + Sized + 'static {
     /// Puts node `id` together.
     fn build(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &Self::Config,
         primary: Self::Shard,
         copies: Self::Copies,
@@ -127,8 +127,8 @@ pub trait Member: Send + Sync + Sized + 'static {
 
 /// How the work of loading several nodes is done.
 pub trait Spread {
-    /// What `work` makes of each node, in their order.
-    fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T>;
+    /// What `work` makes of each item, in their order.
+    fn map<I: Sync, T: Send>(&self, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T>;
 }
 
 /// One node after the other.
@@ -136,24 +136,31 @@ pub trait Spread {
 pub struct InTurn;
 
 impl Spread for InTurn {
-    fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T> {
-        nodes.iter().map(work).collect()
+    fn map<I: Sync, T: Send>(&self, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+        items.iter().map(work).collect()
     }
 }
 
 /// Loads a cluster's nodes: each shard once, then its copies.
 pub fn load_nodes<N: Member>(
-    layout: &Layout,
+    view: &View,
     config: &N::Config,
     workload: &dyn Workload,
     spread: &impl Spread,
 ) -> Vec<Arc<N>> {
-    let ids: Vec<NodeId> = layout.node_ids().collect();
-    let load = |id: &NodeId| N::load(ShardId(u16::from(id.0)), layout, config, workload);
-    let shards = spread.map(&ids, load);
-    let copies = spread.map(&ids, |&id| N::copy(id, layout, config, workload, &shards));
-    let build = |((&id, primary), copies)| N::build(id, layout, config, primary, copies);
-    ids.iter().zip(shards).zip(copies).map(build).map(Arc::new).collect()
+    let ids: Vec<NodeId> = view.node_ids().collect();
+    let numbers: Vec<ShardId> = view.shard_ids().collect();
+    let shards = spread.map(&numbers, |&shard| N::load(shard, view, config, workload));
+    let copies = spread.map(&ids, |&id| N::copy(id, view, config, workload, &shards));
+    let mut shards: Vec<_> = shards.into_iter().map(Some).collect();
+    let build = |(&id, copies)| {
+        let led = view.led_by(id).next();
+        let Some(primary) = led.and_then(|shard| shards[usize::from(shard.0)].take()) else {
+            panic!("node {} holds the primary of a shard", id.0)
+        };
+        Arc::new(N::build(id, view, config, primary, copies))
+    };
+    ids.iter().zip(copies).map(build).collect()
 }
 
 /// What a node's memory looks like when everything is quiet.

@@ -4,16 +4,17 @@
 use crate::chance::{Purpose, Stream};
 use crate::ids::{NodeId, Side};
 use crate::units::Nanos;
+use crate::view::NodeSet;
 
 /// A cut of the network that heals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// It begins.
     pub from: Nanos,
     /// It heals.
     pub until: Nanos,
-    /// The nodes of one side of the cut, one bit each.
-    pub side: u64,
+    /// The nodes of one side of the cut.
+    pub side: NodeSet,
     /// Are only frames from `side` to the others lost?
     pub one_way: bool,
 }
@@ -21,7 +22,7 @@ pub struct Partition {
 impl Partition {
     /// Does it stop a frame between these nodes now?
     fn cuts(&self, now: Nanos, from: NodeId, to: NodeId) -> bool {
-        let inside = |node: NodeId| self.side >> node.0 & 1 == 1;
+        let inside = |node| self.side.contains(node);
         let crosses =
             if self.one_way { inside(from) && !inside(to) } else { inside(from) != inside(to) };
         crosses && (self.from..self.until).contains(&now)
@@ -31,7 +32,7 @@ impl Partition {
 /// An engine that stands still for a while; what arrives waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// The engine's position in the layout, modulo their number.
+    /// The engine's position in the view, modulo their number.
     pub engine: u32,
     /// It begins.
     pub from: Nanos,
@@ -103,8 +104,9 @@ impl FaultPlan {
     /// Message faults, partitions and stalls by swarm: each family is on with one chance in two.
     /// Ranges: loss to 30 %, duplicates and reordering to 50 % (by up to 50 us), a tail of 2 % to
     /// 1 ms, corruption to 5 %, up to three partitions of 50 us to 2 ms (half of them one-way),
-    /// up to four stalls of 10 us to 1 ms. Quiet after 20 ms.
-    pub fn messages(seed: u64) -> Self {
+    /// up to four stalls of 10 us to 1 ms. Quiet after 20 ms. Up to 64 nodes one seed is one plan;
+    /// more nodes draw more.
+    pub fn messages(seed: u64, nodes: usize) -> Self {
         let mut chance = Stream::new(seed, Purpose::Faults, 1);
         let mut upto = |per_million: u64| {
             let on = chance.bits() & 1 == 1;
@@ -128,7 +130,9 @@ impl FaultPlan {
         for _ in 0..if partitioned { 1 + chance.below(3) } else { 0 } {
             let from = Nanos(chance.below(FAULTY_SPAN.0 * 9 / 10));
             let until = from + Nanos(50_000 + chance.below(1_950_000));
-            let (side, one_way) = (chance.bits(), chance.bits() & 1 == 1);
+            let words = nodes.div_ceil(64).max(1);
+            let side = NodeSet::of_words((0..words).map(|_| chance.bits()));
+            let one_way = chance.bits() & 1 == 1;
             plan.partitions.push(Partition { from, until, side, one_way });
         }
         for _ in 0..if stalled { 1 + chance.below(4) } else { 0 } {
@@ -335,7 +339,7 @@ mod tests {
 
     #[test]
     fn the_swarm_turns_each_family_on_about_half_the_time() {
-        let plans: Vec<_> = (0..200).map(FaultPlan::messages).collect();
+        let plans: Vec<_> = (0..200).map(|seed| FaultPlan::messages(seed, 3)).collect();
         let on = |family: fn(&FaultPlan) -> bool| plans.iter().filter(|plan| family(plan)).count();
         for family in [
             (|plan| plan.loss > 0) as fn(&FaultPlan) -> bool,
@@ -353,7 +357,12 @@ mod tests {
 
     #[test]
     fn a_one_way_partition_cuts_one_way_and_heals() {
-        let cut = Partition { from: Nanos(10), until: Nanos(20), side: 0b01, one_way: true };
+        let cut = Partition {
+            from: Nanos(10),
+            until: Nanos(20),
+            side: NodeSet::from_iter([NodeId(0)]),
+            one_way: true,
+        };
         let plan = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
         let faults = Faults::new(plan, 1, 0);
         let (a, b) = (NodeId(0), NodeId(1));

@@ -6,7 +6,6 @@
 
 pub mod chain;
 pub mod chance;
-pub mod cluster;
 pub mod commit;
 pub mod engine;
 pub mod exec;
@@ -18,5 +17,6 @@ pub mod memory;
 pub mod names;
 pub mod txn;
 pub mod units;
+pub mod view;
 pub mod wire;
 pub mod workload;

@@ -4,6 +4,7 @@ use crate::chance::Stream;
 use crate::commit::Procedures;
 use crate::ids::{Key, NodeId, ShardId};
 use crate::txn::Txn;
+use crate::view::ShardMap;
 
 /// A workload: records to load, and transactions to run.
 pub trait Workload: Send + Sync + 'static {
@@ -74,12 +75,4 @@ pub trait Records {
     /// Calls `each` with every record, in the order in which they come cheapest: a fraction of the
     /// cost of reading each.
     fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8]));
-}
-
-/// Where a key lives.
-pub trait ShardMap {
-    /// How many shards there are.
-    fn shards(&self) -> u16;
-    /// The shard of `key`: by its place if it has one ([`Key::place`]), otherwise by its hash.
-    fn shard_of(&self, key: Key) -> ShardId;
 }

@@ -1,4 +1,4 @@
-//! Work on several nodes' memory at a time.
+//! Work on several items' memory at a time.
 
 use std::thread;
 
@@ -13,8 +13,8 @@ const RECORDS_PER_THREAD: u64 = 50_000;
 pub(crate) struct Threads(pub(crate) u64);
 
 impl Spread for Threads {
-    fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T> {
-        map(nodes, self.0, work)
+    fn map<I: Sync, T: Send>(&self, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+        map(items, self.0, work)
     }
 }
 

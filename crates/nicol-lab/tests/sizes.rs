@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use nicol_check::serializability;
 use nicol_core::chance::Stream;
-use nicol_core::cluster::Layout;
 use nicol_core::commit::{InTurn, Member, Procedures, load_nodes};
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
@@ -14,7 +13,9 @@ use nicol_core::faults::FaultPlan;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::txn::{Abort, ProcedureId, Txn, Verdict};
 use nicol_core::units::{Bytes, Nanos};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::view::ShardMap;
+use nicol_core::view::View;
+use nicol_core::workload::{Records, Workload};
 use nicol_protocols::commit::hybrid::{self, HybridConfig};
 use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
@@ -144,7 +145,7 @@ impl<N: Member> Start for Cluster<N> {
 
 /// Runs the workload, judges it, and returns commits and aborts for want of room.
 fn run<N: Member>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
-    let layout = Layout::new(usize::from(NODES), usize::from(NODES), 2, 1).unwrap();
+    let view = View::new(usize::from(NODES), usize::from(NODES), 2, 1).unwrap();
     let workload: Arc<dyn Workload> = Arc::new(Sizes);
     let plan = RunPlan {
         seed,
@@ -159,13 +160,13 @@ fn run<N: Member>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
         history_max: 1 << 20,
     };
     let cluster = Arc::new(Cluster {
-        nodes: load_nodes::<N>(&layout, config, &*workload, &InTurn),
+        nodes: load_nodes::<N>(&view, config, &*workload, &InTurn),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
     });
     let profile = Arc::new(Profile::load("connectx5").unwrap());
-    let mut sim = SimConfig::new(layout, profile, seed);
+    let mut sim = SimConfig::new(view, profile, seed);
     if faults {
         sim.faults = FaultPlan::messages(seed);
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use nicol_check::serializability;
 use nicol_core::chance::{Purpose, Stream};
-use nicol_core::cluster::Layout;
 use nicol_core::commit::{InTurn, Member, Procedures, load_nodes};
 use nicol_core::engine::{CALLS_MAX, Start};
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo};
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::{hybrid, xenic};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
@@ -142,7 +142,7 @@ fn run_with<N: Member>(
     faults: FaultPlan,
     seed: u64,
 ) -> u64 {
-    let layout = Layout::new(NODES, 2, 1, 1).unwrap();
+    let view = View::new(NODES, 2, 1, 1).unwrap();
     let clients = NODES as u32 * want.clients_per_host;
     let plan = RunPlan {
         seed,
@@ -159,13 +159,13 @@ fn run_with<N: Member>(
     let short = Short::<N> {
         seed,
         want,
-        nodes: load_nodes(&layout, config, &*workload, &InTurn),
+        nodes: load_nodes(&view, config, &*workload, &InTurn),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
     };
     let profile = Arc::new(Profile::load("liquidio3").unwrap());
-    let mut sim = SimConfig { faults, ..SimConfig::new(layout, profile, seed) };
+    let mut sim = SimConfig { faults, ..SimConfig::new(view, profile, seed) };
     sim.tuning.tasks_per_round = want.tasks_per_round;
     let world = SimCluster::new(sim);
     world.start(&short);

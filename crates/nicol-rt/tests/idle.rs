@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
+use nicol_core::view::View;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 
 /// Engines of the first `working` nodes never rest; the others have nothing to do.
@@ -27,8 +27,8 @@ impl Start for Load {
 }
 
 fn run(working: u8, spin: bool) -> LiveReport {
-    let layout = Layout::new(3, 2, 1, 1).unwrap();
-    let config = LiveConfig { threads: Some(3), spin, ..LiveConfig::new(layout) };
+    let view = View::new(3, 2, 1, 1).unwrap();
+    let config = LiveConfig { threads: Some(3), spin, ..LiveConfig::new(view) };
     let cluster = LiveCluster::launch(&config, &Arc::new(Load { working })).unwrap();
     let until = Instant::now() + Duration::from_millis(500);
     cluster.run_until(|| Instant::now() > until, Duration::from_millis(5)).unwrap();

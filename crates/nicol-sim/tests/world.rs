@@ -4,13 +4,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::{Bell, Delivery, Fabric, Message, OneSided, Patience, Service};
 use nicol_core::faults::{Crash, FaultPlan, Partition, Stall};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::memory::{Access, Region};
 use nicol_core::units::{Bytes, Nanos};
+use nicol_core::view::View;
 use nicol_core::wire::{Malformed, Reader, Writer};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig, SimReport};
 
@@ -69,10 +69,10 @@ impl Start for Calls {
         for task in 0..self.tasks {
             let (fabric, start) = (fabric.clone(), self.clone());
             fabric.clone().spawn(async move {
-                let others = fabric.layout().nodes() as u64 - 1;
+                let others = fabric.view().nodes() as u64 - 1;
                 for call in 0..start.calls {
                     let node = NodeId((1 + (task + call) % others) as u8);
-                    let to = fabric.layout().nic_of(node, here.core);
+                    let to = fabric.view().nic_of(node, here.core);
                     match fabric.call(to, &Number(1 + call), start.patience).await {
                         Ok(body) => {
                             let back = Reader::new(body.as_ref()).u64().unwrap();
@@ -90,8 +90,8 @@ impl Start for Calls {
 }
 
 fn config(profile: &str, seed: u64) -> SimConfig {
-    let layout = Layout::new(3, 1, 2, 2).unwrap();
-    SimConfig::new(layout, Arc::new(Profile::load(profile).unwrap()), seed)
+    let view = View::new(3, 1, 2, 2).unwrap();
+    SimConfig::new(view, Arc::new(Profile::load(profile).unwrap()), seed)
 }
 
 fn run(config: SimConfig, start: &impl Start) -> (RunEnd, SimReport) {
@@ -251,8 +251,8 @@ fn one_sided_operations_take_effect_once_also_under_loss() {
 fn a_full_queue_pushes_back_and_nothing_is_lost() {
     let mut profile = Profile::load("liquidio3").unwrap();
     profile.link.queue_frames.value = 2;
-    let layout = Layout::new(3, 1, 2, 2).unwrap();
-    let mut config = SimConfig::new(layout, Arc::new(profile), 1);
+    let view = View::new(3, 1, 2, 2).unwrap();
+    let mut config = SimConfig::new(view, Arc::new(profile), 1);
     config.tuning.aggregation = false;
     let calls = Calls::new(100, 10);
     let (end, _) = run(config, &calls);

@@ -16,7 +16,8 @@ use nicol_core::chance::Stream;
 use nicol_core::commit::{Execute, Procedures};
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::txn::{KeyRange, ProcedureId, Txn, Verdict};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::view::ShardMap;
+use nicol_core::workload::{Records, Workload};
 
 use crate::placement::{Violations, holds, records_at_most};
 

@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use nicol_core::ids::{Key, ShardId, TableId};
 use nicol_core::txn::{Txn, Verdict};
-use nicol_core::workload::{Records, ShardMap};
+use nicol_core::view::ShardMap;
+use nicol_core::workload::Records;
 
 use crate::placement::{Violations, holds, mix, records_at_most};
 

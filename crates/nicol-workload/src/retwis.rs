@@ -15,7 +15,8 @@ use nicol_core::chance::Stream;
 use nicol_core::commit::Procedures;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::txn::{ProcedureId, Txn};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::view::ShardMap;
+use nicol_core::workload::{Records, Workload};
 
 use crate::chooser::{Chooser, Distribution};
 use crate::counter::{self, CountedTable};

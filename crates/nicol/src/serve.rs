@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nicol_core::chance::Stream;
-use nicol_core::cluster::Layout;
 use nicol_core::commit::{CommitProtocol, InTurn, Member, Procedures, load_nodes};
 use nicol_core::engine::Start;
 use nicol_core::exec::Signal;
@@ -19,8 +18,10 @@ use nicol_core::fabric::{Bell, Fabric};
 use nicol_core::ids::{Key, NodeId, ShardId, Side};
 use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Bytes;
-use nicol_core::workload::{Records, ShardMap, Workload};
-use nicol_lab::bench::refused_layout;
+use nicol_core::view::ShardMap;
+use nicol_core::view::View;
+use nicol_core::workload::{Records, Workload};
+use nicol_lab::bench::refused_view;
 use nicol_lab::memory;
 use nicol_protocols::commit::xenic::{Coordinator, Node, XenicConfig};
 use nicol_resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo, StartError};
@@ -76,18 +77,18 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let asked = interrupt::flag()?;
     let settings = settings(args).map_err(environment_or_usage)?;
     let (seed, run_id) = draw()?;
-    let layout = Layout::new(settings.nodes, settings.replicas, 1, 1)
-        .map_err(|error| Usage(refused_layout(error)))?
+    let view = View::new(settings.nodes, settings.replicas, 1, 1)
+        .map_err(|error| Usage(refused_view(error)))?
         .with_hash_seed(seed);
-    let copies = settings.records.saturating_mul((layout.nodes() * layout.replicas()) as u64);
+    let copies = settings.records.saturating_mul((view.nodes() * view.replicas()) as u64);
     memory::refuse_beyond_machine(copies, INLINE as u64, "--records, --replicas or --nodes")
         .map_err(Usage)?;
-    let cluster = Arc::new(Cluster::empty(&layout, settings.records));
+    let cluster = Arc::new(Cluster::empty(&view, settings.records));
     // Half of the cores: the front and the kernel's network stack need the others.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
     let log = settings.log_device.clone();
-    let live = LiveConfig { threads, seed, log, ..LiveConfig::new(layout) };
+    let live = LiveConfig { threads, seed, log, ..LiveConfig::new(view) };
     let world = LiveCluster::launch(&live, &cluster)?;
     let mut config = ServerConfig::new(settings.listen);
     config.password = settings.password;
@@ -240,12 +241,12 @@ struct Cluster {
 
 impl Cluster {
     /// Nodes without records, with room for so many per shard.
-    fn empty(layout: &Layout, records: u64) -> Self {
+    fn empty(view: &View, records: u64) -> Self {
         let store = Store { records };
         let config = XenicConfig { log: LOG, ..XenicConfig::paper(records, INLINE) };
         Self {
-            nodes: load_nodes(layout, &config, &store, &InTurn),
-            mailboxes: layout.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
+            nodes: load_nodes(view, &config, &store, &InTurn),
+            mailboxes: view.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
             procedures: nicol_resp::procedures(),
         }
     }
@@ -351,9 +352,9 @@ mod tests {
 
     #[test]
     fn a_cluster_without_clients_sleeps() {
-        let layout = Layout::new(3, 3, 1, 1).unwrap();
-        let cluster = Arc::new(Cluster::empty(&layout, 1_000));
-        let live = LiveConfig { threads: Some(2), ..LiveConfig::new(layout) };
+        let view = View::new(3, 3, 1, 1).unwrap();
+        let cluster = Arc::new(Cluster::empty(&view, 1_000));
+        let live = LiveConfig { threads: Some(2), ..LiveConfig::new(view) };
         let world = LiveCluster::launch(&live, &cluster).unwrap();
         let config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
         let server = Server::start(config, cluster, ServerInfo::new("0.0.0", "f00d")).unwrap();

@@ -41,7 +41,8 @@ use nicol_core::chance::Stream;
 use nicol_core::commit::{Execute, Procedures};
 use nicol_core::ids::{Key, NodeId, ShardId};
 use nicol_core::txn::{ProcedureId, Txn, Verdict};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::view::ShardMap;
+use nicol_core::workload::{Records, Workload};
 
 pub use config::{Chopping, Indices, Mix, Suppliers, TpccConfig};
 

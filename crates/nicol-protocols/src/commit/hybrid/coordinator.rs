@@ -126,8 +126,9 @@ impl<F: Fabric> Host<F> {
     /// Begins with the keys that the transaction has got since.
     fn see_new(&self, txn: &Txn, open: &mut Open<F>) {
         for entry in &txn.entries()[open.sights.len()..] {
-            let node = self.node.primary_of(entry.key);
-            open.sights.push(Sight { node, witness: Witness::Owner, held: Held::No });
+            let shard = self.node.shard_of(entry.key);
+            let node = self.fabric.view().primary(shard);
+            open.sights.push(Sight { shard, node, witness: Witness::Owner, held: Held::No });
         }
     }
 
@@ -159,7 +160,7 @@ impl<F: Fabric> Host<F> {
     /// [FaSST] One RPC per primary locks its part of the write set and reads all its keys; where
     /// the others are READ, those of ordered tables, which only their owner can look up.
     fn send_executes(&self, txn: &Txn, open: &mut Open<F>) {
-        for node in self.fabric.layout().node_ids() {
+        for node in self.fabric.view().node_ids() {
             if self.select_asked(txn, open, node) {
                 for &index in &open.keys {
                     let sight = &mut open.sights[index];
@@ -215,7 +216,7 @@ impl<F: Fabric> Host<F> {
     /// Reads the keys of other nodes' shards.
     async fn read_remote(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<(), Abort> {
         let visited = |entry: &Entry| !entry.fetched && !self.owner_reads(entry.key);
-        for node in self.fabric.layout().node_ids() {
+        for node in self.fabric.view().node_ids() {
             if open.select(node, |index, _| visited(&txn.entries()[index])) {
                 self.doors(node).await.map_err(Abort::Fabric)?;
             }

@@ -36,7 +36,9 @@ pub(super) const RETRY_WAIT: Nanos = Nanos::from_micros(5);
 /// What a coordinator knows of one key besides the transaction's entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sight {
-    /// Its primary.
+    /// Its shard.
+    pub(super) shard: ShardId,
+    /// The node of its shard's primary.
     pub(super) node: NodeId,
     pub(super) witness: Witness,
     pub(super) held: Held,
@@ -137,9 +139,14 @@ impl<F: Fabric> Open<F> {
     /// Puts the indices of the keys of `node`'s shard that `wanted` accepts into `keys`; are there
     /// any?
     pub(super) fn select(&mut self, node: NodeId, wanted: impl Fn(usize, &Sight) -> bool) -> bool {
+        self.select_any(|index, sight| sight.node == node && wanted(index, sight))
+    }
+
+    /// Puts the keys that are `wanted` into `keys`; are there any?
+    pub(super) fn select_any(&mut self, wanted: impl Fn(usize, &Sight) -> bool) -> bool {
         self.keys.clear();
         for (index, sight) in self.sights.iter().enumerate() {
-            if sight.node == node && wanted(index, sight) {
+            if wanted(index, sight) {
                 self.keys.push(index);
             }
         }
@@ -179,7 +186,7 @@ pub(super) struct Host<F: Fabric> {
 
 impl<F: Fabric> Host<F> {
     pub(super) fn new(fabric: F, node: Arc<Node>, procedures: Procedures) -> Rc<Self> {
-        let nodes = fabric.layout().nodes();
+        let nodes = fabric.view().nodes();
         let size = node.log_of(fabric.here()).size();
         Rc::new_cyclic(|this| Self {
             rings: (0..nodes).map(|_| Ring::new(size, fabric.signal())).collect(),

@@ -34,7 +34,7 @@ pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, memory: Arc
 
 fn apply<F: Fabric>(fabric: &F, node: &Node, writes: &Writes<'_>) {
     let Some(replica) = node.backup(writes.shard) else {
-        panic!("{:?} is not backed up here: its coordinator has another layout", writes.shard);
+        panic!("{:?} is not backed up here: its coordinator has another view", writes.shard);
     };
     for (key, version, value) in writes.installs() {
         fabric.work(Work::TableApply);

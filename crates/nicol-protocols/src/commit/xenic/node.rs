@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use nicol_core::cluster::Layout;
 use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::txn::{Abort, Entry, Guard};
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::view::{ShardMap, View};
+use nicol_core::workload::Workload;
 use nicol_store::host_table::{Advance, Geometry, HostTable, Shortage, SlotHash};
 use nicol_store::never::Reach;
 use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
@@ -19,7 +19,7 @@ use super::lookup_stats::LookupCounters;
 use super::replica::Replica;
 use super::{Coordinator, Faithful, Sabotage, XenicConfig, start};
 use crate::commit::log::{LogMemory, RecordKind};
-use crate::commit::{copy_backups, load_shard};
+use crate::commit::{copy_backups, load_shard, shard_led_by};
 
 /// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
 /// transactions abort for want of resources; with one object per key in flight that is far off.
@@ -29,7 +29,7 @@ const BUSY_OBJECTS_MAX: usize = 1 << 18;
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
-    layout: Layout,
+    view: View,
     config: XenicConfig,
     shard: ShardId,
     primary: Replica,
@@ -111,13 +111,18 @@ impl Node {
         &self.logs[usize::from(core)]
     }
 
-    /// The node that holds the primary of `key`.
-    pub(super) fn primary_of(&self, key: Key) -> NodeId {
-        self.layout.primary(self.layout.shard_of(key))
+    /// The shard of `key`.
+    pub(super) fn shard_of(&self, key: Key) -> ShardId {
+        self.view.shard_of(key)
+    }
+
+    /// The shard of which this node holds the primary.
+    pub(super) fn shard(&self) -> Option<ShardId> {
+        Some(self.shard)
     }
 
     pub(super) fn is_primary_of(&self, key: Key) -> bool {
-        self.layout.shard_of(key) == self.shard
+        self.view.shard_of(key) == self.shard
     }
 
     pub(super) fn is_backup_of(&self, shard: ShardId) -> bool {
@@ -287,12 +292,7 @@ impl Member for Node {
     type Shard = Replica;
     type Copies = Copies;
 
-    fn load(
-        shard: ShardId,
-        layout: &Layout,
-        config: &XenicConfig,
-        workload: &dyn Workload,
-    ) -> Replica {
+    fn load(shard: ShardId, view: &View, config: &XenicConfig, workload: &dyn Workload) -> Replica {
         let hashed = workload.records_per_shard() - workload.ordered_per_shard();
         let records = hashed + workload.growth_per_shard();
         let geometry = Geometry::new(
@@ -302,18 +302,18 @@ impl Member for Node {
         );
         let replica = Replica::new(geometry, records, config.growth);
         let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
-        load_shard(workload, layout, shard, touch, |key, value| replica.load(key, value));
+        load_shard(workload, view, shard, touch, |key, value| replica.load(key, value));
         replica
     }
 
     fn copy(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &XenicConfig,
         _: &dyn Workload,
         shards: &[Replica],
     ) -> Copies {
-        let primary = &shards[usize::from(id.0)];
+        let primary = &shards[usize::from(shard_led_by(view, id).0)];
         let index = NicIndex::new(IndexConfig {
             segments: primary.table.geometry().segments(),
             cached_objects_max: config.index_objects,
@@ -324,22 +324,22 @@ impl Member for Node {
             primary.each_placed(&mut |record| index.preload(SlotHash::of(record.key), &record));
             guards.preload(&primary.ordered);
         }
-        Copies { backups: copy_backups(layout, id, shards, Replica::copy), index, guards }
+        Copies { backups: copy_backups(view, id, shards, Replica::copy), index, guards }
     }
 
     fn build(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &XenicConfig,
         primary: Replica,
         Copies { backups, index, guards }: Copies,
     ) -> Self {
-        let nics = layout.engines(Side::Nic);
+        let nics = view.engines(id, Side::Nic);
         Self {
             id,
-            layout: layout.clone(),
+            view: view.clone(),
             config: config.clone(),
-            shard: ShardId(u16::from(id.0)),
+            shard: shard_led_by(view, id),
             primary,
             backups,
             index,

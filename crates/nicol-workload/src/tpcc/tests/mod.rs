@@ -65,10 +65,10 @@ fn the_loader_makes_the_specifications_population() {
 #[test]
 fn every_shard_holds_its_warehouses_and_a_copy_of_the_items() {
     let workload = Tpcc::new(small());
-    let layout = nicol_core::cluster::Layout::new(3, 1, 1, 1).unwrap();
+    let view = nicol_core::view::View::new(3, 1, 1, 1).unwrap();
     for shard in (0..3).map(nicol_core::ids::ShardId) {
         let (mut items, mut places, mut records) = (0, Vec::new(), 0);
-        workload.load(&layout, shard, &mut |key, _| {
+        workload.load(&view, shard, &mut |key, _| {
             records += 1;
             items += u32::from(key.table() == key::ITEM);
             places.push(key.place().unwrap());
