@@ -20,6 +20,10 @@ pub enum Purpose {
     Test,
     /// What a sweep varies from seed to seed.
     Variation,
+    /// The crashes, stalls and partitions that a plan draws family by family.
+    FaultFamilies,
+    /// What a crash leaves of writes that the log device had not synced.
+    Medium,
 }
 
 /// Steps of a test with threads: `count`, or few under Miri, which interprets.

@@ -1,17 +1,28 @@
 //! Faults that a world injects: what goes wrong, when, and how often. Drawn from streams of their
 //! own.
 
+mod crashes;
+mod families;
+
+use serde::{Deserialize, Serialize};
+
+pub use crashes::{Crash, CrashScope};
+pub use families::{FaultFamilies, UnknownFamily};
+
 use crate::chance::{Purpose, Stream};
-use crate::ids::{NodeId, Side};
+use crate::ids::NodeId;
 use crate::units::Nanos;
 use crate::view::NodeSet;
 
 /// A cut of the network that heals.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Partition {
     /// It begins.
+    #[serde(rename = "from_ns")]
     pub from: Nanos,
     /// It heals.
+    #[serde(rename = "until_ns")]
     pub until: Nanos,
     /// The nodes of one side of the cut.
     pub side: NodeSet,
@@ -30,31 +41,23 @@ impl Partition {
 }
 
 /// An engine that stands still for a while; what arrives waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Stall {
     /// The engine's position in the view, modulo their number.
     pub engine: u32,
     /// It begins.
+    #[serde(rename = "from_ns")]
     pub from: Nanos,
     /// How long.
+    #[serde(rename = "span_ns")]
     pub span: Nanos,
-}
-
-/// A side of a node, or both, that stops for good. There is no recovery here yet: nothing
-/// restarts, memory stays readable by nobody, and calls to it end when their patience does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crash {
-    /// The node.
-    pub node: NodeId,
-    /// One side, or both.
-    pub side: Option<Side>,
-    /// When.
-    pub at: Nanos,
 }
 
 /// What goes wrong in a run. Chances are per frame, in a million; only frames between different
 /// nodes are hit. Verbs travel on reliable connections: a lost packet delays them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct FaultPlan {
     /// A frame is lost.
     pub loss: u32,
@@ -63,10 +66,12 @@ pub struct FaultPlan {
     /// A frame is overtaken: delayed by up to `reorder_span`.
     pub reorder: u32,
     /// The longest delay of an overtaken frame.
+    #[serde(rename = "reorder_span_ns")]
     pub reorder_span: Nanos,
     /// A frame is delayed by a long tail: up to `tail_max`, each doubling half as likely.
     pub tail: u32,
     /// The longest delay of the tail.
+    #[serde(rename = "tail_max_ns")]
     pub tail_max: Nanos,
     /// 1 to 64 bits of a frame are flipped.
     pub corrupt: u32,
@@ -74,13 +79,21 @@ pub struct FaultPlan {
     pub partitions: Vec<Partition>,
     /// Engines that stand still.
     pub stalls: Vec<Stall>,
-    /// Sides that stop for good.
+    /// Nodes, or sides of nodes, that crash.
     pub crashes: Vec<Crash>,
-    /// Nothing goes wrong from here on, and what was cut or stalled has healed; crashes stay.
+    /// Nothing goes wrong from here on, and what was cut or stalled has healed. Crashes and
+    /// restarts come when they say.
+    #[serde(rename = "quiet_after_ns")]
     pub quiet_after: Nanos,
 }
 
-/// The longest run of faults that [`FaultPlan::messages`] draws.
+impl Default for FaultPlan {
+    fn default() -> Self {
+        Self::none()
+    }
+}
+
+/// The longest run of faults that a plan draws.
 const FAULTY_SPAN: Nanos = Nanos::from_millis(20);
 
 impl FaultPlan {
@@ -104,9 +117,9 @@ impl FaultPlan {
     /// Message faults, partitions and stalls by swarm: each family is on with one chance in two.
     /// Ranges: loss to 30 %, duplicates and reordering to 50 % (by up to 50 us), a tail of 2 % to
     /// 1 ms, corruption to 5 %, up to three partitions of 50 us to 2 ms (half of them one-way),
-    /// up to four stalls of 10 us to 1 ms. Quiet after 20 ms. Up to 64 nodes one seed is one plan;
-    /// more nodes draw more.
-    pub fn messages(seed: u64, nodes: usize) -> Self {
+    /// up to four stalls of 10 us to 1 ms. Quiet after 20 ms. A cut
+    /// separates some of the first 64 nodes from all others.
+    pub fn messages(seed: u64) -> Self {
         let mut chance = Stream::new(seed, Purpose::Faults, 1);
         let mut upto = |per_million: u64| {
             let on = chance.bits() & 1 == 1;
@@ -127,21 +140,33 @@ impl FaultPlan {
             ..Self::none()
         };
         let (partitioned, stalled) = (chance.bits() & 1 == 1, chance.bits() & 1 == 1);
-        for _ in 0..if partitioned { 1 + chance.below(3) } else { 0 } {
+        if partitioned {
+            plan.add_partitions(&mut chance);
+        }
+        if stalled {
+            plan.add_stalls(&mut chance);
+        }
+        plan
+    }
+
+    /// Draws one to three partitions.
+    fn add_partitions(&mut self, chance: &mut Stream) {
+        for _ in 0..1 + chance.below(3) {
             let from = Nanos(chance.below(FAULTY_SPAN.0 * 9 / 10));
             let until = from + Nanos(50_000 + chance.below(1_950_000));
-            let words = nodes.div_ceil(64).max(1);
-            let side = NodeSet::of_words((0..words).map(|_| chance.bits()));
-            let one_way = chance.bits() & 1 == 1;
-            plan.partitions.push(Partition { from, until, side, one_way });
+            let (side, one_way) = (NodeSet::of_words([chance.bits()]), chance.bits() & 1 == 1);
+            self.partitions.push(Partition { from, until, side, one_way });
         }
-        for _ in 0..if stalled { 1 + chance.below(4) } else { 0 } {
+    }
+
+    /// Draws one to four stalls.
+    fn add_stalls(&mut self, chance: &mut Stream) {
+        for _ in 0..1 + chance.below(4) {
             let engine = chance.bits() as u32;
             let from = Nanos(chance.below(FAULTY_SPAN.0 * 9 / 10));
             let span = Nanos(10_000 + chance.below(990_000));
-            plan.stalls.push(Stall { engine, from, span });
+            self.stalls.push(Stall { engine, from, span });
         }
-        plan
     }
 
     /// May a frame between nodes be lost, doubled, late or damaged?
@@ -339,7 +364,7 @@ mod tests {
 
     #[test]
     fn the_swarm_turns_each_family_on_about_half_the_time() {
-        let plans: Vec<_> = (0..200).map(|seed| FaultPlan::messages(seed, 3)).collect();
+        let plans: Vec<_> = (0..200).map(FaultPlan::messages).collect();
         let on = |family: fn(&FaultPlan) -> bool| plans.iter().filter(|plan| family(plan)).count();
         for family in [
             (|plan| plan.loss > 0) as fn(&FaultPlan) -> bool,

@@ -191,12 +191,13 @@ pub(crate) struct Built<C> {
     pub(crate) engine: EngineSettings,
 }
 
-/// A layout that there cannot be, under the flag that asked for it.
+/// A view that there cannot be, under the flag that asked for it.
 pub fn refused_view(error: ViewError) -> anyhow::Error {
     let flag = match error {
         ViewError::Nodes(_) => "--nodes",
         ViewError::Replicas { .. } => "--replicas",
         ViewError::Engines(_) => "--host-engines, --nic-engines",
+        ViewError::Placement { .. } => "placement",
     };
     anyhow::Error::new(error).context(flag)
 }

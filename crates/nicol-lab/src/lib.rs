@@ -8,6 +8,7 @@ pub mod memory;
 mod parallel;
 pub mod report;
 pub mod settings;
+pub mod shrink;
 mod simulated;
 pub mod sweep;
 pub mod systems;

@@ -3,7 +3,6 @@
 use std::thread;
 
 use nicol_core::commit::Spread;
-use nicol_core::ids::NodeId;
 
 /// Records, all copies counted, from which on a node is worth a thread: some ten milliseconds of
 /// loading. Shorter runs, of which a sweep has several beside each other, stay on their thread.

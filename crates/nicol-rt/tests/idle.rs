@@ -10,7 +10,7 @@ use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 
 /// Engines of the first `working` nodes never rest; the others have nothing to do.
 struct Load {
-    working: u8,
+    working: u16,
 }
 
 impl Start for Load {
@@ -26,7 +26,7 @@ impl Start for Load {
     }
 }
 
-fn run(working: u8, spin: bool) -> LiveReport {
+fn run(working: u16, spin: bool) -> LiveReport {
     let view = View::new(3, 2, 1, 1).unwrap();
     let config = LiveConfig { threads: Some(3), spin, ..LiveConfig::new(view) };
     let cluster = LiveCluster::launch(&config, &Arc::new(Load { working })).unwrap();

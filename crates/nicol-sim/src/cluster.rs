@@ -78,7 +78,7 @@ impl SimCluster {
     ///
     /// # Panics
     /// If the view has more engines on a side than the profile has cores; ask
-    /// [`Profile::check_layout`] first where a user chose the numbers.
+    /// [`Profile::check_view`] first where a user chose the numbers.
     pub fn new(config: SimConfig) -> Self {
         let SimConfig { view, profile, seed, faults, mut tuning } = config;
         let fits = profile.check_view(&view);
@@ -297,7 +297,8 @@ impl SimCluster {
     fn crash(&self, state: &mut State, index: usize) {
         let crash = state.faults.plan().crashes[index];
         for (index, id) in self.shared.engines.iter().enumerate() {
-            if id.node == crash.node && crash.side.is_none_or(|side| side == id.side) {
+            let hit = crash.hits(id.node, self.shared.view.nodes());
+            if hit && crash.scope.sides().contains(&id.side) {
                 let core = &mut state.cores[index];
                 core.dead = true;
                 core.inbox.clear();

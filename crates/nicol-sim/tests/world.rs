@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nicol_core::engine::Start;
 use nicol_core::fabric::{Bell, Delivery, Fabric, Message, OneSided, Patience, Service};
-use nicol_core::faults::{Crash, FaultPlan, Partition, Stall};
+use nicol_core::faults::{Crash, CrashScope, FaultPlan, Partition, Stall};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::memory::{Access, Region};
 use nicol_core::units::{Bytes, Nanos};
-use nicol_core::view::View;
+use nicol_core::view::{NodeSet, View};
 use nicol_core::wire::{Malformed, Reader, Writer};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig, SimReport};
 
@@ -71,7 +71,7 @@ impl Start for Calls {
             fabric.clone().spawn(async move {
                 let others = fabric.view().nodes() as u64 - 1;
                 for call in 0..start.calls {
-                    let node = NodeId((1 + (task + call) % others) as u8);
+                    let node = NodeId((1 + (task + call) % others) as u16);
                     let to = fabric.view().nic_of(node, here.core);
                     match fabric.call(to, &Number(1 + call), start.patience).await {
                         Ok(body) => {
@@ -166,7 +166,12 @@ fn a_call_takes_effect_once_whatever_happens_to_frames() {
 #[test]
 fn a_partition_stops_calls_until_it_heals() {
     let heals = Nanos::from_millis(3);
-    let cut = Partition { from: Nanos::ZERO, until: heals, side: 0b001, one_way: false };
+    let cut = Partition {
+        from: Nanos::ZERO,
+        until: heals,
+        side: NodeSet::from_iter([NodeId(0)]),
+        one_way: false,
+    };
     let mut config = config("liquidio3", 1);
     config.faults = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
     let calls = Calls::new(1, 1);
@@ -182,7 +187,8 @@ fn a_partition_stops_calls_until_it_heals() {
 #[test]
 fn calls_to_a_crashed_node_end_with_their_patience() {
     let mut config = config("liquidio3", 1);
-    let crash = |node| Crash { node: NodeId(node), side: None, at: Nanos(1) };
+    let scope = CrashScope::Node;
+    let crash = |node| Crash { scope, node, at: Nanos(1), restart_after: None };
     config.faults = FaultPlan { crashes: vec![crash(1), crash(2)], ..FaultPlan::none() };
     let mut calls = Calls::new(2, 3);
     calls.patience = Patience::For(Nanos::from_millis(2));
@@ -332,7 +338,8 @@ fn host_frames_occupy_nic_cores_only_on_the_path() {
 #[test]
 fn a_crashed_nic_cuts_its_host_off_and_a_stalled_engine_only_waits() {
     let mut crashed = config("liquidio3", 1);
-    let crash = Crash { node: NodeId(0), side: Some(Side::Nic), at: Nanos(1) };
+    let scope = CrashScope::Nic;
+    let crash = Crash { scope, node: 0, at: Nanos(1), restart_after: None };
     crashed.faults = FaultPlan { crashes: vec![crash], ..FaultPlan::none() };
     let mut calls = Calls::new(1, 1);
     calls.patience = Patience::For(Nanos::from_millis(1));

@@ -19,8 +19,7 @@ use nicol_core::ids::{EngineId, FreeListKey, Key, NodeId, RKey, ShardId, TxnId, 
 use nicol_core::memory::{Access, AccessError, Buffers, Region};
 use nicol_core::txn::{Abort, KeyRange, Outcome, Txn, Verdict};
 use nicol_core::units::Nanos;
-use nicol_core::view::ShardMap;
-use nicol_core::view::View;
+use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::Workload;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;

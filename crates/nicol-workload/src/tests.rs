@@ -6,8 +6,7 @@ use std::sync::Arc;
 use nicol_core::history::{End, Event};
 use nicol_core::ids::Key;
 use nicol_core::units::Nanos;
-use nicol_core::view::ShardMap;
-use nicol_core::view::View;
+use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::{Records, Workload};
 
 use crate::chooser::{Distribution, PartsPerMillion};

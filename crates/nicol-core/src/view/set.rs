@@ -2,6 +2,8 @@
 
 use std::marker::PhantomData;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::ids::{NodeId, ShardId};
 
 /// Something that a [`Set`] holds: numbered densely from 0.
@@ -165,5 +167,18 @@ impl<T: Member> Extend<T> for Set<T> {
         for member in members {
             self.insert(member);
         }
+    }
+}
+
+/// As the list of its members' numbers.
+impl<T: Member> Serialize for Set<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.iter().map(Member::number))
+    }
+}
+
+impl<'de, T: Member> Deserialize<'de> for Set<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Vec::<u16>::deserialize(from)?.into_iter().map(T::of).collect())
     }
 }

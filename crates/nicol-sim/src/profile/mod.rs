@@ -49,7 +49,7 @@ pub enum ProfileError {
         /// What the system says.
         reason: String,
     },
-    /// The layout has more engines than the hardware has cores.
+    /// The view has more engines than the hardware has cores.
     #[error("{asked} {side:?} engines a node, but {profile} has {there}: ask for {there} or fewer")]
     Engines {
         /// The profile.

@@ -90,7 +90,7 @@ fn against_the_model(config: TpccConfig) {
     let mut rounds_max = [0; PROCEDURES];
     let mut refused = 0;
     for number in 0..4_000_u32 {
-        let kind = workload.next(NodeId((number % 3) as u8), &mut random, &mut txn);
+        let kind = workload.next(NodeId((number % 3) as u16), &mut random, &mut txn);
         loop {
             let procedure = usize::from(txn.procedure.0) % PROCEDURES;
             let (committed, rounds) = store.run(&workload, &mut txn);

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use nicol_core::ids::{Key, ShardId, Version};
 use nicol_core::txn::{KeyRange, Txn, Verdict};
-use nicol_core::view::ShardMap;
-use nicol_core::view::View;
+use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::{Records, Workload};
 
 use crate::tpcc::Tpcc;

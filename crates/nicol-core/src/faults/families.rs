@@ -1,0 +1,167 @@
+//! Families of faults: what a user names on the command line, and how a seed draws from each.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{FAULTY_SPAN, FaultPlan};
+use crate::chance::{Purpose, Stream};
+use crate::names::did_you_mean;
+
+/// Which families of faults a plan draws from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultFamilies {
+    /// Lost, doubled, late and damaged frames; partitions and stalls as well.
+    pub messages: bool,
+    /// Crashes of nodes, hosts, NICs and of everything, with restarts.
+    pub crashes: bool,
+    /// Engines that stand still.
+    pub stalls: bool,
+    /// Cuts of the network.
+    pub partitions: bool,
+}
+
+/// A name that is no family of faults.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{name}' is no family of faults{hint}: give none, or a list with commas of {}",
+    FaultFamilies::NAMES.join(", ")
+)]
+pub struct UnknownFamily {
+    name: String,
+    hint: String,
+}
+
+impl FaultFamilies {
+    /// The names of all families.
+    pub const NAMES: [&'static str; 4] = ["messages", "crashes", "stalls", "partitions"];
+    /// No family.
+    pub const NONE: Self =
+        Self { messages: false, crashes: false, stalls: false, partitions: false };
+    /// Message faults alone.
+    pub const MESSAGES: Self = Self { messages: true, ..Self::NONE };
+
+    /// Is any family on?
+    pub fn any(self) -> bool {
+        self != Self::NONE
+    }
+
+    /// The plan of `seed`. The message faults of a seed are those of [`FaultPlan::messages`],
+    /// whatever else is on: every other family draws from a stream of its own.
+    pub fn draw(self, seed: u64) -> FaultPlan {
+        let mut plan = match self.messages {
+            true => FaultPlan::messages(seed),
+            false if self.any() => FaultPlan { quiet_after: FAULTY_SPAN, ..FaultPlan::none() },
+            false => FaultPlan::none(),
+        };
+        let stream = |family| Stream::new(seed, Purpose::FaultFamilies, family);
+        if self.crashes {
+            plan.add_crashes(&mut stream(0));
+        }
+        if self.stalls {
+            plan.add_stalls(&mut stream(1));
+        }
+        if self.partitions {
+            plan.add_partitions(&mut stream(2));
+        }
+        plan
+    }
+
+    const fn switches(&mut self) -> [&mut bool; 4] {
+        [&mut self.messages, &mut self.crashes, &mut self.stalls, &mut self.partitions]
+    }
+}
+
+/// The names of the families with commas, or `none`.
+impl fmt::Display for FaultFamilies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut copy = *self;
+        let on: Vec<_> = Self::NAMES.into_iter().zip(copy.switches()).collect();
+        let on: Vec<_> = on.into_iter().filter(|(_, on)| **on).map(|(name, _)| name).collect();
+        f.write_str(&if on.is_empty() { "none".to_owned() } else { on.join(",") })
+    }
+}
+
+/// `none`, or a list of names with commas.
+impl FromStr for FaultFamilies {
+    type Err = UnknownFamily;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFamily> {
+        let mut families = Self::NONE;
+        if text == "none" {
+            return Ok(families);
+        }
+        for name in text.split(',').map(str::trim) {
+            let Some(index) = Self::NAMES.iter().position(|known| *known == name) else {
+                let hint = did_you_mean(name, Self::NAMES);
+                return Err(UnknownFamily { name: name.to_owned(), hint });
+            };
+            *families.switches()[index] = true;
+        }
+        Ok(families)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::CrashScope;
+    use crate::ids::NodeId;
+    use crate::units::Nanos;
+
+    const CRASHES: FaultFamilies = FaultFamilies { crashes: true, ..FaultFamilies::NONE };
+
+    #[test]
+    fn a_list_is_parsed_and_printed_and_an_unknown_name_is_refused_in_words() {
+        for text in ["none", "messages", "crashes", "messages,crashes", "stalls,partitions"] {
+            assert_eq!(text.parse::<FaultFamilies>().unwrap().to_string(), text);
+        }
+        let refused = "messages,crashs".parse::<FaultFamilies>().unwrap_err().to_string();
+        assert!(refused.contains("'crashs'") && refused.contains("crashes"), "{refused}");
+        assert!(
+            "".parse::<FaultFamilies>().is_err()
+                && "none,crashes".parse::<FaultFamilies>().is_err()
+        );
+    }
+
+    #[test]
+    fn families_do_not_shift_one_another() {
+        for seed in 0..50 {
+            let messages = FaultFamilies::MESSAGES.draw(seed);
+            assert_eq!(messages, FaultPlan::messages(seed));
+            let both = FaultFamilies { crashes: true, ..FaultFamilies::MESSAGES }.draw(seed);
+            assert_eq!(both.crashes, CRASHES.draw(seed).crashes);
+            assert_eq!(FaultPlan { crashes: Vec::new(), ..both }, messages);
+        }
+        assert_eq!(FaultFamilies::NONE.draw(1), FaultPlan::none());
+    }
+
+    #[test]
+    fn crashes_of_every_scope_are_drawn_on_every_scale() {
+        let plans: Vec<_> = (0..400).map(|seed| CRASHES.draw(seed)).collect();
+        let crashes: Vec<_> = plans.iter().flat_map(|plan| plan.crashes.clone()).collect();
+        for scope in CrashScope::EVERY {
+            let hit = plans.iter().filter(|plan| plan.crashes.iter().any(|c| c.scope == scope));
+            assert!((150..250).contains(&hit.count()), "{scope:?}");
+        }
+        let early = crashes.iter().filter(|crash| crash.at < Nanos::from_millis(1)).count();
+        assert!(early * 5 > crashes.len() && early < crashes.len(), "{early}");
+        let forever = crashes.iter().filter(|crash| crash.restart_after.is_none()).count();
+        assert!(forever * 8 > crashes.len() && forever * 2 < crashes.len(), "{forever}");
+        assert!(plans.iter().any(|plan| plan.crashes.is_empty()), "some seeds have none");
+    }
+
+    #[test]
+    fn a_plan_survives_a_file() {
+        for seed in 0..20 {
+            let all = "messages,crashes,stalls,partitions".parse::<FaultFamilies>().unwrap();
+            let plan = all.draw(seed);
+            let text = serde_json::to_string(&plan).unwrap();
+            assert_eq!(serde_json::from_str::<FaultPlan>(&text).unwrap(), plan);
+        }
+        let one = r#"{"crashes": [{"scope": "nic", "node": 4, "at_ns": 7}]}"#;
+        let plan: FaultPlan = serde_json::from_str(one).unwrap();
+        assert!(plan.crashes[0].hits(NodeId(1), 3) && !plan.crashes[0].hits(NodeId(2), 3));
+        assert_eq!(plan.quiet_after, Nanos::MAX);
+        assert!(serde_json::from_str::<FaultPlan>(r#"{"crash": []}"#).is_err());
+    }
+}
