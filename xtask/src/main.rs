@@ -17,7 +17,8 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   ci           everything that the gate (.ci/run) checks, in its order
-  ci --quick   the same without the release build and what needs it
+  ci --quick   the same without the release build and what needs it, and without the tests that
+               passed before and are unchanged since
   golden       runs every experiment in its quick form and compares it with its golden table
   golden --bless  writes the golden tables anew; say in the commit what moved, and why
   tidy         the rules that neither the compiler nor clippy knows

@@ -3,7 +3,6 @@
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::ids::{EngineId, Key, NodeId, ShardId, Side};
-use crate::workload::ShardMap;
 
 /// Nodes that a cluster may have.
 pub const NODES_MAX: usize = 64;
@@ -167,6 +166,15 @@ impl Layout {
         (1..u16::from(self.replicas))
             .map(move |step| ShardId((u16::from(node.0) + nodes - step) % nodes))
     }
+}
+
+/// Where a key lives.
+pub trait ShardMap {
+    /// How many shards there are.
+    fn shards(&self) -> u16;
+    /// The shard of `key`: by its partition if it has one ([`Key::partition`]), otherwise by its
+    /// hash.
+    fn shard_of(&self, key: Key) -> ShardId;
 }
 
 impl ShardMap for Layout {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use nicol_core::cluster::Layout;
-use nicol_core::commit::SystemNode;
+use nicol_core::commit::CommitNode;
 use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
@@ -33,7 +33,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// Runs a benchmark on threads: a measured run without a history, whose memory and invariants are
 /// audited, and then a shorter recorded one for the serializability checker, since recording costs
 /// the very time that is measured.
-pub(crate) fn run<N: SystemNode<Config: SystemConfig>>(
+pub(crate) fn run<N: CommitNode<Config: SystemConfig>>(
     config: &BenchConfig,
     built: &Built<N::Config>,
 ) -> Result<BenchRun> {
@@ -66,7 +66,7 @@ pub(crate) fn run<N: SystemNode<Config: SystemConfig>>(
     Ok(BenchRun { report, history })
 }
 
-fn record<N: SystemNode>(
+fn record<N: CommitNode>(
     config: &BenchConfig,
     layout: &Layout,
     built: &Built<N::Config>,
@@ -91,7 +91,7 @@ fn record<N: SystemNode>(
     Ok(history)
 }
 
-fn drive<N: SystemNode>(
+fn drive<N: CommitNode>(
     config: &BenchConfig,
     layout: &Layout,
     cluster: &Arc<Cluster<N>>,

@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use nicol_core::commit::ParallelMap;
 use nicol_core::ids::NodeId;
+use nicol_core::system::ParallelMap;
 
 /// Records, all copies counted, from which on a node is worth a thread: some ten milliseconds of
 /// loading. Shorter runs, of which a sweep has several beside each other, stay on their thread.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use nicol_core::cluster::Layout;
-use nicol_core::commit::SystemNode;
+use nicol_core::commit::CommitNode;
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
@@ -27,7 +27,7 @@ const LIMIT: Nanos = Nanos::from_secs(3_600);
 const SETTLE: Nanos = Nanos::from_secs(10);
 
 /// Runs a benchmark on a profile.
-pub(crate) fn run<N: SystemNode<Config: SystemConfig>>(
+pub(crate) fn run<N: CommitNode<Config: SystemConfig>>(
     config: &BenchConfig,
     built: &Built<N::Config>,
     profile: &Arc<Profile>,
@@ -85,7 +85,7 @@ fn layout(config: &BenchConfig, profile: &Profile) -> Result<Layout> {
     Layout::new(config.nodes, config.replicas, host, nic).map_err(refused_layout)
 }
 
-fn simulate<N: SystemNode>(
+fn simulate<N: CommitNode>(
     config: &BenchConfig,
     built: &Built<N::Config>,
     profile: &Arc<Profile>,

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{Procedures, Sequential, SystemNode, load_nodes};
+use nicol_core::commit::CommitNode;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
+use nicol_core::system::{Sequential, load_nodes};
+use nicol_core::txn::Procedures;
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
@@ -53,7 +55,7 @@ struct Bank<N> {
     run: Arc<RunControl>,
 }
 
-impl<N: SystemNode> Start for Bank<N> {
+impl<N: CommitNode> Start for Bank<N> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
@@ -69,7 +71,7 @@ const ACCOUNTS: u64 = 250;
 const RECORDS: u64 = 1_000;
 
 /// Runs so many transactions per client and returns how many allocations that took in all.
-fn allocations<N: SystemNode>(transactions: u64, config: &N::Config) -> u64 {
+fn allocations<N: CommitNode>(transactions: u64, config: &N::Config) -> u64 {
     let layout = Layout::new(3, 3, 1, 1).unwrap();
     let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(SmallbankConfig::paper(3, ACCOUNTS)));
     let plan = RunPlan {
@@ -99,7 +101,7 @@ fn allocations<N: SystemNode>(transactions: u64, config: &N::Config) -> u64 {
 }
 
 /// Asserts that transactions allocate nothing once the pools have grown.
-fn allocates_nothing<N: SystemNode>(name: &str, config: &N::Config) {
+fn allocates_nothing<N: CommitNode>(name: &str, config: &N::Config) {
     let (short, long) = (1_500, 4_500);
     let start_up = allocations::<N>(short, config);
     let more = allocations::<N>(long, config).saturating_sub(start_up);

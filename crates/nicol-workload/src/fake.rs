@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use nicol_core::cluster::Layout;
-use nicol_core::commit::{CommitProtocol, Procedures};
+use nicol_core::cluster::{Layout, ShardMap};
+use nicol_core::commit::CommitProtocol;
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{
     Fabric, FabricError, HasDoorbell, Message, OneSided, ReplyTo, RequestId, Service, Timeout, Work,
@@ -18,9 +18,9 @@ use nicol_core::fabric::{
 use nicol_core::ids::{EngineId, FreeListKey, Key, NodeId, RKey, ShardId, TxnId, Version};
 use nicol_core::memory::{Access, AccessError, Buffers, Region};
 use nicol_core::rng::{Purpose, Stream};
-use nicol_core::txn::{Abort, KeyRange, Outcome, Txn, Verdict};
+use nicol_core::txn::{Abort, KeyRange, Outcome, Procedures, Txn, Verdict};
 use nicol_core::units::Nanos;
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::workload::Workload;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 

@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nicol_core::cluster::Layout;
-use nicol_core::commit::{CommitProtocol, Procedures, Sequential, SystemNode, load_nodes};
+use nicol_core::commit::{CommitNode, CommitProtocol};
 use nicol_core::engine::Start;
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, HasDoorbell};
-use nicol_core::ids::{Key, NodeId, ShardId, Side};
-use nicol_core::rng::Stream;
-use nicol_core::txn::{Abort, Outcome, Txn};
+use nicol_core::ids::Side;
+use nicol_core::records::Empty;
+use nicol_core::system::{Sequential, load_nodes};
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 use nicol_core::units::Bytes;
-use nicol_core::workload::{Records, ShardMap, Workload};
 use nicol_lab::bench::refused_layout;
 use nicol_lab::memory;
 use nicol_protocols::commit::xenic::{Coordinator, Node, XenicConfig};
@@ -189,43 +189,6 @@ fn read(path: &Path) -> Result<File> {
     toml::from_str(&text).with_context(|| format!("--config {}", path.display()))
 }
 
-/// An empty store with room for so many records per shard.
-struct Store {
-    records: u64,
-}
-
-impl Workload for Store {
-    fn name(&self) -> &'static str {
-        "resp"
-    }
-
-    fn procedures(&self) -> Procedures {
-        nicol_resp::procedures()
-    }
-
-    fn load(&self, _: &dyn ShardMap, _: ShardId, _: &mut dyn FnMut(Key, &[u8])) {}
-
-    fn records_per_shard(&self) -> u64 {
-        0
-    }
-
-    fn growth_per_shard(&self) -> u64 {
-        self.records
-    }
-
-    fn next(&self, _: NodeId, _: &mut Stream, _: &mut Txn) -> usize {
-        0
-    }
-
-    fn kinds(&self) -> &'static [&'static str] {
-        &["resp"]
-    }
-
-    fn audit(&self, _: &mut dyn Records, _: &[i128]) -> Vec<String> {
-        Vec::new()
-    }
-}
-
 /// A request on its way to an engine.
 struct Job {
     request: Arc<Request>,
@@ -241,10 +204,10 @@ struct Cluster {
 impl Cluster {
     /// Nodes without records, with room for so many per shard.
     fn empty(layout: &Layout, records: u64) -> Self {
-        let store = Store { records };
+        let source = Empty { capacity_per_shard: records };
         let config = XenicConfig { log: LOG, ..XenicConfig::paper(records, INLINE) };
         Self {
-            nodes: load_nodes(layout, &config, &store, &Sequential),
+            nodes: load_nodes(layout, &config, &source, &Sequential),
             mailboxes: layout.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
             procedures: nicol_resp::procedures(),
         }

@@ -291,7 +291,7 @@ impl LogReader {
 /// # Panics
 /// If the body cannot be parsed: it could before it was logged, so memory is corrupted, and the
 /// node must stop.
-pub(super) fn logged(body: &[u8]) -> Writes<'_> {
+pub(super) fn logged(body: &[u8]) -> Writes<&[u8]> {
     let Ok(writes) = Writes::parse(body) else {
         panic!("a log record that was valid when written cannot be parsed any more");
     };

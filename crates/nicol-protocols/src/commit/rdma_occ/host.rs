@@ -6,13 +6,12 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::commit::Procedures;
 use nicol_core::fabric::{
     Delivery, Fabric, FabricError, Message, ReplyTo, RequestId, Service, Timeout,
 };
 use nicol_core::ids::{EngineId, IdMap, Key, NodeId, RKey, ShardId, TxnId};
 use nicol_core::memory::Access;
-use nicol_core::txn::Txn;
+use nicol_core::txn::{Procedures, Txn};
 use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 use nicol_store::remote_table::Header;

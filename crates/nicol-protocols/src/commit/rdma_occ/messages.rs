@@ -5,7 +5,7 @@ use nicol_core::ids::{Key, RKey, TxnId};
 use nicol_core::txn::{Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
-use crate::commit::messages::{LOG, Reads, Validate, parse_count};
+use crate::commit::messages::{LOG, Validate, parse_count};
 
 /// Coordinator to primary: lock keys at the versions read.
 pub(super) const LOCK: u16 = 15;
@@ -27,13 +27,6 @@ impl Message for Lock<'_> {
         to.u64(self.txn.id.0);
         Validate { txn: self.txn, keys: self.keys }.emit(to);
     }
-}
-
-/// Parses a LOCK.
-pub(super) fn parse_lock(body: &[u8]) -> Result<(TxnId, Reads<'_>), Malformed> {
-    let mut from = Reader::new(body);
-    let txn = TxnId(from.u64()?);
-    Ok((txn, Reads::parse(from.rest())?))
 }
 
 /// RESERVE: keys that the transaction has locked, with the bytes of their new values.

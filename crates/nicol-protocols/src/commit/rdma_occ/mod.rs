@@ -71,16 +71,18 @@ mod worker;
 
 use std::sync::Arc;
 
-use nicol_core::commit::Procedures;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::Side;
+use nicol_core::txn::Procedures;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_store::remote_table::{Design, INLINE_MAX, TableConfig};
 
 use super::Sabotage;
+use super::log_worker::apply_log;
 pub use coordinator::Coordinator;
 use host::Host;
 pub use node::Node;
+use worker::Worker;
 
 /// Execution rounds that one transaction may take.
 pub const ROUNDS_MAX: usize = 64;
@@ -299,7 +301,8 @@ fn start<F: Fabric>(
     let first = fabric.serve(host.clone());
     assert!(first, "an engine runs one system");
     for log in node.logs_of(here.core) {
-        fabric.spawn(worker::apply_log(fabric.clone(), node.clone(), log));
+        let worker = Worker { fabric: fabric.clone(), node: node.clone() };
+        fabric.spawn(apply_log(fabric.clone(), log, worker));
     }
     message_log::start(&host);
     Some(Coordinator::new(host))

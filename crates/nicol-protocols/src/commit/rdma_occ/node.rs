@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nicol_core::cluster::Layout;
-use nicol_core::commit::{Audit, Procedures, SystemNode};
+use nicol_core::cluster::{Layout, ShardMap};
+use nicol_core::commit::CommitNode;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side};
-use nicol_core::txn::VALUE_MAX;
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::records::RecordSource;
+use nicol_core::system::{Audit, SystemNode};
+use nicol_core::txn::{Procedures, VALUE_MAX};
 use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
@@ -216,10 +217,6 @@ impl Addresses {
 
 impl SystemNode for Node {
     type Config = RdmaOccConfig;
-    type Coordinator<F: Fabric> = Coordinator<F>;
-
-    const SCANS: bool = true;
-
     type Shard = Replica;
     type Copies = Copies;
 
@@ -227,13 +224,13 @@ impl SystemNode for Node {
         shard: ShardId,
         layout: &Layout,
         config: &RdmaOccConfig,
-        workload: &dyn Workload,
+        source: &dyn RecordSource,
     ) -> Replica {
         let mut table = config.table;
-        table.size_heap_for(&workload.value_lengths());
+        table.size_heap_for(&source.value_lengths());
         let replica = Replica::new(RemoteTable::new(Geometry::new(table), config.records));
-        let touch = |keys: &[Key]| replica.touch(keys);
-        load_shard(workload, layout, shard, touch, |key, value| replica.load(key, value));
+        let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
+        load_shard(source, layout, shard, touch, |key, value| replica.load(key, value));
         replica
     }
 
@@ -241,13 +238,13 @@ impl SystemNode for Node {
         id: NodeId,
         layout: &Layout,
         config: &RdmaOccConfig,
-        workload: &dyn Workload,
+        source: &dyn RecordSource,
         shards: &[Replica],
     ) -> Copies {
         let others = layout.nodes() as u64 - 1;
         let inline = config.table.inline;
         let long = |(len, records): &(u32, u64)| if *len as usize > inline { *records } else { 0 };
-        let long: u64 = workload.value_lengths().iter().map(long).sum();
+        let long: u64 = source.value_lengths().iter().map(long).sum();
         let long = if config.cached_addresses == 0 { 0 } else { long * 3 / 2 };
         let mut addresses = Addresses {
             slots: AddressCache::new((config.cached_addresses * others) as usize),
@@ -288,14 +285,6 @@ impl SystemNode for Node {
         }
     }
 
-    fn start<F: Fabric>(
-        self: &Arc<Self>,
-        fabric: &F,
-        procedures: &Procedures,
-    ) -> Option<Coordinator<F>> {
-        start(fabric, self, procedures)
-    }
-
     fn is_settled(&self) -> bool {
         // A transaction that has ended holds no locks.
         let mut logs = self.logs.iter().chain(&self.messages);
@@ -306,8 +295,8 @@ impl SystemNode for Node {
         let mut digests = vec![(self.shard, self.primary.replica.digest())];
         digests.extend(self.backups.iter().map(|(&shard, replica)| (shard, replica.digest())));
         Audit {
-            leaked_locks: self.primary.locked_count() as u64,
-            pinned: 0,
+            leaks: vec![("locks", self.primary.locked_count() as u64)],
+            awaiting_recovery: Vec::new(),
             records: self.primary.replica.len(),
             digests,
         }
@@ -331,5 +320,19 @@ impl SystemNode for Node {
 
     fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
         self.primary.replica.for_each(each);
+    }
+}
+
+impl CommitNode for Node {
+    type Coordinator<F: Fabric> = Coordinator<F>;
+
+    const SCANS: bool = true;
+
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Coordinator<F>> {
+        start(fabric, self, procedures)
     }
 }

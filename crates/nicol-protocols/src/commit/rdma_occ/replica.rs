@@ -7,77 +7,49 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::txn::{Abort, RangeVersion};
 use nicol_store::host_table::{Applied, Lookup};
-use nicol_store::ordered::{OrderedTable, WriteCounters};
+use nicol_store::ordered::WriteCounters;
 use nicol_store::remote_table::{Busy, Found, LockRefused, RemoteTable};
 
-/// See the module.
-#[derive(Debug)]
-pub struct Replica {
-    pub(super) table: RemoteTable,
-    pub(super) ordered: OrderedTable,
-}
+use crate::commit::replica::{self, ShardTable};
 
-impl Replica {
-    /// An empty one, with this table.
-    pub(super) fn new(table: RemoteTable) -> Self {
-        Self { table, ordered: OrderedTable::default() }
+/// The records that a node holds of a shard.
+pub type Replica = replica::Replica<RemoteTable>;
+
+impl ShardTable for RemoteTable {
+    fn copy(&self) -> Self {
+        Self::copy(self)
     }
 
-    /// One of its own with the same records. Of a replica that nobody else uses.
-    pub(super) fn copy(&self) -> Self {
-        Self { table: self.table.copy(), ordered: self.ordered.copy() }
+    fn touch(&self, keys: impl Iterator<Item = Key>) {
+        Self::touch(self, keys);
     }
 
-    /// Begins to load where keys are at home: see [`RemoteTable::touch`].
-    pub(super) fn touch(&self, keys: &[Key]) {
-        self.table.touch(keys.iter().copied().filter(|key| !key.is_ordered()));
+    fn load(&self, key: Key, value: &[u8]) {
+        Self::load(self, key, value);
     }
 
-    /// Loads an initial record.
-    pub(super) fn load(&self, key: Key, value: &[u8]) {
-        if key.is_ordered() {
-            self.ordered.load(key, value);
-        } else {
-            self.table.load(key, value);
-        }
+    fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) {
+        Self::apply(self, key, version, value);
     }
 
-    /// Applies a logged write. AMB-37: idempotent by version, since the logs have no order
-    /// among them.
-    pub(super) fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) {
-        if key.is_ordered() {
-            self.ordered.apply(key, version, value);
-        } else {
-            self.table.apply(key, version, value);
-        }
+    fn forget_old_deletions(&self) {
+        Self::forget_old_deletions(self);
     }
 
-    /// Calls `each` with every record.
-    pub(super) fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
-        self.table.for_each(&mut |key, _, value| each(key, value));
-        self.ordered.tree().for_each(&mut |key, _, value| each(key, value));
+    fn for_each(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        Self::for_each(self, each);
     }
 
-    /// Records.
-    pub(super) fn len(&self) -> u64 {
-        self.table.len() + self.ordered.tree().len()
+    fn len(&self) -> u64 {
+        Self::len(self)
     }
 
-    /// A digest of all records, wherever they stand.
-    pub(super) fn digest(&self) -> u64 {
-        self.table.digest().wrapping_add(self.ordered.tree().digest())
+    fn digest(&self) -> u64 {
+        Self::digest(self)
     }
 
-    pub(super) fn forget_old_deletions(&self) {
-        self.table.forget_old_deletions();
-        self.ordered.tree().forget_old_deletions();
-    }
-
-    /// Checks every structural invariant; one line for each breach.
-    pub(super) fn check(&self) -> Vec<String> {
-        let mut lines = self.table.check();
-        lines.extend(self.ordered.tree().check());
-        lines
+    fn check(&self) -> Vec<String> {
+        Self::check(self)
     }
 }
 

@@ -11,10 +11,10 @@ use nicol_store::remote_table::Found as Looked;
 
 use super::Sabotage;
 use super::host::Host;
-use super::messages::parse_lock;
 use crate::commit::messages::{
-    Ack, Change, ExecuteReply, Found, Keys, Reads, ValidateReply, Writes,
+    Ack, Change, ExecuteReply, Found, Keys, LockReads, Reads, ValidateReply, Writes,
 };
+use crate::kit::lock_all;
 
 /// Buffers of one request; nothing is awaited while they are in use.
 #[derive(Debug, Default)]
@@ -45,17 +45,16 @@ impl<F: Fabric> Host<F> {
         Ok(())
     }
 
-    fn lock_and_read(&self, keys: &Keys<'_>, scratch: &mut Scratch) -> Result<(), Abort> {
-        let writes = || keys.iter().filter(|access| access.write).map(|access| access.key);
+    fn lock_and_read(&self, keys: &Keys<&[u8]>, scratch: &mut Scratch) -> Result<(), Abort> {
         if self.sabotage() != Sabotage::NoLocks {
-            self.lock_all(writes, keys.txn)?;
+            self.lock_all(keys.written(), keys.txn)?;
         }
         for access in keys.iter() {
             let found = self.read_own(access.key, access.write, &mut scratch.values);
             match found {
                 Ok(found) => scratch.found.push(found),
                 Err(abort) => {
-                    writes().for_each(|key| self.unlock_own(key, keys.txn));
+                    keys.written().for_each(|key| self.unlock_own(key, keys.txn));
                     return Err(abort);
                 }
             }
@@ -63,19 +62,8 @@ impl<F: Fabric> Host<F> {
         Ok(())
     }
 
-    /// All or nothing, and no waiting: so there is no deadlock.
-    fn lock_all<I: Iterator<Item = Key>>(
-        &self,
-        keys: impl Fn() -> I,
-        txn: TxnId,
-    ) -> Result<(), Abort> {
-        for (locked, key) in keys().enumerate() {
-            if let Err(abort) = self.lock_own(key, txn) {
-                keys().take(locked).for_each(|key| self.unlock_own(key, txn));
-                return Err(abort);
-            }
-        }
-        Ok(())
+    fn lock_all(&self, keys: impl Iterator<Item = Key> + Clone, txn: TxnId) -> Result<(), Abort> {
+        lock_all(keys, |key| self.lock_own(key, txn), |key| self.unlock_own(key, txn))
     }
 
     pub(super) fn unlock_own(&self, key: Key, txn: TxnId) {
@@ -108,16 +96,15 @@ impl<F: Fabric> Host<F> {
 
     /// LOCK: every key at the version read, or none.
     pub(super) fn serve_lock(&self, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
-        let (txn, reads) = parse_lock(body)?;
-        self.refuse_foreign(reads.iter().map(|read| read.key))?;
-        let keys = || reads.iter().map(|read| read.key);
-        let mut verdict = self.lock_all(keys, txn);
+        let LockReads { txn, reads } = LockReads::parse(body)?;
+        self.refuse_foreign(reads.keys())?;
+        let mut verdict = self.lock_all(reads.keys(), txn);
         if verdict.is_ok() {
             verdict = reads
                 .iter()
                 .try_for_each(|read| self.check_locked(read.key, txn, read.version, read.present));
             if verdict.is_err() {
-                keys().for_each(|key| self.unlock_own(key, txn));
+                reads.keys().for_each(|key| self.unlock_own(key, txn));
             }
         }
         self.answer(reply_to, &ValidateReply(verdict));
@@ -127,7 +114,7 @@ impl<F: Fabric> Host<F> {
     /// VALIDATE: versions unchanged and nothing locked.
     pub(super) fn serve_validate(&self, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
         let reads = Reads::parse(body)?;
-        self.refuse_foreign(reads.iter().map(|read| read.key))?;
+        self.refuse_foreign(reads.keys())?;
         let verdict =
             reads.iter().try_for_each(|read| self.check_own(read.key, read.version, read.present));
         self.answer(reply_to, &ValidateReply(verdict));
@@ -163,7 +150,7 @@ impl<F: Fabric> Host<F> {
         reply_to: ReplyTo,
     ) -> Result<(), Malformed> {
         let writes = Writes::parse(body)?;
-        self.refuse_foreign(writes.iter().map(|(key, ..)| key))?;
+        self.refuse_foreign(writes.keys())?;
         if self.installs_unlocked() {
             self.commit_broken(body, reply_to);
             return Ok(());

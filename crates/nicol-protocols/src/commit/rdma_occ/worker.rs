@@ -2,42 +2,40 @@
 
 use std::sync::Arc;
 
-use nicol_core::fabric::{Fabric, HasDoorbell, Work};
+use nicol_core::fabric::{Fabric, Work};
 
 use super::node::Node;
-use crate::commit::log::{LogMemory, LogReader, logged};
-use crate::commit::messages::Writes;
+use crate::commit::log::{LogReader, logged};
+use crate::commit::log_worker::ApplyLog;
 
-/// Records applied before the worker frees their space and lets others run.
-const BATCH: usize = 64;
-
-/// Polls a log for ever and applies its records to the backups.
-pub(super) async fn apply_log<F: Fabric>(fabric: F, node: Arc<Node>, memory: Arc<LogMemory>) {
-    let doorbell: Arc<dyn HasDoorbell> = memory.region().clone();
-    let mut reader = LogReader::new(memory);
-    loop {
-        let seen = doorbell.doorbell().rings();
-        let applied = reader.read(BATCH);
-        for (_, body) in reader.records() {
-            apply(&fabric, &node, &logged(body));
-        }
-        // The log's writer reads this word when it runs short of space.
-        reader.applied();
-        if applied > 0 {
-            node.applied(applied as u64);
-            fabric.yield_now().await;
-        } else {
-            fabric.wait_for_doorbell(&doorbell, seen).await;
-        }
-    }
+/// Applies the records of a log to the backups.
+pub(super) struct Worker<F> {
+    pub(super) fabric: F,
+    pub(super) node: Arc<Node>,
 }
 
-fn apply<F: Fabric>(fabric: &F, node: &Node, writes: &Writes<'_>) {
-    let Some(replica) = node.backup(writes.shard) else {
-        panic!("{:?} is not backed up here: its coordinator has another layout", writes.shard);
-    };
-    for (key, version, value) in writes.installs() {
-        fabric.work(Work::TableApply);
-        replica.apply(key, version, value);
+impl<F: Fabric> ApplyLog for Worker<F> {
+    const BATCH: usize = 64;
+    const BATCHES: usize = 1;
+
+    fn apply(&self, reader: &LogReader) {
+        for (_, body) in reader.records() {
+            let writes = logged(body);
+            let Some(replica) = self.node.backup(writes.shard) else {
+                panic!(
+                    "{:?} is not backed up here: its coordinator has another layout",
+                    writes.shard
+                );
+            };
+            for (key, version, value) in writes.installs() {
+                self.fabric.work(Work::TableApply);
+                replica.apply(key, version, value);
+            }
+        }
+    }
+
+    fn applied(&self, records: u64, _position: u64) {
+        // The log's writer reads how far it is free from the memory behind it.
+        self.node.applied(records);
     }
 }

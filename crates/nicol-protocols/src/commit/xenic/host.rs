@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::commit::{CommitProtocol, Procedures};
+use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, FabricError, Message, Work};
 use nicol_core::ids::{EngineId, TxnId};
-use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
 use super::coordinator::SLOT_WAIT;
 use super::log_acks::LogAcks;

@@ -46,18 +46,20 @@ mod worker;
 use std::sync::Arc;
 
 use nicol_core::cluster::Layout;
-use nicol_core::commit::Procedures;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::Side;
+use nicol_core::txn::Procedures;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_store::host_table::Growth;
 
 use super::Sabotage;
+use super::log_worker::apply_log;
 pub use host::Coordinator;
 use log_acks::LogAcks;
 use nic::Nic;
 pub use node::Node;
 use ordered::HostService;
+use worker::Worker;
 
 /// EXECUTE rounds that one transaction may take.
 pub const ROUNDS_MAX: usize = 64;
@@ -180,7 +182,9 @@ fn start<F: Fabric>(
             let acks = LogAcks::new(fabric.clone());
             for core in logs_of(fabric.layout(), here.core) {
                 let (node, acks) = (node.clone(), acks.clone());
-                fabric.spawn(worker::apply_log(fabric.clone(), node, core, acks));
+                let log = node.log(core).clone();
+                let worker = Worker { fabric: fabric.clone(), node, acks, core };
+                fabric.spawn(apply_log(fabric.clone(), log, worker));
             }
             fabric.spawn(acks.clone().send_overdue());
             let first = fabric.serve(HostService::new(fabric.clone(), node.clone()));

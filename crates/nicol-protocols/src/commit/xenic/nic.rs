@@ -4,10 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::commit::Procedures;
 use nicol_core::fabric::{Delivery, Fabric, FabricError, RequestId, Service};
 use nicol_core::ids::{IdMap, NodeId, ShardId, TxnId};
-use nicol_core::txn::{ProcedureId, Txn};
+use nicol_core::txn::{ProcedureId, Procedures, Txn};
 use nicol_core::wire::Malformed;
 use nicol_store::host_table::ExhaustedSpace;
 

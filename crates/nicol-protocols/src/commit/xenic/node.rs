@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use nicol_core::cluster::Layout;
-use nicol_core::commit::{Audit, LookupStats, Procedures, SystemNode};
+use nicol_core::cluster::{Layout, ShardMap};
+use nicol_core::commit::{CommitNode, PATHS};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
-use nicol_core::txn::{Abort, Entry, RangeVersion};
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::records::RecordSource;
+use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::txn::{Abort, Entry, Procedures, RangeVersion};
 use nicol_store::high_water::HighWater;
 use nicol_store::host_table::{Advance, ExhaustedSpace, Geometry, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
@@ -281,10 +282,6 @@ fn abort_of(refused: LockRefused, key: Key) -> Abort {
 
 impl SystemNode for Node {
     type Config = XenicConfig;
-    type Coordinator<F: Fabric> = Coordinator<F>;
-
-    const SCANS: bool = true;
-
     type Shard = Replica;
     type Copies = Copies;
 
@@ -292,18 +289,18 @@ impl SystemNode for Node {
         shard: ShardId,
         layout: &Layout,
         config: &XenicConfig,
-        workload: &dyn Workload,
+        source: &dyn RecordSource,
     ) -> Replica {
-        let hashed = workload.records_per_shard() - workload.ordered_per_shard();
-        let records = hashed + workload.growth_per_shard();
+        let hashed = source.records_per_shard() - source.ordered_per_shard();
+        let records = hashed + source.growth_per_shard();
         let geometry = Geometry::new(
             (records * config.slots_percent / 100).max(1_024),
             config.displacement_max,
             config.inline_value,
         );
-        let replica = Replica::new(geometry, records, config.growth);
+        let replica = Replica::new(HostTable::new(geometry, records, config.growth));
         let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
-        load_shard(workload, layout, shard, touch, |key, value| replica.load(key, value));
+        load_shard(source, layout, shard, touch, |key, value| replica.load(key, value));
         replica
     }
 
@@ -311,7 +308,7 @@ impl SystemNode for Node {
         id: NodeId,
         layout: &Layout,
         config: &XenicConfig,
-        _: &dyn Workload,
+        _: &dyn RecordSource,
         shards: &[Replica],
     ) -> Copies {
         let primary = &shards[usize::from(id.0)];
@@ -353,14 +350,6 @@ impl SystemNode for Node {
         }
     }
 
-    fn start<F: Fabric>(
-        self: &Arc<Self>,
-        fabric: &F,
-        procedures: &Procedures,
-    ) -> Option<Coordinator<F>> {
-        start(fabric, self, procedures)
-    }
-
     fn is_settled(&self) -> bool {
         self.index.pinned_count() == 0
             && self.logs.iter().all(|log| log.is_settled())
@@ -372,29 +361,36 @@ impl SystemNode for Node {
         let mut digests = vec![(self.shard, self.primary.digest())];
         digests.extend(self.backups.iter().map(|(&shard, table)| (shard, table.digest())));
         Audit {
-            leaked_locks: self.index.locked_count() as u64,
-            pinned: self.index.pinned_count() as u64,
+            leaks: vec![
+                ("locks", self.index.locked_count() as u64),
+                ("pinned_objects", self.index.pinned_count() as u64),
+            ],
+            awaiting_recovery: Vec::new(),
             records: self.primary.len(),
             digests,
         }
     }
 
-    fn paths(&self) -> Vec<(&'static str, u64)> {
-        let count = |path: Path| self.paths[path as usize].load(Ordering::Relaxed);
-        Path::ALL.map(|path| (path.name(), count(path))).to_vec()
-    }
-
-    fn lookups(&self) -> LookupStats {
-        let mut sum = LookupStats::default();
-        self.lookups.iter().for_each(|core| sum += core.read());
+    fn counters(&self) -> Vec<Counter> {
+        let paths = Path::ALL.map(|path| Counter {
+            group: PATHS,
+            name: path.name(),
+            value: self.paths[path as usize].load(Ordering::Relaxed),
+        });
+        let lookup = |(name, value)| Counter { group: "lookups", name, value };
         let progress = self.primary.table.progress();
-        sum.doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
-        sum
+        let doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
+        let lookups = LookupCounters::sums(&self.lookups).map(lookup);
+        let doublings = lookup(("table_doublings", doublings));
+        paths.into_iter().chain(lookups).chain([doublings]).collect()
     }
 
     fn check(&self) {
         self.index.check();
-        self.replicas().for_each(Replica::check);
+        for replica in self.replicas() {
+            let breaches = replica.check();
+            assert!(breaches.is_empty(), "a replica is broken: {breaches:?}");
+        }
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
@@ -403,5 +399,19 @@ impl SystemNode for Node {
 
     fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
         self.primary.for_each(each);
+    }
+}
+
+impl CommitNode for Node {
+    type Coordinator<F: Fabric> = Coordinator<F>;
+
+    const SCANS: bool = true;
+
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Coordinator<F>> {
+        start(fabric, self, procedures)
     }
 }

@@ -46,7 +46,7 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// All or nothing, and no waiting: so there is no deadlock. [Xenic21 4.2 (2)]
-    fn lock_and_check(&self, keys: &Keys<'_>) -> Result<(), Abort> {
+    fn lock_and_check(&self, keys: &Keys<&[u8]>) -> Result<(), Abort> {
         let locks = self.node.config().sabotage != Sabotage::NoLocks;
         for (locked, access) in keys.iter().filter(|access| access.write && locks).enumerate() {
             self.fabric.work(Work::IndexLookup);
@@ -67,7 +67,7 @@ impl<F: Fabric> Nic<F> {
         Ok(())
     }
 
-    fn unlock_all(&self, keys: &Keys<'_>) {
+    fn unlock_all(&self, keys: &Keys<&[u8]>) {
         for access in keys.iter().filter(|access| access.write) {
             self.fabric.work(Work::IndexLookup);
             self.node.unlock(access.key, keys.txn);
@@ -143,7 +143,7 @@ impl<F: Fabric> Nic<F> {
         self.fabric.reply(reply_to, &Ack);
     }
 
-    fn unlock_written(&self, writes: &Writes<'_>) {
+    fn unlock_written(&self, writes: &Writes<&[u8]>) {
         for (key, ..) in writes.iter() {
             self.fabric.work(Work::IndexLookup);
             self.node.unlock(key, writes.txn);

@@ -71,7 +71,7 @@ impl<F: Fabric> Nic<F> {
         self.fabric.reply(reply_to, &ValidateReply(granted));
     }
 
-    fn lock_all(&self, txn: TxnId, reads: &Reads<'_>) -> Result<(), Abort> {
+    fn lock_all(&self, txn: TxnId, reads: &Reads<&[u8]>) -> Result<(), Abort> {
         for (locked, read) in reads.iter().enumerate() {
             self.fabric.work(Work::IndexLookup);
             if let Err(abort) = self.node.lock(read.key, txn) {
@@ -82,7 +82,7 @@ impl<F: Fabric> Nic<F> {
         Ok(())
     }
 
-    fn unlock_first(&self, txn: TxnId, reads: &Reads<'_>, count: usize) {
+    fn unlock_first(&self, txn: TxnId, reads: &Reads<&[u8]>, count: usize) {
         for read in reads.iter().take(count) {
             self.fabric.work(Work::IndexLookup);
             self.node.unlock(read.key, txn);
@@ -90,7 +90,7 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// Is everything as it was read, and is there room for what was absent?
-    async fn compare(&self, reads: &Reads<'_>) -> Result<(), Abort> {
+    async fn compare(&self, reads: &Reads<&[u8]>) -> Result<(), Abort> {
         let mut found = self.lookups.batch();
         let read = self.lookups.read_all(reads.iter().map(|read| read.key), &mut found).await;
         let mut verdict = read.map_err(Abort::Fabric);

@@ -6,10 +6,10 @@ mod store;
 
 use std::collections::BTreeMap;
 
-use nicol_core::commit::Procedures;
 use nicol_core::ids::{Key, NodeId, TableId, Version};
+use nicol_core::records::RecordSource;
 use nicol_core::rng::{Purpose, Stream};
-use nicol_core::txn::{ProcedureId, Txn, Verdict};
+use nicol_core::txn::{ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::workload::Workload;
 
 use super::input::{Customer, Delivery, NewOrder, OrderStatus, Payment, StockLevel};

@@ -46,7 +46,9 @@ impl Message for Lock<'_> {
 }
 
 /// The transaction of a LOCK, and its keys with what was read of them.
-pub(in crate::commit::xenic) fn parse_lock(body: &[u8]) -> Result<(TxnId, Reads<'_>), Malformed> {
+pub(in crate::commit::xenic) fn parse_lock(
+    body: &[u8],
+) -> Result<(TxnId, Reads<&[u8]>), Malformed> {
     let mut from = Reader::new(body);
     let txn = TxnId(from.u64()?);
     Ok((txn, Reads::parse(from.rest())?))
