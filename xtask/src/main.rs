@@ -1,4 +1,5 @@
-//! The project's own tasks: `cargo xtask ci [--quick] | golden [--bless] | tidy | papers | miri [--once]`.
+//! The project's own tasks:
+//! `cargo xtask ci [--quick] | golden [--bless] | tidy | papers | miri [--once]`.
 #![forbid(unsafe_code)]
 
 mod ci;
@@ -16,7 +17,8 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   ci           everything that the gate (.ci/run) checks, in its order
-  ci --quick   the same without the release build and what needs it
+  ci --quick   the same without the release build and what needs it, and without the tests that
+               passed before and are unchanged since
   golden       runs every experiment in its quick form and compares it with its golden table
   golden --bless  writes the golden tables anew; say in the commit what moved, and why
   tidy         the rules that neither the compiler nor clippy knows

@@ -1,8 +1,8 @@
 //! `cargo xtask miri`: the tests in which threads share memory, interpreted.
 //!
-//! Miri interrupts a thread at any access, lets an atomic load return an old value where its ordering
-//! allows that, which x86 never shows, and reports data races. What one thread does alone it has
-//! nothing to say about here: there is no `unsafe`.
+//! Miri interrupts a thread at any access, lets an atomic load return an old value where its
+//! ordering allows that, which x86 never shows, and reports data races. What one thread does alone
+//! it has nothing to say about here: there is no `unsafe`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,14 +20,14 @@ const NO_POINTERS: &str = "-Zmiri-disable-stacked-borrows -Zmiri-disable-validat
 /// Interpretations of each test, each with another order of threads and other old values.
 const SEEDS: &str = "-Zmiri-many-seeds=0..4";
 
-/// Crates and their tests, which take fewer steps under Miri (`nicol_core::chance::test_steps`).
+/// Crates and their tests, which take fewer steps under Miri (`nicol_core::rng::test_steps`).
 const TESTS: [(&str, &[&str]); 2] = [
     (
         "nicol-core",
         &[
             "exec::tasks::tests::tasks_run_until_they_wait_and_again_when_signalled",
             "memory::buffers::tests::a_posted_buffer_waits_for_the_chains_that_were_under_way",
-            "memory::guard::tests::wide_swaps_reads_and_writes_of_threads_are_atomic",
+            "memory::seqlock::tests::wide_swaps_reads_and_writes_of_threads_are_atomic",
             "memory::region::tests::a_partial_last_word_keeps_its_neighbours",
         ],
     ),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write};
 
-use nicol_core::history::{Event, SCHEMA};
+use nicol_core::history::first::{Event, SCHEMA};
 use serde::{Deserialize, Serialize};
 
 /// The first line.
@@ -150,7 +150,7 @@ pub fn read(from: impl BufRead) -> Result<(Header, Vec<Event>), HistoryError> {
 
 #[cfg(test)]
 mod tests {
-    use nicol_core::history::{End, Read};
+    use nicol_core::history::first::{End, Read};
 
     use super::*;
 

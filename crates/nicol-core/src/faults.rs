@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub use crashes::{Crash, CrashScope};
 pub use families::{FaultFamilies, UnknownFamily};
 
-use crate::chance::{Purpose, Stream};
 use crate::ids::NodeId;
+use crate::rng::{Purpose, Stream};
 use crate::units::Nanos;
 use crate::view::NodeSet;
 
@@ -120,10 +120,10 @@ impl FaultPlan {
     /// up to four stalls of 10 us to 1 ms. Quiet after 20 ms. A cut
     /// separates some of the first 64 nodes from all others.
     pub fn messages(seed: u64) -> Self {
-        let mut chance = Stream::new(seed, Purpose::Faults, 1);
+        let mut rng = Stream::new(seed, Purpose::Faults, 1);
         let mut upto = |per_million: u64| {
-            let on = chance.bits() & 1 == 1;
-            let drawn = 1 + chance.below(per_million) as u32;
+            let on = rng.bits() & 1 == 1;
+            let drawn = 1 + rng.below(per_million) as u32;
             if on { drawn } else { 0 }
         };
         let (loss, duplicate, reorder) = (upto(300_000), upto(500_000), upto(500_000));
@@ -139,32 +139,32 @@ impl FaultPlan {
             quiet_after: FAULTY_SPAN,
             ..Self::none()
         };
-        let (partitioned, stalled) = (chance.bits() & 1 == 1, chance.bits() & 1 == 1);
+        let (partitioned, stalled) = (rng.bits() & 1 == 1, rng.bits() & 1 == 1);
         if partitioned {
-            plan.add_partitions(&mut chance);
+            plan.add_partitions(&mut rng);
         }
         if stalled {
-            plan.add_stalls(&mut chance);
+            plan.add_stalls(&mut rng);
         }
         plan
     }
 
     /// Draws one to three partitions.
-    fn add_partitions(&mut self, chance: &mut Stream) {
-        for _ in 0..1 + chance.below(3) {
-            let from = Nanos(chance.below(FAULTY_SPAN.0 * 9 / 10));
-            let until = from + Nanos(50_000 + chance.below(1_950_000));
-            let (side, one_way) = (NodeSet::of_words([chance.bits()]), chance.bits() & 1 == 1);
+    fn add_partitions(&mut self, rng: &mut Stream) {
+        for _ in 0..1 + rng.below(3) {
+            let from = Nanos(rng.below(FAULTY_SPAN.0 * 9 / 10));
+            let until = from + Nanos(50_000 + rng.below(1_950_000));
+            let (side, one_way) = (NodeSet::of_words([rng.bits()]), rng.bits() & 1 == 1);
             self.partitions.push(Partition { from, until, side, one_way });
         }
     }
 
     /// Draws one to four stalls.
-    fn add_stalls(&mut self, chance: &mut Stream) {
-        for _ in 0..1 + chance.below(4) {
-            let engine = chance.bits() as u32;
-            let from = Nanos(chance.below(FAULTY_SPAN.0 * 9 / 10));
-            let span = Nanos(10_000 + chance.below(990_000));
+    fn add_stalls(&mut self, rng: &mut Stream) {
+        for _ in 0..1 + rng.below(4) {
+            let engine = rng.bits() as u32;
+            let from = Nanos(rng.below(FAULTY_SPAN.0 * 9 / 10));
+            let span = Nanos(10_000 + rng.below(990_000));
             self.stalls.push(Stall { engine, from, span });
         }
     }
@@ -251,7 +251,7 @@ impl FaultCounts {
 
 /// What happens to one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fate {
+pub struct FrameFault {
     /// Extra delay of the frame; `None` if it is lost.
     pub arrives: Option<Nanos>,
     /// Extra delay of a second copy.
@@ -264,7 +264,7 @@ pub struct Fate {
 #[derive(Debug)]
 pub struct Faults {
     plan: FaultPlan,
-    chance: Stream,
+    rng: Stream,
     /// How often each fault struck.
     pub counts: FaultCounts,
 }
@@ -272,8 +272,8 @@ pub struct Faults {
 impl Faults {
     /// Starts `plan` with the faults' own stream of `seed` and `owner`. Owner 1 is the plan's own.
     pub fn new(plan: FaultPlan, seed: u64, owner: u32) -> Self {
-        let chance = Stream::new(seed, Purpose::Faults, owner);
-        Self { plan, chance, counts: FaultCounts::default() }
+        let rng = Stream::new(seed, Purpose::Faults, owner);
+        Self { plan, rng, counts: FaultCounts::default() }
     }
 
     /// Is the way from one node to another cut now?
@@ -284,48 +284,48 @@ impl Faults {
 
     /// Does a random loss strike?
     pub fn strikes(&mut self, now: Nanos) -> bool {
-        now < self.plan.quiet_after && self.plan.loss > 0 && self.chance.chance(self.plan.loss)
+        now < self.plan.quiet_after && self.plan.loss > 0 && self.rng.bernoulli(self.plan.loss)
     }
 
     /// Decides about a frame on the wire between two nodes.
-    pub fn judge(&mut self, now: Nanos, from: NodeId, to: NodeId) -> Fate {
-        let mut fate = Fate { arrives: Some(Nanos::ZERO), again: None, flips: 0 };
+    pub fn judge(&mut self, now: Nanos, from: NodeId, to: NodeId) -> FrameFault {
+        let mut fault = FrameFault { arrives: Some(Nanos::ZERO), again: None, flips: 0 };
         if now >= self.plan.quiet_after || !self.plan.touches_messages() {
-            return fate;
+            return fault;
         }
         if self.is_cut(now, from, to) {
             self.counts.cut += 1;
-            return Fate { arrives: None, ..fate };
+            return FrameFault { arrives: None, ..fault };
         }
         if self.strikes(now) {
             self.counts.lost += 1;
-            return Fate { arrives: None, ..fate };
+            return FrameFault { arrives: None, ..fault };
         }
-        fate.arrives = Some(self.delay());
-        if self.plan.duplicate > 0 && self.chance.chance(self.plan.duplicate) {
+        fault.arrives = Some(self.delay());
+        if self.plan.duplicate > 0 && self.rng.bernoulli(self.plan.duplicate) {
             self.counts.duplicated += 1;
-            let late = Nanos(1 + self.chance.below(self.plan.reorder_span.0.max(10_000)));
-            fate.again = Some(late + self.delay());
+            let late = Nanos(1 + self.rng.below(self.plan.reorder_span.0.max(10_000)));
+            fault.again = Some(late + self.delay());
         }
-        if self.plan.corrupt > 0 && self.chance.chance(self.plan.corrupt) {
+        if self.plan.corrupt > 0 && self.rng.bernoulli(self.plan.corrupt) {
             self.counts.corrupted += 1;
-            fate.flips = 1 + self.chance.below(64) as u32;
+            fault.flips = 1 + self.rng.below(64) as u32;
         }
-        fate
+        fault
     }
 
     fn delay(&mut self) -> Nanos {
         let mut delay = Nanos::ZERO;
-        if self.plan.reorder > 0 && self.chance.chance(self.plan.reorder) {
+        if self.plan.reorder > 0 && self.rng.bernoulli(self.plan.reorder) {
             self.counts.reordered += 1;
-            delay += Nanos(1 + self.chance.below(self.plan.reorder_span.0.max(1)));
+            delay += Nanos(1 + self.rng.below(self.plan.reorder_span.0.max(1)));
         }
-        if self.plan.tail > 0 && self.chance.chance(self.plan.tail) {
+        if self.plan.tail > 0 && self.rng.bernoulli(self.plan.tail) {
             self.counts.delayed += 1;
             // Each doubling is half as likely: the tail is long and thin.
-            let halvings = self.chance.bits().leading_zeros().min(10);
+            let halvings = self.rng.bits().leading_zeros().min(10);
             let longest = self.plan.tail_max.0 >> (10 - halvings);
-            delay += Nanos(1 + self.chance.below(longest.max(1)));
+            delay += Nanos(1 + self.rng.below(longest.max(1)));
         }
         delay
     }
@@ -337,7 +337,7 @@ impl Faults {
             return;
         }
         for _ in 0..count {
-            let bit = self.chance.below(bits);
+            let bit = self.rng.below(bits);
             frame[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
     }

@@ -129,14 +129,14 @@ pub struct ShardId(pub u16);
 
 /// A table of a workload: the highest byte of a [`Key`].
 ///
-/// Records of tables from [`TableId::PLACED`] on live where their key says ([`Key::place`]), those
-/// of the others where its hash does.
+/// Records of tables from [`TableId::PARTITIONED`] on live where their key says
+/// ([`Key::partition`]), those of the others where its hash does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub u8);
 
 impl TableId {
     /// The first placed table.
-    pub const PLACED: Self = Self(0x80);
+    pub const PARTITIONED: Self = Self(0x80);
     /// The first ordered table: a placed one whose records a node may scan in the order of their
     /// keys, if its system has ordered tables.
     pub const ORDERED: Self = Self(0xc0);
@@ -161,25 +161,28 @@ impl Key {
     }
 
     /// The number of bits below the place, in a placed table.
-    pub const PLACED_ROW_BITS: u32 = 40;
+    pub const PARTITIONED_ROW_BITS: u32 = 40;
 
     /// The key of `row` at `place` in `table`, a placed one. All keys of a place are in one shard,
     /// whatever their table: a place is a unit of partitioning, such as a warehouse.
     ///
     /// # Panics
     /// If `table` is not a placed one or `row` needs more than 40 bits.
-    pub const fn placed(table: TableId, place: u16, row: u64) -> Self {
-        assert!(table.0 >= TableId::PLACED.0, "only a placed table's keys have a place");
-        assert!(row >> Self::PLACED_ROW_BITS == 0, "a row at a place is at most 40 bits");
-        Self::new(table, (place as u64) << Self::PLACED_ROW_BITS | row)
+    pub const fn partitioned(table: TableId, partition: u16, row: u64) -> Self {
+        assert!(
+            table.0 >= TableId::PARTITIONED.0,
+            "only a partitioned table's keys name a partition"
+        );
+        assert!(row >> Self::PARTITIONED_ROW_BITS == 0, "a row of a partition is at most 40 bits");
+        Self::new(table, (partition as u64) << Self::PARTITIONED_ROW_BITS | row)
     }
 
     /// The place, in a placed table; otherwise `None`: the key is placed by its hash.
-    pub const fn place(self) -> Option<u16> {
-        if self.table().0 < TableId::PLACED.0 {
+    pub const fn partition(self) -> Option<u16> {
+        if self.table().0 < TableId::PARTITIONED.0 {
             return None;
         }
-        Some((self.0 >> Self::PLACED_ROW_BITS) as u16)
+        Some((self.0 >> Self::PARTITIONED_ROW_BITS) as u16)
     }
 
     /// Is it a key of an ordered table?

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
-pub mod chance;
+pub mod rng;
 pub mod commit;
 pub mod engine;
 pub mod exec;
@@ -15,6 +15,9 @@ pub mod history;
 pub mod ids;
 pub mod memory;
 pub mod names;
+pub mod records;
+pub mod rng;
+pub mod system;
 pub mod txn;
 pub mod units;
 pub mod view;

@@ -28,8 +28,8 @@ fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&
     }
 }
 
-/// Characters to add, take away, replace, or swap with the next one, that make `one` of `other`: the
-/// distance of optimal string alignment.
+/// Characters to add, take away, replace, or swap with the next one, that make `one` of `other`:
+/// the distance of optimal string alignment.
 fn differences(one: &str, other: &str) -> usize {
     let one: Vec<_> = one.chars().collect();
     let other: Vec<_> = other.chars().collect();

@@ -2,12 +2,14 @@
 //! that are reused from one transaction to the next.
 
 mod key_index;
+mod procedures;
 mod scan;
 
 use self::key_index::KeyIndex;
 use crate::fabric::FabricError;
 use crate::ids::{Key, TxnId, Version};
-pub use scan::{Collector, Guard, GuardUnit, KeyRange, SCANS_MAX, Scan};
+pub use procedures::{Execute, Procedures};
+pub use scan::{Collector, KeyRange, RangeVersion, SCANS_MAX, Scan, VersionRange};
 
 /// Keys that one transaction may touch.
 pub const KEYS_MAX: usize = 1_024;
@@ -52,8 +54,8 @@ pub struct Entry {
     pub present: bool,
     /// The version read; for an absent record, its segment's floor.
     pub version: Version,
-    /// Was it read under a [`Guard`], which vouches for it?
-    pub guarded: bool,
+    /// Was it read under a [`RangeVersion`], which validates it?
+    pub range_checked: bool,
     read: Span,
     update: Option<Update>,
 }
@@ -96,7 +98,7 @@ pub struct Txn {
     scans: Vec<Scan>,
     /// Indices of the entries that the scans found, scan after scan.
     found: Vec<u32>,
-    guards: Vec<Guard>,
+    range_versions: Vec<RangeVersion>,
 }
 
 impl Txn {
@@ -126,7 +128,7 @@ impl Txn {
         self.args = other.args;
         self.scans.clone_from(&other.scans);
         self.found.clone_from(&other.found);
-        self.guards.clone_from(&other.guards);
+        self.range_versions.clone_from(&other.range_versions);
         self.local = other.local;
     }
 
@@ -269,7 +271,7 @@ impl Entry {
             fetched: false,
             present: false,
             version: Version(0),
-            guarded: false,
+            range_checked: false,
             read: Span::default(),
             update: None,
         }
@@ -344,7 +346,7 @@ pub enum Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chance::{Purpose, Stream};
+    use crate::rng::{Purpose, Stream};
 
     /// The index of every key, by a look at all entries.
     fn indices_hold(txn: &Txn) -> bool {

@@ -425,8 +425,8 @@ impl ShardMap for View {
     }
 
     fn shard_of(&self, key: Key) -> ShardId {
-        if let Some(place) = key.place() {
-            return ShardId(place % self.shards());
+        if let Some(partition) = key.partition() {
+            return ShardId(partition % self.shards());
         }
         let hash = xxh3_64_with_seed(&key.0.to_le_bytes(), self.hash_seed);
         ShardId(((u128::from(hash) * u128::from(self.shards())) >> 64) as u16)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use nicol_core::commit::Member;
+use nicol_core::commit::CommitNode;
 use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
@@ -22,8 +22,8 @@ const SPAN: Nanos = Nanos::from_secs(10);
 const RECORDED: u64 = 200_000;
 /// When that run ends at the latest.
 const RECORDED_SPAN: Nanos = Nanos::from_secs(10);
-/// How long messages are lost, doubled, late and damaged: most of the time that a run of a sweep takes,
-/// which is some ten times what it takes on modelled hardware.
+/// How long messages are lost, doubled, late and damaged: most of the time that a run of a sweep
+/// takes, which is some ten times what it takes on modelled hardware.
 const FAULTY: Nanos = Nanos::from_millis(200);
 /// How often the driver looks whether the clients are done.
 const POLL: Duration = Duration::from_millis(2);
@@ -33,7 +33,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// Runs a benchmark on threads: a measured run without a history, whose memory and invariants are
 /// audited, and then a shorter recorded one for the serializability checker, since recording costs
 /// the very time that is measured.
-pub(crate) fn run<N: Member<Config: SystemConfig>>(
+pub(crate) fn run<N: CommitNode<Config: SystemConfig>>(
     config: &BenchConfig,
     built: &Built<N::Config>,
 ) -> Result<BenchRun> {
@@ -65,13 +65,13 @@ pub(crate) fn run<N: Member<Config: SystemConfig>>(
     Ok(BenchRun { report, history })
 }
 
-fn record<N: Member>(
+fn record<N: CommitNode>(
     config: &BenchConfig,
     view: &View,
     built: &Built<N::Config>,
     clients: usize,
     check: &mut crate::report::Check,
-) -> Result<Vec<nicol_core::history::Event>> {
+) -> Result<Vec<nicol_core::history::first::Event>> {
     let recorded = match config.length {
         Some(Length::Transactions(count)) => count.min(RECORDED),
         _ => RECORDED,
@@ -90,7 +90,7 @@ fn record<N: Member>(
     Ok(history)
 }
 
-fn drive<N: Member>(
+fn drive<N: CommitNode>(
     config: &BenchConfig,
     view: &View,
     cluster: &Arc<Cluster<N>>,

@@ -37,8 +37,9 @@ pub fn available() -> Option<u64> {
     field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
-/// Refuses so many copies of records, with values of so many bytes, if they take more than the machine
-/// has left: the system would end the process, or another one. `flags` are those that give fewer.
+/// Refuses so many copies of records, with values of so many bytes, if they take more than the
+/// machine has left: the system would end the process, or another one. `flags` are those that give
+/// fewer.
 ///
 /// # Errors
 /// What they take, what there is, and the flags.

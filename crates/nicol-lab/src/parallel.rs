@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use nicol_core::commit::Spread;
+use nicol_core::system::ParallelMap;
 
 /// Records, all copies counted, from which on a node is worth a thread: some ten milliseconds of
 /// loading. Shorter runs, of which a sweep has several beside each other, stay on their thread.
@@ -11,7 +11,7 @@ const RECORDS_PER_THREAD: u64 = 50_000;
 /// Spreads a cluster of so many records, all copies counted, over threads as [`map`] does.
 pub(crate) struct Threads(pub(crate) u64);
 
-impl Spread for Threads {
+impl ParallelMap for Threads {
     fn map<I: Sync, T: Send>(&self, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
         map(items, self.0, work)
     }

@@ -41,7 +41,8 @@ pub struct BenchReport {
     pub seed: u64,
     /// The fault plan.
     pub faults: &'static str,
-    /// What makes writes durable: `memory` (as if battery-backed), `file`, or as the `profile` says.
+    /// What makes writes durable: `memory` (as if battery-backed), `file`, or as the `profile`
+    /// says.
     pub log_device: &'static str,
     /// Transactions committed in the measured time.
     pub committed: u64,
@@ -55,7 +56,8 @@ pub struct BenchReport {
     pub failed: u64,
     /// Aborted attempts by reason.
     pub abort_reasons: BTreeMap<&'static str, u64>,
-    /// Committed transactions by the way that they took, the part before the measured time included.
+    /// Committed transactions by the way that they took, the part before the measured time
+    /// included.
     pub paths: BTreeMap<&'static str, u64>,
     /// Committed transactions per second.
     pub throughput_per_s: f64,

@@ -4,8 +4,8 @@ use anyhow::{Context, Result, bail, ensure};
 use nicol_core::names::did_you_mean;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
-use nicol_protocols::commit::hybrid::{
-    Execution, HybridConfig, LockKeys, Locking, Primitive, Transport, Validation,
+use nicol_protocols::commit::rdma_occ::{
+    Execution, LockKeys, Locking, Primitive, RdmaOccConfig, Transport, Validation,
 };
 use nicol_protocols::commit::xenic::{
     ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig,
@@ -165,7 +165,7 @@ impl Settings for XenicConfig {
         ("growth", "on|off", "may the host tables double when they are full?"),
         ("table_bytes", "BYTES", "host memory into which one table may grow"),
         ("log_bytes", "128..2^32", "each NIC core's log in host memory"),
-        ("patience_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
+        ("timeout_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
     ];
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
@@ -193,7 +193,7 @@ impl Settings for XenicConfig {
                 self.multi_hop = switch(value)?;
                 ensure!(
                     self.combined_ops || !self.multi_hop,
-                    "another node's NIC locks, reads and executes in one visit: set combined_ops=on"
+                    "another node's NIC locks, reads and executes at once: set combined_ops=on"
                 );
             }
             "local_paths" => self.local_paths = switch(value)?,
@@ -220,7 +220,7 @@ impl Settings for XenicConfig {
                 self.growth = Growth::Doubling { memory_max };
             }
             "log_bytes" => self.log = Bytes(number(value, 128, 1 << 32)?),
-            "patience_us" => self.patience = Nanos::from_micros(number(value, 1, 60_000_000)?),
+            "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 60_000_000)?),
             _ => unreachable!("{key} is not among Xenic's keys"),
         }
         Ok(())
@@ -255,7 +255,7 @@ impl SystemConfig for XenicConfig {
     }
 }
 
-impl Settings for HybridConfig {
+impl Settings for RdmaOccConfig {
     const KEYS: &'static [Setting] = &[
         ("execution", "read|rpc", "how keys are read; by RPC, which also locks the write set"),
         ("lock_by", "one-sided|rpc", "how keys that were READ are locked"),
@@ -271,7 +271,7 @@ impl Settings for HybridConfig {
         ("warm_addresses", "on|off", "does a node know all addresses from the start?"),
         ("log_bytes", "128..2^32", "each log in host memory: one per host engine of the cluster"),
         ("message_log_bytes", "128..2^32", "each log of messages that are WRITEs, likewise"),
-        ("patience_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
+        ("timeout_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
     ];
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
@@ -316,7 +316,7 @@ impl Settings for HybridConfig {
 }
 
 /// How a baseline that READs locks.
-fn locking(config: &mut HybridConfig) -> Result<&mut Locking> {
+fn locking(config: &mut RdmaOccConfig) -> Result<&mut Locking> {
     match &mut config.execution {
         Execution::Read(locking) => Ok(locking),
         Execution::Rpc => bail!("the RPC that reads locks, too: set execution=read before"),
@@ -332,7 +332,7 @@ fn primitive(value: &str) -> Result<Primitive> {
 }
 
 /// The settings of a baseline's memory.
-fn set_memory(config: &mut HybridConfig, key: &str, value: &str) -> Result<()> {
+fn set_memory(config: &mut RdmaOccConfig, key: &str, value: &str) -> Result<()> {
     match key {
         "bucket_slots" => {
             let slots = number(value, 1, 64)? as u16;
@@ -351,13 +351,13 @@ fn set_memory(config: &mut HybridConfig, key: &str, value: &str) -> Result<()> {
         "warm_addresses" => config.warm_addresses = switch(value)?,
         "log_bytes" => config.log = Bytes(number(value, 128, 1 << 32)?),
         "message_log_bytes" => config.message_log = Bytes(number(value, 128, 1 << 32)?),
-        "patience_us" => config.patience = Nanos::from_micros(number(value, 1, 60_000_000)?),
+        "timeout_us" => config.timeout = Nanos::from_micros(number(value, 1, 60_000_000)?),
         _ => unreachable!("{key} is not among the baselines' keys"),
     }
     Ok(())
 }
 
-impl SystemConfig for HybridConfig {
+impl SystemConfig for RdmaOccConfig {
     fn published(system: &str, built: &BuiltWorkload, _: Option<Bytes>) -> Self {
         let BuiltWorkload { workload, value_bytes } = built;
         // Those of ordered tables need no slots.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use nicol_core::commit::Member;
+use nicol_core::commit::CommitNode;
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
@@ -27,7 +27,7 @@ const LIMIT: Nanos = Nanos::from_secs(3_600);
 const SETTLE: Nanos = Nanos::from_secs(10);
 
 /// Runs a benchmark on a profile.
-pub(crate) fn run<N: Member<Config: SystemConfig>>(
+pub(crate) fn run<N: CommitNode<Config: SystemConfig>>(
     config: &BenchConfig,
     built: &Built<N::Config>,
     profile: &Arc<Profile>,
@@ -85,7 +85,7 @@ fn view(config: &BenchConfig, profile: &Profile) -> Result<View> {
     View::new(config.nodes, config.replicas, host, nic).map_err(refused_view)
 }
 
-fn simulate<N: Member>(
+fn simulate<N: CommitNode>(
     config: &BenchConfig,
     built: &Built<N::Config>,
     profile: &Arc<Profile>,

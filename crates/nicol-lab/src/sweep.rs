@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use anyhow::Result;
-use nicol_core::chance::{Purpose, Stream};
+use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::Abort;
 use nicol_rt::{LiveError, panic_text};
 use serde::Serialize;
@@ -85,8 +85,8 @@ pub struct Failure {
 /// One run in so many has hardly any memory.
 const SCARCE_ONE_IN: u64 = 8;
 /// Logs of such a run, in thirds of the workload's largest write set. A record takes at most half a
-/// log: in the smaller ones the largest never fit, in the larger ones they all fit and wait for each
-/// other.
+/// log: in the smaller ones the largest never fit, in the larger ones they all fit and wait for
+/// each other.
 const SCARCE_LOGS: [u64; 4] = [5, 6, 8, 16];
 /// Logs are made of lines of this many bytes.
 const LOG_LINE: u64 = 32;
@@ -214,13 +214,13 @@ fn attempt(config: &BenchConfig) -> Result<Ran> {
     }
 }
 
-/// Runs `configs`, `jobs` at a time, calling `each` with the number of finished runs, and `failed` with
-/// those that a checker rejected, one at a time. Once `stop` is raised no run begins, and the report is
-/// of those that were under way and before.
+/// Runs `configs`, `jobs` at a time, calling `each` with the number of finished runs, and `failed`
+/// with those that a checker rejected, one at a time. Once `stop` is raised no run begins, and the
+/// report is of those that were under way and before.
 ///
 /// # Errors
-/// If a configuration is impossible, or the machine refuses a thread: the first such error, after the
-/// runs under way.
+/// If a configuration is impossible, or the machine refuses a thread: the first such error, after
+/// the runs under way.
 pub fn run(
     configs: &[BenchConfig],
     jobs: usize,

@@ -1,9 +1,10 @@
 //! The systems by name: what each promises, what may be set, how it is run.
 
 use anyhow::{Result, anyhow};
-use nicol_core::commit::Member;
+use nicol_core::commit::CommitNode;
 use nicol_core::names::did_you_mean;
-use nicol_protocols::commit::{hybrid, xenic};
+
+use nicol_protocols::commit::{rdma_occ, xenic};
 use serde::Serialize;
 
 use crate::bench::{self, BenchConfig, BenchRun};
@@ -43,7 +44,7 @@ pub struct System {
 
 const fn commit<N>(name: &'static str, source: &'static str) -> System
 where
-    N: Member<Config: SystemConfig>,
+    N: CommitNode<Config: SystemConfig>,
 {
     System {
         name,
@@ -68,12 +69,12 @@ pub const SYSTEMS: &[System] = &[
         offloads: true,
         ..commit::<xenic::Node>("xenic", "Xenic, SOSP '21")
     },
-    commit::<hybrid::Node>("farm", "FaRM, SOSP '15"),
-    commit::<hybrid::Node>("fasst", "FaSST, OSDI '16"),
-    commit::<hybrid::Node>("drtm-r", "DrTM+R, EuroSys '16, with the protocol of DrTM+H"),
-    commit::<hybrid::Node>("drtm-r-original", "DrTM+R, EuroSys '16"),
-    commit::<hybrid::Node>("drtm-h", "DrTM+H, OSDI '18"),
-    commit::<hybrid::Node>("drtm-h-nc", "DrTM+H, OSDI '18, without its address cache"),
+    commit::<rdma_occ::Node>("farm", "FaRM, SOSP '15"),
+    commit::<rdma_occ::Node>("fasst", "FaSST, OSDI '16"),
+    commit::<rdma_occ::Node>("drtm-r", "DrTM+R, EuroSys '16, with the protocol of DrTM+H"),
+    commit::<rdma_occ::Node>("drtm-r-original", "DrTM+R, EuroSys '16"),
+    commit::<rdma_occ::Node>("drtm-h", "DrTM+H, OSDI '18"),
+    commit::<rdma_occ::Node>("drtm-h-nc", "DrTM+H, OSDI '18, without its address cache"),
 ];
 
 impl System {

@@ -218,8 +218,8 @@ impl WorkloadSpec {
         }
     }
 
-    /// About how many bytes of a log the largest write set of one transaction at one shard takes: what
-    /// a scarce log is scarce for.
+    /// About how many bytes of a log the largest write set of one transaction at one shard takes:
+    /// what a scarce log is scarce for.
     pub fn write_set_bytes(&self) -> u64 {
         const ENTRY: u64 = 28;
         match self.name.as_str() {

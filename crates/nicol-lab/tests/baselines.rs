@@ -7,7 +7,7 @@ use nicol_lab::sweep;
 use nicol_lab::systems::System;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_protocols::commit::Sabotage;
-use nicol_protocols::commit::hybrid::SYSTEMS;
+use nicol_protocols::commit::rdma_occ::SYSTEMS;
 use nicol_workload::tpcc::Indices;
 
 const WORKLOADS: [&str; 6] = ["smallbank", "ycsb-t", "churn", "retwis", "tpcc", "tpcc-no"];
@@ -66,7 +66,7 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
             for workload in WORKLOADS {
                 let mut config = config(system, workload, "connectx5", seed);
                 config.faults = true;
-                set(&mut config, &["patience_us=500"]);
+                set(&mut config, &["timeout_us=500"]);
                 let known = System::find(system).unwrap();
                 config.settings.extend(sweep::variation(known, &config.workload, seed));
                 let report = held(&config).report;
@@ -127,7 +127,7 @@ fn a_scan_that_nobody_vouches_for_is_caught_within_200_seeds() {
             let mut config = config(system, "churn-ordered", "connectx5", seed);
             config.workload.records = Some(10);
             config.length = Some(Length::Transactions(400));
-            config.sabotage = Sabotage::IgnoresGuards;
+            config.sabotage = Sabotage::IgnoresRangeVersions;
             !run(&config).unwrap().report.check.held()
         });
         assert!(caught, "{system}: a phantom was never caught");
@@ -152,7 +152,7 @@ fn records_of_ordered_tables_are_reached_from_other_nodes() {
             let mut config = config(system, "churn-ordered", "connectx5", seed);
             config.faults = seed % 3 > 0;
             if seed % 3 == 2 {
-                set(&mut config, &["patience_us=500"]);
+                set(&mut config, &["timeout_us=500"]);
             }
             most_commit(&config);
         }
@@ -245,8 +245,8 @@ fn buckets_of_every_size_and_long_chains_hold_all_records() {
     }
 }
 
-/// [Xenic21 2.2.2] FaRM locks, logs and commits by one-sided WRITEs alone; DrTM+H, which makes the same
-/// rounds, by SENDs.
+/// [Xenic21 2.2.2] FaRM locks, logs and commits by one-sided WRITEs alone; DrTM+H, which makes the
+/// same rounds, by SENDs.
 #[test]
 fn farm_sends_no_message_once_its_engines_know_each_other() {
     let counted = |system, setting: &str| {

@@ -1,6 +1,6 @@
-//! Message delays and crossings of PCIe from a transaction's begin to its answer, counted: where one of
-//! them takes a hundred microseconds, next to nothing else does. So are DMA writes and the log device.
-//! [Xenic21 2.2, 4.2, 5.1]
+//! Message delays and crossings of PCIe from a transaction's begin to its answer, counted: where
+//! one of them takes a hundred microseconds, next to nothing else does. So are DMA writes and the
+//! log device. [Xenic21 2.2, 4.2, 5.1]
 
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
@@ -43,8 +43,8 @@ fn counted(config: &BenchConfig) -> u32 {
     (p90 / DELAY_US) as u32
 }
 
-/// The message delays of a transaction of `keys` keys, of which so many percent are only read; those
-/// whose keys are all at home take fewer.
+/// The message delays of a transaction of `keys` keys, of which so many percent are only read;
+/// those whose keys are all at home take fewer.
 fn delays(system: &str, settings: &[&str], keys: u16, read_percent: u8) -> u32 {
     let profile = if system == "xenic" { "liquidio3" } else { "connectx5" };
     let on = format!("{profile}:link.latency={DELAY_US}us");
@@ -64,7 +64,7 @@ const ONE_BY_ONE: [&str; 2] = ["local_paths=off", "multi_hop=off"];
 #[test]
 fn xenic_waits_for_what_each_step_must_know() {
     let found = |keys, read_percent| delays("xenic", &ONE_BY_ONE, keys, read_percent);
-    // EXECUTE and its answer: one key read in one visit is validated by nobody (AMB-34).
+    // EXECUTE and its answer: one key read in one request is validated by nobody (AMB-34).
     assert_eq!(found(1, 100), 2);
     // EXECUTE, VALIDATE.
     assert_eq!(found(6, 100), 4);
@@ -132,8 +132,8 @@ fn shipping_leaves_a_new_order_one_exchange() {
     assert_eq!(crossings(&["local_paths=off"], workload), 2);
 }
 
-/// Two nodes, two copies: each transaction has one backup. Where `slow` takes so long and nothing else
-/// does, what a transaction waits for.
+/// Two nodes, two copies: each transaction has one backup. Where `slow` takes so long and nothing
+/// else does, what a transaction waits for.
 fn waits_for(slow: &str, read_percent: u8) -> u32 {
     let on = format!("liquidio3:{slow}={DELAY_US}us");
     let config = config("xenic", &["local_paths=off"], ycsb_t(1, read_percent), &on);

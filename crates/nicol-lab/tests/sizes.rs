@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nicol_check::serializability;
-use nicol_core::chance::Stream;
-use nicol_core::commit::{InTurn, Member, Procedures, load_nodes};
+use nicol_core::view::{ShardMap, View};
+use nicol_core::commit::CommitNode;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
-use nicol_core::txn::{Abort, ProcedureId, Txn, Verdict};
+use nicol_core::records::{RecordSource, Records};
+use nicol_core::rng::Stream;
+use nicol_core::system::{Sequential, load_nodes};
+use nicol_core::txn::{Abort, ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::units::{Bytes, Nanos};
-use nicol_core::view::{ShardMap, View};
-use nicol_core::workload::{Records, Workload};
-use nicol_protocols::commit::hybrid::{self, HybridConfig};
+use nicol_core::workload::Workload;
+use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
 use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 use nicol_store::host_table::Growth;
@@ -62,15 +64,7 @@ fn execute(txn: &mut Txn) -> Verdict {
     Verdict::Commit
 }
 
-impl Workload for Sizes {
-    fn name(&self) -> &'static str {
-        "sizes"
-    }
-
-    fn procedures(&self) -> Procedures {
-        Procedures::new(&[execute])
-    }
-
+impl RecordSource for Sizes {
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
         let theirs = |key: &Key| shards.shard_of(*key) == shard;
         all_keys().filter(theirs).for_each(|key| each(key, &value_of(key, 100)));
@@ -83,6 +77,16 @@ impl Workload for Sizes {
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         // Room for a third of what comes: values of 800 bytes on average.
         vec![(200, ROWS / u64::from(NODES))]
+    }
+}
+
+impl Workload for Sizes {
+    fn name(&self) -> &'static str {
+        "sizes"
+    }
+
+    fn procedures(&self) -> Procedures {
+        Procedures::new(&[execute])
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
@@ -131,7 +135,7 @@ struct Cluster<N> {
     run: Arc<RunControl>,
 }
 
-impl<N: Member> Start for Cluster<N> {
+impl<N: CommitNode> Start for Cluster<N> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
@@ -143,7 +147,7 @@ impl<N: Member> Start for Cluster<N> {
 }
 
 /// Runs the workload, judges it, and returns commits and aborts for want of room.
-fn run<N: Member>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
+fn run<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
     let view = View::new(usize::from(NODES), usize::from(NODES), 2, 1).unwrap();
     let workload: Arc<dyn Workload> = Arc::new(Sizes);
     let plan = RunPlan {
@@ -159,7 +163,7 @@ fn run<N: Member>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
         history_max: 1 << 20,
     };
     let cluster = Arc::new(Cluster {
-        nodes: load_nodes::<N>(&view, config, &*workload, &InTurn),
+        nodes: load_nodes::<N>(&view, config, &*workload, &Sequential),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
@@ -180,7 +184,7 @@ fn run<N: Member>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
     for node in &cluster.nodes {
         node.check();
         let audit = node.audit();
-        assert_eq!(audit.leaked_locks, 0);
+        assert_eq!(audit.leaks.iter().map(|(_, count)| count).sum::<u64>(), 0);
         for (shard, digest) in audit.digests {
             assert_eq!(*digests.entry(shard).or_insert(digest), digest, "{shard:?} diverges");
         }
@@ -195,15 +199,15 @@ fn run<N: Member>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
 
 #[test]
 fn values_that_find_no_room_abort_under_every_baseline() {
-    for system in hybrid::SYSTEMS {
+    for system in rdma_occ::SYSTEMS {
         let (mut committed, mut full) = (0, 0);
         for seed in 0..6 {
-            let mut config = HybridConfig::named(system, ROWS, INLINE).unwrap();
+            let mut config = RdmaOccConfig::named(system, ROWS, INLINE).unwrap();
             let faults = seed >= 3;
             if faults {
-                config.patience = Nanos::from_micros(500);
+                config.timeout = Nanos::from_micros(500);
             }
-            let (commits, aborts) = run::<hybrid::Node>(&config, seed, faults);
+            let (commits, aborts) = run::<rdma_occ::Node>(&config, seed, faults);
             (committed, full) = (committed + commits, full + aborts);
         }
         assert!(committed > 5_000 && full > 100, "{system}: {committed} committed, {full} aborted");

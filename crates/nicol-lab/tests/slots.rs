@@ -4,16 +4,18 @@
 use std::sync::Arc;
 
 use nicol_check::serializability;
-use nicol_core::chance::{Purpose, Stream};
-use nicol_core::commit::{InTurn, Member, Procedures, load_nodes};
+use nicol_core::commit::CommitNode;
 use nicol_core::engine::{CALLS_MAX, Start};
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo};
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
+use nicol_core::rng::{Purpose, Stream};
+use nicol_core::system::{Sequential, load_nodes};
+use nicol_core::txn::Procedures;
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 use nicol_core::workload::Workload;
-use nicol_protocols::commit::{hybrid, xenic};
+use nicol_protocols::commit::{rdma_occ, xenic};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 use nicol_workload::chooser::{Distribution, PartsPerMillion};
 use nicol_workload::churn::{Churn, ChurnConfig};
@@ -29,8 +31,8 @@ const SPARE_MAX: u64 = 4;
 struct Want {
     clients_per_host: u32,
     transactions: u64,
-    /// A host has so many at any time, and its NIC has enough; if not set, every engine has a few now
-    /// and then.
+    /// A host has so many at any time, and its NIC has enough; if not set, every engine has a few
+    /// now and then.
     host_slots: Option<usize>,
     /// See [`nicol_core::engine::Tuning`].
     tasks_per_round: usize,
@@ -49,7 +51,7 @@ struct Short<N> {
     run: Arc<RunControl>,
 }
 
-impl<N: Member> Start for Short<N> {
+impl<N: CommitNode> Start for Short<N> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let number = u32::from(here.node.0) * 2 + u32::from(here.side == Side::Nic);
@@ -79,7 +81,8 @@ fn give_back<F: Fabric>(fabric: &F, (asker, reply): Taken<F>) {
 
 /// Leaves an engine so many call slots until the run ends.
 async fn reserve<F: Fabric>(fabric: F, slots: usize, run: Arc<RunControl>) {
-    let taken: Vec<Taken<F>> = (slots..CALLS_MAX).map(|_| fabric.expect(fabric.here())).collect();
+    let taken: Vec<Taken<F>> =
+        (slots..CALLS_MAX).map(|_| fabric.open_delegated_call(fabric.here())).collect();
     while !run.finished() {
         fabric.sleep_until(fabric.now() + Nanos::from_micros(20)).await;
     }
@@ -91,7 +94,7 @@ async fn starve<F: Fabric>(fabric: F, mut random: Stream, run: Arc<RunControl>) 
     let mut taken: Vec<Taken<F>> = Vec::with_capacity(CALLS_MAX);
     while !run.finished() {
         loop {
-            let (asker, reply) = fabric.expect(fabric.here());
+            let (asker, reply) = fabric.open_delegated_call(fabric.here());
             // What could not be opened has no number.
             if asker.request.sequence == 0 {
                 break;
@@ -126,7 +129,7 @@ fn increments() -> Arc<dyn Workload> {
 }
 
 /// Runs `workload` under `config`; how many attempts found no slot.
-fn run<N: Member>(
+fn run<N: CommitNode>(
     config: &N::Config,
     workload: Arc<dyn Workload>,
     faults: FaultPlan,
@@ -135,7 +138,7 @@ fn run<N: Member>(
     run_with::<N>(ALL_NOW_AND_THEN, config, workload, faults, seed)
 }
 
-fn run_with<N: Member>(
+fn run_with<N: CommitNode>(
     want: Want,
     config: &N::Config,
     workload: Arc<dyn Workload>,
@@ -159,7 +162,7 @@ fn run_with<N: Member>(
     let short = Short::<N> {
         seed,
         want,
-        nodes: load_nodes(&view, config, &*workload, &InTurn),
+        nodes: load_nodes(&view, config, &*workload, &Sequential),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
@@ -178,7 +181,11 @@ fn run_with<N: Member>(
     world.settle(limit);
     for node in &short.nodes {
         node.check();
-        assert_eq!(node.audit().leaked_locks, 0, "seed {seed}");
+        assert_eq!(
+            node.audit().leaks.iter().map(|(_, count)| count).sum::<u64>(),
+            0,
+            "seed {seed}"
+        );
     }
     let mut result = short.run.result();
     let history = std::mem::take(&mut result.history);
@@ -188,7 +195,7 @@ fn run_with<N: Member>(
 }
 
 /// A phase gives up so early that its requests are often still under way.
-const PATIENCE: Nanos = Nanos::from_micros(105);
+const TIMEOUT: Nanos = Nanos::from_micros(105);
 
 #[test]
 fn xenic_survives_a_want_of_call_slots() {
@@ -224,7 +231,7 @@ fn xenic_survives_it_under_faults() {
     for seed in 0..30 {
         let combined = seed % 4 != 3;
         let config = xenic::XenicConfig {
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             combined_ops: combined,
             multi_hop: combined,
             ..xenic::XenicConfig::paper(64, 16)
@@ -236,11 +243,11 @@ fn xenic_survives_it_under_faults() {
 #[test]
 fn the_baselines_survive_it_with_faults_and_without() {
     for seed in 0..5 {
-        for system in hybrid::SYSTEMS {
-            let config = hybrid::HybridConfig::named(system, 64, 16).unwrap();
-            run::<hybrid::Node>(&config, churn(false), FaultPlan::none(), seed);
-            let config = hybrid::HybridConfig { patience: PATIENCE, ..config };
-            run::<hybrid::Node>(&config, churn(false), FaultPlan::messages(seed), seed);
+        for system in rdma_occ::SYSTEMS {
+            let config = rdma_occ::RdmaOccConfig::named(system, 64, 16).unwrap();
+            run::<rdma_occ::Node>(&config, churn(false), FaultPlan::none(), seed);
+            let config = rdma_occ::RdmaOccConfig { timeout: TIMEOUT, ..config };
+            run::<rdma_occ::Node>(&config, churn(false), FaultPlan::messages(seed), seed);
         }
     }
 }
@@ -259,15 +266,15 @@ fn late() -> FaultPlan {
 /// A lock request that arrives behind the unlock would be granted for ever.
 #[test]
 fn an_unlock_that_finds_no_slot_at_first_fences_what_went_unanswered() {
-    let config = xenic::XenicConfig { patience: PATIENCE, ..xenic::XenicConfig::paper(64, 16) };
+    let config = xenic::XenicConfig { timeout: TIMEOUT, ..xenic::XenicConfig::paper(64, 16) };
     for seed in 110..130 {
         run::<xenic::Node>(&config, churn(false), late(), seed);
     }
     for seed in 850..860 {
         for system in ["fasst", "farm"] {
-            let config = hybrid::HybridConfig::named(system, 64, 16).unwrap();
-            let config = hybrid::HybridConfig { patience: PATIENCE, ..config };
-            run::<hybrid::Node>(&config, churn(false), late(), seed);
+            let config = rdma_occ::RdmaOccConfig::named(system, 64, 16).unwrap();
+            let config = rdma_occ::RdmaOccConfig { timeout: TIMEOUT, ..config };
+            run::<rdma_occ::Node>(&config, churn(false), late(), seed);
         }
     }
 }

@@ -173,7 +173,7 @@ fn every_way_survives_message_faults() {
                 config.workload.records = None;
                 (config.workload.items, config.workload.customers) = (Some(100), Some(30));
             }
-            config.settings.push("patience_us=500".to_owned());
+            config.settings.push("timeout_us=500".to_owned());
             config.faults = true;
             unknown += held(&config).unknown;
         }

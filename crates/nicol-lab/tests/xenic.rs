@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::PathBuf;
 
-use nicol_core::history::End;
+use nicol_core::history::first::End;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
 use nicol_lab::sweep;
@@ -56,8 +56,8 @@ fn inserts_and_deletes_survive_contention() {
     }
 }
 
-/// Does the serializability checker catch what `config` breaks? Then the same run must hold when nothing
-/// is broken: a protocol that lacks the step fails here.
+/// Does the serializability checker catch what `config` breaks? Then the same run must hold when
+/// nothing is broken: a protocol that lacks the step fails here.
 fn is_told_apart(mut config: BenchConfig) -> bool {
     let check = run(&config).unwrap().report.check;
     let caught = !check.held() && check.serializable == Some(false);
@@ -142,7 +142,7 @@ fn a_scan_that_nobody_vouches_for_is_caught_within_200_seeds() {
         // Load makes the host's trees lag behind its NIC.
         config.clients = Some(24);
         config.length = Some(Length::Transactions(2_000));
-        config.sabotage = Sabotage::IgnoresGuards;
+        config.sabotage = Sabotage::IgnoresRangeVersions;
         is_told_apart(config)
     });
     assert!(caught, "an old scan was never caught by the serializability checker");
@@ -156,7 +156,7 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
         for (workload, on) in [("smallbank", "liquidio3"), ("churn", "connectx5")] {
             let mut config = config(workload, 40, on, seed);
             config.faults = true;
-            config.settings = vec!["patience_us=500".to_owned()];
+            config.settings = vec!["timeout_us=500".to_owned()];
             let xenic = System::find("xenic").unwrap();
             config.settings.extend(sweep::variation(xenic, &config.workload, seed));
             let report = held(&config).report;
@@ -182,7 +182,7 @@ fn tpcc_keeps_its_conditions_under_message_faults() {
             config.workload.shrink();
             config.length = Some(Length::Transactions(400));
             config.faults = true;
-            config.settings = vec!["patience_us=500".to_owned()];
+            config.settings = vec!["timeout_us=500".to_owned()];
             let xenic = System::find("xenic").unwrap();
             let varied = sweep::variation(xenic, &config.workload, seed);
             scarce += varied.len();

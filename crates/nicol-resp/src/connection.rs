@@ -192,8 +192,8 @@ impl Connection {
             && self.session.multi.is_none()
             && !is_http(&command)
         {
-            // Between WATCH and MULTI each command is a transaction of its own: a group that sets and
-            // deletes a watched key would leave no trace for EXEC to see.
+            // Between WATCH and MULTI each command is a transaction of its own: a group that sets
+            // and deletes a watched key would leave no trace for EXEC to see.
             let grouped = self.session.watches.is_empty();
             let room =
                 self.batch.commands() == 0 || grouped && fits(&self.batch, shared, spec, &command);
@@ -250,8 +250,8 @@ impl Connection {
                 false
             }
             Ok(len) => {
-                // A short read has drained the socket: the next byte raises a new event. The end may
-                // have been told together with these bytes, and is then not told again.
+                // A short read has drained the socket: the next byte raises a new event. The end
+                // may have been told together with these bytes, and is then not told again.
                 self.readable = self.ending || len == scratch.len();
                 self.active = Instant::now();
                 count(&shared.counters.input_bytes, len as u64);

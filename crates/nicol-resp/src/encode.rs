@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn replies_are_split_where_the_next_one_begins() {
-        let mut random = nicol_core::chance::Stream::new(1, nicol_core::chance::Purpose::Test, 0);
+        let mut random = nicol_core::rng::Stream::new(1, nicol_core::rng::Purpose::Test, 0);
         for round in 0..500 {
             let protocol = if round % 2 == 0 { Protocol::Resp2 } else { Protocol::Resp3 };
             let (mut out, mut ends) = (Vec::new(), vec![0]);

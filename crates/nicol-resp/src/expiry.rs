@@ -91,8 +91,8 @@ impl Unit {
         Some(Self { seconds, absolute })
     }
 
-    /// Reads a time in this unit. `command`, in lower case, is quoted in errors; only EXPIRE and its
-    /// kin may be `past`.
+    /// Reads a time in this unit. `command`, in lower case, is quoted in errors; only EXPIRE and
+    /// its kin may be `past`.
     pub fn read(self, text: &[u8], past: bool, now: i64, command: &str) -> Result<Expiry, Vec<u8>> {
         let time = parse_i64(text).ok_or(NOT_AN_INTEGER)?;
         let scaled = time.checked_mul(if self.seconds { 1_000 } else { 1 });

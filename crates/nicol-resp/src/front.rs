@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use nicol_core::chance::Stream;
+use nicol_core::rng::Stream;
 
 use super::clients::Client;
 use super::completions::{Completion, Mailbox};
 use super::connection::{Connection, Life, Waiting, Want};
 use super::gate::Gate;
+use super::joined::JoinedBatch;
 use super::reaper::Reaper;
 use super::session::Session;
 use super::shared::{Shared, count};
-use super::train::Train;
 
 /// The listener's token; connections have their slots.
 pub const LISTENER: Token = Token(usize::MAX);
@@ -49,8 +49,8 @@ pub struct Front {
     free: Vec<usize>,
     pub(super) gate: Gate,
     pub(super) reaper: Reaper,
-    /// Trains under way.
-    pub(super) trains: Vec<Train>,
+    /// Joined batches under way.
+    pub(super) joined_batches: Vec<JoinedBatch>,
     pub(super) timers: BinaryHeap<Reverse<(Instant, usize, u64)>>,
     /// Connections with replies to write or a life to judge, at the end of the turn.
     pub(super) touched: Vec<usize>,
@@ -82,7 +82,7 @@ impl Front {
             free: Vec::new(),
             gate: Gate::default(),
             reaper: Reaper::default(),
-            trains: Vec::new(),
+            joined_batches: Vec::new(),
             timers: BinaryHeap::new(),
             touched: Vec::new(),
             again: Vec::new(),

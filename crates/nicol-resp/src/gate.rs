@@ -139,7 +139,7 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
-    use nicol_core::chance::{Purpose, Stream};
+    use nicol_core::rng::{Purpose, Stream};
     use nicol_core::txn::ProcedureId;
 
     use super::*;

@@ -8,18 +8,20 @@
 //! versions seen, so that an EXEC commits only if none of them has changed.
 //!
 //! DEVIATIONS from Redis 7.0:
-//! - one database, and strings only; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since the
-//!   store does not list its keys; DBSIZE counts records, those that expired and are not freed yet too;
-//! - OBJECT ENCODING says how Redis would hold a value that was SET, whatever has been done to it since, and
-//!   OBJECT REFCOUNT is 1; OBJECT IDLETIME and FREQ are refused, since no time of access is kept;
+//! - one database, and strings only; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since
+//!   the store does not list its keys; DBSIZE counts records, those that expired and are not freed
+//!   yet too;
+//! - OBJECT ENCODING says how Redis would hold a value that was SET, whatever has been done to it
+//!   since, and OBJECT REFCOUNT is 1; OBJECT IDLETIME and FREQ are refused, since no time of access
+//!   is kept;
 //! - INCRBYFLOAT counts in exact decimals of 17 places up to 10^20;
-//! - in a MULTI, commands without records (PING, TIME, CLIENT ...) run when they are queued, and AUTH,
-//!   HELLO and CLIENT KILL are refused;
-//! - an EXEC whose watched key was absent may also be refused because a neighbour of it was deleted,
-//!   and one whose watched key had expired before the WATCH because its memory was freed;
-//! - a key that a group of commands both creates and deletes, or that is set with a time that is over,
-//!   was never there for another client's WATCH to see; commands of several clients form a group where
-//!   they wait for the same key (`train`);
+//! - in a MULTI, commands without records (PING, TIME, CLIENT ...) run when they are queued, and
+//!   AUTH, HELLO and CLIENT KILL are refused;
+//! - an EXEC whose watched key was absent may also be refused because a neighbour of it was
+//!   deleted, and one whose watched key had expired before the WATCH because its memory was freed;
+//! - a key that a group of commands both creates and deletes, or that is set with a time that is
+//!   over, was never there for another client's WATCH to see; commands of several clients form a
+//!   group where they wait for the same key (`joined`);
 //! - a transaction's time is that of its submission: of two that run at the same time, the one that
 //!   commits later may still see a key that the other found expired.
 #![forbid(unsafe_code)]
@@ -36,6 +38,7 @@ mod expiry;
 mod front;
 mod gate;
 mod inline;
+mod joined;
 mod local;
 mod number;
 mod object;
@@ -49,7 +52,6 @@ mod session;
 mod shared;
 mod strings;
 mod submit;
-mod train;
 mod translate;
 
 pub use backend::{Backend, Done, Request, Response};
@@ -60,6 +62,6 @@ pub use server::{Server, ServerHandle};
 pub use shared::{Counters, InfoLines, ServerInfo};
 
 /// The procedures that the engines of a RESP store must have registered.
-pub fn procedures() -> nicol_core::commit::Procedures {
-    nicol_core::commit::Procedures::new(&[procedure::execute])
+pub fn procedures() -> nicol_core::txn::Procedures {
+    nicol_core::txn::Procedures::new(&[procedure::execute])
 }

@@ -63,7 +63,8 @@ impl Decimal {
     /// Nothing.
     pub const ZERO: Self = Self(0);
 
-    /// Reads digits with a point and an exponent, both optional. Places beyond the last are dropped.
+    /// Reads digits with a point and an exponent, both optional. Places beyond the last are
+    /// dropped.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let (negative, text) = match text {
             [b'-', rest @ ..] => (true, rest),

@@ -4,7 +4,8 @@
 //! apart by their bytes, so that a collision costs time and is never wrong.
 //!
 //! Layout, repeated, numbers little-endian: key length (2 bytes, its highest bit says that the pair
-//! expires), value length (4), the deadline if it expires (8; milliseconds of Unix time), key, value.
+//! expires), value length (4), the deadline if it expires (8; milliseconds of Unix time), key,
+//! value.
 
 use nicol_core::ids::{Key, TableId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;

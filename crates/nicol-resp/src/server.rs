@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use mio::{Interest, Poll, Waker};
-use nicol_core::chance::{Purpose, Stream};
+use nicol_core::rng::{Purpose, Stream};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::backend::Backend;
@@ -28,8 +28,8 @@ impl Server {
     /// Starts a server over `backend`.
     ///
     /// # Errors
-    /// A limit out of range; an address that is not the loopback without a password; a password that
-    /// is empty, or longer than AUTH takes; the socket.
+    /// A limit out of range; an address that is not the loopback without a password; a password
+    /// that is empty, or longer than AUTH takes; the socket.
     pub fn start(
         config: ServerConfig,
         backend: Arc<dyn Backend>,

@@ -73,7 +73,8 @@ impl Session {
         *self = Self::new(shared, self.client.clone());
     }
 
-    /// Lets other threads see what the client did last, and that it sent something when `active` says.
+    /// Lets other threads see what the client did last, and that it sent something when `active`
+    /// says.
     pub fn publish(&self, active: Instant) {
         let mut seen = self.client.seen();
         seen.protocol = self.protocol;

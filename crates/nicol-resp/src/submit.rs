@@ -4,19 +4,19 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nicol_core::commit::Procedures;
-use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
 use super::backend::{Request, Response};
 use super::completions::{Completion, Promise};
 use super::connection::{Connection, Transaction, Waiting};
 use super::front::Front;
 use super::gate::Waiter;
+use super::joined::JOINED_BATCH;
+use super::plan::Planned;
 use super::plan::{Kind, Plan, parse_observations};
 use super::procedure::COUNT_LEN;
 use super::reaper::REAPER;
 use super::shared::count;
-use super::train::TRAIN;
 
 /// Attempts before a batch that aborts is split: a smaller one has fewer conflicts.
 const ATTEMPTS_WHOLE: u32 = 8;
@@ -126,7 +126,7 @@ impl Front {
         let Completion { slot, connection: id, request, response } = completion;
         match slot {
             REAPER => return self.reaped(&request, &response),
-            TRAIN => return self.arrived(&request, &response),
+            JOINED_BATCH => return self.arrived(&request, &response),
             _ => {}
         }
         let keyless = request.reads.is_empty() && request.writes.is_empty();
@@ -244,8 +244,8 @@ impl Front {
         }
     }
 
-    /// Tells a client whose transaction takes too long that its outcome is unknown, and goes on. The
-    /// records stay its own until the engines have answered.
+    /// Tells a client whose transaction takes too long that its outcome is unknown, and goes on.
+    /// The records stay its own until the engines have answered.
     pub(super) fn give_up(&mut self, slot: usize) {
         let max = self.shared.config.limits.transaction_time;
         let Some(connection) = self.connection(slot) else { return };

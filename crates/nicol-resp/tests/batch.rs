@@ -90,7 +90,7 @@ fn those_who_wait_for_one_key_go_together_and_get_their_own_replies() {
 }
 
 #[test]
-fn a_train_that_aborts_is_tried_again_and_loses_nobody() {
+fn a_joined_batch_that_aborts_is_tried_again_and_loses_nobody() {
     let (backend, server, mut first, mut others) = waiting(&["INCR k"; 5]);
     backend.commit();
     first.expect(b":1\r\n");
@@ -109,7 +109,7 @@ fn a_train_that_aborts_is_tried_again_and_loses_nobody() {
 }
 
 #[test]
-fn a_train_with_an_unknown_end_is_unknown_to_all_of_it() {
+fn a_joined_batch_with_an_unknown_end_is_unknown_to_all_of_it() {
     let (backend, _server, mut first, mut others) = waiting(&["INCR k"; 5]);
     backend.commit();
     first.expect(b":1\r\n");
@@ -123,7 +123,7 @@ fn a_train_with_an_unknown_end_is_unknown_to_all_of_it() {
 }
 
 #[test]
-fn a_train_goes_on_without_those_who_hung_up() {
+fn a_joined_batch_goes_on_without_those_who_hung_up() {
     let (backend, _server, mut first, mut others) = waiting(&["INCR k"; 5]);
     drop(others.remove(0));
     backend.commit();

@@ -5,7 +5,7 @@ mod support;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 
-use nicol_core::chance::{Purpose, Stream};
+use nicol_core::rng::{Purpose, Stream};
 use support::{Client, command, read_reply, serve, text};
 
 const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b""];

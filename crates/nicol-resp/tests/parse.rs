@@ -1,7 +1,7 @@
 //! The parser and the procedure are total: any bytes, in any pieces, within their bounds.
 
-use nicol_core::chance::{Purpose, Stream};
 use nicol_core::ids::Version;
+use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::Txn;
 use nicol_resp::encode::Protocol;
 use nicol_resp::parse::{Parser, ProtocolError, RequestLimits, Step};

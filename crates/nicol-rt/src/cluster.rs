@@ -38,8 +38,8 @@ pub struct LiveConfig {
     pub threads: Option<usize>,
     /// Pin threads to cores, where there is a core for each?
     pub pin: bool,
-    /// Do idle threads spin for a while? It saves wake-ups, but where other clusters want the cores it
-    /// holds up the very threads that this one waits for, and theirs.
+    /// Do idle threads spin for a while? It saves wake-ups, but where other clusters want the cores
+    /// it holds up the very threads that this one waits for, and theirs.
     pub spin: bool,
     /// The seed of the engines' protocol streams and of the faults.
     pub seed: u64,
@@ -121,7 +121,7 @@ struct ThreadReport {
 }
 
 /// An engine's rings before its thread exists.
-struct Seat {
+struct EngineSlot {
     index: usize,
     id: EngineId,
     outgoing: Vec<Outgoing>,
@@ -183,9 +183,9 @@ impl LiveCluster {
             logs: files.iter().map(|_| LogQueue::default()).collect(),
             persisted: view.engine_ids().map(|_| Default::default()).collect(),
         });
-        let mut seats: Vec<Vec<Seat>> = (0..threads).map(|_| Vec::new()).collect();
-        for seat in seats_of(view) {
-            seats[assigned[seat.index]].push(seat);
+        let mut slots: Vec<Vec<EngineSlot>> = (0..threads).map(|_| Vec::new()).collect();
+        for slot in engine_slots(view) {
+            slots[assigned[slot.index]].push(slot);
         }
         // Spinning helps only where nobody waits for the core.
         let spins = match config.spin {
@@ -206,7 +206,7 @@ impl LiveCluster {
         for (node, file) in files.into_iter().enumerate() {
             cluster.start_log(node, file)?;
         }
-        for (number, seats) in seats.into_iter().enumerate() {
+        for (number, slots) in slots.into_iter().enumerate() {
             let (shared, start) = (shared.clone(), start.clone());
             let (control, parker) = (cluster.control.clone(), cluster.parkers[number].clone());
             let pin = pins.as_ref().map(|cores| cores[number]);
@@ -216,7 +216,7 @@ impl LiveCluster {
                     core_affinity::set_for_current(core);
                 }
                 parker.adopt();
-                let run = || drive(seats, &shared, &*start, &control, &parker, (seed, spins));
+                let run = || drive(slots, &shared, &*start, &control, &parker, (seed, spins));
                 panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|cause| {
                     control.fail(&*cause);
                     ThreadReport::default()
@@ -351,25 +351,25 @@ fn tuning(faulty: bool) -> Tuning {
 }
 
 /// A ring for every ordered pair of engines.
-fn seats_of(view: &View) -> Vec<Seat> {
+fn engine_slots(view: &View) -> Vec<EngineSlot> {
     let count = view.engine_count();
-    let mut seats: Vec<Seat> = view
+    let mut slots: Vec<EngineSlot> = view
         .engine_ids()
         .enumerate()
-        .map(|(index, id)| Seat { index, id, outgoing: Vec::new(), incoming: Vec::new() })
+        .map(|(index, id)| EngineSlot { index, id, outgoing: Vec::new(), incoming: Vec::new() })
         .collect();
     for from in 0..count {
         for to in 0..count {
             let (outgoing, incoming) = ring::ring();
-            seats[from].outgoing.push(outgoing);
-            seats[to].incoming.push(incoming);
+            slots[from].outgoing.push(outgoing);
+            slots[to].incoming.push(incoming);
         }
     }
-    for seat in &seats {
-        assert!(seat.outgoing.len() == count, "an engine has a ring to every engine");
-        assert!(seat.incoming.len() == count, "an engine has a ring from every engine");
+    for slot in &slots {
+        assert!(slot.outgoing.len() == count, "an engine has a ring to every engine");
+        assert!(slot.incoming.len() == count, "an engine has a ring from every engine");
     }
-    seats
+    slots
 }
 
 /// Turns in a row that did something. The clock is read between them only, so that a loaded thread
@@ -394,19 +394,19 @@ impl Stretch {
 
 /// One thread's life: rounds of its engines, then less and less eager waiting.
 fn drive<S: Start>(
-    seats: Vec<Seat>,
+    slots: Vec<EngineSlot>,
     shared: &Arc<Shared>,
     start: &S,
     control: &Control,
     parker: &Parker,
     (seed, spins): (u64, u32),
 ) -> ThreadReport {
-    let engines: Vec<Engine<LiveWorld>> = seats
+    let engines: Vec<Engine<LiveWorld>> = slots
         .into_iter()
-        .map(|seat| {
-            let rings = (seat.outgoing, seat.incoming);
-            let world = LiveWorld::new(shared.clone(), seat.index, seat.id, seed, rings);
-            Engine::new(seat.id, world)
+        .map(|slot| {
+            let rings = (slot.outgoing, slot.incoming);
+            let world = LiveWorld::new(shared.clone(), slot.index, slot.id, seed, rings);
+            Engine::new(slot.id, world)
         })
         .collect();
     for engine in &engines {

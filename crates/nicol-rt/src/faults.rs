@@ -35,13 +35,13 @@ impl FaultyWire {
         engine: usize,
         mut frame: Vec<u8>,
     ) {
-        let fate = self.faults.judge(now, from, to);
-        if let Some(after) = fate.again {
+        let fault = self.faults.judge(now, from, to);
+        if let Some(after) = fault.again {
             self.hold(now + after, engine, frame.clone());
         }
-        if let Some(after) = fate.arrives {
-            if fate.flips > 0 {
-                self.faults.flip(&mut frame, fate.flips);
+        if let Some(after) = fault.arrives {
+            if fault.flips > 0 {
+                self.faults.flip(&mut frame, fault.flips);
             }
             self.hold(now + after, engine, frame);
         }

@@ -3,22 +3,22 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use nicol_core::fabric::Bell;
+use nicol_core::fabric::HasDoorbell;
 use nicol_core::memory::Doorbell;
 
-/// A bounded queue that any thread fills and one engine empties: it waits with `Fabric::rung` on
-/// the mailbox's bell. [Xenic21 4.2: B]
+/// A bounded queue that any thread fills and one engine empties: it waits with
+/// `Fabric::wait_for_doorbell` on the mailbox's doorbell. [Xenic21 4.2: B]
 #[derive(Debug)]
 pub struct Mailbox<T> {
     queue: Mutex<VecDeque<T>>,
     capacity: usize,
-    bell: Doorbell,
+    doorbell: Doorbell,
 }
 
 impl<T> Mailbox<T> {
     /// An empty mailbox for at most `capacity` requests.
     pub fn new(capacity: usize) -> Self {
-        Self { queue: Mutex::new(VecDeque::new()), capacity, bell: Doorbell::default() }
+        Self { queue: Mutex::new(VecDeque::new()), capacity, doorbell: Doorbell::default() }
     }
 
     /// Leaves a request, or gives it back if the mailbox is full.
@@ -29,7 +29,7 @@ impl<T> Mailbox<T> {
         }
         queue.push_back(request);
         drop(queue);
-        self.bell.ring();
+        self.doorbell.ring();
         Ok(())
     }
 
@@ -39,8 +39,8 @@ impl<T> Mailbox<T> {
     }
 }
 
-impl<T: Send + 'static> Bell for Mailbox<T> {
-    fn bell(&self) -> &Doorbell {
-        &self.bell
+impl<T: Send + 'static> HasDoorbell for Mailbox<T> {
+    fn doorbell(&self) -> &Doorbell {
+        &self.doorbell
     }
 }

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nicol_core::chance::{Purpose, Stream};
 use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, World};
-use nicol_core::fabric::{Bell, FabricError};
+use nicol_core::fabric::{FabricError, HasDoorbell};
 use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::{EngineId, NodeId};
 use nicol_core::memory::RegionTable;
+use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 
@@ -261,9 +261,9 @@ impl World for LiveWorld {
         // The thread asks its engines for their next deadline before it parks.
     }
 
-    fn watch(&self, bell: &Arc<dyn Bell>) {
+    fn watch(&self, doorbell: &Arc<dyn HasDoorbell>) {
         let parker = self.shared.parkers[self.index].clone();
-        // A bell watched before keeps its notifier: an engine's bells are its own.
-        let _first = bell.bell().notify_with(move || parker.wake());
+        // A doorbell watched before keeps its notifier: an engine's doorbells are its own.
+        let _first = doorbell.doorbell().notify_with(move || parker.wake());
     }
 }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use nicol_core::commit::{InTurn, Member, Procedures, load_nodes};
+use nicol_core::commit::CommitNode;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
+use nicol_core::system::{Sequential, load_nodes};
+use nicol_core::txn::Procedures;
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 use nicol_core::workload::Workload;
-use nicol_protocols::commit::hybrid::{self, HybridConfig};
+use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
 use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
 use nicol_rt::{LiveCluster, LiveConfig};
 use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, spawn_clients};
@@ -53,7 +55,7 @@ struct Bank<N> {
     run: Arc<RunControl>,
 }
 
-impl<N: Member> Start for Bank<N> {
+impl<N: CommitNode> Start for Bank<N> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
@@ -69,7 +71,7 @@ const ACCOUNTS: u64 = 250;
 const RECORDS: u64 = 1_000;
 
 /// Runs so many transactions per client and returns how many allocations that took in all.
-fn allocations<N: Member>(transactions: u64, config: &N::Config) -> u64 {
+fn allocations<N: CommitNode>(transactions: u64, config: &N::Config) -> u64 {
     let view = View::new(3, 3, 1, 1).unwrap();
     let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(SmallbankConfig::paper(3, ACCOUNTS)));
     let plan = RunPlan {
@@ -85,7 +87,7 @@ fn allocations<N: Member>(transactions: u64, config: &N::Config) -> u64 {
         history_max: 0,
     };
     let bank = Arc::new(Bank {
-        nodes: load_nodes::<N>(&view, config, &*workload, &InTurn),
+        nodes: load_nodes::<N>(&view, config, &*workload, &Sequential),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
@@ -99,7 +101,7 @@ fn allocations<N: Member>(transactions: u64, config: &N::Config) -> u64 {
 }
 
 /// Asserts that transactions allocate nothing once the pools have grown.
-fn allocates_nothing<N: Member>(name: &str, config: &N::Config) {
+fn allocates_nothing<N: CommitNode>(name: &str, config: &N::Config) {
     let (short, long) = (1_500, 4_500);
     let start_up = allocations::<N>(short, config);
     let more = allocations::<N>(long, config).saturating_sub(start_up);
@@ -146,8 +148,8 @@ fn a_transaction_allocates_nothing_in_the_steady_state() {
     for way in WAYS {
         allocates_nothing::<xenic::Node>(&format!("{way:?}"), &way.config());
     }
-    for system in hybrid::SYSTEMS {
-        let config = HybridConfig::named(system, RECORDS, 8).unwrap();
-        allocates_nothing::<hybrid::Node>(system, &config);
+    for system in rdma_occ::SYSTEMS {
+        let config = RdmaOccConfig::named(system, RECORDS, 8).unwrap();
+        allocates_nothing::<rdma_occ::Node>(system, &config);
     }
 }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use nicol_core::chain::{Reach, Touch, run};
+use nicol_core::chain::{ChainAccess, Touch, run};
 use nicol_core::fabric::FabricError;
 use nicol_core::ids::Side;
 use nicol_core::memory::RegionTable;
@@ -35,8 +35,8 @@ impl Running {
         Self { future, wants }
     }
 
-    /// Makes the access that was wanted, if any, and goes on to the next one, of memory of a side, or
-    /// to the end.
+    /// Makes the access that was wanted, if any, and goes on to the next one, of memory of a side,
+    /// or to the end.
     pub fn step(&mut self) -> ControlFlow<Ran, (Side, Touch)> {
         match self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(ran) => ControlFlow::Break(ran),
@@ -57,8 +57,8 @@ impl fmt::Debug for Running {
 /// The card's way to memory: the execution stops, and goes on when it is stepped again.
 struct Card(Rc<Cell<Option<(Side, Touch)>>>);
 
-impl Reach for Card {
-    async fn reach(&self, side: Side, touch: Touch) -> Result<(), FabricError> {
+impl ChainAccess for Card {
+    async fn access(&self, side: Side, touch: Touch) -> Result<(), FabricError> {
         let mut asked = false;
         poll_fn(|_| {
             if asked {

@@ -93,7 +93,7 @@ impl SimCluster {
             kernel,
             cores: (0..view.engine_count()).map(|_| Core::default()).collect(),
             nodes: view.node_ids().map(|_| NodeHardware::new(&profile)).collect(),
-            flights: Slab::default(),
+            frames: Slab::default(),
             vectors: Slab::default(),
             verbs: Slab::default(),
             faults: Faults::new(faults, seed, 0),
@@ -291,7 +291,7 @@ impl SimCluster {
     }
 
     fn wake_watchers(&self, state: &mut State, at: Nanos) {
-        self.shared.bells.borrow_mut().drain(|index| state.request_round(index, at));
+        self.shared.doorbells.borrow_mut().drain(|index| state.request_round(index, at));
     }
 
     fn crash(&self, state: &mut State, index: usize) {

@@ -5,11 +5,11 @@
 //! cores, links, queues and PCIe being occupied.
 #![forbid(unsafe_code)]
 
-mod bells;
 mod chain;
 pub mod checks;
 mod cluster;
-mod flight;
+mod doorbells;
+mod frames;
 mod hw;
 pub mod kernel;
 pub mod profile;

@@ -1,15 +1,15 @@
-//! Numbered places for what is under way; a place is reused once it is empty.
+//! Numbered slots for what is under way; a slot is reused once it is empty.
 
 /// Things with numbers that fit into an event.
 #[derive(Debug)]
 pub struct Slab<T> {
-    places: Vec<Option<T>>,
+    slots: Vec<Option<T>>,
     vacant: Vec<u32>,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { places: Vec::new(), vacant: Vec::new() }
+        Self { slots: Vec::new(), vacant: Vec::new() }
     }
 }
 
@@ -17,11 +17,11 @@ impl<T> Slab<T> {
     /// Keeps `thing`; its number.
     pub fn insert(&mut self, thing: T) -> u32 {
         if let Some(number) = self.vacant.pop() {
-            self.places[number as usize] = Some(thing);
+            self.slots[number as usize] = Some(thing);
             return number;
         }
-        self.places.push(Some(thing));
-        (self.places.len() - 1) as u32
+        self.slots.push(Some(thing));
+        (self.slots.len() - 1) as u32
     }
 
     /// The thing with this number.
@@ -29,7 +29,7 @@ impl<T> Slab<T> {
     /// # Panics
     /// If there is none: an event outlived what it was about.
     pub fn get_mut(&mut self, number: u32) -> &mut T {
-        let Some(thing) = self.places[number as usize].as_mut() else {
+        let Some(thing) = self.slots[number as usize].as_mut() else {
             panic!("nothing has number {number}");
         };
         thing
@@ -40,7 +40,7 @@ impl<T> Slab<T> {
     /// # Panics
     /// If there is none.
     pub fn remove(&mut self, number: u32) -> T {
-        let Some(thing) = self.places[number as usize].take() else {
+        let Some(thing) = self.slots[number as usize].take() else {
             panic!("nothing has number {number}");
         };
         self.vacant.push(number);

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use nicol_core::engine::{Charge, Operation};
 use nicol_core::units::{Nanos, Picos};
 
-use crate::flight::Flight;
+use crate::frames::FrameInFlight;
 use crate::hw::{NodeHardware, Resource, picos};
 use crate::kernel::{Event, Kernel};
 use crate::slab::Slab;
-use crate::transfer::{Vector, VerbFlight};
+use crate::transfer::{Vector, VerbInFlight};
 use nicol_core::faults::Faults;
 
 /// No event is scheduled.
@@ -68,11 +68,11 @@ pub struct State {
     /// Hardware by node.
     pub nodes: Vec<NodeHardware>,
     /// Frames under way.
-    pub flights: Slab<Flight>,
+    pub frames: Slab<FrameInFlight>,
     /// Vectors of transfers under way.
     pub vectors: Slab<Vector>,
     /// Verbs under way.
-    pub verbs: Slab<VerbFlight>,
+    pub verbs: Slab<VerbInFlight>,
     /// What goes wrong.
     pub faults: Faults,
 }

@@ -39,7 +39,7 @@ enum VerbStage {
 
 /// A verb under way on a reliable connection.
 #[derive(Debug)]
-pub struct VerbFlight {
+pub struct VerbInFlight {
     operation: Operation,
     engine: u32,
     target: NodeId,
@@ -184,7 +184,7 @@ impl Shared {
             };
             let interval = verbs.requester_interval.value * count;
             let slot = state.cores[engine].requester.reserve(ready, interval);
-            let number = state.verbs.insert(VerbFlight {
+            let number = state.verbs.insert(VerbInFlight {
                 verbs: count,
                 operands,
                 operation,
@@ -308,7 +308,7 @@ impl Shared {
                 };
                 verb.execution = Execution::Moving(side, touch);
                 let node = &mut state.nodes[usize::from(target.0)];
-                let moved = self.reach_memory(node, side, touch, at);
+                let moved = self.access_memory(node, side, touch, at);
                 if let Some(apart) = self.rest_on_lanes(&verb.operation) {
                     let half = Picos(moved.0.saturating_sub(apart.0)).max(at);
                     state.kernel.push(half.to_nanos_up(), Event::VerbHalfMoved(number));
@@ -340,7 +340,7 @@ impl Shared {
             ControlFlow::Continue((side, touch)) => {
                 verb.execution = Execution::Under(running, side, touch);
                 let node = &mut state.nodes[usize::from(verb.target.0)];
-                let at = self.reach_memory(node, side, touch, from);
+                let at = self.access_memory(node, side, touch, from);
                 self.next_verb_stage(state, number, VerbStage::Execute, at);
                 false
             }
@@ -354,7 +354,7 @@ impl Shared {
     }
 
     /// When an access to memory of `side` that the card begins at `from` is made.
-    fn reach_memory(
+    fn access_memory(
         &self,
         node: &mut NodeHardware,
         side: Side,
@@ -372,8 +372,8 @@ impl Shared {
         }
     }
 
-    /// When the card has what an access made now yields: from NIC cores off the path at least that it
-    /// was made.
+    /// When the card has what an access made now yields: from NIC cores off the path at least that
+    /// it was made.
     fn fetched(&self, node: &mut NodeHardware, side: Side, touch: Touch, now: Picos) -> Picos {
         if self.is_off_path(side) {
             return now + self.off_path;
@@ -384,7 +384,8 @@ impl Shared {
         node.lanes_to_nic.reserve(now, span).end.max(now + Picos(latency - latency / 2))
     }
 
-    /// The target's memory is accessed at this instant, and after the last access the response sent.
+    /// The target's memory is accessed at this instant, and after the last access the response
+    /// sent.
     fn execute_verb(&self, state: &mut State, number: u32) {
         let mut ready = picos(state.kernel.now());
         let (source, target) = self.verb_ends(state, number);

@@ -4,15 +4,15 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::chance::{Purpose, Stream};
 use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, World};
-use nicol_core::fabric::Bell;
+use nicol_core::fabric::HasDoorbell;
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::memory::RegionTable;
+use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::View;
 
-use crate::bells::Bells;
+use crate::doorbells::Doorbells;
 use crate::hw::{Costs, Hardware, picos};
 use crate::profile::Profile;
 use crate::state::State;
@@ -34,7 +34,7 @@ pub struct Shared {
     pub(crate) engines: Vec<EngineId>,
     pub(crate) now: Cell<Nanos>,
     pub(crate) state: RefCell<State>,
-    pub(crate) bells: RefCell<Bells>,
+    pub(crate) doorbells: RefCell<Doorbells>,
     pub(crate) nic_is_separate: bool,
     pub(crate) on_path: bool,
     /// One way between the card's switch and NIC cores off the path; none where there are none.
@@ -71,7 +71,7 @@ impl Shared {
             engines,
             now: Cell::new(Nanos::ZERO),
             state: RefCell::new(state),
-            bells: RefCell::default(),
+            doorbells: RefCell::default(),
             nic_is_separate: profile.cores.nic_is_separate.value,
             on_path: profile.cores.on_path.value,
             off_path: off_path.unwrap_or_default(),
@@ -314,7 +314,7 @@ impl World for SimWorld {
         self.shared.state.borrow_mut().request_timer(self.index, deadline);
     }
 
-    fn watch(&self, bell: &Arc<dyn Bell>) {
-        self.shared.bells.borrow_mut().watch(bell, self.index);
+    fn watch(&self, doorbell: &Arc<dyn HasDoorbell>) {
+        self.shared.doorbells.borrow_mut().watch(doorbell, self.index);
     }
 }

@@ -71,7 +71,8 @@ fn a_dma_of_a_nic_core_off_the_path_takes_as_long_as_a_verb() {
         assert_eq!(dma_read, read, "{name}");
         let longer = profile.verbs.read_latency.value.to_nanos_up();
         let difference = read.since(write);
-        // A write's bytes take the lanes to the host, 35 ns, which a read's overlap with its latency.
+        // A write's bytes take the lanes to the host, 35 ns, which a read's overlap with its
+        // latency.
         assert!(difference <= longer && difference.0 + 50 > longer.0, "{name}: {spans:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nicol_core::engine::Start;
-use nicol_core::fabric::{Bell, Delivery, Fabric, Message, OneSided, Patience, Service};
+use nicol_core::fabric::{Delivery, Fabric, HasDoorbell, Message, OneSided, Service, Timeout};
 use nicol_core::faults::{Crash, CrashScope, FaultPlan, Partition, Stall};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::memory::{Access, Region};
@@ -46,7 +46,7 @@ impl<F: Fabric> Service for Adder<F> {
 struct Calls {
     tasks: u64,
     calls: u64,
-    patience: Patience,
+    timeout: Timeout,
     sum: Arc<AtomicU64>,
     answered: Arc<AtomicU64>,
     failed: Arc<AtomicU64>,
@@ -55,7 +55,7 @@ struct Calls {
 impl Calls {
     fn new(tasks: u64, calls: u64) -> Self {
         let (sum, answered, failed) = Default::default();
-        Self { tasks, calls, patience: Patience::Forever, sum, answered, failed }
+        Self { tasks, calls, timeout: Timeout::Never, sum, answered, failed }
     }
 }
 
@@ -73,7 +73,7 @@ impl Start for Calls {
                 for call in 0..start.calls {
                     let node = NodeId((1 + (task + call) % others) as u16);
                     let to = fabric.view().nic_of(node, here.core);
-                    match fabric.call(to, &Number(1 + call), start.patience).await {
+                    match fabric.call(to, &Number(1 + call), start.timeout).await {
                         Ok(body) => {
                             let back = Reader::new(body.as_ref()).u64().unwrap();
                             assert_eq!(back, 1 + call, "a call gets its own answer");
@@ -191,7 +191,7 @@ fn calls_to_a_crashed_node_end_with_their_patience() {
     let crash = |node| Crash { scope, node, at: Nanos(1), restart_after: None };
     config.faults = FaultPlan { crashes: vec![crash(1), crash(2)], ..FaultPlan::none() };
     let mut calls = Calls::new(2, 3);
-    calls.patience = Patience::For(Nanos::from_millis(2));
+    calls.timeout = Timeout::After(Nanos::from_millis(2));
     let (end, report) = run(config, &calls);
     assert_eq!(end, RunEnd::Done);
     assert_eq!(calls.failed.load(Ordering::Relaxed), 2 * 2 * 3);
@@ -277,7 +277,7 @@ fn a_cluster_frees_what_its_tasks_hold() {
     assert_eq!(Arc::strong_count(&calls.sum), 1);
 }
 
-/// NIC engine 0 writes a record into its host's memory; host engine 0 waits for the bell.
+/// NIC engine 0 writes a record into its host's memory; host engine 0 waits for the doorbell.
 struct Ringing {
     region: Arc<Region>,
     seen: Arc<AtomicU64>,
@@ -300,9 +300,9 @@ impl Start for Ringing {
         }
         let (seen, at_ns) = (self.seen.clone(), self.at_ns.clone());
         fabric.spawn(async move {
-            let rings = region.bell().rings();
-            let bell: Arc<dyn Bell> = region.clone();
-            task.rung(&bell, rings).await;
+            let rings = region.doorbell().rings();
+            let doorbell: Arc<dyn HasDoorbell> = region.clone();
+            task.wait_for_doorbell(&doorbell, rings).await;
             seen.store(region.load(8).unwrap(), Ordering::Relaxed);
             at_ns.store(task.now().0, Ordering::Relaxed);
         });
@@ -342,7 +342,7 @@ fn a_crashed_nic_cuts_its_host_off_and_a_stalled_engine_only_waits() {
     let crash = Crash { scope, node: 0, at: Nanos(1), restart_after: None };
     crashed.faults = FaultPlan { crashes: vec![crash], ..FaultPlan::none() };
     let mut calls = Calls::new(1, 1);
-    calls.patience = Patience::For(Nanos::from_millis(1));
+    calls.timeout = Timeout::After(Nanos::from_millis(1));
     assert_eq!(run(crashed, &calls).0, RunEnd::Done);
     assert_eq!(calls.failed.load(Ordering::Relaxed), 2);
 

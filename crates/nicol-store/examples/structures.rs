@@ -11,7 +11,8 @@
 //! | `objects_read` | slots in these spans, per lookup |
 //! | `roundtrips` | spans, per lookup |
 //!
-//! Tables are 90 % full; chained and hopscotch tables have half as many overflow slots besides. The NIC index and the B+ tree are not read from elsewhere.
+//! Tables are 90 % full; chained and hopscotch tables have half as many overflow slots besides. The
+//! NIC index and the B+ tree are not read from elsewhere.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

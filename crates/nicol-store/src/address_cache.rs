@@ -2,7 +2,7 @@
 //!
 //! A remembered address lets a coordinator read a record with one READ of its slot instead of a
 //! walk. Nothing tells the cache when the owner moves or deletes a record: the key word and the
-//! checksum of what is read do (`remote_table::Geometry::revisit`), and then the coordinator
+//! checksum of what is read do (`remote_table::Geometry::reread`), and then the coordinator
 //! forgets the address and walks.
 //!
 //! Bounded and set-associative: a key may stand in one set of eight, which evicts by second

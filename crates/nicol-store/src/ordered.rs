@@ -3,11 +3,11 @@
 //!
 //! The records stand in a B+ tree in host memory ([`OrderedTable`]), at the primary and at every
 //! backup; workers apply logged writes to it. Locks and what was committed are on Xenic's NIC
-//! ([`WriteGuards`]): both sides count the writes of each [`GuardUnit`], the host those that it has
-//! applied, the NIC those that it has installed.
+//! ([`WriteCounters`]): both sides count the writes of each [`VersionRange`], the host those that
+//! it has applied, the NIC those that it has installed.
 //!
 //! A scan is current at the instant at which the NIC finds that the counts agree and nobody else
-//! holds a lock in the unit: a write that the host has counted but the NIC has not is locked until
+//! holds a lock in the range: a write that the host has counted but the NIC has not is locked until
 //! it is installed, so equal counts without a lock mean the same writes.
 //!
 //! Where no NIC takes part, the host keeps both: it installs a write when it applies it.
@@ -16,13 +16,13 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::{IdMap, Key, TxnId, Version};
-use nicol_core::txn::{Guard, GuardUnit, KeyRange, Txn};
+use nicol_core::txn::{KeyRange, RangeVersion, Txn, VersionRange};
 
 use crate::btree::BTree;
+use crate::high_water::{HighWater, HighWaterMarks, prefix_group};
 use crate::host_table::{Applied, Lookup};
-use crate::never::{Reach, Reaches, group};
 
-/// Mutexes that the units are spread over.
+/// Mutexes that the ranges are spread over.
 const STRIPES: usize = 64;
 
 type Striped<T> = Vec<Mutex<IdMap<u32, T>>>;
@@ -31,15 +31,15 @@ fn striped<T>() -> Striped<T> {
     (0..STRIPES).map(|_| Mutex::default()).collect()
 }
 
-fn stripe<T>(stripes: &Striped<T>, unit: GuardUnit) -> MutexGuard<'_, IdMap<u32, T>> {
-    let spread = unit.0 as usize ^ (unit.0 >> 8) as usize;
+fn stripe<T>(stripes: &Striped<T>, range: VersionRange) -> MutexGuard<'_, IdMap<u32, T>> {
+    let spread = range.0 as usize ^ (range.0 >> 8) as usize;
     stripes[spread % STRIPES].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The ordered tables of a shard, at one replica.
 pub struct OrderedTable {
     tree: BTree,
-    /// Writes applied, by unit.
+    /// Writes applied, by range.
     applied: Striped<u64>,
 }
 
@@ -50,10 +50,10 @@ impl Default for OrderedTable {
 }
 
 impl OrderedTable {
-    /// A table of its own with the same records and counts. Of a table that nobody else uses.
+    /// A deep copy. Requires exclusive access.
     pub fn copy(&self) -> Self {
-        let counts = |units: &Mutex<IdMap<u32, u64>>| {
-            Mutex::new(units.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        let counts = |ranges: &Mutex<IdMap<u32, u64>>| {
+            Mutex::new(ranges.lock().unwrap_or_else(PoisonError::into_inner).clone())
         };
         Self { tree: self.tree.copy(), applied: self.applied.iter().map(counts).collect() }
     }
@@ -76,15 +76,15 @@ impl OrderedTable {
     pub fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) -> Applied {
         let applied = self.tree.apply(key, version, value);
         // Behind the write: who has seen the count sees the write.
-        let unit = GuardUnit::of(key);
-        *stripe(&self.applied, unit).entry(unit.0).or_default() += 1;
+        let range = VersionRange::of(key);
+        *stripe(&self.applied, range).entry(range.0).or_default() += 1;
         applied
     }
 
-    /// The state of a unit, to be taken before anything is read there.
-    pub fn guard(&self, unit: GuardUnit) -> Guard {
-        let writes = stripe(&self.applied, unit).get(&unit.0).copied().unwrap_or_default();
-        Guard { unit, writes }
+    /// The state of a range, to be taken before anything is read there.
+    pub fn range_version(&self, range: VersionRange) -> RangeVersion {
+        let writes = stripe(&self.applied, range).get(&range.0).copied().unwrap_or_default();
+        RangeVersion { range, writes }
     }
 
     /// Looks `key` up; a value found is appended to `into`. See [`BTree::get`].
@@ -93,15 +93,15 @@ impl OrderedTable {
     }
 
     /// How far up the group of `key` ever had records.
-    pub fn reach(&self, key: Key) -> Reach {
-        self.tree.reach(key)
+    pub fn high_water(&self, key: Key) -> HighWater {
+        self.tree.high_water(key)
     }
 
-    /// Makes the scan at index `scan` of `txn`, under its unit's guard; false if it finds more than a
-    /// transaction may touch. Returns too how many records it has found.
+    /// Makes the scan at index `scan` of `txn`, under its range's version; false if it finds more
+    /// than a transaction may touch. Returns too how many records it has found.
     pub fn scan_for(&self, txn: &mut Txn, scan: usize) -> (bool, u64) {
         let range = txn.scans()[scan].range;
-        txn.guard(self.guard(GuardUnit::of(range.first)));
+        txn.note_range_version(self.range_version(VersionRange::of(range.first)));
         let mut found = 0;
         let fits = txn.scanned(scan, |into| {
             self.scan(&range, &mut |key, version, value| {
@@ -136,33 +136,33 @@ impl fmt::Debug for OrderedTable {
     }
 }
 
-/// What a primary's NIC knows of a unit.
+/// What a primary's NIC knows of a range.
 #[derive(Debug, Default)]
-struct Unit {
+struct RangeState {
     installed: u64,
     /// Keys that are locked, and for whom.
     held: Vec<(Key, TxnId)>,
 }
 
-/// Locks on keys of ordered tables, writes installed, by unit, and which keys were never there: kept
-/// by a primary's NIC beside its index, or by its host. [AMB-36]
-pub struct WriteGuards {
-    units: Striped<Unit>,
-    reaches: Reaches,
+/// Locks on keys of ordered tables, writes installed, by range, and which keys were never there:
+/// kept by a primary's NIC beside its index, or by its host. [AMB-36]
+pub struct WriteCounters {
+    ranges: Striped<RangeState>,
+    high_water_marks: HighWaterMarks,
 }
 
-impl Default for WriteGuards {
+impl Default for WriteCounters {
     fn default() -> Self {
-        Self { units: striped(), reaches: Reaches::default() }
+        Self { ranges: striped(), high_water_marks: HighWaterMarks::default() }
     }
 }
 
-impl WriteGuards {
+impl WriteCounters {
     /// `txn` has locked `key` in the index, perhaps again.
     pub fn lock(&self, key: Key, txn: TxnId) {
-        let unit = GuardUnit::of(key);
-        let mut stripe = stripe(&self.units, unit);
-        let held = &mut stripe.entry(unit.0).or_default().held;
+        let range = VersionRange::of(key);
+        let mut stripe = stripe(&self.ranges, range);
+        let held = &mut stripe.entry(range.0).or_default().held;
         if !held.contains(&(key, txn)) {
             held.push((key, txn));
         }
@@ -171,9 +171,9 @@ impl WriteGuards {
     /// Locks `key` for `txn`, perhaps again; false if another transaction holds it. For a primary
     /// whose locks are these, and no index's.
     pub fn try_lock(&self, key: Key, txn: TxnId) -> bool {
-        let unit = GuardUnit::of(key);
-        let mut stripe = stripe(&self.units, unit);
-        let held = &mut stripe.entry(unit.0).or_default().held;
+        let range = VersionRange::of(key);
+        let mut stripe = stripe(&self.ranges, range);
+        let held = &mut stripe.entry(range.0).or_default().held;
         match held.iter().find(|(locked, _)| *locked == key) {
             Some(&(_, holder)) => holder == txn,
             None => {
@@ -185,70 +185,75 @@ impl WriteGuards {
 
     /// Does a transaction hold `key`?
     pub fn is_locked(&self, key: Key) -> bool {
-        let unit = GuardUnit::of(key);
-        let stripe = stripe(&self.units, unit);
-        stripe.get(&unit.0).is_some_and(|unit| unit.held.iter().any(|(locked, _)| *locked == key))
+        let range = VersionRange::of(key);
+        let stripe = stripe(&self.ranges, range);
+        stripe
+            .get(&range.0)
+            .is_some_and(|range| range.held.iter().any(|(locked, _)| *locked == key))
     }
 
     /// `txn` no longer holds `key`.
     pub fn unlock(&self, key: Key, txn: TxnId) {
-        let unit = GuardUnit::of(key);
-        if let Some(unit) = stripe(&self.units, unit).get_mut(&unit.0) {
-            unit.held.retain(|held| *held != (key, txn));
+        let range = VersionRange::of(key);
+        if let Some(range) = stripe(&self.ranges, range).get_mut(&range.0) {
+            range.held.retain(|held| *held != (key, txn));
         }
     }
 
-    /// A COMMIT installs a write of `key`, which is locked, in the index: to be called before, so
-    /// that who sees no trace of it there has not been told that it never was.
+    /// A COMMIT is about to install a write of `key`, which is locked, in the index. Call before
+    /// installing, so that a concurrent lookup never misses both the mark and the write.
     pub fn install(&self, key: Key) {
-        self.reaches.raise(key);
-        let unit = GuardUnit::of(key);
-        stripe(&self.units, unit).entry(unit.0).or_default().installed += 1;
+        self.high_water_marks.raise(key);
+        let range = VersionRange::of(key);
+        stripe(&self.ranges, range).entry(range.0).or_default().installed += 1;
     }
 
-    /// The host has told how far up the group of `key` ever had records.
-    pub fn learn_reach(&self, key: Key, reach: Reach) {
-        self.reaches.tell(key, reach);
+    /// The host has answered with the high-water mark of `key`'s group.
+    pub fn learn_high_water(&self, key: Key, high_water: HighWater) {
+        self.high_water_marks.learn(key, high_water);
     }
 
-    /// Knows the reaches of all groups that have records in `table`.
+    /// Learns the high-water marks of all groups that have records in `table`.
     pub fn preload(&self, table: &OrderedTable) {
         let mut last = None;
         table.tree.for_each(&mut |key, _, _| {
-            let ended = last.replace(key).filter(|last| group(*last) != group(key));
-            ended.into_iter().for_each(|last| self.learn_reach(last, Reach::over(last)));
+            let ended = last.replace(key).filter(|last| prefix_group(*last) != prefix_group(key));
+            ended
+                .into_iter()
+                .for_each(|last| self.learn_high_water(last, HighWater::through(last)));
         });
-        last.into_iter().for_each(|last| self.learn_reach(last, Reach::over(last)));
+        last.into_iter().for_each(|last| self.learn_high_water(last, HighWater::through(last)));
     }
 
     /// Is it certain that there never was a record of `key`, committed or under way?
-    pub fn never_had(&self, key: Key) -> bool {
-        self.reaches.never_had(key)
+    pub fn confirm_absent(&self, key: Key) -> bool {
+        self.high_water_marks.confirm_absent(key)
     }
 
-    /// Is what `txn` has read under `guard` current? Nobody else may hold a lock in the unit.
-    pub fn is_current(&self, guard: Guard, txn: TxnId) -> bool {
-        match stripe(&self.units, guard.unit).get(&guard.unit.0) {
-            Some(unit) => {
-                unit.installed == guard.writes && unit.held.iter().all(|&(_, holder)| holder == txn)
+    /// Is what `txn` has read under `version` current? Nobody else may hold a lock in the range.
+    pub fn is_current(&self, version: RangeVersion, txn: TxnId) -> bool {
+        match stripe(&self.ranges, version.range).get(&version.range.0) {
+            Some(range) => {
+                range.installed == version.writes
+                    && range.held.iter().all(|&(_, holder)| holder == txn)
             }
-            None => guard.writes == 0,
+            None => version.writes == 0,
         }
     }
 
     /// Keys that are locked.
     pub fn locked_count(&self) -> usize {
-        let stripes = self.units.iter().map(|stripe| {
+        let stripes = self.ranges.iter().map(|stripe| {
             let stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
-            stripe.values().map(|unit| unit.held.len()).sum::<usize>()
+            stripe.values().map(|range| range.held.len()).sum::<usize>()
         });
         stripes.sum()
     }
 }
 
-impl fmt::Debug for WriteGuards {
+impl fmt::Debug for WriteCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "WriteGuards({} locked)", self.locked_count())
+        write!(f, "WriteCounters({} locked)", self.locked_count())
     }
 }
 
@@ -259,14 +264,14 @@ mod tests {
     use std::sync::mpsc::{self, Receiver, Sender};
     use std::thread;
 
-    use nicol_core::chance::{Purpose, Stream};
     use nicol_core::ids::TableId;
+    use nicol_core::rng::{Purpose, Stream};
     use proptest::prelude::*;
 
     use super::*;
 
     fn key(row: u64) -> Key {
-        Key::placed(TableId::ORDERED, 0, row)
+        Key::partitioned(TableId::ORDERED, 0, row)
     }
 
     fn whole(limit: u32, backward: bool) -> KeyRange {
@@ -284,13 +289,13 @@ mod tests {
 
     #[test]
     fn a_lock_has_one_holder() {
-        let (guards, [one, two]) = (WriteGuards::default(), [TxnId(1), TxnId(2)]);
-        assert!(guards.try_lock(key(4), one) && guards.try_lock(key(4), one));
-        assert!(!guards.try_lock(key(4), two) && guards.try_lock(key(5), two));
-        guards.unlock(key(4), two);
-        assert_eq!((guards.is_locked(key(4)), guards.locked_count()), (true, 2));
-        guards.unlock(key(4), one);
-        assert!(!guards.is_locked(key(4)) && guards.try_lock(key(4), two));
+        let (write_counters, [one, two]) = (WriteCounters::default(), [TxnId(1), TxnId(2)]);
+        assert!(write_counters.try_lock(key(4), one) && write_counters.try_lock(key(4), one));
+        assert!(!write_counters.try_lock(key(4), two) && write_counters.try_lock(key(5), two));
+        write_counters.unlock(key(4), two);
+        assert_eq!((write_counters.is_locked(key(4)), write_counters.locked_count()), (true, 2));
+        write_counters.unlock(key(4), one);
+        assert!(!write_counters.is_locked(key(4)) && write_counters.try_lock(key(4), two));
     }
 
     #[test]
@@ -310,32 +315,32 @@ mod tests {
 
     #[test]
     fn a_transaction_s_own_locks_do_not_age_its_scan_and_only_it_gives_them_back() {
-        let (table, guards) = (OrderedTable::default(), WriteGuards::default());
-        let guard = table.guard(GuardUnit::of(key(0)));
-        guards.lock(key(1), TxnId(1));
-        let current = |guard| [1, 2].map(|txn| guards.is_current(guard, TxnId(txn)));
-        assert_eq!(current(guard), [true, false]);
-        guards.unlock(key(1), TxnId(2));
-        assert_eq!((current(guard), guards.locked_count()), ([true, false], 1));
-        guards.unlock(key(1), TxnId(1));
-        assert_eq!((current(guard), guards.locked_count()), ([true, true], 0));
+        let (table, write_counters) = (OrderedTable::default(), WriteCounters::default());
+        let version = table.range_version(VersionRange::of(key(0)));
+        write_counters.lock(key(1), TxnId(1));
+        let current = |version| [1, 2].map(|txn| write_counters.is_current(version, TxnId(txn)));
+        assert_eq!(current(version), [true, false]);
+        write_counters.unlock(key(1), TxnId(2));
+        assert_eq!((current(version), write_counters.locked_count()), ([true, false], 1));
+        write_counters.unlock(key(1), TxnId(1));
+        assert_eq!((current(version), write_counters.locked_count()), ([true, true], 0));
     }
 
     #[test]
     fn a_scan_that_has_seen_more_than_was_committed_is_not_current() {
-        let (table, guards) = (OrderedTable::default(), WriteGuards::default());
-        let unit = GuardUnit::of(key(0));
+        let (table, write_counters) = (OrderedTable::default(), WriteCounters::default());
+        let range = VersionRange::of(key(0));
         table.apply(key(1), Version(2), Some(b"x"));
-        let ahead = table.guard(unit);
-        assert!(!guards.is_current(ahead, TxnId(1)), "of a unit that nobody has locked");
-        guards.lock(key(1), TxnId(2));
-        guards.unlock(key(1), TxnId(2));
-        assert!(!guards.is_current(ahead, TxnId(1)));
-        guards.install(key(1));
-        assert!(guards.is_current(ahead, TxnId(1)));
+        let ahead = table.range_version(range);
+        assert!(!write_counters.is_current(ahead, TxnId(1)), "of a range that nobody has locked");
+        write_counters.lock(key(1), TxnId(2));
+        write_counters.unlock(key(1), TxnId(2));
+        assert!(!write_counters.is_current(ahead, TxnId(1)));
+        write_counters.install(key(1));
+        assert!(write_counters.is_current(ahead, TxnId(1)));
         // A copy counts on from where the original was.
         let copy = table.copy();
-        assert_eq!((copy.guard(unit), copy.tree().len()), (ahead, 1));
+        assert_eq!((copy.range_version(range), copy.tree().len()), (ahead, 1));
     }
 
     /// What happens next: to one of a few keys, or to what is under way.
@@ -367,14 +372,14 @@ mod tests {
         prop::collection::vec(step, 1..300)
     }
 
-    /// A scan: transaction, guard, what it saw.
-    type Seen = (u64, Guard, Vec<(Key, Version)>);
+    /// A scan: transaction, version, what it saw.
+    type Seen = (u64, RangeVersion, Vec<(Key, Version)>);
 
     /// A primary: its two sides, and what has truly been committed.
     #[derive(Default)]
     struct Model {
         table: OrderedTable,
-        guards: WriteGuards,
+        write_counters: WriteCounters,
         holders: BTreeMap<u64, u64>,
         committed: BTreeMap<u64, Version>,
         /// Rows whose record is in the log and not yet installed, and the record.
@@ -389,8 +394,8 @@ mod tests {
             match step {
                 Step::Lock(row, txn) if !self.holders.contains_key(&row) => {
                     self.holders.insert(row, txn);
-                    self.guards.lock(key(row), TxnId(txn));
-                    self.guards.lock(key(row), TxnId(txn));
+                    self.write_counters.lock(key(row), TxnId(txn));
+                    self.write_counters.lock(key(row), TxnId(txn));
                 }
                 Step::Unlock(row, txn)
                     if self.holders.get(&row) == Some(&txn) && !self.is_logged(row) =>
@@ -408,7 +413,7 @@ mod tests {
                 Step::Install(choice) if !self.logged.is_empty() => {
                     let choice = choice % self.logged.len();
                     let (row, txn, version, put) = self.logged.swap_remove(choice);
-                    self.guards.install(key(row));
+                    self.write_counters.install(key(row));
                     match put {
                         true => self.committed.insert(row, version),
                         false => self.committed.remove(&row),
@@ -420,21 +425,21 @@ mod tests {
                     self.table.apply(key(row), version, put.then_some(&b"x"[..]));
                 }
                 Step::Scan(txn) => {
-                    let guard = self.table.guard(GuardUnit::of(key(0)));
-                    self.scans.push((txn, guard, scan(&self.table, &whole(99, false))));
+                    let version = self.table.range_version(VersionRange::of(key(0)));
+                    self.scans.push((txn, version, scan(&self.table, &whole(99, false))));
                 }
                 Step::Check(choice) if !self.scans.is_empty() => {
-                    let (txn, guard, seen) = self.scans.swap_remove(choice % self.scans.len());
+                    let (txn, version, seen) = self.scans.swap_remove(choice % self.scans.len());
                     // A transaction asks before it logs.
                     let asks = self.logged.iter().all(|logged| logged.1 != txn);
-                    if asks && self.guards.is_current(guard, TxnId(txn)) {
+                    if asks && self.write_counters.is_current(version, TxnId(txn)) {
                         let now = self.committed.iter().map(|(row, version)| (key(*row), *version));
                         assert_eq!(seen, now.collect::<Vec<_>>(), "an old scan is called current");
                     }
                 }
                 _ => {}
             }
-            assert_eq!(self.guards.locked_count(), self.holders.len());
+            assert_eq!(self.write_counters.locked_count(), self.holders.len());
         }
 
         fn is_logged(&self, row: u64) -> bool {
@@ -443,7 +448,7 @@ mod tests {
 
         fn unlock(&mut self, row: u64, txn: u64) {
             self.holders.remove(&row);
-            self.guards.unlock(key(row), TxnId(txn));
+            self.write_counters.unlock(key(row), TxnId(txn));
         }
     }
 
@@ -460,8 +465,8 @@ mod tests {
                 model.take(Step::Apply(0));
             }
             model.holders.clone().into_iter().for_each(|(row, txn)| model.unlock(row, txn));
-            let guard = model.table.guard(GuardUnit::of(key(0)));
-            prop_assert!(model.guards.is_current(guard, TxnId(9)));
+            let version = model.table.range_version(VersionRange::of(key(0)));
+            prop_assert!(model.write_counters.is_current(version, TxnId(9)));
             prop_assert_eq!(model.table.tree().check(), Vec::<String>::new());
         }
     }
@@ -470,7 +475,7 @@ mod tests {
     #[derive(Default)]
     struct Primary {
         table: OrderedTable,
-        guards: WriteGuards,
+        write_counters: WriteCounters,
         /// The rows that exist; locked by whoever writes one, as the index locks keys.
         rows: Mutex<BTreeSet<u64>>,
         current: AtomicU64,
@@ -486,18 +491,18 @@ mod tests {
                 }
                 // Rows of a core's own: locks never clash.
                 let (row, txn) = (random.below(20) * 2 + core, TxnId(core << 32 | number));
-                self.guards.lock(key(row), txn);
+                self.write_counters.lock(key(row), txn);
                 let mut rows = self.rows.lock().unwrap();
                 let put = !rows.contains(&row);
                 log.send((row, Version(number + 1), put)).unwrap();
                 thread::yield_now();
-                self.guards.install(key(row));
+                self.write_counters.install(key(row));
                 if put {
                     rows.insert(row);
                 } else {
                     rows.remove(&row);
                 }
-                self.guards.unlock(key(row), txn);
+                self.write_counters.unlock(key(row), txn);
                 drop(rows);
                 if number % 8 == 0 {
                     self.rest();
@@ -522,10 +527,10 @@ mod tests {
 
         fn watch(&self) {
             while !self.stop.load(Ordering::Relaxed) {
-                let guard = self.table.guard(GuardUnit::of(key(0)));
+                let version = self.table.range_version(VersionRange::of(key(0)));
                 let seen = scan(&self.table, &whole(99, false));
                 let rows = self.rows.lock().unwrap();
-                if self.guards.is_current(guard, TxnId(7)) {
+                if self.write_counters.is_current(version, TxnId(7)) {
                     let seen = seen.iter().map(|(key, _)| key.row());
                     assert!(seen.eq(rows.iter().copied()), "an old scan is called current");
                     self.current.fetch_add(1, Ordering::Relaxed);

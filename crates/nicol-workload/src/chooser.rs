@@ -1,6 +1,6 @@
 //! Which item a transaction touches.
 
-use nicol_core::chance::Stream;
+use nicol_core::rng::Stream;
 
 use crate::zipf::{ScrambledZipf, Theta, Zipf};
 
@@ -90,7 +90,7 @@ impl Chooser {
             Method::Zipfian(zipf) => zipf.draw(random),
             Method::Scrambled(zipf) => zipf.draw(random),
             Method::Hotspot { hot, hot_draws } => {
-                let is_hot = random.chance(hot_draws.0);
+                let is_hot = random.bernoulli(hot_draws.0);
                 // With no hot or no cold items there is only one range to draw from.
                 if (is_hot && *hot > 0) || *hot == self.items {
                     random.below(*hot)
@@ -130,7 +130,7 @@ impl Chooser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicol_core::chance::Purpose;
+    use nicol_core::rng::Purpose;
 
     fn draws(distribution: Distribution) -> Vec<u64> {
         let chooser = Chooser::new(1_000_000, distribution);

@@ -6,18 +6,18 @@
 //! skew over absent records. A later deletion may heal that, so that a transaction type of its own
 //! looks at both partners and reports, in its total, how often it saw both.
 //!
-//! In `churn-ordered` ([`ChurnConfig::ordered`]) the tables are ordered. Most of their keys are then touched from
-//! other nodes, as no other workload does, and some inserts of a pair look for the partner by a
-//! scan: two that both commit are phantoms to one another.
+//! In `churn-ordered` ([`ChurnConfig::ordered`]) the tables are ordered. Most of their keys are
+//! then touched from other nodes, as no other workload does, and some inserts of a pair look for
+//! the partner by a scan: two that both commit are phantoms to one another.
 
 use std::ops::Range;
 
-use nicol_core::chance::Stream;
-use nicol_core::commit::{Execute, Procedures};
-use nicol_core::ids::{Key, NodeId, ShardId, TableId};
-use nicol_core::txn::{KeyRange, ProcedureId, Txn, Verdict};
 use nicol_core::view::ShardMap;
-use nicol_core::workload::{Records, Workload};
+use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::records::{RecordSource, Records};
+use nicol_core::rng::Stream;
+use nicol_core::txn::{Execute, KeyRange, ProcedureId, Procedures, Txn, Verdict};
+use nicol_core::workload::Workload;
 
 use crate::placement::{Violations, holds, records_at_most};
 
@@ -51,7 +51,7 @@ pub struct ChurnConfig {
 
 impl ChurnConfig {
     /// Rows that ordered tables take at most.
-    pub const ORDERED_ROWS_MAX: u64 = 2 << (Key::PLACED_ROW_BITS - PAIR_BITS);
+    pub const ORDERED_ROWS_MAX: u64 = 2 << (Key::PARTITIONED_ROW_BITS - PAIR_BITS);
 }
 
 /// The churn workload.
@@ -132,9 +132,9 @@ impl Churn {
         if !self.config.ordered {
             return Key::new(table, row);
         }
-        let (pair, place) = (row / 2, row / 2 % u64::from(self.config.nodes));
+        let (pair, partition) = (row / 2, row / 2 % u64::from(self.config.nodes));
         let table = TableId(TableId::ORDERED.0 + table.0);
-        Key::placed(table, place as u16, (pair << PAIR_BITS) | (row % 2))
+        Key::partitioned(table, partition as u16, (pair << PAIR_BITS) | (row % 2))
     }
 
     /// The row of a pair at `home` that `row` stands for.
@@ -164,25 +164,7 @@ fn belongs(value: &[u8], key: Key) -> bool {
     value.len() == VALUE_BYTES && value[field::ROW] == key.0.to_le_bytes()
 }
 
-impl Workload for Churn {
-    fn name(&self) -> &'static str {
-        if self.config.ordered { "churn-ordered" } else { "churn" }
-    }
-
-    fn procedures(&self) -> Procedures {
-        const LOGIC: [Execute; 8] = [
-            insert,
-            delete,
-            look,
-            move_record,
-            insert_of_pair,
-            delete,
-            look_at_pair,
-            insert_by_scan,
-        ];
-        Procedures::new(&LOGIC)
-    }
-
+impl RecordSource for Churn {
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
         for key in self.all_keys().filter(|key| is_initial(*key) && holds(shards, shard, *key)) {
             each(key, &value_of(key, 0));
@@ -205,6 +187,26 @@ impl Workload for Churn {
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         vec![(VALUE_BYTES as u32, self.records_per_shard() + self.growth_per_shard())]
+    }
+}
+
+impl Workload for Churn {
+    fn name(&self) -> &'static str {
+        if self.config.ordered { "churn-ordered" } else { "churn" }
+    }
+
+    fn procedures(&self) -> Procedures {
+        const LOGIC: [Execute; 8] = [
+            insert,
+            delete,
+            look,
+            move_record,
+            insert_of_pair,
+            delete,
+            look_at_pair,
+            insert_by_scan,
+        ];
+        Procedures::new(&LOGIC)
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

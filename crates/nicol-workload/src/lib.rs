@@ -9,15 +9,16 @@ pub mod chooser;
 pub mod churn;
 mod counter;
 pub mod driver;
+mod mix;
 mod placement;
 pub mod retwis;
-mod shares;
 pub mod smallbank;
 pub mod tpcc;
+pub mod ycsb;
 pub mod ycsb_t;
 pub mod zipf;
 
 #[cfg(test)]
-mod double;
+mod fake;
 #[cfg(test)]
 mod tests;

@@ -11,16 +11,16 @@
 //! writes. Here every write-set record is read when it is locked, and each write increments the
 //! record's counter: the audit is that of YCSB-T.
 
-use nicol_core::chance::Stream;
-use nicol_core::commit::Procedures;
-use nicol_core::ids::{Key, NodeId, ShardId, TableId};
-use nicol_core::txn::{ProcedureId, Txn};
 use nicol_core::view::ShardMap;
-use nicol_core::workload::{Records, Workload};
+use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::records::{RecordSource, Records};
+use nicol_core::rng::Stream;
+use nicol_core::txn::{ProcedureId, Procedures, Txn};
+use nicol_core::workload::Workload;
 
 use crate::chooser::{Chooser, Distribution};
 use crate::counter::{self, CountedTable};
-use crate::shares::Shares;
+use crate::mix::TransactionMix;
 
 /// The only table.
 pub const RECORDS: TableId = TableId(1);
@@ -48,9 +48,10 @@ pub struct Retwis {
     chooser: Chooser,
 }
 
-/// Shares of the types, by their number in [`Workload::kinds`], and how many keys each writes.
-const MIX: Shares<(usize, usize), 4> =
-    Shares::new([(5, (0, 3)), (15, (1, 2)), (30, (2, 5)), (50, (3, 0))]);
+/// The transaction mix, by the types' numbers in [`Workload::kinds`], and how many keys each
+/// writes.
+const MIX: TransactionMix<(usize, usize), 4> =
+    TransactionMix::new([(5, (0, 3)), (15, (1, 2)), (30, (2, 5)), (50, (3, 0))]);
 /// Keys of a timeline at most.
 const TIMELINE_KEYS_MAX: u64 = 10;
 
@@ -72,15 +73,7 @@ impl Retwis {
     }
 }
 
-impl Workload for Retwis {
-    fn name(&self) -> &'static str {
-        "retwis"
-    }
-
-    fn procedures(&self) -> Procedures {
-        Procedures::new(&[counter::increment])
-    }
-
+impl RecordSource for Retwis {
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
         self.records.load(shards, shard, each);
     }
@@ -91,6 +84,16 @@ impl Workload for Retwis {
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         self.records.value_lengths()
+    }
+}
+
+impl Workload for Retwis {
+    fn name(&self) -> &'static str {
+        "retwis"
+    }
+
+    fn procedures(&self) -> Procedures {
+        Procedures::new(&[counter::increment])
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

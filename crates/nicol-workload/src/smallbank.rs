@@ -5,29 +5,29 @@
 //! transaction refuse. Weights and amounts are those of H-Store and DrTM+H.
 //!
 //! Both accounts of a customer are on one node, by a hash of the customer, as in DrTM+H's
-//! implementation, which Xenic's was made from [5.1]: what one customer does is a matter of a single
-//! shard.
+//! implementation, which Xenic's was made from [5.1]: what one customer does is a matter of a
+//! single shard.
 //!
 //! Each transaction leaves in its output by how much it changed the sum of all balances. The audit:
 //! the initial sum and all these changes make the final sum.
 
 use std::ops::Range;
 
-use nicol_core::chance::Stream;
-use nicol_core::commit::{Execute, Procedures};
-use nicol_core::ids::{Key, NodeId, ShardId, TableId};
-use nicol_core::txn::{ProcedureId, Txn, Verdict};
 use nicol_core::view::ShardMap;
-use nicol_core::workload::{Records, Workload};
+use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::records::{RecordSource, Records};
+use nicol_core::rng::Stream;
+use nicol_core::txn::{Execute, ProcedureId, Procedures, Txn, Verdict};
+use nicol_core::workload::Workload;
 
 use crate::chooser::{Chooser, Distribution, PartsPerMillion};
+use crate::mix::TransactionMix;
 use crate::placement::{Violations, holds, mix, records_at_most};
-use crate::shares::Shares;
 
 /// Savings accounts, by customer.
-pub const SAVINGS: TableId = TableId(TableId::PLACED.0 + 1);
+pub const SAVINGS: TableId = TableId(TableId::PARTITIONED.0 + 1);
 /// Checking accounts, by customer.
-pub const CHECKING: TableId = TableId(TableId::PLACED.0 + 2);
+pub const CHECKING: TableId = TableId(TableId::PARTITIONED.0 + 2);
 /// Bytes of a balance.
 pub const BALANCE_BYTES: usize = 4;
 
@@ -89,7 +89,7 @@ enum Kind {
 }
 
 /// Share and amount in cents of each type. [DrTM+H, smallbank]
-const MIX: Shares<(Kind, i32), 6> = Shares::new([
+const MIX: TransactionMix<(Kind, i32), 6> = TransactionMix::new([
     (15, (Kind::Amalgamate, 0)),
     (15, (Kind::Balance, 0)),
     (15, (Kind::DepositChecking, 130)),
@@ -129,7 +129,7 @@ impl Smallbank {
 
 /// The account of `customer` in `table`.
 pub fn account(table: TableId, customer: u64) -> Key {
-    Key::placed(table, mix(customer) as u16, customer)
+    Key::partitioned(table, mix(customer) as u16, customer)
 }
 
 /// The balance that `account` starts with.
@@ -140,6 +140,18 @@ fn initial(account: Key) -> i32 {
 
 fn parse_balance(value: &[u8]) -> Option<i32> {
     Some(i32::from_le_bytes(value.try_into().ok()?))
+}
+
+impl RecordSource for Smallbank {
+    fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
+        for account in self.accounts().filter(|key| holds(shards, shard, *key)) {
+            each(account, &initial(account).to_le_bytes());
+        }
+    }
+
+    fn records_per_shard(&self) -> u64 {
+        2 * records_at_most(self.customers.items(), self.config.nodes)
+    }
 }
 
 impl Workload for Smallbank {
@@ -153,23 +165,13 @@ impl Workload for Smallbank {
         Procedures::new(&LOGIC)
     }
 
-    fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
-        for account in self.accounts().filter(|key| holds(shards, shard, *key)) {
-            each(account, &initial(account).to_le_bytes());
-        }
-    }
-
-    fn records_per_shard(&self) -> u64 {
-        2 * records_at_most(self.customers.items(), self.config.nodes)
-    }
-
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
         let (kind, amount) = MIX.draw(random);
         txn.reset(ProcedureId(kind as u16), &amount.to_le_bytes());
         txn.ship = self.config.ship;
         // One decision for both customers of a transaction, as in DrTM+H. A single hot customer
         // leaves no second one to choose.
-        let is_hot = random.chance(self.config.hot_probability.0) && self.hot.items() > 1;
+        let is_hot = random.bernoulli(self.config.hot_probability.0) && self.hot.items() > 1;
         let customers = if is_hot { &self.hot } else { &self.customers };
         let customer = customers.draw(random);
         let (savings, checking) = (account(SAVINGS, customer), account(CHECKING, customer));

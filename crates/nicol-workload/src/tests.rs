@@ -3,19 +3,21 @@
 
 use std::sync::Arc;
 
-use nicol_core::history::{End, Event};
-use nicol_core::ids::Key;
-use nicol_core::units::Nanos;
 use nicol_core::view::{ShardMap, View};
-use nicol_core::workload::{Records, Workload};
+use nicol_core::history::first::{End, Event};
+use nicol_core::ids::Key;
+use nicol_core::records::{RecordSource, Records};
+use nicol_core::units::Nanos;
+use nicol_core::workload::Workload;
 
 use crate::chooser::{Distribution, PartsPerMillion};
 use crate::churn::{Churn, ChurnConfig};
-use crate::double::{FakeConfig, FakeFabric, FakeProtocol, Validation};
 use crate::driver::{Load, Retry, RunControl, RunPlan, RunResult, spawn_clients};
+use crate::fake::{FakeConfig, FakeFabric, FakeProtocol, Validation};
 use crate::retwis::{Retwis, RetwisConfig};
 use crate::smallbank::{Smallbank, SmallbankConfig};
 use crate::tpcc::{Chopping, Tpcc, TpccConfig};
+use crate::ycsb::{KeyForm, Mix, Popularity, Transactions, TransactionsConfig, YcsbConfig};
 use crate::ycsb_t::{YcsbT, YcsbTConfig};
 use crate::zipf::Theta;
 
@@ -102,6 +104,28 @@ fn ycsb_t() -> Arc<dyn Workload> {
     }))
 }
 
+fn ycsb(mix: Mix, popularity: Popularity) -> Arc<dyn Workload> {
+    let ycsb = YcsbConfig {
+        mix,
+        records: 60,
+        reads: PartsPerMillion::percent(50),
+        popularity,
+        keys: KeyForm::Number,
+        value_bytes: 100,
+    };
+    let insert_capacity = u64::from(CLIENTS) * TRANSACTIONS;
+    Arc::new(Transactions::new(TransactionsConfig {
+        ycsb,
+        nodes: NODES,
+        insert_capacity,
+        ship: true,
+    }))
+}
+
+fn every_ycsb() -> [Arc<dyn Workload>; 6] {
+    Mix::ALL.map(|mix| ycsb(mix, mix.popularity()))
+}
+
 fn retwis() -> Arc<dyn Workload> {
     Arc::new(Retwis::new(RetwisConfig {
         nodes: NODES,
@@ -132,9 +156,8 @@ fn tpcc(chopping: Chopping) -> Arc<dyn Workload> {
 #[test]
 fn audits_hold_when_everything_is_validated() {
     let tpccs = [Chopping::Whole, Chopping::Pieces].map(tpcc);
-    for workload in
-        [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()].into_iter().chain(tpccs)
-    {
+    let others = [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()];
+    for workload in others.into_iter().chain(tpccs).chain(every_ycsb()) {
         let name = workload.name();
         let (result, lines) = run(workload, Validation::Everything);
         assert_eq!(lines, Vec::<String>::new(), "{name}");
@@ -170,6 +193,8 @@ fn audits_find_what_a_broken_protocol_did() {
     for (workload, validation, word) in [
         (smallbank(), Validation::Nothing, "money"),
         (ycsb_t(), Validation::Nothing, "counters"),
+        (ycsb(Mix::A, Popularity::Uniform), Validation::Nothing, "counters"),
+        (ycsb(Mix::F, Mix::F.popularity()), Validation::Nothing, "counters"),
         (retwis(), Validation::Nothing, "counters"),
         (churn(), Validation::Nothing, "records"),
         (tpcc(Chopping::Pieces), Validation::Nothing, "condition"),
@@ -184,7 +209,8 @@ fn audits_find_what_a_broken_protocol_did() {
 #[test]
 fn audits_find_lost_and_damaged_records() {
     let view = View::new(usize::from(NODES), 1, 1, 1).unwrap();
-    for workload in [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()] {
+    let others = [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()];
+    for workload in others.into_iter().chain(every_ycsb()) {
         let fabric = FakeFabric::new(view.clone());
         let config =
             FakeConfig { validation: Validation::Everything, step_max: 1, unknown_every: 0 };
@@ -246,8 +272,8 @@ fn check_history(history: &[Event]) {
 
 #[test]
 fn smallbank_draws_its_mix_and_its_hot_customers() {
-    use nicol_core::chance::{Purpose, Stream};
     use nicol_core::ids::NodeId;
+    use nicol_core::rng::{Purpose, Stream};
     use nicol_core::txn::Txn;
     let workload = Smallbank::new(SmallbankConfig::paper(2, 5_000));
     let mut random = Stream::new(3, Purpose::Test, 0);
@@ -255,7 +281,7 @@ fn smallbank_draws_its_mix_and_its_hot_customers() {
     let (mut kinds, mut hot) = ([0_u32; 6], 0_u32);
     for _ in 0..50_000 {
         kinds[workload.next(NodeId(0), &mut random, &mut txn)] += 1;
-        let customer = |key: Key| key.row() & ((1 << Key::PLACED_ROW_BITS) - 1);
+        let customer = |key: Key| key.row() & ((1 << Key::PARTITIONED_ROW_BITS) - 1);
         hot += u32::from(txn.entries().iter().all(|entry| customer(entry.key) < 400));
     }
     for (seen, percent) in kinds.iter().zip([15, 15, 15, 25, 15, 15]) {

@@ -5,7 +5,7 @@
 //! `libm` crate's software `pow` and `log` take part, so a seed draws the same numbers on every
 //! machine.
 
-use nicol_core::chance::Stream;
+use nicol_core::rng::Stream;
 
 /// A skew in thousandths: `Theta(990)` is YCSB's 0.99.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl ScrambledZipf {
 }
 
 /// YCSB's `Utils.fnvhash64`: FNV-1a over the eight bytes from the lowest, as Java's absolute value.
-fn fnv64(value: u64) -> u64 {
+pub(crate) fn fnv64(value: u64) -> u64 {
     let hash = value.to_le_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(1_099_511_628_211)
     });
@@ -161,7 +161,7 @@ fn fnv64(value: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicol_core::chance::Purpose;
+    use nicol_core::rng::Purpose;
 
     fn stream() -> Stream {
         Stream::new(7, Purpose::Test, 0)

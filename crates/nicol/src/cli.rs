@@ -197,8 +197,8 @@ pub struct BenchArgs {
     /// records must fit into this machine's memory.
     #[arg(long)]
     pub full_size: bool,
-    /// Closed-loop clients per node, each with one transaction at a time [default: 64; tpcc, tpcc-no:
-    /// 10 per warehouse, at most 64].
+    /// Closed-loop clients per node, each with one transaction at a time [default: 64; tpcc,
+    /// tpcc-no: 10 per warehouse, at most 64].
     #[arg(long, value_name = "N")]
     pub clients: Option<usize>,
     /// Seconds to measure (wall time live; simulated seconds in the simulator) [default: 10 live,
@@ -228,9 +228,9 @@ pub struct BenchArgs {
     /// node].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// What makes writes durable in the live world: memory (as if battery-backed, as in the papers),
-    /// or file:DIR (a log per node, synced before a write is acknowledged; each run makes a folder
-    /// of its own in DIR, which nothing deletes or reads back yet).
+    /// What makes writes durable in the live world: memory (as if battery-backed, as in the
+    /// papers), or file:DIR (a log per node, synced before a write is acknowledged; each run makes
+    /// a folder of its own in DIR, which nothing deletes or reads back yet).
     #[arg(long, default_value = "memory", value_name = "memory|file:DIR")]
     pub log_device: LogDevice,
     /// Host engines per node [default: 1 live; what the profile has, simulated].
@@ -391,13 +391,14 @@ pub enum ProfilesAction {
     Show {
         /// A profile's name, or a file.
         name: String,
-        /// How to print: as the file that it is, or its values one by one, each with a name that ends
-        /// in its unit.
+        /// How to print: as the file that it is, or its values one by one, each with a name that
+        /// ends in its unit.
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
     /// Rerun the component measurements on a profile: published against measured, line by line. One
-    /// that is off by more than 10 %, unless other published values contradict it, is a failed check.
+    /// that is off by more than 10 %, unless other published values contradict it, is a failed
+    /// check.
     Check {
         /// A profile's name or a file; all built-in ones without it.
         name: Option<String>,
@@ -436,13 +437,13 @@ pub struct ServeArgs {
     /// Records that each shard has room for [default: 1000000].
     #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
     pub records: Option<u64>,
-    /// Milliseconds after which a transaction is not tried again, or its client told that its outcome
-    /// is unknown [default: 1000].
+    /// Milliseconds after which a transaction is not tried again, or its client told that its
+    /// outcome is unknown [default: 1000].
     #[arg(long, value_name = "MS", env = "NICOL_TRANSACTION_MS")]
     #[arg(value_parser = clap::value_parser!(u64).range(TRANSACTION_MS))]
     pub transaction_ms: Option<u64>,
-    /// What makes writes durable: memory (nothing survives the process) or file:DIR (a log per node,
-    /// in a folder of its own for each start; not yet read back) [default: memory].
+    /// What makes writes durable: memory (nothing survives the process) or file:DIR (a log per
+    /// node, in a folder of its own for each start; not yet read back) [default: memory].
     #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]
     pub log_device: Option<LogDevice>,
     /// Engine threads [default: half of the machine's cores].

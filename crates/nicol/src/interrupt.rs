@@ -1,4 +1,5 @@
-//! Interrupts (SIGINT, which is Ctrl-C) and requests to end (SIGTERM): commands end well, or in words.
+//! Interrupts (SIGINT, which is Ctrl-C) and requests to end (SIGTERM): commands end well, or in
+//! words.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

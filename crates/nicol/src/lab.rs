@@ -4,7 +4,7 @@ use std::path::Path;
 use std::thread;
 
 use anyhow::{Result, anyhow};
-use nicol_lab::experiments::{self, Experiment, Finished, Form, Golden, Kept, Options};
+use nicol_lab::experiments::{self, Checkpoint, Experiment, Finished, Form, Golden, Options};
 use nicol_lab::memory::Resident;
 use serde_json::{Value, json};
 
@@ -69,23 +69,24 @@ fn run_some(args: &LabRunArgs) -> Result<End> {
         None => "interrupted: nothing is kept; with --out DIR a run can be gone on with".to_owned(),
     })?;
     let chosen = chosen(args, &options)?;
-    let kept = match &args.out {
-        Some(folder) => Kept::open(folder, &args.ids, &options)?,
-        None => Kept::default(),
+    let checkpoint = match &args.out {
+        Some(folder) => Checkpoint::open(folder, &args.ids, &options)?,
+        None => Checkpoint::default(),
     };
     let end = match &chosen[..] {
         [experiment] => {
-            let (finished, wrong) = run_one(args, experiment, &options, &kept)?;
+            let (finished, wrong) = run_one(args, experiment, &options, &checkpoint)?;
             print(args.format, &finished)?;
             if wrong.is_empty() { End::Held } else { End::Failed }
         }
-        several => run_several(args, several, &options, &kept)?,
+        several => run_several(args, several, &options, &checkpoint)?,
     };
-    kept.forget()?;
+    checkpoint.forget()?;
     Ok(end)
 }
 
-/// The experiments to run, each once: those that are named, or of all those that the options concern.
+/// The experiments to run, each once: those that are named, or of all those that the options
+/// concern.
 fn chosen(args: &LabRunArgs, options: &Options) -> Result<Vec<&'static Experiment>> {
     let mut chosen: Vec<&Experiment> = Vec::new();
     for id in &args.ids {
@@ -123,7 +124,7 @@ fn run_several(
     args: &LabRunArgs,
     chosen: &[&'static Experiment],
     options: &Options,
-    kept: &Kept,
+    checkpoint: &Checkpoint,
 ) -> Result<End> {
     let golden = args.golden.as_deref().map(Golden);
     let mut rows = Vec::new();
@@ -133,7 +134,7 @@ fn run_several(
         let Some(options) = options.fitting(experiment) else { continue };
         let missing = experiment.missing();
         let (count, points, verdict, held) = if missing.is_empty() {
-            let (finished, wrong) = run_one(args, experiment, &options, kept)?;
+            let (finished, wrong) = run_one(args, experiment, &options, checkpoint)?;
             let held = wrong.is_empty();
             let verdict = if held { "held" } else { "FAILED" };
             (finished.outcome.rows().len(), finished.points, verdict.to_owned(), held)
@@ -159,10 +160,10 @@ fn run_one(
     args: &LabRunArgs,
     experiment: &'static Experiment,
     options: &Options,
-    kept: &Kept,
+    checkpoint: &Checkpoint,
 ) -> Result<(Finished, Vec<String>)> {
     let bar = spinner(experiment.id);
-    let finished = experiments::run(experiment, options, kept, &|progress| {
+    let finished = experiments::run(experiment, options, checkpoint, &|progress| {
         bar.set_message(format!(
             "{}: {} points done, {} running",
             experiment.id, progress.done, progress.running
@@ -212,7 +213,7 @@ fn footing(finished: &Finished) -> String {
     let id = finished.outcome.experiment().id;
     let (points, seconds) = (finished.points, finished.took.as_secs_f64());
     let peak = peak_memory_mib().map_or(String::new(), |mib| format!(", peak memory {mib} MiB"));
-    let kept = match finished.kept {
+    let kept = match finished.resumed {
         0 => String::new(),
         kept => format!(" and {kept} measured before"),
     };

@@ -17,8 +17,8 @@ const PIPE_WIDTH: u16 = 110;
 /// Width below which a terminal's is not believed: some say 0, or 1.
 const WIDTH_MIN: u16 = 20;
 
-/// Standard output whose reader may go away, as `head` does: what nobody reads is dropped, which is no
-/// failure and hides no verdict.
+/// Standard output whose reader may go away, as `head` does: what nobody reads is dropped, which is
+/// no failure and hides no verdict.
 pub struct Out(StdoutLock<'static>);
 
 /// Standard output.

@@ -10,16 +10,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use nicol_core::chance::Stream;
-use nicol_core::commit::{CommitProtocol, InTurn, Member, Procedures, load_nodes};
+use nicol_core::commit::{CommitNode, CommitProtocol};
 use nicol_core::engine::Start;
 use nicol_core::exec::Signal;
-use nicol_core::fabric::{Bell, Fabric};
-use nicol_core::ids::{Key, NodeId, ShardId, Side};
-use nicol_core::txn::{Abort, Outcome, Txn};
+use nicol_core::fabric::{Fabric, HasDoorbell};
+use nicol_core::ids::Side;
+use nicol_core::records::Empty;
+use nicol_core::system::{Sequential, load_nodes};
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 use nicol_core::units::Bytes;
-use nicol_core::view::{ShardMap, View};
-use nicol_core::workload::{Records, Workload};
+use nicol_core::view::View;
 use nicol_lab::bench::refused_view;
 use nicol_lab::memory;
 use nicol_protocols::commit::xenic::{Coordinator, Node, XenicConfig};
@@ -189,43 +189,6 @@ fn read(path: &Path) -> Result<File> {
     toml::from_str(&text).with_context(|| format!("--config {}", path.display()))
 }
 
-/// An empty store with room for so many records per shard.
-struct Store {
-    records: u64,
-}
-
-impl Workload for Store {
-    fn name(&self) -> &'static str {
-        "resp"
-    }
-
-    fn procedures(&self) -> Procedures {
-        nicol_resp::procedures()
-    }
-
-    fn load(&self, _: &dyn ShardMap, _: ShardId, _: &mut dyn FnMut(Key, &[u8])) {}
-
-    fn records_per_shard(&self) -> u64 {
-        0
-    }
-
-    fn growth_per_shard(&self) -> u64 {
-        self.records
-    }
-
-    fn next(&self, _: NodeId, _: &mut Stream, _: &mut Txn) -> usize {
-        0
-    }
-
-    fn kinds(&self) -> &'static [&'static str] {
-        &["resp"]
-    }
-
-    fn audit(&self, _: &mut dyn Records, _: &[i128]) -> Vec<String> {
-        Vec::new()
-    }
-}
-
 /// A request on its way to an engine.
 struct Job {
     request: Arc<Request>,
@@ -241,10 +204,10 @@ struct Cluster {
 impl Cluster {
     /// Nodes without records, with room for so many per shard.
     fn empty(view: &View, records: u64) -> Self {
-        let store = Store { records };
+        let source = Empty { capacity_per_shard: records };
         let config = XenicConfig { log: LOG, ..XenicConfig::paper(records, INLINE) };
         Self {
-            nodes: load_nodes(view, &config, &store, &InTurn),
+            nodes: load_nodes(view, &config, &source, &Sequential),
             mailboxes: view.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
             procedures: nicol_resp::procedures(),
         }
@@ -271,45 +234,45 @@ impl Start for Cluster {
         let node = &self.nodes[usize::from(here.node.0)];
         let coordinator = node.start(fabric, &self.procedures);
         let Some(coordinator) = coordinator.filter(|_| here.side == Side::Host) else { return };
-        let desk = Desk {
+        let pump = RequestPump {
             fabric: fabric.clone(),
             coordinator,
             spare: Rc::default(),
             finished: fabric.signal(),
         };
         let mailbox = self.mailboxes[usize::from(here.node.0)].clone();
-        fabric.spawn(async move { desk.serve(mailbox).await });
+        fabric.spawn(async move { pump.serve(mailbox).await });
     }
 }
 
 /// A host engine's request queue. [Xenic21 4.2: A polls a queue that B fills]
 #[derive(Clone)]
-struct Desk<F: Fabric> {
+struct RequestPump<F: Fabric> {
     fabric: F,
     coordinator: Coordinator<F>,
     spare: Rc<RefCell<Vec<Txn>>>,
     finished: Signal,
 }
 
-impl<F: Fabric> Desk<F> {
+impl<F: Fabric> RequestPump<F> {
     async fn serve(self, mailbox: Arc<Mailbox<Job>>) {
-        let bell: Arc<dyn Bell> = mailbox.clone();
+        let doorbell: Arc<dyn HasDoorbell> = mailbox.clone();
         let running = Rc::new(RefCell::new(0));
         loop {
-            let seen = bell.bell().rings();
+            let seen = doorbell.doorbell().rings();
             while let Some(job) = mailbox.pop() {
                 while *running.borrow() >= IN_FLIGHT_MAX {
                     self.finished.wait().await;
                 }
                 *running.borrow_mut() += 1;
-                let (desk, running) = (self.clone(), running.clone());
+                let (pump, running) = (self.clone(), running.clone());
                 self.fabric.spawn(async move {
-                    desk.run(job).await;
+                    pump.run(job).await;
                     *running.borrow_mut() -= 1;
-                    desk.finished.notify();
+                    pump.finished.notify();
                 });
             }
-            self.fabric.rung(&bell, seen).await;
+            self.fabric.wait_for_doorbell(&doorbell, seen).await;
         }
     }
 

@@ -22,9 +22,9 @@ use crate::bench::{base, transactions, write_history};
 use crate::cli::{Format, SweepArgs, WorkloadArgs};
 use crate::{End, Usage, blame, interrupt, output};
 
-/// Patience of a phase in a sweep: shorter than the partitions that a fault plan draws, so that
+/// Timeout of a phase in a sweep: shorter than the partitions that a fault plan draws, so that
 /// their consequences are seen.
-const SWEEP_PATIENCE: &str = "patience_us=500";
+const SWEEP_TIMEOUT: &str = "timeout_us=500";
 /// Threads that a machine grants.
 const JOBS_MAX: usize = 1_024;
 /// Runs of a sweep, whose configurations are in memory beside each other.
@@ -74,8 +74,8 @@ pub fn run(args: &SweepArgs) -> Result<End> {
     Ok(verdict(&report, unseen, asked.exit_code()))
 }
 
-/// Keeps the history of a run that failed: one on threads never happens again. A file that cannot be
-/// written is told, and does not hide what else the sweep finds.
+/// Keeps the history of a run that failed: one on threads never happens again. A file that cannot
+/// be written is told, and does not hide what else the sweep finds.
 fn keep(folder: Option<&Path>, ran: &BenchRun) {
     let Some(folder) = folder else { return };
     let BenchReport { workload, system, world, profile, seed, .. } = &ran.report;
@@ -87,8 +87,8 @@ fn keep(folder: Option<&Path>, ran: &BenchRun) {
     }
 }
 
-/// How a sweep ended. What failed has failed, however it ended; what an interrupted one has not seen,
-/// it might have seen later. `code` is that of an interrupted one.
+/// How a sweep ended. What failed has failed, however it ended; what an interrupted one has not
+/// seen, it might have seen later. `code` is that of an interrupted one.
 fn verdict(report: &SweepReport, unseen: bool, code: u8) -> End {
     if !report.failures.is_empty() || unseen {
         End::Failed
@@ -226,10 +226,10 @@ fn config(
     // What the user sets comes later, and so holds.
     config.settings.splice(0..0, sweep::variation(System::find(system)?, &config.workload, seed));
     let threads = world == "threads";
-    // A turn of the machine's scheduler outlasts a short patience: in every second live run calls are
-    // given up that would have been answered, in the others nearly none.
+    // A turn of the machine's scheduler outlasts a short timeout: in every second live run calls
+    // are given up that would have been answered, in the others nearly none.
     if !threads || seed.is_multiple_of(2) {
-        config.settings.insert(0, SWEEP_PATIENCE.to_owned());
+        config.settings.insert(0, SWEEP_TIMEOUT.to_owned());
     }
     if threads {
         config.threads = Some(1 + (seed % 3) as usize);

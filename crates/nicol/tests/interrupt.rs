@@ -14,7 +14,7 @@ fn exit_code(name: &str) -> i32 {
 }
 
 /// No wait of these tests takes as long, unless something is broken.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A sweep that takes much longer than the test; it has its handler of signals when this returns.
 fn sweep(flags: &[&str]) -> Child {
@@ -34,7 +34,7 @@ fn sweep(flags: &[&str]) -> Child {
     // Bit 1 is SIGINT, which is 2, and bit 14 SIGTERM.
     let started = Instant::now();
     while caught() >> 1 & caught() >> 14 & 1 == 0 {
-        assert!(started.elapsed() < PATIENCE, "no handler of signals");
+        assert!(started.elapsed() < TIMEOUT, "no handler of signals");
         sleep(Duration::from_millis(5));
     }
     child
@@ -93,7 +93,7 @@ fn a_second_interrupt_does_not_wait() {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        assert!(started.elapsed() < PATIENCE, "it waits for its run");
+        assert!(started.elapsed() < TIMEOUT, "it waits for its run");
         // A signal that follows its like too closely is none.
         signal(&child, "INT");
         signals += 1;

@@ -1,5 +1,5 @@
-//! What loading takes: generators stream, so that no more is in memory than what is loaded. Each load
-//! has a process of its own, whose peak says nothing of another one.
+//! What loading takes: generators stream, so that no more is in memory than what is loaded. Each
+//! load has a process of its own, whose peak says nothing of another one.
 
 use std::process::Command;
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::ops::AddAssign;
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
@@ -34,23 +35,17 @@ impl Counts {
     }
 }
 
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+}
+
 /// Runs `cargo test --workspace`, showing what it says as it comes. If tests fail, the counts are
 /// the last line here, too.
 pub(super) fn run(mut cargo: Command) -> Result<Counts> {
-    let mut child = cargo
-        .args(["test", "--workspace", "--no-fail-fast"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start cargo test")?;
-    let said = child.stdout.take().context("the output is piped")?;
-    let mut counts = Counts::default();
-    for line in BufReader::new(said).split(b'\n') {
-        let line = line.context("reading what cargo test says")?;
-        let line = String::from_utf8_lossy(&line);
-        println!("{line}");
-        counts.add(&line);
-    }
-    let status = child.wait().context("waiting for cargo test")?;
+    let (counts, status) = counted(cargo.args(["test", "--workspace", "--no-fail-fast"]))?;
     if !status.success() {
         println!("{counts}");
     }
@@ -58,6 +53,21 @@ pub(super) fn run(mut cargo: Command) -> Result<Counts> {
     ensure!(counts.failed == 0, "{} tests failed", counts.failed);
     ensure!(counts.passed > 0, "no test ran");
     Ok(counts)
+}
+
+/// Runs `tests`, showing what they say as it comes, and counts them.
+pub(super) fn counted(tests: &mut Command) -> Result<(Counts, ExitStatus)> {
+    let mut child =
+        tests.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {tests:?}"))?;
+    let said = child.stdout.take().context("the output is piped")?;
+    let mut counts = Counts::default();
+    for line in BufReader::new(said).split(b'\n') {
+        let line = line.context("reading what tests say")?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        counts.add(&line);
+    }
+    Ok((counts, child.wait().context("waiting for tests")?))
 }
 
 #[cfg(test)]

@@ -29,8 +29,8 @@ fn walk(table: &DeTable<'_>, top: bool, find: &mut impl FnMut(usize, String)) {
         let (at, name) = (name.span().start, name.get_ref());
         match value.get_ref() {
             DeValue::String(_) if top && DESCRIPTION.contains(&&**name) => {}
-            DeValue::Table(cited) if cited.contains_key("value") => {
-                if let Some(missing) = missing(cited) {
+            DeValue::Table(sourced) if sourced.contains_key("value") => {
+                if let Some(missing) = missing(sourced) {
                     find(at, format!("{name} needs {missing}"));
                 }
             }
@@ -42,10 +42,10 @@ fn walk(table: &DeTable<'_>, top: bool, find: &mut impl FnMut(usize, String)) {
     }
 }
 
-/// What a cited value lacks.
-fn missing(cited: &DeTable<'_>) -> Option<&'static str> {
+/// What a sourced value lacks.
+fn missing(sourced: &DeTable<'_>) -> Option<&'static str> {
     let text = |name: &str| {
-        let value = cited.get(name)?.get_ref().as_str()?.trim();
+        let value = sourced.get(name)?.get_ref().as_str()?.trim();
         (!value.is_empty()).then_some(value)
     };
     match text("source") {

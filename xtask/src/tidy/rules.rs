@@ -38,8 +38,8 @@ const AMBIENT: [(&str, &str); 14] = [
     ("print!", "a library returns what is to be said"),
     ("eprint!", "a library returns what is to be said"),
     ("RandomState", "iteration order may not depend on a hash seed: use BTreeMap"),
-    ("thread_rng", "chance comes from Fabric::random or a seeded Stream"),
-    ("getrandom", "chance comes from Fabric::random or a seeded Stream"),
+    ("thread_rng", "randomness comes from Fabric::random or a seeded Stream"),
+    ("getrandom", "randomness comes from Fabric::random or a seeded Stream"),
     ("env::var", "settings come in a config struct"),
 ];
 

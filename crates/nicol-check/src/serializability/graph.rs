@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use nicol_core::history::{End, Event};
+use nicol_core::history::first::{End, Event};
 
 /// Why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

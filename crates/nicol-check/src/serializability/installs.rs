@@ -1,6 +1,6 @@
 //! Who installed which version of which key.
 
-use nicol_core::history::{End, Event, Read};
+use nicol_core::history::first::{End, Event, Read};
 
 use super::graph::{EdgeKind, Graph};
 use super::{Anomaly, Report};

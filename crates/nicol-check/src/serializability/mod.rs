@@ -13,7 +13,7 @@ use std::fmt;
 
 use graph::{EdgeKind, Graph, Step};
 use installs::{Installs, Observed};
-use nicol_core::history::{End, Event};
+use nicol_core::history::first::{End, Event};
 
 /// Violations that a report spells out.
 const SHOWN_MAX: usize = 100;

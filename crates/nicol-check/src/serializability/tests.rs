@@ -1,5 +1,5 @@
-use nicol_core::chance::{Purpose, Stream};
-use nicol_core::history::{Read, Write};
+use nicol_core::history::first::{Read, Write};
+use nicol_core::rng::{Purpose, Stream};
 
 use super::*;
 

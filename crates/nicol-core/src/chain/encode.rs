@@ -197,17 +197,17 @@ impl<'a> Step<'a> {
     }
 
     fn emit(&self, to: &mut Writer<'_>) {
-        let place = |target| match target {
+        let position = |target| match target {
             Target::At(at) | Target::Indirect(at) | Target::Bounded(at) => at,
         };
         let (code, at, len) = match self.primitive {
-            Primitive::Read { from, len } => (code::READ, place(from), len),
+            Primitive::Read { from, len } => (code::READ, position(from), len),
             Primitive::Write { to, data } => {
                 let len = match data {
                     Data::Inline(bytes) => bytes.len() as u32,
                     Data::From { len, .. } => len,
                 };
-                (code::WRITE, place(to), len)
+                (code::WRITE, position(to), len)
             }
             Primitive::CompareSwap { target, swap, .. } => {
                 let mode = match swap.mode() {
@@ -215,9 +215,9 @@ impl<'a> Step<'a> {
                     Compare::Greater => 1,
                     Compare::Less => 2,
                 };
-                (code::COMPARE_SWAP, place(target), mode << 8 | swap.words() as u32)
+                (code::COMPARE_SWAP, position(target), mode << 8 | swap.words() as u32)
             }
-            Primitive::FetchAdd { target, .. } => (code::FETCH_ADD, place(target), 0),
+            Primitive::FetchAdd { target, .. } => (code::FETCH_ADD, position(target), 0),
             Primitive::Allocate { list, data } => {
                 (code::ALLOCATE, u64::from(list.0), data.len() as u32)
             }

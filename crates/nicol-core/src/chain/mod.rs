@@ -1,23 +1,23 @@
 //! One-sided operations and chains of them: the primitives of PRISM (SOSP '21, section 3, Table 1).
 //!
-//! A [`Chain`] is built by its client, sent in one request, and executed at the target in order; its
-//! reply holds an [`Outcome`] per operation ([`ChainResults`]). The four plain verbs of
+//! A [`Chain`] is built by its client, sent in one request, and executed at the target in order;
+//! its reply holds an [`Outcome`] per operation ([`ChainResults`]). The four plain verbs of
 //! [`OneSided`](crate::fabric::OneSided) travel and execute as chains of one operation whose reply
 //! is the bare output.
 //!
-//! - **Addresses** are offsets into the region of the operation's rkey, or [`scratch`]: 32 bytes that
-//!   each chain has to itself while it is under way, zero at first (the paper's per-connection buffer
-//!   in NIC memory, AMB-11). A pointer in a region is a little-endian word that holds an offset into
-//!   the *same* region, so that one rkey covers the target and what it points to; a bounded pointer is
-//!   followed by a word with the bound.
-//! - **Failure**: a compare-and-swap whose comparison does not hold, and an operation that is refused,
-//!   are unsuccessful. A conditional operation is skipped unless the one before it was successful;
-//!   being skipped is being unsuccessful. An unconditional operation runs in any case, so that a chain
-//!   may end with a READ of what it allocated in vain (AMB-12). A refused operation leaves memory
-//!   alone.
+//! - **Addresses** are offsets into the region of the operation's rkey, or [`scratch`]: 32 bytes
+//!   that each chain has to itself while it is under way, zero at first (the paper's per-connection
+//!   buffer in NIC memory, AMB-11). A pointer in a region is a little-endian word that holds an
+//!   offset into the *same* region, so that one rkey covers the target and what it points to; a
+//!   bounded pointer is followed by a word with the bound.
+//! - **Failure**: a compare-and-swap whose comparison does not hold, and an operation that is
+//!   refused, are unsuccessful. A conditional operation is skipped unless the one before it was
+//!   successful; being skipped is being unsuccessful. An unconditional operation runs in any case,
+//!   so that a chain may end with a READ of what it allocated in vain (AMB-12). A refused operation
+//!   leaves memory alone.
 //! - **Atomicity**: of CAS and FETCH-ADD with respect to all one-sided operations, and of READs and
-//!   WRITEs within an aligned span of 256 bytes. Nothing else is: other operations come between those
-//!   of a chain, and between following a pointer and accessing what it points to. Code of the
+//!   WRITEs within an aligned span of 256 bytes. Nothing else is: other operations come between
+//!   those of a chain, and between following a pointer and accessing what it points to. Code of the
 //!   target's own cores is only ordered with operations on single words.
 //!
 //! The order of comparisons and the departures from the paper are in decision 0009.
@@ -33,7 +33,7 @@ pub use encode::Chain;
 pub(crate) use encode::Encoded;
 pub use results::{ChainResults, Outcome};
 pub(crate) use results::{STATUS_OK, error_status, status_error};
-pub use run::{Reach, Touch, run};
+pub use run::{ChainAccess, Touch, run};
 pub use step::{Data, Primitive, Step, Target};
 
 /// Operations of a chain at most: each runs in short, bounded time, and so does a chain

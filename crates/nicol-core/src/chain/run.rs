@@ -1,5 +1,5 @@
-//! The execution of a chain at its target, the same for every kind of target: it says which memory it
-//! touches, and the target says when that may happen.
+//! The execution of a chain at its target, the same for every kind of target: it says which memory
+//! it touches, and the target says when that may happen.
 
 use std::ops::Range;
 
@@ -22,10 +22,10 @@ pub enum Touch {
 
 /// A target's way to its memory.
 #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
-pub trait Reach {
+pub trait ChainAccess {
     /// Resolves at the instant at which `touch`, of memory of `side`, is made: the access follows
     /// before anything else happens.
-    async fn reach(&self, side: Side, touch: Touch) -> Result<(), FabricError>;
+    async fn access(&self, side: Side, touch: Touch) -> Result<(), FabricError>;
 }
 
 /// Executes the verb or chain `body` and appends its reply to `results`: for a verb the output, for
@@ -33,15 +33,15 @@ pub trait Reach {
 ///
 /// Errors: a verb's own; for a chain `Malformed`, or `NoResources` if it cannot be buffered. Then
 /// nothing was executed.
-pub async fn run<R: Reach>(
+pub async fn run<R: ChainAccess>(
     body: &[u8],
     regions: &RegionTable,
-    reach: &R,
+    memory: &R,
     results: &mut Vec<u8>,
 ) -> Result<(), FabricError> {
     let mut chain = Encoded::parse(body).map_err(|_| FabricError::Malformed)?;
     let mut target =
-        Execution { regions, reach, scratch: [0; SCRATCH_BYTES], is_chain: chain.is_chain };
+        Execution { regions, memory, scratch: [0; SCRATCH_BYTES], is_chain: chain.is_chain };
     if !chain.is_chain {
         let step = chain.only_step().map_err(|_| FabricError::Malformed)?;
         return target.execute(&step, results).await.map(drop);
@@ -69,7 +69,7 @@ pub async fn run<R: Reach>(
 /// A verb or chain under way.
 struct Execution<'a, R> {
     regions: &'a RegionTable,
-    reach: &'a R,
+    memory: &'a R,
     scratch: [u8; SCRATCH_BYTES],
     /// Is it a chain? Then it has a scratch, and its results are buffered.
     is_chain: bool,
@@ -115,7 +115,7 @@ fn is_scratch(at: u64) -> bool {
     (SCRATCH_BASE..SCRATCH_BASE + SCRATCH_BYTES as u64).contains(&at)
 }
 
-impl<R: Reach> Execution<'_, R> {
+impl<R: ChainAccess> Execution<'_, R> {
     /// Executes one operation: appends its output, and tells whether it was successful. Everything
     /// that can be refused is checked before anything is written.
     async fn execute(
@@ -152,8 +152,8 @@ impl<R: Reach> Execution<'_, R> {
                     Some(from) => self.words(&space, from, &mut swap.swap[..words]).await?,
                     None => {}
                 }
-                self.reach.reach(found.side, Touch::Atomic(swap.size())).await?;
-                let done = found.region.swap_guarded(at, &swap).map_err(denied)?;
+                self.memory.access(found.side, Touch::Atomic(swap.size())).await?;
+                let done = found.region.swap_atomic(at, &swap).map_err(denied)?;
                 succeeded = done.swapped;
                 done.previous[..words].iter().for_each(|word| results.extend(word.to_le_bytes()));
             }
@@ -162,8 +162,8 @@ impl<R: Reach> Execution<'_, R> {
                 let found = space.region().map_err(denied)?;
                 let word = WORD as u64;
                 found.region.check(at, word).and_then(|()| output(word)).map_err(denied)?;
-                self.reach.reach(found.side, Touch::Atomic(word)).await?;
-                let previous = found.region.add_guarded(at, amount).map_err(denied)?;
+                self.memory.access(found.side, Touch::Atomic(word)).await?;
+                let previous = found.region.add_atomic(at, amount).map_err(denied)?;
                 results.extend(previous.to_le_bytes());
             }
             Primitive::Allocate { list, data } => {
@@ -269,8 +269,8 @@ impl<R: Reach> Execution<'_, R> {
         }
         let found = space.region().map_err(FabricError::AccessDenied)?;
         found.region.check(at, len).map_err(FabricError::AccessDenied)?;
-        self.reach.reach(found.side, Touch::Fetch(len)).await?;
-        found.region.read_guarded(at, into).map_err(FabricError::AccessDenied)
+        self.memory.access(found.side, Touch::Fetch(len)).await?;
+        found.region.read_atomic(at, into).map_err(FabricError::AccessDenied)
     }
 
     async fn save(&mut self, space: &Space, at: u64, bytes: &[u8]) -> Result<(), FabricError> {
@@ -281,9 +281,9 @@ impl<R: Reach> Execution<'_, R> {
         }
         let found = space.region().map_err(FabricError::AccessDenied)?;
         found.region.check(at, len).map_err(FabricError::AccessDenied)?;
-        self.reach.reach(found.side, Touch::Store(len)).await?;
-        found.region.write_guarded(at, bytes).map_err(FabricError::AccessDenied)?;
-        found.region.bell().ring();
+        self.memory.access(found.side, Touch::Store(len)).await?;
+        found.region.write_atomic(at, bytes).map_err(FabricError::AccessDenied)?;
+        found.region.doorbell().ring();
         Ok(())
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::chance::{Purpose, Stream};
 use crate::fabric::{FabricError, OneSided};
 use crate::ids::{FreeListKey, RKey, Side};
 use crate::memory::{Access, AccessError, Buffers, Compare, MaskedSwap, Region, RegionTable};
+use crate::rng::{Purpose, Stream};
 use crate::units::Bytes;
 
 /// Memory that is reached at once, or after one turn of whoever polls.
@@ -25,8 +25,8 @@ impl Turns {
     }
 }
 
-impl Reach for Turns {
-    async fn reach(&self, _: Side, _: Touch) -> Result<(), FabricError> {
+impl ChainAccess for Turns {
+    async fn access(&self, _: Side, _: Touch) -> Result<(), FabricError> {
         let until = self.taken.get() + usize::from(self.waits);
         poll_fn(|_| {
             let reached = self.taken.get() == until;
@@ -66,8 +66,8 @@ fn table() -> (RegionTable, Arc<Region>, RKey, FreeListKey) {
     (regions, region, rkey, list)
 }
 
-fn random_step<'a>(chance: &mut Stream, bytes: &'a [u8]) -> Step<'a> {
-    let mut draw = |below: u64| chance.bits() % below;
+fn random_step<'a>(rng: &mut Stream, bytes: &'a [u8]) -> Step<'a> {
+    let mut draw = |below: u64| rng.bits() % below;
     let addresses = [0, 8, 64, 512, 1_016, scratch(0), scratch(16), u64::MAX - 7];
     let mut address = || addresses[draw(8) as usize];
     let (first, second, third) = (address(), address(), address());
@@ -112,10 +112,10 @@ fn is_malformed(step: &Step<'_>) -> bool {
 
 #[test]
 fn an_operation_survives_the_wire_or_is_refused_there() {
-    let mut chance = Stream::new(3, Purpose::Protocol, 0);
+    let mut rng = Stream::new(3, Purpose::Protocol, 0);
     let (mut chain, mut refused) = (Chain::default(), 0);
     for _ in 0..20_000 {
-        let step = random_step(&mut chance, &[7; 40]);
+        let step = random_step(&mut rng, &[7; 40]);
         chain.clear();
         chain.push(step);
         let body = encoded(&chain);
@@ -131,18 +131,18 @@ fn an_operation_survives_the_wire_or_is_refused_there() {
 
 #[test]
 fn no_bytes_make_a_target_panic_or_take_memory_beyond_its_limit() {
-    let mut chance = Stream::new(4, Purpose::Protocol, 0);
+    let mut rng = Stream::new(4, Purpose::Protocol, 0);
     let (regions, _, _, _) = table();
     let (mut executed, mut refused) = (0, 0);
     for _ in 0..20_000 {
         let mut chain = Chain::default();
-        for _ in 0..1 + chance.bits() % 5 {
-            chain.push(random_step(&mut chance, &[9; 80]));
+        for _ in 0..1 + rng.bits() % 5 {
+            chain.push(random_step(&mut rng, &[9; 80]));
         }
         let mut body = encoded(&chain);
-        if chance.bits().is_multiple_of(2) {
-            let at = chance.bits() as usize % body.len();
-            body[at] = chance.bits() as u8;
+        if rng.bits().is_multiple_of(2) {
+            let at = rng.bits() as usize % body.len();
+            body[at] = rng.bits() as u8;
         }
         match execute(&regions, &body) {
             Ok(results) => {

@@ -2,7 +2,7 @@
 
 use super::completions::Token;
 use super::pool::Payload;
-use crate::fabric::{Patience, RequestId};
+use crate::fabric::{RequestId, Timeout};
 use crate::ids::EngineId;
 use crate::units::Nanos;
 use crate::wire::{Class, MessageHeader};
@@ -49,7 +49,7 @@ pub(super) enum Due<'a> {
     Answered,
     /// Send it again, and look again at `next`.
     Resend { to: EngineId, header: MessageHeader, body: &'a [u8], next: Nanos },
-    /// Its patience is over.
+    /// Its timeout is over.
     GiveUp(Token),
 }
 
@@ -134,11 +134,11 @@ impl Resend {
         body: Payload,
         after: Nanos,
         now: Nanos,
-        patience: Patience,
+        timeout: Timeout,
     ) -> Self {
-        let give_up_at = match patience {
-            Patience::For(span) => Some(now.saturating_add(span)),
-            Patience::Forever => None,
+        let give_up_at = match timeout {
+            Timeout::After(span) => Some(now.saturating_add(span)),
+            Timeout::Never => None,
         };
         assert!(
             !matches!(header.class, Class::OneWay | Class::Reply),

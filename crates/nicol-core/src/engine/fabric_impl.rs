@@ -9,7 +9,7 @@ use super::{Charge, Completion, Engine, Payload, Timer, Transfer, Wake, Watch, W
 use crate::chain::{Encoded, STATUS_OK};
 use crate::exec::Signal;
 use crate::fabric::{
-    Bell, Fabric, FabricError, Message, OneSided, Patience, ReplyTo, RequestId, Service, Work,
+    Fabric, FabricError, HasDoorbell, Message, OneSided, ReplyTo, RequestId, Service, Timeout, Work,
 };
 use crate::ids::{EngineId, FreeListKey, NodeId, RKey};
 use crate::memory::{Access, AccessError, Buffers, Region};
@@ -78,8 +78,8 @@ impl<W: World> Fabric for Engine<W> {
         self.send_message(to, message);
     }
 
-    fn call<M: Message>(&self, to: EngineId, message: &M, patience: Patience) -> Completion {
-        self.request(to, M::KIND, self.body(message), patience, None)
+    fn call<M: Message>(&self, to: EngineId, message: &M, timeout: Timeout) -> Completion {
+        self.request(to, M::KIND, self.body(message), timeout, None)
     }
 
     fn call_superseding<M: Message>(
@@ -88,29 +88,29 @@ impl<W: World> Fabric for Engine<W> {
         message: &M,
         timed_out: RequestId,
     ) -> Completion {
-        self.request(to, M::KIND, self.body(message), Patience::Forever, Some(timed_out))
+        self.request(to, M::KIND, self.body(message), Timeout::Never, Some(timed_out))
     }
 
-    fn expect(&self, to: EngineId) -> (ReplyTo, Completion) {
-        self.open_expected(to)
+    fn open_delegated_call(&self, to: EngineId) -> (ReplyTo, Completion) {
+        self.open_delegated(to)
     }
 
-    fn call_for<M: Message>(&self, asker: ReplyTo, to: EngineId, message: &M) {
+    fn send_on_behalf_of<M: Message>(&self, asker: ReplyTo, to: EngineId, message: &M) {
         let body = self.body(message);
         self.send_delegated(asker, to, M::KIND, &body);
         self.0.pool.give(body);
     }
 
-    fn insist<M: Message>(&self, expected: RequestId, message: &M, patience: Patience) {
-        if self.may_be_lost(expected) {
-            self.insist_on(expected, M::KIND, self.body(message), patience);
+    fn retransmit<M: Message>(&self, delegated: RequestId, message: &M, timeout: Timeout) {
+        if self.may_be_lost(delegated) {
+            self.retransmit_delegated(delegated, M::KIND, self.body(message), timeout);
         }
     }
 
-    fn give_up_after(&self, expected: RequestId, patience: Nanos) {
-        if self.may_be_lost(expected) {
-            let RequestId { slot, sequence } = expected;
-            let deadline = self.now().saturating_add(patience);
+    fn give_up_after(&self, delegated: RequestId, timeout: Nanos) {
+        if self.may_be_lost(delegated) {
+            let RequestId { slot, sequence } = delegated;
+            let deadline = self.now().saturating_add(timeout);
             self.0.set_timer(deadline, Timer::GiveUp { slot, sequence });
         }
     }
@@ -161,7 +161,7 @@ impl<W: World> Fabric for Engine<W> {
             return self.post_verb(node, body);
         }
         let target = self.view().nic_of(node, self.0.here.core);
-        self.request(target, ONE_SIDED_KIND, body, Patience::Forever, None)
+        self.request(target, ONE_SIDED_KIND, body, Timeout::Never, None)
     }
 
     fn dma_read(&self, from: &Arc<Region>, offset: u64, len: usize) -> Completion {
@@ -177,13 +177,13 @@ impl<W: World> Fabric for Engine<W> {
         self.start_dma_write(to, offset, bytes, true)
     }
 
-    fn rung(&self, bell: &Arc<dyn Bell>, seen: u64) -> Wake {
+    fn wait_for_doorbell(&self, doorbell: &Arc<dyn HasDoorbell>, seen: u64) -> Wake {
         let (token, completion) = self.0.completions.open();
-        if bell.bell().rings() > seen {
+        if doorbell.doorbell().rings() > seen {
             self.0.wake(token);
         } else {
-            self.0.world.watch(bell);
-            self.0.watches.borrow_mut().push(Watch { bell: bell.clone(), seen, token });
+            self.0.world.watch(doorbell);
+            self.0.watches.borrow_mut().push(Watch { doorbell: doorbell.clone(), seen, token });
         }
         Wake(completion)
     }

@@ -38,7 +38,7 @@ use stats::{Counters, count};
 pub use world::{Charge, Operation, Route, Transfer, Tuning, World};
 
 use crate::exec::Executor;
-use crate::fabric::{Bell, Fabric, RequestId, Service};
+use crate::fabric::{HasDoorbell, Fabric, RequestId, Service};
 use crate::ids::{EngineId, Incarnation, NodeId};
 use crate::units::Nanos;
 use crate::view::Views;
@@ -61,7 +61,7 @@ enum Timer {
 }
 
 struct Watch {
-    bell: Arc<dyn Bell>,
+    doorbell: Arc<dyn HasDoorbell>,
     seen: u64,
     token: Token,
 }
@@ -193,7 +193,7 @@ impl<W: World> Engine<W> {
             || !inner.yielded.borrow().is_empty()
             || !inner.listed.borrow().is_empty()
             || !inner.loopback.borrow().queue.is_empty()
-            || inner.bell_has_rung()
+            || inner.doorbell_has_rung()
     }
 
     /// When the earliest timer is due.
@@ -206,7 +206,7 @@ impl<W: World> Engine<W> {
         let mut progress = self.take_frames();
         progress |= self.take_finished();
         progress |= self.0.fire_timers(self);
-        progress |= self.0.answer_bells();
+        progress |= self.0.poll_doorbells();
         let yielded = self.0.yielded.borrow().len();
         for _ in 0..yielded {
             let token = self.0.yielded.borrow_mut().pop_front();
@@ -293,14 +293,14 @@ impl<W: World> Inner<W> {
         }
     }
 
-    fn bell_has_rung(&self) -> bool {
-        self.watches.borrow().iter().any(|watch| watch.bell.bell().rings() > watch.seen)
+    fn doorbell_has_rung(&self) -> bool {
+        self.watches.borrow().iter().any(|watch| watch.doorbell.doorbell().rings() > watch.seen)
     }
 
-    fn answer_bells(&self) -> bool {
+    fn poll_doorbells(&self) -> bool {
         let mut progress = false;
         self.watches.borrow_mut().retain(|watch| {
-            let rung = watch.bell.bell().rings() > watch.seen;
+            let rung = watch.doorbell.doorbell().rings() > watch.seen;
             if rung {
                 self.wake(watch.token);
                 progress = true;

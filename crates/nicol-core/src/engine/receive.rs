@@ -8,7 +8,7 @@ use super::peers::Arrival;
 use super::stats::count;
 use super::transmit::ONE_SIDED_KIND;
 use super::{Charge, Engine, Route, Transfer, World};
-use crate::chain::{Encoded, Reach, STATUS_OK, Touch, run, status_error};
+use crate::chain::{ChainAccess, Encoded, STATUS_OK, Touch, run, status_error};
 use crate::fabric::{Delivery, Fabric, FabricError, ReplyTo, RequestId, Work};
 use crate::ids::{EngineId, Side};
 use crate::wire::{Class, Frame, Malformed, MessageHeader};
@@ -150,8 +150,8 @@ impl<W: World> Engine<W> {
         act(peers.entry(index.unwrap_or(self.0.index)))
     }
 
-    /// Executes a verb or a chain in software: on this side's memory at once, on the other side's by
-    /// DMA.
+    /// Executes a verb or a chain in software: on this side's memory at once, on the other side's
+    /// by DMA.
     fn take_one_sided(&self, reply_to: ReplyTo, body: &[u8]) {
         let regions = self.0.world.regions();
         let mut results = self.0.pool.take();
@@ -182,8 +182,8 @@ impl<W: World> Engine<W> {
     }
 }
 
-impl<W: World> Reach for Engine<W> {
-    async fn reach(&self, side: Side, touch: Touch) -> Result<(), FabricError> {
+impl<W: World> ChainAccess for Engine<W> {
+    async fn access(&self, side: Side, touch: Touch) -> Result<(), FabricError> {
         if W::SHARED_MEMORY || side == self.0.here.side {
             return Ok(());
         }

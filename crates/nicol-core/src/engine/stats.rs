@@ -60,7 +60,7 @@ counters! {
     duplicates,
     /// Replies that nobody waited for any more.
     late_replies,
-    /// Calls that ran out of patience.
+    /// Calls that timed out.
     timeouts,
     /// DMA reads.
     dma_reads,

@@ -6,7 +6,7 @@ use super::pool::Payload;
 use super::stats::count;
 use super::{Charge, Engine, Operation, Route, Timer, Transfer, World};
 use crate::chain::error_status;
-use crate::fabric::{FabricError, Message, Patience, ReplyTo, RequestId};
+use crate::fabric::{FabricError, Message, ReplyTo, RequestId, Timeout};
 use crate::ids::{EngineId, NodeId};
 use crate::units::Nanos;
 use crate::wire::{
@@ -26,7 +26,7 @@ impl<W: World> Engine<W> {
         to: EngineId,
         kind: u16,
         body: Vec<u8>,
-        patience: Patience,
+        timeout: Timeout,
         supersedes: Option<RequestId>,
     ) -> Completion {
         let inner = &*self.0;
@@ -43,13 +43,13 @@ impl<W: World> Engine<W> {
         let header = MessageHeader { class, kind, request, length: body.len() as u32 };
         self.append(to, &header, &body);
         if to != inner.here && inner.world.route(to) == Route::Unreliable {
-            self.keep_and_watch(header, body, patience);
+            self.keep_and_watch(header, body, timeout);
         }
         completion
     }
 
     /// Opens a request that another engine will send.
-    pub(super) fn open_expected(&self, to: EngineId) -> (ReplyTo, Completion) {
+    pub(super) fn open_delegated(&self, to: EngineId) -> (ReplyTo, Completion) {
         let inner = &*self.0;
         let (token, completion) = inner.completions.open();
         let opened = if self.0.views.current().index_of(to).is_none() {
@@ -78,27 +78,27 @@ impl<W: World> Engine<W> {
     }
 
     /// Sends an expected request again and again.
-    pub(super) fn insist_on(
+    pub(super) fn retransmit_delegated(
         &self,
         request: RequestId,
         kind: u16,
         body: Vec<u8>,
-        patience: Patience,
+        timeout: Timeout,
     ) {
         let inner = &*self.0;
         let body = inner.pool.payload(body);
         let class = Class::Delegated(inner.here);
         let header = MessageHeader { class, kind, request, length: body.len() as u32 };
-        self.keep_and_watch(header, body, patience);
+        self.keep_and_watch(header, body, timeout);
     }
 
     /// Keeps a request for sending it again, and sets its timer.
-    fn keep_and_watch(&self, header: MessageHeader, body: Payload, patience: Patience) {
+    fn keep_and_watch(&self, header: MessageHeader, body: Payload, timeout: Timeout) {
         let inner = &*self.0;
         let after = inner.world.tuning().retransmit_after;
         let now = inner.world.now();
         let request = header.request;
-        let resend = Resend::new(header, body, after, now, patience);
+        let resend = Resend::new(header, body, after, now, timeout);
         inner.calls.borrow_mut().keep(request, resend);
         let timer = Timer::Retransmit { slot: request.slot, sequence: request.sequence };
         inner.set_timer(now + after, timer);

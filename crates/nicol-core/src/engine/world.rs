@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::chain::Encoded;
-use crate::fabric::{Bell, FabricError, Work};
+use crate::fabric::{FabricError, HasDoorbell, Work};
 use crate::ids::{EngineId, NodeId};
 use crate::memory::{Region, RegionTable};
 use crate::units::Nanos;
@@ -77,7 +77,7 @@ pub enum Transfer {
         /// Bytes.
         len: u32,
     },
-    /// Write the other side's memory, then ring the region's bell.
+    /// Write the other side's memory, then ring the region's doorbell.
     DmaWrite {
         /// The region.
         region: Arc<Region>,
@@ -125,8 +125,8 @@ pub struct Operation {
 const LINE: u64 = 64;
 
 impl Operation {
-    /// Where a DMA read of more than one line of 64 bytes may be torn: the bytes of the first half of
-    /// its lines. `None` for what moves at one instant.
+    /// Where a DMA read of more than one line of 64 bytes may be torn: the bytes of the first half
+    /// of its lines. `None` for what moves at one instant.
     pub fn first_half(&self) -> Option<usize> {
         let Transfer::DmaRead { offset, len, .. } = self.transfer else { return None };
         let first = offset / LINE;
@@ -163,7 +163,7 @@ impl Operation {
             }
             Transfer::DmaWrite { region, offset, .. } => {
                 let written = region.write(*offset, &self.buffer);
-                region.bell().ring();
+                region.doorbell().ring();
                 written
             }
             Transfer::Persist { region, offset, len } => region.check(*offset, u64::from(*len)),
@@ -271,6 +271,6 @@ pub trait World: 'static {
     }
     /// Asks for a round at `deadline` (the earliest of several counts; may be repeated).
     fn wake_at(&self, deadline: Nanos);
-    /// Asks for a round whenever `bell` rings.
-    fn watch(&self, bell: &Arc<dyn Bell>);
+    /// Asks for a round whenever `doorbell` rings.
+    fn watch(&self, doorbell: &Arc<dyn HasDoorbell>);
 }

@@ -52,9 +52,9 @@ struct Pool {
     idle: Vec<Rc<dyn Slot>>,
 }
 
-/// One place of the task table.
+/// One slot of the task table.
 #[derive(Default)]
-struct Place {
+struct TaskSlot {
     slot: Option<Rc<dyn Slot>>,
     queued: bool,
 }
@@ -62,7 +62,7 @@ struct Place {
 /// Runs the tasks of one engine, first come, first served.
 #[derive(Default)]
 pub struct Executor {
-    places: RefCell<Vec<Place>>,
+    slots: RefCell<Vec<TaskSlot>>,
     vacant: RefCell<Vec<u32>>,
     ready: RefCell<VecDeque<u32>>,
     pools: RefCell<Vec<Pool>>,
@@ -96,25 +96,25 @@ impl Executor {
     pub fn spawn<T: Future<Output = ()> + 'static>(&self, task: T) {
         let slot = self.slot(task);
         let vacant = self.vacant.borrow_mut().pop();
-        let mut places = self.places.borrow_mut();
+        let mut slots = self.slots.borrow_mut();
         let index = vacant.unwrap_or_else(|| {
-            places.push(Place::default());
-            (places.len() - 1) as u32
+            slots.push(TaskSlot::default());
+            (slots.len() - 1) as u32
         });
-        let place = &mut places[index as usize];
-        assert!(place.slot.is_none(), "a vacant place holds no task");
-        *place = Place { slot: Some(slot), queued: true };
+        let entry = &mut slots[index as usize];
+        assert!(entry.slot.is_none(), "a vacant entry holds no task");
+        *entry = TaskSlot { slot: Some(slot), queued: true };
         self.ready.borrow_mut().push_back(index);
         self.live.set(self.live.get() + 1);
     }
 
     /// Makes `task` ready. Waking a ready or finished task does nothing.
     pub fn wake(&self, task: TaskRef) {
-        if let Some(place) = self.places.borrow_mut().get_mut(task.0 as usize)
-            && place.slot.is_some()
-            && !place.queued
+        if let Some(entry) = self.slots.borrow_mut().get_mut(task.0 as usize)
+            && entry.slot.is_some()
+            && !entry.queued
         {
-            place.queued = true;
+            entry.queued = true;
             self.ready.borrow_mut().push_back(task.0);
         }
     }
@@ -126,10 +126,10 @@ impl Executor {
         for polled in 0..limit {
             let Some(index) = self.ready.borrow_mut().pop_front() else { return polled };
             let slot = {
-                let mut places = self.places.borrow_mut();
-                let place = &mut places[index as usize];
-                place.queued = false;
-                place.slot.clone()
+                let mut slots = self.slots.borrow_mut();
+                let entry = &mut slots[index as usize];
+                entry.queued = false;
+                entry.slot.clone()
             };
             let Some(slot) = slot else { continue };
             self.current.set(Some(TaskRef(index)));
@@ -149,9 +149,9 @@ impl Executor {
     pub fn clear(&self) {
         assert!(self.current.get().is_none(), "a task cannot drop its own executor's tasks");
         // Taken out first: dropping a future may wake others.
-        let places = std::mem::take(&mut *self.places.borrow_mut());
+        let slots = std::mem::take(&mut *self.slots.borrow_mut());
         let pools = std::mem::take(&mut *self.pools.borrow_mut());
-        drop((places, pools));
+        drop((slots, pools));
         self.ready.borrow_mut().clear();
         self.vacant.borrow_mut().clear();
         self.live.set(0);
@@ -159,11 +159,11 @@ impl Executor {
 
     fn retire(&self, index: u32, slot: Rc<dyn Slot>) {
         {
-            let mut places = self.places.borrow_mut();
-            places[index as usize].slot = None;
-            // A task that woke itself and then finished is still queued; its place must not be
-            // handed out before that entry has been popped, and popping an empty place is free.
-            places[index as usize].queued = false;
+            let mut slots = self.slots.borrow_mut();
+            slots[index as usize].slot = None;
+            // A task that woke itself and then finished is still queued; its entry must not be
+            // handed out before that entry has been popped, and popping an empty entry is free.
+            slots[index as usize].queued = false;
         }
         self.vacant.borrow_mut().push(index);
         self.live.set(self.live.get() - 1);

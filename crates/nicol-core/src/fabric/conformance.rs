@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use chains::Ground;
 
 use super::{
-    Delivery, Fabric, FabricError, Message, OneSided, Patience, ReplyTo, RequestId, Service, Work,
+    Delivery, Fabric, FabricError, Message, OneSided, ReplyTo, RequestId, Service, Timeout, Work,
 };
 use crate::engine::Start;
 use crate::ids::{EngineId, NodeId, RKey};
@@ -159,8 +159,8 @@ impl<F: Fabric> Service for Peer<F> {
                 let last = EngineId::unpack(last).ok_or(Malformed { what: "an engine" })?;
                 let asker = parse_address(body)?;
                 // Sent twice: it must take effect once.
-                self.fabric.call_for(asker, last, &Raw::<COUNT>(b"delegated"));
-                self.fabric.call_for(asker, last, &Raw::<COUNT>(b"delegated"));
+                self.fabric.send_on_behalf_of(asker, last, &Raw::<COUNT>(b"delegated"));
+                self.fabric.send_on_behalf_of(asker, last, &Raw::<COUNT>(b"delegated"));
                 self.fabric.reply(to, &Raw::<0>(b""));
             }
             (RELAY, None) => self.fabric.reply(parse_address(body)?, &Raw::<0>(b"relayed")),
@@ -245,7 +245,7 @@ impl<F: Fabric> Client<F> {
         for to in self.others() {
             for len in [0, 1, 7, 8, 1_500, 70_000] {
                 let body = vec![len as u8; len];
-                let reply = self.fabric.call(to, &Raw::<ECHO>(&body), Patience::Forever).await;
+                let reply = self.fabric.call(to, &Raw::<ECHO>(&body), Timeout::Never).await;
                 let same = reply.is_ok_and(|reply| reply.as_ref() == body);
                 self.expect(&format!("{len} bytes come back from {to}"), same);
             }
@@ -255,7 +255,7 @@ impl<F: Fabric> Client<F> {
             .map(|number| {
                 let to = others[number as usize % others.len()];
                 let body = number.to_le_bytes();
-                self.fabric.call(to, &Raw::<COUNT>(&body), Patience::Forever)
+                self.fabric.call(to, &Raw::<COUNT>(&body), Timeout::Never)
             })
             .collect();
         for (number, call) in calls.into_iter().enumerate() {
@@ -268,15 +268,15 @@ impl<F: Fabric> Client<F> {
     async fn errors(&self) {
         let nowhere = EngineId::host(NodeId(200), 0);
         for to in self.others() {
-            let refused = self.fabric.call(to, &Raw::<REFUSE>(b""), Patience::Forever).await;
+            let refused = self.fabric.call(to, &Raw::<REFUSE>(b""), Timeout::Never).await;
             self.expect("a refusal arrives", refused.err() == Some(FabricError::NoResources));
-            let bad = self.fabric.call(to, &Raw::<BAD>(b"?"), Patience::Forever).await;
+            let bad = self.fabric.call(to, &Raw::<BAD>(b"?"), Timeout::Never).await;
             self.expect("a malformed request is told", bad.err() == Some(FabricError::Malformed));
         }
-        let lost = self.fabric.call(nowhere, &Raw::<ECHO>(b""), Patience::Forever).await;
+        let lost = self.fabric.call(nowhere, &Raw::<ECHO>(b""), Timeout::Never).await;
         self.expect("no such engine", lost.err() == Some(FabricError::Unreachable));
         // Abandoned calls leave nothing behind that later ones would trip over.
-        drop(self.fabric.call(self.fabric.here(), &Raw::<SILENT>(b""), Patience::Forever));
+        drop(self.fabric.call(self.fabric.here(), &Raw::<SILENT>(b""), Timeout::Never));
     }
 
     async fn third_party(&self) {
@@ -287,7 +287,7 @@ impl<F: Fabric> Client<F> {
             let message =
                 Address::<FORWARD> { through, reply_to: ReplyTo { engine: here, request } };
             let first = self.fabric.view().nic_of(here.node, 0);
-            let reply = self.fabric.call(first, &message, Patience::Forever).await;
+            let reply = self.fabric.call(first, &message, Timeout::Never).await;
             let relayed = reply.is_ok_and(|reply| reply.as_ref() == b"relayed");
             self.expect("a third party may reply", relayed);
         }
@@ -298,35 +298,35 @@ impl<F: Fabric> Client<F> {
     async fn delegated(&self) {
         let here = self.fabric.here();
         for to in self.others() {
-            let (expected, reply) = self.fabric.expect(to);
+            let (expected, reply) = self.fabric.open_delegated_call(to);
             let through = if to.node == here.node { here } else { to };
             let message = Address::<DELEGATE> { through: to, reply_to: expected };
-            let asked = self.fabric.call(through, &message, Patience::Forever);
+            let asked = self.fabric.call(through, &message, Timeout::Never);
             let same = Raw::<COUNT>(b"delegated");
-            self.fabric.insist(expected.request, &same, Patience::Forever);
+            self.fabric.retransmit(expected.request, &same, Timeout::Never);
             self.expect("another engine takes the request", asked.await.is_ok());
             let answered = reply.await.is_ok_and(|reply| reply.as_ref() == b"delegated");
             self.expect("its reply comes here", answered);
         }
-        let (expected, reply) = self.fabric.expect(here);
+        let (expected, reply) = self.fabric.open_delegated_call(here);
         self.fabric.refuse(expected, FabricError::Unreachable);
         let given_up = reply.await.err() == Some(FabricError::Unreachable);
         self.expect("an expected request can be given up", given_up);
-        let (expected, reply) = self.fabric.expect(here);
+        let (expected, reply) = self.fabric.open_delegated_call(here);
         self.fabric.reply(expected, &Raw::<ECHO>(b"brought"));
         let brought = reply.await.is_ok_and(|reply| reply.as_ref() == b"brought");
         self.expect("an engine may bring itself a reply", brought);
-        let (ReplyTo { request, .. }, reply) = self.fabric.expect(here);
+        let (ReplyTo { request, .. }, reply) = self.fabric.open_delegated_call(here);
         self.fabric.give_up_after(request, Nanos::from_micros(1));
         let timed_out = reply.await.err() == Some(FabricError::TimedOut { request });
-        self.expect("an expected request runs out of patience", timed_out);
-        let (nobody, reply) = self.fabric.expect(EngineId::host(NodeId(200), 0));
-        self.expect("nothing is expected of nobody", nobody.request == RequestId::NONE);
-        self.expect("that is told", reply.await.err() == Some(FabricError::Unreachable));
+        self.expect("a delegated call times out", timed_out);
+        let (nobody, reply) = self.fabric.open_delegated_call(EngineId::host(NodeId(200), 0));
+        self.expect("no call is delegated to an unknown engine", nobody.request == RequestId::NONE);
+        self.expect("its error is reported", reply.await.err() == Some(FabricError::Unreachable));
     }
 
     async fn keys_of(&self, engine: EngineId) -> [RKey; 3] {
-        let reply = self.fabric.call(engine, &Raw::<KEYS>(b""), Patience::Forever).await;
+        let reply = self.fabric.call(engine, &Raw::<KEYS>(b""), Timeout::Never).await;
         let mut keys = [RKey(0); 3];
         if let Ok(reply) = reply {
             let mut from = Reader::new(reply.as_ref());
@@ -401,16 +401,16 @@ impl<F: Fabric> Client<F> {
     async fn dma(&self) {
         let region = Arc::new(Region::new(Bytes(40 * 16)));
         for vector in [1, 15, 40] {
-            let seen = region.bell().rings();
+            let seen = region.doorbell().rings();
             let writes: Vec<_> = (0..vector)
                 .map(|slot| self.fabric.dma_write(&region, slot * 16, &[slot as u8; 16]))
                 .collect();
             for write in writes {
                 self.expect("a DMA write", write.await.is_ok());
             }
-            self.expect("a DMA write rings the bell", region.bell().rings() > seen);
-            let bell: Arc<dyn super::Bell> = region.clone();
-            self.fabric.rung(&bell, seen).await;
+            self.expect("a DMA write rings the doorbell", region.doorbell().rings() > seen);
+            let doorbell: Arc<dyn super::HasDoorbell> = region.clone();
+            self.fabric.wait_for_doorbell(&doorbell, seen).await;
             for slot in 0..vector {
                 let read = self.fabric.dma_read(&region, slot * 16, 16).await;
                 let same = read.is_ok_and(|bytes| bytes.as_ref() == [slot as u8; 16]);
@@ -419,10 +419,10 @@ impl<F: Fabric> Client<F> {
         }
         let beyond = self.fabric.dma_read(&region, 40 * 16, 8).await;
         self.expect("a DMA beyond its region is an error", beyond.is_err());
-        let seen = region.bell().rings();
+        let seen = region.doorbell().rings();
         let durable = self.fabric.dma_write_durable(&region, 16, &[0xd0; 16]).await;
         self.expect("a durable DMA write", durable.is_ok());
-        self.expect("a durable DMA write rings the bell", region.bell().rings() > seen);
+        self.expect("a durable DMA write rings the doorbell", region.doorbell().rings() > seen);
         let read = self.fabric.dma_read(&region, 16, 16).await;
         let same = read.is_ok_and(|bytes| bytes.as_ref() == [0xd0; 16]);
         self.expect("a durable DMA write is in memory", same);

@@ -24,7 +24,7 @@ pub enum FabricError {
     /// retries, and the operation may have taken effect once.
     #[error("the engine is not reachable")]
     Unreachable,
-    /// Patience ran out. The request may still take effect, unless a later call
+    /// The timeout is over. The request may still take effect, unless a later call
     /// [supersedes](Fabric::call_superseding) it.
     #[error("no reply in time")]
     TimedOut {
@@ -67,11 +67,11 @@ pub struct ReplyTo {
 
 /// How long a call waits for its reply over an unreliable route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum Timeout {
     /// Retransmit for this long, then give up with `TimedOut`.
-    For(Nanos),
+    After(Nanos),
     /// Retransmit until the reply comes: for effects that must happen.
-    Forever,
+    Never,
 }
 
 /// A typed message: `emit` cannot fail, `parse` (on the receiving side) checks everything.
@@ -168,7 +168,7 @@ pub trait Fabric: Clone + 'static {
     type Completion: Future<Output = Result<Self::Payload, FabricError>> + Unpin + 'static;
     /// Bytes in a pooled buffer, given back when dropped.
     type Payload: AsRef<[u8]> + 'static;
-    /// Resolves when woken: see [`Fabric::sleep_until`], [`Fabric::rung`].
+    /// Resolves when woken: see [`Fabric::sleep_until`], [`Fabric::wait_for_doorbell`].
     type Wake: Future<Output = ()> + Unpin + 'static;
 
     /// The engine this is a handle of.
@@ -199,7 +199,7 @@ pub trait Fabric: Clone + 'static {
     /// Sends a one-way message.
     fn send<M: Message>(&self, to: EngineId, message: &M);
     /// Sends a request and resolves to the reply's body.
-    fn call<M: Message>(&self, to: EngineId, message: &M, patience: Patience) -> Self::Completion;
+    fn call<M: Message>(&self, to: EngineId, message: &M, timeout: Timeout) -> Self::Completion;
     /// Like [`Fabric::call`]; before it is delivered, the receiver fences `timed_out`: if that
     /// request has not been delivered yet, it never will be.
     fn call_superseding<M: Message>(
@@ -209,21 +209,21 @@ pub trait Fabric: Clone + 'static {
         timed_out: RequestId,
     ) -> Self::Completion;
     /// Opens a request to `to` that another engine sends in this one's name: the address travels
-    /// in a message to that engine, which uses it with [`Fabric::call_for`].
+    /// in a message to that engine, which uses it with [`Fabric::send_on_behalf_of`].
     ///
-    /// Nothing is sent from here, and nothing times out, until [`Fabric::insist`]. An expected
-    /// request that will never be sent is given up by refusing it, as if by its receiver. Where none
-    /// could be opened it is [`RequestId::NONE`], and the completion says why.
-    fn expect(&self, to: EngineId) -> (ReplyTo, Self::Completion);
+    /// Nothing is sent from here, and nothing times out, until [`Fabric::retransmit`]. An expected
+    /// request that will never be sent is given up by refusing it, as if by its receiver. Where
+    /// none could be opened it is [`RequestId::NONE`], and the completion says why.
+    fn open_delegated_call(&self, to: EngineId) -> (ReplyTo, Self::Completion);
     /// Sends `message` to `to` as the request that `asker` expects; the reply goes there.
     /// However often it is sent, by this engine or the asker, it takes effect at most once.
-    fn call_for<M: Message>(&self, asker: ReplyTo, to: EngineId, message: &M);
+    fn send_on_behalf_of<M: Message>(&self, asker: ReplyTo, to: EngineId, message: &M);
     /// From now on also sends an expected request from here, like any other: again and again
-    /// until the reply comes or `patience` is over. `message` must be what the other engine sends.
-    fn insist<M: Message>(&self, expected: RequestId, message: &M, patience: Patience);
-    /// From now on an expected request is given up, with `TimedOut`, if no reply comes for that long.
-    /// Like calls, only over unreliable routes.
-    fn give_up_after(&self, expected: RequestId, patience: Nanos);
+    /// until the reply comes or `timeout` is over. `message` must be what the other engine sends.
+    fn retransmit<M: Message>(&self, delegated: RequestId, message: &M, timeout: Timeout);
+    /// From now on an expected request is given up, with `TimedOut`, if no reply comes for that
+    /// long. Like calls, only over unreliable routes.
+    fn give_up_after(&self, delegated: RequestId, timeout: Nanos);
     /// Answers a request, of whichever engine.
     fn reply<M: Message>(&self, to: ReplyTo, message: &M);
     /// Answers a request with an error.
@@ -241,9 +241,10 @@ pub trait Fabric: Clone + 'static {
     /// # Panics
     /// If more buffers are in use than there are.
     fn register_buffers(&self, buffers: Buffers) -> Result<FreeListKey, AccessError>;
-    /// Posts buffers that are no longer used to their free list again, the daemon's part of recycling.
-    /// They wait there until no chain under way can have a pointer to them [PRISM21 3.2, 4.2]. At the
-    /// first that is not in use this stops with `NotInUse`; those before it are posted.
+    /// Posts buffers that are no longer used to their free list again, the daemon's part of
+    /// recycling. They wait there until no chain under way can have a pointer to them [PRISM21 3.2,
+    /// 4.2]. At the first that is not in use this stops with `NotInUse`; those before it are
+    /// posted.
     fn post_buffers(&self, list: FreeListKey, offsets: &[u64]) -> Result<(), AccessError>;
     /// Buffers of this node's `list` that an ALLOCATE could pop now.
     fn buffers_ready(&self, list: FreeListKey) -> usize;
@@ -253,7 +254,7 @@ pub trait Fabric: Clone + 'static {
     /// Reads `len` bytes of the other side's memory over PCIe; joins this round's read vector.
     fn dma_read(&self, from: &Arc<Region>, offset: u64, len: usize) -> Self::Completion;
     /// Writes the other side's memory over PCIe; joins this round's write vector, resolves when
-    /// the bytes have landed, and rings the region's bell.
+    /// the bytes have landed, and rings the region's doorbell.
     fn dma_write(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Self::Completion;
     /// Like [`Fabric::dma_write`], and resolves when the bytes are durable as well under the node's
     /// log device. What is persisted is `bytes`, whatever happens to the memory once they landed.
@@ -261,8 +262,8 @@ pub trait Fabric: Clone + 'static {
     /// Cost: that of the DMA where memory itself is durable (battery-backed, as in the papers).
     /// Errors: `NoResources` when the log device is full or has failed; it stays so from then on.
     fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Self::Completion;
-    /// Resolves once `bell` has rung more often than `seen` times.
-    fn rung(&self, bell: &Arc<dyn Bell>, seen: u64) -> Self::Wake;
+    /// Resolves once `doorbell` has rung more often than `seen` times.
+    fn wait_for_doorbell(&self, doorbell: &Arc<dyn HasDoorbell>, seen: u64) -> Self::Wake;
     /// Resolves when `len` bytes of this node's memory from `offset` on, as they are now, are
     /// durable under the node's log device. Errors: as of [`Fabric::dma_write_durable`].
     fn persist(&self, region: &Arc<Region>, offset: u64, len: usize) -> Self::Completion;
@@ -271,19 +272,19 @@ pub trait Fabric: Clone + 'static {
 }
 
 /// Something with a doorbell that an engine may watch.
-pub trait Bell: Send + Sync + 'static {
+pub trait HasDoorbell: Send + Sync + 'static {
     /// The doorbell.
-    fn bell(&self) -> &Doorbell;
+    fn doorbell(&self) -> &Doorbell;
 }
 
-impl Bell for Region {
-    fn bell(&self) -> &Doorbell {
-        Self::bell(self)
+impl HasDoorbell for Region {
+    fn doorbell(&self) -> &Doorbell {
+        Self::doorbell(self)
     }
 }
 
-impl Bell for Doorbell {
-    fn bell(&self) -> &Doorbell {
+impl HasDoorbell for Doorbell {
+    fn doorbell(&self) -> &Doorbell {
         self
     }
 }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{FAULTY_SPAN, FaultPlan};
-use crate::chance::Stream;
 use crate::ids::{NodeId, Side};
+use crate::rng::Stream;
 use crate::units::Nanos;
 
 /// What a crash takes down.
@@ -75,15 +75,15 @@ impl FaultPlan {
     /// Draws crashes: each scope is on with one chance in two, with one or two crashes. Their
     /// instants spread over every scale from 80 us to 20 ms. One in four is for good, the others
     /// restart after 10 us to 5 ms; half of these crash again within 200 us of their restart.
-    pub(super) fn add_crashes(&mut self, chance: &mut Stream) {
+    pub(super) fn add_crashes(&mut self, rng: &mut Stream) {
         for scope in CrashScope::EVERY {
-            let (on, count) = (chance.bits() & 1 == 1, 1 + chance.below(2));
+            let (on, count) = (rng.bits() & 1 == 1, 1 + rng.below(2));
             for _ in 0..if on { count } else { 0 } {
-                let crash = drawn(scope, chance);
+                let crash = drawn(scope, rng);
                 self.crashes.push(crash);
-                let again = crash.restarts_at().filter(|_| chance.bits() & 1 == 1);
+                let again = crash.restarts_at().filter(|_| rng.bits() & 1 == 1);
                 if let Some(restarted) = again {
-                    let at = restarted + Nanos(chance.below(DURING_RESTART));
+                    let at = restarted + Nanos(rng.below(DURING_RESTART));
                     self.crashes.push(Crash { at, ..crash });
                 }
             }
@@ -92,15 +92,15 @@ impl FaultPlan {
     }
 }
 
-fn drawn(scope: CrashScope, chance: &mut Stream) -> Crash {
-    let node = chance.bits() as u16;
+fn drawn(scope: CrashScope, rng: &mut Stream) -> Crash {
+    let node = rng.bits() as u16;
     let mut within = |span: u64| {
-        let scale = chance.below(SCALES);
-        chance.below(span >> scale)
+        let scale = rng.below(SCALES);
+        rng.below(span >> scale)
     };
     let (shortest, longest) = RESTART_AFTER;
     let at = Nanos(1 + within(FAULTY_SPAN.0));
     let after = Nanos(shortest + within(longest - shortest));
-    let restart_after = (chance.below(4) > 0).then_some(after);
+    let restart_after = (rng.below(4) > 0).then_some(after);
     Crash { scope, node, at, restart_after }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{FAULTY_SPAN, FaultPlan};
-use crate::chance::{Purpose, Stream};
 use crate::names::did_you_mean;
+use crate::rng::{Purpose, Stream};
 
 /// Which families of faults a plan draws from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Rung by whoever leaves work for an engine; watched with `Fabric::rung`. Threads that may park
-/// install a notifier so that a ring wakes them.
+/// Rung by whoever leaves work for an engine; watched with `Fabric::wait_for_doorbell`. Threads
+/// that may park install a notifier so that a ring wakes them.
 #[derive(Default)]
 pub struct Doorbell {
     rings: AtomicU64,
@@ -30,7 +30,7 @@ impl Doorbell {
     /// Sets what a ring calls besides counting. Only the first call has an effect; returns whether
     /// this one was it.
     pub fn notify_with(&self, notify: impl Fn() + Send + Sync + 'static) -> bool {
-        // Looked at first, so that watching a bell again allocates nothing.
+        // Looked at first, so that watching a doorbell again allocates nothing.
         self.notifier.get().is_none() && self.notifier.set(Box::new(notify)).is_ok()
     }
 }

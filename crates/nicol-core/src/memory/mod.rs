@@ -2,8 +2,8 @@
 
 mod buffers;
 mod doorbell;
-mod guard;
 mod region;
+mod seqlock;
 mod swap;
 mod table;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use zerocopy::FromZeros;
 
 use super::Doorbell;
-use super::guard::Guards;
+use super::seqlock::Seqlocks;
 use crate::units::Bytes;
 
 /// Bytes in a word: the unit of atomicity, and the alignment of every access.
@@ -50,13 +50,13 @@ pub enum AccessError {
 /// Accesses start at a multiple of eight and may have any length. Words are moved one by one in
 /// ascending order, each written with release and read with acquire, as PCIe posted writes land. So
 /// a reader that sees a word of a write sees every word written before it; a reader that runs
-/// beside a writer may still see a torn record and must detect that (guard words, see
+/// beside a writer may still see a torn record and must detect that (seqlock words, see
 /// `nicol_store::host_table`).
 pub struct Region {
     words: Box<[AtomicU64]>,
     size: u64,
-    bell: Doorbell,
-    guards: Guards,
+    doorbell: Doorbell,
+    seqlocks: Seqlocks,
 }
 
 impl Region {
@@ -70,7 +70,7 @@ impl Region {
         let Ok(words) = <[AtomicU64]>::new_box_zeroed_with_elems(len) else {
             panic!("no memory for a region of {} bytes", size.0);
         };
-        Self { words, size: size.0, bell: Doorbell::default(), guards: Guards::new(size.0) }
+        Self { words, size: size.0, doorbell: Doorbell::default(), seqlocks: Seqlocks::new(size.0) }
     }
 
     /// A region of its own with the same bytes. What was never written stays so.
@@ -95,12 +95,12 @@ impl Region {
     }
 
     /// Rung whenever an engine of the other side has written to this region.
-    pub fn bell(&self) -> &Doorbell {
-        &self.bell
+    pub fn doorbell(&self) -> &Doorbell {
+        &self.doorbell
     }
 
-    pub(super) fn guards(&self) -> &Guards {
-        &self.guards
+    pub(super) fn seqlocks(&self) -> &Seqlocks {
+        &self.seqlocks
     }
 
     /// Checks that `offset..offset + len` is an aligned range of this region.
@@ -119,8 +119,8 @@ impl Region {
         self.check(offset, into.len() as u64)?;
         let first = (offset / WORD as u64) as usize;
         let words = &self.words[first..first + into.len().div_ceil(WORD)];
-        // Whole words apart from the last, partial one: a length that is known makes each a load and
-        // a store, where it would be a call otherwise.
+        // Whole words apart from the last, partial one: a length that is known makes each a load
+        // and a store, where it would be a call otherwise.
         let (chunks, rest) = into.as_chunks_mut::<WORD>();
         let (whole, partial) = words.split_at(chunks.len());
         for (word, chunk) in whole.iter().zip(chunks) {

@@ -1,39 +1,40 @@
-//! Scans of ordered tables, and what vouches for them.
+//! Scans of ordered tables, and how they are validated.
 //!
-//! A scan reads a range of keys of an ordered table at the coordinator's own node. What makes it
-//! serializable is a guard: the keys of ordered tables fall into units, and each unit has a count of
-//! the writes that have reached it. Whoever scanned a unit in a state can tell from the count
-//! whether anything has been written to it since, records that were not there included.
+//! A scan reads a range of keys of an ordered table at the coordinator's own node. A version of
+//! that range makes it serializable: the keys of ordered tables fall into version ranges, and each
+//! range counts the writes that it has taken. A scan notes the count first; an equal count at
+//! validation means that nothing has been written to the range since, new records included.
 
 use super::{KEYS_MAX, Txn};
 use crate::ids::{Key, Version};
 
 /// Scans that one transaction may make.
 pub const SCANS_MAX: usize = 64;
-/// Bits of a key within its unit.
-const UNIT_BITS: u32 = 32;
+/// Bits of a key within its version range.
+const RANGE_BITS: u32 = 32;
 
 /// Keys of one ordered table that agree in all but their lowest 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GuardUnit(pub u32);
+pub struct VersionRange(pub u32);
 
-impl GuardUnit {
-    /// The unit of `key`.
+impl VersionRange {
+    /// The version range of `key`.
     pub const fn of(key: Key) -> Self {
-        Self((key.0 >> UNIT_BITS) as u32)
+        Self((key.0 >> RANGE_BITS) as u32)
     }
 
-    /// Its first key: stands for the unit where a key is wanted.
+    /// Its first key: stands for the version range where a key is wanted.
     pub const fn first(self) -> Key {
-        Key((self.0 as u64) << UNIT_BITS)
+        Key((self.0 as u64) << RANGE_BITS)
     }
 }
 
-/// A unit in a state: nothing read under it has changed while the unit has taken as many writes.
+/// A version range's count of writes: nothing read under it has changed while the count is the
+/// same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guard {
-    /// The unit.
-    pub unit: GuardUnit,
+pub struct RangeVersion {
+    /// The version range.
+    pub range: VersionRange,
     /// Writes that it had taken before it was read.
     pub writes: u64,
 }
@@ -43,7 +44,7 @@ pub struct Guard {
 pub struct KeyRange {
     /// The lowest key.
     pub first: Key,
-    /// The highest key, of the same unit.
+    /// The highest key, of the same version range.
     pub last: Key,
     /// From the highest key downwards?
     pub backward: bool,
@@ -73,7 +74,7 @@ impl Txn {
     /// Only a transaction that is [`Txn::local`] may scan; another one is refused.
     ///
     /// # Panics
-    /// If there are [`SCANS_MAX`] scans, or the range is not within one unit of an ordered table.
+    /// If there are [`SCANS_MAX`] scans, or the range is not within one version range.
     pub fn scan(&mut self, range: KeyRange) -> usize {
         if let Some(index) = self.scans.iter().position(|scan| scan.range == range) {
             return index;
@@ -81,8 +82,8 @@ impl Txn {
         assert!(self.scans.len() < SCANS_MAX, "a transaction makes at most {SCANS_MAX} scans");
         assert!(range.first.is_ordered(), "only an ordered table is scanned");
         assert!(
-            GuardUnit::of(range.first) == GuardUnit::of(range.last),
-            "a scan stays within one unit"
+            VersionRange::of(range.first) == VersionRange::of(range.last),
+            "a scan stays within one version range"
         );
         self.scans.push(Scan { range, found: None });
         self.scans.len() - 1
@@ -104,9 +105,9 @@ impl Txn {
         Some(&self.found[start as usize..(start + len) as usize])
     }
 
-    /// Makes the scan at index `scan`: `fill` hands over what it finds. The guard must have been
-    /// taken before. Returns false, and the transaction is of no more use, if it has found more
-    /// keys than a transaction may touch.
+    /// Makes the scan at index `scan`: `fill` hands over what it finds. The range's version must
+    /// have been taken before. Returns false, and the transaction is of no more use, if it has
+    /// found more keys than a transaction may touch.
     ///
     /// # Panics
     /// If the scan was made already.
@@ -120,33 +121,33 @@ impl Txn {
         fits
     }
 
-    /// Notes a unit's state, before anything is read there.
-    pub fn guard(&mut self, guard: Guard) {
-        if !self.guards.contains(&guard) {
-            self.guards.push(guard);
+    /// Notes a version range's state, before anything is read there.
+    pub fn note_range_version(&mut self, version: RangeVersion) {
+        if !self.range_versions.contains(&version) {
+            self.range_versions.push(version);
         }
     }
 
-    /// The states of the units that were read.
-    pub fn guards(&self) -> &[Guard] {
-        &self.guards
+    /// The states of the version ranges that were read.
+    pub fn range_versions(&self) -> &[RangeVersion] {
+        &self.range_versions
     }
 
-    /// Records what was read of the key at `index` under a guard.
-    pub fn fetched_guarded(&mut self, index: usize, version: Version, value: Option<&[u8]>) {
+    /// Records what was read of the key at `index` under a range version.
+    pub fn fetched_in_range(&mut self, index: usize, version: Version, value: Option<&[u8]>) {
         self.fetched(index, version, value);
-        self.mark_guarded(index);
+        self.mark_range_checked(index);
     }
 
-    /// Notes that a guard vouches for what was read of the key at `index`.
-    pub fn mark_guarded(&mut self, index: usize) {
-        self.entries[index].guarded = true;
+    /// Notes that a range version validates what was read of the key at `index`.
+    pub fn mark_range_checked(&mut self, index: usize) {
+        self.entries[index].range_checked = true;
     }
 
     pub(super) fn forget_scans(&mut self) {
         self.scans.clear();
         self.found.clear();
-        self.guards.clear();
+        self.range_versions.clear();
     }
 }
 
@@ -161,7 +162,7 @@ impl Collector<'_> {
     /// Adds the next record. Returns false if the transaction can take no more.
     ///
     /// A key that is in a set already keeps its place and its set, and takes this value unless it
-    /// was read under a guard before.
+    /// was read under a range version before.
     pub fn add(&mut self, key: Key, version: Version, value: &[u8]) -> bool {
         let txn = &mut *self.txn;
         if txn.entries.len() == KEYS_MAX && txn.find(key).is_none() {
@@ -169,8 +170,8 @@ impl Collector<'_> {
             return false;
         }
         let index = txn.add(key, false);
-        if !txn.entries[index].guarded {
-            txn.fetched_guarded(index, version, Some(value));
+        if !txn.entries[index].range_checked {
+            txn.fetched_in_range(index, version, Some(value));
         }
         txn.found.push(index as u32);
         true
@@ -184,7 +185,7 @@ mod tests {
     use crate::txn::ProcedureId;
 
     fn key(row: u64) -> Key {
-        Key::placed(TableId::ORDERED, 3, row)
+        Key::partitioned(TableId::ORDERED, 3, row)
     }
 
     fn range(first: u64, last: u64) -> KeyRange {
@@ -198,17 +199,17 @@ mod tests {
         let scan = txn.scan(range(1, 9));
         assert_eq!((txn.scan(range(1, 9)), txn.found(scan)), (scan, None));
         let known = txn.write(key(5));
-        txn.guard(Guard { unit: GuardUnit::of(key(1)), writes: 7 });
+        txn.note_range_version(RangeVersion { range: VersionRange::of(key(1)), writes: 7 });
         assert!(txn.scanned(scan, |found| {
             assert!(found.add(key(2), Version(4), b"two"));
             assert!(found.add(key(5), Version(6), b"five"));
         }));
         assert_eq!(txn.found(scan), Some(&[1, known as u32][..]));
         assert_eq!(txn.value(known), Some(&b"five"[..]));
-        assert!(txn.entries()[known].write && txn.entries()[known].guarded);
+        assert!(txn.entries()[known].write && txn.entries()[known].range_checked);
         let later = txn.scan(range(20, 30));
         txn.rewind(0);
-        assert_eq!((later, txn.scans().len(), txn.guards().len()), (1, 0, 0));
+        assert_eq!((later, txn.scans().len(), txn.range_versions().len()), (1, 0, 0));
     }
 
     #[test]
@@ -223,7 +224,7 @@ mod tests {
         }
         assert_eq!(txn.value(index), Some(&b"new"[..]));
         txn.write(key(1));
-        assert!(!txn.entries()[index].guarded, "it is read again");
+        assert!(!txn.entries()[index].range_checked, "it is read again");
     }
 
     #[test]

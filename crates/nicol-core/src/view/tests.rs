@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::chance::{Purpose, Stream};
+use crate::rng::{Purpose, Stream};
 use crate::ids::TableId;
 
 fn spec(role: Role, host_engines: usize, nic_engines: usize) -> NodeSpec {

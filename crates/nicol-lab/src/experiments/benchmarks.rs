@@ -51,8 +51,8 @@ enum Scale {
     Warehouses([u16; 2]),
 }
 
-/// Items, and customers of a district, of TPC-C. 72 warehouses of the specification and their copies
-/// would take more than 100 GiB on a machine that simulates all nodes.
+/// Items, and customers of a district, of TPC-C. 72 warehouses of the specification and their
+/// copies would take more than 100 GiB on a machine that simulates all nodes.
 const ITEMS: [u32; 2] = [5_000, 500];
 const CUSTOMERS: [u16; 2] = [20, 4];
 /// Transactions of the cluster whose rows TPC-C has room for: those of 8 ms at 1.6 M new orders per

@@ -6,9 +6,9 @@
 
 mod ablations;
 mod benchmarks;
+mod checkpoint;
 mod commit;
 mod components;
-mod kept;
 mod lookups;
 mod page;
 mod plot;
@@ -26,7 +26,7 @@ use nicol_core::names::did_you_mean;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use kept::Kept;
+pub use checkpoint::Checkpoint;
 pub use page::page;
 pub use plot::{Chart, Scale, svg};
 pub use points::{Progress, memory_available};
@@ -88,8 +88,8 @@ pub struct Options {
 
 impl Options {
     /// What of these options concerns `experiment` when all of them are run: the systems that it
-    /// compares, and the profile if it has a timing model. `None` if it compares none of the systems
-    /// that are asked for.
+    /// compares, and the profile if it has a timing model. `None` if it compares none of the
+    /// systems that are asked for.
     pub fn fitting(&self, experiment: &Experiment) -> Option<Self> {
         let compared = |system: &&String| experiment.systems.contains(&system.as_str());
         let systems: Option<Vec<_>> =
@@ -198,7 +198,7 @@ struct Context<'a> {
     experiment: &'static Experiment,
     options: &'a Options,
     pool: Pool<'a>,
-    kept: &'a Kept,
+    checkpoint: &'a Checkpoint,
     /// Points that were kept and not measured again.
     found: AtomicUsize,
 }
@@ -226,12 +226,12 @@ impl Context<'_> {
         memory: u64,
         work: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
-        if let Some(found) = self.kept.find(run) {
+        if let Some(found) = self.checkpoint.find(run) {
             self.found.fetch_add(1, Ordering::Relaxed);
             return Ok(found);
         }
         let found = self.pool.run(memory, work)?;
-        self.kept.add(run, &found)?;
+        self.checkpoint.add(run, &found)?;
         Ok(found)
     }
 
@@ -250,7 +250,7 @@ pub struct Finished {
     /// Points measured.
     pub points: usize,
     /// Points that were kept: of an interrupted run, or of an experiment before this one.
-    pub kept: usize,
+    pub resumed: usize,
 }
 
 /// Runs `experiment`, telling `progress` whenever a point starts or ends. What is `kept` is not
@@ -261,7 +261,7 @@ pub struct Finished {
 pub fn run(
     experiment: &'static Experiment,
     options: &Options,
-    kept: &Kept,
+    checkpoint: &Checkpoint,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Finished> {
     ensure!(options.jobs > 0, "--jobs 0: give at least 1");
@@ -283,7 +283,7 @@ pub fn run(
         );
     }
     let pool = Pool::new(options.jobs, options.memory, progress);
-    let context = Context { experiment, options, pool, kept, found: AtomicUsize::new(0) };
+    let context = Context { experiment, options, pool, checkpoint, found: AtomicUsize::new(0) };
     let missing = experiment.missing_of(&context.systems());
     ensure!(
         missing.is_empty(),
@@ -294,8 +294,8 @@ pub fn run(
     let started = Instant::now();
     let table = (experiment.run)(&context)?;
     let took = started.elapsed();
-    let (points, kept) = (context.pool.points(), context.found.into_inner());
-    Ok(Finished { outcome: Outcome::new(experiment, options, table), took, points, kept })
+    let (points, resumed) = (context.pool.points(), context.found.into_inner());
+    Ok(Finished { outcome: Outcome::new(experiment, options, table), took, points, resumed })
 }
 
 #[cfg(test)]
@@ -344,17 +344,17 @@ mod tests {
             jobs: 2,
             memory: 0,
         };
-        let open = || Kept::open(&folder, &["interrupted".to_owned()], &options).unwrap();
+        let open = || Checkpoint::open(&folder, &["interrupted".to_owned()], &options).unwrap();
         let run = || run(&INTERRUPTED, &options, &open(), &|_| ());
         assert_eq!(run().err().unwrap().to_string(), "interrupted");
         FAILS.store(false, Ordering::Relaxed);
         let finished = run().unwrap();
-        assert_eq!((finished.points, finished.kept), (2, 3));
+        assert_eq!((finished.points, finished.resumed), (2, 3));
         let squares: Vec<_> = finished.outcome.rows().iter().map(|row| row[0].clone()).collect();
         assert_eq!(squares, [0, 1, 4, 9, 16]);
-        assert_eq!(run().unwrap().kept, 5, "all that was measured");
+        assert_eq!(run().unwrap().resumed, 5, "all that was measured");
         open().forget().unwrap();
-        assert_eq!(run().unwrap().kept, 0, "what is finished is measured anew");
+        assert_eq!(run().unwrap().resumed, 0, "what is finished is measured anew");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -382,7 +382,7 @@ mod tests {
                 jobs: 1,
                 memory: 0,
             };
-            let finished = run(&PLACED, &options, &Kept::default(), &|_| ()).unwrap();
+            let finished = run(&PLACED, &options, &Checkpoint::default(), &|_| ()).unwrap();
             finished.outcome.warnings().map(str::to_owned).collect()
         };
         assert_eq!(warnings("liquidio3"), [""; 0]);

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::plot::provenance;
 use super::table::{Outcome, shown};
-use super::{all, kept, shell_word, svg};
+use super::{all, checkpoint, shell_word, svg};
 
 const STYLE: &str = "\
 body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em; color: #222 }
@@ -23,8 +23,8 @@ svg { max-width: 100%; height: auto }
 summary { cursor: pointer; margin: 0.6em 0 }
 ";
 
-/// The page of all results in `folder`, in the order of the experiments, and of what interrupted runs
-/// left there; `None` if it holds neither.
+/// The page of all results in `folder`, in the order of the experiments, and of what interrupted
+/// runs left there; `None` if it holds neither.
 ///
 /// # Errors
 /// If a result cannot be read.
@@ -32,7 +32,7 @@ pub fn page(folder: &Path) -> Result<Option<String>> {
     let mut sections = String::new();
     let mut contents = String::new();
     let mut unfinished = String::new();
-    for left in kept::unfinished(folder)? {
+    for left in checkpoint::unfinished(folder)? {
         unfinished.push_str(&item(folder, &left));
     }
     for experiment in all() {
@@ -65,7 +65,7 @@ pub fn page(folder: &Path) -> Result<Option<String>> {
 }
 
 /// What an interrupted run left, and the command that goes on with it.
-fn item(folder: &Path, left: &kept::Unfinished) -> String {
+fn item(folder: &Path, left: &checkpoint::Unfinished) -> String {
     let points = match left.points {
         0 => "no point is kept that this build could use".to_owned(),
         1 => "1 point is kept".to_owned(),

@@ -371,8 +371,8 @@ where
     Ok(())
 }
 
-/// The corners of a line's mark, clockwise, in pixels from its middle: a shape of its own to each, since
-/// colours are not all that tells lines apart, and one may cover another.
+/// The corners of a line's mark, clockwise, in pixels from its middle: a shape of its own to each,
+/// since colours are not all that tells lines apart, and one may cover another.
 fn mark(line: usize) -> &'static [(i32, i32)] {
     const SQUARE: &[(i32, i32)] = &[(-4, -4), (4, -4), (4, 4), (-4, 4)];
     const TRIANGLE: &[(i32, i32)] = &[(0, -6), (6, 4), (-6, 4)];

@@ -8,7 +8,7 @@ use nicol_sim::Profile;
 use serde::{Deserialize, Serialize};
 
 use super::benchmarks::Benchmark;
-use super::kept;
+use super::checkpoint;
 use super::{Context, Form, Table, VERBS};
 use crate::bench::{self, BenchConfig, Length};
 use crate::report::BenchReport;
@@ -155,7 +155,7 @@ impl<'c> Study<'c> {
     pub(super) fn at(&self, clients: usize) -> Result<Point> {
         let config = self.config(clients);
         let memory = self.benchmark.memory(self.context.options.form, self.system)?;
-        let hardware = kept::digest(&format!("{:?}", self.profile));
+        let hardware = checkpoint::digest(&format!("{:?}", self.profile));
         let run = format!("{} {hardware:016x} {config:?}", self.benchmark.name);
         self.context.point(&run, memory, || self.point(&bench::run(&config)?.report))
     }

@@ -173,10 +173,10 @@ impl Tail {
         if len <= to_end {
             return None;
         }
-        let place = (self.at % self.size, head_word(self.number, SKIP));
+        let slot = (self.at % self.size, head_word(self.number, SKIP));
         self.at += to_end;
         self.number = next_number(self.number);
-        Some(place)
+        Some(slot)
     }
 
     /// Puts the next record, for which there is room before the ring's end, into `record`; returns
@@ -289,9 +289,9 @@ impl LogReader {
 /// The writes of a record's body.
 ///
 /// # Panics
-/// If the body cannot be parsed: it could before it was logged, so memory is corrupted, and the node
-/// must stop.
-pub(super) fn logged(body: &[u8]) -> Writes<'_> {
+/// If the body cannot be parsed: it could before it was logged, so memory is corrupted, and the
+/// node must stop.
+pub(super) fn logged(body: &[u8]) -> Writes<&[u8]> {
     let Ok(writes) = Writes::parse(body) else {
         panic!("a log record that was valid when written cannot be parsed any more");
     };

@@ -1,11 +1,16 @@
 //! The messages between coordinators, primaries and backups, named as in the papers. Bodies are
-//! little-endian; a parsed message borrows the body it came from.
+//! little-endian.
+//!
+//! A request is parsed once, where it arrives. What comes out holds the body: a slice during the
+//! delivery, or a pooled buffer for the task that serves the request (`keep`).
 
-use nicol_core::fabric::{FabricError, Message};
+use nicol_core::fabric::{Fabric, FabricError, Message};
 use nicol_core::ids::{Key, ShardId, TxnId, Version};
 use nicol_core::txn::{Abort, Entry, KEYS_MAX, Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
-use nicol_store::host_table::Shortage;
+use nicol_store::host_table::ExhaustedSpace;
+
+use crate::kit::{Item, Items};
 
 /// Coordinator to primary. [Xenic21 4.2 (2)]
 pub(super) const EXECUTE: u16 = 10;
@@ -128,32 +133,45 @@ impl Message for Execute<'_> {
     }
 }
 
-/// A parsed EXECUTE, or ABORT: a transaction and keys.
-#[derive(Clone, Copy)]
-pub(super) struct Keys<'a> {
-    pub(super) txn: TxnId,
-    count: u16,
-    from: Reader<'a>,
+impl Item for Access {
+    type Of<'a> = Self;
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        parse_key(from)
+    }
 }
 
-impl<'a> Keys<'a> {
+/// A parsed EXECUTE, READ or ABORT: a transaction and keys.
+#[derive(Clone, Copy)]
+pub(super) struct Keys<B> {
+    pub(super) txn: TxnId,
+    accesses: Items<B, Access>,
+}
+
+impl<'a> Keys<&'a [u8]> {
     /// Parses and checks every key.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(body);
         let txn = TxnId(from.u64()?);
         let count = parse_count(&mut from)?;
-        let keys = Self { txn, count, from };
-        for _ in 0..count {
-            parse_key(&mut from)?;
-        }
-        from.finish()?;
-        Ok(keys)
+        Ok(Self { txn, accesses: Items::parse(body, from, count)? })
     }
 
+    /// See [`Items::keep`].
+    pub(super) fn keep<F: Fabric>(self, fabric: &F) -> Keys<F::Payload> {
+        Keys { txn: self.txn, accesses: self.accesses.keep(fabric) }
+    }
+}
+
+impl<B: AsRef<[u8]>> Keys<B> {
     /// The keys, in the sender's order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Access> + use<'a> {
-        let mut from = self.from;
-        (0..self.count).map_while(move |_| parse_key(&mut from).ok())
+    pub(super) fn iter(&self) -> impl Iterator<Item = Access> + Clone {
+        self.accesses.iter()
+    }
+
+    /// The keys of the write set.
+    pub(super) fn written(&self) -> impl Iterator<Item = Key> + Clone {
+        self.iter().filter(|access| access.write).map(|access| access.key)
     }
 }
 
@@ -161,7 +179,7 @@ impl<'a> Keys<'a> {
 pub(super) enum ExecuteReply<'a, I> {
     /// Locked and read: version and value of each key, in the request's order. Values that the
     /// primary's table has no room for must not be written: usually there are none.
-    Granted(Shortage, I, &'a [u8]),
+    Granted(ExhaustedSpace, I, &'a [u8]),
     /// Nothing was locked.
     Denied(Abort),
 }
@@ -178,12 +196,12 @@ impl<I: Iterator<Item = Found> + Clone> Message for ExecuteReply<'_, I> {
 
     fn emit(&self, to: &mut Writer<'_>) {
         match self {
-            Self::Granted(shortage, found, values) => {
-                if shortage.is_none() {
+            Self::Granted(exhausted, found, values) => {
+                if exhausted.is_none() {
                     to.u8(0);
                 } else {
                     to.u8(2);
-                    to.u32(shortage.to_bits());
+                    to.u32(exhausted.to_bits());
                 }
                 for found in found.clone() {
                     to.u64(found.version.0);
@@ -206,11 +224,11 @@ pub(super) fn parse_execute_reply(
     body: &[u8],
     txn: &mut Txn,
     keys: &[usize],
-) -> Result<Result<Shortage, Abort>, Malformed> {
+) -> Result<Result<ExhaustedSpace, Abort>, Malformed> {
     let mut from = Reader::new(body);
-    let shortage = match from.u8()? {
-        0 => Shortage::default(),
-        2 => Shortage::from_bits(from.u32()?),
+    let exhausted = match from.u8()? {
+        0 => ExhaustedSpace::default(),
+        2 => ExhaustedSpace::from_bits(from.u32()?),
         _ => return Ok(Err(parse_abort(&mut from)?)),
     };
     for &index in keys {
@@ -220,7 +238,7 @@ pub(super) fn parse_execute_reply(
         txn.fetched(index, version, value);
     }
     from.finish()?;
-    Ok(Ok(shortage))
+    Ok(Ok(exhausted))
 }
 
 /// VALIDATE: keys that were read but not locked, with the versions read. [Xenic21 4.2 (4)]
@@ -251,34 +269,67 @@ pub(super) struct ReadOf {
     pub(super) present: bool,
 }
 
+impl Item for ReadOf {
+    type Of<'a> = Self;
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (key, version) = (Key(from.u64()?), Version(from.u64()?));
+        Ok(Self { key, version, present: from.u8()? == 1 })
+    }
+}
+
 /// A parsed VALIDATE.
 #[derive(Clone, Copy)]
-pub(super) struct Reads<'a> {
-    count: u16,
-    from: Reader<'a>,
+pub(super) struct Reads<B>(Items<B, ReadOf>);
+
+impl<'a> Reads<&'a [u8]> {
+    /// Parses and checks every key.
+    pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+        Self::parse_rest(body, Reader::new(body))
+    }
+
+    fn parse_rest(body: &'a [u8], mut from: Reader<'a>) -> Result<Self, Malformed> {
+        let count = parse_count(&mut from)?;
+        Ok(Self(Items::parse(body, from, count)?))
+    }
+
+    /// See [`Items::keep`].
+    pub(super) fn keep<F: Fabric>(self, fabric: &F) -> Reads<F::Payload> {
+        Reads(self.0.keep(fabric))
+    }
 }
 
-impl<'a> Reads<'a> {
+impl<B: AsRef<[u8]>> Reads<B> {
+    /// The keys and what was read of them, in the sender's order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = ReadOf> + Clone {
+        self.0.iter()
+    }
+
+    /// The keys alone.
+    pub(super) fn keys(&self) -> impl Iterator<Item = Key> + Clone {
+        self.iter().map(|read| read.key)
+    }
+}
+
+/// A parsed LOCK: a transaction, and keys to lock at the versions that it has read.
+#[derive(Clone, Copy)]
+pub(super) struct LockReads<B> {
+    pub(super) txn: TxnId,
+    pub(super) reads: Reads<B>,
+}
+
+impl<'a> LockReads<&'a [u8]> {
+    /// Parses and checks every key.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(body);
-        let count = parse_count(&mut from)?;
-        let reads = Self { count, from };
-        for _ in 0..count {
-            parse_read(&mut from)?;
-        }
-        from.finish()?;
-        Ok(reads)
+        let txn = TxnId(from.u64()?);
+        Ok(Self { txn, reads: Reads::parse_rest(body, from)? })
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = ReadOf> + use<'a> {
-        let mut from = self.from;
-        (0..self.count).map_while(move |_| parse_read(&mut from).ok())
+    /// See [`Items::keep`].
+    pub(super) fn keep<F: Fabric>(self, fabric: &F) -> LockReads<F::Payload> {
+        LockReads { txn: self.txn, reads: self.reads.keep(fabric) }
     }
-}
-
-fn parse_read(from: &mut Reader<'_>) -> Result<ReadOf, Malformed> {
-    let (key, version) = (Key(from.u64()?), Version(from.u64()?));
-    Ok(ReadOf { key, version, present: from.u8()? == 1 })
 }
 
 /// The primary's answer to VALIDATE.
@@ -397,51 +448,68 @@ pub(super) enum Change<'a> {
     UnlockOnly,
 }
 
-/// A parsed LOG or COMMIT.
-#[derive(Clone, Copy)]
-pub(super) struct Writes<'a> {
-    pub(super) txn: TxnId,
-    pub(super) shard: ShardId,
-    count: u16,
-    from: Reader<'a>,
+/// A write of a LOG or COMMIT: the key, the version that it installs, and what it does.
+pub(super) struct WriteOf;
+
+impl Item for WriteOf {
+    type Of<'a> = (Key, Version, Change<'a>);
+
+    fn parse<'a>(from: &mut Reader<'a>) -> Result<Self::Of<'a>, Malformed> {
+        let (key, version) = (Key(from.u64()?), Version(from.u64()?));
+        let len = from.u32()?;
+        let change = match len {
+            UNLOCK_ONLY => Change::UnlockOnly,
+            len => parse_value(from, len)?.map_or(Change::Delete, Change::Put),
+        };
+        Ok((key, version, change))
+    }
 }
 
-impl<'a> Writes<'a> {
+/// A parsed LOG or COMMIT.
+#[derive(Clone, Copy)]
+pub(super) struct Writes<B> {
+    pub(super) txn: TxnId,
+    pub(super) shard: ShardId,
+    writes: Items<B, WriteOf>,
+}
+
+impl<'a> Writes<&'a [u8]> {
+    /// Parses and checks every write.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(body);
         let (txn, shard) = (TxnId(from.u64()?), ShardId(from.u16()?));
         let count = parse_count(&mut from)?;
-        let writes = Self { txn, shard, count, from };
-        for _ in 0..count {
-            parse_change(&mut from)?;
-        }
-        from.finish()?;
-        Ok(writes)
+        Ok(Self { txn, shard, writes: Items::parse(body, from, count)? })
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, Version, Change<'a>)> + use<'a> {
-        let mut from = self.from;
-        (0..self.count).map_while(move |_| parse_change(&mut from).ok())
+    /// See [`Items::keep`].
+    pub(super) fn keep<F: Fabric>(self, fabric: &F) -> Writes<F::Payload> {
+        Writes { txn: self.txn, shard: self.shard, writes: self.writes.keep(fabric) }
+    }
+}
+
+impl<B: AsRef<[u8]>> Writes<B> {
+    /// The writes, in the sender's order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, Version, Change<'_>)> + Clone {
+        self.writes.iter()
+    }
+
+    /// The keys, those included that are only unlocked.
+    pub(super) fn keys(&self) -> impl Iterator<Item = Key> + Clone {
+        self.iter().map(|(key, ..)| key)
     }
 
     /// What is installed, without the keys that are only unlocked; `None` deletes.
-    pub(super) fn installs(
-        &self,
-    ) -> impl Iterator<Item = (Key, Version, Option<&'a [u8]>)> + use<'a> {
+    pub(super) fn installs(&self) -> impl Iterator<Item = (Key, Version, Option<&[u8]>)> + Clone {
         self.iter().filter_map(|(key, version, change)| match change {
             Change::Put(value) => Some((key, version, Some(value))),
             Change::Delete => Some((key, version, None)),
             Change::UnlockOnly => None,
         })
     }
-}
 
-fn parse_change<'a>(from: &mut Reader<'a>) -> Result<(Key, Version, Change<'a>), Malformed> {
-    let (key, version) = (Key(from.u64()?), Version(from.u64()?));
-    let len = from.u32()?;
-    let change = match len {
-        UNLOCK_ONLY => Change::UnlockOnly,
-        len => parse_value(from, len)?.map_or(Change::Delete, Change::Put),
-    };
-    Ok((key, version, change))
+    /// The whole message, as it is logged.
+    pub(super) fn body(&self) -> &[u8] {
+        self.writes.body()
+    }
 }

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::{Client, command, read_reply, text};
-use nicol_core::chance::{Purpose, Stream};
+use nicol_core::rng::{Purpose, Stream};
 
 /// A server that ends with the test.
 pub struct Process(Child);

@@ -1,8 +1,8 @@
 //! Log devices: what makes a node's writes durable.
 //!
-//! [`LogDevice::File`] keeps a file per node. A thread per node takes all persists that wait, writes
-//! them with one write and one fdatasync (group commit: while one group is synced the next one
-//! gathers), and only then hands them back to their engines.
+//! [`LogDevice::File`] keeps a file per node. A thread per node takes all persists that wait,
+//! writes them with one write and one fdatasync (group commit: while one group is synced the next
+//! one gathers), and only then hands them back to their engines.
 //!
 //! Persists that wait are bounded by the calls in flight: each belongs to a request that is not
 //! answered before.
@@ -270,7 +270,8 @@ impl Persisted {
 /// A log thread's life: groups, until the queue is closed and empty. `done` gets every persist with
 /// its result, in order; `failed` is told of the first error.
 ///
-/// A device that has failed once is not tried again: after a failed sync nobody knows what is on it.
+/// A device that has failed once is not tried again: after a failed sync nobody knows what is on
+/// it.
 pub(crate) fn serve(
     queue: &LogQueue,
     mut disk: impl Disk,

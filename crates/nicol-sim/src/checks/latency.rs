@@ -8,7 +8,7 @@ use nicol_core::view::ViewError;
 
 use super::CheckLine;
 use super::measure::{Action, FULL_VECTOR, dma_latency, round_trip, transfer};
-use crate::profile::{Cited, Published};
+use crate::profile::{Published, Sourced};
 use crate::{Profile, ProfileError};
 
 /// C1.18, C1.19: one request, and one full vector, at a time.
@@ -77,8 +77,8 @@ pub(super) fn on_path_orderings(profile: &Arc<Profile>) -> Result<Vec<CheckLine>
     Ok(lines)
 }
 
-/// What a NIC that has cores of its own saves, in nanoseconds: round trips of 256 B from such a core to
-/// another node's. [Xenic21 4.3.4]
+/// What a NIC that has cores of its own saves, in nanoseconds: round trips of 256 B from such a
+/// core to another node's. [Xenic21 4.3.4]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offload {
     /// To the other NIC, which answers from its own memory.
@@ -116,8 +116,8 @@ pub fn offload(profile: &Arc<Profile>) -> Result<Option<Offload>, ViewError> {
     Ok(Some(Offload { served_ns, fetched_ns, host_rpc_ns: from_nic(Action::Echo(Side::Host))? }))
 }
 
-/// C1.07, C1.08: WRITEs to the two memories of a node whose NIC cores are off the path, and to that of
-/// its host from these cores. [Xenic21 3.1]
+/// C1.07, C1.08: WRITEs to the two memories of a node whose NIC cores are off the path, and to that
+/// of its host from these cores. [Xenic21 3.1]
 pub(super) fn off_path(
     profile: &Arc<Profile>,
     published: &Published,
@@ -132,7 +132,7 @@ pub(super) fn off_path(
         (published.nic_write.as_ref(), "WRITE to NIC cores from another node", to_nic),
         (Some(&published.own_host_write), "WRITE of a NIC core to its own host", to_own_host),
     ];
-    let line = |(published, what, found_ns): (Option<&Cited<Picos>>, &str, f64)| {
+    let line = |(published, what, found_ns): (Option<&Sourced<Picos>>, &str, f64)| {
         let published = published?;
         let published_us = published.value.0 as f64 / 1e6;
         let range = (published_us, published_us);

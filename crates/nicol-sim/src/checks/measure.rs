@@ -1,5 +1,5 @@
-//! The component measurements themselves, each a function of a profile: the checks compare them with
-//! what was published, and experiments print them as the papers' figures.
+//! The component measurements themselves, each a function of a profile: the checks compare them
+//! with what was published, and experiments print them as the papers' figures.
 
 use std::sync::Arc;
 

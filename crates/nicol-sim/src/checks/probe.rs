@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nicol_core::engine::Start;
-use nicol_core::fabric::{Delivery, Fabric, FabricError, Message, OneSided, Patience, Service};
+use nicol_core::fabric::{Delivery, Fabric, FabricError, Message, OneSided, Service, Timeout};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::memory::{Access, Region};
 use nicol_core::units::{Bytes, Nanos};
@@ -121,7 +121,7 @@ impl Probe {
                 let cores = fabric.view().engines(TARGET, side);
                 let core = ((task + usize::from(fabric.here().core)) % cores) as u8;
                 let to = EngineId { node: TARGET, side, core };
-                fabric.call(to, &Echo(bytes), Patience::Forever).await.map(drop)
+                fabric.call(to, &Echo(bytes), Timeout::Never).await.map(drop)
             }
             Action::Write(_) => {
                 fabric.one_sided(TARGET, OneSided::Write { rkey, offset, bytes }).await.map(drop)

@@ -1,20 +1,20 @@
 //! Hardware profiles: every number of the model, with its unit and its source.
 
-mod cited;
 mod off_path;
 mod overrides;
+mod sourced;
 mod values;
 
 use std::io::ErrorKind;
 use std::path::Path;
 
-pub use cited::{Cited, Quantity, RawValue};
 use nicol_core::ids::Side;
 use nicol_core::names::did_you_mean;
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use nicol_core::view::{View, ViewError};
 pub use off_path::{OffPath, Published};
 use serde::Deserialize;
+pub use sourced::{Quantity, RawValue, Sourced};
 pub use values::{Assumption, Measured, Stated};
 
 /// The profiles that come with Nicol: name and text.
@@ -128,17 +128,17 @@ pub struct Profile {
 #[serde(deny_unknown_fields)]
 pub struct Cores {
     /// Host engines by default, and at most.
-    pub host: Cited<u64>,
+    pub host: Sourced<u64>,
     /// NIC engines by default, and at most.
-    pub nic: Cited<u64>,
+    pub nic: Sourced<u64>,
     /// The memory that NIC engines work in.
-    pub nic_memory: Cited<Bytes>,
+    pub nic_memory: Sourced<Bytes>,
     /// Do NIC engines run on cores of the NIC? If not, on host cores.
-    pub nic_is_separate: Cited<bool>,
+    pub nic_is_separate: Sourced<bool>,
     /// Do packets from and to the host pass through NIC cores?
-    pub on_path: Cited<bool>,
+    pub on_path: Sourced<bool>,
     /// Time of a NIC engine's core for what takes a host core 1000.
-    pub nic_slowdown_permille: Cited<u64>,
+    pub nic_slowdown_permille: Sourced<u64>,
 }
 
 /// `[host_core]`, `[nic_core]`
@@ -146,21 +146,21 @@ pub struct Cores {
 #[serde(deny_unknown_fields)]
 pub struct CoreCosts {
     /// One poll round: also what an idle core needs to notice something.
-    pub poll: Cited<Picos>,
+    pub poll: Sourced<Picos>,
     /// Taking a packet from the network or PCIe queue.
-    pub packet_received: Cited<Picos>,
+    pub packet_received: Sourced<Picos>,
     /// Giving a packet to the network or PCIe queue.
-    pub packet_sent: Cited<Picos>,
+    pub packet_sent: Sourced<Picos>,
     /// Taking a frame of another engine of the same side.
-    pub local_received: Cited<Picos>,
+    pub local_received: Sourced<Picos>,
     /// Giving a frame to another engine of the same side.
-    pub local_sent: Cited<Picos>,
+    pub local_sent: Sourced<Picos>,
     /// Parsing and dispatching a message.
-    pub message_received: Cited<Picos>,
+    pub message_received: Sourced<Picos>,
     /// Appending a message to a frame.
-    pub message_sent: Cited<Picos>,
+    pub message_sent: Sourced<Picos>,
     /// Copying message bodies.
-    pub copy: Cited<BitsPerSec>,
+    pub copy: Sourced<BitsPerSec>,
 }
 
 /// `[work]`
@@ -168,19 +168,19 @@ pub struct CoreCosts {
 #[serde(deny_unknown_fields)]
 pub struct WorkCosts {
     /// [`nicol_core::fabric::Work::IndexLookup`]
-    pub index_lookup: Cited<Picos>,
+    pub index_lookup: Sourced<Picos>,
     /// [`nicol_core::fabric::Work::TableLookup`]
-    pub table_lookup: Cited<Picos>,
+    pub table_lookup: Sourced<Picos>,
     /// [`nicol_core::fabric::Work::TableApply`]
-    pub table_apply: Cited<Picos>,
+    pub table_apply: Sourced<Picos>,
     /// [`nicol_core::fabric::Work::TxnSetup`]
-    pub txn_setup: Cited<Picos>,
+    pub txn_setup: Sourced<Picos>,
     /// [`nicol_core::fabric::Work::Execute`], per key.
-    pub execute_key: Cited<Picos>,
+    pub execute_key: Sourced<Picos>,
     /// [`nicol_core::fabric::Work::Client`]
-    pub client: Cited<Picos>,
+    pub client: Sourced<Picos>,
     /// [`nicol_core::fabric::Work::Chain`], per operation.
-    pub chain_operation: Cited<Picos>,
+    pub chain_operation: Sourced<Picos>,
 }
 
 /// `[dma]`
@@ -188,19 +188,19 @@ pub struct WorkCosts {
 #[serde(deny_unknown_fields)]
 pub struct Dma {
     /// Hardware queues of a node.
-    pub queues: Cited<u64>,
+    pub queues: Sourced<u64>,
     /// Requests of a vector.
-    pub vector: Cited<u64>,
+    pub vector: Sourced<u64>,
     /// Time of the core to submit a vector.
-    pub submit: Cited<Picos>,
+    pub submit: Sourced<Picos>,
     /// Time of the core to handle a vector's completion.
-    pub completed: Cited<Picos>,
+    pub completed: Sourced<Picos>,
     /// A queue's time per request.
-    pub request_interval: Cited<Picos>,
+    pub request_interval: Sourced<Picos>,
     /// From submission to the completion status of reads.
-    pub read_latency: Cited<Picos>,
+    pub read_latency: Sourced<Picos>,
     /// From submission to the completion status of writes.
-    pub write_latency: Cited<Picos>,
+    pub write_latency: Sourced<Picos>,
 }
 
 /// `[verbs]`
@@ -208,31 +208,31 @@ pub struct Dma {
 #[serde(deny_unknown_fields)]
 pub struct Verbs {
     /// Does the NIC execute verbs?
-    pub present: Cited<bool>,
+    pub present: Sourced<bool>,
     /// Time of the core to ring the doorbell of a batch.
-    pub doorbell: Cited<Picos>,
+    pub doorbell: Sourced<Picos>,
     /// Time of the core per operation of a batch.
-    pub post: Cited<Picos>,
+    pub post: Sourced<Picos>,
     /// Time of the core to poll a completion.
-    pub completed: Cited<Picos>,
+    pub completed: Sourced<Picos>,
     /// The NIC's time per operation of one requester.
-    pub requester_interval: Cited<Picos>,
+    pub requester_interval: Sourced<Picos>,
     /// The NIC's time per packet of all connections.
-    pub card_interval: Cited<Picos>,
+    pub card_interval: Sourced<Picos>,
     /// From the doorbell to the first packet.
-    pub post_latency: Cited<Picos>,
+    pub post_latency: Sourced<Picos>,
     /// Passing through a NIC.
-    pub card_latency: Cited<Picos>,
+    pub card_latency: Sourced<Picos>,
     /// The target NIC's read of host memory, or an atomic.
-    pub read_latency: Cited<Picos>,
+    pub read_latency: Sourced<Picos>,
     /// From the response to the completion in the requester's memory.
-    pub completion_latency: Cited<Picos>,
+    pub completion_latency: Sourced<Picos>,
     /// Before an unanswered operation is sent again by the NIC.
-    pub retry_after: Cited<Picos>,
+    pub retry_after: Sourced<Picos>,
     /// Repeats before the operation fails.
-    pub retries: Cited<u64>,
+    pub retries: Sourced<u64>,
     /// Bytes of a request or response besides its data.
-    pub header: Cited<Bytes>,
+    pub header: Sourced<Bytes>,
 }
 
 /// `[link]`
@@ -240,17 +240,17 @@ pub struct Verbs {
 #[serde(deny_unknown_fields)]
 pub struct Link {
     /// Rate of a node's link, each direction.
-    pub rate: Cited<BitsPerSec>,
+    pub rate: Sourced<BitsPerSec>,
     /// Payload of a full packet.
-    pub packet_payload: Cited<Bytes>,
+    pub packet_payload: Sourced<Bytes>,
     /// Bytes on the wire per packet besides the payload.
-    pub packet_overhead: Cited<Bytes>,
+    pub packet_overhead: Sourced<Bytes>,
     /// Bytes on the wire of the smallest packet.
-    pub packet_minimum: Cited<Bytes>,
+    pub packet_minimum: Sourced<Bytes>,
     /// Cable and switch, one way.
-    pub latency: Cited<Picos>,
+    pub latency: Sourced<Picos>,
     /// Frames that an engine may have waiting for the link or the PCIe queue.
-    pub queue_frames: Cited<u64>,
+    pub queue_frames: Sourced<u64>,
 }
 
 /// `[pcie]`
@@ -258,19 +258,19 @@ pub struct Link {
 #[serde(deny_unknown_fields)]
 pub struct Pcie {
     /// Rate, each direction.
-    pub rate: Cited<BitsPerSec>,
+    pub rate: Sourced<BitsPerSec>,
     /// Data of a full transaction-layer packet.
-    pub tlp_payload: Cited<Bytes>,
+    pub tlp_payload: Sourced<Bytes>,
     /// Bytes of a transaction-layer packet besides its data.
-    pub tlp_overhead: Cited<Bytes>,
+    pub tlp_overhead: Sourced<Bytes>,
     /// The host-to-NIC packet queue's time per doorbell: per burst, or per frame unbatched.
-    pub doorbell: Cited<Picos>,
+    pub doorbell: Sourced<Picos>,
     /// A packet queue's time per packet.
-    pub descriptor: Cited<Picos>,
+    pub descriptor: Sourced<Picos>,
     /// A packet from host memory to the NIC.
-    pub to_nic_latency: Cited<Picos>,
+    pub to_nic_latency: Sourced<Picos>,
     /// A packet from the NIC to host memory.
-    pub to_host_latency: Cited<Picos>,
+    pub to_host_latency: Sourced<Picos>,
 }
 
 /// `[within]`
@@ -278,9 +278,9 @@ pub struct Pcie {
 #[serde(deny_unknown_fields)]
 pub struct Within {
     /// A frame between host cores of a node.
-    pub host_latency: Cited<Picos>,
+    pub host_latency: Sourced<Picos>,
     /// A frame between NIC cores of a node.
-    pub nic_latency: Cited<Picos>,
+    pub nic_latency: Sourced<Picos>,
 }
 
 /// `[persist]`
@@ -288,9 +288,9 @@ pub struct Within {
 #[serde(deny_unknown_fields)]
 pub struct Persist {
     /// Fixed time.
-    pub latency: Cited<Picos>,
+    pub latency: Sourced<Picos>,
     /// Time per KiB.
-    pub per_kib: Cited<Picos>,
+    pub per_kib: Sourced<Picos>,
 }
 
 impl Profile {

@@ -3,7 +3,7 @@
 use nicol_core::units::Picos;
 use serde::Deserialize;
 
-use super::Cited;
+use super::Sourced;
 
 /// `[off_path]`: NIC cores that are an endpoint of the card's switch, beside the host and the wire.
 /// They have no DMA engine: they reach their host by verbs, as they reach any other. [Xenic21 3.1]
@@ -11,7 +11,7 @@ use super::Cited;
 #[serde(deny_unknown_fields)]
 pub struct OffPath {
     /// One way between the switch and the NIC cores' memory.
-    pub latency: Cited<Picos>,
+    pub latency: Sourced<Picos>,
 }
 
 /// `[published]`
@@ -19,11 +19,11 @@ pub struct OffPath {
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// A WRITE from another node's host to the host's memory.
-    pub host_write: Cited<Picos>,
+    pub host_write: Sourced<Picos>,
     /// A WRITE from another node's host to the NIC cores' memory.
-    pub nic_write: Option<Cited<Picos>>,
+    pub nic_write: Option<Sourced<Picos>>,
     /// A WRITE from a NIC core to its own host's memory.
-    pub own_host_write: Cited<Picos>,
+    pub own_host_write: Sourced<Picos>,
 }
 
 #[cfg(test)]

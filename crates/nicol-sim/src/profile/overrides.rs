@@ -27,21 +27,21 @@ pub(super) fn apply<'a>(
     for change in changes {
         let (path, value) =
             change.split_once('=').ok_or_else(|| invalid(change, "write section.key=value"))?;
-        let cited = path
+        let sourced = path
             .split_once('.')
             .and_then(|(section, key)| table.get_mut(section)?.get_mut(key))
             .and_then(toml::Value::as_table_mut)
             .ok_or_else(|| invalid(path, "no such value: write section.key as in the profile"))?;
-        let replaced = cited.get("value").map_or_else(String::new, ToString::to_string);
-        let value = match cited.get("value") {
+        let replaced = sourced.get("value").map_or_else(String::new, ToString::to_string);
+        let value = match sourced.get("value") {
             Some(toml::Value::Integer(_)) => value.parse().map(toml::Value::Integer).ok(),
             Some(toml::Value::Boolean(_)) => value.parse().map(toml::Value::Boolean).ok(),
             _ => None,
         }
         .unwrap_or_else(|| value.into());
-        cited.insert("value".into(), value);
-        cited.insert("source".into(), "assumed".into());
-        cited.insert("reason".into(), format!("what if it were not {replaced}").into());
+        sourced.insert("value".into(), value);
+        sourced.insert("source".into(), "assumed".into());
+        sourced.insert("reason".into(), format!("what if it were not {replaced}").into());
     }
     table.insert("name".into(), spec.into());
     toml::to_string(&table).map_err(|error| invalid("the base profile", &error.to_string()))

@@ -3,7 +3,7 @@
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use serde::Deserialize;
 
-use super::cited::{Quantity, RawValue};
+use super::sourced::{Quantity, RawValue};
 
 /// A value that no source gives.
 #[derive(Clone, Debug, PartialEq, Eq)]

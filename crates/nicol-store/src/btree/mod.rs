@@ -13,9 +13,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use nicol_core::ids::{IdMap, Key, Version};
 
 use crate::digest;
-use crate::graves::Graves;
+use crate::high_water::{HighWater, prefix_group};
 use crate::host_table::{Applied, Lookup};
-use crate::never::{Reach, group};
+use crate::tombstones::Tombstones;
 use node::Nodes;
 
 /// Records that a tree may hold: they are numbered with 32 bits.
@@ -34,11 +34,11 @@ struct Tree {
     records: Vec<Record>,
     /// Numbers of records that were deleted; their memory serves the next insertions.
     vacant: Vec<u32>,
-    graves: Graves,
+    tombstones: Tombstones,
     /// The highest version at which a key was deleted.
     floor: Version,
     /// How far up keys were deleted, by group.
-    deleted: IdMap<u64, Reach>,
+    deleted: IdMap<u64, HighWater>,
 }
 
 /// See the module.
@@ -57,7 +57,7 @@ impl BTree {
             nodes: Nodes::new(),
             records: Vec::new(),
             vacant: Vec::new(),
-            graves: Graves::default(),
+            tombstones: Tombstones::default(),
             floor: Version(0),
             deleted: IdMap::default(),
         }))
@@ -78,9 +78,9 @@ impl BTree {
         self.len() == 0
     }
 
-    /// Looks `key` up; a value found is appended to `into`. The version of an absent key is 0 if its
-    /// group has never reached so far up, otherwise the highest at which any key was deleted, and
-    /// at least 1.
+    /// Looks `key` up; a value found is appended to `into`. The version of an absent key is 0 if
+    /// its group has never reached so far up, otherwise the highest at which any key was deleted,
+    /// and at least 1.
     pub fn get(&self, key: Key, into: &mut Vec<u8>) -> Lookup {
         let tree = self.read();
         let next = tree.nodes.forward(tree.nodes.first_from(key));
@@ -90,7 +90,9 @@ impl BTree {
                 into.extend_from_slice(&record.value);
                 return Lookup { version: record.version, present: true };
             }
-            Some((next, ..)) if group(next) == group(key) => tree.floor.max(Version(1)),
+            Some((next, ..)) if prefix_group(next) == prefix_group(key) => {
+                tree.floor.max(Version(1))
+            }
             _ if tree.deleted_up_to(key).covers(key) => tree.floor.max(Version(1)),
             _ => Version(0),
         };
@@ -98,23 +100,23 @@ impl BTree {
     }
 
     /// How far up the group of `key` ever had records.
-    pub fn reach(&self, key: Key) -> Reach {
+    pub fn high_water(&self, key: Key) -> HighWater {
         let tree = self.read();
-        let last = tree.nodes.backward(tree.behind(Reach::last_key(key)));
-        let last = last.filter(|(last, ..)| group(*last) == group(key));
-        let found = last.map(|(last, ..)| Reach::over(last)).unwrap_or_default();
+        let last = tree.nodes.backward(tree.behind(HighWater::last_key(key)));
+        let last = last.filter(|(last, ..)| prefix_group(*last) == prefix_group(key));
+        let found = last.map(|(last, ..)| HighWater::through(last)).unwrap_or_default();
         found.max(tree.deleted_up_to(key))
     }
 
     /// The same, but the version of an absent key is its own: it moves forward when the key comes
     /// and goes, and with every second call of [`BTree::forget_old_deletions`] that finds something
-    /// to forget, and not otherwise. Whoever inserts it at the version after this one, while this is
-    /// its version, comes after everyone who has found it absent.
+    /// to forget, and not otherwise. Whoever inserts it at the version after this one, while this
+    /// is its version, comes after everyone who has found it absent.
     pub fn get_exact(&self, key: Key, into: &mut Vec<u8>) -> Lookup {
         let tree = self.read();
         match tree.value(key, into) {
             Some(version) => Lookup { version, present: true },
-            None => Lookup { version: tree.graves.deleted_up_to(key), present: false },
+            None => Lookup { version: tree.tombstones.deleted_up_to(key), present: false },
         }
     }
 
@@ -125,7 +127,7 @@ impl BTree {
             Some(record) => {
                 Lookup { version: tree.records[record as usize].version, present: true }
             }
-            None => Lookup { version: tree.graves.deleted_up_to(key), present: false },
+            None => Lookup { version: tree.tombstones.deleted_up_to(key), present: false },
         }
     }
 
@@ -151,7 +153,7 @@ impl BTree {
     /// Forgets the deletions that were remembered at the last call. Between two calls, every older
     /// write of a key deleted before the first must have been applied.
     pub fn forget_old_deletions(&self) {
-        self.write().graves.forget_old();
+        self.write().tombstones.forget_old();
     }
 
     /// Calls `each` with the records of `keys` in ascending order until it returns false. The tree
@@ -262,24 +264,24 @@ impl Tree {
         }
     }
 
-    fn deleted_up_to(&self, key: Key) -> Reach {
-        self.deleted.get(&group(key)).copied().unwrap_or_default()
+    fn deleted_up_to(&self, key: Key) -> HighWater {
+        self.deleted.get(&prefix_group(key)).copied().unwrap_or_default()
     }
 
     fn apply(&mut self, key: Key, version: Version, value: Option<&[u8]>) -> Applied {
         let found = self.nodes.find(key);
         let current = match found {
             Some(record) => self.records[record as usize].version,
-            None => self.graves.deleted_at(key),
+            None => self.tombstones.deleted_at(key),
         };
         if version <= current {
             return Applied::Skipped;
         }
         let Some(value) = value else {
             self.floor = self.floor.max(version);
-            self.graves.bury(key, version);
-            let deleted = self.deleted.entry(group(key)).or_default();
-            *deleted = Reach::over(key).max(*deleted);
+            self.tombstones.insert(key, version);
+            let deleted = self.deleted.entry(prefix_group(key)).or_default();
+            *deleted = HighWater::through(key).max(*deleted);
             if let Some(record) = self.nodes.remove(key) {
                 self.records[record as usize].value.clear();
                 self.vacant.push(record);
@@ -289,7 +291,7 @@ impl Tree {
         let number = found.unwrap_or_else(|| {
             let number = self.vacant.pop().unwrap_or_else(|| self.add_record());
             self.nodes.insert(key, number);
-            self.graves.raise(key);
+            self.tombstones.remove(key);
             number
         });
         let record = &mut self.records[number as usize];

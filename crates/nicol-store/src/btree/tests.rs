@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use nicol_core::chance::{Purpose, Stream};
+use nicol_core::rng::{Purpose, Stream};
 use proptest::prelude::*;
 
 use super::*;
@@ -234,7 +234,7 @@ fn a_record_that_comes_and_goes_takes_no_more_memory() {
     for version in (2..2_000).step_by(2) {
         let key = Key(version % 7);
         tree.apply(key, Version(version), Some(b"x"));
-        assert_eq!(tree.read().graves.deleted_at(key), Version(0), "it is there again");
+        assert_eq!(tree.read().tombstones.deleted_at(key), Version(0), "it is there again");
         tree.apply(key, Version(version + 1), None);
     }
     assert_eq!((tree.len(), tree.read().records.len()), (0, 1));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use nicol_core::ids::{Key, Version};
 
 use super::address::SlotHash;
-use super::layout::{Place, SlotView, key_at, parse_slot};
+use super::layout::{SlotView, StoredValue, key_at, parse_slot};
 use super::read::SLOT_MAX;
 use super::writer::{Position, Writer};
 use super::{HostTable, PageRef, memory};
@@ -14,7 +14,7 @@ use crate::digest;
 
 /// A record and where it stands.
 #[derive(Clone, Copy, Debug)]
-pub struct Placed<'a> {
+pub struct LocatedRecord<'a> {
     /// Its key.
     pub key: Key,
     /// Its version.
@@ -46,14 +46,14 @@ impl HostTable {
     }
 
     /// The same with where each record stands.
-    pub fn each_placed(&self, each: &mut dyn FnMut(Placed<'_>)) {
+    pub fn for_each_located(&self, each: &mut dyn FnMut(LocatedRecord<'_>)) {
         self.each_position(|position, key, version, value| {
             let home = match position {
                 Position::Slot { chunk, slot } => self.home_of(chunk, slot).map(|home| slot - home),
                 Position::Overflow { .. } => None,
             };
             let displacement = home.map_or(self.geometry.displacement_max(), |slots| slots as u16);
-            each(Placed { key, version, value, displacement });
+            each(LocatedRecord { key, version, value, displacement });
         });
     }
 
@@ -68,12 +68,12 @@ impl HostTable {
                 continue;
             }
             read(region, offset, slot);
-            let SlotView::Record { key, version, place } = parse_slot(slot) else {
+            let SlotView::Record { key, version, stored } = parse_slot(slot) else {
                 panic!("a record of a quiet table is whole");
             };
-            let value = match place {
-                Place::Inline(value) => value,
-                Place::OutOfLine(block) => {
+            let value = match stored {
+                StoredValue::Inline(value) => value,
+                StoredValue::OutOfLine(block) => {
                     value.clear();
                     let found = memory::read_block(&self.heap, block, key, version, &mut value);
                     assert!(found.is_some(), "a value of a quiet table is whole");
@@ -108,7 +108,7 @@ impl HostTable {
         assert!(blocks == writer.heap.in_use(), "a heap block belongs to one record");
         let bytes = self.slots.bytes() + self.pages.bytes() + self.heap.bytes();
         assert!(bytes == self.memory().0, "memory is counted");
-        for (key, version) in writer.graves.iter().collect::<Vec<_>>() {
+        for (key, version) in writer.tombstones.iter().collect::<Vec<_>>() {
             let home = self.home_now(SlotHash::of(key));
             assert!(self.find(writer, home, key).is_none(), "a deleted key is absent");
             let floor = self.header(home.chunk, home.local()).floor;
@@ -123,7 +123,10 @@ impl HostTable {
             let home = self.home_of(chunk, slot);
             if let Some(home) = home {
                 assert!(home <= slot, "no object stands before its home");
-                assert!(slot - home < self.geometry.reach(), "no object is D_m from its home");
+                assert!(
+                    slot - home < self.geometry.probe_length(),
+                    "no object is D_m from its home"
+                );
                 let order = previous.unwrap_or(slot);
                 assert!(order <= home, "a run begins at home and is ordered by home");
                 self.check_record(writer, Position::Slot { chunk, slot }, counts);

@@ -2,7 +2,7 @@
 //!
 //! A slot is guarded at both ends: a writer makes the tail odd, then the head odd, writes, then
 //! makes the head and at last the tail even again. A reader goes upwards, as DMA does: equal even
-//! guards mean that what lies between them is one state of the slot (AMB-03, in place of HTM).
+//! words mean that what lies between them is one state of the slot (AMB-03, in place of HTM).
 
 use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD};
@@ -13,7 +13,7 @@ use crate::access::{load, read, store, write};
 pub const INLINE_MAX: usize = 256;
 
 const WORD_U64: u64 = WORD as u64;
-/// Head guard, key, version, length and kind; the value and the tail guard follow.
+/// Head seqlock word, key, version, length and kind; the value and the tail seqlock word follow.
 const VALUE: u64 = 4 * WORD_U64;
 
 /// Byte offsets of the key and of the length and kind.
@@ -29,7 +29,7 @@ mod kind {
 
 /// Where a slot's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum StoredValue<'a> {
     /// In the slot.
     Inline(&'a [u8]),
     /// In a heap block. [Xenic21 4.1.2]
@@ -59,7 +59,7 @@ pub enum SlotView<'a> {
         /// Its version.
         version: Version,
         /// Its value.
-        place: Place<'a>,
+        stored: StoredValue<'a>,
     },
 }
 
@@ -84,21 +84,21 @@ pub(super) fn parse_slot(bytes: &[u8]) -> SlotView<'_> {
     let shape = word(bytes, SHAPE);
     let len = shape as u32;
     let value = &bytes[VALUE as usize..bytes.len() - WORD];
-    let place = match shape >> 32 {
+    let stored = match shape >> 32 {
         kind::EMPTY => return SlotView::Empty,
-        kind::INLINE if len as usize <= value.len() => Place::Inline(&value[..len as usize]),
+        kind::INLINE if len as usize <= value.len() => StoredValue::Inline(&value[..len as usize]),
         kind::OUT_OF_LINE => {
             let pointer = word(bytes, VALUE);
             let (chunk, block) = ((pointer >> 32) as u32, pointer as u32);
-            Place::OutOfLine(BlockRef { chunk, block, len })
+            StoredValue::OutOfLine(BlockRef { chunk, block, len })
         }
         _ => return SlotView::Torn,
     };
     let (key, version) = (Key(word(bytes, WORD_U64)), Version(word(bytes, 2 * WORD_U64)));
-    SlotView::Record { key, version, place }
+    SlotView::Record { key, version, stored }
 }
 
-/// Bytes of a slot to be written: everything between the guards.
+/// Bytes of a slot to be written: everything between the seqlock words.
 #[derive(Clone, Debug)]
 pub(super) struct SlotImage(Vec<u8>);
 
@@ -108,20 +108,20 @@ impl SlotImage {
     }
 
     /// The image of a record.
-    pub(super) fn set(&mut self, key: Key, version: Version, place: Place<'_>) {
+    pub(super) fn set(&mut self, key: Key, version: Version, stored: StoredValue<'_>) {
         self.0.fill(0);
-        let (kind, len) = match place {
-            Place::Inline(value) => (kind::INLINE, value.len() as u32),
-            Place::OutOfLine(block) => (kind::OUT_OF_LINE, block.len),
+        let (kind, len) = match stored {
+            StoredValue::Inline(value) => (kind::INLINE, value.len() as u32),
+            StoredValue::OutOfLine(block) => (kind::OUT_OF_LINE, block.len),
         };
         let shape = kind << 32 | u64::from(len);
         for (position, word) in [key.0, version.0, shape].into_iter().enumerate() {
             self.0[position * WORD..(position + 1) * WORD].copy_from_slice(&word.to_le_bytes());
         }
         let value = 3 * WORD;
-        match place {
-            Place::Inline(bytes) => self.0[value..value + bytes.len()].copy_from_slice(bytes),
-            Place::OutOfLine(block) => {
+        match stored {
+            StoredValue::Inline(bytes) => self.0[value..value + bytes.len()].copy_from_slice(bytes),
+            StoredValue::OutOfLine(block) => {
                 let pointer = u64::from(block.chunk) << 32 | u64::from(block.block);
                 self.0[value..value + WORD].copy_from_slice(&pointer.to_le_bytes());
             }
@@ -136,13 +136,13 @@ impl SlotImage {
     /// Writes the image into the slot at `offset`, guarded.
     pub(super) fn write(&self, region: &Region, offset: u64) {
         let tail = offset + WORD_U64 + self.0.len() as u64;
-        let guard = load(region, tail);
-        assert!(guard.is_multiple_of(2), "one writer at a time");
-        store(region, tail, guard + 1);
-        store(region, offset, guard + 1);
+        let seqlock = load(region, tail);
+        assert!(seqlock.is_multiple_of(2), "one writer at a time");
+        store(region, tail, seqlock + 1);
+        store(region, offset, seqlock + 1);
         write(region, offset + WORD_U64, &self.0);
-        store(region, offset, guard + 2);
-        store(region, tail, guard + 2);
+        store(region, offset, seqlock + 2);
+        store(region, tail, seqlock + 2);
     }
 
     /// Takes the image of the slot at `from`, which no one else writes.

@@ -7,23 +7,23 @@
 //!
 //! One writer at a time (a mutex inside); readers take no lock. Objects only ever move by being
 //! copied before their old slot is overwritten. Moves to the right are met by every reader that
-//! goes upwards; a move to the left (deletion) or away (growth) makes the segment's move counter odd
-//! meanwhile, and a reader that found nothing looks at the counter again.
+//! goes upwards; a move to the left (deletion) or away (growth) makes the segment's move counter
+//! odd meanwhile, and a reader that found nothing looks at the counter again.
 //!
 //! The table doubles without stopping, by linear hashing over its segments: see [`Growth`] and
-//! `address`. A record that is found is current wherever it was found, since a segment is cleared of
-//! what has moved; a reader that found nothing learns from the segment's header whether the table
-//! has grown under it. The paper's table does not grow.
+//! `address`. A record that is found is current wherever it was found, since a segment is cleared
+//! of what has moved; a reader that found nothing learns from the segment's header whether the
+//! table has grown under it. The paper's table does not grow.
 //!
 //! Memory: `slot_bytes` (40 and the inline bytes) per slot, 32 per segment of 16 slots, four slots
 //! and a word per overflow page; a value out of line takes the next power of two from 512 bytes on.
 
 mod address;
 mod check;
+mod exhausted;
 mod layout;
 mod memory;
 mod read;
-mod shortage;
 mod split;
 mod writer;
 
@@ -36,11 +36,11 @@ use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
 
 pub use address::{Home, LEVELS_MAX, Progress, SlotHash};
-pub use check::Placed;
+pub use check::LocatedRecord;
+pub use exhausted::ExhaustedSpace;
 use layout::slot_bytes;
-pub use layout::{BlockRef, INLINE_MAX, Place, SlotView};
+pub use layout::{BlockRef, INLINE_MAX, SlotView, StoredValue};
 use memory::Chunks;
-pub use shortage::Shortage;
 pub use split::Advance;
 use writer::Writer;
 
@@ -100,13 +100,13 @@ impl Geometry {
         self.slots / SEGMENT_SLOTS
     }
 
-    const fn reach(&self) -> u64 {
+    const fn probe_length(&self) -> u64 {
         self.displacement_max as u64
     }
 
     /// Slots of a chunk, those behind its last segment included.
     fn chunk_slots(&self, chunk: u32) -> u64 {
-        self.chunk_segments(chunk) * SEGMENT_SLOTS + self.reach() - 1
+        self.chunk_segments(chunk) * SEGMENT_SLOTS + self.probe_length() - 1
     }
 
     fn chunk_bytes(&self, chunk: u32) -> u64 {
@@ -124,11 +124,11 @@ impl Geometry {
 pub enum Growth {
     /// It keeps its first slots and takes the records it was made for.
     Off,
-    /// It doubles whenever it is [`LOAD_MAX_PERCENT`] full, up to so much memory for slots, overflow
-    /// pages and values.
+    /// It doubles whenever it is [`LOAD_MAX_PERCENT`] full, up to so much memory for slots,
+    /// overflow pages and values.
     Doubling {
         /// Bytes from which on nothing is split, inserts beyond the load limit are refused, and so
-        /// are values out of line that no free block takes ([`HostTable::shortage`]).
+        /// are values out of line that no free block takes ([`HostTable::exhausted_space`]).
         memory_max: Bytes,
     },
 }
@@ -216,7 +216,7 @@ pub struct HostTable {
 
 impl HostTable {
     /// An empty table made for `records_max` records. Room is a matter of admission: see
-    /// [`HostTable::has_room`].
+    /// [`HostTable::has_capacity`].
     pub fn new(geometry: Geometry, records_max: u64, growth: Growth) -> Self {
         let slots = Chunks::new(address::CHUNKS_MAX);
         let size = geometry.chunk_bytes(0);
@@ -306,7 +306,7 @@ impl HostTable {
     ///
     /// Always true below the records that the table was made for. Beyond, a table that may grow has
     /// room while it has memory to grow into and its growth keeps up, or is below its load limit.
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         if self.len() < self.records_max {
             return true;
         }

@@ -6,7 +6,7 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD};
 
 use super::address::{Home, LEVELS_MAX, Progress, SlotHash};
-use super::layout::{BlockRef, INLINE_MAX, KEY, Place, SlotView, parse_slot, slot_bytes};
+use super::layout::{BlockRef, INLINE_MAX, KEY, SlotView, StoredValue, parse_slot, slot_bytes};
 use super::{HEADER_BYTES, HostTable, Lookup, PAGE_SLOTS, PageRef, SegmentHeader, Span, memory};
 use crate::access::{load, read, store};
 
@@ -82,7 +82,7 @@ impl HostTable {
     ) -> Option<Lookup> {
         let region = self.chunk(home.chunk);
         let first = self.geometry.slot_offset(home.chunk, home.slot);
-        for position in 0..self.geometry.reach() {
+        for position in 0..self.geometry.probe_length() {
             let at = first + position * self.geometry.slot_bytes();
             if let Some(found) = self.try_slot(region, at, key, into) {
                 return Some(found);
@@ -110,18 +110,18 @@ impl HostTable {
         key: Key,
         into: &mut Vec<u8>,
     ) -> Option<Lookup> {
-        // A look at the key is enough to pass: whoever overwrites a key here has put it, if it still
-        // exists, into a slot that is read later, or has changed the header.
+        // A look at the key is enough to pass: whoever overwrites a key here has put it, if it
+        // still exists, into a slot that is read later, or has changed the header.
         while load(region, offset + KEY) == key.0 {
             let mut bytes = [0; SLOT_MAX];
             let slot = &mut bytes[..self.geometry.slot_bytes() as usize];
             read(region, offset, slot);
             match parse_slot(slot) {
                 SlotView::Torn => hint::spin_loop(),
-                SlotView::Record { key: found, version, place } if found == key => {
-                    match place {
-                        Place::Inline(value) => into.extend_from_slice(value),
-                        Place::OutOfLine(block) => {
+                SlotView::Record { key: found, version, stored } if found == key => {
+                    match stored {
+                        StoredValue::Inline(value) => into.extend_from_slice(value),
+                        StoredValue::OutOfLine(block) => {
                             if memory::read_block(&self.heap, block, key, version, into).is_none() {
                                 continue;
                             }
@@ -145,7 +145,10 @@ impl HostTable {
     /// # Panics
     /// If they are not all within D_m of it.
     pub fn slots_span(&self, home: Home, from: u64, count: u64) -> Span {
-        assert!(from + count <= self.geometry.reach(), "an object is within D_m of its home");
+        assert!(
+            from + count <= self.geometry.probe_length(),
+            "an object is within D_m of its home"
+        );
         Span {
             region: self.chunk(home.chunk).clone(),
             offset: self.geometry.slot_offset(home.chunk, home.slot + from),

@@ -20,11 +20,11 @@ pub struct Advance {
 impl HostTable {
     /// Splits up to `segments` segments of a table that is doubling, or must begin to.
     ///
-    /// A doubling keeps up with inserts if one segment is split per insert: a segment holds about 14
-    /// records, so it is over before the load has risen by a tenth. Cost: one look at an atomic if
-    /// there is nothing to do; else about [`SEGMENT_SLOTS`] reads and half as many moves a segment,
-    /// and now and then a new region of 1/64 of the table. Readers of the segment that find nothing
-    /// wait until it is split; others are never in its way. Stops without memory.
+    /// A doubling keeps up with inserts if one segment is split per insert: a segment holds about
+    /// 14 records, so it is over before the load has risen by a tenth. Cost: one look at an atomic
+    /// if there is nothing to do; else about [`SEGMENT_SLOTS`] reads and half as many moves a
+    /// segment, and now and then a new region of 1/64 of the table. Readers of the segment that
+    /// find nothing wait until it is split; others are never in its way. Stops without memory.
     pub fn advance(&self, segments: u64) -> Advance {
         let mut done = Advance::default();
         if !self.growing.load(Ordering::Relaxed) {
@@ -56,7 +56,7 @@ impl HostTable {
             self.add_memory(size);
         }
         let first = local * SEGMENT_SLOTS;
-        let last = first + SEGMENT_SLOTS + self.geometry.reach() - 2;
+        let last = first + SEGMENT_SLOTS + self.geometry.probe_length() - 2;
         let touched = self.moved_segments(chunk, first, last);
         self.bump_moves(chunk, touched.clone());
         let (gone, mut records) = self.move_slots(writer, now, next, (chunk, first, last));

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use std::thread;
 
-use nicol_core::chance::{Purpose, Stream, test_steps};
 use nicol_core::ids::Key;
+use nicol_core::rng::{Purpose, Stream, test_steps};
 
 use super::*;
 
@@ -95,14 +95,14 @@ fn growth_ends_below_the_load_limit_and_keeps_every_record() {
 fn room_ends_with_the_records_or_with_the_memory() {
     let fixed = HostTable::new(Geometry::new(64, 8, 16), 40, Growth::Off);
     for key in 0..40 {
-        assert!(fixed.has_room(), "{key} records of 40");
+        assert!(fixed.has_capacity(), "{key} records of 40");
         fixed.load(Key(key), b"x");
     }
-    assert!(!fixed.has_room());
+    assert!(!fixed.has_capacity());
     let memory_max = Bytes(200_000);
     let limited = HostTable::new(Geometry::new(1_024, 8, 16), 100, Growth::Doubling { memory_max });
     let mut key = 0;
-    while limited.has_room() {
+    while limited.has_capacity() {
         limited.load(Key(key), b"x");
         limited.advance(1);
         key += 1;
@@ -183,7 +183,8 @@ fn a_block_that_is_reused_under_a_reader_does_not_pass_for_the_old_one() {
         let mut bytes = vec![0; slot.len];
         slot.region.read(slot.offset, &mut bytes).unwrap();
         let slot = table.parse_slots(&bytes).next();
-        let Some(SlotView::Record { place: Place::OutOfLine(block), version, .. }) = slot else {
+        let Some(SlotView::Record { stored: StoredValue::OutOfLine(block), version, .. }) = slot
+        else {
             panic!("{slot:?} is not the record");
         };
         let Span { region, offset, len: block_len } = table.block_span(block);
@@ -361,9 +362,9 @@ fn values_that_grow_are_refused_once_the_memory_is_used_up() {
         let key = random.below(200) as usize;
         let len = 1 + random.below(4_000) as usize;
         let new = (random.below(4) > 0).then_some(len);
-        let shortage = Shortage::from_bits(table.shortage().to_bits());
-        assert_eq!(shortage, table.shortage());
-        if let Some(new) = new.filter(|&new| shortage.refuses(lengths[key], new)) {
+        let exhausted = ExhaustedSpace::from_bits(table.exhausted_space().to_bits());
+        assert_eq!(exhausted, table.exhausted_space());
+        if let Some(new) = new.filter(|&new| exhausted.refuses(lengths[key], new)) {
             let class = |len: usize| (len > 16).then(|| memory::class_bit(len));
             assert!(class(new).is_some() && lengths[key].and_then(class) != class(new));
             refused += 1;
@@ -378,7 +379,10 @@ fn values_that_grow_are_refused_once_the_memory_is_used_up() {
         // At most one region beyond, for each of four sizes of blocks.
         assert!(table.memory().0 <= memory_max.0 + 4 * 8_192, "{:?}", table.memory());
     }
-    assert!(refused > 0 && fixed.shortage().is_none() && !table.shortage().is_none());
-    assert!(!table.shortage().refuses(Some(1_000), 900) && !table.shortage().refuses(None, 16));
+    assert!(refused > 0 && fixed.exhausted_space().is_none() && !table.exhausted_space().is_none());
+    assert!(
+        !table.exhausted_space().refuses(Some(1_000), 900)
+            && !table.exhausted_space().refuses(None, 16)
+    );
     table.check();
 }

@@ -7,12 +7,12 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::memory::Region;
 
 use super::address::{Home, SlotHash};
-use super::layout::{BlockRef, KEY, Place, SlotImage, SlotView, key_at, parse_slot};
+use super::layout::{BlockRef, KEY, SlotImage, SlotView, StoredValue, key_at, parse_slot};
 use super::memory::{Heap, PageAllocator};
 use super::read::header;
 use super::{Applied, Growth, HEADER_BYTES, HostTable, PAGE_SLOTS, PageRef, SEGMENT_SLOTS};
 use crate::access::{load, read, store};
-use crate::graves::Graves;
+use crate::tombstones::Tombstones;
 
 /// What the writer keeps besides the table's memory.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Writer {
     /// A record that makes way for it.
     moved: SlotImage,
     scratch: Vec<u8>,
-    pub(super) graves: Graves,
+    pub(super) tombstones: Tombstones,
 }
 
 impl Writer {
@@ -35,7 +35,7 @@ impl Writer {
             image: SlotImage::empty(slot_bytes),
             moved: SlotImage::empty(slot_bytes),
             scratch: vec![0; slot_bytes as usize],
-            graves: Graves::default(),
+            tombstones: Tombstones::default(),
         }
     }
 }
@@ -74,7 +74,7 @@ impl HostTable {
         let old = self.find(writer, home, key);
         let current = match &old {
             Some(record) => record.version,
-            None => writer.graves.deleted_at(key),
+            None => writer.tombstones.deleted_at(key),
         };
         if version <= current {
             return Applied::Skipped;
@@ -89,7 +89,7 @@ impl HostTable {
             (Some(value), None) => {
                 self.fill(writer, key, version, value);
                 self.insert(writer, home);
-                writer.graves.raise(key);
+                writer.tombstones.remove(key);
                 self.len.fetch_add(1, Ordering::Relaxed);
                 if self.growth != Growth::Off && self.is_loaded() {
                     self.growing.store(true, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl HostTable {
             }
             (None, old) => {
                 self.raise_floor(home, version);
-                writer.graves.bury(key, version);
+                writer.tombstones.insert(key, version);
                 if let Some(old) = old {
                     self.delete(writer, home, &old);
                     self.len.fetch_sub(1, Ordering::Relaxed);
@@ -118,19 +118,19 @@ impl HostTable {
     /// Forgets the deletions that were remembered at the last call. Between two calls, every older
     /// write of a key deleted before the first must have been applied.
     pub fn forget_old_deletions(&self) {
-        self.writer().graves.forget_old();
+        self.writer().tombstones.forget_old();
     }
 
     /// Prepares the image of a record.
     fn fill(&self, writer: &mut Writer, key: Key, version: Version, value: &[u8]) {
-        let place = if value.len() <= self.geometry.inline {
-            Place::Inline(value)
+        let stored = if value.len() <= self.geometry.inline {
+            StoredValue::Inline(value)
         } else {
             let (block, added) = writer.heap.put(&self.heap, key, version, value);
             self.add_memory(added);
-            Place::OutOfLine(block)
+            StoredValue::OutOfLine(block)
         };
-        writer.image.set(key, version, place);
+        writer.image.set(key, version, stored);
     }
 
     fn free_block(&self, writer: &mut Writer, block: Option<BlockRef>) {
@@ -180,10 +180,10 @@ impl HostTable {
         match parse_slot(&writer.scratch) {
             SlotView::Empty => None,
             SlotView::Torn => panic!("the writer is alone"),
-            SlotView::Record { version, place, .. } => {
-                let block = match place {
-                    Place::Inline(_) => None,
-                    Place::OutOfLine(block) => Some(block),
+            SlotView::Record { version, stored, .. } => {
+                let block = match stored {
+                    StoredValue::Inline(_) => None,
+                    StoredValue::OutOfLine(block) => Some(block),
                 };
                 Some(Record { position, version, block })
             }
@@ -210,7 +210,8 @@ impl HostTable {
         let region: &Region = self.chunk(home.chunk);
         let first = self.geometry.slot_offset(home.chunk, home.slot);
         let slot_bytes = self.geometry.slot_bytes();
-        (0..self.geometry.reach()).map(move |at| (home.slot + at, region, first + at * slot_bytes))
+        (0..self.geometry.probe_length())
+            .map(move |at| (home.slot + at, region, first + at * slot_bytes))
     }
 
     /// A segment's overflow pages.
@@ -240,8 +241,8 @@ impl HostTable {
         }
     }
 
-    /// Puts the image into Robinhood order, up to the free slot `free`: before the first object that
-    /// is closer to its home.
+    /// Puts the image into Robinhood order, up to the free slot `free`: before the first object
+    /// that is closer to its home.
     pub(super) fn insert_before(&self, writer: &mut Writer, home: Home, free: u64) {
         let chunk = home.chunk;
         let behind = |&slot: &u64| self.home_of(chunk, slot).is_some_and(|other| other > home.slot);
@@ -311,13 +312,13 @@ impl HostTable {
         self.free_block(writer, record.block);
     }
 
-    /// Segments whose objects may move when slots `first` to `last` are emptied: up to the next slot
-    /// that is free or whose object is at home. A run may be longer than D_m.
+    /// Segments whose objects may move when slots `first` to `last` are emptied: up to the next
+    /// slot that is free or whose object is at home. A run may be longer than D_m.
     pub(super) fn moved_segments(&self, chunk: u32, first: u64, last: u64) -> RangeInclusive<u64> {
         let slots = self.geometry.chunk_slots(chunk);
         let stays = |&slot: &u64| self.home_of(chunk, slot).is_none_or(|home| home == slot);
         let end = (last + 1..slots).find(stays).unwrap_or(slots);
-        let lowest = first.saturating_sub(self.geometry.reach() - 1) / SEGMENT_SLOTS;
+        let lowest = first.saturating_sub(self.geometry.probe_length() - 1) / SEGMENT_SLOTS;
         let highest = ((end - 1) / SEGMENT_SLOTS).min(self.geometry.chunk_segments(chunk) - 1);
         lowest..=highest
     }
@@ -360,7 +361,7 @@ impl HostTable {
     /// of it (AMB-02). Where Robinhood order wants it elsewhere in the run, the objects between the
     /// hole and that place make way by one slot.
     fn fill_from_overflow(&self, writer: &mut Writer, chunk: u32, hole: u64) -> bool {
-        let lowest = hole.saturating_sub(self.geometry.reach() - 1);
+        let lowest = hole.saturating_sub(self.geometry.probe_length() - 1);
         let highest = (hole / SEGMENT_SLOTS).min(self.geometry.chunk_segments(chunk) - 1);
         let fits = |&position: &Position| {
             let key = self.key_of(position)?;
@@ -394,8 +395,8 @@ impl HostTable {
     /// Moves objects back over the slots from `first` on whose bits are set in `gone`, as far as
     /// their homes allow, and clears what becomes free: the backward shift. [Xenic21 4.1.2]
     ///
-    /// DEVIATION [Xenic21 4.1.2]: each object moves by less than D_m, but a run of displaced objects
-    /// may be longer than that; stopping within it would break Robinhood order.
+    /// DEVIATION [Xenic21 4.1.2]: each object moves by less than D_m, but a run of displaced
+    /// objects may be longer than that; stopping within it would break Robinhood order.
     pub(super) fn close_gaps(&self, writer: &mut Writer, chunk: u32, first: u64, gone: u128) {
         let end = first + u64::from(u128::BITS - gone.leading_zeros());
         let mut free = first;

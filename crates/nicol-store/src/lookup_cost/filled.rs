@@ -7,7 +7,7 @@ use nicol_core::units::Bytes;
 use super::{LookupCost, SLACK, Structure, Tally, keys, slots_for};
 use crate::address_cache::AddressCache;
 use crate::host_table::{self, Growth, Home, HostTable, PageRef, Progress, SlotHash, SlotView};
-use crate::remote_table::{Design, Geometry, RemoteTable, Revisit, Step, TableConfig};
+use crate::remote_table::{Design, Geometry, RemoteTable, Reread, Step, TableConfig};
 
 /// Addresses that a coordinator has room for, per record: twice, so that few sets are too small.
 const ADDRESSES_PER_RECORD: usize = 2;
@@ -50,11 +50,11 @@ impl Filled {
             table
         };
         let table = match structure {
-            Structure::Robinhood { displacement_max: Some(reach) } => {
-                let geometry = host_table::Geometry::new(slots, reach, value_bytes.max(8));
+            Structure::Robinhood { displacement_max: Some(probe_length) } => {
+                let geometry = host_table::Geometry::new(slots, probe_length, value_bytes.max(8));
                 let table = HostTable::new(geometry, records, Growth::Off);
                 keys(records, seed).for_each(|key| table.load(key, &value));
-                Table::Robinhood(Hinted { table, reach, hints: Vec::new() })
+                Table::Robinhood(Hinted { table, probe_length, hints: Vec::new() })
             }
             Structure::Robinhood { displacement_max: None } => {
                 panic!("no table has runs without a limit")
@@ -122,7 +122,7 @@ impl Filled {
             }
             Table::Cached(table, addresses) => {
                 if let Some(address) = addresses.get(key) {
-                    if revisit(table, key, address, tally, bytes) {
+                    if reread(table, key, address, tally, bytes) {
                         return;
                     }
                     addresses.forget(key);
@@ -161,7 +161,7 @@ fn walk(table: &RemoteTable, key: Key, tally: &mut Tally, bytes: &mut Vec<u8>) -
 }
 
 /// Reads one slot; says whether the key's record is there.
-fn revisit(
+fn reread(
     table: &RemoteTable,
     key: Key,
     address: u64,
@@ -171,13 +171,13 @@ fn revisit(
     let span = table.geometry().record_span(address);
     tally.read(1, span.len);
     fetch(table.region(), span.offset, span.len, bytes);
-    matches!(table.geometry().revisit(key, address, bytes), Revisit::Found(_))
+    matches!(table.geometry().reread(key, address, bytes), Reread::Found(_))
 }
 
 /// A Robinhood table, with the NIC's lookups of keys that its index does not cache.
 pub(super) struct Hinted {
     pub(super) table: HostTable,
-    pub(super) reach: u16,
+    pub(super) probe_length: u16,
     /// d_i of each segment.
     pub(super) hints: Vec<u16>,
 }
@@ -191,14 +191,14 @@ impl Hinted {
     pub(super) fn lookup(&mut self, key: Key, tally: &mut Tally, bytes: &mut Vec<u8>) {
         let home = self.home(key);
         let segment = home.segment as usize;
-        let first = (self.hints[segment] + SLACK + 1).min(self.reach);
+        let first = (self.hints[segment] + SLACK + 1).min(self.probe_length);
         let mut slots = |from, to| self.slots(key, home, (from, to), tally, bytes);
         let near = slots(0, first);
-        let far = || if first < self.reach { slots(first, self.reach) } else { None };
+        let far = || if first < self.probe_length { slots(first, self.probe_length) } else { None };
         let displacement = near.or_else(far).unwrap_or_else(|| {
             self.overflow(key, home, tally, bytes);
             // Says that overflow may hold the segment's objects, as the NIC's lookups do.
-            self.reach - 1
+            self.probe_length - 1
         });
         self.hints[segment] = self.hints[segment].max(displacement);
     }

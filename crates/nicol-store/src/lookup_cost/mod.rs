@@ -5,12 +5,12 @@
 //! included (AMB-01); then every key is looked up once with the code that a NIC or a remote
 //! coordinator runs. An object is a slot, in use or not, since a READ moves either.
 //!
-//! Robinhood's lookups follow the NIC index's rule (AMB-04): the first read covers d_i + k + 1 slots
-//! from the key's home, D_m at most; a second, adjacent one the rest up to D_m; then come the
+//! Robinhood's lookups follow the NIC index's rule (AMB-04): the first read covers d_i + k + 1
+//! slots from the key's home, D_m at most; a second, adjacent one the rest up to D_m; then come the
 //! overflow pages, whose address the index entry holds. The hints are those of a warm index: a
-//! first pass over all keys, which is not counted, has taught them. Without D_m an insertion's probe
-//! may pass thousands of slots, which no table here offers; where the objects stand then does not
-//! depend on the order of insertion, so it is computed.
+//! first pass over all keys, which is not counted, has taught them. Without D_m an insertion's
+//! probe may pass thousands of slots, which no table here offers; where the objects stand then does
+//! not depend on the order of insertion, so it is computed.
 
 mod filled;
 
@@ -173,8 +173,8 @@ impl Tally {
     }
 }
 
-/// Looks every object of a Robinhood table without D_m up, given their homes: in the order of homes,
-/// an object stands at home or right behind the one before it.
+/// Looks every object of a Robinhood table without D_m up, given their homes: in the order of
+/// homes, an object stands at home or right behind the one before it.
 fn unlimited(homes: impl Iterator<Item = u64>, slots: u64) -> Tally {
     let mut counts = vec![0u16; slots.next_multiple_of(SEGMENT_SLOTS) as usize];
     for home in homes {

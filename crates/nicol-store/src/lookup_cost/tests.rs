@@ -51,7 +51,7 @@ fn a_limit_that_is_never_met_costs_what_none_does() {
     }
     assert_eq!(table.overflowed(), 0, "half full, it does not overflow");
     let hints = vec![0; (geometry.slots() / SEGMENT_SLOTS) as usize];
-    let mut nic = Hinted { table, reach: 64, hints };
+    let mut nic = Hinted { table, probe_length: 64, hints };
     let mut bytes = Vec::new();
     let (mut teaching, mut tally) = (Tally::default(), Tally::default());
     keys(RECORDS, 5).for_each(|key| nic.lookup(key, &mut teaching, &mut bytes));

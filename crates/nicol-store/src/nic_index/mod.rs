@@ -1,12 +1,13 @@
 //! The NIC caching index: locks, versions, hot values and location hints. [Xenic21 4.1.3]
 //!
-//! One entry per segment of the host table, with a fixed set of cache positions and chained overflow
-//! pages. A position names an object: key, lock, version, cached value. A cached object may say that
-//! there is no such record (a negative entry). Lock state lives only here.
+//! One entry per segment of the host table, with a fixed set of cache positions and chained
+//! overflow pages. A position names an object: key, lock, version, cached value. A cached object
+//! may say that there is no such record (a negative entry). Lock state lives only here.
 //!
-//! Entries are striped over short mutexes, so that NIC cores that share the NIC's memory can use one
-//! index; no mutex is held across a fabric call. When the NIC learns that the host table has doubled
-//! (see [`NicIndex::follow`]), each stripe splits its entries likewise, a few per operation.
+//! Entries are striped over short mutexes, so that NIC cores that share the NIC's memory can use
+//! one index; no mutex is held across a fabric call. When the NIC learns that the host table has
+//! doubled (see [`NicIndex::follow`]), each stripe splits its entries likewise, a few per
+//! operation.
 //!
 //! Memory: at most 96 bytes per segment of the host table; per object 64 bytes, its
 //! position, a page's share, and its value, of which a vacated object keeps up to 1,024 bytes for
@@ -23,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::units::Bytes;
 
-use crate::host_table::{PageRef, Placed, Progress, SegmentHeader, SlotHash};
+use crate::host_table::{LocatedRecord, PageRef, Progress, SegmentHeader, SlotHash};
 use stripe::{Limits, Stripe};
 
 /// Mutexes that the segments are spread over.
@@ -116,11 +117,11 @@ impl NicIndex {
 
     /// Knows a record of the host table from the start: caches it, if there is room for it without
     /// any other's going, and learns how far it is from its home.
-    pub fn preload(&self, hash: SlotHash, record: &Placed<'_>) {
+    pub fn preload(&self, hash: SlotHash, record: &LocatedRecord<'_>) {
         let (mut stripe, number) = self.open(hash);
         let entry = stripe.entry(number);
         entry.displacement = entry.displacement.max(record.displacement);
-        if let Some(index) = stripe.add_if_room(number, hash, record.key) {
+        if let Some(index) = stripe.add_if_capacity(number, hash, record.key) {
             let object = stripe.object(index);
             object.set_known(record.version, true);
             object.value.extend_from_slice(record.value);

@@ -8,9 +8,9 @@ use super::{LockRefused, NicIndex};
 use crate::host_table::SlotHash;
 
 impl NicIndex {
-    /// Locks `key` for reading: nobody locks it until as many [`NicIndex::unshare`] have followed.
-    /// Refused while a transaction holds it.
-    pub fn share(&self, hash: SlotHash, key: Key) -> Result<(), LockRefused> {
+    /// Locks `key` for reading: nobody locks it until as many [`NicIndex::unlock_shared`] have
+    /// followed. Refused while a transaction holds it.
+    pub fn lock_shared(&self, hash: SlotHash, key: Key) -> Result<(), LockRefused> {
         let (mut stripe, entry) = self.open(hash);
         let Some(index) = stripe.find_or_add(entry, hash, key) else {
             return Err(LockRefused::Full);
@@ -28,7 +28,7 @@ impl NicIndex {
     ///
     /// # Panics
     /// If `key` is not locked for reading.
-    pub fn unshare(&self, hash: SlotHash, key: Key) {
+    pub fn unlock_shared(&self, hash: SlotHash, key: Key) {
         let (mut stripe, entry) = self.open(hash);
         let index = stripe.find(entry, hash, key);
         assert!(index.is_some(), "a key that is being read stays in the index");
@@ -90,13 +90,20 @@ impl NicIndex {
         (evicted <= bound).then_some(true)
     }
 
-    /// A key of an ordered table that a host has found absent at `version`, for `txn`: a guard has
-    /// just shown that it is. 0: there never was such a record. Returns false if others have locked
-    /// it since, or may have seen it absent at a later version.
+    /// A key of an ordered table that a host has found absent at `version`, for `txn`: a range
+    /// version has just shown that it is. 0: there never was such a record. Returns false if others
+    /// have locked it since, or may have seen it absent at a later version.
     ///
     /// No later insert installs a version at which the caller has seen no record: what the index
-    /// knows of the key is raised to `version`, and a lookup that is asking the host must ask again.
-    pub fn saw_none(&self, hash: SlotHash, key: Key, txn: TxnId, version: Version) -> bool {
+    /// knows of the key is raised to `version`, and a lookup that is asking the host must ask
+    /// again.
+    pub fn confirm_absent_at(
+        &self,
+        hash: SlotHash,
+        key: Key,
+        txn: TxnId,
+        version: Version,
+    ) -> bool {
         let (mut stripe, number) = self.open(hash);
         // The floor is that of keys that may have been deleted.
         if version > Version(0) && stripe.entry(number).floor > version {

@@ -87,8 +87,8 @@ enum Known {
     Present,
 }
 
-/// A key that is cached, locked or pinned. Fills a cache line, so that all of it costs one miss; its
-/// options stand beside their values to that end.
+/// A key that is cached, locked or pinned. Fills a cache line, so that all of it costs one miss;
+/// its options stand beside their values to that end.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Object {
@@ -221,7 +221,7 @@ impl Stripe {
         self.entries.push(Entry::new(epoch, floor, evicted));
         for position in scratch.drain(..) {
             let entry = if position.tag >> level & 1 == 1 { twin } else { number };
-            self.place(entry, position);
+            self.insert_position(entry, position);
         }
         self.scratch = scratch;
         self.progress = self.progress.next(self.base);
@@ -297,7 +297,12 @@ impl Stripe {
     }
 
     /// Adds the object of a key that has none, unless another would have to go.
-    pub(super) fn add_if_room(&mut self, entry: usize, hash: SlotHash, key: Key) -> Option<usize> {
+    pub(super) fn add_if_capacity(
+        &mut self,
+        entry: usize,
+        hash: SlotHash,
+        key: Key,
+    ) -> Option<usize> {
         (self.live() < self.limits.cached).then(|| self.add(entry, hash, key))
     }
 
@@ -307,7 +312,7 @@ impl Stripe {
             return Some(index);
         }
         if self.live() >= self.limits.cached {
-            self.make_room(self.limits.cached - 1);
+            self.evict_down_to(self.limits.cached - 1);
         }
         (self.live() < limit).then(|| self.add(entry, hash, key))
     }
@@ -337,12 +342,12 @@ impl Stripe {
         object.key = key;
         object.live = true;
         object.used = true;
-        self.place(entry, Position { tag: hash.tag(), object: index as u32 });
+        self.insert_position(entry, Position { tag: hash.tag(), object: index as u32 });
         index
     }
 
     /// Puts a position into the first free place of an entry or its pages.
-    fn place(&mut self, number: usize, position: Position) {
+    fn insert_position(&mut self, number: usize, position: Position) {
         self.objects[position.object as usize].entry = number as u32;
         let entry = &mut self.entries[number];
         if let Some(free) = entry.positions.iter_mut().find(|at| at.object == NONE) {
@@ -466,12 +471,12 @@ impl Stripe {
 
     /// Evicts while there are more objects than may be cached.
     pub(super) fn evict(&mut self) {
-        self.make_room(self.limits.cached);
+        self.evict_down_to(self.limits.cached);
     }
 
     /// Evicts by second chance down to `wanted` objects, skipping locked and pinned ones.
     /// Gives up after [`EVICT_LOOKS`] looks, so that no operation pays for many pins.
-    fn make_room(&mut self, wanted: usize) {
+    fn evict_down_to(&mut self, wanted: usize) {
         for _ in 0..EVICT_LOOKS {
             if self.live() <= wanted {
                 return;

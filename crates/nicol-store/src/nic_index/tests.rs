@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use nicol_core::chance::{Purpose, Stream, test_steps};
+use nicol_core::rng::{Purpose, Stream, test_steps};
 
 use super::*;
 
@@ -66,17 +66,17 @@ fn a_lock_has_one_holder_and_outlives_eviction() {
 fn a_shared_key_is_not_locked_and_stays() {
     let index = index(1, 64);
     let (hash, key) = of(1);
-    assert_eq!(index.share(hash, key), Ok(()));
-    assert_eq!(index.share(hash, key), Ok(()));
-    index.unshare(hash, key);
+    assert_eq!(index.lock_shared(hash, key), Ok(()));
+    assert_eq!(index.lock_shared(hash, key), Ok(()));
+    index.unlock_shared(hash, key);
     assert_eq!(lock(&index, 1, 1), Err(LockRefused::Shared));
     for key in 10..200 {
         access(&index, key);
     }
     index.check();
-    index.unshare(hash, key);
+    index.unlock_shared(hash, key);
     assert_eq!(lock(&index, 1, 1), Ok(()));
-    assert_eq!(index.share(hash, key), Err(LockRefused::Held(TxnId(1))));
+    assert_eq!(index.lock_shared(hash, key), Err(LockRefused::Held(TxnId(1))));
     assert_eq!(index.locked_count(), 1);
     index.check();
 }
@@ -315,7 +315,7 @@ fn what_it_is_told_at_the_start_it_keeps_as_far_as_there_is_room() {
     let tell = |key: u64, displacement: u16| {
         let (hash, key) = of(key);
         let value = &key.0.to_le_bytes()[..];
-        index.preload(hash, &Placed { key, version: Version(1), value, displacement });
+        index.preload(hash, &LocatedRecord { key, version: Version(1), value, displacement });
     };
     (0..1_000).for_each(|key| tell(key, 3));
     let known = (0..1_000).filter(|&key| hint(&index, key).is_none()).count();

@@ -68,9 +68,9 @@ impl RemoteTable {
         let writer = self.writer();
         let mut lines = Vec::new();
         let (mut keys, mut chained) = (BTreeSet::new(), BTreeSet::new());
-        let (mut blocks, mut promised) = (0, 0);
+        let (mut blocks, mut reserved) = (0, 0);
         for home in 0..self.geometry.buckets() {
-            let at = self.geometry.bucket_offset(home) + bucket::GUARD as u64;
+            let at = self.geometry.bucket_offset(home) + bucket::VERSION as u64;
             if !load(&self.region, at).is_multiple_of(2) {
                 lines.push(format!("bucket {home}: a change is under way"));
             }
@@ -97,11 +97,11 @@ impl RemoteTable {
                 lines.push(format!("{key:?} is torn"));
             }
             blocks += self.block_of(address).map_or(0, |block| Heap::cost(block.len));
-            if let Some(block) = writer.promised.get(&key) {
+            if let Some(block) = writer.reserved.get(&key) {
                 blocks += Heap::cost(block.len);
-                promised += 1;
+                reserved += 1;
                 if header.owner().is_none() {
-                    lines.push(format!("{key:?} was promised room and nobody holds its lock"));
+                    lines.push(format!("{key:?} was reserved room and nobody holds its lock"));
                 }
             }
         });
@@ -121,8 +121,8 @@ impl RemoteTable {
             ("slots in chains", overflowed, self.overflowed()),
             ("overflow buckets", chained.len() as u64 + writer.free_buckets(), overflow),
             ("heap bytes", blocks, writer.heap_in_use()),
-            ("promises to holders of locks", promised, writer.promised.len() as u64),
-            ("promises", writer.promised.len() as u64, self.promised.load(Ordering::Relaxed)),
+            ("reserves to holders of locks", reserved, writer.reserved.len() as u64),
+            ("reserves", writer.reserved.len() as u64, self.reserved.load(Ordering::Relaxed)),
             ("strays", writer.strays.len() as u64, self.strayed()),
         ];
         for (what, found, counted) in counts {

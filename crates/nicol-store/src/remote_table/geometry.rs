@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::heap::Heap;
 use super::layout::{
-    self, BlockRef, Body, Header, INLINE_MAX, Place, SlotView, bucket, field, word_at,
+    self, BlockRef, Body, Header, INLINE_MAX, SlotView, StoredValue, bucket, field, word_at,
 };
 
 /// Seed of the bucket hash: another than the partition hash's, which all keys of a shard agree in.
@@ -53,7 +53,7 @@ impl TableConfig {
     /// Adds memory for those of `values`, (bytes, records), that do not stand in their slots. A
     /// quarter more than they take: an eighth is kept back from insertions, and a new value is
     /// written before the old one's block is free.
-    pub fn make_room_for(&mut self, values: &[(u32, u64)]) {
+    pub fn size_heap_for(&mut self, values: &[(u32, u64)]) {
         let long = values.iter().filter(|(len, _)| *len as usize > self.inline);
         let bytes: u64 = long.map(|&(len, records)| Heap::cost(len) * records).sum();
         self.heap.0 += bytes + bytes.div_ceil(4);
@@ -88,7 +88,7 @@ pub struct Record<'a> {
     /// Its lock and version.
     pub header: Header,
     /// Its value; that of `header.version()` even while the record is locked.
-    pub place: Place<'a>,
+    pub stored: StoredValue<'a>,
     incarnation: u64,
 }
 
@@ -96,7 +96,7 @@ impl Record<'_> {
     /// Does the record exist? A slot may also hold an absent record: locked for an insertion, or
     /// deleted by a one-sided coordinator.
     pub const fn is_present(&self) -> bool {
-        !matches!(self.place, Place::Absent)
+        !matches!(self.stored, StoredValue::Absent)
     }
 
     /// Its header without a lock: what a validation compares with, what a CAS expects.
@@ -108,11 +108,11 @@ impl Record<'_> {
 /// What an absent key was found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Absence {
-    /// Where the guard word of the key's home stands.
-    pub guard_address: u64,
-    /// The guard word. Absence holds, now and at validation, if a READ of the word finds it
+    /// Where the bucket version of the key's home stands.
+    pub bucket_version_address: u64,
+    /// The bucket version. Absence holds, now and at validation, if a READ of the word finds it
     /// unchanged.
-    pub guard: u64,
+    pub bucket_version: u64,
     /// The version of the absent key: an insertion installs a later one.
     pub floor: Version,
 }
@@ -124,7 +124,7 @@ pub enum Step<'a> {
     Found(Record<'a>),
     /// Not here: READ the walk's span, which has moved on along the chain.
     Next,
-    /// Not in the table, if the guard word is still what it was: see [`Absence`].
+    /// Not in the table, if the bucket version is still what it was: see [`Absence`].
     Absent(Absence),
     /// Someone was writing: READ the walk's span, which is home again.
     Torn,
@@ -132,7 +132,7 @@ pub enum Step<'a> {
 
 /// What stands at a remembered address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Revisit<'a> {
+pub enum Reread<'a> {
     /// The key's record.
     Found(Record<'a>),
     /// The key's record, being written: READ it again.
@@ -213,7 +213,7 @@ impl Geometry {
 
     /// Begins the lookup of `key`.
     pub fn walk(&self, key: Key) -> Walk {
-        let absence = Absence { guard_address: 0, guard: 0, floor: Version(0) };
+        let absence = Absence { bucket_version_address: 0, bucket_version: 0, floor: Version(0) };
         Walk { geometry: *self, key, span: self.home(key), hops: 0, absence }
     }
 
@@ -223,15 +223,15 @@ impl Geometry {
     }
 
     /// What stands at a remembered address, in the bytes of [`Geometry::record_span`].
-    pub fn revisit<'a>(&self, key: Key, address: u64, bytes: &'a [u8]) -> Revisit<'a> {
+    pub fn reread<'a>(&self, key: Key, address: u64, bytes: &'a [u8]) -> Reread<'a> {
         if bytes.len() as u64 != self.slot_bytes() {
-            return Revisit::Moved;
+            return Reread::Moved;
         }
         match layout::parse_slot(bytes, key) {
-            SlotView::Other => Revisit::Moved,
-            SlotView::Torn => Revisit::Torn,
-            SlotView::Record { header, incarnation, place } => {
-                Revisit::Found(Record { address, header, place, incarnation })
+            SlotView::Other => Reread::Moved,
+            SlotView::Torn => Reread::Torn,
+            SlotView::Record { header, incarnation, stored } => {
+                Reread::Found(Record { address, header, stored, incarnation })
             }
         }
     }
@@ -284,13 +284,13 @@ impl Geometry {
         value: Option<&[u8]>,
         into: &mut Vec<u8>,
     ) -> bool {
-        let place = match value {
-            None => Place::Absent,
-            Some(value) if value.len() <= self.inline => Place::Inline(value),
+        let stored = match value {
+            None => StoredValue::Absent,
+            Some(value) if value.len() <= self.inline => StoredValue::Inline(value),
             Some(_) => return false,
         };
         let mut pointer = [0; WORD];
-        Body::new(key, version, place, unlocked.incarnation(), &mut pointer).emit(into);
+        Body::new(key, version, stored, unlocked.incarnation(), &mut pointer).emit(into);
         true
     }
 
@@ -371,8 +371,8 @@ impl Walk {
         let head = |at: usize| word_at(bytes, at).unwrap_or_default();
         if self.hops == 0 {
             self.absence = Absence {
-                guard_address: self.span.offset + bucket::GUARD as u64,
-                guard: head(bucket::GUARD),
+                bucket_version_address: self.span.offset + bucket::VERSION as u64,
+                bucket_version: head(bucket::VERSION),
                 floor: Version(head(bucket::FLOOR)),
             };
         }
@@ -384,10 +384,10 @@ impl Walk {
                 match layout::parse_slot(bytes, self.key) {
                     SlotView::Other => {}
                     SlotView::Torn => torn = true,
-                    SlotView::Record { header, incarnation, place } => {
+                    SlotView::Record { header, incarnation, stored } => {
                         let inside = geometry.slot_offset(number as u64, slot as u64);
                         let address = self.span.offset + inside;
-                        return Step::Found(Record { address, header, place, incarnation });
+                        return Step::Found(Record { address, header, stored, incarnation });
                     }
                 }
             }
@@ -402,7 +402,7 @@ impl Walk {
             self.span = Span { offset: geometry.bucket_offset(link), len };
             return Step::Next;
         }
-        if !self.absence.guard.is_multiple_of(2) {
+        if !self.absence.bucket_version.is_multiple_of(2) {
             return self.again();
         }
         Step::Absent(self.absence)

@@ -40,7 +40,7 @@ pub(super) mod bucket {
 
     /// Changes with every insertion and removal of a key of this home, and with every move of one
     /// to where readers come first; odd meanwhile.
-    pub const GUARD: usize = 0;
+    pub const VERSION: usize = 0;
     /// The version of every absent key of this home.
     pub const FLOOR: usize = WORD;
     /// Number of the next bucket of the chain; 0: none.
@@ -168,7 +168,7 @@ pub struct BlockRef {
 
 /// Where a record's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum StoredValue<'a> {
     /// The record does not exist: it is locked to be inserted, or was deleted one-sidedly.
     Absent,
     /// In the slot.
@@ -191,11 +191,11 @@ impl Shape {
         Self::new(kind::EMPTY, 0, incarnation)
     }
 
-    pub(super) const fn of(place: Place<'_>, incarnation: u64) -> Self {
-        match place {
-            Place::Absent => Self::new(kind::ABSENT, 0, incarnation),
-            Place::Inline(value) => Self::new(kind::INLINE, value.len() as u32, incarnation),
-            Place::OutOfLine(block) => Self::new(kind::OUT_OF_LINE, block.len, incarnation),
+    pub(super) const fn of(stored: StoredValue<'_>, incarnation: u64) -> Self {
+        match stored {
+            StoredValue::Absent => Self::new(kind::ABSENT, 0, incarnation),
+            StoredValue::Inline(value) => Self::new(kind::INLINE, value.len() as u32, incarnation),
+            StoredValue::OutOfLine(block) => Self::new(kind::OUT_OF_LINE, block.len, incarnation),
         }
     }
 
@@ -257,7 +257,7 @@ pub(super) enum SlotView<'a> {
     /// The key's, but being rewritten.
     Torn,
     /// The key's record.
-    Record { header: Header, incarnation: u64, place: Place<'a> },
+    Record { header: Header, incarnation: u64, stored: StoredValue<'a> },
 }
 
 /// Looks for `key` in the bytes of one slot.
@@ -270,14 +270,14 @@ pub(super) fn parse_slot(bytes: &[u8], key: Key) -> SlotView<'_> {
     let shape = Shape(word(field::SHAPE));
     let len = shape.0 as u32;
     let value = &bytes[field::VALUE..];
-    let (place, covered): (_, Range<usize>) = match shape.0 >> 32 & 0xff {
-        kind::ABSENT => (Place::Absent, 0..0),
+    let (stored, covered): (_, Range<usize>) = match shape.0 >> 32 & 0xff {
+        kind::ABSENT => (StoredValue::Absent, 0..0),
         kind::INLINE if len as usize <= value.len() => {
-            (Place::Inline(&value[..len as usize]), 0..len as usize)
+            (StoredValue::Inline(&value[..len as usize]), 0..len as usize)
         }
         kind::OUT_OF_LINE => {
             let offset = word(field::VALUE);
-            (Place::OutOfLine(BlockRef { offset, len }), 0..WORD)
+            (StoredValue::OutOfLine(BlockRef { offset, len }), 0..WORD)
         }
         _ => return SlotView::Torn,
     };
@@ -287,7 +287,7 @@ pub(super) fn parse_slot(bytes: &[u8], key: Key) -> SlotView<'_> {
     if sum != word(field::CHECKSUM) || unlocked_elsewhere {
         return SlotView::Torn;
     }
-    SlotView::Record { header, incarnation, place }
+    SlotView::Record { header, incarnation, stored }
 }
 
 /// What a record's slot holds behind its holder word.
@@ -302,15 +302,15 @@ impl<'a> Body<'a> {
     pub(super) fn new(
         key: Key,
         version: Version,
-        place: Place<'a>,
+        stored: StoredValue<'a>,
         incarnation: u64,
         pointer: &'a mut [u8; WORD],
     ) -> Self {
-        let shape = Shape::of(place, incarnation);
-        let value: &[u8] = match place {
-            Place::Absent => &[],
-            Place::Inline(value) => value,
-            Place::OutOfLine(block) => {
+        let shape = Shape::of(stored, incarnation);
+        let value: &[u8] = match stored {
+            StoredValue::Absent => &[],
+            StoredValue::Inline(value) => value,
+            StoredValue::OutOfLine(block) => {
                 *pointer = block.offset.to_le_bytes();
                 pointer
             }

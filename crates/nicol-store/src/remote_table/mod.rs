@@ -7,24 +7,24 @@
 //! | it wants to | it does |
 //! |---|---|
 //! | look a key up | READ [`Walk::span`], give the bytes to [`Walk::step`], until it finds or misses |
-//! | read a remembered address | READ [`Geometry::record_span`], [`Geometry::revisit`] |
+//! | read a remembered address | READ [`Geometry::record_span`], [`Geometry::reread`] |
 //! | lock a record | CAS its header word from [`Record::unlocked`] to [`Header::locked_by`] |
 //! | validate a record | READ its header word: still [`Record::unlocked`]? |
-//! | validate an absent key | READ its home's guard word: still [`Absence::guard`]? |
+//! | validate an absent key | READ its home's bucket version: still [`Absence::bucket_version`]? |
 //! | lock an absent key | ask the owner ([`RemoteTable::lock`]), which makes an absent, locked slot |
 //! | commit a record it locked | WRITE the body ([`Geometry::emit_commit`]), then the new header |
 //! | give back a lock taken by CAS | WRITE the unlocked header |
 //! | give back a lock that the owner granted | ask the owner ([`RemoteTable::unlock`]) |
 //! | free the slot of a record it deleted | ask the owner ([`RemoteTable::reclaim`]) |
-//! | commit a value that takes a block | ask the owner before ([`RemoteTable::promise`]; see `room`) |
+//! | commit a value that takes a block | ask the owner before ([`RemoteTable::reserve`]; see `reservation`) |
 //!
 //! What makes this safe: a record is only rewritten or moved while its header is locked (by a
-//! transaction, or for a moment by the owner), so an unlocked header read after a value vouches
-//! for it; the checksum finds values torn within one READ. A header names its slot's incarnation,
-//! so that an old header word never fits another record. Absent keys (AMB-36): every insertion and
-//! removal of a key changes its home's guard, and so does every move that a reader could miss, so
-//! that an unchanged guard means that nothing came; an absent key's version is its home's floor,
-//! which no deletion there exceeds (as in decision 0003).
+//! transaction, or for a moment by the owner), so an unlocked header read after a value vouches for
+//! it; the checksum finds values torn within one READ. A header names its slot's incarnation, so
+//! that an old header word never fits another record. Absent keys (AMB-36): every insertion and
+//! removal of a key changes its home's bucket version, and so does every move that a reader could
+//! miss, so that an unchanged bucket version means that nothing came; an absent key's version is
+//! its home's floor, which no deletion there exceeds (as in decision 0003).
 //!
 //! The owner's engines call the methods of [`RemoteTable`]. Locks and installs in place take no
 //! mutex; whatever changes the structure (insertion, removal, blocks of the heap) takes the
@@ -34,7 +34,7 @@ mod audit;
 mod geometry;
 mod heap;
 mod layout;
-mod room;
+mod reservation;
 mod writer;
 
 use std::fmt;
@@ -47,8 +47,8 @@ use nicol_core::memory::Region;
 
 use crate::access::{load, read, store, swap};
 use crate::host_table::Applied;
-pub use geometry::{Absence, Design, Geometry, Record, Revisit, Span, Step, TableConfig, Walk};
-pub use layout::{BlockRef, Header, INLINE_MAX, Place};
+pub use geometry::{Absence, Design, Geometry, Record, Reread, Span, Step, TableConfig, Walk};
+pub use layout::{BlockRef, Header, INLINE_MAX, StoredValue};
 use layout::{Shape, bucket, checksum, field};
 use writer::Writer;
 
@@ -101,8 +101,8 @@ pub struct RemoteTable {
     writer: Mutex<Writer>,
     used: AtomicU64,
     overflowed: AtomicU64,
-    /// Blocks promised, and records without a place: what the writer keeps of each.
-    promised: AtomicU64,
+    /// Blocks reserved, and records without a place: what the writer keeps of each.
+    reserved: AtomicU64,
     strayed: AtomicU64,
     capacity: u64,
 }
@@ -116,7 +116,7 @@ enum Sought {
 
 impl RemoteTable {
     /// An empty table with room for `capacity` records. Room is a matter of admission: see
-    /// [`RemoteTable::has_room`].
+    /// [`RemoteTable::has_capacity`].
     pub fn new(geometry: Geometry, capacity: u64) -> Self {
         Self {
             geometry,
@@ -124,7 +124,7 @@ impl RemoteTable {
             writer: Mutex::new(Writer::new(&geometry)),
             used: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
-            promised: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
             strayed: AtomicU64::new(0),
             capacity,
         }
@@ -143,7 +143,7 @@ impl RemoteTable {
             writer: Mutex::new(writer),
             used: word(&self.used),
             overflowed: word(&self.overflowed),
-            promised: word(&self.promised),
+            reserved: word(&self.reserved),
             strayed: word(&self.strayed),
             capacity: self.capacity,
         }
@@ -171,9 +171,9 @@ impl RemoteTable {
 
     /// May a transaction insert a record? Asked when it locks an absent key. An eighth of the
     /// overflow buckets is kept back, so that few records of replicas, which place them otherwise,
-    /// stray; and one of the heap, for values that grow. Room for the value itself is promised when
-    /// its length is known: [`RemoteTable::promise`].
-    pub fn has_room(&self) -> bool {
+    /// stray; and one of the heap, for values that grow. Space for the value itself is reserved
+    /// when its length is known: [`RemoteTable::reserve`].
+    pub fn has_capacity(&self) -> bool {
         self.used() < self.capacity && self.writer().has_reserve(&self.geometry)
     }
 
@@ -230,11 +230,11 @@ impl RemoteTable {
         }
     }
 
-    /// Unlocks `key` if `txn` holds it; returns whether it did. Room that it was promised is free.
+    /// Unlocks `key` if `txn` holds it; returns whether it did. Room that it was reserved is free.
     pub fn unlock(&self, key: Key, txn: TxnId) -> bool {
         let Some((address, header)) = self.held_by(key, txn) else { return false };
-        if let Some(promised) = self.take_promise(key) {
-            self.writer().take_back(Some(promised));
+        if let Some(reserved) = self.take_reservation(key) {
+            self.writer().take_back(Some(reserved));
         }
         let shape = Shape(load(&self.region, address + field::SHAPE as u64));
         if shape.is_present() {
@@ -262,19 +262,19 @@ impl RemoteTable {
     ///
     /// # Panics
     /// If `txn` does not hold the lock, the version does not move forward, or the value takes a
-    /// block that was not promised ([`RemoteTable::promise`]) and that there is not.
+    /// block that was not reserved ([`RemoteTable::reserve`]) and that there is not.
     pub fn install(&self, key: Key, txn: TxnId, version: Version, value: Option<&[u8]>) {
         let Some((address, header)) = self.held_by(key, txn) else {
             panic!("a COMMIT finds the locks of its transaction");
         };
         assert!(header.version() < version, "a COMMIT moves the version forward");
-        let promised = self.take_promise(key);
+        let reserved = self.take_reservation(key);
         match value {
-            Some(value) => self.rewrite(key, address, version, value, promised),
+            Some(value) => self.rewrite(key, address, version, value, reserved),
             None => {
                 let writer = &mut *self.writer();
                 self.remove(writer, key, address, version);
-                writer.take_back(promised);
+                writer.take_back(reserved);
             }
         }
     }
@@ -315,8 +315,8 @@ impl RemoteTable {
         load(&self.region, address + field::HOLDER as u64) == txn.0
     }
 
-    /// Begins to load where each of `keys` is at home, so that [`RemoteTable::load`] finds it in the
-    /// cache. Nothing depends on what is read: the loads of different keys overlap.
+    /// Begins to load where each of `keys` is at home, so that [`RemoteTable::load`] finds it in
+    /// the cache. Nothing depends on what is read: the loads of different keys overlap.
     ///
     /// Cost: a hash and the cache misses of a bucket a key, several at a time.
     pub fn touch(&self, keys: impl Iterator<Item = Key>) {
@@ -336,13 +336,13 @@ impl RemoteTable {
         let home = self.geometry.bucket(key);
         let head = self.geometry.bucket_offset(home);
         loop {
-            let guard = load(&self.region, head + bucket::GUARD as u64);
+            let bucket_version = load(&self.region, head + bucket::VERSION as u64);
             if let Some((address, header)) = self.scan(home, key) {
                 return Sought::Slot { address, header };
             }
             let floor = Version(load(&self.region, head + bucket::FLOOR as u64));
-            let after = load(&self.region, head + bucket::GUARD as u64);
-            if guard == after && guard.is_multiple_of(2) {
+            let after = load(&self.region, head + bucket::VERSION as u64);
+            if bucket_version == after && bucket_version.is_multiple_of(2) {
                 return Sought::Absent { floor };
             }
             hint::spin_loop();

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use nicol_core::ids::{IdMap, Key, TxnId, Version};
 use nicol_core::memory::WORD;
 
-use crate::graves::Graves;
+use crate::tombstones::Tombstones;
 
 use super::heap::Heap;
 use super::layout::{self, Body, Header, Shape, bucket, field};
-use super::room::Stray;
+use super::reservation::Stray;
 use super::{
-    Applied, BlockRef, Design, Geometry, Granted, LockRefused, Place, RemoteTable, Sought,
+    Applied, BlockRef, Design, Geometry, Granted, LockRefused, RemoteTable, Sought, StoredValue,
     engine_of,
 };
 use crate::access::{load, read, store, swap, write};
@@ -25,8 +25,8 @@ const PROBE_MAX: u64 = 128;
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
     pub(super) heap: Heap,
-    /// Blocks of the heap that holders of locks were promised.
-    pub(super) promised: IdMap<Key, BlockRef>,
+    /// Blocks of the heap that holders of locks were reserved.
+    pub(super) reserved: IdMap<Key, BlockRef>,
     /// A replica's records that found no place.
     pub(super) strays: BTreeMap<Key, Stray>,
     /// Overflow buckets never linked yet, and those unlinked again.
@@ -34,20 +34,20 @@ pub(super) struct Writer {
     end: u64,
     free: Vec<u64>,
     scratch: Vec<u8>,
-    graves: Graves,
+    tombstones: Tombstones,
 }
 
 impl Writer {
     pub(super) fn new(geometry: &Geometry) -> Self {
         Self {
             heap: Heap::new(geometry.heap_offset(), geometry.heap_bytes()),
-            promised: IdMap::default(),
+            reserved: IdMap::default(),
             strays: BTreeMap::new(),
             next: geometry.array_buckets(),
             end: geometry.all_buckets(),
             free: Vec::new(),
             scratch: vec![0; geometry.slot_bytes() as usize],
-            graves: Graves::default(),
+            tombstones: Tombstones::default(),
         }
     }
 
@@ -96,7 +96,7 @@ impl RemoteTable {
     /// Applies a logged write to a replica whose keys nobody locks; `None` deletes. Does nothing
     /// if the table has this version or a newer one, so that it may be repeated and come in any
     /// order with other writes of the key (AMB-37). A record that finds no place is kept apart, as
-    /// a stray: see the module `room`.
+    /// a stray: see the module `reservation`.
     pub fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) -> Applied {
         let writer = &mut *self.writer();
         let sought = self.seek(key);
@@ -104,7 +104,7 @@ impl RemoteTable {
             Sought::Slot { header, .. } => header.version(),
             Sought::Absent { .. } => {
                 let stray = writer.strays.get(&key).map_or(Version(0), |stray| stray.version);
-                stray.max(writer.graves.deleted_at(key))
+                stray.max(writer.tombstones.deleted_at(key))
             }
         };
         if version <= current {
@@ -128,17 +128,17 @@ impl RemoteTable {
                 if !self.insert_value(writer, key, version, value) {
                     self.keep_stray(writer, key, version, value);
                 }
-                writer.graves.raise(key);
+                writer.tombstones.remove(key);
             }
             (None, sought) => {
-                writer.graves.bury(key, version);
+                writer.tombstones.insert(key, version);
                 match sought {
                     Sought::Slot { address, .. } => self.remove(writer, key, address, version),
                     Sought::Absent { .. } => {
                         let home = self.geometry.bucket(key);
-                        self.bump_guard(home);
+                        self.bump_bucket_version(home);
                         self.raise_floor(home, version);
-                        self.bump_guard(home);
+                        self.bump_bucket_version(home);
                     }
                 }
             }
@@ -149,7 +149,7 @@ impl RemoteTable {
     /// Forgets the deletions that were remembered at the last call. Between two calls, every older
     /// write of a key deleted before the first must have been applied.
     pub fn forget_old_deletions(&self) {
-        self.writer().graves.forget_old();
+        self.writer().tombstones.forget_old();
     }
 
     /// Gives an absent key a locked slot; `None` if it has been given one meanwhile.
@@ -159,7 +159,7 @@ impl RemoteTable {
         if self.used() >= self.capacity {
             return Some(Err(LockRefused::Full));
         }
-        let inserted = self.insert(writer, key, floor, Place::Absent, Some(txn));
+        let inserted = self.insert(writer, key, floor, StoredValue::Absent, Some(txn));
         Some(match inserted {
             None => Err(LockRefused::Full),
             Some(address) => {
@@ -173,30 +173,32 @@ impl RemoteTable {
     /// Replaces the value of a record that the caller has locked, and unlocks it.
     ///
     /// # Panics
-    /// If the value takes another block than the promised one, and there is none.
+    /// If the value takes another block than the reserved one, and there is none.
     pub(super) fn rewrite(
         &self,
         key: Key,
         address: u64,
         version: Version,
         value: &[u8],
-        promised: Option<BlockRef>,
+        reserved: Option<BlockRef>,
     ) {
         let large = value.len() > self.geometry.inline();
-        if large || promised.is_some() || self.block_of(address).is_some() {
+        if large || reserved.is_some() || self.block_of(address).is_some() {
             let writer = &mut *self.writer();
-            let done = self.rewrite_with_heap(writer, key, address, version, value, promised);
-            assert!(done, "a COMMIT finds the room that was promised");
+            let done = self.rewrite_with_heap(writer, key, address, version, value, reserved);
+            assert!(done, "a COMMIT finds the room that was reserved");
         } else {
-            self.write_record(key, address, version, Place::Inline(value));
+            self.write_record(key, address, version, StoredValue::Inline(value));
         }
     }
 
     /// Inserts a record of a replica; whether it found a place.
     fn insert_value(&self, writer: &mut Writer, key: Key, version: Version, value: &[u8]) -> bool {
-        let Some(place) = self.place(writer, key, version, value, None) else { return false };
-        let inserted = self.insert(writer, key, version, place, None).is_some();
-        if let Place::OutOfLine(block) = place
+        let Some(stored) = self.store_value(writer, key, version, value, None) else {
+            return false;
+        };
+        let inserted = self.insert(writer, key, version, stored, None).is_some();
+        if let StoredValue::OutOfLine(block) = stored
             && !inserted
         {
             writer.take_back(Some(block));
@@ -213,7 +215,7 @@ impl RemoteTable {
         address: u64,
         version: Version,
         value: &[u8],
-        promised: Option<BlockRef>,
+        reserved: Option<BlockRef>,
     ) -> bool {
         let old = self.block_of(address);
         let len = value.len() as u32;
@@ -224,12 +226,19 @@ impl RemoteTable {
             // In place, so that what readers remember of it stays true; the record is locked, and
             // the block's checksum tells whoever reads it all the same.
             layout::write_block(&self.region, offset, key, version, value);
-            self.write_record(key, address, version, Place::OutOfLine(BlockRef { offset, len }));
-            writer.take_back(promised);
+            self.write_record(
+                key,
+                address,
+                version,
+                StoredValue::OutOfLine(BlockRef { offset, len }),
+            );
+            writer.take_back(reserved);
             return true;
         }
-        let Some(place) = self.place(writer, key, version, value, promised) else { return false };
-        self.write_record(key, address, version, place);
+        let Some(stored) = self.store_value(writer, key, version, value, reserved) else {
+            return false;
+        };
+        self.write_record(key, address, version, stored);
         writer.take_back(old);
         true
     }
@@ -238,38 +247,38 @@ impl RemoteTable {
     pub(super) fn remove(&self, writer: &mut Writer, key: Key, address: u64, version: Version) {
         let home = self.geometry.bucket(key);
         let block = self.block_of(address);
-        self.bump_guard(home);
+        self.bump_bucket_version(home);
         self.raise_floor(home, version);
         self.vacate(address);
         self.shorten_chain(writer, home, address);
-        self.bump_guard(home);
+        self.bump_bucket_version(home);
         writer.take_back(block);
         self.used.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Puts a value where it belongs: out of line in the block that was promised, if one was, or
+    /// Puts a value where it belongs: out of line in the block that was reserved, if one was, or
     /// in one of the heap; `None` if it has none.
-    fn place<'a>(
+    fn store_value<'a>(
         &self,
         writer: &mut Writer,
         key: Key,
         version: Version,
         value: &'a [u8],
-        promised: Option<BlockRef>,
-    ) -> Option<Place<'a>> {
+        reserved: Option<BlockRef>,
+    ) -> Option<StoredValue<'a>> {
         let (large, len) = (value.len() > self.geometry.inline(), value.len() as u32);
-        let offset = match promised {
+        let offset = match reserved {
             Some(block) if large && Heap::cost(block.len) == Heap::cost(len) => block.offset,
             _ => {
-                writer.take_back(promised);
+                writer.take_back(reserved);
                 if !large {
-                    return Some(Place::Inline(value));
+                    return Some(StoredValue::Inline(value));
                 }
                 writer.heap.take(len)?
             }
         };
         layout::write_block(&self.region, offset, key, version, value);
-        Some(Place::OutOfLine(BlockRef { offset, len }))
+        Some(StoredValue::OutOfLine(BlockRef { offset, len }))
     }
 
     /// The block of a record's value, if it is out of line.
@@ -284,25 +293,25 @@ impl RemoteTable {
         writer: &mut Writer,
         key: Key,
         version: Version,
-        place: Place<'_>,
+        stored: StoredValue<'_>,
         holder: Option<TxnId>,
     ) -> Option<u64> {
         let home = self.geometry.bucket(key);
-        self.bump_guard(home);
+        self.bump_bucket_version(home);
         let slot = self.vacant_slot(writer, home);
         if let Some(address) = slot {
             let incarnation = self.next_incarnation(address);
             let unlocked = Header::unlocked(incarnation, version);
             let header = holder.map_or(unlocked, |txn| unlocked.locked_by(engine_of(txn)));
             store(&self.region, address + field::KEY as u64, key.0);
-            self.write_body(key, address, version, place, incarnation);
+            self.write_body(key, address, version, stored, incarnation);
             let holder = holder.map_or(0, |txn| txn.0);
             store(&self.region, address + field::HOLDER as u64, holder);
             store(&self.region, address, header.word());
             self.used.fetch_add(1, Ordering::Relaxed);
             self.count_overflow(address, 1);
         }
-        self.bump_guard(home);
+        self.bump_bucket_version(home);
         slot
     }
 
@@ -353,7 +362,8 @@ impl RemoteTable {
             (bucket + 1..end).find_map(|at| Some((at, self.vacant_in(at)?)))?;
         while at > bucket {
             let before = at - 1;
-            // Readers go upwards, so that they meet a record that moves up: the guard may stay.
+            // Readers go upwards, so that they meet a record that moves up: the bucket version may
+            // stay.
             let moved = (0..self.geometry.bucket_slots())
                 .map(|slot| self.geometry.slot_offset(before, slot))
                 .find(|&slot| {
@@ -369,8 +379,8 @@ impl RemoteTable {
         self.geometry.bucket(Key(load(&self.region, address + field::KEY as u64)))
     }
 
-    /// Moves the record at `from`, if nobody has locked it, to the empty slot `to`; whether it moved.
-    /// If readers come to `to` first, its home's guard is odd meanwhile.
+    /// Moves the record at `from`, if nobody has locked it, to the empty slot `to`; whether it
+    /// moved. If readers come to `to` first, its home's bucket version is odd meanwhile.
     fn move_record(&self, writer: &mut Writer, from: u64, to: u64) -> bool {
         let word = load(&self.region, from);
         let Some(header) = Header::parse(word).filter(|header| !header.is_locked()) else {
@@ -434,9 +444,9 @@ impl RemoteTable {
     }
 
     /// Writes the body of a record, then its header, unlocked.
-    fn write_record(&self, key: Key, address: u64, version: Version, place: Place<'_>) {
+    fn write_record(&self, key: Key, address: u64, version: Version, stored: StoredValue<'_>) {
         let shape = Shape(load(&self.region, address + field::SHAPE as u64));
-        self.write_body(key, address, version, place, shape.incarnation());
+        self.write_body(key, address, version, stored, shape.incarnation());
         store(&self.region, address, Header::unlocked(shape.incarnation(), version).word());
     }
 
@@ -445,11 +455,11 @@ impl RemoteTable {
         key: Key,
         address: u64,
         version: Version,
-        place: Place<'_>,
+        stored: StoredValue<'_>,
         incarnation: u64,
     ) {
         let mut pointer = [0; WORD];
-        let body = Body::new(key, version, place, incarnation, &mut pointer);
+        let body = Body::new(key, version, stored, incarnation, &mut pointer);
         store(&self.region, address + field::HOLDER as u64, 0);
         store(&self.region, address + field::SHAPE as u64, body.shape.0);
         store(&self.region, address + field::CHECKSUM as u64, body.checksum);
@@ -460,9 +470,9 @@ impl RemoteTable {
         store(&self.region, self.geometry.bucket_offset(bucket) + bucket::LINK as u64, link);
     }
 
-    /// Makes a home's guard odd, or even again.
-    fn bump_guard(&self, home: u64) {
-        let at = self.geometry.bucket_offset(home) + bucket::GUARD as u64;
+    /// Makes a home's bucket version odd, or even again.
+    fn bump_bucket_version(&self, home: u64) {
+        let at = self.geometry.bucket_offset(home) + bucket::VERSION as u64;
         store(&self.region, at, load(&self.region, at) + 1);
     }
 

@@ -8,7 +8,8 @@
 //! - **Window**: latency is that of commits whose start lies in the measured window, throughput
 //!   counts the commits whose end does. In an open loop a transaction starts when it is due.
 //! - **Retries**: an aborted transaction is tried again with the same arguments after a wait with
-//!   exponentially growing, uniformly drawn length, of the order of the attempt's own at first. Refusals and unknown outcomes are final.
+//!   exponentially growing, uniformly drawn length, of the order of the attempt's own at first.
+//!   Refusals and unknown outcomes are final.
 //! - **Pieces**: a chopped transaction commits piece by piece and counts once, at its last one.
 //! - **History**: one event per attempt. Its reads are all keys that were fetched, those of the
 //!   write set included; its writes are the updates that execution decided on.
@@ -29,14 +30,14 @@ pub use recorder::Recorder;
 pub use result::{Counts, KindResult, LATENCY_MAX, RunResult, latency_histogram};
 pub use schedule::{Load, Retry};
 
-use nicol_core::chance::{Purpose, Stream};
 use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, Work};
+use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::{Abort, Outcome};
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
 
-use recorder::{Ending, Seat};
+use recorder::{ClientSlot, Ending};
 use schedule::Schedule;
 
 /// A client, as a task for the engine of `fabric`, which must be the coordinator's: issues
@@ -60,7 +61,7 @@ pub fn client<F: Fabric, C: CommitProtocol>(
     let client = Client {
         schedule: Schedule::new(plan.load, plan.begin, client, plan.clients),
         random: Stream::new(plan.seed, Purpose::Workload, client),
-        seat: Seat::new(Rc::clone(&recorder), client),
+        slot: ClientSlot::new(Rc::clone(&recorder), client),
         fabric,
         protocol,
         workload,
@@ -93,9 +94,9 @@ pub fn spawn_clients<F: Fabric, C: CommitProtocol>(
 }
 
 struct Client<F, C> {
-    // Before the seat: what an attempt holds is dropped before the attempt is recorded as cut off.
+    // Before the slot: what an attempt holds is dropped before the attempt is recorded as cut off.
     protocol: C,
-    seat: Seat,
+    slot: ClientSlot,
     fabric: F,
     schedule: Schedule,
     random: Stream,
@@ -141,27 +142,27 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
     async fn transact(&mut self, due: Nanos, mut now: Nanos) -> Nanos {
         self.fabric.work(Work::Client);
         let home = self.fabric.here().node;
-        let kind = self.workload.next(home, &mut self.random, &mut self.seat.txn);
+        let kind = self.workload.next(home, &mut self.random, &mut self.slot.txn);
         // A closed loop's transaction starts now, which is not before it was due.
         let start = match self.run.plan().load {
             Load::Closed => now,
             Load::Open { .. } => due,
         };
-        self.seat.begin(kind, start);
+        self.slot.begin(kind, start);
         let mut ending;
         loop {
-            let initial = self.seat.txn.entries().len();
+            let initial = self.slot.txn.entries().len();
             (ending, now) = self.attempts(initial, now).await;
             if ending != Ending::Committed {
                 break;
             }
-            let left = self.seat.left();
-            if !self.workload.next_piece(kind, &mut self.seat.txn) {
+            let left = self.slot.left();
+            if !self.workload.next_piece(kind, &mut self.slot.txn) {
                 break;
             }
-            self.seat.piece(left);
+            self.slot.piece(left);
         }
-        self.seat.end(ending, now);
+        self.slot.end(ending, now);
         now
     }
 
@@ -170,11 +171,11 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
         let plan = *self.run.plan();
         let mut full = 0;
         for attempts in 1..=plan.retry.attempts_max {
-            self.seat.attempt(now);
+            self.slot.attempt(now);
             let began = now;
-            let outcome = self.protocol.run(&mut self.seat.txn).await;
+            let outcome = self.protocol.run(&mut self.slot.txn).await;
             now = self.fabric.now();
-            self.seat.attempted(outcome, now);
+            self.slot.attempted(outcome, now);
             match outcome {
                 Outcome::Committed => return (Ending::Committed, now),
                 Outcome::Unknown => return (Ending::Unknown, now),
@@ -194,7 +195,7 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
             if self.must_stop(now) {
                 return (Ending::Abandoned, now);
             }
-            self.seat.txn.rewind(initial);
+            self.slot.txn.rewind(initial);
         }
         (Ending::Failed, now)
     }

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::history::{End, Event, Read, Write};
+use nicol_core::history::first::{End, Event, Read, Write};
 use nicol_core::ids::TxnId;
 use nicol_core::txn::{Outcome, Txn};
 use nicol_core::units::Nanos;
@@ -18,7 +18,7 @@ use super::result::{Counts, RunResult};
 pub struct Recorder {
     run: Arc<RunControl>,
     result: RefCell<RunResult>,
-    seats: Cell<u32>,
+    slots: Cell<u32>,
 }
 
 impl Recorder {
@@ -27,7 +27,7 @@ impl Recorder {
         Rc::new(Self {
             run: Arc::clone(run),
             result: RefCell::new(RunResult::new(*run.plan(), run.kinds())),
-            seats: Cell::new(0),
+            slots: Cell::new(0),
         })
     }
 
@@ -58,8 +58,8 @@ impl Recorder {
     /// Notes that a client has ended; the last one hands the result over and leaves an empty one,
     /// for clients that may come later.
     fn leave(&self) {
-        self.seats.set(self.seats.get() - 1);
-        if self.seats.get() > 0 {
+        self.slots.set(self.slots.get() - 1);
+        if self.slots.get() > 0 {
             return;
         }
         let mut own = self.result.replace(RunResult::new(*self.run.plan(), self.run.kinds()));
@@ -93,16 +93,16 @@ struct Current {
 /// client's calls: if the engine crashes and drops the client in the middle of an attempt, the
 /// attempt is recorded as unknown, because others may see what it wrote.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct ClientSlot {
     recorder: Rc<Recorder>,
     client: u32,
     pub(super) txn: Txn,
     current: Option<Current>,
 }
 
-impl Seat {
+impl ClientSlot {
     pub(super) fn new(recorder: Rc<Recorder>, client: u32) -> Self {
-        recorder.seats.set(recorder.seats.get() + 1);
+        recorder.slots.set(recorder.slots.get() + 1);
         Self { recorder, client, txn: Txn::default(), current: None }
     }
 
@@ -242,7 +242,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // The books may not balance; do not hide the first panic behind a second. The other

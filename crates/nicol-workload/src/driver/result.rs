@@ -1,7 +1,7 @@
 //! What a run measured.
 
 use hdrhistogram::Histogram;
-use nicol_core::history::Event;
+use nicol_core::history::first::Event;
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 

@@ -3,13 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::history::End;
+use nicol_core::history::first::End;
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 use nicol_core::workload::Workload;
 
 use super::*;
-use crate::double::{FakeConfig, FakeFabric, FakeProtocol, Validation};
+use crate::fake::{FakeConfig, FakeFabric, FakeProtocol, Validation};
 use crate::smallbank::{Smallbank, SmallbankConfig};
 
 const CLIENTS: u32 = 4;

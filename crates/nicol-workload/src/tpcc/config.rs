@@ -31,8 +31,8 @@ pub enum Chopping {
     Pieces,
 }
 
-/// How orders are found that no key names: a customer's newest, a district's oldest undelivered, and
-/// the lines of the newest twenty.
+/// How orders are found that no key names: a customer's newest, a district's oldest undelivered,
+/// and the lines of the newest twenty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indices {
     /// By records that name them, and by their numbers: no transaction scans.

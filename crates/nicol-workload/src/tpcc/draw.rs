@@ -1,7 +1,7 @@
 //! What a client enters: the arguments of its next transaction.
 
-use nicol_core::chance::Stream;
 use nicol_core::ids::NodeId;
+use nicol_core::rng::Stream;
 
 use super::config::{Chopping, Suppliers, TpccConfig};
 use super::input::{Customer, Delivery, Line, NewOrder, OrderStatus, Payment, StockLevel};

@@ -8,7 +8,7 @@ use nicol_core::ids::{Key, TableId};
 use nicol_core::txn::KeyRange;
 
 const fn table(number: u8) -> TableId {
-    TableId(TableId::PLACED.0 + number)
+    TableId(TableId::PARTITIONED.0 + number)
 }
 
 /// A table whose records are scanned in the order of their keys, by clients of its warehouse only.
@@ -39,7 +39,8 @@ pub const STOCK: TableId = table(9);
 pub const CUSTOMERS_BY_NAME: TableId = table(10);
 /// Index where trees are not scanned: a customer's newest order, by district and customer.
 pub const NEWEST_ORDER: TableId = table(11);
-/// Index where trees are not scanned: a district's oldest undelivered order (or the next order, if all are delivered).
+/// Index where trees are not scanned: a district's oldest undelivered order (or the next order, if
+/// all are delivered).
 pub const OLDEST_NEW_ORDER: TableId = table(12);
 /// Index where trees are scanned: the orders of a customer, by district, customer and order.
 pub const ORDERS_OF_CUSTOMER: TableId = ordered(13);
@@ -74,10 +75,10 @@ const _: () = {
     assert!(NAMES as u32 <= 1 << NAME_BITS, "a last name has 10 bits");
     assert!(LINES_MAX as u32 == (1 << LINE_BITS) - 1, "a line has 4 bits");
     assert!(DISTRICTS < 16, "a district has 4 bits");
-    assert!(4 + CUSTOMER_BITS + PAYMENT_BITS == Key::PLACED_ROW_BITS, "history fills the row");
-    assert!(4 + ORDER_BITS + LINE_BITS == Key::PLACED_ROW_BITS, "an order line fills the row");
+    assert!(4 + CUSTOMER_BITS + PAYMENT_BITS == Key::PARTITIONED_ROW_BITS, "history fills the row");
+    assert!(4 + ORDER_BITS + LINE_BITS == Key::PARTITIONED_ROW_BITS, "an order line fills the row");
     assert!(
-        4 + CUSTOMER_BITS + CUSTOMER_ORDER_BITS == Key::PLACED_ROW_BITS,
+        4 + CUSTOMER_BITS + CUSTOMER_ORDER_BITS == Key::PARTITIONED_ROW_BITS,
         "a customer's order fills the row"
     );
 };
@@ -93,7 +94,7 @@ pub(super) struct District {
 
 impl District {
     const fn key(self, table: TableId, bits: u32, within: u64) -> Key {
-        Key::placed(table, self.warehouse, (self.number as u64) << bits | within)
+        Key::partitioned(table, self.warehouse, (self.number as u64) << bits | within)
     }
 
     /// Its DISTRICT row.
@@ -109,7 +110,7 @@ impl District {
     /// The HISTORY row of a customer's payment.
     pub(super) const fn history(self, customer: u16, payment: u32) -> Key {
         let customer = (self.number as u64) << CUSTOMER_BITS | customer as u64;
-        Key::placed(HISTORY, self.warehouse, customer << PAYMENT_BITS | payment as u64)
+        Key::partitioned(HISTORY, self.warehouse, customer << PAYMENT_BITS | payment as u64)
     }
 
     /// A NEW-ORDER row.
@@ -192,15 +193,15 @@ pub(super) fn districts(warehouse: u16) -> impl Iterator<Item = District> {
 
 /// A WAREHOUSE row.
 pub(super) const fn warehouse(warehouse: u16) -> Key {
-    Key::placed(WAREHOUSE, warehouse, 0)
+    Key::partitioned(WAREHOUSE, warehouse, 0)
 }
 
 /// An ITEM row of the copy at `place`.
-pub(super) const fn item(place: u16, item: u32) -> Key {
-    Key::placed(ITEM, place, item as u64)
+pub(super) const fn item(partition: u16, item: u32) -> Key {
+    Key::partitioned(ITEM, partition, item as u64)
 }
 
 /// A STOCK row.
 pub(super) const fn stock(warehouse: u16, item: u32) -> Key {
-    Key::placed(STOCK, warehouse, item as u64)
+    Key::partitioned(STOCK, warehouse, item as u64)
 }

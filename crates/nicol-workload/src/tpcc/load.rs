@@ -1,8 +1,8 @@
 //! The initial population. (4.3.3.1)
 
-use nicol_core::chance::{Purpose, Stream};
-use nicol_core::ids::{Key, ShardId};
 use nicol_core::view::ShardMap;
+use nicol_core::ids::{Key, ShardId};
+use nicol_core::rng::{Purpose, Stream};
 
 use super::config::{Indices, TpccConfig};
 use super::draw::TODAY;
@@ -33,8 +33,10 @@ pub(super) fn load(
     shard: ShardId,
     each: &mut Each<'_>,
 ) {
-    for place in (0..config.nodes).filter(|place| holds(shards, shard, key::item(*place, 1))) {
-        load_items(config, place, each);
+    for partition in
+        (0..config.nodes).filter(|partition| holds(shards, shard, key::item(*partition, 1)))
+    {
+        load_items(config, partition, each);
     }
     let mut names = Vec::new();
     for number in 0..config.warehouses() {
@@ -53,7 +55,7 @@ pub(super) fn load(
     }
 }
 
-fn load_items(config: &TpccConfig, place: u16, each: &mut Each<'_>) {
+fn load_items(config: &TpccConfig, partition: u16, each: &mut Each<'_>) {
     let random = &mut Stream::new(SEED, Purpose::Load, ITEMS);
     let mut row = [0; item::LEN];
     for number in 1..=config.items {
@@ -61,7 +63,7 @@ fn load_items(config: &TpccConfig, place: u16, each: &mut Each<'_>) {
         letters(random, 14, &mut row[item::NAME]);
         item::PRICE.set(&mut row, within(random, 100, 10_000) as u32);
         data(random, 26, &mut row[item::DATA]);
-        each(key::item(place, number), &row);
+        each(key::item(partition, number), &row);
     }
 }
 
@@ -77,11 +79,11 @@ fn load_stock(config: &TpccConfig, warehouse: u16, random: &mut Stream, each: &m
 
 fn fill_address(random: &mut Stream, row: &mut [u8]) {
     letters(random, 6, &mut row[address::NAME]);
-    fill_place(random, row, address::STREETS_AND_CITY.start);
+    fill_streets_and_city(random, row, address::STREETS_AND_CITY.start);
 }
 
 /// Two streets, a city, a state and a zip code, from byte `at` of `row`. (4.3.2.7)
-fn fill_place(random: &mut Stream, row: &mut [u8], at: usize) {
+fn fill_streets_and_city(random: &mut Stream, row: &mut [u8], at: usize) {
     for text in row[at..at + 60].chunks_mut(20) {
         letters(random, 10, text);
     }
@@ -156,7 +158,7 @@ impl DistrictLoader<'_, '_> {
         letters(random, 8, &mut row[customer::FIRST]);
         row[customer::MIDDLE].copy_from_slice(b"OE");
         last_name(name, &mut row[customer::LAST]);
-        fill_place(random, &mut row, customer::STREETS_AND_CITY.start);
+        fill_streets_and_city(random, &mut row, customer::STREETS_AND_CITY.start);
         digits(random, &mut row[customer::PHONE]);
         customer::SINCE.set(&mut row, TODAY);
         let bad = random.below(10) == 0;

@@ -5,7 +5,8 @@
 //! in an ordered index is found by a scan of an ordered table where the system has such
 //! ([`Indices::Trees`]), otherwise by a record of its own: a customer's newest order, a district's
 //! oldest undelivered order. The customers of a last name are a record in either case, since
-//! customers of other nodes' warehouses pay too. ITEM, which is never written, has a copy per shard.
+//! customers of other nodes' warehouses pay too. ITEM, which is never written, has a copy per
+//! shard.
 //!
 //! | transaction | share | runs on | database transactions |
 //! |---|---|---|---|
@@ -16,9 +17,10 @@
 //! | Stock-Level | 4 % | host | 1, or 2 |
 //!
 //! Deviations: a node's clients share its warehouses instead of each having a district of its own,
-//! and neither key nor think; dates are drawn, since a workload sees no clock; where there are fewer
-//! customers than last names, only as many names exist; a New-Order with an item that does not exist
-//! refuses once its rows have been read and locked, before it names those that it would insert.
+//! and neither key nor think; dates are drawn, since a workload sees no clock; where there are
+//! fewer customers than last names, only as many names exist; a New-Order with an item that does
+//! not exist refuses once its rows have been read and locked, before it names those that it would
+//! insert.
 
 mod audit;
 mod config;
@@ -37,16 +39,16 @@ mod stock_level;
 #[cfg(test)]
 mod tests;
 
-use nicol_core::chance::Stream;
-use nicol_core::commit::{Execute, Procedures};
-use nicol_core::ids::{Key, NodeId, ShardId};
-use nicol_core::txn::{ProcedureId, Txn, Verdict};
 use nicol_core::view::ShardMap;
-use nicol_core::workload::{Records, Workload};
+use nicol_core::ids::{Key, NodeId, ShardId};
+use nicol_core::records::{RecordSource, Records};
+use nicol_core::rng::Stream;
+use nicol_core::txn::{Execute, ProcedureId, Procedures, Txn, Verdict};
+use nicol_core::workload::Workload;
 
 pub use config::{Chopping, Indices, Mix, Suppliers, TpccConfig};
 
-use crate::shares::Shares;
+use crate::mix::TransactionMix;
 use key::DISTRICTS;
 
 /// The TPC-C workload.
@@ -65,8 +67,8 @@ enum Kind {
     StockLevel,
 }
 
-/// Shares of the types. (5.2.3)
-const MIX: Shares<Kind, 5> = Shares::new([
+/// The transaction mix. (5.2.3)
+const MIX: TransactionMix<Kind, 5> = TransactionMix::new([
     (45, Kind::NewOrder),
     (43, Kind::Payment),
     (4, Kind::OrderStatus),
@@ -137,18 +139,7 @@ impl Tpcc {
     }
 }
 
-impl Workload for Tpcc {
-    fn name(&self) -> &'static str {
-        match self.config.mix {
-            Mix::Full => "tpcc",
-            Mix::NewOrderOnly => "tpcc-no",
-        }
-    }
-
-    fn procedures(&self) -> Procedures {
-        Procedures::new(&LOGIC)
-    }
-
+impl RecordSource for Tpcc {
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
         load::load(&self.config, shards, shard, each);
     }
@@ -167,6 +158,19 @@ impl Workload for Tpcc {
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         self.config.value_lengths()
+    }
+}
+
+impl Workload for Tpcc {
+    fn name(&self) -> &'static str {
+        match self.config.mix {
+            Mix::Full => "tpcc",
+            Mix::NewOrderOnly => "tpcc-no",
+        }
+    }
+
+    fn procedures(&self) -> Procedures {
+        Procedures::new(&LOGIC)
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

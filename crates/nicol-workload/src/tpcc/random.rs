@@ -1,6 +1,6 @@
 //! The specification's random values: non-uniform numbers, last names, texts. (2.1.6, 4.3.2)
 
-use nicol_core::chance::Stream;
+use nicol_core::rng::Stream;
 
 use super::key::NAMES;
 
@@ -92,7 +92,7 @@ pub(super) fn data(random: &mut Stream, shortest: usize, to: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicol_core::chance::Purpose;
+    use nicol_core::rng::Purpose;
 
     #[test]
     fn last_names_are_those_of_the_specification() {

@@ -5,7 +5,7 @@
 //! there was one. [Xenic21 4.2.2]
 
 use nicol_core::ids::Key;
-use nicol_core::txn::{GuardUnit, KEYS_MAX, KeyRange, SCANS_MAX, Txn, Verdict};
+use nicol_core::txn::{KEYS_MAX, KeyRange, SCANS_MAX, Txn, Verdict, VersionRange};
 use nicol_core::wire::Malformed;
 
 use super::row::parse;
@@ -70,7 +70,7 @@ impl Rows<'_> {
 
     /// The index of a scan; its finds are among the rows.
     pub(super) fn scan(&mut self, range: KeyRange) -> Step<usize> {
-        let one_unit = GuardUnit::of(range.first) == GuardUnit::of(range.last);
+        let one_unit = VersionRange::of(range.first) == VersionRange::of(range.last);
         if self.txn.scans().len() >= SCANS_MAX || !one_unit {
             return Err(Stop::Refuse);
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Client, Raw};
 use crate::chain::{Chain, ChainResults, Data, Outcome, Primitive, Step, Target, scratch};
-use crate::fabric::{Delivery, Fabric, FabricError, OneSided, Patience};
+use crate::fabric::{Delivery, Fabric, FabricError, OneSided, Timeout};
 use crate::ids::{EngineId, FreeListKey, NodeId, RKey};
 use crate::memory::{Access, AccessError, Buffers, Compare, MaskedSwap, Region};
 use crate::units::Bytes;
@@ -122,7 +122,7 @@ fn words<const N: usize>(words: [u64; N]) -> Vec<u8> {
 impl<F: Fabric> Client<F> {
     pub(super) async fn chains(&self) {
         for engine in self.others() {
-            let reply = self.fabric.call(engine, &Raw::<GROUND>(b""), Patience::Forever).await;
+            let reply = self.fabric.call(engine, &Raw::<GROUND>(b""), Timeout::Never).await;
             let ground = reply.ok().and_then(|reply| Ground::parse(reply.as_ref()).ok());
             self.expect("the ground is told", ground.is_some());
             let index = self.fabric.view().index_of(self.fabric.here()).unwrap_or_default();
@@ -430,7 +430,7 @@ impl<F: Fabric> At<'_, F> {
         self.client.expect("ALLOCATE yields a pointer", matches!(direct, Ok(Ok(at)) if at != old));
         for (buffer, known) in [(old, true), (old, false), (old + 8, false), (self.base, false)] {
             let posted =
-                fabric.call(self.engine, &Raw::<RECYCLE>(&words([buffer])), Patience::Forever);
+                fabric.call(self.engine, &Raw::<RECYCLE>(&words([buffer])), Timeout::Never);
             let expected = FabricError::AccessDenied(AccessError::NotInUse { offset: buffer });
             let held = match posted.await {
                 Ok(_) => known,

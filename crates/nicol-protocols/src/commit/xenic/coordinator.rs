@@ -2,15 +2,15 @@
 
 use std::rc::Rc;
 
-use nicol_core::fabric::{Fabric, FabricError, Message, Patience, ReplyTo, RequestId, Work};
+use nicol_core::fabric::{Fabric, FabricError, Message, Timeout, ReplyTo, RequestId, Work};
 use nicol_core::ids::{EngineId, NodeId, ShardId};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 use nicol_core::units::Nanos;
 use nicol_core::view::ShardSet;
-use nicol_store::host_table::Shortage;
+use nicol_store::host_table::ExhaustedSpace;
 
 use super::messages::HostReply;
-use super::messages::separate::Read;
+use super::messages::split_requests::Read;
 use super::nic::{Nic, OpenTxn, Sent};
 use super::{ROUNDS_MAX, Sabotage};
 use crate::commit::messages::{
@@ -49,13 +49,13 @@ pub(super) struct Validated(pub(super) ());
 pub(super) struct Logged(());
 
 /// Does the transaction write a value that there is no room for? Those of ordered tables stand
-/// elsewhere. [`Shortage`]
-pub(super) fn refuses(shortage: Shortage, txn: &Txn) -> bool {
-    !shortage.is_none()
+/// elsewhere. [`ExhaustedSpace`]
+pub(super) fn refuses(exhausted: ExhaustedSpace, txn: &Txn) -> bool {
+    !exhausted.is_none()
         && (0..txn.entries().len()).any(|index| {
             let put = txn.update(index).filter(|write| !write.key.is_ordered());
             let old = txn.value(index).map(<[u8]>::len);
-            put.and_then(|write| write.value).is_some_and(|new| shortage.refuses(old, new.len()))
+            put.and_then(|write| write.value).is_some_and(|new| exhausted.refuses(old, new.len()))
         })
 }
 
@@ -185,7 +185,7 @@ impl<F: Fabric> Nic<F> {
             if open.keys.is_empty() {
                 continue;
             }
-            let patience = Patience::For(self.node.config().patience);
+            let timeout = Timeout::After(self.node.config().timeout);
             let node = self.fabric.view().primary(shard);
             let to = self.fabric.view().nic_of(node, self.fabric.here().core);
             let (txn, keys) = (&open.txn, &open.keys);
@@ -193,9 +193,9 @@ impl<F: Fabric> Nic<F> {
                 if keys.iter().any(|&index| txn.entries()[index].write) {
                     open.held.insert(shard);
                 }
-                self.fabric.call(to, &Execute { txn, keys }, patience)
+                self.fabric.call(to, &Execute { txn, keys }, timeout)
             } else {
-                self.fabric.call(to, &Read { txn, keys }, patience)
+                self.fabric.call(to, &Read { txn, keys }, timeout)
             };
             open.calls.push(Sent { to: node, shard, reply });
         }
@@ -210,7 +210,7 @@ impl<F: Fabric> Nic<F> {
                 Err(error) => Err(Abort::Fabric(error)),
             };
             match granted {
-                Ok(shortage) => open.shortage = open.shortage.or(shortage),
+                Ok(exhausted) => open.exhausted = open.exhausted.or(exhausted),
                 Err(abort) => {
                     self.denied(open, sent.shard, &held_before, abort);
                     failure.get_or_insert(abort);
@@ -248,10 +248,10 @@ impl<F: Fabric> Nic<F> {
     async fn validate(&self, open: &mut OpenTxn<F>, locked: Locked) -> Result<Validated, Abort> {
         let Locked(()) = locked;
         let entries = open.txn.entries();
-        // AMB-34: one key, read in one visit, was current at that visit.
-        let one_visit = entries.len() == 1;
+        // AMB-34: one key, read in one request, was current at that instant.
+        let single_key = entries.len() == 1;
         let all_locked = entries.iter().all(|entry| entry.write);
-        if one_visit || all_locked || self.node.config().sabotage == Sabotage::NoValidate {
+        if single_key || all_locked || self.node.config().sabotage == Sabotage::NoValidate {
             return Ok(Validated(()));
         }
         for shard in self.fabric.view().shard_ids() {
@@ -259,11 +259,11 @@ impl<F: Fabric> Nic<F> {
             if open.keys.is_empty() {
                 continue;
             }
-            let patience = Patience::For(self.node.config().patience);
+            let timeout = Timeout::After(self.node.config().timeout);
             let message = Validate { txn: &open.txn, keys: &open.keys };
             let node = self.fabric.view().primary(shard);
             let to = self.fabric.view().nic_of(node, self.fabric.here().core);
-            let reply = self.fabric.call(to, &message, patience);
+            let reply = self.fabric.call(to, &message, timeout);
             open.calls.push(Sent { to: node, shard, reply });
         }
         let mut failure = None;
@@ -289,15 +289,15 @@ impl<F: Fabric> Nic<F> {
         reply_to: ReplyTo,
     ) -> Result<Logged, Abort> {
         let Validated(()) = validated;
-        self.check_write_room(open)?;
+        self.check_write_capacity(open)?;
         for shard in self.fabric.view().shard_ids() {
             self.select_updates(open, shard);
             if open.keys.is_empty() {
                 continue;
             }
             for backup in self.fabric.view().backups(shard) {
-                let patience = Patience::For(self.node.config().patience);
-                let reply = self.send_log(open, shard, backup, patience, None);
+                let timeout = Timeout::After(self.node.config().timeout);
+                let reply = self.send_log(open, shard, backup, timeout, None);
                 open.calls.push(Sent { to: backup, shard, reply });
             }
         }
@@ -324,7 +324,7 @@ impl<F: Fabric> Nic<F> {
                 }
                 self.wait_for_slot().await;
                 self.select_updates(open, sent.shard);
-                let again = self.send_log(open, sent.shard, sent.to, Patience::Forever, superseded);
+                let again = self.send_log(open, sent.shard, sent.to, Timeout::Never, superseded);
                 reply = again.await;
             }
         }
@@ -341,22 +341,22 @@ impl<F: Fabric> Nic<F> {
         open: &OpenTxn<F>,
         shard: ShardId,
         backup: NodeId,
-        patience: Patience,
+        timeout: Timeout,
         superseded: Option<RequestId>,
     ) -> F::Completion {
         let message = Log { txn: &open.txn, shard, keys: &open.keys };
         let to = self.fabric.view().nic_of(backup, self.fabric.here().core);
         match superseded {
             Some(request) => self.fabric.call_superseding(to, &message, request),
-            None => self.fabric.call(to, &message, patience),
+            None => self.fabric.call(to, &message, timeout),
         }
     }
 
     /// A shard's write set must fit into a log record, and its values into the primary's memory, or
     /// the transaction cannot commit. A COMMIT names the keys that are locked and not updated as
     /// well.
-    pub(super) fn check_write_room(&self, open: &OpenTxn<F>) -> Result<(), Abort> {
-        if refuses(open.shortage, &open.txn) {
+    pub(super) fn check_write_capacity(&self, open: &OpenTxn<F>) -> Result<(), Abort> {
+        if refuses(open.exhausted, &open.txn) {
             return Err(Abort::NoResources);
         }
         let entries = open.txn.entries().iter().enumerate();

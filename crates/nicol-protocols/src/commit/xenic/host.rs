@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::commit::{CommitProtocol, Procedures};
+use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, FabricError, Message, Work};
 use nicol_core::ids::{EngineId, TxnId};
-use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
 use super::coordinator::SLOT_WAIT;
 use super::log_acks::LogAcks;
@@ -50,8 +50,8 @@ impl<F: Fabric> Coordinator<F> {
         TxnId::new(self.fabric.here(), self.sequence.get())
     }
 
-    /// The core of this node's NIC that coordinates a transaction. [Xenic21 4.3.2]: flows are routed
-    /// to cores.
+    /// The core of this node's NIC that coordinates a transaction. [Xenic21 4.3.2]: flows are
+    /// routed to cores.
     pub(super) fn nic(&self, txn: TxnId) -> EngineId {
         self.fabric.view().nic_for(self.fabric.here(), txn.sequence())
     }

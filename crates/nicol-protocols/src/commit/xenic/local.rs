@@ -37,9 +37,10 @@ impl<F: Fabric> Coordinator<F> {
         let id = match self.execute_local(txn).await {
             None if txn.local => return Some(Outcome::Aborted(Abort::Refused)),
             None => txn.id,
-            // DEVIATION [Xenic21 4.2.4]: the table lags behind the NIC, and a hot key's may do so at
-            // every attempt. The NIC knows the key, so the transaction goes on there at once; under
-            // another id, since the NIC may still be about to unlock what this attempt has locked.
+            // DEVIATION [Xenic21 4.2.4]: the table lags behind the NIC, and a hot key's may do so
+            // at every attempt. The NIC knows the key, so the transaction goes on there at once;
+            // under another id, since the NIC may still be about to unlock what this attempt has
+            // locked.
             Some(Outcome::Aborted(Abort::Stale { .. })) if !txn.local => self.next_id(),
             ended => return ended,
         };
@@ -96,7 +97,7 @@ impl<F: Fabric> Coordinator<F> {
             return self.read_again(txn);
         }
         // Here, since the NIC does not learn how long the old values are.
-        if refuses(self.node.shortage(), txn) {
+        if refuses(self.node.exhausted_space(), txn) {
             return Outcome::Aborted(Abort::NoResources);
         }
         self.ask_nic(txn, false).await
@@ -133,9 +134,9 @@ impl<F: Fabric> Coordinator<F> {
                 return Outcome::Aborted(Abort::Stale { key: entry.key });
             }
         }
-        for guard in txn.guards() {
-            if self.node.own().ordered.guard(guard.unit) != *guard {
-                return Outcome::Aborted(Abort::Stale { key: guard.unit.first() });
+        for version in txn.range_versions() {
+            if self.node.own().ordered.range_version(version.range) != *version {
+                return Outcome::Aborted(Abort::Stale { key: version.range.first() });
             }
         }
         self.node.took(Path::LocalRead);
@@ -162,7 +163,7 @@ impl<F: Fabric> Nic<F> {
             open.held.extend(self.node.shard());
         }
         let checks = reads_only || self.node.config().faithful == Faithful::Fixed;
-        let mut checked = self.check_room(&open.txn);
+        let mut checked = self.check_insert_capacity(&open.txn);
         if checked.is_ok() && checks {
             checked = self.check_current(&mut open).await;
         }
@@ -189,9 +190,9 @@ impl<F: Fabric> Nic<F> {
         Ok(())
     }
 
-    fn check_room(&self, txn: &Txn) -> Result<(), Abort> {
+    fn check_insert_capacity(&self, txn: &Txn) -> Result<(), Abort> {
         let inserts = txn.entries().iter().any(|entry| entry.write && !entry.present);
-        if inserts && !self.node.has_room() { Err(Abort::NoResources) } else { Ok(()) }
+        if inserts && !self.node.has_capacity() { Err(Abort::NoResources) } else { Ok(()) }
     }
 
     /// [AMB-07] With the write set locked: is what was read still current, and unlocked? Where the
@@ -201,7 +202,7 @@ impl<F: Fabric> Nic<F> {
         keys.clear();
         for (index, entry) in txn.entries().iter().enumerate() {
             self.fabric.work(Work::IndexLookup);
-            if entry.guarded {
+            if entry.range_checked {
                 continue;
             }
             match self.node.is_current(txn.id, entry) {
@@ -229,16 +230,16 @@ impl<F: Fabric> Nic<F> {
             self.lookups.give_back(found);
             read?;
         }
-        // Last, and at one instant: a guard vouches for what was read until now.
-        for guard in txn.guards() {
+        // Last, and at one instant: the range versions vouch for what was read until now.
+        for version in txn.range_versions() {
             self.fabric.work(Work::IndexLookup);
-            if !self.node.is_guard_current(txn.id, *guard) {
-                return Err(Abort::Stale { key: guard.unit.first() });
+            if !self.node.is_range_current(txn.id, *version) {
+                return Err(Abort::Stale { key: version.range.first() });
             }
         }
-        // Behind the guards, which vouch for what this tells the index.
-        let mut absent = txn.entries().iter().filter(|entry| entry.guarded && !entry.present);
-        if let Some(entry) = absent.find(|entry| !self.node.saw_none(txn.id, entry)) {
+        // Behind the range versions, which vouch for what this tells the index.
+        let mut absent = txn.entries().iter().filter(|entry| entry.range_checked && !entry.present);
+        if let Some(entry) = absent.find(|entry| !self.node.confirm_absent_at(txn.id, entry)) {
             return Err(Abort::Stale { key: entry.key });
         }
         // Checked after the versions: a writer that locked since may have been reported already.

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use nicol_core::exec::Signal;
-use nicol_core::fabric::{Fabric, Message, Patience};
+use nicol_core::fabric::{Fabric, Message, Timeout};
 use nicol_core::ids::{EngineId, Side};
 use nicol_core::units::Nanos;
 
@@ -64,7 +64,7 @@ impl<F: Fabric> LogAcks<F> {
     pub(super) fn call<M: Message>(&self, nic: EngineId, message: &M) -> F::Completion {
         self.send(nic.core);
         // The PCIe queues are reliable: the NIC answers, however long it takes.
-        self.fabric.call(nic, message, Patience::Forever)
+        self.fabric.call(nic, message, Timeout::Never)
     }
 
     /// Sends the acks for which no message has come by, for ever.

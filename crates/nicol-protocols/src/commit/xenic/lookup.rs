@@ -7,7 +7,8 @@ use std::sync::Arc;
 use nicol_core::fabric::{Fabric, FabricError, Work};
 use nicol_core::ids::{Key, Version};
 use nicol_store::host_table::{
-    BlockRef, Home, HostTable, PAGE_SLOTS, PageRef, Place, SegmentHeader, SlotHash, SlotView, Span,
+    BlockRef, Home, HostTable, PAGE_SLOTS, PageRef, SegmentHeader, SlotHash, SlotView, Span,
+    StoredValue,
 };
 use nicol_store::nic_index::{Hint, IndexLookup};
 
@@ -145,7 +146,7 @@ impl<F: Fabric> Lookups<F> {
             self.fabric.work(Work::IndexLookup);
             self.counters().add(Count::Lookups, 1);
             let found = match self.in_index(key, &mut batch.values) {
-                Err(hint) if key.is_ordered() => self.never_there(key, hint.epoch).ok_or(hint),
+                Err(hint) if key.is_ordered() => self.confirm_absent(key, hint.epoch).ok_or(hint),
                 found => found,
             };
             if let Ok(found) = found {
@@ -215,7 +216,7 @@ impl<F: Fabric> Lookups<F> {
         let (count, span, objects) = match miss.at {
             At::First => (None, table.slots_span(home, 0, slots), slots),
             At::Second => {
-                let rest = self.reach() - slots;
+                let rest = self.probe_length() - slots;
                 (Some(Count::SecondReads), table.slots_span(home, slots, rest), rest)
             }
             At::Page { page, .. } => {
@@ -232,7 +233,7 @@ impl<F: Fabric> Lookups<F> {
     }
 
     /// D_m.
-    fn reach(&self) -> u64 {
+    fn probe_length(&self) -> u64 {
         u64::from(self.node.config().displacement_max)
     }
 
@@ -260,7 +261,7 @@ impl<F: Fabric> Lookups<F> {
         if now.epoch == hint.epoch {
             match search {
                 Search::Retry => {}
-                Search::Unproven => slots = self.reach(),
+                Search::Unproven => slots = self.probe_length(),
                 Search::Record { version, value, displacement } => {
                     let bytes = &batch.values[value.0 as usize..(value.0 + value.1) as usize];
                     index.learn(hash, key, now.epoch, version, Some((bytes, displacement)));
@@ -287,7 +288,7 @@ impl<F: Fabric> Lookups<F> {
                 let found = matches!(scan, Scan::Record { .. });
                 self.counters().add(Count::FirstReads, u64::from(found));
                 settle(scan, |position| position).unwrap_or_else(|| {
-                    if miss.slots < self.reach() {
+                    if miss.slots < self.probe_length() {
                         // [Xenic21 4.1.3] The second, adjacent read.
                         Next::Read(At::Second)
                     } else {
@@ -301,7 +302,7 @@ impl<F: Fabric> Lookups<F> {
             }
             At::Page { header, .. } => {
                 // d_i = D_m says that overflow may hold the segment's objects.
-                let overflowed = self.reach() as u16 - 1;
+                let overflowed = self.probe_length() as u16 - 1;
                 settle(self.scan(bytes, miss.key, values), |_| overflowed).unwrap_or_else(|| {
                     match HostTable::parse_page_link(bytes) {
                         Some(page) => Next::Read(At::Page { page, header }),
@@ -324,8 +325,8 @@ impl<F: Fabric> Lookups<F> {
 
     /// Proves that a key is absent which was not found where the hint said: a record that moved to
     /// the left or away while we read may have been missed, and then the segment's header says so,
-    /// or its move counter is no longer what it was before the reads. Also finds overflow pages that
-    /// the index does not know; then the header is read once more behind them.
+    /// or its move counter is no longer what it was before the reads. Also finds overflow pages
+    /// that the index does not know; then the header is read once more behind them.
     fn prove_absence(
         &self,
         miss: &Miss,
@@ -361,12 +362,14 @@ impl<F: Fabric> Lookups<F> {
             let position = position as u16;
             match slot {
                 SlotView::Torn => torn = true,
-                SlotView::Record { key: found, version, place } if found == key => {
-                    return match place {
-                        Place::Inline(value) => {
+                SlotView::Record { key: found, version, stored } if found == key => {
+                    return match stored {
+                        StoredValue::Inline(value) => {
                             Scan::Record { version, value: append(values, value), position }
                         }
-                        Place::OutOfLine(block) => Scan::OutOfLine { version, block, position },
+                        StoredValue::OutOfLine(block) => {
+                            Scan::OutOfLine { version, block, position }
+                        }
                     };
                 }
                 SlotView::Empty | SlotView::Record { .. } => {}

@@ -2,8 +2,8 @@
 //! a shorter way are in [`local`] and [`ship`].
 
 pub(super) mod local;
-pub(super) mod separate;
 pub(super) mod ship;
+pub(super) mod split_requests;
 
 use nicol_core::fabric::Message;
 use nicol_core::ids::{Key, TxnId, Version};

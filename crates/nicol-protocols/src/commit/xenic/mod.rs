@@ -38,26 +38,28 @@ mod nic;
 mod node;
 mod ordered;
 mod replica;
-mod separate;
 mod server;
 mod shipped;
+mod split_requests;
 mod worker;
 
 use std::sync::Arc;
 
-use nicol_core::commit::Procedures;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Side};
+use nicol_core::txn::Procedures;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::View;
 use nicol_store::host_table::Growth;
 
 use super::Sabotage;
+use super::log_worker::apply_log;
 pub use host::Coordinator;
 use log_acks::LogAcks;
 use nic::Nic;
 pub use node::Node;
 use ordered::HostService;
+use worker::Worker;
 
 /// EXECUTE rounds that one transaction may take.
 pub const ROUNDS_MAX: usize = 64;
@@ -117,7 +119,7 @@ pub struct XenicConfig {
     /// Bytes of each NIC core's log in host memory.
     pub log: Bytes,
     /// How long a phase waits for an unreachable node before it gives up.
-    pub patience: Nanos,
+    pub timeout: Nanos,
     /// Where execution logic runs.
     pub execute_at: ExecuteAt,
     /// Are the paper's gaps closed?
@@ -148,7 +150,7 @@ impl XenicConfig {
             slots_percent: 125,
             growth: Growth::Doubling { memory_max: TABLE_MEMORY_MAX },
             log: Bytes(1 << 20),
-            patience: Nanos::from_millis(20),
+            timeout: Nanos::from_millis(20),
             execute_at: ExecuteAt::Annotation,
             faithful: Faithful::Fixed,
             combined_ops: true,
@@ -180,7 +182,9 @@ fn start<F: Fabric>(
             let acks = LogAcks::new(fabric.clone());
             for core in logs_of(fabric.view(), here) {
                 let (node, acks) = (node.clone(), acks.clone());
-                fabric.spawn(worker::apply_log(fabric.clone(), node, core, acks));
+                let log = node.log(core).clone();
+                let worker = Worker { fabric: fabric.clone(), node, acks, core };
+                fabric.spawn(apply_log(fabric.clone(), log, worker));
             }
             fabric.spawn(acks.clone().send_overdue());
             let first = fabric.serve(HostService::new(fabric.clone(), node.clone()));

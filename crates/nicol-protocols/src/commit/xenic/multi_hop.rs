@@ -1,8 +1,8 @@
 //! Multi-hop transactions at their coordinator NIC: another NIC executes. [Xenic21 4.2.3]
 //!
 //! The coordinator P1 locks and reads its own keys and ships the transaction to the remote primary
-//! P2. P2 locks, reads and executes in one visit, answers P1 with the writes, and sends LOG to the
-//! backups of both shards, whose acks go straight to P1. P1 counts them and commits.
+//! P2. P2 locks, reads and executes in one remote execution, answers P1 with the writes, and sends
+//! LOG to the backups of both shards, whose acks go straight to P1. P1 counts them and commits.
 //!
 //! - **The point of no return** is P2's execution. P1 asks for its outcome when SHIP goes
 //!   unanswered, which fences a SHIP still under way; P2 remembers the outcome until COMMIT.
@@ -13,7 +13,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use nicol_core::fabric::{Fabric, FabricError, Patience, ReplyTo, RequestId, Work};
+use nicol_core::fabric::{Fabric, FabricError, ReplyTo, RequestId, Timeout, Work};
 use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 use nicol_core::view::ShardSet;
@@ -26,10 +26,10 @@ use super::nic::{Nic, OpenTxn, Sent};
 use super::node::Path;
 use crate::commit::messages::Log;
 
-/// How many times its patience a coordinator asks for an outcome that only P2 knows before it tells
+/// How many times its timeout a coordinator asks for an outcome that only P2 knows before it tells
 /// its host that the outcome is unknown. A host that is told so does not learn what was written
 /// (`Event::unseen_writes`).
-const OUTCOME_PATIENCE: u64 = 64;
+const OUTCOME_TIMEOUT: u64 = 64;
 
 impl<F: Fabric> Nic<F> {
     /// The shard whose primary's NIC should execute `txn`: its only shard, or the remote one of this
@@ -38,7 +38,7 @@ impl<F: Fabric> Nic<F> {
     pub(super) fn execution_shard(&self, txn: &Txn) -> Option<ShardId> {
         let allowed = self.node.config().multi_hop
             && self.node.allows_shortcuts()
-            && self.node.shortage().is_none();
+            && self.node.exhausted_space().is_none();
         // Only in a single round with all keys in the initial request, on the user's annotation.
         let known = self.multi_round.borrow().contains(&txn.procedure);
         if !allowed || !txn.ship || known || txn.entries().is_empty() {
@@ -71,24 +71,24 @@ impl<F: Fabric> Nic<F> {
         // AMB-06: what P1 only reads is locked for reading until P2 has executed with its locks
         // held, since nobody validates it. The paper says nothing of it.
         let protect = own == Some(shard) || self.node.config().faithful == Faithful::Fixed;
-        if let Err(abort) = self.visit(&mut open, protect).await {
+        if let Err(abort) = self.lock_and_read(&mut open, protect).await {
             return self.end_aborted(open, abort, reply_to).await;
         }
         if open.txn.entries().iter().any(|entry| entry.write && entry.fetched) {
             open.held.extend(own);
         }
         if own == Some(shard) {
-            self.run_visited(open, reply_to).await;
+            self.run_remote_execution(open, reply_to).await;
         } else {
             self.ship(open, shard, reply_to).await;
         }
     }
 
     /// Every key is of this shard, and is locked.
-    async fn run_visited(&self, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
+    async fn run_remote_execution(&self, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
         self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
         let verdict = self.procedures.execute(&mut open.txn);
-        self.unshare(&mut open);
+        self.unlock_shared(&mut open);
         match verdict {
             Verdict::Commit => self.commit_validated(open, Validated(()), reply_to).await,
             Verdict::Refuse => self.end_aborted(open, Abort::Refused, reply_to).await,
@@ -112,12 +112,12 @@ impl<F: Fabric> Nic<F> {
 
     /// [Xenic21 Figure 7b] Ships to P2, counts the acks of the backups, commits.
     async fn ship(&self, mut open: Box<OpenTxn<F>>, remote: ShardId, reply_to: ReplyTo) {
-        self.expect_logs(&mut open, remote);
+        self.open_delegated_logs(&mut open, remote);
         let node = self.fabric.view().primary(remote);
-        let patience = Patience::For(self.node.config().patience);
-        let message = Ship { txn: &open.txn, expected: &open.expected };
+        let timeout = Timeout::After(self.node.config().timeout);
+        let message = Ship { txn: &open.txn, delegated: &open.delegated };
         let to = self.fabric.view().nic_of(node, self.fabric.here().core);
-        let mut reply = self.fabric.call(to, &message, patience).await;
+        let mut reply = self.fabric.call(to, &message, timeout).await;
         let mut unknown = false;
         let writes = open.txn.entries().iter().any(|entry| entry.write);
         if let Err(FabricError::TimedOut { request }) = reply
@@ -133,16 +133,16 @@ impl<F: Fabric> Nic<F> {
                 .unwrap_or(Shipped::Denied(Abort::Fabric(FabricError::Malformed))),
             Err(error) => Shipped::Denied(Abort::Fabric(error)),
         };
-        self.unshare(&mut open);
+        self.unlock_shared(&mut open);
         match shipped {
             Shipped::Executed => self.count_acks(open, remote, reply_to, unknown).await,
             Shipped::Denied(abort) if !unknown => {
-                self.give_up_expected(&mut open, &ShardSet::new());
+                self.give_up_delegated(&mut open, &ShardSet::new());
                 self.end_aborted(open, abort, reply_to).await;
             }
             Shipped::More if !unknown => self.take_back(open, reply_to).await,
             Shipped::Denied(_) | Shipped::More => {
-                self.give_up_expected(&mut open, &ShardSet::new());
+                self.give_up_delegated(&mut open, &ShardSet::new());
                 self.release(&mut open).await;
                 self.recycle(open);
             }
@@ -153,7 +153,7 @@ impl<F: Fabric> Nic<F> {
     fn give_up_later(&self, reply_to: ReplyTo) -> Rc<Cell<bool>> {
         let told = Rc::new(Cell::new(false));
         let (fabric, flag) = (self.fabric.clone(), told.clone());
-        let deadline = fabric.now() + self.node.config().patience * OUTCOME_PATIENCE;
+        let deadline = fabric.now() + self.node.config().timeout * OUTCOME_TIMEOUT;
         self.fabric.spawn(async move {
             fabric.sleep_until(deadline).await;
             if !flag.replace(true) {
@@ -182,14 +182,15 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// Opens a request for each ack that a backup on another node will send.
-    fn expect_logs(&self, open: &mut OpenTxn<F>, remote: ShardId) {
-        open.expected.clear();
+    fn open_delegated_logs(&self, open: &mut OpenTxn<F>, remote: ShardId) {
+        open.delegated.clear();
         let (view, here) = (self.fabric.view(), self.fabric.here());
         let shards = self.shards_written(&open.txn, [self.node.shard(), Some(remote)]);
         for shard in shards.into_iter().flatten() {
             for backup in view.backups(shard).filter(|&backup| backup != here.node) {
-                let (asker, reply) = self.fabric.expect(view.nic_of(backup, here.core));
-                open.expected.push(asker.request);
+                let (asker, reply) =
+                    self.fabric.open_delegated_call(view.nic_of(backup, here.core));
+                open.delegated.push(asker.request);
                 open.calls.push(Sent { to: backup, shard, reply });
             }
         }
@@ -208,12 +209,12 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// Gives up the acks of shards that are not among those `updated`: P2 sends them no LOG.
-    fn give_up_expected(&self, open: &mut OpenTxn<F>, updated: &ShardSet) {
+    fn give_up_delegated(&self, open: &mut OpenTxn<F>, updated: &ShardSet) {
         let engine = self.fabric.here();
         for index in (0..open.calls.len()).rev() {
             if !updated.contains(open.calls[index].shard) {
                 drop(open.calls.swap_remove(index).reply);
-                let request = open.expected.swap_remove(index);
+                let request = open.delegated.swap_remove(index);
                 self.fabric.refuse(ReplyTo { engine, request }, FabricError::Unreachable);
             }
         }
@@ -229,7 +230,7 @@ impl<F: Fabric> Nic<F> {
     ) {
         let updated: ShardSet =
             open.txn.updates().map(|write| self.node.shard_of(write.key)).collect();
-        self.give_up_expected(&mut open, &updated);
+        self.give_up_delegated(&mut open, &updated);
         if updated.is_empty() {
             // P2 has kept nothing of a transaction that writes nothing.
             if !unknown {
@@ -239,17 +240,17 @@ impl<F: Fabric> Nic<F> {
             return self.recycle(open);
         }
         open.held.insert(remote);
-        let patience = match unknown {
-            false => Patience::For(self.node.config().patience),
-            true => Patience::Forever,
+        let timeout = match unknown {
+            false => Timeout::After(self.node.config().timeout),
+            true => Timeout::Never,
         };
         for index in 0..open.calls.len() {
-            let (shard, request) = (open.calls[index].shard, open.expected[index]);
+            let (shard, request) = (open.calls[index].shard, open.delegated[index]);
             self.select_updates(&mut open, shard);
             let message = Log { txn: &open.txn, shard, keys: &open.keys };
-            self.fabric.insist(request, &message, patience);
+            self.fabric.retransmit(request, &message, timeout);
         }
-        self.log_on_this_node(&mut open, remote, patience);
+        self.log_on_this_node(&mut open, remote, timeout);
         let logged = self.await_logs(&mut open, reply_to, unknown).await;
         // [Xenic21 4.2 step 6] COMMIT at the primaries.
         self.commit_primaries(&mut open, logged).await;
@@ -257,11 +258,11 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// If this node is a backup of P2's shard, its LOG need not travel: the writes are here.
-    fn log_on_this_node(&self, open: &mut OpenTxn<F>, shard: ShardId, patience: Patience) {
+    fn log_on_this_node(&self, open: &mut OpenTxn<F>, shard: ShardId, timeout: Timeout) {
         let here = self.fabric.here().node;
         self.select_updates(open, shard);
         if !open.keys.is_empty() && self.node.is_backup_of(shard) {
-            let reply = self.send_log(open, shard, here, patience, None);
+            let reply = self.send_log(open, shard, here, timeout, None);
             open.calls.push(Sent { to: here, shard, reply });
         }
     }
@@ -269,7 +270,7 @@ impl<F: Fabric> Nic<F> {
     /// The logic asks for further keys, which P2 does not serve: begins again, executing here.
     async fn take_back(&self, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
         self.remember_multi_round(&open.txn);
-        self.give_up_expected(&mut open, &ShardSet::new());
+        self.give_up_delegated(&mut open, &ShardSet::new());
         self.release(&mut open).await;
         let (id, initial) = (open.txn.id, open.txn.entries().len());
         open.txn.rewind(initial);

@@ -4,22 +4,21 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::commit::Procedures;
 use nicol_core::fabric::{Delivery, Fabric, FabricError, RequestId, Service};
 use nicol_core::ids::{IdMap, NodeId, ShardId, TxnId};
-use nicol_core::txn::{ProcedureId, Txn};
+use nicol_core::txn::{ProcedureId, Procedures, Txn};
 use nicol_core::view::ShardSet;
 use nicol_core::wire::Malformed;
-use nicol_store::host_table::Shortage;
+use nicol_store::host_table::ExhaustedSpace;
 
 use super::log::LogWriter;
 use super::lookup::Lookups;
 use super::messages::{
     self, LOCK, LOG_ACK, READ, SHIP, SHIP_OUTCOME, TXN_ABORT, TXN_COMMIT, TXN_EXECUTE, TXN_LOCAL,
-    TXN_REQUEST, local, separate, ship,
+    TXN_REQUEST, local, ship, split_requests,
 };
 use super::node::{Node, Path};
-use super::shipped::Visit;
+use super::shipped::RemoteExecution;
 use crate::commit::messages::{ABORT, COMMIT, EXECUTE, Keys, LOG, Reads, VALIDATE, Writes};
 
 /// Spare transaction states kept for reuse.
@@ -39,11 +38,11 @@ pub(super) struct OpenTxn<F: Fabric> {
     /// Indices of the keys fetched in this round.
     pub(super) fetched: Vec<usize>,
     /// Indices of the keys that are locked for reading at this node.
-    pub(super) shared: Vec<usize>,
+    pub(super) shared_locks: Vec<usize>,
     /// The requests under which backups ack what another node logs. [Xenic21 4.2.3]
-    pub(super) expected: Vec<RequestId>,
+    pub(super) delegated: Vec<RequestId>,
     /// Which values the primaries that it has asked have no room for.
-    pub(super) shortage: Shortage,
+    pub(super) exhausted: ExhaustedSpace,
     /// The way it takes.
     pub(super) path: Path,
 }
@@ -63,7 +62,7 @@ pub(super) struct Nic<F: Fabric> {
     pub(super) procedures: Procedures,
     pub(super) log: LogWriter<F>,
     pub(super) lookups: Lookups<F>,
-    pub(super) shipped: RefCell<IdMap<TxnId, Visit<F>>>,
+    pub(super) shipped: RefCell<IdMap<TxnId, RemoteExecution<F>>>,
     /// Procedures that have asked for further keys: they are not shipped again.
     pub(super) multi_round: RefCell<Vec<ProcedureId>>,
     open: RefCell<IdMap<TxnId, Box<OpenTxn<F>>>>,
@@ -98,9 +97,9 @@ impl<F: Fabric> Nic<F> {
                 calls: Vec::new(),
                 keys: Vec::new(),
                 fetched: Vec::new(),
-                shared: Vec::new(),
-                expected: Vec::new(),
-                shortage: Shortage::default(),
+                shared_locks: Vec::new(),
+                delegated: Vec::new(),
+                exhausted: ExhaustedSpace::default(),
                 path: Path::Ordinary,
             })
         })
@@ -111,9 +110,9 @@ impl<F: Fabric> Nic<F> {
         assert!(open.held.is_empty(), "a finished transaction holds no locks");
         assert!(open.unanswered.is_empty(), "a finished transaction awaits no answer");
         assert!(open.calls.is_empty(), "a finished transaction has no calls");
-        assert!(open.shared.is_empty(), "a finished transaction shares no key");
+        assert!(open.shared_locks.is_empty(), "a finished transaction shares no key");
         open.txn.reset(Default::default(), &[]);
-        open.shortage = Shortage::default();
+        open.exhausted = ExhaustedSpace::default();
         open.path = Path::Ordinary;
         let mut spare = self.spare.borrow_mut();
         if spare.len() < SPARE_MAX {
@@ -151,9 +150,9 @@ impl<F: Fabric> Nic<F> {
         if delivery.kind == TXN_LOCAL {
             let mut open = self.blank();
             let parsed = local::parse_txn_local(delivery.body, &mut open.txn);
-            let units = open.txn.guards().iter().map(|guard| guard.unit.first());
+            let ranges = open.txn.range_versions().iter().map(|version| version.range.first());
             let keys = open.txn.entries().iter().map(|entry| entry.key);
-            let here = self.node.is_local(keys.chain(units));
+            let here = self.node.is_local(keys.chain(ranges));
             let (Ok(refused), true) = (parsed, here) else {
                 self.recycle(open);
                 return Err(Malformed { what: "a local transaction" });
@@ -209,7 +208,7 @@ impl<F: Fabric> Nic<F> {
                 }
             }
             LOCK => {
-                let (_, reads) = separate::parse_lock(delivery.body)?;
+                let (_, reads) = split_requests::parse_lock(delivery.body)?;
                 if reads.iter().any(|read| !self.node.is_primary_of(read.key)) {
                     return Err(Malformed { what: "a key of another shard" });
                 }

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use nicol_core::commit::{Audit, LookupStats, Member, Procedures};
+use nicol_core::view::{ShardMap, View};
+use nicol_core::commit::{CommitNode, PATHS};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
-use nicol_core::txn::{Abort, Entry, Guard};
-use nicol_core::view::{ShardMap, View};
-use nicol_core::workload::Workload;
-use nicol_store::host_table::{Advance, Geometry, HostTable, Shortage, SlotHash};
-use nicol_store::never::Reach;
+use nicol_core::records::RecordSource;
+use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::txn::{Abort, Entry, Procedures, RangeVersion};
+use nicol_store::high_water::HighWater;
+use nicol_store::host_table::{Advance, ExhaustedSpace, Geometry, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
-use nicol_store::ordered::WriteGuards;
+use nicol_store::ordered::WriteCounters;
 
 use super::lookup_stats::LookupCounters;
 use super::replica::Replica;
@@ -36,7 +37,7 @@ pub struct Node {
     backups: BTreeMap<ShardId, Replica>,
     index: NicIndex,
     /// The NIC's side of the ordered tables.
-    guards: WriteGuards,
+    write_counters: WriteCounters,
     logs: Vec<Arc<LogMemory>>,
     /// Per NIC core.
     lookups: Vec<LookupCounters>,
@@ -50,7 +51,7 @@ pub struct Node {
 pub struct Copies {
     backups: BTreeMap<ShardId, Replica>,
     index: NicIndex,
-    guards: WriteGuards,
+    write_counters: WriteCounters,
 }
 
 /// The ways that a transaction may take to its commit.
@@ -141,13 +142,13 @@ impl Node {
     }
 
     /// Is there room for one more record in the primary table?
-    pub(super) fn has_room(&self) -> bool {
-        self.primary.table.has_room()
+    pub(super) fn has_capacity(&self) -> bool {
+        self.primary.table.has_capacity()
     }
 
     /// Which values the primary table has no room for any more.
-    pub(super) fn shortage(&self) -> Shortage {
-        self.primary.table.shortage()
+    pub(super) fn exhausted_space(&self) -> ExhaustedSpace {
+        self.primary.table.exhausted_space()
     }
 
     fn replicas(&self) -> impl Iterator<Item = &Replica> {
@@ -184,14 +185,14 @@ impl Node {
     pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
         self.index.lock(SlotHash::of(key), key, txn).map_err(|refused| abort_of(refused, key))?;
         if key.is_ordered() {
-            self.guards.lock(key, txn);
+            self.write_counters.lock(key, txn);
         }
         Ok(())
     }
 
     pub(super) fn unlock(&self, key: Key, txn: TxnId) -> bool {
         if key.is_ordered() {
-            self.guards.unlock(key, txn);
+            self.write_counters.unlock(key, txn);
         }
         self.index.unlock(SlotHash::of(key), key, txn)
     }
@@ -201,12 +202,12 @@ impl Node {
     }
 
     /// Locks `key` for reading, if no transaction holds it.
-    pub(super) fn share(&self, key: Key) -> Result<(), Abort> {
-        self.index.share(SlotHash::of(key), key).map_err(|refused| abort_of(refused, key))
+    pub(super) fn lock_shared(&self, key: Key) -> Result<(), Abort> {
+        self.index.lock_shared(SlotHash::of(key), key).map_err(|refused| abort_of(refused, key))
     }
 
-    pub(super) fn unshare(&self, key: Key) {
-        self.index.unshare(SlotHash::of(key), key);
+    pub(super) fn unlock_shared(&self, key: Key) {
+        self.index.unlock_shared(SlotHash::of(key), key);
     }
 
     /// See [`NicIndex::is_current`].
@@ -215,25 +216,26 @@ impl Node {
         self.index.is_current(SlotHash::of(entry.key), entry.key, txn, read)
     }
 
-    /// Sees to it that no insert installs a version at which `txn` has seen no record, where a guard
-    /// has shown that there is none; false if one may.
-    pub(super) fn saw_none(&self, txn: TxnId, entry: &Entry) -> bool {
-        self.index.saw_none(SlotHash::of(entry.key), entry.key, txn, entry.version)
+    /// Raises the key's version, so that a later insert exceeds the version at which `txn` saw it
+    /// absent; where a range version has shown that there is none; false if one may.
+    pub(super) fn confirm_absent_at(&self, txn: TxnId, entry: &Entry) -> bool {
+        self.index.confirm_absent_at(SlotHash::of(entry.key), entry.key, txn, entry.version)
     }
 
     /// Is it certain that there never was a record of `key`, of an ordered table?
-    pub(super) fn never_had(&self, key: Key) -> bool {
-        self.guards.never_had(key)
+    pub(super) fn confirm_absent(&self, key: Key) -> bool {
+        self.write_counters.confirm_absent(key)
     }
 
-    /// The host has told how far up the group of `key` ever had records.
-    pub(super) fn learn_reach(&self, key: Key, reach: Reach) {
-        self.guards.learn_reach(key, reach);
+    /// The host has answered with the high-water mark of `key`'s group.
+    pub(super) fn learn_high_water(&self, key: Key, high_water: HighWater) {
+        self.write_counters.learn_high_water(key, high_water);
     }
 
     /// Is what `txn` has read of an ordered table still current?
-    pub(super) fn is_guard_current(&self, txn: TxnId, guard: Guard) -> bool {
-        self.config.sabotage == Sabotage::IgnoresGuards || self.guards.is_current(guard, txn)
+    pub(super) fn is_range_current(&self, txn: TxnId, version: RangeVersion) -> bool {
+        self.config.sabotage == Sabotage::IgnoresRangeVersions
+            || self.write_counters.is_current(version, txn)
     }
 
     /// Are all of these keys of its own shard?
@@ -262,7 +264,7 @@ impl Node {
             }
         }
         if key.is_ordered() {
-            self.guards.install(key);
+            self.write_counters.install(key);
         }
         self.index.install(hash, key, version, value);
     }
@@ -283,26 +285,27 @@ fn abort_of(refused: LockRefused, key: Key) -> Abort {
     }
 }
 
-impl Member for Node {
+impl SystemNode for Node {
     type Config = XenicConfig;
-    type Coordinator<F: Fabric> = Coordinator<F>;
-
-    const SCANS: bool = true;
-
     type Shard = Replica;
     type Copies = Copies;
 
-    fn load(shard: ShardId, view: &View, config: &XenicConfig, workload: &dyn Workload) -> Replica {
-        let hashed = workload.records_per_shard() - workload.ordered_per_shard();
-        let records = hashed + workload.growth_per_shard();
+    fn load(
+        shard: ShardId,
+        view: &View,
+        config: &XenicConfig,
+        source: &dyn RecordSource,
+    ) -> Replica {
+        let hashed = source.records_per_shard() - source.ordered_per_shard();
+        let records = hashed + source.growth_per_shard();
         let geometry = Geometry::new(
             (records * config.slots_percent / 100).max(1_024),
             config.displacement_max,
             config.inline_value,
         );
-        let replica = Replica::new(geometry, records, config.growth);
+        let replica = Replica::new(HostTable::new(geometry, records, config.growth));
         let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
-        load_shard(workload, view, shard, touch, |key, value| replica.load(key, value));
+        load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
         replica
     }
 
@@ -310,7 +313,7 @@ impl Member for Node {
         id: NodeId,
         view: &View,
         config: &XenicConfig,
-        _: &dyn Workload,
+        _: &dyn RecordSource,
         shards: &[Replica],
     ) -> Copies {
         let primary = &shards[usize::from(shard_led_by(view, id).0)];
@@ -319,12 +322,13 @@ impl Member for Node {
             cached_objects_max: config.index_objects,
             busy_objects_max: BUSY_OBJECTS_MAX,
         });
-        let guards = WriteGuards::default();
+        let write_counters = WriteCounters::default();
         if config.warm_index {
-            primary.each_placed(&mut |record| index.preload(SlotHash::of(record.key), &record));
-            guards.preload(&primary.ordered);
+            primary
+                .for_each_located(&mut |record| index.preload(SlotHash::of(record.key), &record));
+            write_counters.preload(&primary.ordered);
         }
-        Copies { backups: copy_backups(view, id, shards, Replica::copy), index, guards }
+        Copies { backups: copy_backups(view, id, shards, Replica::copy), index, write_counters }
     }
 
     fn build(
@@ -332,7 +336,7 @@ impl Member for Node {
         view: &View,
         config: &XenicConfig,
         primary: Replica,
-        Copies { backups, index, guards }: Copies,
+        Copies { backups, index, write_counters }: Copies,
     ) -> Self {
         let nics = view.engines(id, Side::Nic);
         Self {
@@ -343,7 +347,7 @@ impl Member for Node {
             primary,
             backups,
             index,
-            guards,
+            write_counters,
             logs: (0..nics).map(|_| Arc::new(LogMemory::new(config.log))).collect(),
             lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             grace: Mutex::new(vec![0; nics]),
@@ -351,48 +355,47 @@ impl Member for Node {
         }
     }
 
-    fn start<F: Fabric>(
-        self: &Arc<Self>,
-        fabric: &F,
-        procedures: &Procedures,
-    ) -> Option<Coordinator<F>> {
-        start(fabric, self, procedures)
-    }
-
     fn is_settled(&self) -> bool {
         self.index.pinned_count() == 0
             && self.logs.iter().all(|log| log.is_settled())
             && self.index.locked_count() == 0
-            && self.guards.locked_count() == 0
+            && self.write_counters.locked_count() == 0
     }
 
     fn audit(&self) -> Audit {
         let mut digests = vec![(self.shard, self.primary.digest())];
         digests.extend(self.backups.iter().map(|(&shard, table)| (shard, table.digest())));
         Audit {
-            leaked_locks: self.index.locked_count() as u64,
-            pinned: self.index.pinned_count() as u64,
+            leaks: vec![
+                ("locks", self.index.locked_count() as u64),
+                ("pinned_objects", self.index.pinned_count() as u64),
+            ],
+            awaiting_recovery: Vec::new(),
             records: self.primary.len(),
             digests,
         }
     }
 
-    fn paths(&self) -> Vec<(&'static str, u64)> {
-        let count = |path: Path| self.paths[path as usize].load(Ordering::Relaxed);
-        Path::ALL.map(|path| (path.name(), count(path))).to_vec()
-    }
-
-    fn lookups(&self) -> LookupStats {
-        let mut sum = LookupStats::default();
-        self.lookups.iter().for_each(|core| sum += core.read());
+    fn counters(&self) -> Vec<Counter> {
+        let paths = Path::ALL.map(|path| Counter {
+            group: PATHS,
+            name: path.name(),
+            value: self.paths[path as usize].load(Ordering::Relaxed),
+        });
+        let lookup = |(name, value)| Counter { group: "lookups", name, value };
         let progress = self.primary.table.progress();
-        sum.doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
-        sum
+        let doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
+        let lookups = LookupCounters::sums(&self.lookups).map(lookup);
+        let doublings = lookup(("table_doublings", doublings));
+        paths.into_iter().chain(lookups).chain([doublings]).collect()
     }
 
     fn check(&self) {
         self.index.check();
-        self.replicas().for_each(Replica::check);
+        for replica in self.replicas() {
+            let breaches = replica.check();
+            assert!(breaches.is_empty(), "a replica is broken: {breaches:?}");
+        }
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
@@ -401,5 +404,19 @@ impl Member for Node {
 
     fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
         self.primary.for_each(each);
+    }
+}
+
+impl CommitNode for Node {
+    type Coordinator<F: Fabric> = Coordinator<F>;
+
+    const SCANS: bool = true;
+
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Coordinator<F>> {
+        start(fabric, self, procedures)
     }
 }

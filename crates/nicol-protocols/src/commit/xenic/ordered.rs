@@ -1,20 +1,21 @@
 //! Ordered tables: B+ trees, which no DMA reads. [Xenic21 5.2, 5.6]
 //!
-//! A host that executes a local transaction reads and scans its own trees, each unit under a guard,
-//! and its NIC says whether the guards are current (`nicol_store::ordered`). A NIC that executes
-//! asks its host for the keys that its index does not know, all of a visit in one message; but not
-//! for those that it knows were never there (`nicol_store::never`), such as new orders.
+//! A host that executes a local transaction reads and scans its own trees, each version range under
+//! its version, and its NIC says whether the range versions are current (`nicol_store::ordered`). A
+//! NIC that executes asks its host for the keys that its index does not know, all of a request in
+//! one message; but not for those that it knows were never there (`nicol_store::never`), such as
+//! new orders.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::fabric::{Delivery, Fabric, FabricError, Message, Patience, Service, Work};
+use nicol_core::fabric::{Delivery, Fabric, FabricError, Message, Service, Timeout, Work};
 use nicol_core::ids::{EngineId, Key, Side, Version};
-use nicol_core::txn::{GuardUnit, Txn};
+use nicol_core::txn::{Txn, VersionRange};
 use nicol_core::wire::{Malformed, Reader, Writer};
+use nicol_store::high_water::HighWater;
 use nicol_store::host_table::SlotHash;
-use nicol_store::never::Reach;
 
 use super::host::Coordinator;
 use super::lookup::{Batch, Lookups};
@@ -62,8 +63,8 @@ impl Message for TreeReply<'_> {
             let found = self.node.own().get(Key(key), value);
             to.u64(found.version.0);
             emit_value(found.present.then_some(value.as_slice()), to);
-            // Behind the lookup: it reaches at least as far as what was found there.
-            to.u32(self.node.own().ordered.reach(Key(key)).keys());
+            // After the lookup: the mark is at least as high as what was found there.
+            to.u32(self.node.own().ordered.high_water(Key(key)).keys());
         }
     }
 }
@@ -106,9 +107,9 @@ impl<F: Fabric> Service for HostService<F> {
 impl<F: Fabric> Lookups<F> {
     /// Finds a key that the index does not know, at `epoch`, if there never was such a record. Then
     /// it has version 0, whatever others were deleted.
-    pub(super) fn never_there(&self, key: Key, epoch: u64) -> Option<Found> {
+    pub(super) fn confirm_absent(&self, key: Key, epoch: u64) -> Option<Found> {
         self.fabric.work(Work::IndexLookup);
-        if !self.node().never_had(key) {
+        if !self.node().confirm_absent(key) {
             return None;
         }
         let (hash, version) = (SlotHash::of(key), Version(0));
@@ -123,7 +124,7 @@ impl<F: Fabric> Lookups<F> {
         let hosts = self.fabric.view().engines(here.node, Side::Host);
         let host = EngineId::host(here.node, (usize::from(here.core) % hosts) as u8);
         while !batch.asked.is_empty() {
-            let call = self.fabric.call(host, &TreeLookup(&batch.asked), Patience::Forever);
+            let call = self.fabric.call(host, &TreeLookup(&batch.asked), Timeout::Never);
             let reply = call.await?;
             let mut from = Reader::new(reply.as_ref());
             let mut asked = std::mem::take(&mut batch.asked);
@@ -150,8 +151,9 @@ impl<F: Fabric> Lookups<F> {
     ) -> Result<bool, Malformed> {
         let (version, len) = (Version(from.u64()?), from.u32()?);
         let value = parse_value(from, len)?;
-        let reach = Reach::of(from.u32()?).ok_or(Malformed { what: "the reach of a group" })?;
-        self.node().learn_reach(asked.key, reach);
+        let high_water =
+            HighWater::of(from.u32()?).ok_or(Malformed { what: "the high_water of a group" })?;
+        self.node().learn_high_water(asked.key, high_water);
         // While the host was asked the world has moved: what was installed is in the index.
         let now = match self.in_index(asked.key, &mut batch.values) {
             Ok(found) => {
@@ -178,11 +180,11 @@ impl<F: Fabric> Lookups<F> {
 }
 
 impl<F: Fabric> Coordinator<F> {
-    /// Reads a key of an ordered table in local memory, under its unit's guard.
+    /// Reads a key of an ordered table in local memory, under its range's version.
     pub(super) fn read_ordered(&self, txn: &mut Txn, index: usize, value: &mut Vec<u8>) {
         let key = txn.entries()[index].key;
-        txn.guard(self.node.own().ordered.guard(GuardUnit::of(key)));
+        txn.note_range_version(self.node.own().ordered.range_version(VersionRange::of(key)));
         let found = self.node.own().get(key, value);
-        txn.fetched_guarded(index, found.version, found.present.then_some(value.as_slice()));
+        txn.fetched_in_range(index, found.version, found.present.then_some(value.as_slice()));
     }
 }

@@ -20,14 +20,13 @@ impl<F: Fabric> Nic<F> {
         }
         let mut found = self.lookups.batch();
         let read = self.lookups.read_all(keys.iter().map(|access| access.key), &mut found).await;
-        let room = keys
-            .iter()
-            .zip(found.iter())
-            .all(|(access, found)| !access.write || found.value.is_some() || self.node.has_room());
+        let capacity = keys.iter().zip(found.iter()).all(|(access, found)| {
+            !access.write || found.value.is_some() || self.node.has_capacity()
+        });
         match read {
-            Ok(()) if room => {
-                let shortage = self.node.shortage();
-                let granted = ExecuteReply::Granted(shortage, found.iter(), &found.values);
+            Ok(()) if capacity => {
+                let exhausted = self.node.exhausted_space();
+                let granted = ExecuteReply::Granted(exhausted, found.iter(), &found.values);
                 self.fabric.reply(reply_to, &granted);
             }
             Ok(()) => {
@@ -47,7 +46,7 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// All or nothing, and no waiting: so there is no deadlock. [Xenic21 4.2 (2)]
-    fn lock_and_check(&self, keys: &Keys<'_>) -> Result<(), Abort> {
+    fn lock_and_check(&self, keys: &Keys<&[u8]>) -> Result<(), Abort> {
         let locks = self.node.config().sabotage != Sabotage::NoLocks;
         for (locked, access) in keys.iter().filter(|access| access.write && locks).enumerate() {
             self.fabric.work(Work::IndexLookup);
@@ -68,7 +67,7 @@ impl<F: Fabric> Nic<F> {
         Ok(())
     }
 
-    fn unlock_all(&self, keys: &Keys<'_>) {
+    fn unlock_all(&self, keys: &Keys<&[u8]>) {
         for access in keys.iter().filter(|access| access.write) {
             self.fabric.work(Work::IndexLookup);
             self.node.unlock(access.key, keys.txn);
@@ -144,7 +143,7 @@ impl<F: Fabric> Nic<F> {
         self.fabric.reply(reply_to, &Ack);
     }
 
-    fn unlock_written(&self, writes: &Writes<'_>) {
+    fn unlock_written(&self, writes: &Writes<&[u8]>) {
         for (key, ..) in writes.iter() {
             self.fabric.work(Work::IndexLookup);
             self.node.unlock(key, writes.txn);

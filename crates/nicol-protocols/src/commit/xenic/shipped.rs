@@ -1,5 +1,5 @@
-//! The execution node of a multi-hop transaction: one visit that locks, reads and executes.
-//! [Xenic21 4.2.3]
+//! The execution node of a multi-hop transaction: a remote execution that locks, reads and executes
+//! at once. [Xenic21 4.2.3]
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use super::nic::{Nic, OpenTxn};
 use crate::commit::messages::Log;
 
 /// A transaction that another NIC has shipped here.
-pub(super) enum Visit<F: Fabric> {
+pub(super) enum RemoteExecution<F: Fabric> {
     /// It is being executed; who has asked for its outcome meanwhile.
     Running(Option<ReplyTo>),
     /// It is executed and logged, and waits for COMMIT.
@@ -22,16 +22,16 @@ pub(super) enum Visit<F: Fabric> {
 
 impl<F: Fabric> Nic<F> {
     /// Locks this shard's keys of a transaction, all or nothing, and reads them. What it only
-    /// reads is locked for reading if `protect` is set, until [`Nic::unshare`].
+    /// reads is locked for reading if `protect` is set, until [`Nic::unlock_shared`].
     ///
     /// All locks are held at one instant, at which everything read is current: keys that are read
     /// here need no VALIDATE.
-    pub(super) async fn visit(&self, open: &mut OpenTxn<F>, protect: bool) -> Result<(), Abort> {
+    pub(super) async fn lock_and_read(&self, open: &mut OpenTxn<F>, protect: bool) -> Result<(), Abort> {
         open.keys.clear();
         if let Some(own) = self.node.shard() {
             self.select(open, own, |_| true);
         }
-        self.lock_visited(open, protect)?;
+        self.lock_own_keys(open, protect)?;
         let mut found = self.lookups.batch();
         let entries = open.txn.entries();
         let keys = open.keys.iter().map(|&index| entries[index].key);
@@ -41,7 +41,7 @@ impl<F: Fabric> Nic<F> {
             let bytes =
                 now.value.map(|(start, len)| &found.values[start as usize..(start + len) as usize]);
             let inserts = open.txn.entries()[index].write && bytes.is_none();
-            if read.is_ok() && inserts && !self.node.has_room() {
+            if read.is_ok() && inserts && !self.node.has_capacity() {
                 read = Err(Abort::NoResources);
             }
             open.txn.fetched(index, now.version, bytes);
@@ -50,19 +50,19 @@ impl<F: Fabric> Nic<F> {
         if read.is_err() {
             self.leave(open);
         }
-        open.shortage = open.shortage.or(self.node.shortage());
+        open.exhausted = open.exhausted.or(self.node.exhausted_space());
         read
     }
 
-    fn lock_visited(&self, open: &mut OpenTxn<F>, protect: bool) -> Result<(), Abort> {
-        assert!(open.shared.is_empty(), "a transaction visits once");
+    fn lock_own_keys(&self, open: &mut OpenTxn<F>, protect: bool) -> Result<(), Abort> {
+        assert!(open.shared_locks.is_empty(), "a transaction is executed remotely once");
         for position in 0..open.keys.len() {
             let index = open.keys[position];
             let entry = open.txn.entries()[index];
             self.fabric.work(Work::IndexLookup);
             let granted = match (entry.write, protect) {
                 (true, _) => self.node.lock(entry.key, open.txn.id),
-                (false, true) => self.node.share(entry.key),
+                (false, true) => self.node.lock_shared(entry.key),
                 (false, false) => match self.node.holder(entry.key) {
                     Some(_) => Err(Abort::LockConflict { key: entry.key }),
                     None => Ok(()),
@@ -74,7 +74,7 @@ impl<F: Fabric> Nic<F> {
                 return Err(abort);
             }
             if !entry.write && protect {
-                open.shared.push(index);
+                open.shared_locks.push(index);
             }
         }
         Ok(())
@@ -89,15 +89,15 @@ impl<F: Fabric> Nic<F> {
                 self.node.unlock(entry.key, open.txn.id);
             }
         }
-        self.unshare(open);
+        self.unlock_shared(open);
     }
 
     /// Gives the read locks back.
-    pub(super) fn unshare(&self, open: &mut OpenTxn<F>) {
-        let OpenTxn { txn, shared, .. } = open;
-        for index in shared.drain(..) {
+    pub(super) fn unlock_shared(&self, open: &mut OpenTxn<F>) {
+        let OpenTxn { txn, shared_locks, .. } = open;
+        for index in shared_locks.drain(..) {
             self.fabric.work(Work::IndexLookup);
-            self.node.unshare(txn.entries()[index].key);
+            self.node.unlock_shared(txn.entries()[index].key);
         }
     }
 
@@ -109,7 +109,7 @@ impl<F: Fabric> Nic<F> {
         reply_to: ReplyTo,
     ) -> Result<(), Malformed> {
         let mut open = self.blank();
-        let parsed = parse_ship(delivery.body, &mut open.txn, &mut open.expected);
+        let parsed = parse_ship(delivery.body, &mut open.txn, &mut open.delegated);
         let (view, from) = (self.fabric.view(), reply_to.engine.node);
         let mut entries = open.txn.entries().iter();
         let ours = entries.all(|entry| match entry.fetched {
@@ -119,24 +119,24 @@ impl<F: Fabric> Nic<F> {
         let shards = [view.led_by(from).next(), self.node.shard()];
         let written = self.shards_written(&open.txn, shards).into_iter().flatten();
         let acks = written.flat_map(|shard| view.backups(shard));
-        let counted = acks.filter(|&backup| backup != from).count() == open.expected.len();
+        let counted = acks.filter(|&backup| backup != from).count() == open.delegated.len();
         let new = !self.shipped.borrow().contains_key(&open.txn.id);
         if parsed.is_err() || !ours || !counted || !new || from == self.fabric.here().node {
             self.recycle(open);
             return Err(Malformed { what: "a transaction to execute" });
         }
-        self.shipped.borrow_mut().insert(open.txn.id, Visit::Running(None));
+        self.shipped.borrow_mut().insert(open.txn.id, RemoteExecution::Running(None));
         self.fabric.spawn(async move { this.serve_ship(open, reply_to).await });
         Ok(())
     }
 
     async fn serve_ship(self: Rc<Self>, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
         let id = open.txn.id;
-        match self.execute_visit(&mut open).await {
+        match self.execute_remote(&mut open).await {
             Ok(true) => {
                 self.log_for(&mut open, reply_to.engine);
                 self.answer(id, reply_to, &ShipReply::Executed(&open.txn));
-                self.shipped.borrow_mut().insert(id, Visit::Executed(open));
+                self.shipped.borrow_mut().insert(id, RemoteExecution::Executed(open));
                 return;
             }
             Ok(false) => {
@@ -151,14 +151,14 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// Locks, reads, executes. True if it writes; an error leaves no lock.
-    async fn execute_visit(&self, open: &mut OpenTxn<F>) -> Result<bool, ShipReply<'static>> {
-        self.visit(open, true).await.map_err(ShipReply::Denied)?;
+    async fn execute_remote(&self, open: &mut OpenTxn<F>) -> Result<bool, ShipReply<'static>> {
+        self.lock_and_read(open, true).await.map_err(ShipReply::Denied)?;
         self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
         let initial = open.txn.entries().len();
         let denial = match self.procedures.execute(&mut open.txn) {
-            Verdict::Commit => match self.check_write_room(open) {
+            Verdict::Commit => match self.check_write_capacity(open) {
                 Ok(()) => {
-                    self.unshare(open);
+                    self.unlock_shared(open);
                     return Ok(open.txn.updates().next().is_some());
                 }
                 Err(abort) => ShipReply::Denied(abort),
@@ -166,7 +166,7 @@ impl<F: Fabric> Nic<F> {
             Verdict::Refuse => ShipReply::Denied(Abort::Refused),
             Verdict::More => ShipReply::More,
         };
-        assert!(open.keys.iter().all(|&index| index < initial), "only initial keys were visited");
+        assert!(open.keys.iter().all(|&index| index < initial), "only initial keys were locked");
         self.leave(open);
         Err(denial)
     }
@@ -180,11 +180,11 @@ impl<F: Fabric> Nic<F> {
         for shard in shards.into_iter().flatten() {
             self.select_updates(open, shard);
             for backup in view.backups(shard).filter(|&backup| backup != coordinator.node) {
-                let asker = ReplyTo { engine: coordinator, request: open.expected[next] };
+                let asker = ReplyTo { engine: coordinator, request: open.delegated[next] };
                 next += 1;
                 if !open.keys.is_empty() {
                     let message = Log { txn: &open.txn, shard, keys: &open.keys };
-                    self.fabric.call_for(asker, view.nic_of(backup, here.core), &message);
+                    self.fabric.send_on_behalf_of(asker, view.nic_of(backup, here.core), &message);
                 }
             }
         }
@@ -193,8 +193,8 @@ impl<F: Fabric> Nic<F> {
     /// Answers a SHIP, and whoever has asked for its outcome meanwhile.
     fn answer(&self, id: TxnId, reply_to: ReplyTo, reply: &ShipReply<'_>) {
         self.fabric.reply(reply_to, reply);
-        let visit = self.shipped.borrow_mut().remove(&id);
-        if let Some(Visit::Running(Some(asked))) = visit {
+        let execution = self.shipped.borrow_mut().remove(&id);
+        if let Some(RemoteExecution::Running(Some(asked))) = execution {
             self.fabric.reply(asked, reply);
         }
     }
@@ -202,8 +202,8 @@ impl<F: Fabric> Nic<F> {
     /// Answers SHIP_OUTCOME. A SHIP that is not known was denied, or is fenced by the question.
     pub(super) fn tell_outcome(&self, id: TxnId, reply_to: ReplyTo) {
         match self.shipped.borrow_mut().get_mut(&id) {
-            Some(Visit::Running(asked)) => *asked = Some(reply_to),
-            Some(Visit::Executed(open)) => {
+            Some(RemoteExecution::Running(asked)) => *asked = Some(reply_to),
+            Some(RemoteExecution::Executed(open)) => {
                 self.fabric.reply(reply_to, &ShipReply::Executed(&open.txn));
             }
             None => {
@@ -215,7 +215,7 @@ impl<F: Fabric> Nic<F> {
 
     /// COMMIT has come: nobody asks any more.
     pub(super) fn forget_shipped(&self, id: TxnId) {
-        if let Some(Visit::Executed(open)) = self.shipped.borrow_mut().remove(&id) {
+        if let Some(RemoteExecution::Executed(open)) = self.shipped.borrow_mut().remove(&id) {
             self.recycle(open);
         }
     }

@@ -120,9 +120,9 @@ fn what_is_released_makes_room_at_once() {
     index.check();
 
     let index = NicIndex::new(config);
-    (0..24).map(of).for_each(|(hash, key)| index.share(hash, key).unwrap());
+    (0..24).map(of).for_each(|(hash, key)| index.lock_shared(hash, key).unwrap());
     (0..24).for_each(|key| known(&index, key));
-    (0..24).map(of).for_each(|(hash, key)| index.unshare(hash, key));
+    (0..24).map(of).for_each(|(hash, key)| index.unlock_shared(hash, key));
     assert_eq!(index.object_count(), 4, "unshared");
     index.check();
 
@@ -139,10 +139,10 @@ fn what_is_released_makes_room_at_once() {
 fn a_read_lock_on_an_unknown_key_leaves_nothing_behind() {
     let index = index(64, 64);
     let (hash, key) = of(1);
-    assert_eq!((index.share(hash, key), index.share(hash, key)), (Ok(()), Ok(())));
-    index.unshare(hash, key);
+    assert_eq!((index.lock_shared(hash, key), index.lock_shared(hash, key)), (Ok(()), Ok(())));
+    index.unlock_shared(hash, key);
     assert_eq!(index.object_count(), 1);
-    index.unshare(hash, key);
+    index.unlock_shared(hash, key);
     assert_eq!(index.object_count(), 0);
 }
 

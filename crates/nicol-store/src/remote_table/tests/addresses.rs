@@ -24,17 +24,17 @@ impl Coordinator {
         for _ in 0..10_000_000 {
             let Some(address) = self.addresses.get(key) else { break };
             let bytes = self.remote.read(self.remote.geometry.record_span(address));
-            match self.remote.geometry.revisit(key, address, &bytes) {
-                Revisit::Found(record) => {
+            match self.remote.geometry.reread(key, address, &bytes) {
+                Reread::Found(record) => {
                     if let Some(seen) = self.remote.value(key, record) {
                         self.direct += 1;
                         return seen;
                     }
                 }
-                Revisit::Moved => {
+                Reread::Moved => {
                     self.addresses.forget(key);
                 }
-                Revisit::Torn => {}
+                Reread::Torn => {}
             }
         }
         let seen = self.remote.lookup(key);

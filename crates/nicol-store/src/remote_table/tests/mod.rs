@@ -1,12 +1,12 @@
 mod addresses;
-mod room;
+mod reservation;
 mod threads;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nicol_core::chance::{Purpose, Stream, test_steps};
 use nicol_core::ids::NodeId;
+use nicol_core::rng::{Purpose, Stream, test_steps};
 use nicol_core::units::Bytes;
 use proptest::prelude::*;
 
@@ -19,8 +19,8 @@ const DESIGNS: [Design; 4] = [
     Design::Chained { bucket: 16 },
 ];
 
-/// What the tests with threads take of it: Miri, which interprets, has time for two designs, and for
-/// two threads beside the owner's.
+/// What the tests with threads take of it: Miri, which interprets, has time for two designs, and
+/// for two threads beside the owner's.
 const THREADED: &[Design] = if cfg!(miri) { &[DESIGNS[0], DESIGNS[1]] } else { &DESIGNS };
 const CORES: u8 = if cfg!(miri) { 1 } else { 2 };
 
@@ -71,7 +71,9 @@ impl Remote {
                     None => walk = self.geometry.walk(key),
                 },
                 Step::Absent(absence) => {
-                    if self.region.load(absence.guard_address) == Ok(absence.guard) {
+                    if self.region.load(absence.bucket_version_address)
+                        == Ok(absence.bucket_version)
+                    {
                         return Seen::Absent(absence);
                     }
                     walk = self.geometry.walk(key);
@@ -83,10 +85,10 @@ impl Remote {
     }
 
     fn value(&self, key: Key, record: Record<'_>) -> Option<Seen> {
-        let value = match record.place {
-            Place::Absent => None,
-            Place::Inline(value) => Some(value.to_vec()),
-            Place::OutOfLine(block) => {
+        let value = match record.stored {
+            StoredValue::Absent => None,
+            StoredValue::Inline(value) => Some(value.to_vec()),
+            StoredValue::OutOfLine(block) => {
                 let bytes = self.read(self.geometry.block_span(block)?);
                 let version = record.header.version();
                 Some(self.geometry.parse_block(key, version, &bytes)?.to_vec())
@@ -319,7 +321,7 @@ fn a_reader_between_home_and_chain_learns_that_a_record_moved_back() {
         let Step::Absent(absence) = walk.step(&remote.read(walk.span())) else {
             panic!("the chain is empty");
         };
-        assert_ne!(table.region().load(absence.guard_address), Ok(absence.guard));
+        assert_ne!(table.region().load(absence.bucket_version_address), Ok(absence.bucket_version));
         assert!(matches!(remote.lookup(chained), Seen::Record { .. }));
     }
 }
@@ -359,8 +361,9 @@ fn an_absent_key_that_was_read_is_guarded_against_its_insertion() {
         let table = RemoteTable::new(geometry(design, 16), u64::MAX);
         let remote = Remote::of(&table);
         let key = Key(9);
-        let valid =
-            |absence: Absence| table.region().load(absence.guard_address) == Ok(absence.guard);
+        let valid = |absence: Absence| {
+            table.region().load(absence.bucket_version_address) == Ok(absence.bucket_version)
+        };
         let Seen::Absent(before) = remote.lookup(key) else { panic!("an empty table") };
         assert!(valid(before));
         let id = txn(0, 1);
@@ -394,8 +397,8 @@ fn an_old_header_never_locks_the_next_record_of_its_slot() {
     assert_eq!((reused, next.version()), (address, unlocked.version()));
     assert!(!remote.lock(address, unlocked, EngineId::nic(NodeId(0), 0)));
     let bytes = remote.read(remote.geometry.record_span(address));
-    assert_eq!(remote.geometry.revisit(Key(1), address, &bytes), Revisit::Moved);
-    assert!(matches!(remote.geometry.revisit(Key(2), address, &bytes), Revisit::Found(_)));
+    assert_eq!(remote.geometry.reread(Key(1), address, &bytes), Reread::Moved);
+    assert!(matches!(remote.geometry.reread(Key(2), address, &bytes), Reread::Found(_)));
 }
 
 #[test]
@@ -416,8 +419,8 @@ fn a_full_table_refuses_to_lock_an_absent_key() {
     assert!(table.lock(Key(8), txn(0, 1)).is_ok());
     assert_eq!(table.check(), Vec::<String>::new());
     let small = RemoteTable::new(Geometry::new(config), 1);
-    assert!(small.has_room());
+    assert!(small.has_capacity());
     small.load(Key(0), b"x");
-    assert!(!small.has_room());
+    assert!(!small.has_capacity());
     assert_eq!(small.lock(Key(1), txn(0, 1)), Err(LockRefused::Full));
 }

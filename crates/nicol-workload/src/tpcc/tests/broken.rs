@@ -1,7 +1,7 @@
 //! Each condition of the audit against a state that breaks it.
 
-use nicol_core::chance::{Purpose, Stream};
 use nicol_core::ids::{Key, NodeId};
+use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::Txn;
 use nicol_core::workload::Workload;
 

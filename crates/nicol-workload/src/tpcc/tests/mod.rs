@@ -6,10 +6,10 @@ mod store;
 
 use std::collections::BTreeMap;
 
-use nicol_core::chance::{Purpose, Stream};
-use nicol_core::commit::Procedures;
 use nicol_core::ids::{Key, NodeId, TableId, Version};
-use nicol_core::txn::{ProcedureId, Txn, Verdict};
+use nicol_core::records::RecordSource;
+use nicol_core::rng::{Purpose, Stream};
+use nicol_core::txn::{ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::workload::Workload;
 
 use super::input::{Customer, Delivery, NewOrder, OrderStatus, Payment, StockLevel};
@@ -67,16 +67,16 @@ fn every_shard_holds_its_warehouses_and_a_copy_of_the_items() {
     let workload = Tpcc::new(small());
     let view = nicol_core::view::View::new(3, 1, 1, 1).unwrap();
     for shard in (0..3).map(nicol_core::ids::ShardId) {
-        let (mut items, mut places, mut records) = (0, Vec::new(), 0);
+        let (mut items, mut partitions, mut records) = (0, Vec::new(), 0);
         workload.load(&view, shard, &mut |key, _| {
             records += 1;
             items += u32::from(key.table() == key::ITEM);
-            places.push(key.place().unwrap());
+            partitions.push(key.partition().unwrap());
         });
         assert_eq!(items, 100);
-        places.sort_unstable();
-        places.dedup();
-        assert_eq!(places, [shard.0, shard.0 + 3], "warehouses");
+        partitions.sort_unstable();
+        partitions.dedup();
+        assert_eq!(partitions, [shard.0, shard.0 + 3], "warehouses");
         assert!(records <= workload.records_per_shard());
     }
 }

@@ -87,8 +87,8 @@ impl Model {
             for item in 1..=config.items {
                 let stock = get(key::stock(number, item)).unwrap();
                 model.stock.insert((number, item), stock_row(stock));
-                let place = number % config.nodes;
-                let item_row = get(key::item(place, item)).unwrap();
+                let partition = number % config.nodes;
+                let item_row = get(key::item(partition, item)).unwrap();
                 let price = i64::from(row::item::PRICE.get(item_row));
                 let known = *model.prices.entry(item).or_insert(price);
                 assert_eq!(known, price, "every copy of ITEM is the same");

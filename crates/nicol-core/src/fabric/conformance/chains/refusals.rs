@@ -43,8 +43,8 @@ impl<F: Fabric> At<'_, F> {
         self.expect("WRITE", &[write(Target::At(self.base), &[0; 32])], &[DONE]).await;
     }
 
-    /// What lies at `base`: pointers out of the region, across its end, into the scratch, and one that
-    /// is not aligned.
+    /// What lies at `base`: pointers out of the region, across its end, into the scratch, and one
+    /// that is not aligned.
     fn pointers(&self) -> Vec<u8> {
         let size = self.ground.size;
         words([size, size - 8, scratch(0), self.base + 4])

@@ -2,15 +2,15 @@
 
 use nicol_core::fabric::Message;
 use nicol_core::ids::{Key, TxnId, Version};
-use nicol_core::txn::{Guard, GuardUnit, ProcedureId, Txn};
+use nicol_core::txn::{ProcedureId, RangeVersion, Txn, VersionRange};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
 use super::TXN_LOCAL;
 use super::ship::{Flags, emit_update, parse_update};
 use crate::commit::messages::parse_count;
 
-/// Guards that a transaction may have: a few for each scan.
-const GUARDS_MAX: u16 = 1_024;
+/// Range versions that a transaction may have: a few for each scan.
+const RANGE_VERSIONS_MAX: u16 = 1_024;
 
 /// TXN_LOCAL: what the transaction read and writes.
 pub(in crate::commit::xenic) struct TxnLocal<'a> {
@@ -26,10 +26,10 @@ impl Message for TxnLocal<'_> {
         let txn = self.txn;
         to.u64(txn.id.0);
         to.u8(u8::from(self.refused));
-        to.u16(txn.guards().len() as u16);
-        for guard in txn.guards() {
-            to.u32(guard.unit.0);
-            to.u64(guard.writes);
+        to.u16(txn.range_versions().len() as u16);
+        for version in txn.range_versions() {
+            to.u32(version.range.0);
+            to.u64(version.writes);
         }
         to.u16(txn.entries().len() as u16);
         for (index, entry) in txn.entries().iter().enumerate() {
@@ -60,13 +60,13 @@ pub(in crate::commit::xenic) fn parse_txn_local(
         1 => true,
         _ => return Err(Malformed { what: "whether the application has refused" }),
     };
-    let guards = from.u16()?;
-    if guards > GUARDS_MAX {
-        return Err(Malformed { what: "more guards than a transaction may have" });
+    let range_versions = from.u16()?;
+    if range_versions > RANGE_VERSIONS_MAX {
+        return Err(Malformed { what: "more range_versions than a transaction may have" });
     }
-    for _ in 0..guards {
-        let (unit, writes) = (GuardUnit(from.u32()?), from.u64()?);
-        txn.guard(Guard { unit, writes });
+    for _ in 0..range_versions {
+        let (range, writes) = (VersionRange(from.u32()?), from.u64()?);
+        txn.note_range_version(RangeVersion { range, writes });
     }
     for position in 0..usize::from(parse_count(&mut from)?) {
         let (key, version) = (Key(from.u64()?), Version(from.u64()?));
@@ -76,8 +76,8 @@ pub(in crate::commit::xenic) fn parse_txn_local(
             return Err(Malformed { what: "a key that comes twice" });
         }
         txn.executed_remotely(index, version, flags.present());
-        if flags.guarded() {
-            txn.mark_guarded(index);
+        if flags.range_checked() {
+            txn.mark_range_checked(index);
         }
         parse_update(&mut from, flags, txn, index)?;
     }

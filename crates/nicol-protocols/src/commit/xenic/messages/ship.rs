@@ -18,7 +18,7 @@ impl Flags {
     const PUTS: u8 = 4;
     const DELETES: u8 = 8;
     const FETCHED: u8 = 16;
-    const GUARDED: u8 = 32;
+    const RANGE_CHECKED: u8 = 32;
 
     pub(super) fn of(txn: &Txn, index: usize) -> Self {
         let entry = &txn.entries()[index];
@@ -30,7 +30,7 @@ impl Flags {
                 | flag(update == Some(true), Self::PUTS)
                 | flag(update == Some(false), Self::DELETES)
                 | flag(entry.fetched, Self::FETCHED)
-                | flag(entry.guarded, Self::GUARDED),
+                | flag(entry.range_checked, Self::RANGE_CHECKED),
         )
     }
 
@@ -50,13 +50,13 @@ impl Flags {
         self.0 & Self::WRITES != 0
     }
 
-    pub(super) fn guarded(self) -> bool {
-        self.0 & Self::GUARDED != 0
+    pub(super) fn range_checked(self) -> bool {
+        self.0 & Self::RANGE_CHECKED != 0
     }
 
     /// The flags of a key that is only read, as one that is refused has it.
     pub(super) fn read_only(self) -> Self {
-        Self(self.0 & (Self::PRESENT | Self::FETCHED | Self::GUARDED))
+        Self(self.0 & (Self::PRESENT | Self::FETCHED | Self::RANGE_CHECKED))
     }
 
     pub(super) fn present(self) -> bool {
@@ -98,7 +98,7 @@ pub(super) fn parse_update(
 /// first, in the order of the view.
 pub(in crate::commit::xenic) struct Ship<'a> {
     pub(in crate::commit::xenic) txn: &'a Txn,
-    pub(in crate::commit::xenic) expected: &'a [RequestId],
+    pub(in crate::commit::xenic) delegated: &'a [RequestId],
 }
 
 impl Message for Ship<'_> {
@@ -119,8 +119,8 @@ impl Message for Ship<'_> {
                 emit_value(txn.value(index), to);
             }
         }
-        to.u8(self.expected.len() as u8);
-        for request in self.expected {
+        to.u8(self.delegated.len() as u8);
+        for request in self.delegated {
             to.u16(request.slot);
             to.u32(request.sequence);
         }
@@ -131,7 +131,7 @@ impl Message for Ship<'_> {
 pub(in crate::commit::xenic) fn parse_ship(
     body: &[u8],
     txn: &mut Txn,
-    expected: &mut Vec<RequestId>,
+    delegated: &mut Vec<RequestId>,
 ) -> Result<(), Malformed> {
     let mut from = Reader::new(body);
     let id = TxnId(from.u64()?);
@@ -154,9 +154,9 @@ pub(in crate::commit::xenic) fn parse_ship(
             txn.fetched(index, version, value);
         }
     }
-    expected.clear();
+    delegated.clear();
     for _ in 0..from.u8()? {
-        expected.push(RequestId { slot: from.u16()?, sequence: from.u32()? });
+        delegated.push(RequestId { slot: from.u16()?, sequence: from.u32()? });
     }
     from.finish()
 }

@@ -1,13 +1,13 @@
-use nicol_core::chance::{Purpose, Stream};
 use nicol_core::fabric::{FabricError, Message, RequestId};
 use nicol_core::ids::{Key, TxnId, Version};
-use nicol_core::txn::{Abort, Guard, GuardUnit, ProcedureId, Txn};
+use nicol_core::rng::{Purpose, Stream};
+use nicol_core::txn::{Abort, ProcedureId, RangeVersion, Txn, VersionRange};
 use nicol_core::wire::Writer;
-use nicol_store::host_table::Shortage;
+use nicol_store::host_table::ExhaustedSpace;
 
 use super::local::{TxnLocal, parse_txn_local};
-use super::separate::{Lock, Read, parse_lock};
 use super::ship::{Ship, ShipReply, Shipped, parse_ship, parse_ship_reply};
+use super::split_requests::{Lock, Read, parse_lock};
 use crate::commit::messages::{ExecuteReply, Found, Keys, parse_execute_reply};
 
 fn bytes(message: &impl Message) -> Vec<u8> {
@@ -76,11 +76,11 @@ fn a_shipped_transaction_arrives_whole() {
     let mut sent = keys();
     sent.fetched(0, Version(4), None);
     sent.fetched(1, Version(11), Some(b"old"));
-    let expected = [RequestId { slot: 3, sequence: 5 }, RequestId { slot: 4, sequence: 6 }];
-    let body = bytes(&Ship { txn: &sent, expected: &expected });
+    let delegated = [RequestId { slot: 3, sequence: 5 }, RequestId { slot: 4, sequence: 6 }];
+    let body = bytes(&Ship { txn: &sent, delegated: &delegated });
     let (mut txn, mut requests) = (Txn::default(), Vec::new());
     assert!(parse_ship(&body, &mut txn, &mut requests).is_ok());
-    assert_eq!(requests, expected);
+    assert_eq!(requests, delegated);
     assert_eq!((txn.id, txn.procedure, txn.args()), (sent.id, sent.procedure, sent.args()));
     assert_eq!(reads(&txn), reads(&sent));
     assert_eq!((txn.value(0), txn.value(1)), (None, Some(&b"old"[..])));
@@ -111,17 +111,17 @@ fn what_was_executed_elsewhere_comes_back_whole() {
 #[test]
 fn a_local_transaction_reaches_its_nic_whole() {
     let mut done = executed();
-    for (unit, writes) in [(3, 4), (5, 0)] {
-        done.guard(Guard { unit: GuardUnit(unit), writes });
+    for (range, writes) in [(3, 4), (5, 0)] {
+        done.note_range_version(RangeVersion { range: VersionRange(range), writes });
     }
-    done.mark_guarded(1);
+    done.mark_range_checked(1);
     let body = bytes(&TxnLocal { txn: &done, refused: false });
     let mut txn = Txn::default();
     assert!(matches!(parse_txn_local(&body, &mut txn), Ok(false)));
     assert_eq!((reads(&txn), writes(&txn)), (reads(&done), writes(&done)));
-    assert_eq!(txn.guards(), done.guards());
-    let guarded: Vec<bool> = txn.entries().iter().map(|entry| entry.guarded).collect();
-    assert_eq!(guarded, [false, true, false, false, false]);
+    assert_eq!(txn.range_versions(), done.range_versions());
+    let range_checked: Vec<bool> = txn.entries().iter().map(|entry| entry.range_checked).collect();
+    assert_eq!(range_checked, [false, true, false, false, false]);
     withstands(&body, |body| parse_txn_local(body, &mut Txn::default()).is_ok());
 }
 
@@ -155,12 +155,12 @@ fn separate_requests_name_their_keys() {
 #[test]
 fn an_execute_reply_tells_a_shortage() {
     let found = [Found { version: Version(3), value: Some((1, 2)) }];
-    let [none, some] = [0, 5 << 16 | 64].map(Shortage::from_bits);
-    for shortage in [none, some] {
-        let body = bytes(&ExecuteReply::Granted(shortage, found.iter().copied(), b"?ab"));
-        assert_eq!(body.len(), 1 + 8 + 4 + 2 + if shortage.is_none() { 0 } else { 4 });
+    let [none, some] = [0, 5 << 16 | 64].map(ExhaustedSpace::from_bits);
+    for exhausted in [none, some] {
+        let body = bytes(&ExecuteReply::Granted(exhausted, found.iter().copied(), b"?ab"));
+        assert_eq!(body.len(), 1 + 8 + 4 + 2 + if exhausted.is_none() { 0 } else { 4 });
         let mut txn = keys();
-        assert_eq!(parse_execute_reply(&body, &mut txn, &[2]), Ok(Ok(shortage)));
+        assert_eq!(parse_execute_reply(&body, &mut txn, &[2]), Ok(Ok(exhausted)));
         assert_eq!((txn.entries()[2].version, txn.value(2)), (Version(3), Some(&b"ab"[..])));
         withstands(&body, |body| parse_execute_reply(body, &mut keys(), &[2]).is_ok());
     }

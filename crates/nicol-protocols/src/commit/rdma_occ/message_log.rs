@@ -1,0 +1,359 @@
+//! FaRM's message logs: RPCs and their answers as one-sided WRITEs. "FaRM applies an RPC protocol
+//! based on one-sided WRITEs to pairwise message logs on each server. The servers poll logs and
+//! handle requests, sending back responses using the same mechanism." [Xenic21 2.2.2]
+//!
+//! Each pair of host engines that work for each other has two rings, one in the memory of each,
+//! which the other alone writes. A record is one of `commit::log`: its number and its foot say that
+//! all of it is there, so that no order among WRITEs is needed. In front of its message stands how
+//! far its sender has read the ring of the other direction: space is acknowledged along with what
+//! is sent anyway.
+//!
+//! - At most once, in order: the place in the ring is a message's identity. A WRITE takes place
+//!   once or fails; one that failed is looked for in the ring and made again if it is not there
+//!   (`rings`), and until then the records behind it wait. So an ABORT comes after the LOCK that it
+//!   takes back, answered or not, and fences it without naming it.
+//! - A request that gives up when its timeout is over is delivered nevertheless, if late.
+//! - A message that does not fit half of a ring travels in parts, so that any message fits.
+//! - Back-pressure: what finds no room waits in a queue of its ring, in order, and is written as
+//!   space is freed. If no message says so, a READ of the reader's progress does.
+//! - Two full rings of a pair cannot block each other, since reading waits for nothing: a message
+//!   is taken out of the ring, its space is free, and then it is served; its answer may have to
+//!   queue. A queue of [`WAITING_MAX`] records takes no request any more that may give up, since
+//!   those could grow without end while a node is cut off; what must happen belongs to the
+//!   transactions that are open, and answers to requests that found room.
+//! - A lost WRITE holds up what was written behind it, as a lost packet does on a connection: under
+//!   message faults more requests time out than by SENDs, which overtake one another.
+//!
+//! Cost: at the sender a WRITE and its completion; the card and PCIe at the target; there, the poll
+//! of the core's round and what a message costs without a packet (`Work::MessagePolled`). The polls
+//! of the rings that have nothing are in that one poll.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::exec::Signal;
+use nicol_core::fabric::{
+    Delivery, Fabric, FabricError, HasDoorbell, Message, ReplyTo, RequestId, Service, Timeout, Work,
+};
+use nicol_core::ids::{EngineId, NodeId};
+use nicol_core::wire::Writer;
+
+use super::host::{Host, OPEN_MAX, RETRY_WAIT};
+use super::messages::{FramedLog, Letter, LetterHead};
+use super::node::Node;
+use super::rings::LogHandle;
+use crate::commit::log::{self, LogMemory, LogReader, RecordKind, Tail};
+
+/// Records read before the others' tasks have their turn.
+const BATCH: usize = 64;
+/// Records that may wait for room in one ring before requests are refused: of as many transactions
+/// as may be open.
+const WAITING_MAX: usize = OPEN_MAX;
+/// Bytes in front of a record's message: how far the ring of the other direction has been read.
+const READ_BYTES: usize = 8;
+
+/// The message logs that one engine writes.
+pub(super) struct MessageLogs<F: Fabric> {
+    /// By node; that of the own node is not used.
+    outboxes: Vec<Outbox<F>>,
+    /// Bytes of a message that one record may hold.
+    part_max: usize,
+    letter: RefCell<Vec<u8>>,
+    framing: RefCell<Framing>,
+}
+
+/// Buffers for one record.
+#[derive(Debug, Default)]
+struct Framing {
+    body: Vec<u8>,
+    record: Vec<u8>,
+}
+
+/// The writer's end of one message log.
+struct Outbox<F: Fabric> {
+    tail: Cell<Tail>,
+    /// Bytes that the target has read, as it said last.
+    freed: Cell<u64>,
+    /// Bytes that this engine has read of the log that the target writes here.
+    read: Cell<u64>,
+    /// What found no room, in order.
+    waiting: RefCell<VecDeque<(RecordKind, F::Payload)>>,
+    /// Is somebody writing what waits?
+    draining: Cell<bool>,
+    /// Records whose WRITE is not known to have landed, in order.
+    flying: RefCell<VecDeque<Flying<F>>>,
+    posted: Signal,
+}
+
+/// A WRITE under way, with what is needed to make it again.
+struct Flying<F: Fabric> {
+    record: F::Payload,
+    offset: u64,
+    end: u64,
+    done: F::Completion,
+}
+
+impl<F: Fabric> MessageLogs<F> {
+    /// Those of the engine of `fabric`; `None` if messages are SENDs.
+    pub(super) fn new(fabric: &F, node: &Node) -> Option<Self> {
+        let memory = node.messages_of(fabric.here())?;
+        let outbox = || Outbox {
+            tail: Cell::new(Tail::new(memory.size())),
+            freed: Cell::new(0),
+            read: Cell::new(0),
+            waiting: RefCell::default(),
+            draining: Cell::new(false),
+            flying: RefCell::default(),
+            posted: fabric.signal(),
+        };
+        let part_max = memory.body_max().checked_sub(READ_BYTES).filter(|&bytes| bytes > 0);
+        let Some(part_max) = part_max else { panic!("a message log has room for a message") };
+        Some(Self {
+            outboxes: (0..fabric.view().nodes()).map(|_| outbox()).collect(),
+            part_max,
+            letter: RefCell::default(),
+            framing: RefCell::default(),
+        })
+    }
+
+    fn to(&self, node: NodeId) -> &Outbox<F> {
+        &self.outboxes[usize::from(node.0)]
+    }
+}
+
+impl<F: Fabric> Outbox<F> {
+    /// Is there room for a record with a message, or a part of one, of `bytes` bytes?
+    fn has_space(&self, bytes: usize) -> bool {
+        let tail = self.tail.get();
+        tail.at() + tail.needed(READ_BYTES + bytes) - self.freed.get() <= tail.size()
+    }
+
+    fn free(&self, read: u64) {
+        self.freed.set(self.freed.get().max(read));
+    }
+}
+
+/// Starts reading what others write to this engine, and watching over what it writes.
+pub(super) fn start<F: Fabric>(host: &Rc<Host<F>>) {
+    let fabric = &host.fabric;
+    for other in fabric.view().node_ids().filter(|&other| !host.is_here(other)) {
+        let from = host.engine_of(other);
+        if let Some(memory) = host.node.messages_of(from) {
+            fabric.spawn(read_messages(host.clone(), from, memory.clone()));
+            fabric.spawn(host.clone().see_land(other));
+        }
+    }
+}
+
+/// Polls the message log that `from` writes, for ever.
+async fn read_messages<F: Fabric>(host: Rc<Host<F>>, from: EngineId, memory: Arc<LogMemory>) {
+    let doorbell: Arc<dyn HasDoorbell> = memory.region().clone();
+    let mut reader = LogReader::new(memory);
+    // The parts of a message that is not complete.
+    let mut parts = Vec::new();
+    loop {
+        let seen = doorbell.doorbell().rings();
+        let read = reader.read(BATCH);
+        // Before they are served: their answers say so.
+        host.message_logs().to(from.node).read.set(reader.applied());
+        for (kind, record) in reader.records() {
+            host.take_record(from, kind, record, &mut parts);
+        }
+        if read == BATCH || doorbell.doorbell().rings() > seen {
+            host.fabric.yield_now().await;
+        } else {
+            host.fabric.wait_for_doorbell(&doorbell, seen).await;
+        }
+    }
+}
+
+impl<F: Fabric> Host<F> {
+    fn message_logs(&self) -> &MessageLogs<F> {
+        match &self.messages {
+            Some(logs) => logs,
+            None => panic!("messages are WRITEs only where there are logs for them"),
+        }
+    }
+
+    /// Sends a request as a WRITE; resolves to its answer.
+    pub(super) fn write_request<M: Message>(
+        &self,
+        node: NodeId,
+        message: &M,
+        timeout: Timeout,
+    ) -> F::Completion {
+        let (asker, reply) = self.fabric.open_delegated_call(self.engine_of(node));
+        let request = asker.request;
+        if request == RequestId::NONE {
+            return reply;
+        }
+        if let Timeout::After(span) = timeout {
+            if self.message_logs().to(node).waiting.borrow().len() >= WAITING_MAX {
+                self.fabric.refuse(asker, FabricError::NoResources);
+                return reply;
+            }
+            self.fabric.give_up_after(request, span);
+        }
+        self.write_letter(node, LetterHead { letter: Letter::Request(M::KIND), request }, message);
+        reply
+    }
+
+    /// Answers a request by a WRITE.
+    pub(super) fn write_answer<M: Message>(&self, to: ReplyTo, message: &M) {
+        let head = LetterHead { letter: Letter::Answer, request: to.request };
+        self.write_letter(to.engine.node, head, message);
+    }
+
+    fn write_letter<M: Message>(&self, to: NodeId, head: LetterHead, message: &M) {
+        assert!(!self.is_here(to), "what is here is reached in local memory");
+        let logs = self.message_logs();
+        let letter = &mut *logs.letter.borrow_mut();
+        letter.clear();
+        let mut writer = Writer::new(letter);
+        head.emit(&mut writer);
+        message.emit(&mut writer);
+        self.fabric.work(Work::MessageFramed { bytes: letter.len() as u32 });
+        let mut parts = letter.chunks(logs.part_max).peekable();
+        while let Some(part) = parts.next() {
+            let last = parts.peek().is_none();
+            self.write_part(to, if last { RecordKind::Message } else { RecordKind::Part }, part);
+        }
+    }
+
+    /// Writes a record, now or when there is room for it.
+    fn write_part(&self, to: NodeId, kind: RecordKind, part: &[u8]) {
+        let outbox = self.message_logs().to(to);
+        let in_turn = outbox.waiting.borrow().is_empty();
+        if in_turn
+            && outbox.has_space(part.len())
+            && let Some(log) = self.message_log_handle(to)
+        {
+            return self.post_part(log, kind, part);
+        }
+        outbox.waiting.borrow_mut().push_back((kind, self.fabric.keep(part)));
+        if !outbox.draining.replace(true)
+            && let Some(this) = self.this.upgrade()
+        {
+            self.fabric.spawn(this.drain(to));
+        }
+    }
+
+    /// Where this engine's message log at `node` is, once that node has been asked.
+    fn message_log_handle(&self, node: NodeId) -> Option<LogHandle> {
+        let rkey = self.find_handles(node)?.messages?;
+        Some(LogHandle { node, rkey, size: self.message_logs().to(node).tail.get().size() })
+    }
+
+    fn post_part(&self, log: LogHandle, kind: RecordKind, part: &[u8]) {
+        let logs = self.message_logs();
+        let outbox = logs.to(log.node);
+        let Framing { body, record } = &mut *logs.framing.borrow_mut();
+        body.clear();
+        body.extend_from_slice(&outbox.read.get().to_le_bytes());
+        body.extend_from_slice(part);
+        let mut tail = outbox.tail.get();
+        let post = |offset: u64, end: u64, bytes: &[u8]| {
+            let (record, done) = (self.fabric.keep(bytes), self.write_log(log, offset, bytes));
+            outbox.flying.borrow_mut().push_back(Flying { record, offset, end, done });
+        };
+        if let Some((offset, word)) = tail.skip(body.len()) {
+            post(offset, tail.at(), &word.to_le_bytes());
+        }
+        record.clear();
+        let offset = tail.frame(kind, body, record);
+        post(offset, tail.at(), record);
+        outbox.tail.set(tail);
+        outbox.posted.notify();
+    }
+
+    /// Writes what waits for room at `to`, until nothing does.
+    async fn drain(self: Rc<Self>, to: NodeId) {
+        let outbox = self.message_logs().to(to);
+        loop {
+            let next = outbox.waiting.borrow().front().map(|(_, part)| part.as_ref().len());
+            let Some(bytes) = next else {
+                outbox.draining.set(false);
+                return;
+            };
+            let progress = match self.message_log_handle(to) {
+                None => self.remote_handles(to).await.is_ok(),
+                Some(log) if outbox.has_space(bytes) => {
+                    let part = outbox.waiting.borrow_mut().pop_front();
+                    if let Some((kind, part)) = part {
+                        self.post_part(log, kind, part.as_ref());
+                    }
+                    true
+                }
+                Some(log) => self.check_log_space(log).await,
+            };
+            if !progress {
+                self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
+            }
+        }
+    }
+
+    /// Looks how far the target has read its log; is that further than it has said before?
+    async fn check_log_space(&self, log: LogHandle) -> bool {
+        let outbox = self.message_logs().to(log.node);
+        let before = outbox.freed.get();
+        if let Ok(read) = self.read_log_word(log, log::applied_offset(log.size)).await {
+            outbox.free(read);
+        }
+        outbox.freed.get() > before
+    }
+
+    /// Sees to it that every record at `to` lands, for ever.
+    async fn see_land(self: Rc<Self>, to: NodeId) {
+        let outbox = self.message_logs().to(to);
+        loop {
+            let next = outbox.flying.borrow_mut().pop_front();
+            let Some(Flying { record, offset, end, done }) = next else {
+                outbox.posted.wait().await;
+                continue;
+            };
+            if done.await.is_err()
+                && let Some(log) = self.message_log_handle(to)
+            {
+                self.write_in_time(log, record.as_ref(), offset, end).await;
+            }
+        }
+    }
+
+    /// Takes a record that `from` has written.
+    fn take_record(&self, from: EngineId, kind: RecordKind, record: &[u8], parts: &mut Vec<u8>) {
+        let Some((read, part)) = record.split_first_chunk::<READ_BYTES>() else {
+            panic!("a record of a message log that was valid when written is too short");
+        };
+        self.message_logs().to(from.node).free(u64::from_le_bytes(*read));
+        if kind == RecordKind::Message && parts.is_empty() {
+            return self.take_letter(from, part);
+        }
+        parts.extend_from_slice(part);
+        if kind == RecordKind::Message {
+            self.take_letter(from, parts);
+            parts.clear();
+        }
+    }
+
+    fn take_letter(&self, from: EngineId, letter: &[u8]) {
+        self.fabric.work(Work::MessagePolled { bytes: letter.len() as u32 });
+        let Ok((LetterHead { letter, request }, body)) = LetterHead::parse(letter) else {
+            panic!("a message that was valid when written cannot be parsed any more");
+        };
+        // To an engine itself no message leaves: it takes the answer that it was brought.
+        let asked = ReplyTo { engine: self.fabric.here(), request };
+        match letter {
+            Letter::Request(kind) => {
+                let reply_to = Some(ReplyTo { engine: from, request });
+                if self.deliver(Delivery { from, reply_to, kind, body }).is_err() {
+                    let head = LetterHead { letter: Letter::Refusal, request };
+                    self.write_letter(from.node, head, &FramedLog(&[]));
+                }
+            }
+            Letter::Answer => self.fabric.reply(asked, &FramedLog(body)),
+            Letter::Refusal => self.fabric.refuse(asked, FabricError::Malformed),
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! One node's memory: tables and logs. Shared by its host engines.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nicol_core::view::{ShardMap, View};
+use nicol_core::commit::CommitNode;
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::{EngineId, Key, NodeId, ShardId};
+use nicol_core::records::RecordSource;
+use nicol_core::system::{Audit, SystemNode};
+use nicol_core::txn::{Procedures, VALUE_MAX};
+use nicol_store::address_cache::AddressCache;
+use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
+
+use super::replica::{Primary, Replica};
+use super::{Coordinator, RdmaOccConfig, Transport, start};
+use crate::commit::log::LogMemory;
+use crate::commit::{copy_backups, load_shard, shard_led_by};
+
+/// Log records that a node applies between two looks at whether old deletions may be forgotten.
+const FORGET_EVERY: u64 = 1_024;
+
+/// A node: primary of one shard, backup of others.
+#[derive(Debug)]
+pub struct Node {
+    id: NodeId,
+    view: View,
+    config: RdmaOccConfig,
+    geometry: Geometry,
+    shard: ShardId,
+    primary: Primary,
+    backups: BTreeMap<ShardId, Replica>,
+    /// One log per host engine of the cluster, at that engine's place among them. An engine of
+    /// another node writes its log here one-sidedly; one of this node keeps what it backs up.
+    logs: Vec<Arc<LogMemory>>,
+    /// One message log per host engine of the cluster, which writes it one-sidedly; none where
+    /// messages are SENDs.
+    messages: Vec<Arc<LogMemory>>,
+    /// Where records of other shards stand.
+    addresses: Mutex<Addresses>,
+    /// Transactions that have begun here and still have something to do.
+    open: AtomicU64,
+    applied: AtomicU64,
+    /// Per log: has it been idle since deletions were last forgotten?
+    idle: Mutex<Vec<bool>>,
+}
+
+impl Node {
+    /// Its id.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// How it runs.
+    pub fn config(&self) -> &RdmaOccConfig {
+        &self.config
+    }
+
+    /// Its primary shard.
+    pub(super) fn primary(&self) -> &Primary {
+        &self.primary
+    }
+
+    pub(super) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The log that `engine` writes here.
+    pub(super) fn log_of(&self, engine: EngineId) -> &Arc<LogMemory> {
+        &self.logs[self.position_of(engine)]
+    }
+
+    /// The message log that `engine` writes here, if there are any.
+    pub(super) fn messages_of(&self, engine: EngineId) -> Option<&Arc<LogMemory>> {
+        self.messages.get(self.position_of(engine))
+    }
+
+    /// The place of `engine` among the host engines of the cluster.
+    fn position_of(&self, engine: EngineId) -> usize {
+        match self.view.host_index_of(engine) {
+            Some(partition) => place,
+            None => panic!("{engine} is no host engine of this cluster"),
+        }
+    }
+
+    /// The logs that host core `core` applies: those of the engines with its number.
+    pub(super) fn logs_of(&self, core: u8) -> impl Iterator<Item = Arc<LogMemory>> {
+        let log = move |node| self.log_of(EngineId::host(node, core)).clone();
+        self.view.node_ids().map(log)
+    }
+
+    /// The shard of `key`.
+    pub(super) fn shard_of(&self, key: Key) -> ShardId {
+        self.view.shard_of(key)
+    }
+
+    pub(super) fn is_primary_of(&self, key: Key) -> bool {
+        self.view.shard_of(key) == self.shard
+    }
+
+    /// The copy of a shard that is backed up here.
+    pub(super) fn backup(&self, shard: ShardId) -> Option<&Replica> {
+        self.backups.get(&shard)
+    }
+
+    /// Counts transactions with something to do.
+    pub(super) fn opened(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn closed(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts applied log records, and lets the backups forget deletions that no older record can
+    /// undo any more.
+    ///
+    /// A write that a deletion followed was committed before, so that its log records had landed
+    /// without a gap before them (`logging`): once every log has been idle, they are applied.
+    pub(super) fn applied(&self, records: u64) {
+        let before = self.applied.fetch_add(records, Ordering::Relaxed);
+        if before / FORGET_EVERY == (before + records) / FORGET_EVERY {
+            return;
+        }
+        let Ok(mut idle) = self.idle.try_lock() else { return };
+        for (idle, log) in idle.iter_mut().zip(&self.logs) {
+            *idle |= log.is_idle();
+        }
+        if idle.iter().all(|&idle| idle) {
+            self.backups.values().for_each(Replica::forget_old_deletions);
+            idle.fill(false);
+        }
+    }
+
+    /// Where the record of `key`, of another shard, stood last, and its value's block if it had
+    /// one. [DrTM+H]
+    pub(super) fn address_of(&self, key: Key) -> Option<(u64, Option<BlockRef>)> {
+        if self.config.cached_addresses == 0 { None } else { self.addresses().get(key) }
+    }
+
+    /// Remembers where the record of `key` stands.
+    pub(super) fn remember_address(&self, key: Key, address: u64) {
+        if self.config.cached_addresses > 0 {
+            self.addresses().slots.remember(key, address);
+        }
+    }
+
+    /// Remembers where the value of `key` stands.
+    pub(super) fn remember_block(&self, key: Key, block: BlockRef) {
+        if self.config.cached_addresses > 0 {
+            self.addresses().remember_block(key, block);
+        }
+    }
+
+    /// Forgets an address where the record did not stand any more.
+    pub(super) fn forget_address(&self, key: Key) {
+        self.addresses().slots.forget(key);
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, Addresses> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a node has besides its primary shard's records.
+#[derive(Debug)]
+pub struct Copies {
+    backups: BTreeMap<ShardId, Replica>,
+    addresses: Addresses,
+}
+
+/// Where records of other shards stand.
+#[derive(Debug)]
+struct Addresses {
+    slots: AddressCache,
+    /// Of values out of line: the block's offset, then [`LEN_BITS`] bits for its length.
+    blocks: AddressCache,
+}
+
+/// Bits of a block's length beside its offset in one word.
+const LEN_BITS: u32 = 24;
+const _: () = assert!(VALUE_MAX < 1 << LEN_BITS, "any value's length fits");
+
+impl Addresses {
+    fn get(&mut self, key: Key) -> Option<(u64, Option<BlockRef>)> {
+        let address = self.slots.get(key)?;
+        if self.blocks.is_empty() {
+            return Some((address, None));
+        }
+        let block = self.blocks.get(key).map(|packed| BlockRef {
+            offset: packed >> LEN_BITS,
+            len: (packed & ((1 << LEN_BITS) - 1)) as u32,
+        });
+        Some((address, block))
+    }
+
+    fn remember_block(&mut self, key: Key, block: BlockRef) {
+        self.blocks.remember(key, block.offset << LEN_BITS | u64::from(block.len));
+    }
+
+    fn remember_all(&mut self, table: &RemoteTable) {
+        /// Addresses that are remembered at a time.
+        const BATCH: usize = 64;
+        let mut batch = Vec::with_capacity(BATCH);
+        table.each_address(&mut |key, address, block| {
+            batch.push((key, address));
+            if batch.len() == BATCH {
+                self.slots.remember_several(&batch);
+                batch.clear();
+            }
+            if let Some(block) = block {
+                self.remember_block(key, block);
+            }
+        });
+        self.slots.remember_several(&batch);
+    }
+}
+
+impl SystemNode for Node {
+    type Config = RdmaOccConfig;
+    type Shard = Replica;
+    type Copies = Copies;
+
+    fn load(
+        shard: ShardId,
+        view: &View,
+        config: &RdmaOccConfig,
+        source: &dyn RecordSource,
+    ) -> Replica {
+        let mut table = config.table;
+        table.size_heap_for(&source.value_lengths());
+        let replica = Replica::new(RemoteTable::new(Geometry::new(table), config.records));
+        let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
+        load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
+        replica
+    }
+
+    fn copy(
+        id: NodeId,
+        view: &View,
+        config: &RdmaOccConfig,
+        source: &dyn RecordSource,
+        shards: &[Replica],
+    ) -> Copies {
+        let others = u64::from(view.shards()) - view.led_by(id).count() as u64;
+        let inline = config.table.inline;
+        let long = |(len, records): &(u32, u64)| if *len as usize > inline { *records } else { 0 };
+        let long: u64 = source.value_lengths().iter().map(long).sum();
+        let long = if config.cached_addresses == 0 { 0 } else { long * 3 / 2 };
+        let mut addresses = Addresses {
+            slots: AddressCache::new((config.cached_addresses * others) as usize),
+            blocks: AddressCache::new((long * others) as usize),
+        };
+        if config.warm_addresses {
+            // All copies of a shard have their records in the same places.
+            let others = view.shard_ids().filter(|&shard| view.primary(shard) != id);
+            others.for_each(|shard| addresses.remember_all(&shards[usize::from(shard.0)].table));
+        }
+        Copies { backups: copy_backups(view, id, shards, Replica::copy), addresses }
+    }
+
+    fn build(
+        id: NodeId,
+        view: &View,
+        config: &RdmaOccConfig,
+        primary: Replica,
+        Copies { backups, addresses }: Copies,
+    ) -> Self {
+        let engines = view.host_count();
+        let logs = |count, size| (0..count).map(|_| Arc::new(LogMemory::new(size))).collect();
+        let pairs = if config.rpc_by == Transport::Write { engines } else { 0 };
+        Self {
+            id,
+            view: view.clone(),
+            config: config.clone(),
+            geometry: primary.table.geometry(),
+            shard: shard_led_by(view, id),
+            primary: Primary::new(primary),
+            backups,
+            logs: logs(engines, config.log),
+            messages: logs(pairs, config.message_log),
+            addresses: Mutex::new(addresses),
+            open: AtomicU64::new(0),
+            applied: AtomicU64::new(0),
+            idle: Mutex::new(vec![false; engines]),
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        // A transaction that has ended holds no locks.
+        let mut logs = self.logs.iter().chain(&self.messages);
+        self.open.load(Ordering::Relaxed) == 0 && logs.all(|log| log.is_idle())
+    }
+
+    fn audit(&self) -> Audit {
+        let mut digests = vec![(self.shard, self.primary.replica.digest())];
+        digests.extend(self.backups.iter().map(|(&shard, replica)| (shard, replica.digest())));
+        Audit {
+            leaks: vec![("locks", self.primary.locked_count() as u64)],
+            awaiting_recovery: Vec::new(),
+            records: self.primary.replica.len(),
+            digests,
+        }
+    }
+
+    fn check(&self) {
+        let replicas = std::iter::once(&self.primary.replica).chain(self.backups.values());
+        let mut lines: Vec<_> = replicas.flat_map(Replica::check).collect();
+        let addresses = self.addresses();
+        lines.extend(addresses.slots.check());
+        lines.extend(addresses.blocks.check());
+        assert!(lines.is_empty(), "{:?}: {lines:#?}", self.id);
+    }
+
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
+        match self.primary.get(key, value) {
+            Ok(found) => found.present,
+            Err(busy) => panic!("a quiet cluster's record is read: {busy}"),
+        }
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
+        self.primary.replica.for_each(each);
+    }
+}
+
+impl CommitNode for Node {
+    type Coordinator<F: Fabric> = Coordinator<F>;
+
+    const SCANS: bool = true;
+
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Coordinator<F>> {
+        start(fabric, self, procedures)
+    }
+}

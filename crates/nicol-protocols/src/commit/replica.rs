@@ -1,0 +1,113 @@
+//! The records that a node holds of a shard, as primary or as backup.
+
+use nicol_core::ids::{Key, Version};
+use nicol_store::ordered::OrderedTable;
+
+/// The hash table of a shard: what differs between systems.
+pub trait ShardTable {
+    /// Deep copy. Requires that nobody else uses the table.
+    fn copy(&self) -> Self;
+
+    /// Prefetches where keys are at home.
+    fn touch(&self, keys: impl Iterator<Item = Key>);
+
+    /// Loads an initial record.
+    fn load(&self, key: Key, value: &[u8]);
+
+    /// Applies a write if it is newer than the record; `None` deletes.
+    fn apply(&self, key: Key, version: Version, value: Option<&[u8]>);
+
+    /// An ordered table's record of `key` was deleted at `version`. For tables whose versions of absent
+    /// keys cover ordered tables as well.
+    fn deleted_elsewhere(&self, _key: Key, _version: Version) {}
+
+    /// Forgets the deletions that were old the last time.
+    fn forget_old_deletions(&self);
+
+    /// Calls `each` with every record.
+    fn for_each(&self, each: &mut dyn FnMut(Key, Version, &[u8]));
+
+    /// Records.
+    fn len(&self) -> u64;
+
+    /// A digest of all records that does not depend on their order.
+    fn digest(&self) -> u64;
+
+    /// Checks every structural invariant; one line for each breach.
+    fn check(&self) -> Vec<String>;
+}
+
+/// A shard's records at one node: most in a hash table, those of ordered tables in a B+ tree.
+/// [Xenic21 4.1, 5.2]
+#[derive(Debug)]
+pub struct Replica<T> {
+    pub(super) table: T,
+    pub(super) ordered: OrderedTable,
+}
+
+impl<T: ShardTable> Replica<T> {
+    /// An empty one, with this table.
+    pub(super) fn new(table: T) -> Self {
+        Self { table, ordered: OrderedTable::default() }
+    }
+
+    /// Deep copy. Requires that nobody else uses the replica.
+    pub(super) fn copy(&self) -> Self {
+        Self { table: self.table.copy(), ordered: self.ordered.copy() }
+    }
+
+    /// Prefetches where keys are at home in the hash table.
+    pub(super) fn touch(&self, keys: impl Iterator<Item = Key>) {
+        self.table.touch(keys.filter(|key| !key.is_ordered()));
+    }
+
+    /// Loads an initial record.
+    pub(super) fn load(&self, key: Key, value: &[u8]) {
+        if key.is_ordered() {
+            self.ordered.load(key, value);
+        } else {
+            self.table.load(key, value);
+        }
+    }
+
+    /// Applies a logged write. AMB-37: a write that is not newer than the record changes nothing, since
+    /// logs have no common order and may repeat a record.
+    pub(super) fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) {
+        if !key.is_ordered() {
+            return self.table.apply(key, version, value);
+        }
+        self.ordered.apply(key, version, value);
+        if value.is_none() {
+            self.table.deleted_elsewhere(key, version);
+        }
+    }
+
+    /// Forgets the deletions that were old the last time.
+    pub(super) fn forget_old_deletions(&self) {
+        self.table.forget_old_deletions();
+        self.ordered.tree().forget_old_deletions();
+    }
+
+    /// Calls `each` with every record.
+    pub(super) fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
+        self.table.for_each(&mut |key, _, value| each(key, value));
+        self.ordered.tree().for_each(&mut |key, _, value| each(key, value));
+    }
+
+    /// Records.
+    pub(super) fn len(&self) -> u64 {
+        self.table.len() + self.ordered.tree().len()
+    }
+
+    /// A digest of all records, wherever they stand.
+    pub(super) fn digest(&self) -> u64 {
+        self.table.digest().wrapping_add(self.ordered.tree().digest())
+    }
+
+    /// Checks every structural invariant; one line for each breach.
+    pub(super) fn check(&self) -> Vec<String> {
+        let mut lines = self.table.check();
+        lines.extend(self.ordered.tree().check());
+        lines
+    }
+}

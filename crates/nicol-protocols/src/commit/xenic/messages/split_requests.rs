@@ -1,0 +1,55 @@
+//! Messages of the ablation without combined operations. [Xenic21 5.7]
+
+use nicol_core::fabric::Message;
+use nicol_core::ids::TxnId;
+use nicol_core::txn::Txn;
+use nicol_core::wire::{Malformed, Reader, Writer};
+
+use super::{LOCK, READ};
+use crate::commit::messages::{Reads, Validate};
+
+/// READ: one shard's keys of this round, none of which is locked. It reads as an EXECUTE without a
+/// write set.
+pub(in crate::commit::xenic) struct Read<'a> {
+    pub(in crate::commit::xenic) txn: &'a Txn,
+    /// Indices of the shard's keys.
+    pub(in crate::commit::xenic) keys: &'a [usize],
+}
+
+impl Message for Read<'_> {
+    const KIND: u16 = READ;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u64(self.txn.id.0);
+        to.u16(self.keys.len() as u16);
+        for &index in self.keys {
+            to.u64(self.txn.entries()[index].key.0);
+            to.u8(0);
+        }
+    }
+}
+
+/// LOCK: one shard's part of the write set, with the versions read.
+pub(in crate::commit::xenic) struct Lock<'a> {
+    pub(in crate::commit::xenic) txn: &'a Txn,
+    /// Indices of the shard's keys.
+    pub(in crate::commit::xenic) keys: &'a [usize],
+}
+
+impl Message for Lock<'_> {
+    const KIND: u16 = LOCK;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u64(self.txn.id.0);
+        Validate { txn: self.txn, keys: self.keys }.emit(to);
+    }
+}
+
+/// The transaction of a LOCK, and its keys with what was read of them.
+pub(in crate::commit::xenic) fn parse_lock(
+    body: &[u8],
+) -> Result<(TxnId, Reads<&[u8]>), Malformed> {
+    let mut from = Reader::new(body);
+    let txn = TxnId(from.u64()?);
+    Ok((txn, Reads::parse(from.rest())?))
+}

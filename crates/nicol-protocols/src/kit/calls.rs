@@ -1,0 +1,84 @@
+//! Scatter and gather: requests to many nodes, and the replies of all of them.
+
+use std::collections::VecDeque;
+
+use nicol_core::fabric::{Fabric, FabricError};
+
+/// Proof that every request of a phase was granted. Only [`Calls::gather`] makes one.
+#[must_use = "it is what the next step asks for"]
+#[derive(Debug)]
+pub(crate) struct AllGranted(());
+
+impl AllGranted {
+    /// Two phases that ran side by side were both granted.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let Self(()) = other;
+        self
+    }
+}
+
+/// Requests in flight, in the order in which they were sent. `T` says of each what it asked and
+/// whom. The buffer is kept from one phase to the next.
+pub(crate) struct Calls<F: Fabric, T> {
+    in_flight: VecDeque<(T, F::Completion)>,
+}
+
+impl<F: Fabric, T> Default for Calls<F, T> {
+    fn default() -> Self {
+        Self { in_flight: VecDeque::new() }
+    }
+}
+
+impl<F: Fabric, T> Calls<F, T> {
+    /// Adds a request that has just been sent.
+    pub(crate) fn push(&mut self, to: T, reply: F::Completion) {
+        self.in_flight.push_back((to, reply));
+    }
+
+    /// Is nothing in flight?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// Requests in flight.
+    pub(crate) fn len(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// What was asked with each request in flight, in the order of sending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.in_flight.iter().map(|(to, _)| to)
+    }
+
+    /// Abandons the replies of the requests that `keep` does not accept.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.in_flight.retain(|(to, _)| keep(to));
+    }
+
+    /// The reply of the request that was sent first; `None` once all have been taken.
+    ///
+    /// For loops that send some requests again. A phase that only asks uses [`Calls::gather`].
+    pub(crate) async fn next(&mut self) -> Option<(T, Result<F::Payload, FabricError>)> {
+        let (to, reply) = self.in_flight.pop_front()?;
+        Some((to, reply.await))
+    }
+
+    /// Waits for every reply and hands each to `take`, in the order of sending.
+    ///
+    /// Never stops early: a request that was granted after another one's refusal has taken locks that
+    /// somebody must release. Errors: the first that `take` returned, once all have replied.
+    pub(crate) async fn gather<E>(
+        &mut self,
+        mut take: impl FnMut(T, Result<F::Payload, FabricError>) -> Result<(), E>,
+    ) -> Result<AllGranted, E> {
+        let mut first = None;
+        while let Some((to, reply)) = self.in_flight.pop_front() {
+            if let Err(error) = take(to, reply.await)
+                && first.is_none()
+            {
+                first = Some(error);
+            }
+        }
+        first.map_or(Ok(AllGranted(())), Err)
+    }
+}

@@ -1,0 +1,138 @@
+//! Locks that are taken all or none, and who may hold them.
+
+use nicol_core::fabric::RequestId;
+use nicol_core::ids::ShardId;
+
+/// Locks every key or none: the first one that is refused gives back those before it. Nothing waits
+/// for a lock, so there is no deadlock.
+pub(crate) fn lock_all<K, E>(
+    keys: impl Iterator<Item = K> + Clone,
+    mut lock: impl FnMut(K) -> Result<(), E>,
+    unlock: impl FnMut(K),
+) -> Result<(), E> {
+    for (locked, key) in keys.clone().enumerate() {
+        if let Err(refused) = lock(key) {
+            keys.take(locked).for_each(unlock);
+            return Err(refused);
+        }
+    }
+    Ok(())
+}
+
+/// A shard whose primary may hold locks of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    shard: ShardId,
+    /// Has an earlier request been granted? Else none but the last one has asked.
+    granted: bool,
+    /// The request that went unanswered: it may have locked, or may still.
+    unanswered: Option<RequestId>,
+}
+
+/// The shards whose primaries may hold locks of a transaction, in ascending order. Primaries lock
+/// all that one request asks for, or none of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeldLocks(Vec<Held>);
+
+impl HeldLocks {
+    /// A request that locks goes to `shard`.
+    pub(crate) fn asked(&mut self, shard: ShardId) {
+        if let Err(position) = self.position(shard) {
+            self.0.insert(position, Held { shard, granted: false, unanswered: None });
+        }
+    }
+
+    /// The request was granted: the locks are held.
+    pub(crate) fn granted(&mut self, shard: ShardId) {
+        if let Ok(position) = self.position(shard) {
+            self.0[position].granted = true;
+        }
+    }
+
+    /// The request was denied: the primary holds what earlier requests have locked.
+    pub(crate) fn denied(&mut self, shard: ShardId) {
+        if let Ok(position) = self.position(shard)
+            && !self.0[position].granted
+        {
+            self.0.remove(position);
+        }
+    }
+
+    /// `request` went unanswered. What releases the locks must fence it, or it might lock afterwards.
+    pub(crate) fn unanswered(&mut self, shard: ShardId, request: RequestId) {
+        if let Ok(position) = self.position(shard) {
+            self.0[position].unanswered = Some(request);
+        }
+    }
+
+    /// The request to `shard` that must be fenced, if there is one.
+    pub(crate) fn to_fence(&self, shard: ShardId) -> Option<RequestId> {
+        self.position(shard).ok().and_then(|position| self.0[position].unanswered)
+    }
+
+    /// The shards, in ascending order.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = ShardId> {
+        self.0.iter().map(|held| held.shard)
+    }
+
+    /// Can no primary hold a lock?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Every primary has released its locks.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn position(&self, shard: ShardId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&shard, |held| held.shard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_gives_back_what_was_locked_before_and_nothing_else() {
+        let held = RefCell::new(BTreeSet::from([3]));
+        let lock = |key| if held.borrow_mut().insert(key) { Ok(()) } else { Err(key) };
+        let unlock = |key| assert!(held.borrow_mut().remove(&key));
+        assert_eq!(lock_all([1, 2, 3, 4].into_iter(), lock, unlock), Err(3));
+        assert_eq!(*held.borrow(), BTreeSet::from([3]), "the other transaction's lock stays");
+        assert_eq!(lock_all([1, 2].into_iter(), lock, unlock), Ok(()));
+        assert_eq!(*held.borrow(), BTreeSet::from([1, 2, 3]));
+    }
+
+    #[test]
+    fn a_denial_leaves_what_an_earlier_round_has_locked() {
+        let shards = |held: &HeldLocks| held.shards().map(|shard| shard.0).collect::<Vec<_>>();
+        let mut held = HeldLocks::default();
+        [4, 1].into_iter().for_each(|shard| held.asked(ShardId(shard)));
+        assert_eq!(shards(&held), [1, 4]);
+        held.granted(ShardId(4));
+        held.denied(ShardId(1));
+        assert_eq!(shards(&held), [4]);
+        [4, 2].into_iter().for_each(|shard| held.asked(ShardId(shard)));
+        [4, 2].into_iter().for_each(|shard| held.denied(ShardId(shard)));
+        assert_eq!(shards(&held), [4], "its first round was granted");
+        held.clear();
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn a_request_that_went_unanswered_is_fenced_where_it_may_have_locked() {
+        let request = RequestId { slot: 3, sequence: 5 };
+        let mut held = HeldLocks::default();
+        held.asked(ShardId(0));
+        held.unanswered(ShardId(0), request);
+        held.unanswered(ShardId(1), request);
+        assert_eq!(held.to_fence(ShardId(0)), Some(request));
+        assert_eq!(held.to_fence(ShardId(1)), None, "it was not asked to lock");
+        assert_eq!(held.shards().count(), 1);
+    }
+}

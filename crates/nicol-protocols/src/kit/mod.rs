@@ -1,0 +1,23 @@
+//! What protocols of every family are made of: requests to many nodes at once, locks that are taken
+//! all or none, messages that are checked once.
+//!
+//! | a protocol needs | use |
+//! |---|---|
+//! | to send to several nodes and wait for all of them | [`Calls`], and [`Selection`] for who gets which keys |
+//! | to know that nobody refused | [`AllGranted`], which only [`Calls::gather`] makes |
+//! | to lock several records at their owner, all or none | [`lock_all`] |
+//! | to remember who may hold locks of a transaction | [`HeldLocks`] |
+//! | a message that is checked when it arrives and used later | [`Items`] |
+//!
+//! Nothing here decides anything: which step comes next, and what a refusal means, stands in the
+//! protocol.
+
+mod calls;
+mod items;
+mod locks;
+mod selection;
+
+pub(crate) use calls::{AllGranted, Calls};
+pub(crate) use items::{Item, Items};
+pub(crate) use locks::{HeldLocks, lock_all};
+pub(crate) use selection::Selection;

@@ -1,0 +1,229 @@
+//! Frames on their way: which resources they occupy, one after another.
+
+use nicol_core::ids::{EngineId, Side};
+use nicol_core::units::{Nanos, Picos};
+
+use crate::hw::{Crossing, picos};
+use crate::kernel::Event;
+use crate::state::State;
+use crate::world::Shared;
+
+/// The next resource on a frame's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The PCIe queue from the host to the NIC.
+    ToNic,
+    /// A NIC core passes it on to the wire. [Xenic21 3.1]
+    ForwardOut,
+    /// The sender's link.
+    Egress,
+    /// The receiver's link.
+    Ingress,
+    /// A NIC core passes it on to the host. [Xenic21 3.1]
+    ForwardIn,
+    /// The PCIe queue from the NIC to the host.
+    ToHost,
+    /// The receiver's queue.
+    Deliver,
+}
+
+/// A frame under way.
+#[derive(Debug)]
+pub struct FrameInFlight {
+    frame: Vec<u8>,
+    from: u32,
+    to: u32,
+    stage: Stage,
+    first: Stage,
+    /// Does it ring a doorbell, or ride on the burst's?
+    rings: bool,
+    /// Does it count as waiting at its sender?
+    queued: bool,
+}
+
+impl Shared {
+    /// Sends a frame on its way at `at`; `Err` if the sender's queue is full.
+    pub fn launch(
+        &self,
+        from: usize,
+        to: EngineId,
+        frame: Vec<u8>,
+        at: Nanos,
+        rings: bool,
+    ) -> Result<(), Vec<u8>> {
+        let Some(to) = self.view.index_of(to) else { return Ok(()) };
+        let state = &mut *self.state.borrow_mut();
+        if state.cores[from].queued >= self.queue_frames {
+            return Err(frame);
+        }
+        let (stage, wait) = self.first_stage(self.engines[from], self.engines[to]);
+        let queued = stage != Stage::Deliver;
+        state.cores[from].queued += u64::from(queued);
+        let (from, to, first) = (from as u32, to as u32, stage);
+        let frame_in_flight = FrameInFlight { frame, from, to, stage, first, rings, queued };
+        let number = state.frames.insert(frame_in_flight);
+        state.kernel.push(at + wait, Event::Frame(number));
+        Ok(())
+    }
+
+    fn first_stage(&self, from: EngineId, to: EngineId) -> (Stage, Nanos) {
+        let (source, target) = (self.memory_of(from), self.memory_of(to));
+        match (from.node == to.node, source, target) {
+            (true, Side::Host, Side::Host) => (Stage::Deliver, self.host_latency),
+            (true, Side::Nic, Side::Nic) => (Stage::Deliver, self.nic_latency),
+            (true, Side::Nic, Side::Host) => (Stage::ToHost, self.off_path_out.to_nanos_up()),
+            (false, Side::Nic, _) => (Stage::Egress, self.off_path_out.to_nanos_up()),
+            (_, Side::Host, _) => (Stage::ToNic, Nanos::ZERO),
+        }
+    }
+
+    /// Which memory an engine works in: stand-ins for NIC engines work in the host's.
+    pub fn memory_of(&self, engine: EngineId) -> Side {
+        if self.nic_is_separate { engine.side } else { Side::Host }
+    }
+
+    /// Moves frame `number` on by one resource.
+    pub fn advance_frame(&self, state: &mut State, number: u32) {
+        let now = state.kernel.now();
+        let frame_in_flight = state.frames.get_mut(number);
+        let (from, to) = (frame_in_flight.from as usize, frame_in_flight.to as usize);
+        let (source, target) = (self.engines[from], self.engines[to]);
+        let bytes = frame_in_flight.frame.len() as u64;
+        let (stage, rings) = (frame_in_flight.stage, frame_in_flight.rings);
+        if stage != frame_in_flight.first {
+            // What waits before its first resource counts as queued at its sender.
+            self.leave_queue(state, number);
+        }
+        match stage {
+            Stage::ToNic => {
+                let node = usize::from(source.node.0);
+                let way = Crossing::ToNic;
+                let slot = state.nodes[node].cross(&self.hardware, way, picos(now), bytes, rings);
+                let next = match (source.node == target.node, self.on_path) {
+                    (true, _) => Stage::Deliver,
+                    (false, true) => Stage::ForwardOut,
+                    (false, false) => Stage::Egress,
+                };
+                let mut at = slot.end + self.to_nic_latency;
+                if next == Stage::Deliver {
+                    at += self.off_path_in;
+                }
+                self.schedule(state, number, next, at);
+            }
+            Stage::ForwardOut => self.forward(state, number, source),
+            Stage::Egress => self.leave_node(state, number, bytes),
+            Stage::Ingress => {
+                let node = &mut state.nodes[usize::from(target.node.0)];
+                let slot = node.link_in.reserve(picos(now), self.hardware.on_wire(bytes));
+                let (next, at) = match (self.memory_of(target), self.on_path) {
+                    (Side::Nic, _) => (Stage::Deliver, slot.end + self.off_path_in),
+                    (Side::Host, true) => (Stage::ForwardIn, slot.end),
+                    (Side::Host, false) => (Stage::ToHost, slot.end),
+                };
+                self.schedule(state, number, next, at);
+            }
+            Stage::ForwardIn => self.forward(state, number, target),
+            Stage::ToHost => {
+                let node = usize::from(target.node.0);
+                let way = Crossing::ToHost;
+                let slot = state.nodes[node].cross(&self.hardware, way, picos(now), bytes, rings);
+                let end = slot.end + self.to_host_latency;
+                self.schedule(state, number, Stage::Deliver, end);
+            }
+            Stage::Deliver => self.deliver(state, number),
+        }
+    }
+
+    fn schedule(&self, state: &mut State, number: u32, next: Stage, at: Picos) {
+        state.frames.get_mut(number).stage = next;
+        state.kernel.push(at.to_nanos_up(), Event::Frame(number));
+    }
+
+    /// Queues the frame at the NIC core that works for `host` engine.
+    fn forward(&self, state: &mut State, number: u32, host: EngineId) {
+        let nic = self.view.nic_of(host.node, host.core);
+        match self.view.index_of(nic) {
+            Some(core) if !state.cores[core].dead => {
+                state.cores[core].forward.push_back(number);
+                state.request_round(core, state.kernel.now());
+            }
+            _ => self.drop_frame(state, number),
+        }
+    }
+
+    /// The wire: the sender's link, the switch, and what goes wrong there.
+    fn leave_node(&self, state: &mut State, number: u32, bytes: u64) {
+        let now = state.kernel.now();
+        let frame_in_flight = state.frames.get_mut(number);
+        let (from, to) = (frame_in_flight.from, frame_in_flight.to);
+        let (source, target) = (self.engines[from as usize], self.engines[to as usize]);
+        if self.memory_of(source) == Side::Nic && state.cores[from as usize].dead {
+            return self.drop_frame(state, number);
+        }
+        let wire = self.hardware.on_wire(bytes);
+        let node = &mut state.nodes[usize::from(source.node.0)];
+        let slot = node.link_out.reserve(picos(now), wire);
+        // The receiver's link carries the first bit while the sender's still sends the last.
+        let arrives = (slot.start + self.wire_latency).to_nanos_up();
+        let fault = state.faults.judge(now, source.node, target.node);
+        if let Some(delay) = fault.again {
+            let frame = state.frames.get_mut(number).frame.clone();
+            let stage = Stage::Ingress;
+            let copy =
+                FrameInFlight { frame, from, to, stage, first: stage, rings: false, queued: false };
+            let copy = state.frames.insert(copy);
+            state.kernel.push(arrives + delay, Event::Frame(copy));
+        }
+        let Some(delay) = fault.arrives else { return self.drop_frame(state, number) };
+        if fault.flips > 0 {
+            state.faults.flip(&mut state.frames.get_mut(number).frame, fault.flips);
+        }
+        state.frames.get_mut(number).stage = Stage::Ingress;
+        state.kernel.push(arrives + delay, Event::Frame(number));
+    }
+
+    fn leave_queue(&self, state: &mut State, number: u32) {
+        let frame_in_flight = state.frames.get_mut(number);
+        if !std::mem::take(&mut frame_in_flight.queued) {
+            return;
+        }
+        let from = frame_in_flight.from as usize;
+        state.cores[from].queued -= 1;
+        if std::mem::take(&mut state.cores[from].blocked) {
+            state.request_round(from, state.kernel.now());
+        }
+    }
+
+    /// Forgets frame `number`.
+    pub fn drop_frame(&self, state: &mut State, number: u32) {
+        self.leave_queue(state, number);
+        self.recycle_frame(state.frames.remove(number).frame);
+    }
+
+    fn deliver(&self, state: &mut State, number: u32) {
+        let FrameInFlight { frame, from, to, .. } = state.frames.remove(number);
+        state.kernel.note(u64::from(from) << 40 ^ u64::from(to) << 20 ^ frame.len() as u64);
+        if state.cores[to as usize].dead {
+            state.faults.counts.dead += 1;
+            self.recycle_frame(frame);
+            return;
+        }
+        state.cores[to as usize].inbox.push_back(frame);
+        state.request_round(to as usize, state.kernel.now());
+    }
+
+    /// A NIC core is done with passing frame `number` on at `at`.
+    pub fn passed_on(&self, state: &mut State, number: u32, at: Nanos) {
+        let stage = &mut state.frames.get_mut(number).stage;
+        *stage = match stage {
+            Stage::ForwardOut => Stage::Egress,
+            _ => Stage::ToHost,
+        };
+        state.kernel.push(at, Event::Frame(number));
+    }
+
+    /// The size of frame `number`.
+    pub fn frame_bytes(&self, state: &mut State, number: u32) -> u64 {
+        state.frames.get_mut(number).frame.len() as u64
+    }
+}
