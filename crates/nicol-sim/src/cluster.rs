@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::Medium;
 use nicol_core::memory::Region;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::{Nanos, Picos};
+use nicol_core::view::View;
 
 use crate::crash::Started;
 use crate::hw::{NodeHardware, picos};
@@ -27,7 +27,7 @@ use nicol_core::faults::{FaultPlan, Faults};
 #[derive(Clone, Debug)]
 pub struct SimConfig {
     /// The cluster.
-    pub layout: Layout,
+    pub view: View,
     /// Its hardware.
     pub profile: Arc<Profile>,
     /// The seed of every stream of randomness.
@@ -63,8 +63,8 @@ pub enum CrashSabotage {
 }
 
 impl SimConfig {
-    /// `layout` on `profile` without faults, with every optimisation of the runtime on.
-    pub fn new(layout: Layout, profile: Arc<Profile>, seed: u64) -> Self {
+    /// `view` on `profile` without faults, with every optimisation of the runtime on.
+    pub fn new(view: View, profile: Arc<Profile>, seed: u64) -> Self {
         let tuning = Tuning {
             aggregation: true,
             dma_vector: profile.dma.vector.value as usize,
@@ -77,7 +77,7 @@ impl SimConfig {
             checksums: false,
         };
         Self {
-            layout,
+            view,
             profile,
             seed,
             faults: FaultPlan::none(),
@@ -133,14 +133,14 @@ impl SimCluster {
     /// An idle cluster at time zero.
     ///
     /// # Panics
-    /// If the layout has more engines on a side than the profile has cores; ask
-    /// [`Profile::check_layout`] first where a user chose the numbers.
+    /// If the view has more engines on a side than the profile has cores; ask
+    /// [`Profile::check_view`] first where a user chose the numbers.
     pub fn new(config: SimConfig) -> Self {
-        let SimConfig { layout, profile, seed, faults, mut tuning, sabotage, .. } = config;
+        let SimConfig { view, profile, seed, faults, mut tuning, sabotage, .. } = config;
         let keeps_content = config.keeps_content || !faults.crashes.is_empty();
         let detect_after = config.detect_after;
-        let fits = profile.check_layout(&layout);
-        assert!(fits.is_ok(), "the layout fits the hardware: {fits:?}");
+        let fits = profile.check_view(&view);
+        assert!(fits.is_ok(), "the view fits the hardware: {fits:?}");
         tuning.checksums |= faults.corrupt > 0;
         let unreliable = faults.touches_messages();
         let mut kernel = Kernel::default();
@@ -149,20 +149,21 @@ impl SimCluster {
         }
         let state = State {
             kernel,
-            cores: (0..layout.engine_count()).map(|_| Core::default()).collect(),
-            nodes: layout.node_ids().map(|_| NodeHardware::new(&profile)).collect(),
+            cores: (0..view.engine_count()).map(|_| Core::default()).collect(),
+            nodes: view.node_ids().map(|_| NodeHardware::new(&profile)).collect(),
             frames: Slab::default(),
             vectors: Slab::default(),
             verbs: Slab::default(),
             faults: Faults::new(faults, seed, 0),
-            lives: layout.node_ids().map(|_| [Life::FIRST; 2]).collect(),
+            lives: view.node_ids().map(|_| [Life::FIRST; 2]).collect(),
             news: Vec::new(),
-            media: layout.node_ids().map(|_| Medium::default()).collect(),
+            media: view.node_ids().map(|_| Medium::default()).collect(),
             medium_rng: Stream::new(seed, Purpose::Medium, 0),
         };
-        let mut shared = Shared::new(layout, profile, tuning, unreliable, state);
+        let mut shared = Shared::new(view, profile, tuning, unreliable, state);
         (shared.keeps_content, shared.detect_after) = (keeps_content, detect_after);
         shared.keeps_unsynced = sabotage == CrashSabotage::MediumKeepsAll;
+        shared.ignores_fences = sabotage == CrashSabotage::FenceIgnored;
         let shared = Rc::new(shared);
         let world = |index| SimWorld::new(&shared, index, seed);
         let engines = shared.engines.iter().enumerate();
@@ -177,7 +178,7 @@ impl SimCluster {
         }
     }
 
-    /// Installs `start` on every engine, in the layout's order, and schedules their first rounds.
+    /// Installs `start` on every engine, in the view's order, and schedules their first rounds.
     /// It is told of crashes, and asked to start sides again.
     pub fn start(&self, start: &Arc<impl Start>) {
         for (index, engine) in self.engines().iter().enumerate() {
@@ -199,10 +200,10 @@ impl SimCluster {
 
     /// The engine of this name.
     pub fn engine(&self, id: EngineId) -> Option<Engine<SimWorld>> {
-        self.engines.borrow().get(self.shared.layout.index_of(id)?).cloned()
+        self.engines.borrow().get(self.shared.view.index_of(id)?).cloned()
     }
 
-    /// The engines in the layout's order, of sides that are down those of the next incarnation.
+    /// The engines in the view's order, of sides that are down those of the next incarnation.
     pub fn engines(&self) -> Vec<Engine<SimWorld>> {
         self.engines.borrow().clone()
     }
@@ -377,6 +378,6 @@ impl SimCluster {
 
     /// The nodes of the cluster.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
-        self.shared.layout.node_ids()
+        self.shared.view.node_ids()
     }
 }

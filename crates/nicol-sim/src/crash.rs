@@ -137,7 +137,7 @@ impl SimCluster {
     /// Tells a new engine what the others know: the sides that have crashed before.
     fn catch_up(&self, engine: &Engine<SimWorld>) {
         let state = self.shared.state.borrow();
-        for (node, lives) in self.shared.layout.node_ids().zip(&state.lives) {
+        for (node, lives) in self.shared.view.node_ids().zip(&state.lives) {
             for (side, life) in [Side::Host, Side::Nic].into_iter().zip(lives) {
                 // Nobody has told it yet of those that are down just now.
                 if life.up {

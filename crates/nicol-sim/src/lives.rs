@@ -66,16 +66,16 @@ impl Shared {
     /// The sides that crash `index` of the plan takes down, of those that live.
     pub fn losses(&self, state: &State, index: usize) -> Vec<Loss> {
         let crash = state.faults.plan().crashes[index];
-        let nodes = self.layout.nodes();
-        let hit = self.layout.node_ids().filter(|&node| crash.hits(node, nodes));
+        let nodes = self.view.nodes();
+        let hit = self.view.node_ids().filter(|&node| crash.hits(node, nodes));
         hit.filter_map(|node| living(state, node, crash.scope)).collect()
     }
 
     /// The sides that the restart of crash `index` of the plan brings back: those that are down.
     pub fn returns(&self, state: &State, index: usize) -> Vec<(NodeId, Side)> {
         let crash = state.faults.plan().crashes[index];
-        let nodes = self.layout.nodes();
-        let hit = self.layout.node_ids().filter(|&node| crash.hits(node, nodes));
+        let nodes = self.view.nodes();
+        let hit = self.view.node_ids().filter(|&node| crash.hits(node, nodes));
         let sides = |node| crash.scope.sides().iter().map(move |&side| (node, side));
         hit.flat_map(sides).filter(|&(node, side)| !state.is_up(node, side)).collect()
     }

@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, World};
 use nicol_core::fabric::HasDoorbell;
 use nicol_core::ids::{EngineId, Incarnation, NodeId, Side};
 use nicol_core::memory::RegionTable;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::{Nanos, Picos};
+use nicol_core::view::View;
 
 use crate::doorbells::Doorbells;
 use crate::hw::{Costs, Hardware, picos};
@@ -25,7 +25,7 @@ const BUFFER_BYTES_MAX: usize = 64 << 10;
 /// What the engines of one simulated cluster share.
 #[derive(Debug)]
 pub struct Shared {
-    pub(crate) layout: Layout,
+    pub(crate) view: View,
     pub(crate) profile: Arc<Profile>,
     pub(crate) tuning: Tuning,
     pub(crate) hardware: Hardware,
@@ -55,21 +55,23 @@ pub struct Shared {
     pub(crate) keeps_content: bool,
     /// Broken on purpose: a crash leaves every write on the medium that was submitted.
     pub(crate) keeps_unsynced: bool,
+    /// Broken on purpose: frames of and for earlier incarnations are taken.
+    pub(crate) ignores_fences: bool,
     buffers: RefCell<Vec<Vec<u8>>>,
 }
 
 impl Shared {
     pub(crate) fn new(
-        layout: Layout,
+        view: View,
         profile: Arc<Profile>,
         tuning: Tuning,
         unreliable: bool,
         state: State,
     ) -> Self {
-        let engines = layout.engine_ids().collect();
+        let engines = view.engine_ids().collect();
         let off_path = profile.off_path.as_ref().map(|way| way.latency.value);
         let pcie = &profile.pcie;
-        let tables = layout.node_ids().map(|_| Rc::default()).collect();
+        let tables = view.node_ids().map(|_| Rc::default()).collect();
         Self {
             hardware: Hardware::new(&profile),
             unreliable,
@@ -92,8 +94,9 @@ impl Shared {
             detect_after: None,
             keeps_content: false,
             keeps_unsynced: false,
+            ignores_fences: false,
             buffers: RefCell::default(),
-            layout,
+            view,
             profile,
             tuning,
         }
@@ -252,6 +255,10 @@ impl World for SimWorld {
         self.local.get().to_nanos_up().max(self.shared.now.get())
     }
 
+    fn fences(&self) -> bool {
+        !self.shared.ignores_fences
+    }
+
     fn is_ahead(&self) -> bool {
         self.local.get() > picos(self.shared.now.get())
     }
@@ -268,8 +275,8 @@ impl World for SimWorld {
         self.rkeys.borrow_mut().bits() as u32
     }
 
-    fn layout(&self) -> &Layout {
-        &self.shared.layout
+    fn first_view(&self) -> &View {
+        &self.shared.view
     }
 
     fn incarnation(&self) -> Incarnation {

@@ -1,12 +1,14 @@
 //! What an engine knows of the lives of others, and the end of what waits for the dead.
 
 use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::stats::count;
 use super::{Engine, World};
 use crate::fabric::FabricError;
 use crate::ids::{EngineId, Incarnation, NodeId, Side};
+use crate::wire::FrameHeader;
 
 /// The sides of which more is known than that they began: few or none.
 #[derive(Debug, Default)]
@@ -24,18 +26,28 @@ impl Known {
 }
 
 impl KnownLives {
-    fn of(&self, node: NodeId, side: Side) -> Known {
+    /// What an engine knows when it starts: the life of its own side.
+    pub(super) fn of(own: (NodeId, Side), incarnation: Incarnation) -> Self {
+        let known = Known { incarnation, up: true };
+        let own = (known != Known::FIRST).then_some((own, known));
+        Self(RefCell::new(own.into_iter().collect()))
+    }
+
+    fn side(&self, node: NodeId, side: Side) -> Known {
         self.0.borrow().get(&(node, side)).copied().unwrap_or(Known::FIRST)
     }
 
     /// The newest life of the side of `engine` that is known of.
     pub(super) fn incarnation(&self, engine: EngineId) -> Incarnation {
-        self.of(engine.node, engine.side).incarnation
+        if self.0.borrow().is_empty() {
+            return Incarnation::FIRST;
+        }
+        self.side(engine.node, engine.side).incarnation
     }
 
     /// Is the side of `engine` known to be down?
     pub(super) fn is_down(&self, engine: EngineId) -> bool {
-        !self.0.borrow().is_empty() && !self.of(engine.node, engine.side).up
+        !self.0.borrow().is_empty() && !self.side(engine.node, engine.side).up
     }
 }
 
@@ -56,7 +68,27 @@ impl<W: World> Engine<W> {
 
     /// Is `side` of `node` known to be down?
     pub fn is_fenced(&self, node: NodeId, side: Side) -> bool {
-        !self.0.lives.of(node, side).up
+        !self.0.lives.side(node, side).up
+    }
+
+    /// Is a frame of and for the lives that are known? Learns from it if its sender's is newer, and
+    /// tells the sender if it means an earlier life of this side.
+    pub(super) fn admits(&self, header: &FrameHeader) -> bool {
+        let inner = &*self.0;
+        let known = inner.lives.incarnation(header.from);
+        match header.incarnation.compare(known.0) {
+            Ordering::Less => return false,
+            Ordering::Equal if !inner.lives.is_down(header.from) => {}
+            Ordering::Equal | Ordering::Greater => {
+                let newer = Incarnation(header.incarnation.from(known.0));
+                self.welcome(header.from.node, header.from.side, newer);
+            }
+        }
+        let meant = header.to_incarnation.compare(inner.incarnation.0);
+        if meant == Ordering::Less {
+            self.send_notice(header.from);
+        }
+        meant == Ordering::Equal
     }
 
     fn learn(&self, node: NodeId, side: Side, news: Known) {
@@ -64,7 +96,7 @@ impl<W: World> Engine<W> {
         if (node, side) == (inner.here.node, inner.here.side) {
             return;
         }
-        let known = inner.lives.of(node, side);
+        let known = inner.lives.side(node, side);
         // A life that is up is newer than the same life expected.
         if (news.incarnation, news.up) <= (known.incarnation, known.up) {
             return;
@@ -83,7 +115,7 @@ impl<W: World> Engine<W> {
         for token in ended {
             inner.completions.resolve(token, Err(FabricError::Unreachable));
         }
-        for engine in inner.world.layout().engine_ids().filter(|&engine| is_gone(engine)) {
+        for engine in inner.views.current().engine_ids().filter(|&engine| is_gone(engine)) {
             // Its next life numbers its requests anew, and nothing of the old one is answered.
             self.with_peer(engine, |peer| *peer = super::Peer::default());
             self.forget_frames(engine);

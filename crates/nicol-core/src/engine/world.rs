@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::chain::Encoded;
-use crate::cluster::Layout;
 use crate::fabric::{FabricError, HasDoorbell, Work};
 use crate::ids::{EngineId, Incarnation, NodeId};
 use crate::memory::{Region, RegionTable};
 use crate::units::Nanos;
+use crate::view::View;
 
 /// Something that costs time on the core that does it. The simulated world adds the profile's
 /// cost to the core's clock; the live world ignores it, since it really happened.
@@ -250,8 +250,8 @@ pub trait World: 'static {
     fn random(&self) -> u64;
     /// A candidate for an rkey, unpredictable in the live world.
     fn draw_rkey(&self) -> u32;
-    /// The cluster.
-    fn layout(&self) -> &Layout;
+    /// The cluster's first view: its nodes and engines are those of every later one.
+    fn first_view(&self) -> &View;
     /// The life of this engine's side of its node.
     fn incarnation(&self) -> Incarnation;
     /// How engines behave.
@@ -284,6 +284,11 @@ pub trait World: 'static {
     /// The next finished operation.
     fn finished(&self) -> Option<Operation>;
 
+    /// Are frames of and for earlier incarnations dropped? False in negative tests only.
+    #[doc(hidden)]
+    fn fences(&self) -> bool {
+        true
+    }
     /// Is this engine's clock ahead of the memory that it sees?
     fn is_ahead(&self) -> bool {
         false

@@ -7,22 +7,33 @@ use crate::fabric::RequestId;
 use crate::ids::EngineId;
 
 /// Version of this layout; others are refused.
-pub const FRAME_VERSION: u8 = 1;
+pub const FRAME_VERSION: u8 = 2;
 
 /// Field ranges of a frame's header.
 mod field {
     use super::Range;
     pub const CHECKSUM: Range<usize> = 0..4;
-    pub const VERSION: Range<usize> = 4..5;
-    pub const COUNT: Range<usize> = 5..7;
-    pub const FROM: Range<usize> = 7..10;
-    pub const TO: Range<usize> = 10..13;
-    pub const LENGTH: Range<usize> = 13..16;
+    /// Version, epoch, the sender's and the receiver's incarnation, from the lowest bit on: 4, 12, 8
+    /// and 8 bits.
+    pub const LIVES: Range<usize> = 4..8;
+    pub const COUNT: Range<usize> = 8..10;
+    pub const FROM: Range<usize> = 10..13;
+    pub const TO: Range<usize> = 13..16;
 }
 
-/// Bytes of a frame's header: checksum of the rest, version, messages, source, destination,
-/// length of what follows the header modulo 2^24.
+/// Bytes of a frame's header: checksum of the rest, version, the sender's epoch and incarnation, the
+/// receiver's incarnation as the sender knows it, messages, source, destination. The frame's length
+/// is that of its messages together.
 pub const FRAME_HEADER: usize = 16;
+const VERSION_BITS: u32 = 4;
+/// Bits of an epoch: its lowest ones, compared within a window.
+const EPOCH_BITS: u32 = 12;
+/// The same of an incarnation: a frame does not stay under way for 128 restarts.
+const LIFE_BITS: u32 = 8;
+const _: () = assert!(VERSION_BITS + EPOCH_BITS + 2 * LIFE_BITS == 32, "they share a word");
+const EPOCH_SHIFT: u32 = VERSION_BITS;
+const FROM_LIFE_SHIFT: u32 = EPOCH_SHIFT + EPOCH_BITS;
+const TO_LIFE_SHIFT: u32 = FROM_LIFE_SHIFT + LIFE_BITS;
 /// Bytes of a message's header.
 pub const MESSAGE_HEADER: usize = 16;
 /// Where the fields of a message's header stand in its two words, counted in bits: kind (16), class
@@ -33,7 +44,36 @@ const LENGTH_SHIFT: u32 = 32;
 const RESERVED: u64 = 0xffff_0000_ff00_0000;
 /// Messages in one frame.
 pub const MESSAGES_MAX: usize = u16::MAX as usize;
-const _: () = assert!(field::LENGTH.end == FRAME_HEADER);
+const _: () = assert!(field::TO.end == FRAME_HEADER);
+
+/// The lowest bits of a number that only grows: of an epoch or an incarnation.
+///
+/// It is compared with a number that the receiver knows, and stands for the one nearest to that:
+/// right as long as the two differ by less than half of what `BITS` bits can tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window<const BITS: u32>(u16);
+
+impl<const BITS: u32> Window<BITS> {
+    /// The lowest bits of `number`.
+    pub const fn of(number: u32) -> Self {
+        Self((number & ((1 << BITS) - 1)) as u16)
+    }
+
+    /// The number that it stands for, where that is `known` or higher.
+    pub const fn from(self, known: u32) -> u32 {
+        known.wrapping_add((self.0.wrapping_sub(known as u16) & ((1 << BITS) - 1)) as u32)
+    }
+
+    /// Is the number that it stands for higher (`Greater`), lower or the same as `known`?
+    pub const fn compare(self, known: u32) -> std::cmp::Ordering {
+        let ahead = self.0.wrapping_sub(known as u16) & ((1 << BITS) - 1);
+        match ahead {
+            0 => std::cmp::Ordering::Equal,
+            _ if ahead < 1 << (BITS - 1) => std::cmp::Ordering::Greater,
+            _ => std::cmp::Ordering::Less,
+        }
+    }
+}
 
 /// A frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +82,12 @@ pub struct FrameHeader {
     pub from: EngineId,
     /// The receiving engine.
     pub to: EngineId,
+    /// The epoch of the sender's view.
+    pub epoch: Window<EPOCH_BITS>,
+    /// The incarnation of the sender's side of its node.
+    pub incarnation: Window<LIFE_BITS>,
+    /// The incarnation of the receiver's side for which it is meant.
+    pub to_incarnation: Window<LIFE_BITS>,
     /// Messages in the frame.
     pub count: u16,
 }
@@ -49,12 +95,14 @@ pub struct FrameHeader {
 /// Writes the header into the first [`FRAME_HEADER`] bytes of `frame`, which the caller reserved,
 /// with a checksum over everything else if `checksum` is set.
 pub fn seal(frame: &mut [u8], header: FrameHeader, checksum: bool) {
-    let length = (frame.len() - FRAME_HEADER) as u32;
-    frame[field::VERSION].copy_from_slice(&[FRAME_VERSION]);
+    let lives = u32::from(FRAME_VERSION)
+        | u32::from(header.epoch.0) << EPOCH_SHIFT
+        | u32::from(header.incarnation.0) << FROM_LIFE_SHIFT
+        | u32::from(header.to_incarnation.0) << TO_LIFE_SHIFT;
+    frame[field::LIVES].copy_from_slice(&lives.to_le_bytes());
     frame[field::COUNT].copy_from_slice(&header.count.to_le_bytes());
     frame[field::FROM].copy_from_slice(&header.from.pack().to_le_bytes()[..3]);
     frame[field::TO].copy_from_slice(&header.to.pack().to_le_bytes()[..3]);
-    frame[field::LENGTH].copy_from_slice(&length.to_le_bytes()[..3]);
     let crc = if checksum { crc32c::crc32c(&frame[field::CHECKSUM.end..]) } else { 0 };
     frame[field::CHECKSUM].copy_from_slice(&crc.to_le_bytes());
 }
@@ -64,25 +112,26 @@ pub fn seal(frame: &mut [u8], header: FrameHeader, checksum: bool) {
 pub struct Frame<'a> {
     /// Its header.
     pub header: FrameHeader,
+    /// Messages that have not been taken.
+    left: u16,
     body: Reader<'a>,
 }
 
 impl<'a> Frame<'a> {
-    /// Checks length, version, addresses and, if `checksum` is set, the CRC32C.
+    /// Checks version, addresses and, if `checksum` is set, the CRC32C. That the messages fill the
+    /// frame is found out by taking them.
     pub fn parse(bytes: &'a [u8], checksum: bool) -> Result<Self, Malformed> {
         if bytes.len() < FRAME_HEADER {
             return Err(Malformed { what: "a frame shorter than its header" });
         }
-        if bytes[field::VERSION] != [FRAME_VERSION] {
+        let lives = Reader::new(&bytes[field::LIVES]).u32()?;
+        if lives & ((1 << VERSION_BITS) - 1) != u32::from(FRAME_VERSION) {
             return Err(Malformed { what: "an unknown frame version" });
         }
         let narrow = |range: Range<usize>| {
             let field = &bytes[range];
             u32::from_le_bytes([field[0], field[1], field[2], 0])
         };
-        if narrow(field::LENGTH) != (bytes.len() - FRAME_HEADER) as u32 & 0xff_ffff {
-            return Err(Malformed { what: "a frame's length" });
-        }
         let stored = Reader::new(&bytes[field::CHECKSUM]).u32()?;
         if checksum && stored != crc32c::crc32c(&bytes[field::CHECKSUM.end..]) {
             return Err(Malformed { what: "a frame's checksum" });
@@ -90,15 +139,22 @@ impl<'a> Frame<'a> {
         let engine =
             |range| EngineId::unpack(narrow(range)).ok_or(Malformed { what: "a frame's address" });
         let count = Reader::new(&bytes[field::COUNT]).u16()?;
-        let header = FrameHeader { from: engine(field::FROM)?, to: engine(field::TO)?, count };
-        Ok(Self { header, body: Reader::new(&bytes[FRAME_HEADER..]) })
+        let (from, to) = (engine(field::FROM)?, engine(field::TO)?);
+        let epoch = Window::of(lives >> EPOCH_SHIFT);
+        let incarnation = Window::of(lives >> FROM_LIFE_SHIFT);
+        let to_incarnation = Window::of(lives >> TO_LIFE_SHIFT);
+        let header = FrameHeader { from, to, epoch, incarnation, to_incarnation, count };
+        Ok(Self { header, left: count, body: Reader::new(&bytes[FRAME_HEADER..]) })
     }
 
-    /// The next message's header and body; `None` after the last.
+    /// The next message's header and body; `None` after the last. Errors: the messages and the
+    /// header's count of them do not fill the frame exactly.
     pub fn next_message(&mut self) -> Result<Option<(MessageHeader, &'a [u8])>, Malformed> {
-        if self.body.rest().is_empty() {
+        let Some(left) = self.left.checked_sub(1) else {
+            self.body.finish()?;
             return Ok(None);
-        }
+        };
+        self.left = left;
         let header = MessageHeader::parse(&mut self.body)?;
         let body = self.body.bytes(header.length as usize)?;
         Ok(Some((header, body)))

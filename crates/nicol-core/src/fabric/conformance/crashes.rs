@@ -432,7 +432,8 @@ impl<F: Fabric> Observer<F> {
             [ticks[0], ticks[1], state.answered[0], state.answered[1], state.durable.len() as u64]
         };
         let before = sum(&self.suite.state());
-        let more = |state: &State| sum(state).into_iter().zip(before).all(|(now, was)| now > was + 3);
+        let more =
+            |state: &State| sum(state).into_iter().zip(before).all(|(now, was)| now > was + 3);
         self.until(&format!("the node works {when}"), more).await;
         for side in [Side::Host, Side::Nic] {
             let engine = EngineId { node: VICTIM, side, core: 0 };
@@ -481,10 +482,8 @@ impl<F: Fabric> Observer<F> {
             let asked = self.fabric.call(engine, &Raw::<ECHO>(b"dead"), timeout).await;
             self.expect("nobody answers for the dead", asked.is_err());
             let read = self.read(side).await.err();
-            let ended = matches!(
-                read,
-                Some(FabricError::Unreachable | FabricError::AccessDenied(_))
-            );
+            let ended =
+                matches!(read, Some(FabricError::Unreachable | FabricError::AccessDenied(_)));
             self.expect(&format!("a READ of lost memory ends, not with {read:?}"), ended);
         }
         for _ in 0..20 {
