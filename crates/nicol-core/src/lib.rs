@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
-pub mod rng;
 pub mod commit;
 pub mod engine;
 pub mod exec;

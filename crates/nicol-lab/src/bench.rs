@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use nicol_check::serializability;
-use nicol_core::view::{ShardMap, View, ViewError};
 use nicol_core::commit::{CommitNode, PATHS};
 use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
@@ -16,6 +15,7 @@ use nicol_core::records::Records;
 use nicol_core::system::{Audit, load_nodes};
 use nicol_core::txn::{Abort, Procedures};
 use nicol_core::units::{Bytes, Nanos};
+use nicol_core::view::{ShardMap, View, ViewError};
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::Sabotage;
 use nicol_rt::LogDevice;

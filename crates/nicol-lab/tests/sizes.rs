@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nicol_check::serializability;
-use nicol_core::view::{ShardMap, View};
 use nicol_core::commit::CommitNode;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
@@ -16,6 +15,7 @@ use nicol_core::rng::Stream;
 use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::txn::{Abort, ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::units::{Bytes, Nanos};
+use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
 use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};

@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use nicol_core::view::{ShardMap, View};
 use nicol_core::commit::CommitProtocol;
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{
@@ -20,6 +19,7 @@ use nicol_core::memory::{Access, AccessError, Buffers, Region};
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::{Abort, KeyRange, Outcome, Procedures, Txn, Verdict};
 use nicol_core::units::Nanos;
+use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::Workload;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;

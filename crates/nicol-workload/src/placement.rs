@@ -1,7 +1,7 @@
 //! How many records a shard holds, and which ones it loads.
 
-use nicol_core::view::ShardMap;
 use nicol_core::ids::{Key, ShardId};
+use nicol_core::view::ShardMap;
 
 /// The most records one of `shards` shards gets of `total` that are hashed to them, but for a
 /// chance of about 1e-15: eight standard deviations (each at most the root of the mean) above it.

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use nicol_core::view::{ShardMap, View};
 use nicol_core::history::first::{End, Event};
 use nicol_core::ids::Key;
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::units::Nanos;
+use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::Workload;
 
 use crate::chooser::{Distribution, PartsPerMillion};

@@ -38,7 +38,7 @@ use stats::{Counters, count};
 pub use world::{Charge, Operation, Route, Transfer, Tuning, World};
 
 use crate::exec::Executor;
-use crate::fabric::{HasDoorbell, Fabric, RequestId, Service};
+use crate::fabric::{Fabric, HasDoorbell, RequestId, Service};
 use crate::ids::{EngineId, Incarnation, NodeId};
 use crate::units::Nanos;
 use crate::view::Views;

@@ -10,11 +10,11 @@ pub mod xenic;
 
 use std::collections::BTreeMap;
 
-use nicol_core::view::{ShardMap, View};
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, NodeId, ShardId};
 use nicol_core::records::RecordSource;
 use nicol_core::txn::Txn;
+use nicol_core::view::{ShardMap, View};
 use nicol_store::ordered::OrderedTable;
 
 /// The shard of which node `id` holds the primary.

@@ -4,11 +4,11 @@
 //! reads what it writes. The audit: the sum of all counters is the number of increments that were
 //! committed, and there are as many records as were loaded and inserted.
 
-use nicol_core::view::ShardMap;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
 use nicol_core::txn::{Execute, KeyRange, ProcedureId, Procedures, Txn, Verdict, VersionRange};
+use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 
 use super::generator::{Generator, Operation, SCAN_MAX, YcsbConfig};
@@ -387,7 +387,7 @@ mod tests {
                 for record in 0..100 {
                     let record = workload.record_at(home, record);
                     assert!(record < 100);
-                    assert_eq!(view.key(record).partition(), Some(home.0 as u16));
+                    assert_eq!(view.key(record).partition(), Some(home.0));
                 }
             }
         }

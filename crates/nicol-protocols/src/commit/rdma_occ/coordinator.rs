@@ -128,7 +128,12 @@ impl<F: Fabric> Host<F> {
         for entry in &txn.entries()[open.accesses.len()..] {
             let shard = self.node.shard_of(entry.key);
             let node = self.fabric.view().primary(shard);
-            open.accesses.push(AccessRecord { shard, node, source: ValidationSource::Owner, held: Held::No });
+            open.accesses.push(AccessRecord {
+                shard,
+                node,
+                source: ValidationSource::Owner,
+                held: Held::No,
+            });
         }
     }
 

@@ -228,7 +228,13 @@ impl<F: Fabric> Host<F> {
         open.select(node, |_, access| matches!(access.held, Held::ByOwner | Held::Asked))
     }
 
-    fn send_end(&self, txn: &Txn, open: &mut Open<F>, node: NodeId, decision: Decision) -> F::Completion {
+    fn send_end(
+        &self,
+        txn: &Txn,
+        open: &mut Open<F>,
+        node: NodeId,
+        decision: Decision,
+    ) -> F::Completion {
         if decision == Decision::Commit {
             // A node holds the primary of one shard, so that its keys have it in common.
             let shard = open.accesses[open.keys[0]].shard;

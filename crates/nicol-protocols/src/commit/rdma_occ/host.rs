@@ -137,7 +137,11 @@ impl<F: Fabric> Open<F> {
 
     /// Puts the indices of the keys of `node`'s shard that `wanted` accepts into `keys`; are there
     /// any?
-    pub(super) fn select(&mut self, node: NodeId, wanted: impl Fn(usize, &AccessRecord) -> bool) -> bool {
+    pub(super) fn select(
+        &mut self,
+        node: NodeId,
+        wanted: impl Fn(usize, &AccessRecord) -> bool,
+    ) -> bool {
         self.select_any(|index, access| access.node == node && wanted(index, access))
     }
 

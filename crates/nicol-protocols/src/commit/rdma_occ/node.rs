@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nicol_core::view::{ShardMap, View};
 use nicol_core::commit::CommitNode;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, SystemNode};
 use nicol_core::txn::{Procedures, VALUE_MAX};
+use nicol_core::view::{ShardMap, View};
 use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
@@ -80,7 +80,7 @@ impl Node {
     /// The place of `engine` among the host engines of the cluster.
     fn position_of(&self, engine: EngineId) -> usize {
         match self.view.host_index_of(engine) {
-            Some(partition) => place,
+            Some(position) => position,
             None => panic!("{engine} is no host engine of this cluster"),
         }
     }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use nicol_core::view::{ShardMap, View};
 use nicol_core::commit::{CommitNode, PATHS};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
 use nicol_core::txn::{Abort, Entry, Procedures, RangeVersion};
+use nicol_core::view::{ShardMap, View};
 use nicol_store::high_water::HighWater;
 use nicol_store::host_table::{Advance, ExhaustedSpace, Geometry, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};

@@ -26,7 +26,11 @@ impl<F: Fabric> Nic<F> {
     ///
     /// All locks are held at one instant, at which everything read is current: keys that are read
     /// here need no VALIDATE.
-    pub(super) async fn lock_and_read(&self, open: &mut OpenTxn<F>, protect: bool) -> Result<(), Abort> {
+    pub(super) async fn lock_and_read(
+        &self,
+        open: &mut OpenTxn<F>,
+        protect: bool,
+    ) -> Result<(), Abort> {
         open.keys.clear();
         if let Some(own) = self.node.shard() {
             self.select(open, own, |_| true);

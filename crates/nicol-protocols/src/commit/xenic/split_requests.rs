@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use nicol_core::fabric::{Fabric, Timeout, ReplyTo, Work};
+use nicol_core::fabric::{Fabric, ReplyTo, Timeout, Work};
 use nicol_core::ids::TxnId;
 use nicol_core::txn::Abort;
 use nicol_core::view::ShardSet;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use nicol_core::view::{ShardMap, View};
 use nicol_core::ids::{Key, ShardId, Version};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::txn::{KeyRange, Txn, Verdict};
+use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::Workload;
 
 use crate::tpcc::Tpcc;
