@@ -415,7 +415,7 @@ impl View {
 pub trait ShardMap {
     /// How many shards there are.
     fn shards(&self) -> u16;
-    /// The shard of `key`: by its place if it has one ([`Key::place`]), otherwise by its hash.
+    /// The shard of `key`: by its partition if it has one ([`Key::partition`]), otherwise by its hash.
     fn shard_of(&self, key: Key) -> ShardId;
 }
 

@@ -115,14 +115,14 @@ fn every_nic_engine_gets_its_share_of_the_host_engines_work() {
 }
 
 #[test]
-fn a_placed_key_lives_where_it_says() {
+fn a_partitioned_key_lives_where_it_says() {
     let view = View::new(5, 3, 1, 2).unwrap().with_hash_seed(7);
-    for place in [0, 1, 4, 5, 999, u16::MAX] {
+    for partition in [0, 1, 4, 5, 999, u16::MAX] {
         for (table, row) in [(0x80, 0), (0x80, (1 << 40) - 1), (0xff, 12_345)] {
-            let key = Key::placed(TableId(table), place, row);
-            assert_eq!(key.place(), Some(place));
+            let key = Key::partitioned(TableId(table), partition, row);
+            assert_eq!(key.partition(), Some(partition));
             assert_eq!(key.table(), TableId(table));
-            assert_eq!(view.shard_of(key), ShardId(place % 5));
+            assert_eq!(view.shard_of(key), ShardId(partition % 5));
         }
     }
     let hashed: BTreeSet<_> =

@@ -236,3 +236,68 @@ impl MessageHeader {
         Ok(Self { class, kind: first as u16, request, length: (second >> LENGTH_SHIFT) as u32 })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::NodeId;
+
+    fn frame(messages: u16, count: u16) -> (FrameHeader, Vec<u8>) {
+        let header = FrameHeader {
+            from: EngineId::nic(NodeId(4_095), 254),
+            to: EngineId::host(NodeId(258), 3),
+            epoch: Window::of(16_384 + 5),
+            incarnation: Window::of(7),
+            count,
+        };
+        let mut bytes = vec![0; FRAME_HEADER];
+        for kind in 0..messages {
+            let request = RequestId { slot: 9, sequence: 1 };
+            let message = MessageHeader { class: Class::Request, kind, request, length: 2 };
+            message.emit(&mut Writer::new(&mut bytes));
+            bytes.extend_from_slice(b"hi");
+        }
+        seal(&mut bytes, header, true);
+        (header, bytes)
+    }
+
+    /// The kinds of the messages in a frame.
+    fn read(bytes: &[u8]) -> Result<Vec<u16>, Malformed> {
+        let mut frame = Frame::parse(bytes, true)?;
+        let mut kinds = Vec::new();
+        while let Some((header, _)) = frame.next_message()? {
+            kinds.push(header.kind);
+        }
+        Ok(kinds)
+    }
+
+    #[test]
+    fn a_header_comes_back_as_it_was_sealed() {
+        let (header, bytes) = frame(3, 3);
+        assert_eq!(Frame::parse(&bytes, true).unwrap().header, header);
+        assert_eq!(read(&bytes).unwrap(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_frame_that_its_messages_do_not_fill_is_malformed() {
+        assert_eq!(read(&frame(3, 2).1), Err(Malformed { what: "trailing bytes" }));
+        assert_eq!(read(&frame(2, 3).1), Err(Malformed { what: "shorter than its fields" }));
+        let (_, bytes) = frame(2, 2);
+        for bit in 0..8 * bytes.len() {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(read(&bad).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_window_compares_with_the_nearest_number() {
+        use std::cmp::Ordering::{Equal, Greater, Less};
+        for known in [0, 1, 8_191, 16_383, 16_384, 70_000_u32] {
+            assert_eq!(Window::of(known).compare(known), Equal);
+            assert_eq!(Window::of(known + 8_191).compare(known), Greater);
+            assert_eq!(Window::of(known).compare(known + 1), Less);
+            assert_eq!(Window::of(known).compare(known + 8_191), Less);
+        }
+    }
+}

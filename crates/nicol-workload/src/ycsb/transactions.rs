@@ -387,7 +387,7 @@ mod tests {
                 for record in 0..100 {
                     let record = workload.record_at(home, record);
                     assert!(record < 100);
-                    assert_eq!(view.key(record).partition(), Some(home.0 as u16));
+                    assert_eq!(view.key(record).partition(), Some(home.0));
                 }
             }
         }

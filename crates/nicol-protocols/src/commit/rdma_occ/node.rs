@@ -80,7 +80,7 @@ impl Node {
     /// The place of `engine` among the host engines of the cluster.
     fn position_of(&self, engine: EngineId) -> usize {
         match self.view.host_index_of(engine) {
-            Some(partition) => place,
+            Some(position) => position,
             None => panic!("{engine} is no host engine of this cluster"),
         }
     }

@@ -404,7 +404,7 @@ impl<F: Fabric> Nic<F> {
     }
 
     fn call_primary<M: Message>(&self, shard: ShardId, message: &M) -> F::Completion {
-        self.fabric.call(self.primary_nic(shard), message, Patience::Forever)
+        self.fabric.call(self.primary_nic(shard), message, Timeout::Never)
     }
 
     /// Sends the write-set keys of each of `shards` to its primary and waits for every answer.
