@@ -21,6 +21,8 @@ mod state;
 mod transfer;
 mod world;
 
+#[doc(hidden)]
+pub use cluster::CrashSabotage;
 pub use cluster::{RunEnd, SimCluster, SimConfig};
 pub use profile::{Profile, ProfileError};
 pub use report::{SimReport, Spending, Utilization};
