@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use crate::cluster::Layout;
 use crate::ids::{Key, NodeId, ShardId};
 use crate::records::RecordSource;
+use crate::view::View;
 
 /// One node of a system: its memory, shared by its engines.
 pub trait SystemNode: Send + Sync + Sized + 'static {
@@ -23,7 +23,7 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Loads `shard` with the records of `source`.
     fn load(
         shard: ShardId,
-        layout: &Layout,
+        view: &View,
         config: &Self::Config,
         source: &dyn RecordSource,
     ) -> Self::Shard;
@@ -31,7 +31,7 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Copies what node `id` backs up of `shards`, in the order of their numbers.
     fn copy(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &Self::Config,
         source: &dyn RecordSource,
         shards: &[Self::Shard],
@@ -40,7 +40,7 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Puts node `id` together.
     fn build(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &Self::Config,
         primary: Self::Shard,
         copies: Self::Copies,
@@ -96,8 +96,8 @@ pub struct Audit {
 
 /// How the work of loading several nodes is done.
 pub trait ParallelMap {
-    /// What `work` makes of each node, in their order.
-    fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T>;
+    /// What `work` makes of each item, in their order.
+    fn map<I: Sync, T: Send>(&self, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T>;
 }
 
 /// One node after the other.
@@ -105,22 +105,29 @@ pub trait ParallelMap {
 pub struct Sequential;
 
 impl ParallelMap for Sequential {
-    fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T> {
-        nodes.iter().map(work).collect()
+    fn map<I: Sync, T: Send>(&self, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+        items.iter().map(work).collect()
     }
 }
 
 /// Loads a cluster's nodes: each shard once, then its copies.
 pub fn load_nodes<N: SystemNode>(
-    layout: &Layout,
+    view: &View,
     config: &N::Config,
     source: &dyn RecordSource,
     parallel: &impl ParallelMap,
 ) -> Vec<Arc<N>> {
-    let ids: Vec<NodeId> = layout.node_ids().collect();
-    let load = |id: &NodeId| N::load(ShardId(u16::from(id.0)), layout, config, source);
-    let shards = parallel.map(&ids, load);
-    let copies = parallel.map(&ids, |&id| N::copy(id, layout, config, source, &shards));
-    let build = |((&id, primary), copies)| N::build(id, layout, config, primary, copies);
-    ids.iter().zip(shards).zip(copies).map(build).map(Arc::new).collect()
+    let ids: Vec<NodeId> = view.node_ids().collect();
+    let numbers: Vec<ShardId> = view.shard_ids().collect();
+    let shards = parallel.map(&numbers, |&shard| N::load(shard, view, config, source));
+    let copies = parallel.map(&ids, |&id| N::copy(id, view, config, source, &shards));
+    let mut shards: Vec<_> = shards.into_iter().map(Some).collect();
+    let build = |(&id, copies)| {
+        let led = view.led_by(id).next();
+        let Some(primary) = led.and_then(|shard| shards[usize::from(shard.0)].take()) else {
+            panic!("node {} holds the primary of a shard", id.0)
+        };
+        Arc::new(N::build(id, view, config, primary, copies))
+    };
+    ids.iter().zip(copies).map(build).collect()
 }

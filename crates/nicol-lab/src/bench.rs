@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use nicol_check::serializability;
-use nicol_core::cluster::{Layout, LayoutError, ShardMap};
 use nicol_core::commit::{CommitNode, PATHS};
 use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
@@ -16,6 +15,7 @@ use nicol_core::records::Records;
 use nicol_core::system::{Audit, load_nodes};
 use nicol_core::txn::{Abort, Procedures};
 use nicol_core::units::{Bytes, Nanos};
+use nicol_core::view::{ShardMap, View, ViewError};
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::Sabotage;
 use nicol_rt::LogDevice;
@@ -118,7 +118,7 @@ pub struct BenchRun {
 
 /// A cluster's memory, its system and its clients: what a world starts on its engines.
 pub(crate) struct Cluster<N> {
-    pub(crate) layout: Layout,
+    pub(crate) view: View,
     pub(crate) nodes: Vec<Arc<N>>,
     pub(crate) workload: Arc<dyn Workload>,
     pub(crate) procedures: Procedures,
@@ -134,7 +134,7 @@ impl<N: CommitNode> Start for Cluster<N> {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
         let Some(coordinator) = node.start(fabric, &self.procedures) else { return };
-        let hosts = self.layout.engines(Side::Host);
+        let hosts = self.view.engines(here.node, Side::Host);
         // Clients of a node are dealt out to its host engines, the first ones getting the rest.
         let core = usize::from(here.core);
         let share = |core: usize| (self.clients_per_node + hosts - 1 - core) / hosts;
@@ -194,12 +194,13 @@ pub(crate) struct Built<C> {
     pub(crate) engine: EngineSettings,
 }
 
-/// A layout that there cannot be, under the flag that asked for it.
-pub fn refused_layout(error: LayoutError) -> anyhow::Error {
+/// A view that there cannot be, under the flag that asked for it.
+pub fn refused_view(error: ViewError) -> anyhow::Error {
     let flag = match error {
-        LayoutError::Nodes(_) => "--nodes",
-        LayoutError::Replicas { .. } => "--replicas",
-        LayoutError::Engines(_) => "--host-engines, --nic-engines",
+        ViewError::Nodes(_) => "--nodes",
+        ViewError::Replicas { .. } => "--replicas",
+        ViewError::Engines(_) => "--host-engines, --nic-engines",
+        ViewError::Placement { .. } => "placement",
     };
     anyhow::Error::new(error).context(flag)
 }
@@ -293,13 +294,13 @@ impl BenchConfig {
 
     pub(crate) fn cluster<N: CommitNode>(
         &self,
-        layout: &Layout,
+        view: &View,
         built: &Built<N::Config>,
         plan: RunPlan,
         clients_per_node: usize,
     ) -> Result<Cluster<N>> {
         let workload = built.workload.workload.clone();
-        let copies = (layout.nodes() * layout.replicas()) as u64;
+        let copies = (view.nodes() * view.replicas()) as u64;
         let records = workload.records_per_shard() * copies;
         let value_bytes = built.workload.value_bytes as u64;
         memory::refuse_beyond_machine(records, value_bytes, SIZE_FLAGS)?;
@@ -309,11 +310,11 @@ impl BenchConfig {
             memory::refuse_beyond_machine(grown, value_bytes, "--transactions")?;
         }
         let loading = Loading::start();
-        let nodes = load_nodes::<N>(layout, &built.system, &*workload, &parallel::Threads(records));
+        let nodes = load_nodes::<N>(view, &built.system, &*workload, &parallel::Threads(records));
         Ok(Cluster {
             records,
             memory: loading.end(records),
-            layout: layout.clone(),
+            view: view.clone(),
             nodes,
             procedures: workload.procedures(),
             run: RunControl::new(plan, workload.kinds()),
@@ -328,8 +329,8 @@ struct Quiet<'a, N>(&'a Cluster<N>);
 
 impl<N: CommitNode> Records for Quiet<'_, N> {
     fn read(&mut self, key: Key) -> Option<Vec<u8>> {
-        let Cluster { layout, nodes, .. } = self.0;
-        let node = layout.primary(layout.shard_of(key));
+        let Cluster { view, nodes, .. } = self.0;
+        let node = view.primary(view.shard_of(key));
         let mut value = Vec::new();
         nodes[usize::from(node.0)].read(key, &mut value).then_some(value)
     }
@@ -435,8 +436,8 @@ pub(crate) fn report<N: CommitNode<Config: SystemConfig>>(
         warnings: built.system.warnings().into_iter().map(str::to_owned).collect(),
         nodes: config.nodes,
         replicas: config.replicas,
-        host_engines: cluster.layout.engines(Side::Host),
-        nic_engines: cluster.layout.engines(Side::Nic),
+        host_engines: cluster.view.engines_most(Side::Host),
+        nic_engines: cluster.view.engines_most(Side::Nic),
         clients_per_node: cluster.clients_per_node,
         load: if config.rate.is_some() { "open" } else { "closed" },
         rate_per_s: config.rate,
