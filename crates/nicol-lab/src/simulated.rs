@@ -4,20 +4,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use nicol_core::cluster::Layout;
-use nicol_core::commit::CommitNode;
-use nicol_core::faults::FaultPlan;
+use nicol_core::view::View;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 use nicol_rt::LogDevice;
-use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig, checks};
+use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
-use crate::bench::{
-    self, BenchConfig, BenchRun, Built, Cluster, Length, Measured, Simulated, refused_layout,
-};
-use crate::report::Resource;
-use crate::settings::SystemConfig;
-use crate::systems::System;
+use crate::cluster::Cluster;
+use crate::config::{BenchConfig, Length, refused_view};
+use crate::family::Family;
+use crate::judge::judge;
+use crate::measured::{Measured, Simulated};
+use crate::report::{BenchRun, Resource};
+use crate::summary;
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_millis(10);
@@ -27,16 +26,12 @@ const LIMIT: Nanos = Nanos::from_secs(3_600);
 const SETTLE: Nanos = Nanos::from_secs(10);
 
 /// Runs a benchmark on a profile.
-pub(crate) fn run<N: CommitNode<Config: SystemConfig>>(
-    config: &BenchConfig,
-    built: &Built<N::Config>,
-    profile: &Arc<Profile>,
-) -> Result<BenchRun> {
+pub(crate) fn run<Y: Family>(config: &BenchConfig, profile: &Arc<Profile>) -> Result<BenchRun> {
     ensure!(
         config.log_device == LogDevice::Memory,
         "--log-device: a simulated world has its profile's; only --on threads takes another"
     );
-    let layout = layout(config, profile)?;
+    let view = view(config, profile)?;
     let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));
@@ -45,35 +40,15 @@ pub(crate) fn run<N: CommitNode<Config: SystemConfig>>(
         Length::Transactions(_) => Nanos::ZERO,
     });
     let plan = config.plan(length, warmup, clients, true);
-    let cluster = config.cluster::<N>(&layout, built, plan, clients)?;
-    let measured = simulate(config, built, profile, &cluster);
-    let (check, history) = bench::judge(&cluster, measured.settled);
-    let mut report = bench::report(config, built, &cluster, Some(&profile.name), &measured, check);
-    if System::find(&config.system)?.offloads {
-        report.warnings.extend(vain_offload(profile)?);
-    }
+    let built = Y::build(config, Some(profile.cores.nic_memory.value))?;
+    let cluster = Cluster::<Y>::load(config, &view, built, plan, clients)?;
+    let measured = simulate(config, profile, &cluster);
+    let (check, history) = judge(&cluster, measured.settled);
+    let report = summary::report(config, &cluster, Some(&profile.name), &measured, check);
     Ok(BenchRun { report, history })
 }
 
-/// A system that works on NIC cores is flagged where these save no latency. [Xenic21 4.3.4]
-pub(crate) fn vain_offload(profile: &Arc<Profile>) -> Result<Option<String>> {
-    let name = &profile.name;
-    Ok(match checks::offload(profile)? {
-        None => Some(format!(
-            "{name} has no NIC cores: what the system puts there runs on cores of the host"
-        )),
-        Some(offload) if !offload.saves_latency() => Some(format!(
-            "on {name} the NIC saves no latency: it answers in {:.1} us from its own memory and in \
-             {:.1} us from the host's, a host RPC takes {:.1} us",
-            offload.served_ns / 1e3,
-            offload.fetched_ns / 1e3,
-            offload.host_rpc_ns / 1e3
-        )),
-        Some(_) => None,
-    })
-}
-
-fn layout(config: &BenchConfig, profile: &Profile) -> Result<Layout> {
+fn view(config: &BenchConfig, profile: &Profile) -> Result<View> {
     let engines = |asked: Option<usize>, side: Side, flag: &str| {
         let most = profile.engines(side);
         let engines = asked.unwrap_or(most);
@@ -82,24 +57,21 @@ fn layout(config: &BenchConfig, profile: &Profile) -> Result<Layout> {
     };
     let host = engines(config.host_engines, Side::Host, "--host-engines")?;
     let nic = engines(config.nic_engines, Side::Nic, "--nic-engines")?;
-    Layout::new(config.nodes, config.replicas, host, nic).map_err(refused_layout)
+    View::new(config.nodes, config.replicas, host, nic).map_err(refused_view)
 }
 
-fn simulate<N: CommitNode>(
+fn simulate<Y: Family>(
     config: &BenchConfig,
-    built: &Built<N::Config>,
     profile: &Arc<Profile>,
-    cluster: &Cluster<N>,
+    cluster: &Cluster<Y>,
 ) -> Measured {
-    let mut sim = SimConfig::new(cluster.layout.clone(), profile.clone(), config.seed);
-    if config.faults {
-        sim.faults = FaultPlan::messages(config.seed);
-    }
+    let mut sim = SimConfig::new(cluster.view.clone(), profile.clone(), config.seed);
+    sim.faults = config.drawn_faults();
     let tuning = &mut sim.tuning;
-    tuning.aggregation = built.engine.aggregation.unwrap_or(tuning.aggregation);
-    tuning.dma_vector = built.engine.dma_vector.unwrap_or(tuning.dma_vector);
-    tuning.dma_async = built.engine.dma_async.unwrap_or(tuning.dma_async);
-    tuning.doorbell_batch = built.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
+    tuning.aggregation = cluster.built.engine.aggregation.unwrap_or(tuning.aggregation);
+    tuning.dma_vector = cluster.built.engine.dma_vector.unwrap_or(tuning.dma_vector);
+    tuning.dma_async = cluster.built.engine.dma_async.unwrap_or(tuning.dma_async);
+    tuning.doorbell_batch = cluster.built.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
     let started = Instant::now();
     let world = SimCluster::new(sim);
     world.start(cluster);

@@ -334,21 +334,6 @@ fn core_time(times: &[CoreTime], side: &str) -> Option<String> {
     Some(format!("{sum:.0} ns per transaction: {}", parts.join(", ")))
 }
 
-/// Who answered the lookups, and what the host's memory was read for. [Xenic21 4.1]
-fn lookups(lookups: &Lookups) -> String {
-    format!(
-        "{:.1} % by the index ({:.1} % absent); per miss {:.2} reads of {:.1} objects: \
-         {:.2} answered by the first, {:.2} second reads, {:.2} overflow pages",
-        lookups.hit_rate * 100.0,
-        lookups.negative_rate * 100.0,
-        lookups.reads_per_miss,
-        lookups.objects_per_miss,
-        lookups.first_reads_per_miss,
-        lookups.second_reads_per_miss,
-        lookups.overflow_reads_per_miss
-    )
-}
-
 /// What the records took.
 fn memory(memory: &Memory) -> String {
     let mb = |bytes: u64| bytes as f64 / 1e6;
