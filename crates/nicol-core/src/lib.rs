@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
-pub mod cluster;
 pub mod commit;
 pub mod engine;
 pub mod exec;
@@ -20,5 +19,6 @@ pub mod rng;
 pub mod system;
 pub mod txn;
 pub mod units;
+pub mod view;
 pub mod wire;
 pub mod workload;

@@ -1,7 +1,7 @@
 //! Records: where a system loads them from, and how they are read when everything is quiet.
 
-use crate::cluster::ShardMap;
 use crate::ids::{Key, ShardId};
+use crate::view::ShardMap;
 
 /// The records that a system loads before it starts.
 pub trait RecordSource: Send + Sync {

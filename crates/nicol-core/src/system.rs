@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use crate::cluster::Layout;
 use crate::ids::{Key, NodeId, ShardId};
 use crate::records::RecordSource;
+use crate::view::View;
 
 /// One node of a system: its memory, shared by its engines.
 pub trait SystemNode: Send + Sync + Sized + 'static {
@@ -23,7 +23,7 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Loads `shard` with the records of `source`.
     fn load(
         shard: ShardId,
-        layout: &Layout,
+        view: &View,
         config: &Self::Config,
         source: &dyn RecordSource,
     ) -> Self::Shard;
@@ -31,7 +31,7 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Copies what node `id` backs up of `shards`, in the order of their numbers.
     fn copy(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &Self::Config,
         source: &dyn RecordSource,
         shards: &[Self::Shard],
@@ -40,7 +40,7 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Puts node `id` together.
     fn build(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &Self::Config,
         primary: Self::Shard,
         copies: Self::Copies,
@@ -62,6 +62,9 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// # Panics
     /// If an invariant does not hold.
     fn check(&self) {}
+
+    /// Records of the node's own shard.
+    fn records(&self) -> u64;
 
     /// Reads a record of the node's own shard into `value`; false if there is none.
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool;
@@ -88,16 +91,14 @@ pub struct Audit {
     pub leaks: Vec<(&'static str, u64)>,
     /// What only recovery may release, by name: it belongs to work that a dead node left undecided.
     pub awaiting_recovery: Vec<(&'static str, u64)>,
-    /// Records of the primary shard.
-    pub records: u64,
     /// Digest of the primary shard, then of each backup shard held.
     pub digests: Vec<(ShardId, u64)>,
 }
 
 /// How the work of loading several nodes is done.
 pub trait ParallelMap {
-    /// What `work` makes of each node, in their order.
-    fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T>;
+    /// What `work` makes of each item, in their order.
+    fn map<I: Sync, T: Send>(&self, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T>;
 }
 
 /// One node after the other.
@@ -105,22 +106,29 @@ pub trait ParallelMap {
 pub struct Sequential;
 
 impl ParallelMap for Sequential {
-    fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T> {
-        nodes.iter().map(work).collect()
+    fn map<I: Sync, T: Send>(&self, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+        items.iter().map(work).collect()
     }
 }
 
 /// Loads a cluster's nodes: each shard once, then its copies.
 pub fn load_nodes<N: SystemNode>(
-    layout: &Layout,
+    view: &View,
     config: &N::Config,
     source: &dyn RecordSource,
     parallel: &impl ParallelMap,
 ) -> Vec<Arc<N>> {
-    let ids: Vec<NodeId> = layout.node_ids().collect();
-    let load = |id: &NodeId| N::load(ShardId(u16::from(id.0)), layout, config, source);
-    let shards = parallel.map(&ids, load);
-    let copies = parallel.map(&ids, |&id| N::copy(id, layout, config, source, &shards));
-    let build = |((&id, primary), copies)| N::build(id, layout, config, primary, copies);
-    ids.iter().zip(shards).zip(copies).map(build).map(Arc::new).collect()
+    let ids: Vec<NodeId> = view.node_ids().collect();
+    let numbers: Vec<ShardId> = view.shard_ids().collect();
+    let shards = parallel.map(&numbers, |&shard| N::load(shard, view, config, source));
+    let copies = parallel.map(&ids, |&id| N::copy(id, view, config, source, &shards));
+    let mut shards: Vec<_> = shards.into_iter().map(Some).collect();
+    let build = |(&id, copies)| {
+        let led = view.led_by(id).next();
+        let Some(primary) = led.and_then(|shard| shards[usize::from(shard.0)].take()) else {
+            panic!("node {} holds the primary of a shard", id.0)
+        };
+        Arc::new(N::build(id, view, config, primary, copies))
+    };
+    ids.iter().zip(copies).map(build).collect()
 }

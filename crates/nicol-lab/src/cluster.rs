@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use nicol_core::view::{ShardMap, View};
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, Side};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::system::{SystemNode, load_nodes};
+use nicol_core::view::{ShardMap, View};
 use nicol_workload::driver::{RunControl, RunPlan};
 
 use crate::config::{BenchConfig, Length};
@@ -73,8 +73,7 @@ impl<Y: Family> Cluster<Y> {
             memory::refuse_beyond_machine(grown, value_bytes, "--transactions")?;
         }
         let loading = Loading::start();
-        let nodes =
-            load_nodes::<Y::Node>(view, &built.system, source, &parallel::Threads(records));
+        let nodes = load_nodes::<Y::Node>(view, &built.system, source, &parallel::Threads(records));
         Ok(Self {
             records,
             memory: loading.end(records),

@@ -1,8 +1,8 @@
 //! What a benchmark runs: the flags of `nicol bench`, checked by whoever they concern.
 
-use nicol_core::view::ViewError;
 use nicol_core::faults::{FaultFamilies, FaultPlan};
 use nicol_core::units::Nanos;
+use nicol_core::view::ViewError;
 use nicol_rt::LogDevice;
 use nicol_workload::driver::{Load, RETRY, RunPlan};
 

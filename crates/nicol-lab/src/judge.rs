@@ -78,8 +78,7 @@ fn audit_memory<Y: Family>(cluster: &Cluster<Y>, check: &mut Check) {
 }
 
 fn audit_invariants<Y: Family>(cluster: &Cluster<Y>, check: &mut Check) {
-    let wrong =
-        Y::invariants(&cluster.built.workload, &mut Quiet(cluster), &cluster.run.result());
+    let wrong = Y::invariants(&cluster.built.workload, &mut Quiet(cluster), &cluster.run.result());
     check.invariants = wrong.is_empty();
     check.violations.extend(wrong.into_iter().take(VIOLATIONS_SHOWN));
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use nicol_core::view::View;
 use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 use nicol_workload::driver::RunPlan;
 
@@ -41,8 +41,7 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
         "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
     );
     let (host, nic) = (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
-    let view =
-        View::new(config.nodes, config.replicas, host, nic).map_err(refused_view)?;
+    let view = View::new(config.nodes, config.replicas, host, nic).map_err(refused_view)?;
     let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use nicol_core::history::first::Event;
-use serde::ser::{SerializeMap, Serializer};
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
 /// The schema's name, first in every object.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use nicol_core::view::View;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 use nicol_rt::LogDevice;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 

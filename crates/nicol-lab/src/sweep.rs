@@ -1,21 +1,19 @@
 //! Seed sweeps: the same run under many seeds and fault plans, each judged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use anyhow::Result;
-use nicol_core::rng::{Purpose, Stream};
-use nicol_core::txn::Abort;
+use nicol_core::faults::FaultPlan;
 use nicol_rt::{LiveError, panic_text};
 use serde::Serialize;
 
 use crate::bench::{self, BenchConfig, BenchRun};
 use crate::report::BenchReport;
-use crate::systems::System;
-use crate::workloads::WorkloadSpec;
+use crate::{replay, shrink, systems};
 
 /// What a sweep has seen.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -34,18 +32,25 @@ pub struct SweepReport {
     pub unknown: u64,
     /// Transactions that the application refused.
     pub refused: u64,
-    /// Transactions that the serializability checker saw.
+    /// Operations that the checkers of their families' promises saw.
     pub checked_transactions: u64,
     /// Aborts by reason.
     pub abort_reasons: BTreeMap<&'static str, u64>,
     /// Committed transactions by the way that they took.
     pub paths: BTreeMap<&'static str, u64>,
-    /// Locks leaked.
-    pub leaked_locks: u64,
+    /// What leaked, by name, such as `leaked_locks`.
+    #[serde(flatten)]
+    pub leaked: BTreeMap<String, u64>,
+    /// What only recovery may release, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub awaiting_recovery: BTreeMap<&'static str, u64>,
     /// What each system did under each workload in each world.
     pub parts: Vec<Part>,
     /// Runs with a violation.
     pub failures: Vec<Failure>,
+    /// What full coverage takes: ways for an attempt to end.
+    #[serde(skip)]
+    coverage: BTreeSet<&'static str>,
 }
 
 /// The runs of one system under one workload in one world.
@@ -80,17 +85,27 @@ pub struct Failure {
     pub seed: u64,
     /// What is wrong.
     pub violations: Vec<String>,
+    /// The command that repeats it.
+    pub replay: String,
+    /// What ran.
+    #[serde(skip)]
+    pub config: BenchConfig,
 }
 
 impl SweepReport {
-    fn add(&mut self, report: &BenchReport) {
+    fn add(&mut self, config: &BenchConfig, report: &BenchReport) {
         self.runs += 1;
         self.committed += report.committed;
         self.aborted += report.aborted;
         self.unknown += report.unknown;
         self.refused += report.refused;
-        self.checked_transactions += report.check.checked_transactions;
-        self.leaked_locks += report.check.leaked_locks;
+        self.checked_transactions += report.check.checked;
+        for (name, count) in &report.check.leaked {
+            *self.leaked.entry(format!("leaked_{name}")).or_default() += count;
+        }
+        for (&name, &count) in report.check.awaiting_recovery.iter().filter(|(_, n)| **n > 0) {
+            *self.awaiting_recovery.entry(name).or_default() += count;
+        }
         for (&reason, &count) in &report.abort_reasons {
             *self.abort_reasons.entry(reason).or_default() += count;
         }
@@ -104,7 +119,7 @@ impl SweepReport {
         part.unknown += report.unknown;
         if !report.check.held() {
             let violations = report.check.violations.clone();
-            self.fail(&report.workload, &report.system, world, report.seed, violations);
+            self.fail(config, world, violations);
         }
     }
 
@@ -113,20 +128,21 @@ impl SweepReport {
         self.runs += 1;
         let (workload, system, world) = (&config.workload.name, &config.system, &config.on);
         self.part(workload, system, world).runs += 1;
-        self.fail(workload, system, world, config.seed, vec![cause]);
+        self.fail(config, world, vec![cause]);
     }
 
-    fn fail(
-        &mut self,
-        workload: &str,
-        system: &str,
-        world: &str,
-        seed: u64,
-        violations: Vec<String>,
-    ) {
-        self.part(workload, system, world).failed += 1;
-        let (workload, system, world) = (workload.to_owned(), system.to_owned(), world.to_owned());
-        self.failures.push(Failure { workload, system, world, seed, violations });
+    fn fail(&mut self, config: &BenchConfig, world: &str, violations: Vec<String>) {
+        let (workload, system) = (config.workload.name.clone(), config.system.clone());
+        self.part(&workload, &system, world).failed += 1;
+        self.failures.push(Failure {
+            workload,
+            system,
+            world: world.to_owned(),
+            seed: config.seed,
+            violations,
+            replay: replay::command(config, None),
+            config: config.clone(),
+        });
     }
 
     fn part(&mut self, workload: &str, system: &str, world: &str) -> &mut Part {
@@ -146,16 +162,31 @@ impl SweepReport {
         }
     }
 
-    /// Abort reasons and outcomes that never happened.
+    /// Ways for an attempt to end, of the systems' families, and outcomes that never happened.
     pub fn missing(&self) -> Vec<&'static str> {
-        let mut missing: Vec<_> = Abort::NAMES
-            .into_iter()
-            .filter(|reason| self.abort_reasons.get(reason).is_none_or(|&count| count == 0))
-            .collect();
+        let never = |reason: &&str| self.abort_reasons.get(*reason).is_none_or(|&count| count == 0);
+        let mut missing: Vec<_> = self.coverage.iter().copied().filter(never).collect();
         let outcomes = [("committed", self.committed), ("unknown", self.unknown)];
         missing.extend(outcomes.iter().filter(|(_, count)| *count == 0).map(|(name, _)| *name));
         missing
     }
+}
+
+/// The smallest plan of faults found under which the run of `failure` still fails; `None` if it fails
+/// without any, or no longer. Only simulated runs can be repeated.
+///
+/// Cost: up to 400 runs.
+pub fn shrunk(failure: &Failure) -> Option<FaultPlan> {
+    let fails = |plan: &FaultPlan| {
+        let config = BenchConfig { fault_plan: Some(plan.clone()), ..failure.config.clone() };
+        match attempt(&config) {
+            Ok(Ran::Judged(ran)) => !ran.report.check.held(),
+            Ok(Ran::Panicked(_)) => true,
+            Err(_) => false,
+        }
+    };
+    let plan = failure.config.drawn_faults();
+    (failure.config.on != "threads" && fails(&plan)).then(|| shrink::shrink(plan, fails))
 }
 
 /// How a run of a sweep ended.
@@ -207,7 +238,7 @@ pub fn run(
                     let mut total = total.lock().unwrap_or_else(|poison| poison.into_inner());
                     match ran {
                         Ok(Ran::Judged(ran)) => {
-                            total.0.add(&ran.report);
+                            total.0.add(config, &ran.report);
                             if !ran.report.check.held() {
                                 failed(&ran);
                             }
@@ -225,6 +256,9 @@ pub fn run(
     });
     let (mut report, error) = total.into_inner().unwrap_or_else(|poison| poison.into_inner());
     report.planned_runs = configs.len() as u64;
+    for config in configs {
+        report.coverage.extend(systems::find(&config.system)?.coverage);
+    }
     report.interrupted = report.runs < report.planned_runs;
     let order = |a: &Failure| (a.workload.clone(), a.system.clone(), a.world.clone(), a.seed);
     report.failures.sort_by_key(order);
@@ -238,6 +272,7 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workloads::WorkloadSpec;
 
     fn config(seed: u64) -> BenchConfig {
         let mut workload = WorkloadSpec { name: "churn".to_owned(), ..WorkloadSpec::default() };
@@ -249,12 +284,14 @@ mod tests {
     #[test]
     fn a_run_that_panicked_is_a_failure_of_its_seed_among_the_others() {
         let mut report = SweepReport::default();
-        report.add(&bench::run(&config(1)).unwrap().report);
+        let first = config(1);
+        report.add(&first, &bench::run(&first).unwrap().report);
         report.add_panic(&config(2), "an engine panicked: two locks".to_owned());
         assert_eq!((report.runs, report.failures.len(), report.parts.len()), (2, 1, 1));
         assert_eq!((report.parts[0].runs, report.parts[0].failed), (2, 1));
         assert_eq!(report.failures[0].seed, 2);
         assert!(report.failures[0].violations[0].contains("two locks"));
+        assert!(report.failures[0].replay.ends_with("--transactions 30 --seed 2"));
     }
 
     #[test]

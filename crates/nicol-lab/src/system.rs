@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use nicol_core::commit::Backend;
 use nicol_core::txn::Procedures;
 use nicol_rt::{LiveCluster, LiveConfig};
@@ -40,6 +40,9 @@ pub struct System {
     /// Does it work on NIC cores, in the hope of lower latency?
     #[serde(skip)]
     pub offloads: bool,
+    /// Does each node remember where records of other shards stand?
+    #[serde(skip)]
+    pub caches_addresses: bool,
     /// Ways for an attempt to end that a sweep with coverage must have seen.
     #[serde(skip)]
     pub coverage: &'static [&'static str],
@@ -99,8 +102,23 @@ impl System {
     pub fn serve(&self, config: &ServeConfig) -> Result<Served> {
         match self.serve {
             Ok(serve) => serve(config),
-            Err(reason) => anyhow::bail!("--system {}: it serves no store: {reason}", self.name),
+            Err(reason) => Err(self.serves_none(reason)),
         }
+    }
+
+    /// Can it serve a store?
+    ///
+    /// # Errors
+    /// If not: why, in words.
+    pub fn ensure_serves(&self) -> Result<()> {
+        match self.serve {
+            Ok(_) => Ok(()),
+            Err(reason) => Err(self.serves_none(reason)),
+        }
+    }
+
+    fn serves_none(&self, reason: &str) -> anyhow::Error {
+        anyhow!("--system {}: it serves no store: {reason}", self.name)
     }
 
     /// Bytes that a record's value takes in the memory of one that serves, at least.

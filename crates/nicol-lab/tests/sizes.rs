@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nicol_check::serializability;
-use nicol_core::cluster::{Layout, ShardMap};
 use nicol_core::commit::CommitNode;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
@@ -16,6 +15,7 @@ use nicol_core::rng::Stream;
 use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::txn::{Abort, ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::units::{Bytes, Nanos};
+use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
 use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
@@ -148,7 +148,7 @@ impl<N: CommitNode> Start for Cluster<N> {
 
 /// Runs the workload, judges it, and returns commits and aborts for want of room.
 fn run<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
-    let layout = Layout::new(usize::from(NODES), usize::from(NODES), 2, 1).unwrap();
+    let view = View::new(usize::from(NODES), usize::from(NODES), 2, 1).unwrap();
     let workload: Arc<dyn Workload> = Arc::new(Sizes);
     let plan = RunPlan {
         seed,
@@ -163,13 +163,13 @@ fn run<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64)
         history_max: 1 << 20,
     };
     let cluster = Arc::new(Cluster {
-        nodes: load_nodes::<N>(&layout, config, &*workload, &Sequential),
+        nodes: load_nodes::<N>(&view, config, &*workload, &Sequential),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
     });
     let profile = Arc::new(Profile::load("connectx5").unwrap());
-    let mut sim = SimConfig::new(layout, profile, seed);
+    let mut sim = SimConfig::new(view, profile, seed);
     if faults {
         sim.faults = FaultPlan::messages(seed);
     }

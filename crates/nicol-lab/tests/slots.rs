@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use nicol_check::serializability;
-use nicol_core::cluster::Layout;
 use nicol_core::commit::CommitNode;
 use nicol_core::engine::{CALLS_MAX, Start};
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo};
@@ -14,6 +13,7 @@ use nicol_core::rng::{Purpose, Stream};
 use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::txn::Procedures;
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::{rdma_occ, xenic};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
@@ -145,7 +145,7 @@ fn run_with<N: CommitNode>(
     faults: FaultPlan,
     seed: u64,
 ) -> u64 {
-    let layout = Layout::new(NODES, 2, 1, 1).unwrap();
+    let view = View::new(NODES, 2, 1, 1).unwrap();
     let clients = NODES as u32 * want.clients_per_host;
     let plan = RunPlan {
         seed,
@@ -162,13 +162,13 @@ fn run_with<N: CommitNode>(
     let short = Short::<N> {
         seed,
         want,
-        nodes: load_nodes(&layout, config, &*workload, &Sequential),
+        nodes: load_nodes(&view, config, &*workload, &Sequential),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
     };
     let profile = Arc::new(Profile::load("liquidio3").unwrap());
-    let mut sim = SimConfig { faults, ..SimConfig::new(layout, profile, seed) };
+    let mut sim = SimConfig { faults, ..SimConfig::new(view, profile, seed) };
     sim.tuning.tasks_per_round = want.tasks_per_round;
     let world = SimCluster::new(sim);
     world.start(&short);

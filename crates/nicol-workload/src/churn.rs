@@ -12,11 +12,11 @@
 
 use std::ops::Range;
 
-use nicol_core::cluster::ShardMap;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
 use nicol_core::txn::{Execute, KeyRange, ProcedureId, Procedures, Txn, Verdict};
+use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 
 use crate::placement::{Violations, holds, records_at_most};

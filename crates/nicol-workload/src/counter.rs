@@ -5,10 +5,10 @@
 
 use std::ops::Range;
 
-use nicol_core::cluster::ShardMap;
 use nicol_core::ids::{Key, ShardId, TableId};
 use nicol_core::records::Records;
 use nicol_core::txn::{Txn, Verdict};
+use nicol_core::view::ShardMap;
 
 use crate::placement::{Violations, holds, mix, records_at_most};
 

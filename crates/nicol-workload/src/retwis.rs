@@ -11,11 +11,11 @@
 //! writes. Here every write-set record is read when it is locked, and each write increments the
 //! record's counter: the audit is that of YCSB-T.
 
-use nicol_core::cluster::ShardMap;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
 use nicol_core::txn::{ProcedureId, Procedures, Txn};
+use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 
 use crate::chooser::{Chooser, Distribution};

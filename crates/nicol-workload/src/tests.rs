@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use nicol_core::cluster::{Layout, ShardMap};
 use nicol_core::history::first::{End, Event};
 use nicol_core::ids::Key;
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::units::Nanos;
+use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::Workload;
 
 use crate::chooser::{Distribution, PartsPerMillion};
@@ -73,8 +73,8 @@ impl<R: FnMut(Key) -> Option<Vec<u8>>> Records for Reading<R> {
 
 /// Runs `workload` to its end; returns the result and the audit's lines.
 fn run(workload: Arc<dyn Workload>, validation: Validation) -> (RunResult, Vec<String>) {
-    let layout = Layout::new(usize::from(NODES), 1, 1, 1).unwrap();
-    let fabric = FakeFabric::new(layout.clone());
+    let view = View::new(usize::from(NODES), 1, 1, 1).unwrap();
+    let fabric = FakeFabric::new(view.clone());
     let config = FakeConfig { validation, step_max: 100, unknown_every: 0 };
     let protocol = FakeProtocol::load(&fabric, config, &*workload);
     let run = RunControl::new(plan(), workload.kinds());
@@ -208,10 +208,10 @@ fn audits_find_what_a_broken_protocol_did() {
 
 #[test]
 fn audits_find_lost_and_damaged_records() {
-    let layout = Layout::new(usize::from(NODES), 1, 1, 1).unwrap();
+    let view = View::new(usize::from(NODES), 1, 1, 1).unwrap();
     let others = [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()];
     for workload in others.into_iter().chain(every_ycsb()) {
-        let fabric = FakeFabric::new(layout.clone());
+        let fabric = FakeFabric::new(view.clone());
         let config =
             FakeConfig { validation: Validation::Everything, step_max: 1, unknown_every: 0 };
         let store = FakeProtocol::load(&fabric, config, &*workload);
@@ -296,10 +296,10 @@ fn smallbank_draws_its_mix_and_its_hot_customers() {
 fn smallbank_keeps_the_accounts_of_a_customer_on_one_node() {
     use crate::smallbank::{CHECKING, SAVINGS, account};
     const CUSTOMERS: u64 = 60_000;
-    let layout = Layout::new(6, 3, 1, 1).unwrap();
+    let view = View::new(6, 3, 1, 1).unwrap();
     let mut customers = [0_u64; 6];
     for customer in 0..CUSTOMERS {
-        let shards = [SAVINGS, CHECKING].map(|table| layout.shard_of(account(table, customer)));
+        let shards = [SAVINGS, CHECKING].map(|table| view.shard_of(account(table, customer)));
         assert_eq!(shards[0], shards[1], "customer {customer}");
         customers[usize::from(shards[0].0)] += 1;
     }

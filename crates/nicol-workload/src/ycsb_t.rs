@@ -3,11 +3,11 @@
 //! Every value carries a counter, and a modification increments it. The audit: the sum of all
 //! counters is the number of increments that were committed, so no update was lost or doubled.
 
-use nicol_core::cluster::ShardMap;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
 use nicol_core::txn::{KEYS_MAX, ProcedureId, Procedures, Txn};
+use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 
 use crate::chooser::{Chooser, Distribution, PartsPerMillion};

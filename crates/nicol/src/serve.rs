@@ -1,45 +1,23 @@
 //! `nicol serve`: an embedded replicated cluster behind RESP.
 
-use std::cell::RefCell;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use nicol_core::cluster::Layout;
-use nicol_core::commit::{CommitNode, CommitProtocol};
-use nicol_core::engine::Start;
-use nicol_core::exec::Signal;
-use nicol_core::fabric::{Fabric, HasDoorbell};
-use nicol_core::ids::Side;
-use nicol_core::records::Empty;
-use nicol_core::system::{Sequential, load_nodes};
-use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
-use nicol_core::units::Bytes;
-use nicol_lab::bench::refused_layout;
+use nicol_core::view::View;
+use nicol_lab::bench::refused_view;
 use nicol_lab::memory;
-use nicol_protocols::commit::xenic::{Coordinator, Node, XenicConfig};
-use nicol_resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo, StartError};
-use nicol_rt::{LiveCluster, LiveConfig, LogDevice, Mailbox};
+use nicol_lab::systems::{self, ServeConfig, Served, System};
+use nicol_resp::{Server, ServerConfig, ServerInfo, StartError};
+use nicol_rt::{LiveConfig, LogDevice};
 use serde::Deserialize;
 
 use crate::cli::{ServeArgs, TRANSACTION_MS, replicas};
 use crate::{End, Usage, environment_or_usage, interrupt, output};
 
-/// Requests that wait for one host engine; beyond it the front is told to try again.
-const MAILBOX: usize = 65_536;
-/// Transactions that one host engine runs at a time.
-const IN_FLIGHT_MAX: usize = 256;
-/// Each NIC engine's log: room for the largest transaction twice over.
-const LOG: Bytes = Bytes(16 << 20);
-/// Arguments up to here go to the NIC with the transaction, which then executes it there.
-const SHIPPED_BYTES_MAX: usize = 4_096;
-/// Bytes of a value that stand in a table slot.
-const INLINE: usize = 64;
 /// How often the server looks whether an engine has failed.
 const POLL: Duration = Duration::from_millis(100);
 
@@ -47,6 +25,7 @@ const POLL: Duration = Duration::from_millis(100);
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    system: Option<String>,
     nodes: Option<usize>,
     replicas: Option<usize>,
     listen: Option<SocketAddr>,
@@ -60,6 +39,7 @@ struct File {
 /// What to serve, after file, environment and flags.
 #[derive(Debug)]
 struct Settings {
+    system: &'static System,
     nodes: usize,
     replicas: usize,
     listen: SocketAddr,
@@ -76,19 +56,22 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let asked = interrupt::flag()?;
     let settings = settings(args).map_err(environment_or_usage)?;
     let (seed, run_id) = draw()?;
-    let layout = Layout::new(settings.nodes, settings.replicas, 1, 1)
-        .map_err(|error| Usage(refused_layout(error)))?
+    let view = View::new(settings.nodes, settings.replicas, 1, 1)
+        .map_err(|error| Usage(refused_view(error)))?
         .with_hash_seed(seed);
-    let copies = settings.records.saturating_mul((layout.nodes() * layout.replicas()) as u64);
-    memory::refuse_beyond_machine(copies, INLINE as u64, "--records, --replicas or --nodes")
-        .map_err(Usage)?;
-    let cluster = Arc::new(Cluster::empty(&layout, settings.records));
+    let copies = settings.records.saturating_mul((view.nodes() * view.replicas()) as u64);
+    let flags = "--records, --replicas or --nodes";
+    memory::refuse_beyond_machine(copies, System::SERVED_VALUE_BYTES, flags).map_err(Usage)?;
     // Half of the cores: the front and the kernel's network stack need the others.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
     let log = settings.log_device.clone();
-    let live = LiveConfig { threads, seed, log, ..LiveConfig::new(layout) };
-    let world = LiveCluster::launch(&live, &cluster)?;
+    let Served { backend, world } = settings.system.serve(&ServeConfig {
+        system: settings.system.name,
+        capacity_per_shard: settings.records,
+        procedures: nicol_resp::procedures(),
+        live: LiveConfig { threads, seed, log, ..LiveConfig::new(view) },
+    })?;
     let mut config = ServerConfig::new(settings.listen);
     config.password = settings.password;
     config.hash_seed = seed;
@@ -98,7 +81,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
     info.resident = || memory::Resident::read().map(|resident| resident.now);
-    let server = Server::start(config, cluster, info).map_err(not_started)?;
+    let server = Server::start(config, backend, info).map_err(not_started)?;
     output::tell(&format!(
         "serving {} nodes with {} replicas on {}; {}; end with an interrupt (Ctrl-C)",
         settings.nodes,
@@ -147,6 +130,9 @@ fn draw() -> Result<(u64, String)> {
 
 fn settings(args: &ServeArgs) -> Result<Settings> {
     let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();
+    let system = args.system.as_deref().or(file.system.as_deref()).unwrap_or("xenic");
+    let system = systems::find(system).context("--system")?;
+    system.ensure_serves()?;
     let nodes = args.nodes.or(file.nodes).unwrap_or(3);
     let records = args.records.or(file.records).unwrap_or(1_000_000);
     ensure!((1..=1 << 32).contains(&records), "--records {records}: give 1 to 2^32");
@@ -163,6 +149,7 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     let log_device = log_device.unwrap_or_default();
     check_log_device(&log_device, replicas)?;
     Ok(Settings {
+        system,
         nodes,
         replicas,
         listen: args.listen.or(file.listen).unwrap_or(SocketAddr::from(([127, 0, 0, 1], 6380))),
@@ -193,6 +180,9 @@ fn read(path: &Path) -> Result<File> {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
+    use std::sync::Arc;
+
+    use nicol_resp::{Backend, Done, Request};
 
     use super::*;
 
@@ -208,13 +198,26 @@ mod tests {
     }
 
     #[test]
+    fn a_system_whose_tables_do_not_grow_refuses_to_serve() {
+        let args = ServeArgs { system: Some("farm".to_owned()), ..ServeArgs::default() };
+        let error = format!("{:#}", settings(&args).unwrap_err());
+        assert!(error.contains("--system farm") && error.contains("fixed size"), "{error}");
+    }
+
+    #[test]
     fn a_cluster_without_clients_sleeps() {
-        let layout = Layout::new(3, 3, 1, 1).unwrap();
-        let cluster = Arc::new(Cluster::empty(&layout, 1_000));
-        let live = LiveConfig { threads: Some(2), ..LiveConfig::new(layout) };
-        let world = LiveCluster::launch(&live, &cluster).unwrap();
+        let view = View::new(3, 3, 1, 1).unwrap();
+        let Served { backend, world } = systems::find("xenic")
+            .unwrap()
+            .serve(&ServeConfig {
+                system: "xenic",
+                capacity_per_shard: 1_000,
+                procedures: nicol_resp::procedures(),
+                live: LiveConfig { threads: Some(2), ..LiveConfig::new(view) },
+            })
+            .unwrap();
         let config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let server = Server::start(config, cluster, ServerInfo::new("0.0.0", "f00d")).unwrap();
+        let server = Server::start(config, backend, ServerInfo::new("0.0.0", "f00d")).unwrap();
         // A client that came and went: whoever worked must find rest again.
         let mut client = TcpStream::connect(server.local_addr()).unwrap();
         client.write_all(b"SET k v PX 1\r\nGET k\r\nQUIT\r\n").unwrap();

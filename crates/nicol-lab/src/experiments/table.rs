@@ -99,7 +99,7 @@ impl Table {
 }
 
 /// `value` with so many decimals: more would be noise to a reader.
-pub(super) fn rounded(value: f64, decimals: i32) -> Value {
+pub(crate) fn rounded(value: f64, decimals: i32) -> Value {
     let unit = 10f64.powi(decimals);
     Value::from((value * unit).round() / unit)
 }
@@ -195,15 +195,19 @@ impl Outcome {
         text
     }
 
-    /// Reads what [`Outcome::json`] writes.
+    /// Reads what [`Outcome::json`] writes, of an experiment that `find` knows by its name.
     ///
     /// # Errors
     /// If it is something else, or of an experiment or with columns that there are not.
-    pub fn parse(text: &str) -> Result<Self> {
+    pub fn parse(
+        text: &str,
+        find: impl FnOnce(&str) -> Result<&'static Experiment>,
+    ) -> Result<Self> {
         let file: File =
             serde_json::from_str(text).context("this is no result of an experiment")?;
         ensure!(file.schema == SCHEMA, "its schema is {}, not {SCHEMA}", file.schema);
-        let experiment = super::find(&file.figure)?;
+        let experiment = find(&file.figure)?;
+        ensure!(experiment.id == file.figure, "it is a result of {}", file.figure);
         let mut table = Table::new(experiment.columns);
         for row in &file.rows {
             ensure!(row.len() == experiment.columns.len(), "its columns are not the experiment's");
@@ -289,7 +293,7 @@ mod tests {
     use super::*;
 
     fn outcome() -> Outcome {
-        let experiment = super::super::find("xenic-fig2").unwrap();
+        let experiment = crate::figures::find("xenic-fig2").unwrap();
         let mut table = Table::new(experiment.columns);
         table.ran_on(&Arc::new(Profile::load("liquidio3").unwrap()));
         table.assume("scale", 5, "with \"quotes\", and commas");
@@ -302,7 +306,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let text = outcome().json();
-        assert_eq!(Outcome::parse(&text).unwrap().json(), text);
+        assert_eq!(Outcome::parse(&text, crate::figures::find).unwrap().json(), text);
         assert!(
             text.contains(
                 r#"{"source": "host", "operation": "read, or not", "latency_us": 1.235}"#
@@ -316,7 +320,7 @@ mod tests {
             ("xenic-fig2", "xenic-fig0"),
             ("\"source\"", "\"origin\""),
         ] {
-            assert!(Outcome::parse(&text.replace(from, to)).is_err(), "{to}");
+            assert!(Outcome::parse(&text.replace(from, to, crate::figures::find)).is_err(), "{to}");
         }
     }
 

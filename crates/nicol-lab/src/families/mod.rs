@@ -11,5 +11,5 @@ pub(crate) static SYSTEMS: &[&[System]] = &[commit::SYSTEMS];
 
 /// The experiments of every family, in the order of the papers.
 pub(crate) fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    commit::experiments()
+    commit::experiments::all()
 }

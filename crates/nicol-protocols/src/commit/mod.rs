@@ -10,21 +10,32 @@ pub mod xenic;
 
 use std::collections::BTreeMap;
 
-use nicol_core::cluster::{Layout, ShardMap};
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, NodeId, ShardId};
 use nicol_core::records::RecordSource;
 use nicol_core::txn::Txn;
+use nicol_core::view::{ShardMap, View};
 use nicol_store::ordered::OrderedTable;
+
+/// The shard of which node `id` holds the primary.
+///
+/// # Panics
+/// If there is none.
+fn shard_led_by(view: &View, id: NodeId) -> ShardId {
+    match view.led_by(id).next() {
+        Some(shard) => shard,
+        None => panic!("node {} holds the primary of no shard", id.0),
+    }
+}
 
 /// Copies of the shards that node `id` backs up; `shards` are all, in the order of their numbers.
 fn copy_backups<S>(
-    layout: &Layout,
+    view: &View,
     id: NodeId,
     shards: &[S],
     copy: impl Fn(&S) -> S,
 ) -> BTreeMap<ShardId, S> {
-    layout.backed_up_by(id).map(|shard| (shard, copy(&shards[usize::from(shard.0)]))).collect()
+    view.backed_up_by(id).map(|shard| (shard, copy(&shards[usize::from(shard.0)]))).collect()
 }
 
 /// Records that are loaded at a time.

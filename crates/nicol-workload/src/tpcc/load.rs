@@ -1,8 +1,8 @@
 //! The initial population. (4.3.3.1)
 
-use nicol_core::cluster::ShardMap;
 use nicol_core::ids::{Key, ShardId};
 use nicol_core::rng::{Purpose, Stream};
+use nicol_core::view::ShardMap;
 
 use super::config::{Indices, TpccConfig};
 use super::draw::TODAY;

@@ -39,11 +39,11 @@ mod stock_level;
 #[cfg(test)]
 mod tests;
 
-use nicol_core::cluster::ShardMap;
 use nicol_core::ids::{Key, NodeId, ShardId};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
 use nicol_core::txn::{Execute, ProcedureId, Procedures, Txn, Verdict};
+use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 
 pub use config::{Chopping, Indices, Mix, Suppliers, TpccConfig};

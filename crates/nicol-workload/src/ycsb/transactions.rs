@@ -4,11 +4,11 @@
 //! reads what it writes. The audit: the sum of all counters is the number of increments that were
 //! committed, and there are as many records as were loaded and inserted.
 
-use nicol_core::cluster::ShardMap;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
 use nicol_core::txn::{Execute, KeyRange, ProcedureId, Procedures, Txn, Verdict, VersionRange};
+use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 
 use super::generator::{Generator, Operation, SCAN_MAX, YcsbConfig};
@@ -44,19 +44,19 @@ pub struct TransactionsConfig {
 pub struct Transactions {
     config: TransactionsConfig,
     generator: Generator,
-    layout: Layout,
+    view: View,
 }
 
 /// Where records stand.
 #[derive(Clone, Copy, Debug)]
-enum Layout {
+enum View {
     /// In a hash table, on whichever shard their key's hash says.
     Hashed,
     /// In ordered tables, dealt out to the nodes by their numbers, at keys that scatter them.
     Ordered { nodes: u64, scatter: Scatter },
 }
 
-impl Layout {
+impl View {
     fn of(config: &TransactionsConfig) -> Self {
         if !config.ycsb.mix.scans() {
             return Self::Hashed;
@@ -100,7 +100,7 @@ impl Transactions {
         assert!(keys == KeyForm::Number, "the commit family's keys are numbers");
         assert!((8..=VALUE_BYTES_MAX).contains(&value_bytes), "a value holds its counter");
         assert!(!mix.scans() || records >= u64::from(config.nodes), "every node has a record");
-        Self { config, generator: Generator::new(config.ycsb), layout: Layout::of(&config) }
+        Self { config, generator: Generator::new(config.ycsb), view: View::of(&config) }
     }
 
     /// A record at `home` that `record` stands for: a scan stays on its client's node.
@@ -130,7 +130,7 @@ impl RecordSource for Transactions {
         let mut value = [0; VALUE_BYTES_MAX];
         let value = &mut value[..self.config.ycsb.value_bytes];
         for record in 0..self.config.ycsb.records {
-            let key = self.layout.key(record);
+            let key = self.view.key(record);
             if holds(shards, shard, key) {
                 emit(value, key.row(), 0);
                 each(key, value);
@@ -143,9 +143,9 @@ impl RecordSource for Transactions {
     }
 
     fn ordered_per_shard(&self) -> u64 {
-        match self.layout {
-            Layout::Hashed => 0,
-            Layout::Ordered { nodes, .. } => self.config.ycsb.records / nodes,
+        match self.view {
+            View::Hashed => 0,
+            View::Ordered { nodes, .. } => self.config.ycsb.records / nodes,
         }
     }
 
@@ -177,19 +177,19 @@ impl Workload for Transactions {
         match operation {
             Operation::Read { record } => {
                 txn.reset(TOUCH, &[]);
-                txn.read(self.layout.key(record));
+                txn.read(self.view.key(record));
             }
             Operation::Update { record } | Operation::ReadModifyWrite { record } => {
                 txn.reset(TOUCH, &[]);
-                txn.write(self.layout.key(record));
+                txn.write(self.view.key(record));
             }
             Operation::Insert { record } => {
                 let len = self.config.ycsb.value_bytes as u32;
                 txn.reset(INSERT, &len.to_le_bytes());
-                txn.write(self.layout.key(record));
+                txn.write(self.view.key(record));
             }
             Operation::Scan { record, limit } => {
-                let first = self.layout.key(self.record_at(home, record));
+                let first = self.view.key(self.record_at(home, record));
                 let mut args = [0; field::LIMIT.end];
                 args[field::FIRST].copy_from_slice(&first.0.to_le_bytes());
                 args[field::LIMIT].copy_from_slice(&limit.to_le_bytes());
@@ -240,7 +240,7 @@ impl Transactions {
         let (mut loaded, mut found, mut sum) = (0_u64, 0_i128, 0_i128);
         state.for_each(&mut |key, value| {
             found += 1;
-            let Some(record) = self.layout.record(key) else {
+            let Some(record) = self.view.record(key) else {
                 violations.add(|| format!("{key:?} is none of this workload's"));
                 return;
             };
@@ -253,7 +253,7 @@ impl Transactions {
         });
         if loaded != self.config.ycsb.records {
             let records = 0..self.config.ycsb.records;
-            for record in records.filter(|&one| state.read(self.layout.key(one)).is_none()) {
+            for record in records.filter(|&one| state.read(self.view.key(one)).is_none()) {
                 violations.add(|| format!("record {record} is lost"));
             }
         }
@@ -339,7 +339,7 @@ mod tests {
     use crate::chooser::PartsPerMillion;
     use crate::ycsb::Mix;
 
-    fn layout(mix: Mix, nodes: u16, records: u64) -> (TransactionsConfig, Layout) {
+    fn view(mix: Mix, nodes: u16, records: u64) -> (TransactionsConfig, View) {
         let ycsb = YcsbConfig {
             mix,
             records,
@@ -349,30 +349,30 @@ mod tests {
             value_bytes: 8,
         };
         let config = TransactionsConfig { ycsb, nodes, insert_capacity: 0, ship: false };
-        (config, Layout::of(&config))
+        (config, View::of(&config))
     }
 
     #[test]
     fn a_record_is_found_again_by_its_key() {
         for mix in [Mix::A, Mix::E] {
             for (nodes, records) in [(1, 1), (3, 40), (3, 300_000), (16, 1 << 30)] {
-                let (_, layout) = layout(mix, nodes, records);
+                let (_, view) = view(mix, nodes, records);
                 for record in (0..100).chain(records..records + 100) {
-                    assert_eq!(layout.record(layout.key(record)), Some(record));
+                    assert_eq!(view.record(view.key(record)), Some(record));
                 }
             }
         }
-        let (_, layout) = layout(Mix::E, 3, 40);
-        assert_eq!(layout.record(Key::new(HASHED, 1)), None);
+        let (_, view) = view(Mix::E, 3, 40);
+        assert_eq!(view.record(Key::new(HASHED, 1)), None);
     }
 
     #[test]
     fn ranges_hold_a_few_scans_each() {
         for (records, most) in [(40, 60), (3_000, 4_000), (30_000, 900), (1 << 20, 5_000)] {
-            let (_, layout) = layout(Mix::E, 1, records);
+            let (_, view) = view(Mix::E, 1, records);
             let mut ranges = std::collections::BTreeMap::new();
             for record in 0..records {
-                *ranges.entry(VersionRange::of(layout.key(record))).or_insert(0) += 1;
+                *ranges.entry(VersionRange::of(view.key(record))).or_insert(0) += 1;
             }
             assert!(ranges.values().all(|count| *count <= most), "{records}: {ranges:?}");
         }
@@ -381,13 +381,13 @@ mod tests {
     #[test]
     fn a_scan_begins_at_a_record_of_its_clients_node() {
         for nodes in [1, 3, 7] {
-            let (config, layout) = layout(Mix::E, nodes, 100);
+            let (config, view) = view(Mix::E, nodes, 100);
             let workload = Transactions::new(config);
             for home in (0..nodes).map(|node| NodeId(node as _)) {
                 for record in 0..100 {
                     let record = workload.record_at(home, record);
                     assert!(record < 100);
-                    assert_eq!(layout.key(record).partition(), Some(home.0 as u16));
+                    assert_eq!(view.key(record).partition(), Some(home.0));
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! The commit family: distributed transactions, strictly serializable.
 
+pub(crate) mod experiments;
 mod report;
 mod serve;
 mod settings;
@@ -10,7 +11,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use nicol_check::serializability;
 use nicol_core::commit::CommitNode;
 use nicol_core::fabric::Fabric;
@@ -45,11 +46,26 @@ pub(crate) static SYSTEMS: &[System] = &[
     },
     system::<rdma_occ::Node>("farm", "FaRM, SOSP '15"),
     system::<rdma_occ::Node>("fasst", "FaSST, OSDI '16"),
-    system::<rdma_occ::Node>("drtm-r", "DrTM+R, EuroSys '16, with the protocol of DrTM+H"),
-    system::<rdma_occ::Node>("drtm-r-original", "DrTM+R, EuroSys '16"),
-    system::<rdma_occ::Node>("drtm-h", "DrTM+H, OSDI '18"),
+    System {
+        caches_addresses: true,
+        ..system::<rdma_occ::Node>("drtm-r", "DrTM+R, EuroSys '16, with the protocol of DrTM+H")
+    },
+    System {
+        caches_addresses: true,
+        ..system::<rdma_occ::Node>("drtm-r-original", "DrTM+R, EuroSys '16")
+    },
+    System { caches_addresses: true, ..system::<rdma_occ::Node>("drtm-h", "DrTM+H, OSDI '18") },
     system::<rdma_occ::Node>("drtm-h-nc", "DrTM+H, OSDI '18, without its address cache"),
 ];
+
+/// The system of this name.
+///
+/// # Errors
+/// If it is none of the family's.
+fn find(name: &str) -> Result<&'static System> {
+    let found = SYSTEMS.iter().find(|system| system.name == name);
+    found.ok_or_else(|| anyhow!("no system of the commit family is called '{name}'"))
+}
 
 const fn system<N>(name: &'static str, source: &'static str) -> System
 where
@@ -66,6 +82,7 @@ where
         source,
         synced_log: false,
         offloads: false,
+        caches_addresses: false,
         coverage: &Abort::NAMES,
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
         settings: || keys::<N::Config>().collect(),

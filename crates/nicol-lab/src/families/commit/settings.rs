@@ -74,7 +74,8 @@ fn sabotage(name: &str) -> Result<Sabotage> {
 /// The warning of a protocol that is broken on purpose.
 fn broken(sabotage: Sabotage) -> Vec<String> {
     let found = SABOTAGES.iter().find(|(_, known)| *known == sabotage);
-    let warning = |name| format!("sabotage={name}: broken on purpose; only a checker should meet it");
+    let warning =
+        |name| format!("sabotage={name}: broken on purpose; only a checker should meet it");
     found.map(|(name, _)| warning(name)).into_iter().collect()
 }
 
@@ -190,7 +191,6 @@ impl SystemConfig for XenicConfig {
         }
         warnings
     }
-
 }
 
 impl Settings for RdmaOccConfig {
@@ -317,5 +317,4 @@ impl SystemConfig for RdmaOccConfig {
         // transaction only. Frames for several transactions are Xenic's. [Xenic21 4.3.2, 5.7]
         EngineSettings { aggregation: Some(false), ..EngineSettings::default() }
     }
-
 }

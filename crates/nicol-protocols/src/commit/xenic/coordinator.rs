@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use nicol_core::fabric::{Fabric, FabricError, Message, ReplyTo, RequestId, Timeout, Work};
-use nicol_core::ids::{NodeId, ShardId};
+use nicol_core::ids::{EngineId, NodeId, ShardId};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 use nicol_core::units::Nanos;
+use nicol_core::view::ShardSet;
 use nicol_store::host_table::ExhaustedSpace;
 
 use super::messages::HostReply;
@@ -62,9 +63,9 @@ impl<F: Fabric> Nic<F> {
     /// Steps 2 and 3 of a transaction that its host has begun.
     pub(super) async fn begin(self: Rc<Self>, open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
         self.fabric.work(Work::TxnSetup);
-        // [Xenic21 4.2.3] The coordinator NIC determines the execution node.
-        if let Some(node) = self.execution_node(&open.txn) {
-            return self.run_at(open, node, reply_to).await;
+        // [Xenic21 4.2.3] The coordinator NIC determines the execution node: a primary's.
+        if let Some(shard) = self.execution_shard(&open.txn) {
+            return self.run_at(open, shard, reply_to).await;
         }
         self.run_here(open, reply_to).await;
     }
@@ -134,7 +135,7 @@ impl<F: Fabric> Nic<F> {
 
     async fn commit(&self, mut open: Box<OpenTxn<F>>, executed: Executed, reply_to: ReplyTo) {
         if self.node.config().sabotage == Sabotage::EarlyUnlock {
-            let held = open.held;
+            let held = open.held.clone();
             self.release(&mut open).await;
             open.held = held;
         }
@@ -178,30 +179,31 @@ impl<F: Fabric> Nic<F> {
         let OpenTxn { txn, fetched, .. } = open;
         fetched.clear();
         fetched.extend((0..txn.entries().len()).filter(|&index| !txn.entries()[index].fetched));
-        let held_before = open.held;
-        for node in self.fabric.layout().node_ids() {
-            self.select(open, node, |entry| !entry.fetched);
+        let held_before = open.held.clone();
+        for shard in self.fabric.view().shard_ids() {
+            self.select(open, shard, |entry| !entry.fetched);
             if open.keys.is_empty() {
                 continue;
             }
             let timeout = Timeout::After(self.node.config().timeout);
-            let to = self.fabric.layout().nic_of(node, self.fabric.here().core);
+            let node = self.fabric.view().primary(shard);
+            let to = self.fabric.view().nic_of(node, self.fabric.here().core);
             let (txn, keys) = (&open.txn, &open.keys);
             let reply = if self.node.config().combined_ops {
                 if keys.iter().any(|&index| txn.entries()[index].write) {
-                    open.held |= 1 << node.0;
+                    open.held.insert(shard);
                 }
                 self.fabric.call(to, &Execute { txn, keys }, timeout)
             } else {
                 self.fabric.call(to, &Read { txn, keys }, timeout)
             };
-            open.calls.push(Sent { to: node, shard: ShardId(u16::from(node.0)), reply });
+            open.calls.push(Sent { to: node, shard, reply });
         }
         let mut failure = None;
         let mut calls = std::mem::take(&mut open.calls);
         for sent in calls.drain(..) {
             let reply = sent.reply.await;
-            self.select(open, sent.to, |entry| !entry.fetched);
+            self.select(open, sent.shard, |entry| !entry.fetched);
             let granted = match reply {
                 Ok(body) => parse_execute_reply(body.as_ref(), &mut open.txn, &open.keys)
                     .unwrap_or(Err(Abort::Fabric(FabricError::Malformed))),
@@ -210,7 +212,7 @@ impl<F: Fabric> Nic<F> {
             match granted {
                 Ok(exhausted) => open.exhausted = open.exhausted.or(exhausted),
                 Err(abort) => {
-                    self.denied(open, sent.to, held_before, abort);
+                    self.denied(open, sent.shard, &held_before, abort);
                     failure.get_or_insert(abort);
                 }
             }
@@ -226,18 +228,20 @@ impl<F: Fabric> Nic<F> {
     pub(super) fn denied(
         &self,
         open: &mut OpenTxn<F>,
-        node: NodeId,
-        held_before: u64,
+        shard: ShardId,
+        held_before: &ShardSet,
         abort: Abort,
     ) {
-        let bit = 1 << node.0;
         match abort {
             // It may have locked, or may still: its ABORT fences the request.
-            Abort::Fabric(FabricError::TimedOut { request }) if open.held & bit != 0 => {
-                open.unanswered.push((node, request));
+            Abort::Fabric(FabricError::TimedOut { request }) if open.held.contains(shard) => {
+                open.unanswered.push((shard, request));
             }
             // All or nothing: it holds what earlier rounds locked.
-            _ => open.held = open.held & !bit | held_before & bit,
+            _ if !held_before.contains(shard) => {
+                open.held.remove(shard);
+            }
+            _ => {}
         }
     }
 
@@ -250,16 +254,17 @@ impl<F: Fabric> Nic<F> {
         if single_key || all_locked || self.node.config().sabotage == Sabotage::NoValidate {
             return Ok(Validated(()));
         }
-        for node in self.fabric.layout().node_ids() {
-            self.select(open, node, |entry| !entry.write);
+        for shard in self.fabric.view().shard_ids() {
+            self.select(open, shard, |entry| !entry.write);
             if open.keys.is_empty() {
                 continue;
             }
             let timeout = Timeout::After(self.node.config().timeout);
             let message = Validate { txn: &open.txn, keys: &open.keys };
-            let to = self.fabric.layout().nic_of(node, self.fabric.here().core);
+            let node = self.fabric.view().primary(shard);
+            let to = self.fabric.view().nic_of(node, self.fabric.here().core);
             let reply = self.fabric.call(to, &message, timeout);
-            open.calls.push(Sent { to: node, shard: ShardId(u16::from(node.0)), reply });
+            open.calls.push(Sent { to: node, shard, reply });
         }
         let mut failure = None;
         let mut calls = std::mem::take(&mut open.calls);
@@ -285,13 +290,12 @@ impl<F: Fabric> Nic<F> {
     ) -> Result<Logged, Abort> {
         let Validated(()) = validated;
         self.check_write_capacity(open)?;
-        for node in self.fabric.layout().node_ids() {
-            let shard = ShardId(u16::from(node.0));
-            self.select_updates(open, node);
+        for shard in self.fabric.view().shard_ids() {
+            self.select_updates(open, shard);
             if open.keys.is_empty() {
                 continue;
             }
-            for backup in self.fabric.layout().backups(shard) {
+            for backup in self.fabric.view().backups(shard) {
                 let timeout = Timeout::After(self.node.config().timeout);
                 let reply = self.send_log(open, shard, backup, timeout, None);
                 open.calls.push(Sent { to: backup, shard, reply });
@@ -319,7 +323,7 @@ impl<F: Fabric> Nic<F> {
                     superseded = Some(request);
                 }
                 self.wait_for_slot().await;
-                self.select_updates(open, self.fabric.layout().primary(sent.shard));
+                self.select_updates(open, sent.shard);
                 let again = self.send_log(open, sent.shard, sent.to, Timeout::Never, superseded);
                 reply = again.await;
             }
@@ -341,7 +345,7 @@ impl<F: Fabric> Nic<F> {
         superseded: Option<RequestId>,
     ) -> F::Completion {
         let message = Log { txn: &open.txn, shard, keys: &open.keys };
-        let to = self.fabric.layout().nic_of(backup, self.fabric.here().core);
+        let to = self.fabric.view().nic_of(backup, self.fabric.here().core);
         match superseded {
             Some(request) => self.fabric.call_superseding(to, &message, request),
             None => self.fabric.call(to, &message, timeout),
@@ -370,10 +374,8 @@ impl<F: Fabric> Nic<F> {
     pub(super) async fn commit_primaries(&self, open: &mut OpenTxn<F>, logged: Logged) {
         let Logged(()) = logged;
         let held = std::mem::take(&mut open.held);
-        self.tell_primaries(open, held, |nic, open, node| {
-            let message =
-                Commit { txn: &open.txn, shard: ShardId(u16::from(node.0)), keys: &open.keys };
-            nic.call_primary(node, &message)
+        self.tell_primaries(open, &held, |nic, open, shard| {
+            nic.call_primary(shard, &Commit { txn: &open.txn, shard, keys: &open.keys })
         })
         .await;
     }
@@ -381,39 +383,41 @@ impl<F: Fabric> Nic<F> {
     /// Releases every lock, of requests still under way too.
     pub(super) async fn release(&self, open: &mut OpenTxn<F>) {
         let held = std::mem::take(&mut open.held);
-        self.tell_primaries(open, held, |nic, open, node| {
+        self.tell_primaries(open, &held, |nic, open, shard| {
             let message = AbortLocks { txn: &open.txn, keys: &open.keys };
             // Looked up, not taken: the message may find no slot and be sent again.
-            match open.unanswered.iter().find(|&&(at, _)| at == node) {
+            match open.unanswered.iter().find(|&&(at, _)| at == shard) {
                 Some(&(_, request)) => {
-                    let to = nic.fabric.layout().nic_of(node, nic.fabric.here().core);
-                    nic.fabric.call_superseding(to, &message, request)
+                    nic.fabric.call_superseding(nic.primary_nic(shard), &message, request)
                 }
-                None => nic.call_primary(node, &message),
+                None => nic.call_primary(shard, &message),
             }
         })
         .await;
         open.unanswered.clear();
     }
 
-    fn call_primary<M: Message>(&self, node: NodeId, message: &M) -> F::Completion {
-        let to = self.fabric.layout().nic_of(node, self.fabric.here().core);
-        self.fabric.call(to, message, Timeout::Never)
+    /// The NIC engine that answers for `shard`.
+    fn primary_nic(&self, shard: ShardId) -> EngineId {
+        let view = self.fabric.view();
+        view.nic_of(view.primary(shard), self.fabric.here().core)
     }
 
-    /// Sends the write-set keys of each of `nodes` there and waits for every answer.
+    fn call_primary<M: Message>(&self, shard: ShardId, message: &M) -> F::Completion {
+        self.fabric.call(self.primary_nic(shard), message, Timeout::Never)
+    }
+
+    /// Sends the write-set keys of each of `shards` to its primary and waits for every answer.
     async fn tell_primaries(
         &self,
         open: &mut OpenTxn<F>,
-        nodes: u64,
-        send: impl Fn(&Self, &mut OpenTxn<F>, NodeId) -> F::Completion,
+        shards: &ShardSet,
+        send: impl Fn(&Self, &mut OpenTxn<F>, ShardId) -> F::Completion,
     ) {
-        for node in self.fabric.layout().node_ids() {
-            if nodes & 1 << node.0 != 0 {
-                self.select(open, node, |entry| entry.write);
-                let reply = send(self, open, node);
-                open.calls.push(Sent { to: node, shard: ShardId(u16::from(node.0)), reply });
-            }
+        for shard in shards.iter() {
+            self.select(open, shard, |entry| entry.write);
+            let reply = send(self, open, shard);
+            open.calls.push(Sent { to: self.fabric.view().primary(shard), shard, reply });
         }
         let mut calls = std::mem::take(&mut open.calls);
         for sent in calls.drain(..) {
@@ -422,8 +426,8 @@ impl<F: Fabric> Nic<F> {
                 let no_slot = error == FabricError::NoResources;
                 assert!(no_slot, "a primary refused to end a transaction: {error}");
                 self.wait_for_slot().await;
-                self.select(open, sent.to, |entry| entry.write);
-                reply = send(self, open, sent.to).await;
+                self.select(open, sent.shard, |entry| entry.write);
+                reply = send(self, open, sent.shard).await;
             }
         }
         open.calls = calls;
@@ -456,29 +460,29 @@ impl<F: Fabric> Nic<F> {
         self.fabric.reply(reply_to, &HostReply::Ended { outcome, shipped });
     }
 
-    /// Puts the indices of the keys of `node`'s shard that `wanted` accepts into `open.keys`.
+    /// Puts the indices of the keys of `shard` that `wanted` accepts into `open.keys`.
     pub(super) fn select(
         &self,
         open: &mut OpenTxn<F>,
-        node: NodeId,
+        shard: ShardId,
         wanted: impl Fn(&nicol_core::txn::Entry) -> bool,
     ) {
         let OpenTxn { txn, keys, .. } = open;
         keys.clear();
         for (index, entry) in txn.entries().iter().enumerate() {
-            if wanted(entry) && self.node.primary_of(entry.key) == node {
+            if wanted(entry) && self.node.shard_of(entry.key) == shard {
                 keys.push(index);
             }
         }
     }
 
-    /// Puts the indices of the keys that the transaction writes at `node` into `open.keys`.
-    pub(super) fn select_updates(&self, open: &mut OpenTxn<F>, node: NodeId) {
+    /// Puts the indices of the keys of `shard` that the transaction writes into `open.keys`.
+    pub(super) fn select_updates(&self, open: &mut OpenTxn<F>, shard: ShardId) {
         let OpenTxn { txn, keys, .. } = open;
         keys.clear();
         for index in 0..txn.entries().len() {
             let written = txn.update(index).is_some();
-            if written && self.node.primary_of(txn.entries()[index].key) == node {
+            if written && self.node.shard_of(txn.entries()[index].key) == shard {
                 keys.push(index);
             }
         }

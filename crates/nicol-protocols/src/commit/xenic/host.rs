@@ -53,7 +53,7 @@ impl<F: Fabric> Coordinator<F> {
     /// The core of this node's NIC that coordinates a transaction. [Xenic21 4.3.2]: flows are
     /// routed to cores.
     pub(super) fn nic(&self, txn: TxnId) -> EngineId {
-        self.fabric.layout().nic_for(self.fabric.here(), txn.sequence())
+        self.fabric.view().nic_for(self.fabric.here(), txn.sequence())
     }
 
     /// Tells the NIC about a transaction that it has in hand, with locks perhaps: it must be told,

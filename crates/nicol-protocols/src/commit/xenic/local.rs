@@ -154,14 +154,13 @@ impl<F: Fabric> Nic<F> {
         reply_to: ReplyTo,
     ) {
         self.fabric.work(Work::TxnSetup);
-        let here = self.fabric.here().node;
         let reads_only = open.txn.entries().iter().all(|entry| !entry.write);
         open.path = if reads_only { Path::LocalRead } else { Path::LocalWrite };
         if let Err(abort) = self.lock_local(&open) {
             return self.end_aborted(open, abort, reply_to).await;
         }
         if !reads_only {
-            open.held |= 1 << here.0;
+            open.held.extend(self.node.shard());
         }
         let checks = reads_only || self.node.config().faithful == Faithful::Fixed;
         let mut checked = self.check_insert_capacity(&open.txn);

@@ -16,6 +16,7 @@ use std::rc::Rc;
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo, RequestId, Timeout, Work};
 use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
+use nicol_core::view::ShardSet;
 
 use super::Faithful;
 use super::coordinator::Validated;
@@ -31,10 +32,10 @@ use crate::commit::messages::Log;
 const OUTCOME_TIMEOUT: u64 = 64;
 
 impl<F: Fabric> Nic<F> {
-    /// The node whose NIC should execute `txn`: the primary of its only shard, or the remote one
-    /// of the local and one remote shard. `None`: the coordinator, one EXECUTE per shard; also if
+    /// The shard whose primary's NIC should execute `txn`: its only shard, or the remote one of this
+    /// node's own and one remote shard. `None`: the coordinator, one EXECUTE per shard; also if
     /// there are values that this node has no room for, since another one would not know.
-    pub(super) fn execution_node(&self, txn: &Txn) -> Option<NodeId> {
+    pub(super) fn execution_shard(&self, txn: &Txn) -> Option<ShardId> {
         let allowed = self.node.config().multi_hop
             && self.node.allows_shortcuts()
             && self.node.exhausted_space().is_none();
@@ -43,35 +44,43 @@ impl<F: Fabric> Nic<F> {
         if !allowed || !txn.ship || known || txn.entries().is_empty() {
             return None;
         }
-        let here = self.fabric.here().node;
-        let mut remote = here;
+        let own = self.node.shard();
+        let mut remote = None;
         for entry in txn.entries() {
-            let node = self.node.primary_of(entry.key);
-            if node != here && remote != here && node != remote {
+            let shard = Some(self.node.shard_of(entry.key));
+            if shard == own {
+                continue;
+            }
+            if remote.is_some() && shard != remote {
                 return None;
             }
-            remote = if node == here { remote } else { node };
+            remote = shard;
         }
-        Some(remote)
+        remote.or(own)
     }
 
-    /// Executes at `node`: this one, or a remote primary.
-    pub(super) async fn run_at(&self, mut open: Box<OpenTxn<F>>, node: NodeId, reply_to: ReplyTo) {
-        let here = self.fabric.here().node;
+    /// Executes at the primary of `shard`: this node, or a remote one.
+    pub(super) async fn run_at(
+        &self,
+        mut open: Box<OpenTxn<F>>,
+        shard: ShardId,
+        reply_to: ReplyTo,
+    ) {
+        let own = self.node.shard();
         open.path = Path::MultiHop;
         // AMB-06: what P1 only reads is locked for reading until P2 has executed with its locks
         // held, since nobody validates it. The paper says nothing of it.
-        let protect = node == here || self.node.config().faithful == Faithful::Fixed;
+        let protect = own == Some(shard) || self.node.config().faithful == Faithful::Fixed;
         if let Err(abort) = self.lock_and_read(&mut open, protect).await {
             return self.end_aborted(open, abort, reply_to).await;
         }
         if open.txn.entries().iter().any(|entry| entry.write && entry.fetched) {
-            open.held |= 1 << here.0;
+            open.held.extend(own);
         }
-        if node == here {
+        if own == Some(shard) {
             self.run_remote_execution(open, reply_to).await;
         } else {
-            self.ship(open, node, reply_to).await;
+            self.ship(open, shard, reply_to).await;
         }
     }
 
@@ -102,11 +111,12 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// [Xenic21 Figure 7b] Ships to P2, counts the acks of the backups, commits.
-    async fn ship(&self, mut open: Box<OpenTxn<F>>, node: NodeId, reply_to: ReplyTo) {
-        self.open_delegated_logs(&mut open, node);
+    async fn ship(&self, mut open: Box<OpenTxn<F>>, remote: ShardId, reply_to: ReplyTo) {
+        self.open_delegated_logs(&mut open, remote);
+        let node = self.fabric.view().primary(remote);
         let timeout = Timeout::After(self.node.config().timeout);
         let message = Ship { txn: &open.txn, delegated: &open.delegated };
-        let to = self.fabric.layout().nic_of(node, self.fabric.here().core);
+        let to = self.fabric.view().nic_of(node, self.fabric.here().core);
         let mut reply = self.fabric.call(to, &message, timeout).await;
         let mut unknown = false;
         let writes = open.txn.entries().iter().any(|entry| entry.write);
@@ -125,14 +135,14 @@ impl<F: Fabric> Nic<F> {
         };
         self.unlock_shared(&mut open);
         match shipped {
-            Shipped::Executed => self.count_acks(open, node, reply_to, unknown).await,
+            Shipped::Executed => self.count_acks(open, remote, reply_to, unknown).await,
             Shipped::Denied(abort) if !unknown => {
-                self.give_up_delegated(&mut open, 0);
+                self.give_up_delegated(&mut open, &ShardSet::new());
                 self.end_aborted(open, abort, reply_to).await;
             }
             Shipped::More if !unknown => self.take_back(open, reply_to).await,
             Shipped::Denied(_) | Shipped::More => {
-                self.give_up_delegated(&mut open, 0);
+                self.give_up_delegated(&mut open, &ShardSet::new());
                 self.release(&mut open).await;
                 self.recycle(open);
             }
@@ -161,7 +171,7 @@ impl<F: Fabric> Nic<F> {
         node: NodeId,
         request: RequestId,
     ) -> Result<F::Payload, FabricError> {
-        let to = self.fabric.layout().nic_of(node, self.fabric.here().core);
+        let to = self.fabric.view().nic_of(node, self.fabric.here().core);
         loop {
             let ask = self.fabric.call_superseding(to, &ShipOutcome(open.txn.id), request);
             match ask.await {
@@ -172,33 +182,37 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// Opens a request for each ack that a backup on another node will send.
-    fn open_delegated_logs(&self, open: &mut OpenTxn<F>, node: NodeId) {
+    fn open_delegated_logs(&self, open: &mut OpenTxn<F>, remote: ShardId) {
         open.delegated.clear();
-        let (layout, here) = (self.fabric.layout(), self.fabric.here());
-        for shard in self.shards_written(&open.txn, [here.node, node]).into_iter().flatten() {
-            for backup in layout.backups(shard).filter(|&backup| backup != here.node) {
+        let (view, here) = (self.fabric.view(), self.fabric.here());
+        let shards = self.shards_written(&open.txn, [self.node.shard(), Some(remote)]);
+        for shard in shards.into_iter().flatten() {
+            for backup in view.backups(shard).filter(|&backup| backup != here.node) {
                 let (asker, reply) =
-                    self.fabric.open_delegated_call(layout.nic_of(backup, here.core));
+                    self.fabric.open_delegated_call(view.nic_of(backup, here.core));
                 open.delegated.push(asker.request);
                 open.calls.push(Sent { to: backup, shard, reply });
             }
         }
     }
 
-    /// The shards of `nodes` that the transaction may write.
-    pub(super) fn shards_written(&self, txn: &Txn, nodes: [NodeId; 2]) -> [Option<ShardId>; 2] {
-        nodes.map(|node| {
+    /// Those of `shards` that the transaction may write.
+    pub(super) fn shards_written(
+        &self,
+        txn: &Txn,
+        shards: [Option<ShardId>; 2],
+    ) -> [Option<ShardId>; 2] {
+        shards.map(|shard| {
             let mut written = txn.entries().iter().filter(|entry| entry.write);
-            let any = written.any(|entry| self.node.primary_of(entry.key) == node);
-            any.then_some(ShardId(u16::from(node.0)))
+            shard.filter(|&shard| written.any(|entry| self.node.shard_of(entry.key) == shard))
         })
     }
 
     /// Gives up the acks of shards that are not among those `updated`: P2 sends them no LOG.
-    fn give_up_delegated(&self, open: &mut OpenTxn<F>, updated: u64) {
+    fn give_up_delegated(&self, open: &mut OpenTxn<F>, updated: &ShardSet) {
         let engine = self.fabric.here();
         for index in (0..open.calls.len()).rev() {
-            if updated >> open.calls[index].shard.0 & 1 == 0 {
+            if !updated.contains(open.calls[index].shard) {
                 drop(open.calls.swap_remove(index).reply);
                 let request = open.delegated.swap_remove(index);
                 self.fabric.refuse(ReplyTo { engine, request }, FabricError::Unreachable);
@@ -210,14 +224,14 @@ impl<F: Fabric> Nic<F> {
     async fn count_acks(
         &self,
         mut open: Box<OpenTxn<F>>,
-        node: NodeId,
+        remote: ShardId,
         reply_to: ReplyTo,
         unknown: bool,
     ) {
-        let shard_bit = |bits: u64, key| bits | 1 << self.node.primary_of(key).0;
-        let updated = open.txn.updates().map(|write| write.key).fold(0, shard_bit);
-        self.give_up_delegated(&mut open, updated);
-        if updated == 0 {
+        let updated: ShardSet =
+            open.txn.updates().map(|write| self.node.shard_of(write.key)).collect();
+        self.give_up_delegated(&mut open, &updated);
+        if updated.is_empty() {
             // P2 has kept nothing of a transaction that writes nothing.
             if !unknown {
                 self.reply_committed(&open, reply_to);
@@ -225,18 +239,18 @@ impl<F: Fabric> Nic<F> {
             self.release(&mut open).await;
             return self.recycle(open);
         }
-        open.held |= 1 << node.0;
+        open.held.insert(remote);
         let timeout = match unknown {
             false => Timeout::After(self.node.config().timeout),
             true => Timeout::Never,
         };
         for index in 0..open.calls.len() {
             let (shard, request) = (open.calls[index].shard, open.delegated[index]);
-            self.select_updates(&mut open, self.fabric.layout().primary(shard));
+            self.select_updates(&mut open, shard);
             let message = Log { txn: &open.txn, shard, keys: &open.keys };
             self.fabric.retransmit(request, &message, timeout);
         }
-        self.log_on_this_node(&mut open, node, timeout);
+        self.log_on_this_node(&mut open, remote, timeout);
         let logged = self.await_logs(&mut open, reply_to, unknown).await;
         // [Xenic21 4.2 step 6] COMMIT at the primaries.
         self.commit_primaries(&mut open, logged).await;
@@ -244,10 +258,9 @@ impl<F: Fabric> Nic<F> {
     }
 
     /// If this node is a backup of P2's shard, its LOG need not travel: the writes are here.
-    fn log_on_this_node(&self, open: &mut OpenTxn<F>, node: NodeId, timeout: Timeout) {
+    fn log_on_this_node(&self, open: &mut OpenTxn<F>, shard: ShardId, timeout: Timeout) {
         let here = self.fabric.here().node;
-        let shard = ShardId(u16::from(node.0));
-        self.select_updates(open, node);
+        self.select_updates(open, shard);
         if !open.keys.is_empty() && self.node.is_backup_of(shard) {
             let reply = self.send_log(open, shard, here, timeout, None);
             open.calls.push(Sent { to: here, shard, reply });
@@ -257,7 +270,7 @@ impl<F: Fabric> Nic<F> {
     /// The logic asks for further keys, which P2 does not serve: begins again, executing here.
     async fn take_back(&self, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
         self.remember_multi_round(&open.txn);
-        self.give_up_delegated(&mut open, 0);
+        self.give_up_delegated(&mut open, &ShardSet::new());
         self.release(&mut open).await;
         let (id, initial) = (open.txn.id, open.txn.entries().len());
         open.txn.rewind(initial);

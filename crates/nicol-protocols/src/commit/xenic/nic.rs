@@ -7,6 +7,7 @@ use std::sync::Arc;
 use nicol_core::fabric::{Delivery, Fabric, FabricError, RequestId, Service};
 use nicol_core::ids::{IdMap, NodeId, ShardId, TxnId};
 use nicol_core::txn::{ProcedureId, Procedures, Txn};
+use nicol_core::view::ShardSet;
 use nicol_core::wire::Malformed;
 use nicol_store::host_table::ExhaustedSpace;
 
@@ -26,10 +27,10 @@ const SPARE_MAX: usize = 4_096;
 /// A transaction at its coordinator NIC, with the buffers that its phases reuse.
 pub(super) struct OpenTxn<F: Fabric> {
     pub(super) txn: Txn,
-    /// Nodes that may hold locks of it, as bits.
-    pub(super) held: u64,
-    /// Nodes whose EXECUTE went unanswered: their ABORT must fence it.
-    pub(super) unanswered: Vec<(NodeId, RequestId)>,
+    /// Shards whose primaries may hold locks of it.
+    pub(super) held: ShardSet,
+    /// Shards whose EXECUTE went unanswered: their ABORT must fence it.
+    pub(super) unanswered: Vec<(ShardId, RequestId)>,
     /// Requests in flight.
     pub(super) calls: Vec<Sent<F>>,
     /// Indices of keys, for one message.
@@ -91,7 +92,7 @@ impl<F: Fabric> Nic<F> {
         self.spare.borrow_mut().pop().unwrap_or_else(|| {
             Box::new(OpenTxn {
                 txn: Txn::default(),
-                held: 0,
+                held: ShardSet::new(),
                 unanswered: Vec::new(),
                 calls: Vec::new(),
                 keys: Vec::new(),
@@ -106,7 +107,7 @@ impl<F: Fabric> Nic<F> {
 
     /// Takes a finished transaction's state back.
     pub(super) fn recycle(&self, mut open: Box<OpenTxn<F>>) {
-        assert!(open.held == 0, "a finished transaction holds no locks");
+        assert!(open.held.is_empty(), "a finished transaction holds no locks");
         assert!(open.unanswered.is_empty(), "a finished transaction awaits no answer");
         assert!(open.calls.is_empty(), "a finished transaction has no calls");
         assert!(open.shared_locks.is_empty(), "a finished transaction shares no key");

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use nicol_core::cluster::{Layout, ShardMap};
 use nicol_core::commit::{CommitNode, PATHS};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
 use nicol_core::txn::{Abort, Entry, Procedures, RangeVersion};
+use nicol_core::view::{ShardMap, View};
 use nicol_store::high_water::HighWater;
 use nicol_store::host_table::{Advance, ExhaustedSpace, Geometry, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
@@ -20,7 +20,7 @@ use super::lookup_stats::LookupCounters;
 use super::replica::Replica;
 use super::{Coordinator, Faithful, Sabotage, XenicConfig, start};
 use crate::commit::log::{LogMemory, RecordKind};
-use crate::commit::{copy_backups, load_shard};
+use crate::commit::{copy_backups, load_shard, shard_led_by};
 
 /// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
 /// transactions abort for want of resources; with one object per key in flight that is far off.
@@ -30,7 +30,7 @@ const BUSY_OBJECTS_MAX: usize = 1 << 18;
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
-    layout: Layout,
+    view: View,
     config: XenicConfig,
     shard: ShardId,
     primary: Replica,
@@ -112,13 +112,18 @@ impl Node {
         &self.logs[usize::from(core)]
     }
 
-    /// The node that holds the primary of `key`.
-    pub(super) fn primary_of(&self, key: Key) -> NodeId {
-        self.layout.primary(self.layout.shard_of(key))
+    /// The shard of `key`.
+    pub(super) fn shard_of(&self, key: Key) -> ShardId {
+        self.view.shard_of(key)
+    }
+
+    /// The shard of which this node holds the primary.
+    pub(super) fn shard(&self) -> Option<ShardId> {
+        Some(self.shard)
     }
 
     pub(super) fn is_primary_of(&self, key: Key) -> bool {
-        self.layout.shard_of(key) == self.shard
+        self.view.shard_of(key) == self.shard
     }
 
     pub(super) fn is_backup_of(&self, shard: ShardId) -> bool {
@@ -287,7 +292,7 @@ impl SystemNode for Node {
 
     fn load(
         shard: ShardId,
-        layout: &Layout,
+        view: &View,
         config: &XenicConfig,
         source: &dyn RecordSource,
     ) -> Replica {
@@ -300,18 +305,18 @@ impl SystemNode for Node {
         );
         let replica = Replica::new(HostTable::new(geometry, records, config.growth));
         let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
-        load_shard(source, layout, shard, touch, |key, value| replica.load(key, value));
+        load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
         replica
     }
 
     fn copy(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &XenicConfig,
         _: &dyn RecordSource,
         shards: &[Replica],
     ) -> Copies {
-        let primary = &shards[usize::from(id.0)];
+        let primary = &shards[usize::from(shard_led_by(view, id).0)];
         let index = NicIndex::new(IndexConfig {
             segments: primary.table.geometry().segments(),
             cached_objects_max: config.index_objects,
@@ -323,22 +328,22 @@ impl SystemNode for Node {
                 .for_each_located(&mut |record| index.preload(SlotHash::of(record.key), &record));
             write_counters.preload(&primary.ordered);
         }
-        Copies { backups: copy_backups(layout, id, shards, Replica::copy), index, write_counters }
+        Copies { backups: copy_backups(view, id, shards, Replica::copy), index, write_counters }
     }
 
     fn build(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &XenicConfig,
         primary: Replica,
         Copies { backups, index, write_counters }: Copies,
     ) -> Self {
-        let nics = layout.engines(Side::Nic);
+        let nics = view.engines(id, Side::Nic);
         Self {
             id,
-            layout: layout.clone(),
+            view: view.clone(),
             config: config.clone(),
-            shard: ShardId(u16::from(id.0)),
+            shard: shard_led_by(view, id),
             primary,
             backups,
             index,
@@ -366,7 +371,6 @@ impl SystemNode for Node {
                 ("pinned_objects", self.index.pinned_count() as u64),
             ],
             awaiting_recovery: Vec::new(),
-            records: self.primary.len(),
             digests,
         }
     }
@@ -391,6 +395,10 @@ impl SystemNode for Node {
             let breaches = replica.check();
             assert!(breaches.is_empty(), "a replica is broken: {breaches:?}");
         }
+    }
+
+    fn records(&self) -> u64 {
+        self.primary.len()
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {

@@ -31,8 +31,10 @@ impl<F: Fabric> Nic<F> {
         open: &mut OpenTxn<F>,
         protect: bool,
     ) -> Result<(), Abort> {
-        let here = self.fabric.here().node;
-        self.select(open, here, |_| true);
+        open.keys.clear();
+        if let Some(own) = self.node.shard() {
+            self.select(open, own, |_| true);
+        }
         self.lock_own_keys(open, protect)?;
         let mut found = self.lookups.batch();
         let entries = open.txn.entries();
@@ -112,18 +114,18 @@ impl<F: Fabric> Nic<F> {
     ) -> Result<(), Malformed> {
         let mut open = self.blank();
         let parsed = parse_ship(delivery.body, &mut open.txn, &mut open.delegated);
-        let from = reply_to.engine.node;
+        let (view, from) = (self.fabric.view(), reply_to.engine.node);
         let mut entries = open.txn.entries().iter();
-        let shards = entries.all(|entry| match entry.fetched {
-            true => self.node.primary_of(entry.key) == from,
+        let ours = entries.all(|entry| match entry.fetched {
+            true => view.primary(self.node.shard_of(entry.key)) == from,
             false => self.node.is_primary_of(entry.key),
         });
-        let nodes = [from, self.fabric.here().node];
-        let written = self.shards_written(&open.txn, nodes).into_iter().flatten();
-        let acks = written.flat_map(|shard| self.fabric.layout().backups(shard));
+        let shards = [view.led_by(from).next(), self.node.shard()];
+        let written = self.shards_written(&open.txn, shards).into_iter().flatten();
+        let acks = written.flat_map(|shard| view.backups(shard));
         let counted = acks.filter(|&backup| backup != from).count() == open.delegated.len();
         let new = !self.shipped.borrow().contains_key(&open.txn.id);
-        if parsed.is_err() || !shards || !counted || !new || from == nodes[1] {
+        if parsed.is_err() || !ours || !counted || !new || from == self.fabric.here().node {
             self.recycle(open);
             return Err(Malformed { what: "a transaction to execute" });
         }
@@ -175,21 +177,18 @@ impl<F: Fabric> Nic<F> {
 
     /// Sends LOG to the backups of both shards in the coordinator's name: they answer there.
     fn log_for(&self, open: &mut OpenTxn<F>, coordinator: EngineId) {
-        let (layout, here) = (self.fabric.layout(), self.fabric.here());
+        let (view, here) = (self.fabric.view(), self.fabric.here());
         let mut next = 0;
-        let shards = self.shards_written(&open.txn, [coordinator.node, here.node]);
+        let shards = [view.led_by(coordinator.node).next(), self.node.shard()];
+        let shards = self.shards_written(&open.txn, shards);
         for shard in shards.into_iter().flatten() {
-            self.select_updates(open, layout.primary(shard));
-            for backup in layout.backups(shard).filter(|&backup| backup != coordinator.node) {
+            self.select_updates(open, shard);
+            for backup in view.backups(shard).filter(|&backup| backup != coordinator.node) {
                 let asker = ReplyTo { engine: coordinator, request: open.delegated[next] };
                 next += 1;
                 if !open.keys.is_empty() {
                     let message = Log { txn: &open.txn, shard, keys: &open.keys };
-                    self.fabric.send_on_behalf_of(
-                        asker,
-                        layout.nic_of(backup, here.core),
-                        &message,
-                    );
+                    self.fabric.send_on_behalf_of(asker, view.nic_of(backup, here.core), &message);
                 }
             }
         }

@@ -7,8 +7,9 @@
 use std::rc::Rc;
 
 use nicol_core::fabric::{Fabric, ReplyTo, Timeout, Work};
-use nicol_core::ids::{ShardId, TxnId};
+use nicol_core::ids::TxnId;
 use nicol_core::txn::Abort;
+use nicol_core::view::ShardSet;
 
 use super::coordinator::{Executed, Locked};
 use super::messages::split_requests::{Lock, parse_lock};
@@ -25,23 +26,24 @@ impl<F: Fabric> Nic<F> {
         if self.node.config().combined_ops {
             return Ok(executed.locked());
         }
-        for node in self.fabric.layout().node_ids() {
-            self.select(open, node, |entry| entry.write);
+        for shard in self.fabric.view().shard_ids() {
+            self.select(open, shard, |entry| entry.write);
             if open.keys.is_empty() {
                 continue;
             }
-            open.held |= 1 << node.0;
+            open.held.insert(shard);
             let timeout = Timeout::After(self.node.config().timeout);
             let message = Lock { txn: &open.txn, keys: &open.keys };
-            let to = self.fabric.layout().nic_of(node, self.fabric.here().core);
+            let node = self.fabric.view().primary(shard);
+            let to = self.fabric.view().nic_of(node, self.fabric.here().core);
             let reply = self.fabric.call(to, &message, timeout);
-            open.calls.push(Sent { to: node, shard: ShardId(u16::from(node.0)), reply });
+            open.calls.push(Sent { to: node, shard, reply });
         }
         let mut failure = None;
         let mut calls = std::mem::take(&mut open.calls);
         for sent in calls.drain(..) {
             if let Err(abort) = verdict(sent.reply.await) {
-                self.denied(open, sent.to, 0, abort);
+                self.denied(open, sent.shard, &ShardSet::new(), abort);
                 failure.get_or_insert(abort);
             }
         }
