@@ -28,6 +28,9 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
         source: &dyn RecordSource,
     ) -> Self::Shard;
 
+    /// What a node holds in the place of a primary shard that has none, such as one for clients only.
+    fn empty(config: &Self::Config, source: &dyn RecordSource) -> Self::Shard;
+
     /// Copies what node `id` backs up of `shards`, in the order of their numbers.
     fn copy(
         id: NodeId,
@@ -37,7 +40,8 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
         shards: &[Self::Shard],
     ) -> Self::Copies;
 
-    /// Puts node `id` together.
+    /// Puts node `id` together. `primary` is the shard that it [leads](View::led_by), or
+    /// [empty](SystemNode::empty).
     fn build(
         id: NodeId,
         view: &View,
@@ -111,7 +115,7 @@ impl ParallelMap for Sequential {
     }
 }
 
-/// Loads a cluster's nodes: each shard once, then its copies.
+/// Loads a cluster's nodes: each shard once, then its copies. A node leads one shard or none.
 pub fn load_nodes<N: SystemNode>(
     view: &View,
     config: &N::Config,
@@ -125,9 +129,8 @@ pub fn load_nodes<N: SystemNode>(
     let mut shards: Vec<_> = shards.into_iter().map(Some).collect();
     let build = |(&id, copies)| {
         let led = view.led_by(id).next();
-        let Some(primary) = led.and_then(|shard| shards[usize::from(shard.0)].take()) else {
-            panic!("node {} holds the primary of a shard", id.0)
-        };
+        let primary = led.and_then(|shard| shards[usize::from(shard.0)].take());
+        let primary = primary.unwrap_or_else(|| N::empty(config, source));
         Arc::new(N::build(id, view, config, primary, copies))
     };
     ids.iter().zip(copies).map(build).collect()

@@ -17,17 +17,6 @@ use nicol_core::txn::Txn;
 use nicol_core::view::{ShardMap, View};
 use nicol_store::ordered::OrderedTable;
 
-/// The shard of which node `id` holds the primary.
-///
-/// # Panics
-/// If there is none.
-fn shard_led_by(view: &View, id: NodeId) -> ShardId {
-    match view.led_by(id).next() {
-        Some(shard) => shard,
-        None => panic!("node {} holds the primary of no shard", id.0),
-    }
-}
-
 /// Copies of the shards that node `id` backs up; `shards` are all, in the order of their numbers.
 fn copy_backups<S>(
     view: &View,

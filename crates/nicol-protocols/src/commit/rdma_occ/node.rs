@@ -17,19 +17,19 @@ use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 use super::replica::{Primary, Replica};
 use super::{Coordinator, RdmaOccConfig, Transport, start};
 use crate::commit::log::LogMemory;
-use crate::commit::{copy_backups, load_shard, shard_led_by};
+use crate::commit::{copy_backups, load_shard};
 
 /// Log records that a node applies between two looks at whether old deletions may be forgotten.
 const FORGET_EVERY: u64 = 1_024;
 
-/// A node: primary of one shard, backup of others.
+/// A node: primary of one shard, or of none if it is for clients only, and backup of others.
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
     view: View,
     config: RdmaOccConfig,
     geometry: Geometry,
-    shard: ShardId,
+    shard: Option<ShardId>,
     primary: Primary,
     backups: BTreeMap<ShardId, Replica>,
     /// One log per host engine of the cluster, at that engine's place among them. An engine of
@@ -97,7 +97,7 @@ impl Node {
     }
 
     pub(super) fn is_primary_of(&self, key: Key) -> bool {
-        self.view.shard_of(key) == self.shard
+        Some(self.view.shard_of(key)) == self.shard
     }
 
     /// The copy of a shard that is backed up here.
@@ -223,15 +223,20 @@ impl SystemNode for Node {
     type Shard = Replica;
     type Copies = Copies;
 
+    /// A table of the size that every shard's has: coordinators reckon with it where a record stands.
+    fn empty(config: &RdmaOccConfig, source: &dyn RecordSource) -> Replica {
+        let mut table = config.table;
+        table.size_heap_for(&source.value_lengths());
+        Replica::new(RemoteTable::new(Geometry::new(table), config.records))
+    }
+
     fn load(
         shard: ShardId,
         view: &View,
         config: &RdmaOccConfig,
         source: &dyn RecordSource,
     ) -> Replica {
-        let mut table = config.table;
-        table.size_heap_for(&source.value_lengths());
-        let replica = Replica::new(RemoteTable::new(Geometry::new(table), config.records));
+        let replica = Self::empty(config, source);
         let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
         load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
         replica
@@ -276,7 +281,7 @@ impl SystemNode for Node {
             view: view.clone(),
             config: config.clone(),
             geometry: primary.table.geometry(),
-            shard: shard_led_by(view, id),
+            shard: view.led_by(id).next(),
             primary: Primary::new(primary),
             backups,
             logs: logs(engines, config.log),
@@ -295,7 +300,8 @@ impl SystemNode for Node {
     }
 
     fn audit(&self) -> Audit {
-        let mut digests = vec![(self.shard, self.primary.replica.digest())];
+        let own = self.shard.map(|shard| (shard, self.primary.replica.digest()));
+        let mut digests: Vec<_> = own.into_iter().collect();
         digests.extend(self.backups.iter().map(|(&shard, replica)| (shard, replica.digest())));
         Audit {
             leaks: vec![("locks", self.primary.locked_count() as u64)],

@@ -20,19 +20,20 @@ use super::lookup_stats::LookupCounters;
 use super::replica::Replica;
 use super::{Coordinator, Faithful, Sabotage, XenicConfig, start};
 use crate::commit::log::{LogMemory, RecordKind};
-use crate::commit::{copy_backups, load_shard, shard_led_by};
+use crate::commit::{copy_backups, load_shard};
 
 /// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
 /// transactions abort for want of resources; with one object per key in flight that is far off.
 const BUSY_OBJECTS_MAX: usize = 1 << 18;
 
-/// A node: primary of one shard, backup of others. [Xenic21 4]
+/// A node: primary of one shard, or of none if it is for clients only, and backup of others.
+/// [Xenic21 4]
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
     view: View,
     config: XenicConfig,
-    shard: ShardId,
+    shard: Option<ShardId>,
     primary: Replica,
     backups: BTreeMap<ShardId, Replica>,
     index: NicIndex,
@@ -117,13 +118,13 @@ impl Node {
         self.view.shard_of(key)
     }
 
-    /// The shard of which this node holds the primary.
+    /// The shard of which this node holds the primary, if there is one.
     pub(super) fn shard(&self) -> Option<ShardId> {
-        Some(self.shard)
+        self.shard
     }
 
     pub(super) fn is_primary_of(&self, key: Key) -> bool {
-        self.view.shard_of(key) == self.shard
+        Some(self.view.shard_of(key)) == self.shard
     }
 
     pub(super) fn is_backup_of(&self, shard: ShardId) -> bool {
@@ -278,6 +279,16 @@ impl Node {
     }
 }
 
+/// An empty replica with room for so many records.
+fn table_for(records: u64, config: &XenicConfig) -> Replica {
+    let geometry = Geometry::new(
+        (records * config.slots_percent / 100).max(1_024),
+        config.displacement_max,
+        config.inline_value,
+    );
+    Replica::new(HostTable::new(geometry, records, config.growth))
+}
+
 fn abort_of(refused: LockRefused, key: Key) -> Abort {
     match refused {
         LockRefused::Held(_) | LockRefused::Shared => Abort::LockConflict { key },
@@ -290,6 +301,10 @@ impl SystemNode for Node {
     type Shard = Replica;
     type Copies = Copies;
 
+    fn empty(config: &XenicConfig, _: &dyn RecordSource) -> Replica {
+        table_for(0, config)
+    }
+
     fn load(
         shard: ShardId,
         view: &View,
@@ -298,12 +313,7 @@ impl SystemNode for Node {
     ) -> Replica {
         let hashed = source.records_per_shard() - source.ordered_per_shard();
         let records = hashed + source.growth_per_shard();
-        let geometry = Geometry::new(
-            (records * config.slots_percent / 100).max(1_024),
-            config.displacement_max,
-            config.inline_value,
-        );
-        let replica = Replica::new(HostTable::new(geometry, records, config.growth));
+        let replica = table_for(records, config);
         let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
         load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
         replica
@@ -313,10 +323,17 @@ impl SystemNode for Node {
         id: NodeId,
         view: &View,
         config: &XenicConfig,
-        _: &dyn RecordSource,
+        source: &dyn RecordSource,
         shards: &[Replica],
     ) -> Copies {
-        let primary = &shards[usize::from(shard_led_by(view, id).0)];
+        let empty;
+        let primary = match view.led_by(id).next() {
+            Some(shard) => &shards[usize::from(shard.0)],
+            None => {
+                empty = Self::empty(config, source);
+                &empty
+            }
+        };
         let index = NicIndex::new(IndexConfig {
             segments: primary.table.geometry().segments(),
             cached_objects_max: config.index_objects,
@@ -343,7 +360,7 @@ impl SystemNode for Node {
             id,
             view: view.clone(),
             config: config.clone(),
-            shard: shard_led_by(view, id),
+            shard: view.led_by(id).next(),
             primary,
             backups,
             index,
@@ -363,7 +380,8 @@ impl SystemNode for Node {
     }
 
     fn audit(&self) -> Audit {
-        let mut digests = vec![(self.shard, self.primary.digest())];
+        let own = self.shard.map(|shard| (shard, self.primary.digest()));
+        let mut digests: Vec<_> = own.into_iter().collect();
         digests.extend(self.backups.iter().map(|(&shard, table)| (shard, table.digest())));
         Audit {
             leaks: vec![
