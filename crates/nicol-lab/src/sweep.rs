@@ -50,7 +50,7 @@ pub struct SweepReport {
     pub failures: Vec<Failure>,
     /// What full coverage takes: ways for an attempt to end.
     #[serde(skip)]
-    coverage: BTreeSet<&'static str>,
+    pub coverage: BTreeSet<&'static str>,
 }
 
 /// The runs of one system under one workload in one world.

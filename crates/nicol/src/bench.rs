@@ -4,7 +4,7 @@ use std::fs;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
 use nicol_core::faults::FaultPlan;
 use nicol_core::names::did_you_mean;

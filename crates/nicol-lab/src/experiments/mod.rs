@@ -12,7 +12,7 @@ mod results;
 mod table;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use serde::de::DeserializeOwned;

@@ -40,7 +40,7 @@ pub struct Table {
 }
 
 impl Table {
-    pub(super) fn new(columns: &'static [&'static str]) -> Self {
+    pub(crate) fn new(columns: &'static [&'static str]) -> Self {
         let (rows, assumed, profiles, violations) = Default::default();
         Self { columns, rows, assumed, profiles, judged: 0, violations }
     }
@@ -49,13 +49,13 @@ impl Table {
     ///
     /// # Panics
     /// If it has not a cell for each column.
-    pub(super) fn push(&mut self, row: Vec<Value>) {
+    pub(crate) fn push(&mut self, row: Vec<Value>) {
         assert!(row.len() == self.columns.len(), "a cell for each column: {row:?}");
         self.rows.push(row);
     }
 
     /// Says what the experiment itself assumed.
-    pub(super) fn assume(&mut self, key: &str, value: impl ToString, reason: &str) {
+    pub(crate) fn assume(&mut self, key: &str, value: impl ToString, reason: &str) {
         self.assumed.push(Assumed {
             profile: None,
             key: key.to_owned(),
@@ -65,13 +65,13 @@ impl Table {
     }
 
     /// Adds what the checkers found in a run.
-    pub(super) fn judge(&mut self, violations: Vec<String>) {
+    pub(crate) fn judge(&mut self, violations: Vec<String>) {
         self.judged += 1;
         self.violations.extend(violations);
     }
 
     /// Says that it ran on `profile`, with all that this assumes.
-    pub(super) fn ran_on(&mut self, profile: &Arc<Profile>) {
+    pub(crate) fn ran_on(&mut self, profile: &Arc<Profile>) {
         if self.profiles.contains(&profile.name) {
             return;
         }
@@ -85,7 +85,7 @@ impl Table {
     }
 
     /// Warns, once, of what readers must know of `system` on `profile`.
-    pub(super) fn warn(&mut self, profile: &Profile, system: &str, warning: &str) {
+    pub(crate) fn warn(&mut self, profile: &Profile, system: &str, warning: &str) {
         let warning = Assumed {
             profile: Some(profile.name.clone()),
             key: system.to_owned(),
@@ -113,7 +113,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn new(experiment: &'static Experiment, options: &Options, table: Table) -> Self {
+    pub(crate) fn new(experiment: &'static Experiment, options: &Options, table: Table) -> Self {
         Self { experiment, form: options.form, seed: options.seed, table }
     }
 
@@ -320,7 +320,7 @@ mod tests {
             ("xenic-fig2", "xenic-fig0"),
             ("\"source\"", "\"origin\""),
         ] {
-            assert!(Outcome::parse(&text.replace(from, to, crate::figures::find)).is_err(), "{to}");
+            assert!(Outcome::parse(&text.replace(from, to), crate::figures::find).is_err(), "{to}");
         }
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::find;
 use super::benchmarks::Benchmark;
-use super::{ON_PATH, VERBS};
+use super::{VERBS, on_path};
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table, digest};
 use crate::report::BenchReport;
@@ -68,7 +68,7 @@ impl<'c> Study<'c> {
     ) -> Result<Self> {
         // What offloads runs on the on-path SmartNIC; the others use verbs.
         let on = match find(system)?.offloads {
-            true => context.options.profile.as_deref().unwrap_or(ON_PATH),
+            true => on_path(context),
             false => VERBS,
         };
         Self::on(context, benchmark, system, on.to_owned())
