@@ -40,6 +40,10 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
         !settings::change_engines(&config.settings),
         "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
     );
+    ensure!(
+        config.drawn_faults().crashes.is_empty(),
+        "--faults crashes: engines on threads do not crash yet; use a profile with --on"
+    );
     let (host, nic) = (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
     let view = View::new(config.nodes, config.replicas, host, nic).map_err(refused_view)?;
     let clients = config.clients_per_node();

@@ -1,6 +1,6 @@
 //! Seed sweeps: the same run under many seeds and fault plans, each judged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,7 +50,7 @@ pub struct SweepReport {
     pub failures: Vec<Failure>,
     /// What full coverage takes: ways for an attempt to end.
     #[serde(skip)]
-    pub coverage: BTreeSet<&'static str>,
+    pub coverage: Vec<&'static str>,
 }
 
 /// The runs of one system under one workload in one world.
@@ -257,7 +257,11 @@ pub fn run(
     let (mut report, error) = total.into_inner().unwrap_or_else(|poison| poison.into_inner());
     report.planned_runs = configs.len() as u64;
     for config in configs {
-        report.coverage.extend(systems::find(&config.system)?.coverage);
+        for way in systems::find(&config.system)?.coverage {
+            if !report.coverage.contains(way) {
+                report.coverage.push(way);
+            }
+        }
     }
     report.interrupted = report.runs < report.planned_runs;
     let order = |a: &Failure| (a.workload.clone(), a.system.clone(), a.world.clone(), a.seed);
