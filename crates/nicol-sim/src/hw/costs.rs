@@ -29,6 +29,7 @@ pub struct Costs {
     verb_completed: Picos,
     dma_by_verbs: bool,
     work: Computation,
+    access: Picos,
 }
 
 /// What named computation costs on this core.
@@ -80,6 +81,11 @@ impl Costs {
                 client: scaled(work.client.value),
                 chain_operation: scaled(work.chain_operation.value),
             },
+            // Taking a cache line from another core is also what receiving within a side costs.
+            access: match &work.access {
+                Some(access) => scaled(access.value),
+                None => core.local_received.value,
+            },
         }
     }
 
@@ -117,6 +123,7 @@ impl Costs {
                 self.verb_doorbell + self.verb_post * u64::from(operations)
             }
             Charge::VerbCompleted => self.verb_completed,
+            Charge::Access => self.access,
             Charge::Work(work) => self.work(work),
         }
     }
