@@ -45,7 +45,7 @@ pub(crate) fn run<N: CommitNode<Config: SystemConfig>>(
         Length::Transactions(_) => Nanos::ZERO,
     });
     let plan = config.plan(length, warmup, clients, true);
-    let cluster = config.cluster::<N>(&view, built, plan, clients)?;
+    let cluster = Arc::new(config.cluster::<N>(&view, built, plan, clients)?);
     let measured = simulate(config, built, profile, &cluster);
     let (check, history) = bench::judge(&cluster, measured.settled);
     let mut report = bench::report(config, built, &cluster, Some(&profile.name), &measured, check);
@@ -89,7 +89,7 @@ fn simulate<N: CommitNode>(
     config: &BenchConfig,
     built: &Built<N::Config>,
     profile: &Arc<Profile>,
-    cluster: &Cluster<N>,
+    cluster: &Arc<Cluster<N>>,
 ) -> Measured {
     let mut sim = SimConfig::new(cluster.view.clone(), profile.clone(), config.seed);
     if config.faults {

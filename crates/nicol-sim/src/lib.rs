@@ -8,10 +8,12 @@
 mod chain;
 pub mod checks;
 mod cluster;
+mod crash;
 mod doorbells;
 mod frames;
 mod hw;
 pub mod kernel;
+mod lives;
 pub mod profile;
 mod report;
 mod slab;

@@ -11,7 +11,7 @@ use crate::exec::Signal;
 use crate::fabric::{
     Fabric, FabricError, HasDoorbell, Message, OneSided, ReplyTo, RequestId, Service, Timeout, Work,
 };
-use crate::ids::{EngineId, FreeListKey, NodeId, RKey};
+use crate::ids::{EngineId, FreeListKey, NodeId, RKey, Side};
 use crate::memory::{Access, AccessError, Buffers, Region};
 use crate::units::Nanos;
 use crate::view::View;
@@ -161,7 +161,8 @@ impl<W: World> Fabric for Engine<W> {
             return self.post_verb(node, body);
         }
         let target = self.view().nic_of(node, self.0.here.core);
-        self.request(target, ONE_SIDED_KIND, body, Timeout::Never, None)
+        let timeout = Timeout::After(self.0.world.tuning().one_sided_timeout);
+        self.request(target, ONE_SIDED_KIND, body, timeout, None)
     }
 
     fn dma_read(&self, from: &Arc<Region>, offset: u64, len: usize) -> Completion {
@@ -190,6 +191,7 @@ impl<W: World> Fabric for Engine<W> {
 
     fn persist(&self, region: &Arc<Region>, offset: u64, len: usize) -> Completion {
         let mut buffer = self.0.pool.take();
+        self.0.world.regions().adopt(region, Side::Host);
         // Checked before the buffer grows: a length is only as good as its region.
         if let Err(error) = region.check(offset, len as u64) {
             return self.0.completions.ready(Err(FabricError::AccessDenied(error)));
