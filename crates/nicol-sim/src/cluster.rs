@@ -13,7 +13,7 @@ use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::View;
 
 use crate::crash::Started;
-use crate::hw::{NodeHardware, picos};
+use crate::hw::{NodeHardware, NodeModel, picos};
 use crate::kernel::{Event, Kernel};
 use crate::lives::Life;
 use crate::profile::Profile;
@@ -28,8 +28,8 @@ use nicol_core::faults::{FaultPlan, Faults};
 pub struct SimConfig {
     /// The cluster.
     pub view: View,
-    /// Its hardware.
-    pub profile: Arc<Profile>,
+    /// The hardware of each node.
+    pub profiles: Vec<Arc<Profile>>,
     /// The seed of every stream of randomness.
     pub seed: u64,
     /// What goes wrong.
@@ -65,9 +65,17 @@ pub enum CrashSabotage {
 impl SimConfig {
     /// `view` on `profile` without faults, with every optimisation of the runtime on.
     pub fn new(view: View, profile: Arc<Profile>, seed: u64) -> Self {
+        let profiles = vec![profile; view.nodes()];
+        Self::mixed(view, profiles, seed)
+    }
+
+    /// `view` with a profile for each node, otherwise as [`SimConfig::new`]. A DMA vector has as many
+    /// requests as the hardware of its node takes.
+    pub fn mixed(view: View, profiles: Vec<Arc<Profile>>, seed: u64) -> Self {
+        let vectors = profiles.iter().map(|profile| profile.dma.vector.value as usize);
         let tuning = Tuning {
             aggregation: true,
-            dma_vector: profile.dma.vector.value as usize,
+            dma_vector: vectors.max().unwrap_or(1),
             dma_async: true,
             doorbell_batch: 64,
             burst: 64,
@@ -78,7 +86,7 @@ impl SimConfig {
         };
         Self {
             view,
-            profile,
+            profiles,
             seed,
             faults: FaultPlan::none(),
             tuning,
@@ -133,15 +141,14 @@ impl SimCluster {
     /// An idle cluster at time zero.
     ///
     /// # Panics
-    /// If the view has more engines on a side than the profile has cores; ask
-    /// [`Profile::check_view`] first where a user chose the numbers.
+    /// If there is no profile for a node, or a node has more engines on a side than its profile has
+    /// cores; ask [`Profile::check_node`] first where a user chose the numbers.
     pub fn new(config: SimConfig) -> Self {
-        let SimConfig { view, profile, seed, faults, mut tuning, sabotage, .. } = config;
+        let SimConfig { view, profiles, seed, faults, mut tuning, sabotage, .. } = config;
         let keeps_content = config.keeps_content || !faults.crashes.is_empty();
         let detect_after = config.detect_after;
-        let fits = profile.check_view(&view);
-        assert!(fits.is_ok(), "the view fits the hardware: {fits:?}");
         tuning.checksums |= faults.corrupt > 0;
+        let models = models(&view, &profiles, &tuning);
         let unreliable = faults.touches_messages();
         let mut kernel = Kernel::default();
         for (index, crash) in faults.crashes.iter().enumerate() {
@@ -150,7 +157,7 @@ impl SimCluster {
         let state = State {
             kernel,
             cores: (0..view.engine_count()).map(|_| Core::default()).collect(),
-            nodes: view.node_ids().map(|_| NodeHardware::new(&profile)).collect(),
+            nodes: models.iter().map(|model| NodeHardware::new(&model.profile)).collect(),
             frames: Slab::default(),
             vectors: Slab::default(),
             verbs: Slab::default(),
@@ -160,7 +167,7 @@ impl SimCluster {
             media: view.node_ids().map(|_| Medium::default()).collect(),
             medium_rng: Stream::new(seed, Purpose::Medium, 0),
         };
-        let mut shared = Shared::new(view, profile, tuning, unreliable, state);
+        let mut shared = Shared::new(view, models, tuning, unreliable, state);
         (shared.keeps_content, shared.detect_after) = (keeps_content, detect_after);
         shared.keeps_unsynced = sabotage == CrashSabotage::MediumKeepsAll;
         shared.ignores_fences = sabotage == CrashSabotage::FenceIgnored;
@@ -380,4 +387,25 @@ impl SimCluster {
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
         self.shared.view.node_ids()
     }
+}
+
+/// The hardware of each node; those of one profile share one model.
+fn models(view: &View, profiles: &[Arc<Profile>], tuning: &Tuning) -> Vec<Rc<NodeModel>> {
+    assert!(profiles.len() == view.nodes(), "every node has a profile");
+    let mixed = profiles.iter().any(|profile| !Arc::ptr_eq(profile, &profiles[0]));
+    let mut models: Vec<Rc<NodeModel>> = Vec::with_capacity(profiles.len());
+    let mut known: Vec<Rc<NodeModel>> = Vec::new();
+    for (node, profile) in view.node_ids().zip(profiles) {
+        let fits = profile.check_node(view, node);
+        assert!(fits.is_ok(), "the view fits the hardware: {fits:?}");
+        let same = known.iter().find(|model| Arc::ptr_eq(&model.profile, profile)).cloned();
+        models.push(same.unwrap_or_else(|| {
+            let most = if mixed { profile.dma.vector.value as usize } else { usize::MAX };
+            let dma_vector = tuning.dma_vector.min(most);
+            let model = Rc::new(NodeModel::new(profile, Tuning { dma_vector, ..tuning.clone() }));
+            known.push(model.clone());
+            model
+        }));
+    }
+    models
 }

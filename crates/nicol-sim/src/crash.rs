@@ -90,7 +90,7 @@ impl SimCluster {
             // Not within a borrow: the tasks' own ends may call the world.
             old.dismantle();
         }
-        let durable = shared.memory_is_durable();
+        let durable = shared.model(loss.node).memory_is_durable();
         for side in [Side::Host, Side::Nic].into_iter().filter(|&side| loss.of(side)) {
             let lost = shared.tables[usize::from(loss.node.0)].lose(side, durable);
             self.lost.borrow_mut().extend(lost);
@@ -123,7 +123,7 @@ impl SimCluster {
                 let life = state.lives[usize::from(id.node.0)][id.side as usize];
                 (life.incarnation, state.media[usize::from(id.node.0)].writes().to_vec())
             };
-            let memory_is_durable = shared.memory_is_durable();
+            let memory_is_durable = shared.model(id.node).memory_is_durable();
             let revival = Revival { incarnation, medium: &medium, memory_is_durable };
             let engine = self.engines.borrow()[index].clone();
             self.catch_up(&engine);
