@@ -20,6 +20,7 @@ use crate::profile::Profile;
 use crate::report::{self, SimReport};
 use crate::slab::Slab;
 use crate::state::{Core, State};
+use crate::view_service::ViewService;
 use crate::world::{Shared, SimWorld, Spent};
 use nicol_core::faults::{FaultPlan, Faults};
 
@@ -39,6 +40,8 @@ pub struct SimConfig {
     /// How long after a crash or a restart the engines of other nodes learn of it: a perfect
     /// detector, for clusters without a service of views. `None`: from frames only.
     pub detect_after: Option<Nanos>,
+    /// Is there a service of views, which hands out leases? Without one every engine serves for ever.
+    pub view_service: bool,
     /// Do log devices keep what is written, for crashes that [`SimCluster::crash`] brings? A plan
     /// with crashes switches it on.
     pub keeps_content: bool,
@@ -60,6 +63,8 @@ pub enum CrashSabotage {
     FenceIgnored,
     /// The engines of a side that has crashed go on in its next incarnation, timers and all.
     TimersFire,
+    /// Leases never end at the engines.
+    LeaseEndless,
 }
 
 impl SimConfig {
@@ -91,6 +96,7 @@ impl SimConfig {
             faults: FaultPlan::none(),
             tuning,
             detect_after: None,
+            view_service: false,
             keeps_content: false,
             sabotage: CrashSabotage::None,
         }
@@ -104,6 +110,8 @@ enum Next {
     Crash(u32),
     Restart(u32),
     News(u32),
+    LeaseRenewal,
+    ViewAnswers,
 }
 
 /// Why a run ended.
@@ -154,7 +162,12 @@ impl SimCluster {
         for (index, crash) in faults.crashes.iter().enumerate() {
             kernel.push(crash.at, Event::Crash(index as u32));
         }
+        let view_service = config.view_service.then(|| {
+            kernel.push(Nanos::ZERO, Event::LeaseRenewal);
+            ViewService::new(view.clone(), sabotage == CrashSabotage::LeaseEndless)
+        });
         let state = State {
+            view_service,
             kernel,
             cores: (0..view.engine_count()).map(|_| Core::default()).collect(),
             nodes: models.iter().map(|model| NodeHardware::new(&model.profile)).collect(),
@@ -208,6 +221,11 @@ impl SimCluster {
     /// The engine of this name.
     pub fn engine(&self, id: EngineId) -> Option<Engine<SimWorld>> {
         self.engines.borrow().get(self.shared.view.index_of(id)?).cloned()
+    }
+
+    /// The engine at a position of the view's order.
+    pub(crate) fn engine_at(&self, index: usize) -> Engine<SimWorld> {
+        self.engines.borrow()[index].clone()
     }
 
     /// The engines in the view's order, of sides that are down those of the next incarnation.
@@ -316,6 +334,8 @@ impl SimCluster {
                 Event::Crash(index) => Next::Crash(index),
                 Event::Restart(index) => Next::Restart(index),
                 Event::News(number) => Next::News(number),
+                Event::LeaseRenewal => Next::LeaseRenewal,
+                Event::ViewAnswers => Next::ViewAnswers,
             }
         };
         match next {
@@ -324,6 +344,8 @@ impl SimCluster {
             Next::Crash(index) => self.planned_crash(index as usize),
             Next::Restart(index) => self.planned_restart(index as usize),
             Next::News(number) => self.break_news(number as usize),
+            Next::LeaseRenewal => self.renew_leases(),
+            Next::ViewAnswers => self.take_view_answers(),
         }
     }
 

@@ -137,6 +137,10 @@ impl SimCluster {
     /// Tells a new engine what the others know: the sides that have crashed before.
     fn catch_up(&self, engine: &Engine<SimWorld>) {
         let state = self.shared.state.borrow();
+        if state.view_service.is_some() {
+            // It has to register first.
+            engine.revoke_lease();
+        }
         for (node, lives) in self.shared.view.node_ids().zip(&state.lives) {
             for (side, life) in [Side::Host, Side::Nic].into_iter().zip(lives) {
                 // Nobody has told it yet of those that are down just now.

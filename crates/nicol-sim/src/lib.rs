@@ -19,6 +19,7 @@ mod report;
 mod slab;
 mod state;
 mod transfer;
+pub mod view_service;
 mod world;
 
 pub use cluster::{RunEnd, SimCluster, SimConfig};

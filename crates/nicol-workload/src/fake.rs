@@ -95,6 +95,14 @@ impl Fabric for FakeFabric {
     fn here(&self) -> EngineId {
         EngineId::host(NodeId(0), 0)
     }
+    fn view_changes(&self) -> Signal {
+        self.signal()
+    }
+
+    fn has_lease(&self) -> bool {
+        true
+    }
+
     fn view(&self) -> &View {
         &self.0.view
     }

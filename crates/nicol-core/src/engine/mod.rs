@@ -10,6 +10,7 @@ mod completions;
 mod fabric_impl;
 mod fencing;
 mod lifecycle;
+mod membership;
 mod outbox;
 mod peers;
 mod pool;
@@ -41,7 +42,7 @@ pub use stats::EngineStats;
 use stats::{Counters, count};
 pub use world::{Charge, Operation, Route, Transfer, Tuning, World};
 
-use crate::exec::Executor;
+use crate::exec::{Executor, Signal};
 use crate::fabric::{Fabric, HasDoorbell, RequestId, Service};
 use crate::ids::{EngineId, Incarnation, NodeId};
 use crate::units::Nanos;
@@ -107,6 +108,9 @@ struct Inner<W: World> {
     calls: RefCell<Calls>,
     lives: KnownLives,
     views: Views,
+    view_changes: Signal,
+    /// Until when the engine may serve others; `None`: for ever.
+    lease: Cell<Option<Nanos>>,
     incarnation: Incarnation,
     /// By engine: what it has asked of this one.
     peers: RefCell<Sparse<Peer>>,
@@ -147,6 +151,7 @@ impl<W: World> Engine<W> {
         let incarnation = world.incarnation();
         let views = Views::new(view.clone());
         let executor = Rc::new(Executor::default());
+        let view_changes = Signal::new(executor.clone());
         let completions = Completions::new(executor.clone());
         Self(Rc::new(Inner {
             here,
@@ -159,6 +164,8 @@ impl<W: World> Engine<W> {
             calls: RefCell::new(Calls::of(incarnation)),
             lives: KnownLives::of((here.node, here.side), incarnation),
             views,
+            view_changes,
+            lease: Cell::new(None),
             incarnation,
             peers: RefCell::default(),
             gathers: RefCell::default(),
