@@ -53,6 +53,16 @@ pub struct MediumCounts {
     pub reordered: u64,
 }
 
+impl MediumCounts {
+    /// Adds what crashes did elsewhere.
+    pub const fn add(&mut self, other: &Self) {
+        self.whole += other.whole;
+        self.lost += other.lost;
+        self.torn += other.torn;
+        self.reordered += other.reordered;
+    }
+}
+
 /// How a crash treats all writes under way: a mix alone would seldom lose all or none of many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {

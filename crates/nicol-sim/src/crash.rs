@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use nicol_core::engine::{Engine, Loss, Operation, Revival, Start, Transfer};
 use nicol_core::ids::{EngineId, NodeId, Side};
+use nicol_core::medium::MediumCounts;
 
 use crate::cluster::{CrashSabotage, SimCluster};
 use crate::lives::{Life, News};
@@ -56,6 +57,14 @@ impl SimCluster {
         let down = |side: &&Side| !self.shared.state.borrow().is_up(node, **side);
         let sides: Vec<_> = sides.iter().filter(down).map(|&side| (node, side)).collect();
         self.bring_back(&sides);
+    }
+
+    /// What crashes did to writes that log devices had not synced.
+    pub fn medium_counts(&self) -> MediumCounts {
+        let state = self.shared.state.borrow();
+        let mut sum = MediumCounts::default();
+        state.media.iter().for_each(|medium| sum.add(&medium.counts()));
+        sum
     }
 
     pub(crate) fn planned_crash(&self, index: usize) {

@@ -22,6 +22,8 @@ mod transfer;
 pub mod view_service;
 mod world;
 
+#[doc(hidden)]
+pub use cluster::CrashSabotage;
 pub use cluster::{RunEnd, SimCluster, SimConfig};
 pub use profile::{Profile, ProfileError};
 pub use report::{SimReport, Spending, Utilization};

@@ -248,6 +248,7 @@ mod tests {
             to: EngineId::host(NodeId(258), 3),
             epoch: Window::of(16_384 + 5),
             incarnation: Window::of(7),
+            to_incarnation: Window::of(256 + 3),
             count,
         };
         let mut bytes = vec![0; FRAME_HEADER];
@@ -294,10 +295,11 @@ mod tests {
     fn a_window_compares_with_the_nearest_number() {
         use std::cmp::Ordering::{Equal, Greater, Less};
         for known in [0, 1, 8_191, 16_383, 16_384, 70_000_u32] {
-            assert_eq!(Window::of(known).compare(known), Equal);
-            assert_eq!(Window::of(known + 8_191).compare(known), Greater);
-            assert_eq!(Window::of(known).compare(known + 1), Less);
-            assert_eq!(Window::of(known).compare(known + 8_191), Less);
+            assert_eq!(Window::<14>::of(known).compare(known), Equal);
+            assert_eq!(Window::<14>::of(known + 8_191).compare(known), Greater);
+            assert_eq!(Window::<8>::of(known + 5).from(known), known + 5);
+            assert_eq!(Window::<14>::of(known).compare(known + 1), Less);
+            assert_eq!(Window::<14>::of(known).compare(known + 8_191), Less);
         }
     }
 }
