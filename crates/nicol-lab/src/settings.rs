@@ -147,25 +147,25 @@ impl Settings for EngineSettings {
 impl Settings for XenicConfig {
     const KEYS: &'static [Setting] = &[
         ("execute_at", "host|annotation|nic", "where execution logic runs"),
-        ("faithful", "paper|fixed", "leave the paper's gaps open; paper is not serializable"),
+        ("faithful", "paper|fixed", "paper keeps the paper's errata, and is not serializable"),
         ("combined_ops", "on|off", "lock and read in one request; off turns multi_hop off too"),
-        ("multi_hop", "on|off", "let a primary NIC execute a whole transaction"),
-        ("local_paths", "on|off", "let the host execute a transaction whose keys are all local"),
-        ("local_read", "paper|strict", "how local read-only transactions check what they read"),
+        ("multi_hop", "on|off", "a remote primary's NIC may execute a whole transaction"),
+        ("local_paths", "on|off", "the host may execute a transaction whose keys are all local"),
+        ("local_read", "paper|strict", "how local read-only transactions validate"),
         (
             "index_objects",
             "N",
-            "objects that each node's NIC index may cache; as many as its memory holds, \
-             on threads a quarter of the records",
+            "capacity of each node's NIC index in objects [default: what its memory holds; on \
+             threads a quarter of the records]",
         ),
-        ("warm_index", "on|off", "does the NIC index know from the start what it has room for?"),
+        ("warm_index", "on|off", "start with a NIC index filled up to its capacity"),
         ("displacement_max", "1..64", "displacement limit D_m of the host table"),
-        ("slack", "0..64", "entries read beyond the known displacement, k"),
+        ("slack", "0..64", "slots read beyond the known displacement, k"),
         ("slots_percent", "1..1000", "initial table slots per record, in percent"),
-        ("growth", "on|off", "may the host tables double when they are full?"),
-        ("table_bytes", "BYTES", "host memory into which one table may grow"),
+        ("growth", "on|off", "double host tables when they are full"),
+        ("table_bytes", "BYTES", "limit of one table's host memory"),
         ("log_bytes", "128..2^32", "each NIC core's log in host memory"),
-        ("timeout_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
+        ("timeout_us", "MICROSECONDS", "timeout of a phase whose node does not answer"),
     ];
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
@@ -175,7 +175,7 @@ impl Settings for XenicConfig {
                     "host" => ExecuteAt::Host,
                     "annotation" => ExecuteAt::Annotation,
                     "nic" => ExecuteAt::Nic,
-                    _ => bail!("'{value}' is not a place: choose host, annotation or nic"),
+                    _ => bail!("'{value}': choose host, annotation or nic"),
                 }
             }
             "faithful" => {
@@ -257,21 +257,29 @@ impl SystemConfig for XenicConfig {
 
 impl Settings for RdmaOccConfig {
     const KEYS: &'static [Setting] = &[
-        ("execution", "read|rpc", "how keys are read; by RPC, which also locks the write set"),
+        ("execution", "read|rpc", "how keys are read; rpc also locks the write set"),
         ("lock_by", "one-sided|rpc", "how keys that were READ are locked"),
         ("lock_keys", "written|every", "which keys that were READ are locked"),
-        ("validation", "read|rpc|0..1024", "how reads are validated; READs up to N keys of a node"),
-        ("log_by", "one-sided|rpc", "how backups get their log records"),
-        ("commit_by", "one-sided|rpc", "how primaries get their writes"),
-        ("rpc_by", "write|send", "how RPCs travel: as WRITEs into logs that are polled, or SENDs"),
+        (
+            "validation",
+            "read|rpc|0..1024",
+            "how reads are validated; N: by READ up to N keys per node",
+        ),
+        ("log_by", "one-sided|rpc", "how log records reach backups"),
+        ("commit_by", "one-sided|rpc", "how writes reach primaries"),
+        ("rpc_by", "write|send", "how RPCs are sent: as WRITEs into polled logs, or as SENDs"),
         ("bucket_slots", "1..64", "slots of a bucket (chained), half of H (hopscotch)"),
         ("slots_percent", "50..1000", "table slots per record, in percent"),
-        ("inline_bytes", "8..1024", "bytes of a value that stand in its slot"),
-        ("cached_addresses", "N", "record addresses that each node remembers per other shard"),
-        ("warm_addresses", "on|off", "does a node know all addresses from the start?"),
+        ("inline_bytes", "8..1024", "largest value stored in its slot"),
+        ("cached_addresses", "N", "record addresses that each node caches per remote shard"),
+        ("warm_addresses", "on|off", "start with all addresses cached"),
         ("log_bytes", "128..2^32", "each log in host memory: one per host engine of the cluster"),
-        ("message_log_bytes", "128..2^32", "each log of messages that are WRITEs, likewise"),
-        ("timeout_us", "MICROSECONDS", "how long a phase waits for an unreachable node"),
+        (
+            "message_log_bytes",
+            "128..2^32",
+            "each message log, if RPCs are WRITEs: one per host engine",
+        ),
+        ("timeout_us", "MICROSECONDS", "timeout of a phase whose node does not answer"),
     ];
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {

@@ -7,14 +7,19 @@
 
 mod calls;
 mod completions;
-mod fabric_impl;
+mod durability;
 mod fencing;
 mod lifecycle;
+mod local;
 mod membership;
+mod messages;
+mod one_sided;
 mod outbox;
+mod pcie;
 mod peers;
 mod pool;
 mod receive;
+mod shared_memory;
 mod sparse;
 mod stats;
 mod transmit;
