@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use nicol_core::faults::FaultFamilies;
 use nicol_rt::LogDevice;
 
 /// How long a transaction of `nicol serve` may take, in milliseconds: up to an hour.
@@ -100,10 +101,47 @@ pub enum IndicesArg {
     Trees,
 }
 
+/// YCSB's core workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MixArg {
+    /// 50 % reads, 50 % updates.
+    A,
+    /// 95 % reads, 5 % updates.
+    B,
+    /// Reads.
+    C,
+    /// 95 % reads of the latest records, 5 % inserts.
+    D,
+    /// 95 % scans of 1 to 100 records, 5 % inserts.
+    E,
+    /// 50 % reads, 50 % read-modify-writes.
+    F,
+}
+
+/// How popular YCSB's records are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DistributionArg {
+    /// All alike.
+    Uniform,
+    /// A few take most operations.
+    Zipfian,
+    /// The newest take most operations.
+    Latest,
+}
+
+/// What YCSB's keys look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KeyFormArg {
+    /// 8 bytes.
+    Number,
+    /// Strings of 23 bytes.
+    Bytes,
+}
+
 /// Which workload, at what scale.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadArgs {
-    /// The workload: smallbank, ycsb-t, churn, churn-ordered, retwis, tpcc or tpcc-no.
+    /// The workload: smallbank, ycsb-t, ycsb, churn, churn-ordered, retwis, tpcc or tpcc-no.
     pub workload: String,
     /// Records (for Smallbank: accounts) per node.
     #[arg(long, value_name = "N")]
@@ -127,16 +165,26 @@ pub struct WorkloadArgs {
     /// ordered tables, else records].
     #[arg(long, value_enum)]
     pub indices: Option<IndicesArg>,
-    /// Share of operations that only read, in percent (ycsb-t).
+    /// YCSB's mix of operations (ycsb) [default: A].
+    #[arg(long, value_enum, ignore_case = true)]
+    pub mix: Option<MixArg>,
+    /// How keys are drawn (ycsb) [default: latest for mix D, otherwise zipfian].
+    #[arg(long, value_enum)]
+    pub distribution: Option<DistributionArg>,
+    /// What keys look like (ycsb) [default: number].
+    #[arg(long, value_enum)]
+    pub key_form: Option<KeyFormArg>,
+    /// Share of operations that only read, in percent (ycsb-t; ycsb, where the mix gives it).
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub read_percent: Option<u8>,
     /// Keys per transaction (ycsb-t).
     #[arg(long, value_name = "N")]
     pub keys: Option<u16>,
-    /// Bytes of a value (ycsb-t).
+    /// Bytes of a value (ycsb-t, ycsb) [default: 64].
     #[arg(long, value_name = "BYTES")]
     pub value_bytes: Option<u32>,
-    /// Zipf parameter times 100: 0 is uniform, 99 is YCSB's default skew (ycsb-t, retwis).
+    /// Zipf parameter times 100: 0 is uniform, 99 is YCSB's default skew (ycsb-t, ycsb,
+    /// retwis).
     #[arg(long, value_name = "THETA_PERCENT", value_parser = clap::value_parser!(u8).range(0..=99))]
     pub zipf: Option<u8>,
 }
@@ -218,9 +266,13 @@ pub struct BenchArgs {
     /// The seed of all randomness.
     #[arg(long, default_value_t = 1, env = "NICOL_SEED")]
     pub seed: u64,
-    /// Faults to inject: none, or messages.
-    #[arg(long, default_value = "none", value_name = "none|messages")]
-    pub faults: String,
+    /// Faults to inject, drawn from the seed: none, or a list with commas of messages, crashes,
+    /// stalls and partitions.
+    #[arg(long, default_value = "none", value_name = "FAMILIES")]
+    pub faults: FaultFamilies,
+    /// Inject the faults of a plan in FILE instead, as a failed `nicol sweep` writes it.
+    #[arg(long, value_name = "FILE", conflicts_with = "faults")]
+    pub fault_plan: Option<PathBuf>,
     /// Write the history that the checkers judged to FILE, as JSON lines.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
@@ -271,6 +323,14 @@ pub struct SweepArgs {
     /// Seeds to run in parallel [default: the machine's cores].
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
+    /// Families of faults that a seed draws from: a list with commas of messages, crashes, stalls and
+    /// partitions.
+    #[arg(long, default_value = "messages", value_name = "FAMILIES")]
+    pub faults: FaultFamilies,
+    /// Write the smallest plan of faults under which a simulated run still fails to DIR; the replay
+    /// command names it.
+    #[arg(long, value_name = "DIR")]
+    pub shrink: Option<PathBuf>,
     /// Keep the histories of failed runs in DIR, for `nicol check`. A run on threads cannot be
     /// replayed.
     #[arg(long, value_name = "DIR")]
@@ -410,7 +470,7 @@ pub enum ProfilesAction {
 }
 
 /// `nicol serve`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(allow_negative_numbers = true)]
 #[command(after_help = "Then, from another terminal:\n  redis-cli -p 6380 set greeting hello\n  \
     redis-benchmark -p 6380 -t set,get,incr,mset -P 32\n\nThe data is in memory: it is lost \
@@ -423,6 +483,9 @@ pub struct ServeArgs {
     /// Configuration file (TOML); flags and NICOL_* variables take precedence.
     #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]
     pub config: Option<PathBuf>,
+    /// The system that runs the transactions [default: xenic]; see `nicol systems`.
+    #[arg(long, value_name = "SYSTEM", env = "NICOL_SYSTEM")]
+    pub system: Option<String>,
     /// Nodes of the embedded cluster [default: 3].
     #[arg(long, value_name = "N", env = "NICOL_NODES")]
     pub nodes: Option<usize>,
