@@ -133,7 +133,7 @@ fn records_of_ordered_tables_are_reached_from_other_nodes() {
 }
 
 #[test]
-fn a_scan_that_nobody_vouches_for_is_caught_within_200_seeds() {
+fn a_scan_without_range_versions_is_caught_within_200_seeds() {
     let caught = (0..200).any(|seed| {
         let mut config = config("tpcc", 0, "liquidio3", seed);
         config.workload.records = None;

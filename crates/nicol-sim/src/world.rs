@@ -178,6 +178,7 @@ impl SimWorld {
             local: Cell::default(),
             refused: Cell::new(false),
             burst: Cell::new(0),
+            resumes: Cell::new(false),
             spent: old.spent.clone(),
             random: old.random.clone(),
             rkeys: old.rkeys.clone(),

@@ -56,8 +56,8 @@ impl<F: Fabric> Coordinator<F> {
         self.fabric.view().nic_for(self.fabric.here(), txn.sequence())
     }
 
-    /// Tells the NIC about a transaction that it has in hand, with locks perhaps: it must be told,
-    /// so that this waits for a call slot.
+    /// Calls the NIC about an open transaction. Waits for a call slot, because dropping the message
+    /// could leak locks.
     async fn call_about<M: Message>(
         &self,
         txn: TxnId,

@@ -230,14 +230,14 @@ impl<F: Fabric> Nic<F> {
             self.lookups.give_back(found);
             read?;
         }
-        // Last, and at one instant: the range versions vouch for what was read until now.
+        // Last, and at one instant: the range versions validate everything read so far.
         for version in txn.range_versions() {
             self.fabric.work(Work::IndexLookup);
             if !self.node.is_range_current(txn.id, *version) {
                 return Err(Abort::Stale { key: version.range.first() });
             }
         }
-        // Behind the range versions, which vouch for what this tells the index.
+        // After the range versions, which validate what this stores in the index.
         let mut absent = txn.entries().iter().filter(|entry| entry.range_checked && !entry.present);
         if let Some(entry) = absent.find(|entry| !self.node.confirm_absent_at(txn.id, entry)) {
             return Err(Abort::Stale { key: entry.key });
