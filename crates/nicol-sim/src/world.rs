@@ -182,7 +182,6 @@ impl SimWorld {
             spent: old.spent.clone(),
             random: old.random.clone(),
             rkeys: old.rkeys.clone(),
-            resumes: Cell::new(false),
         }
     }
 
