@@ -265,7 +265,7 @@ impl World for LiveWorld {
         self.shared.logs[usize::from(self.here.node.0)].add(self.here, batch.drain(..));
     }
 
-    fn has_verbs(&self) -> bool {
+    fn card_executes(&self, _node: NodeId) -> bool {
         false
     }
 

@@ -13,6 +13,7 @@ use crate::kernel::{Event, Kernel};
 use crate::lives::{Life, News};
 use crate::slab::Slab;
 use crate::transfer::{Vector, VerbInFlight};
+use crate::view_service::ViewService;
 use nicol_core::faults::Faults;
 
 /// No event is scheduled.
@@ -87,6 +88,8 @@ pub struct State {
     pub verbs: Slab<VerbInFlight>,
     /// What goes wrong.
     pub faults: Faults,
+    /// Who hands out views and leases, if anybody does.
+    pub view_service: Option<ViewService>,
     /// By node: its host and its NIC.
     pub lives: Vec<[Life; 2]>,
     /// What engines are about to learn; an event's number is a place here.
