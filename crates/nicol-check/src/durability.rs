@@ -257,11 +257,11 @@ impl Piece<'_> {
             let before = self.number > 0 && !begins.contains(&operation.id);
             before && operation.end != End::Failed && operation.invoked <= self.started()
         });
-        let of_key = older.filter_map(|operation| {
+        let mut of_key = older.filter_map(|operation| {
             let (key, writes, written) = linearizability::single(operation)?;
             (*key == problem.key && writes && written.may_be_version(value)).then_some(operation.id)
         });
-        match of_key.last() {
+        match of_key.next_back() {
             Some(id) => (Anomaly::Resurrected, vec![id]),
             None => (Anomaly::NeverWritten, Vec::new()),
         }

@@ -69,7 +69,7 @@ pub(crate) fn decide(problem: &Problem) -> Option<Result<(), Found>> {
     if reads.any(|read| !read.is_absent() && read.digest.is_none()) {
         return None;
     }
-    Some(in_clusters(problem, &writers).and_then(|clusters| order(clusters)))
+    Some(in_clusters(problem, &writers).and_then(order))
 }
 
 /// Puts each operation into its cluster.
