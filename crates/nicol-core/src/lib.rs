@@ -13,7 +13,6 @@ pub mod faults;
 pub mod history;
 pub mod ids;
 pub mod memory;
-pub mod names;
 pub mod records;
 pub mod rng;
 pub mod system;
