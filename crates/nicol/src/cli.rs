@@ -122,11 +122,11 @@ pub enum MixArg {
 /// How popular YCSB's records are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DistributionArg {
-    /// All alike.
+    /// Uniform.
     Uniform,
-    /// A few take most operations.
+    /// Zipfian: a few records take most operations.
     Zipfian,
-    /// The newest take most operations.
+    /// The newest records take most operations.
     Latest,
 }
 

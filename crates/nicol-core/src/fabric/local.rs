@@ -26,6 +26,12 @@ pub trait Local: Clone + 'static {
     /// The newest view that this engine knows. What is borrowed here stays as it is when a newer one
     /// comes.
     fn view(&self) -> &View;
+    /// Wakes the tasks that wait for it whenever [`Local::view`] has become another.
+    fn view_changes(&self) -> Signal;
+    /// May this engine serve others now? An engine without a lease drops what other nodes ask of it.
+    /// What it answers from its own memory alone, it may only report while it has one: others may
+    /// have gone on without its node. Always true where no view service hands out leases.
+    fn has_lease(&self) -> bool;
 
     /// The time at this engine.
     fn now(&self) -> Nanos;
