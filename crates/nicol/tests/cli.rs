@@ -165,6 +165,7 @@ fn a_slip_in_a_name_is_asked_about() {
         (&["lab", "run", "fig8d"], "xenic-fig8d"),
         (&["profiles", "show", "connectx"], "connectx5"),
         (&["sweep", "churn,retwsi"], "retwis"),
+        (&["bench", "smallbank", "--faults", "crashs"], "crashes"),
     ] {
         let told = String::from_utf8(nicol(args).stderr).unwrap();
         assert!(told.contains(&format!("did you mean '{meant}'?")), "{args:?}: {told}");
