@@ -26,7 +26,7 @@ const COUNTS: usize = Count::Asked as usize + 1;
 
 /// One NIC core's counters: it alone adds to them, others read.
 #[derive(Debug, Default)]
-pub(super) struct LookupCounters([AtomicU64; COUNTS]);
+pub(in crate::commit::xenic) struct LookupCounters([AtomicU64; COUNTS]);
 
 impl LookupCounters {
     pub(super) fn add(&self, count: Count, amount: u64) {
@@ -34,7 +34,7 @@ impl LookupCounters {
         cell.store(cell.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
     }
 
-    pub(super) fn read(&self) -> LookupStats {
+    pub(in crate::commit::xenic) fn read(&self) -> LookupStats {
         let at = |count: Count| self.0[count as usize].load(Ordering::Relaxed);
         LookupStats {
             lookups: at(Count::Lookups),
