@@ -22,7 +22,7 @@ use nicol_core::units::Bytes;
 use nicol_core::workload::{Records, ShardMap, Workload};
 use nicol_lab::bench::refused_layout;
 use nicol_lab::memory;
-use nicol_protocols::commit::xenic::{Coordinator, Node, XenicConfig};
+use nicol_protocols::commit::xenic::{HostCoordinator, Node, XenicConfig};
 use nicol_resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo, StartError};
 use nicol_rt::{LiveCluster, LiveConfig, LogDevice, Mailbox};
 use serde::Deserialize;
@@ -286,7 +286,7 @@ impl Start for Cluster {
 #[derive(Clone)]
 struct RequestPump<F: Fabric> {
     fabric: F,
-    coordinator: Coordinator<F>,
+    coordinator: HostCoordinator<F>,
     spare: Rc<RefCell<Vec<Txn>>>,
     finished: Signal,
 }
