@@ -12,9 +12,10 @@ pub use families::{FaultFamilies, UnknownFamily};
 use crate::ids::NodeId;
 use crate::rng::{Purpose, Stream};
 use crate::units::Nanos;
+use crate::view::NodeSet;
 
 /// A cut of the network that heals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Partition {
     /// It begins.
@@ -23,8 +24,8 @@ pub struct Partition {
     /// It heals.
     #[serde(rename = "until_ns")]
     pub until: Nanos,
-    /// The nodes of one side of the cut, one bit each.
-    pub side: u64,
+    /// The nodes of one side of the cut.
+    pub side: NodeSet,
     /// Are only frames from `side` to the others lost?
     pub one_way: bool,
 }
@@ -32,7 +33,7 @@ pub struct Partition {
 impl Partition {
     /// Does it stop a frame between these nodes now?
     fn cuts(&self, now: Nanos, from: NodeId, to: NodeId) -> bool {
-        let inside = |node: NodeId| self.side >> node.0 & 1 == 1;
+        let inside = |node| self.side.contains(node);
         let crosses =
             if self.one_way { inside(from) && !inside(to) } else { inside(from) != inside(to) };
         crosses && (self.from..self.until).contains(&now)
@@ -43,7 +44,7 @@ impl Partition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stall {
-    /// The engine's position in the layout, modulo their number.
+    /// The engine's position in the view, modulo their number.
     pub engine: u32,
     /// It begins.
     #[serde(rename = "from_ns")]
@@ -116,7 +117,8 @@ impl FaultPlan {
     /// Message faults, partitions and stalls by swarm: each family is on with one chance in two.
     /// Ranges: loss to 30 %, duplicates and reordering to 50 % (by up to 50 us), a tail of 2 % to
     /// 1 ms, corruption to 5 %, up to three partitions of 50 us to 2 ms (half of them one-way),
-    /// up to four stalls of 10 us to 1 ms. Quiet after 20 ms.
+    /// up to four stalls of 10 us to 1 ms. Quiet after 20 ms. A cut
+    /// separates some of the first 64 nodes from all others.
     pub fn messages(seed: u64) -> Self {
         let mut rng = Stream::new(seed, Purpose::Faults, 1);
         let mut upto = |per_million: u64| {
@@ -152,7 +154,7 @@ impl FaultPlan {
         for _ in 0..1 + rng.below(3) {
             let from = Nanos(rng.below(FAULTY_SPAN.0 * 9 / 10));
             let until = from + Nanos(50_000 + rng.below(1_950_000));
-            let (side, one_way) = (rng.bits(), rng.bits() & 1 == 1);
+            let (side, one_way) = (NodeSet::of_words([rng.bits()]), rng.bits() & 1 == 1);
             self.partitions.push(Partition { from, until, side, one_way });
         }
     }
@@ -380,7 +382,12 @@ mod tests {
 
     #[test]
     fn a_one_way_partition_cuts_one_way_and_heals() {
-        let cut = Partition { from: Nanos(10), until: Nanos(20), side: 0b01, one_way: true };
+        let cut = Partition {
+            from: Nanos(10),
+            until: Nanos(20),
+            side: NodeSet::from_iter([NodeId(0)]),
+            one_way: true,
+        };
         let plan = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
         let faults = Faults::new(plan, 1, 0);
         let (a, b) = (NodeId(0), NodeId(1));

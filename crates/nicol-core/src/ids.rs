@@ -4,7 +4,51 @@ use std::fmt;
 
 /// A node of the cluster: host and NIC together, numbered from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u8);
+pub struct NodeId(pub u16);
+
+impl NodeId {
+    /// Its position among the nodes.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The number of a [`View`](crate::view::View): later views have higher numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u32);
+
+impl Epoch {
+    /// Of the first view.
+    pub const FIRST: Self = Self(1);
+
+    /// Of the view after this one.
+    ///
+    /// # Panics
+    /// After 2^32 views.
+    pub const fn next(self) -> Self {
+        assert!(self.0 < u32::MAX, "a cluster has fewer than 2^32 views");
+        Self(self.0 + 1)
+    }
+}
+
+/// One life of a side of a node, from a start to a crash: each start makes it one higher, so that
+/// what an earlier life sent, or is sent, can be told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u32);
+
+impl Incarnation {
+    /// The first life.
+    pub const FIRST: Self = Self(1);
+
+    /// The life after this one.
+    ///
+    /// # Panics
+    /// After 2^32 lives.
+    pub const fn next(self) -> Self {
+        assert!(self.0 < u32::MAX, "a side starts fewer than 2^32 times");
+        Self(self.0 + 1)
+    }
+}
 
 /// Which side of a node's PCIe boundary an engine runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,22 +91,29 @@ impl EngineId {
         Self { node, side: Side::Nic, core }
     }
 
-    /// Packs into the 24 bits used on the wire: node, side, core.
+    /// Bits of a node's number: with side and core, a lock word names its owner in 21 bits and keeps
+    /// 42 for the record's version.
+    pub const NODE_BITS: u32 = 12;
+
+    /// Packs into the 24 bits used on the wire: the node's low byte, its high bits, side, core.
+    ///
+    /// # Panics
+    /// If the node's number needs more than [`EngineId::NODE_BITS`].
     pub const fn pack(self) -> u32 {
-        (self.node.0 as u32) << 16 | (matches!(self.side, Side::Nic) as u32) << 8 | self.core as u32
+        let node = self.node.0 as u32;
+        assert!(node >> Self::NODE_BITS == 0, "a node's number has 12 bits");
+        (node & 0xff) << 16 | (node >> 8) << 9 | (self.side as u32) << 8 | self.core as u32
     }
 
     /// The reverse of [`EngineId::pack`]; `None` for a value that no engine packs to.
     pub const fn unpack(packed: u32) -> Option<Self> {
-        let side = match packed >> 8 & 0xff {
-            0 => Side::Host,
-            1 => Side::Nic,
-            _ => return None,
-        };
-        if packed >> 24 != 0 {
+        let high = packed >> 9 & 0x7f;
+        if packed >> 24 != 0 || high >> (Self::NODE_BITS - 8) != 0 {
             return None;
         }
-        Some(Self { node: NodeId((packed >> 16) as u8), side, core: packed as u8 })
+        let side = if packed >> 8 & 1 == 0 { Side::Host } else { Side::Nic };
+        let node = NodeId((high << 8 | packed >> 16) as u16);
+        Some(Self { node, side, core: packed as u8 })
     }
 }
 
@@ -72,7 +123,7 @@ impl fmt::Display for EngineId {
     }
 }
 
-/// A shard of the key space. Shard `i` has its primary on node `i` in the first view.
+/// A shard of the key space: which nodes hold it is said by the [`View`](crate::view::View).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
 

@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
-pub mod cluster;
 pub mod commit;
 pub mod engine;
 pub mod exec;
@@ -15,8 +14,11 @@ pub mod history;
 pub mod ids;
 pub mod memory;
 pub mod names;
+pub mod records;
 pub mod rng;
+pub mod system;
 pub mod txn;
 pub mod units;
+pub mod view;
 pub mod wire;
 pub mod workload;

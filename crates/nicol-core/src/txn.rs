@@ -2,11 +2,13 @@
 //! that are reused from one transaction to the next.
 
 mod key_index;
+mod procedures;
 mod scan;
 
 use self::key_index::KeyIndex;
 use crate::fabric::FabricError;
 use crate::ids::{Key, TxnId, Version};
+pub use procedures::{Execute, Procedures};
 pub use scan::{Collector, KeyRange, RangeVersion, SCANS_MAX, Scan, VersionRange};
 
 /// Keys that one transaction may touch.

@@ -1,41 +1,17 @@
-//! What a workload offers to the driver and to a system that loads its data.
+//! What a workload of transactions offers to the driver.
 
-use crate::commit::Procedures;
-use crate::ids::{Key, NodeId, ShardId};
+use crate::ids::NodeId;
+use crate::records::{RecordSource, Records};
 use crate::rng::Stream;
-use crate::txn::Txn;
+use crate::txn::{Procedures, Txn};
 
-/// A workload: records to load, and transactions to run.
-pub trait Workload: Send + Sync + 'static {
+/// A workload of the commit family: records to load, and transactions to run.
+pub trait Workload: RecordSource + 'static {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 
     /// The execution logic of its transactions.
     fn procedures(&self) -> Procedures;
-
-    /// Calls `each` with every initial record of `shard`, in a fixed order, without holding more
-    /// than one in memory.
-    fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8]));
-
-    /// How many records [`Workload::load`] yields for one shard, at most.
-    fn records_per_shard(&self) -> u64;
-
-    /// How many of these stand in ordered tables ([`Key::is_ordered`]), at least.
-    fn ordered_per_shard(&self) -> u64 {
-        0
-    }
-
-    /// How many records a table should have room for beyond the initial ones, per shard.
-    fn growth_per_shard(&self) -> u64 {
-        0
-    }
-
-    /// Of the values that a shard has room for, at most how many have which length: (bytes,
-    /// records). A table that keeps long values apart sizes the place for them by it. Short ones,
-    /// that any table slot holds, may be left out.
-    fn value_lengths(&self) -> Vec<(u32, u64)> {
-        Vec::new()
-    }
 
     /// Fills `txn` with the next transaction of a client that runs at `home`; returns its kind,
     /// an index into [`Workload::kinds`].
@@ -64,23 +40,4 @@ pub trait Workload: Send + Sync + 'static {
     /// signed little-endian), per kind, if it left one; money conservation is: initial total +
     /// these = final total.
     fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String>;
-}
-
-/// The records of a cluster that is quiet.
-pub trait Records {
-    /// The value of `key`, if there is such a record.
-    fn read(&mut self, key: Key) -> Option<Vec<u8>>;
-
-    /// Calls `each` with every record, in the order in which they come cheapest: a fraction of the
-    /// cost of reading each.
-    fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8]));
-}
-
-/// Where a key lives.
-pub trait ShardMap {
-    /// How many shards there are.
-    fn shards(&self) -> u16;
-    /// The shard of `key`: by its partition if it has one ([`Key::partition`]), otherwise by its
-    /// hash.
-    fn shard_of(&self, key: Key) -> ShardId;
 }

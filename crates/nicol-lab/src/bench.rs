@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use nicol_check::serializability;
-use nicol_core::cluster::{Layout, LayoutError};
-use nicol_core::commit::{Audit, LookupStats, Procedures, SystemNode, load_nodes};
+use nicol_core::commit::{CommitNode, PATHS};
 use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::first::Event;
 use nicol_core::ids::{Key, Side};
 use nicol_core::names::did_you_mean;
-use nicol_core::txn::Abort;
+use nicol_core::records::Records;
+use nicol_core::system::{Audit, load_nodes};
+use nicol_core::txn::{Abort, Procedures};
 use nicol_core::units::{Bytes, Nanos};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::view::{ShardMap, View, ViewError};
+use nicol_core::workload::Workload;
 use nicol_protocols::commit::Sabotage;
 use nicol_rt::LogDevice;
 use nicol_sim::{Profile, Spending};
@@ -116,7 +118,7 @@ pub struct BenchRun {
 
 /// A cluster's memory, its system and its clients: what a world starts on its engines.
 pub(crate) struct Cluster<N> {
-    pub(crate) layout: Layout,
+    pub(crate) view: View,
     pub(crate) nodes: Vec<Arc<N>>,
     pub(crate) workload: Arc<dyn Workload>,
     pub(crate) procedures: Procedures,
@@ -127,12 +129,12 @@ pub(crate) struct Cluster<N> {
     pub(crate) memory: Option<Memory>,
 }
 
-impl<N: SystemNode> Start for Cluster<N> {
+impl<N: CommitNode> Start for Cluster<N> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
         let Some(coordinator) = node.start(fabric, &self.procedures) else { return };
-        let hosts = self.layout.engines(Side::Host);
+        let hosts = self.view.engines(here.node, Side::Host);
         // Clients of a node are dealt out to its host engines, the first ones getting the rest.
         let core = usize::from(here.core);
         let share = |core: usize| (self.clients_per_node + hosts - 1 - core) / hosts;
@@ -143,12 +145,14 @@ impl<N: SystemNode> Start for Cluster<N> {
     }
 }
 
-impl<N: SystemNode> Cluster<N> {
-    /// Transactions committed, by the way that they took.
-    pub(crate) fn paths(&self) -> BTreeMap<&'static str, u64> {
+impl<N: CommitNode> Cluster<N> {
+    /// What its nodes have counted in `group`, by name.
+    pub(crate) fn counters(&self, group: &str) -> BTreeMap<&'static str, u64> {
         let mut sums = BTreeMap::new();
-        for (path, count) in self.nodes.iter().flat_map(|node| node.paths()) {
-            *sums.entry(path).or_default() += count;
+        for counter in self.nodes.iter().flat_map(|node| node.counters()) {
+            if counter.group == group {
+                *sums.entry(counter.name).or_default() += counter.value;
+            }
         }
         sums
     }
@@ -172,7 +176,7 @@ pub fn run(config: &BenchConfig) -> Result<BenchRun> {
 /// Runs a benchmark of the system whose nodes are `N`.
 pub(crate) fn run_system<N>(config: &BenchConfig) -> Result<BenchRun>
 where
-    N: SystemNode<Config: SystemConfig>,
+    N: CommitNode<Config: SystemConfig>,
 {
     if config.on == "threads" {
         return crate::live::run::<N>(config, &config.build(N::SCANS, None)?);
@@ -190,12 +194,13 @@ pub(crate) struct Built<C> {
     pub(crate) engine: EngineSettings,
 }
 
-/// A layout that there cannot be, under the flag that asked for it.
-pub fn refused_layout(error: LayoutError) -> anyhow::Error {
+/// A view that there cannot be, under the flag that asked for it.
+pub fn refused_view(error: ViewError) -> anyhow::Error {
     let flag = match error {
-        LayoutError::Nodes(_) => "--nodes",
-        LayoutError::Replicas { .. } => "--replicas",
-        LayoutError::Engines(_) => "--host-engines, --nic-engines",
+        ViewError::Nodes(_) => "--nodes",
+        ViewError::Replicas { .. } => "--replicas",
+        ViewError::Engines(_) => "--host-engines, --nic-engines",
+        ViewError::Placement { .. } => "placement",
     };
     anyhow::Error::new(error).context(flag)
 }
@@ -287,15 +292,15 @@ impl BenchConfig {
         }
     }
 
-    pub(crate) fn cluster<N: SystemNode>(
+    pub(crate) fn cluster<N: CommitNode>(
         &self,
-        layout: &Layout,
+        view: &View,
         built: &Built<N::Config>,
         plan: RunPlan,
         clients_per_node: usize,
     ) -> Result<Cluster<N>> {
         let workload = built.workload.workload.clone();
-        let copies = (layout.nodes() * layout.replicas()) as u64;
+        let copies = (view.nodes() * view.replicas()) as u64;
         let records = workload.records_per_shard() * copies;
         let value_bytes = built.workload.value_bytes as u64;
         memory::refuse_beyond_machine(records, value_bytes, SIZE_FLAGS)?;
@@ -305,11 +310,11 @@ impl BenchConfig {
             memory::refuse_beyond_machine(grown, value_bytes, "--transactions")?;
         }
         let loading = Loading::start();
-        let nodes = load_nodes::<N>(layout, &built.system, &*workload, &parallel::Threads(records));
+        let nodes = load_nodes::<N>(view, &built.system, &*workload, &parallel::Threads(records));
         Ok(Cluster {
             records,
             memory: loading.end(records),
-            layout: layout.clone(),
+            view: view.clone(),
             nodes,
             procedures: workload.procedures(),
             run: RunControl::new(plan, workload.kinds()),
@@ -322,10 +327,10 @@ impl BenchConfig {
 /// The records of a cluster that is quiet.
 struct Quiet<'a, N>(&'a Cluster<N>);
 
-impl<N: SystemNode> Records for Quiet<'_, N> {
+impl<N: CommitNode> Records for Quiet<'_, N> {
     fn read(&mut self, key: Key) -> Option<Vec<u8>> {
-        let Cluster { layout, nodes, .. } = self.0;
-        let node = layout.primary(layout.shard_of(key));
+        let Cluster { view, nodes, .. } = self.0;
+        let node = view.primary(view.shard_of(key));
         let mut value = Vec::new();
         nodes[usize::from(node.0)].read(key, &mut value).then_some(value)
     }
@@ -336,7 +341,7 @@ impl<N: SystemNode> Records for Quiet<'_, N> {
 }
 
 /// Judges a finished run: memory, invariants, replicas, and its history if it has one.
-pub(crate) fn judge<N: SystemNode>(cluster: &Cluster<N>, settled: bool) -> (Check, Vec<Event>) {
+pub(crate) fn judge<N: CommitNode>(cluster: &Cluster<N>, settled: bool) -> (Check, Vec<Event>) {
     let (history, whole, totals, recorded) = {
         let mut result = cluster.run.result();
         let history = std::mem::take(&mut result.history);
@@ -363,12 +368,16 @@ pub(crate) fn judge<N: SystemNode>(cluster: &Cluster<N>, settled: bool) -> (Chec
     (check, history)
 }
 
-fn audit_memory<N: SystemNode>(cluster: &Cluster<N>, check: &mut Check) {
+fn audit_memory<N: CommitNode>(cluster: &Cluster<N>, check: &mut Check) {
     let audits: Vec<Audit> =
         parallel::map(&cluster.nodes, cluster.records, |node: &Arc<N>| node.audit());
-    check.leaked_locks = audits.iter().map(|audit| audit.leaked_locks).sum();
-    if check.leaked_locks > 0 {
-        check.violations.push(format!("{} locks leaked", check.leaked_locks));
+    let mut leaks: BTreeMap<&str, u64> = BTreeMap::new();
+    for (name, count) in audits.iter().flat_map(|audit| &audit.leaks) {
+        *leaks.entry(name).or_default() += count;
+    }
+    check.leaked_locks = leaks.get("locks").copied().unwrap_or_default();
+    for (name, count) in leaks.iter().filter(|(_, count)| **count > 0) {
+        check.violations.push(format!("{count} {} leaked", name.replace('_', " ")));
     }
     let mut digests = BTreeMap::new();
     for (node, audit) in audits.iter().enumerate() {
@@ -385,7 +394,7 @@ fn audit_memory<N: SystemNode>(cluster: &Cluster<N>, check: &mut Check) {
     }
 }
 
-fn audit_invariants<N: SystemNode>(
+fn audit_invariants<N: CommitNode>(
     cluster: &Cluster<N>,
     whole: &Counts,
     totals: &[i128],
@@ -403,7 +412,7 @@ fn audit_invariants<N: SystemNode>(
 }
 
 /// Puts a run's parts into a report.
-pub(crate) fn report<N: SystemNode<Config: SystemConfig>>(
+pub(crate) fn report<N: CommitNode<Config: SystemConfig>>(
     config: &BenchConfig,
     built: &Built<N::Config>,
     cluster: &Cluster<N>,
@@ -427,8 +436,8 @@ pub(crate) fn report<N: SystemNode<Config: SystemConfig>>(
         warnings: built.system.warnings().into_iter().map(str::to_owned).collect(),
         nodes: config.nodes,
         replicas: config.replicas,
-        host_engines: cluster.layout.engines(Side::Host),
-        nic_engines: cluster.layout.engines(Side::Nic),
+        host_engines: cluster.view.engines_most(Side::Host),
+        nic_engines: cluster.view.engines_most(Side::Nic),
         clients_per_node: cluster.clients_per_node,
         load: if config.rate.is_some() { "open" } else { "closed" },
         rate_per_s: config.rate,
@@ -441,7 +450,7 @@ pub(crate) fn report<N: SystemNode<Config: SystemConfig>>(
         refused: result.window.refused,
         failed: result.window.failed,
         abort_reasons: Abort::NAMES.into_iter().zip(result.window.aborts).collect(),
-        paths: cluster.paths(),
+        paths: cluster.counters(PATHS),
         throughput_per_s: throughput,
         throughput_per_node_per_s: throughput / config.nodes as f64,
         latency_us: latency(&result.latency()),
@@ -451,7 +460,7 @@ pub(crate) fn report<N: SystemNode<Config: SystemConfig>>(
         frames_per_txn: stats.frames_sent as f64 / committed_ever,
         dma_per_txn: (stats.dma_reads + stats.dma_writes) as f64 / committed_ever,
         verbs_per_txn: stats.verbs as f64 / committed_ever,
-        lookups: lookups(&cluster.nodes),
+        lookups: lookups(&cluster.counters("lookups")),
         resources: measured.resources.clone(),
         core_time: core_time(&measured.core_time, committed_ever),
         memory: memory::finish(cluster.memory),
@@ -476,24 +485,25 @@ fn core_time(spent: &[Spending], transactions: f64) -> Vec<CoreTime> {
     used.map(time).collect()
 }
 
-fn lookups<N: SystemNode>(nodes: &[Arc<N>]) -> Lookups {
-    let mut stats = LookupStats::default();
-    nodes.iter().for_each(|node| stats += node.lookups());
-    let misses = (stats.lookups - stats.hits).max(1) as f64;
+fn lookups(counters: &BTreeMap<&str, u64>) -> Lookups {
+    let of = |name: &str| counters.get(name).copied().unwrap_or_default();
+    let (keys, hits) = (of("keys"), of("hits"));
+    let per_key = |name| of(name) as f64 / keys.max(1) as f64;
+    let per_miss = |name| of(name) as f64 / (keys - hits).max(1) as f64;
     Lookups {
-        keys: stats.lookups,
-        hit_rate: stats.hits as f64 / stats.lookups.max(1) as f64,
-        negative_rate: stats.negative_hits as f64 / stats.lookups.max(1) as f64,
-        asked_rate: stats.asked as f64 / stats.lookups.max(1) as f64,
-        first_reads_per_miss: stats.first_reads as f64 / misses,
-        reads_per_miss: stats.dma_reads as f64 / misses,
-        objects_per_miss: stats.objects_read as f64 / misses,
-        bytes_per_miss: stats.bytes_read as f64 / misses,
-        second_reads_per_miss: stats.second_reads as f64 / misses,
-        overflow_reads_per_miss: stats.overflow_reads as f64 / misses,
-        retries_per_miss: stats.retries as f64 / misses,
-        torn_reads: stats.torn,
-        table_doublings: stats.doublings,
+        keys,
+        hit_rate: per_key("hits"),
+        negative_rate: per_key("negative_hits"),
+        asked_rate: per_key("asked"),
+        first_reads_per_miss: per_miss("first_reads"),
+        reads_per_miss: per_miss("dma_reads"),
+        objects_per_miss: per_miss("objects_read"),
+        bytes_per_miss: per_miss("bytes_read"),
+        second_reads_per_miss: per_miss("second_reads"),
+        overflow_reads_per_miss: per_miss("overflow_reads"),
+        retries_per_miss: per_miss("retries"),
+        torn_reads: of("torn_reads"),
+        table_doublings: of("table_doublings"),
     }
 }
 

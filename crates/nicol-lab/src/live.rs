@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use nicol_core::cluster::Layout;
-use nicol_core::commit::SystemNode;
+use nicol_core::commit::CommitNode;
 use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 use nicol_workload::driver::RunPlan;
 
@@ -33,7 +33,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// Runs a benchmark on threads: a measured run without a history, whose memory and invariants are
 /// audited, and then a shorter recorded one for the serializability checker, since recording costs
 /// the very time that is measured.
-pub(crate) fn run<N: SystemNode<Config: SystemConfig>>(
+pub(crate) fn run<N: CommitNode<Config: SystemConfig>>(
     config: &BenchConfig,
     built: &Built<N::Config>,
 ) -> Result<BenchRun> {
@@ -42,8 +42,7 @@ pub(crate) fn run<N: SystemNode<Config: SystemConfig>>(
         "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
     );
     let (host, nic) = (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
-    let layout =
-        Layout::new(config.nodes, config.replicas, host, nic).map_err(bench::refused_layout)?;
+    let view = View::new(config.nodes, config.replicas, host, nic).map_err(bench::refused_view)?;
     let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));
@@ -53,22 +52,22 @@ pub(crate) fn run<N: SystemNode<Config: SystemConfig>>(
     });
     // Nobody measures speed under faults: one run is enough, and its history is judged.
     let plan = config.plan(length, warmup, clients, config.faults);
-    let cluster = Arc::new(config.cluster::<N>(&layout, built, plan, clients)?);
-    let measured = drive(config, &layout, &cluster)?;
+    let cluster = Arc::new(config.cluster::<N>(&view, built, plan, clients)?);
+    let measured = drive(config, &view, &cluster)?;
     let (check, mut history) = bench::judge(&cluster, measured.settled);
     let mut report = bench::report(config, built, &cluster, None, &measured, check);
     // The second cluster takes as much memory as the first one, which goes before.
     drop(cluster);
     if !config.faults {
-        history = record::<N>(config, &layout, built, clients, &mut report.check)?;
+        history = record::<N>(config, &view, built, clients, &mut report.check)?;
     }
     report.memory = memory::finish(report.memory);
     Ok(BenchRun { report, history })
 }
 
-fn record<N: SystemNode>(
+fn record<N: CommitNode>(
     config: &BenchConfig,
-    layout: &Layout,
+    view: &View,
     built: &Built<N::Config>,
     clients: usize,
     check: &mut crate::report::Check,
@@ -79,8 +78,8 @@ fn record<N: SystemNode>(
     };
     let plan = config.plan(Length::Transactions(recorded), Nanos::ZERO, clients, true);
     let plan = RunPlan { stop_at: RECORDED_SPAN, ..plan };
-    let cluster = Arc::new(config.cluster::<N>(layout, built, plan, clients)?);
-    let measured = drive(config, layout, &cluster)?;
+    let cluster = Arc::new(config.cluster::<N>(view, built, plan, clients)?);
+    let measured = drive(config, view, &cluster)?;
     let (second, history) = bench::judge(&cluster, measured.settled);
     check.serializable = second.serializable;
     check.checked_transactions = second.checked_transactions;
@@ -91,13 +90,13 @@ fn record<N: SystemNode>(
     Ok(history)
 }
 
-fn drive<N: SystemNode>(
+fn drive<N: CommitNode>(
     config: &BenchConfig,
-    layout: &Layout,
+    view: &View,
     cluster: &Arc<Cluster<N>>,
 ) -> Result<Measured> {
     let live = LiveConfig {
-        layout: layout.clone(),
+        view: view.clone(),
         threads: config.threads,
         // Runs under faults are not measured and stand beside one another, as in a sweep: they must
         // not be pinned to the same cores, nor spin on those that the others wait for.

@@ -1,9 +1,8 @@
-//! Work on several nodes' memory at a time.
+//! Work on several items' memory at a time.
 
 use std::thread;
 
-use nicol_core::commit::ParallelMap;
-use nicol_core::ids::NodeId;
+use nicol_core::system::ParallelMap;
 
 /// Records, all copies counted, from which on a node is worth a thread: some ten milliseconds of
 /// loading. Shorter runs, of which a sweep has several beside each other, stay on their thread.
@@ -13,8 +12,8 @@ const RECORDS_PER_THREAD: u64 = 50_000;
 pub(crate) struct Threads(pub(crate) u64);
 
 impl ParallelMap for Threads {
-    fn map<T: Send>(&self, nodes: &[NodeId], work: impl Fn(&NodeId) -> T + Sync) -> Vec<T> {
-        map(nodes, self.0, work)
+    fn map<I: Sync, T: Send>(&self, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+        map(items, self.0, work)
     }
 }
 

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use nicol_core::cluster::Layout;
-use nicol_core::commit::SystemNode;
+use nicol_core::commit::CommitNode;
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 use nicol_rt::LogDevice;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig, checks};
 
 use crate::bench::{
-    self, BenchConfig, BenchRun, Built, Cluster, Length, Measured, Simulated, refused_layout,
+    self, BenchConfig, BenchRun, Built, Cluster, Length, Measured, Simulated, refused_view,
 };
 use crate::report::Resource;
 use crate::settings::SystemConfig;
@@ -27,7 +27,7 @@ const LIMIT: Nanos = Nanos::from_secs(3_600);
 const SETTLE: Nanos = Nanos::from_secs(10);
 
 /// Runs a benchmark on a profile.
-pub(crate) fn run<N: SystemNode<Config: SystemConfig>>(
+pub(crate) fn run<N: CommitNode<Config: SystemConfig>>(
     config: &BenchConfig,
     built: &Built<N::Config>,
     profile: &Arc<Profile>,
@@ -36,7 +36,7 @@ pub(crate) fn run<N: SystemNode<Config: SystemConfig>>(
         config.log_device == LogDevice::Memory,
         "--log-device: a simulated world has its profile's; only --on threads takes another"
     );
-    let layout = layout(config, profile)?;
+    let view = view(config, profile)?;
     let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));
@@ -45,7 +45,7 @@ pub(crate) fn run<N: SystemNode<Config: SystemConfig>>(
         Length::Transactions(_) => Nanos::ZERO,
     });
     let plan = config.plan(length, warmup, clients, true);
-    let cluster = config.cluster::<N>(&layout, built, plan, clients)?;
+    let cluster = config.cluster::<N>(&view, built, plan, clients)?;
     let measured = simulate(config, built, profile, &cluster);
     let (check, history) = bench::judge(&cluster, measured.settled);
     let mut report = bench::report(config, built, &cluster, Some(&profile.name), &measured, check);
@@ -73,7 +73,7 @@ pub(crate) fn vain_offload(profile: &Arc<Profile>) -> Result<Option<String>> {
     })
 }
 
-fn layout(config: &BenchConfig, profile: &Profile) -> Result<Layout> {
+fn view(config: &BenchConfig, profile: &Profile) -> Result<View> {
     let engines = |asked: Option<usize>, side: Side, flag: &str| {
         let most = profile.engines(side);
         let engines = asked.unwrap_or(most);
@@ -82,16 +82,16 @@ fn layout(config: &BenchConfig, profile: &Profile) -> Result<Layout> {
     };
     let host = engines(config.host_engines, Side::Host, "--host-engines")?;
     let nic = engines(config.nic_engines, Side::Nic, "--nic-engines")?;
-    Layout::new(config.nodes, config.replicas, host, nic).map_err(refused_layout)
+    View::new(config.nodes, config.replicas, host, nic).map_err(refused_view)
 }
 
-fn simulate<N: SystemNode>(
+fn simulate<N: CommitNode>(
     config: &BenchConfig,
     built: &Built<N::Config>,
     profile: &Arc<Profile>,
     cluster: &Cluster<N>,
 ) -> Measured {
-    let mut sim = SimConfig::new(cluster.layout.clone(), profile.clone(), config.seed);
+    let mut sim = SimConfig::new(cluster.view.clone(), profile.clone(), config.seed);
     if config.faults {
         sim.faults = FaultPlan::messages(config.seed);
     }

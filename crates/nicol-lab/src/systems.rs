@@ -1,8 +1,9 @@
 //! The systems by name: what each promises, what may be set, how it is run.
 
 use anyhow::{Result, anyhow};
-use nicol_core::commit::SystemNode;
+use nicol_core::commit::CommitNode;
 use nicol_core::names::did_you_mean;
+
 use nicol_protocols::commit::{rdma_occ, xenic};
 use serde::Serialize;
 
@@ -43,7 +44,7 @@ pub struct System {
 
 const fn commit<N>(name: &'static str, source: &'static str) -> System
 where
-    N: SystemNode<Config: SystemConfig>,
+    N: CommitNode<Config: SystemConfig>,
 {
     System {
         name,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
-use nicol_core::cluster::NODES_MAX;
+use nicol_core::view::NODES_MAX;
 use nicol_core::workload::Workload;
 use nicol_workload::chooser::{Distribution, PartsPerMillion};
 use nicol_workload::churn::{Churn, ChurnConfig};

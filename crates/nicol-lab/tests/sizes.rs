@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nicol_check::serializability;
-use nicol_core::cluster::Layout;
-use nicol_core::commit::{Procedures, Sequential, SystemNode, load_nodes};
+use nicol_core::commit::CommitNode;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
-use nicol_core::txn::{Abort, ProcedureId, Txn, Verdict};
+use nicol_core::system::{Sequential, load_nodes};
+use nicol_core::txn::{Abort, ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::units::{Bytes, Nanos};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::view::{ShardMap, View};
+use nicol_core::workload::Workload;
 use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
 use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
@@ -62,15 +64,7 @@ fn execute(txn: &mut Txn) -> Verdict {
     Verdict::Commit
 }
 
-impl Workload for Sizes {
-    fn name(&self) -> &'static str {
-        "sizes"
-    }
-
-    fn procedures(&self) -> Procedures {
-        Procedures::new(&[execute])
-    }
-
+impl RecordSource for Sizes {
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
         let theirs = |key: &Key| shards.shard_of(*key) == shard;
         all_keys().filter(theirs).for_each(|key| each(key, &value_of(key, 100)));
@@ -83,6 +77,16 @@ impl Workload for Sizes {
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         // Room for a third of what comes: values of 800 bytes on average.
         vec![(200, ROWS / u64::from(NODES))]
+    }
+}
+
+impl Workload for Sizes {
+    fn name(&self) -> &'static str {
+        "sizes"
+    }
+
+    fn procedures(&self) -> Procedures {
+        Procedures::new(&[execute])
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
@@ -131,7 +135,7 @@ struct Cluster<N> {
     run: Arc<RunControl>,
 }
 
-impl<N: SystemNode> Start for Cluster<N> {
+impl<N: CommitNode> Start for Cluster<N> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
@@ -143,8 +147,8 @@ impl<N: SystemNode> Start for Cluster<N> {
 }
 
 /// Runs the workload, judges it, and returns commits and aborts for want of room.
-fn run<N: SystemNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
-    let layout = Layout::new(usize::from(NODES), usize::from(NODES), 2, 1).unwrap();
+fn run<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
+    let view = View::new(usize::from(NODES), usize::from(NODES), 2, 1).unwrap();
     let workload: Arc<dyn Workload> = Arc::new(Sizes);
     let plan = RunPlan {
         seed,
@@ -159,13 +163,13 @@ fn run<N: SystemNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64)
         history_max: 1 << 20,
     };
     let cluster = Arc::new(Cluster {
-        nodes: load_nodes::<N>(&layout, config, &*workload, &Sequential),
+        nodes: load_nodes::<N>(&view, config, &*workload, &Sequential),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
     });
     let profile = Arc::new(Profile::load("connectx5").unwrap());
-    let mut sim = SimConfig::new(layout, profile, seed);
+    let mut sim = SimConfig::new(view, profile, seed);
     if faults {
         sim.faults = FaultPlan::messages(seed);
     }
@@ -180,7 +184,7 @@ fn run<N: SystemNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64)
     for node in &cluster.nodes {
         node.check();
         let audit = node.audit();
-        assert_eq!(audit.leaked_locks, 0);
+        assert_eq!(audit.leaks.iter().map(|(_, count)| count).sum::<u64>(), 0);
         for (shard, digest) in audit.digests {
             assert_eq!(*digests.entry(shard).or_insert(digest), digest, "{shard:?} diverges");
         }

@@ -4,14 +4,16 @@
 use std::sync::Arc;
 
 use nicol_check::serializability;
-use nicol_core::cluster::Layout;
-use nicol_core::commit::{Procedures, Sequential, SystemNode, load_nodes};
+use nicol_core::commit::CommitNode;
 use nicol_core::engine::{CALLS_MAX, Start};
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo};
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::rng::{Purpose, Stream};
+use nicol_core::system::{Sequential, load_nodes};
+use nicol_core::txn::Procedures;
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::{rdma_occ, xenic};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
@@ -49,7 +51,7 @@ struct Short<N> {
     run: Arc<RunControl>,
 }
 
-impl<N: SystemNode> Start for Short<N> {
+impl<N: CommitNode> Start for Short<N> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let number = u32::from(here.node.0) * 2 + u32::from(here.side == Side::Nic);
@@ -127,7 +129,7 @@ fn increments() -> Arc<dyn Workload> {
 }
 
 /// Runs `workload` under `config`; how many attempts found no slot.
-fn run<N: SystemNode>(
+fn run<N: CommitNode>(
     config: &N::Config,
     workload: Arc<dyn Workload>,
     faults: FaultPlan,
@@ -136,14 +138,14 @@ fn run<N: SystemNode>(
     run_with::<N>(ALL_NOW_AND_THEN, config, workload, faults, seed)
 }
 
-fn run_with<N: SystemNode>(
+fn run_with<N: CommitNode>(
     want: Want,
     config: &N::Config,
     workload: Arc<dyn Workload>,
     faults: FaultPlan,
     seed: u64,
 ) -> u64 {
-    let layout = Layout::new(NODES, 2, 1, 1).unwrap();
+    let view = View::new(NODES, 2, 1, 1).unwrap();
     let clients = NODES as u32 * want.clients_per_host;
     let plan = RunPlan {
         seed,
@@ -160,13 +162,13 @@ fn run_with<N: SystemNode>(
     let short = Short::<N> {
         seed,
         want,
-        nodes: load_nodes(&layout, config, &*workload, &Sequential),
+        nodes: load_nodes(&view, config, &*workload, &Sequential),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
     };
     let profile = Arc::new(Profile::load("liquidio3").unwrap());
-    let mut sim = SimConfig { faults, ..SimConfig::new(layout, profile, seed) };
+    let mut sim = SimConfig { faults, ..SimConfig::new(view, profile, seed) };
     sim.tuning.tasks_per_round = want.tasks_per_round;
     let world = SimCluster::new(sim);
     world.start(&short);
@@ -179,7 +181,11 @@ fn run_with<N: SystemNode>(
     world.settle(limit);
     for node in &short.nodes {
         node.check();
-        assert_eq!(node.audit().leaked_locks, 0, "seed {seed}");
+        assert_eq!(
+            node.audit().leaks.iter().map(|(_, count)| count).sum::<u64>(),
+            0,
+            "seed {seed}"
+        );
     }
     let mut result = short.run.result();
     let history = std::mem::take(&mut result.history);

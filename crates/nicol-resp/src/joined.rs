@@ -15,6 +15,7 @@ use super::completions::Completion;
 use super::encode::split_replies;
 use super::front::Front;
 use super::gate::Waiter;
+use super::plan::Planned;
 use super::procedure::COUNT_LEN;
 use super::reaper::REAPER;
 use super::shared::count;

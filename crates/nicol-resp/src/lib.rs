@@ -62,6 +62,6 @@ pub use server::{Server, ServerHandle};
 pub use shared::{Counters, InfoLines, ServerInfo};
 
 /// The procedures that the engines of a RESP store must have registered.
-pub fn procedures() -> nicol_core::commit::Procedures {
-    nicol_core::commit::Procedures::new(&[procedure::execute])
+pub fn procedures() -> nicol_core::txn::Procedures {
+    nicol_core::txn::Procedures::new(&[procedure::execute])
 }

@@ -284,25 +284,40 @@ impl PlanBuilder {
     }
 }
 
-impl Request {
-    /// What the list of commands is; its protocol.
-    fn head(&self) -> Option<(u8, u8)> {
-        Some((*self.args.first()?, *self.args.get(1)?))
-    }
-
+/// What the front does with a request whose arguments are a plan.
+pub(super) trait Planned: Sized {
     /// Can the commands of `other` be run behind those of this batch, over the same keys?
-    pub(super) fn covers(&self, other: &Self) -> bool {
+    fn covers(&self, other: &Self) -> bool;
+
+    /// The commands of this batch and then those of `others`, which it covers.
+    fn join<'r>(&self, others: impl Iterator<Item = &'r Self>) -> Self
+    where
+        Self: 'r;
+
+    /// Number of commands.
+    fn commands(&self) -> usize;
+
+    /// The same plan, submitted again at `now`.
+    fn at(&self, now: i64) -> Self;
+}
+
+/// What the list of commands is; its protocol.
+fn head(request: &Request) -> Option<(u8, u8)> {
+    Some((*request.args.first()?, *request.args.get(1)?))
+}
+
+impl Planned for Request {
+    fn covers(&self, other: &Self) -> bool {
         let writes = |key: &Key| self.writes.binary_search(key).is_ok();
         let reads = |key: &Key| writes(key) || self.reads.binary_search(key).is_ok();
         let batch = (Kind::Batch as u8, self.args.get(1).copied().unwrap_or_default());
-        self.head() == Some(batch)
-            && other.head() == Some(batch)
+        head(self) == Some(batch)
+            && head(other) == Some(batch)
             && other.writes.iter().all(writes)
             && other.reads.iter().all(reads)
     }
 
-    /// The commands of this batch and then those of `others`, which it covers.
-    pub(super) fn join<'r>(&self, others: impl Iterator<Item = &'r Self>) -> Self {
+    fn join<'r>(&self, others: impl Iterator<Item = &'r Self>) -> Self {
         let mut joined = self.clone();
         let mut commands = self.commands();
         let mut now = word(&self.args[NOW]) as i64;
@@ -318,13 +333,11 @@ impl Request {
         joined
     }
 
-    /// Number of commands.
-    pub(super) fn commands(&self) -> usize {
+    fn commands(&self) -> usize {
         Plan::parse(&self.args).map_or(0, |plan| plan.commands)
     }
 
-    /// The same plan, submitted again at `now`.
-    pub(super) fn at(&self, now: i64) -> Self {
+    fn at(&self, now: i64) -> Self {
         let mut request = self.clone();
         request.args[NOW].copy_from_slice(&now.to_le_bytes());
         request

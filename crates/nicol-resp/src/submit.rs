@@ -4,8 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nicol_core::commit::Procedures;
-use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
 use super::backend::{Request, Response};
 use super::completions::{Completion, Promise};
@@ -13,6 +12,7 @@ use super::connection::{Connection, Transaction, Waiting};
 use super::front::Front;
 use super::gate::Waiter;
 use super::joined::JOINED_BATCH;
+use super::plan::Planned;
 use super::plan::{Kind, Plan, parse_observations};
 use super::procedure::COUNT_LEN;
 use super::reaper::REAPER;

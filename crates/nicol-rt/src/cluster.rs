@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
 use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::EngineId;
 use nicol_core::memory::RegionTable;
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 
 use crate::log::{self, LogDevice, LogFile, LogQueue};
 use crate::parker::Parker;
@@ -32,7 +32,7 @@ const PARK_MAX: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub struct LiveConfig {
     /// The cluster.
-    pub layout: Layout,
+    pub view: View,
     /// Engine threads; `None` takes one per engine if there are cores for that, else one per node,
     /// and no more than there are cores.
     pub threads: Option<usize>,
@@ -51,9 +51,9 @@ pub struct LiveConfig {
 
 impl LiveConfig {
     /// Threads as fit the machine, not pinned, spinning, seed 0, durable memory, no faults.
-    pub fn new(layout: Layout) -> Self {
+    pub fn new(view: View) -> Self {
         let (threads, log) = (None, LogDevice::Memory);
-        Self { layout, threads, pin: false, spin: true, seed: 0, log, faults: None }
+        Self { view, threads, pin: false, spin: true, seed: 0, log, faults: None }
     }
 }
 
@@ -130,15 +130,15 @@ struct EngineSlot {
 
 /// A node's engines on one thread keep its memory in one cache and balance by themselves; spread
 /// unevenly over a few threads more, the slowest thread would hold the others back.
-fn default_threads(layout: &Layout, cores: usize) -> usize {
-    if cores >= layout.engine_count() { layout.engine_count() } else { cores.min(layout.nodes()) }
+fn default_threads(view: &View, cores: usize) -> usize {
+    if cores >= view.engine_count() { view.engine_count() } else { cores.min(view.nodes()) }
 }
 
 /// The thread of each engine: nodes go round the threads; where there are more threads than nodes,
 /// so do the engines, host engines first, so that a node's two sides sit apart.
-fn assign(layout: &Layout, threads: usize) -> Vec<usize> {
-    let engines: Vec<EngineId> = layout.engine_ids().collect();
-    if threads <= layout.nodes() {
+fn assign(view: &View, threads: usize) -> Vec<usize> {
+    let engines: Vec<EngineId> = view.engine_ids().collect();
+    if threads <= view.nodes() {
         return engines.iter().map(|engine| usize::from(engine.node.0) % threads).collect();
     }
     let mut order: Vec<usize> = (0..engines.len()).collect();
@@ -156,35 +156,35 @@ impl LiveCluster {
     /// # Errors
     /// If no threads are asked for, or the operating system refuses one or a log file.
     pub fn launch<S: Start>(config: &LiveConfig, start: &Arc<S>) -> Result<Self, LiveError> {
-        let layout = &config.layout;
+        let view = &config.view;
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let threads = config.threads.unwrap_or_else(|| default_threads(layout, cores));
-        let threads = threads.min(layout.engine_count());
+        let threads = config.threads.unwrap_or_else(|| default_threads(view, cores));
+        let threads = threads.min(view.engine_count());
         if threads == 0 {
             return Err(LiveError::NoThreads);
         }
         let files = match &config.log {
             LogDevice::Memory => Vec::new(),
             LogDevice::File { dir } => {
-                log::create(dir, layout).map_err(|error| LiveError::LogDevice(error.to_string()))?
+                log::create(dir, view).map_err(|error| LiveError::LogDevice(error.to_string()))?
             }
         };
-        let assigned = assign(layout, threads);
+        let assigned = assign(view, threads);
         let parkers: Vec<Arc<Parker>> = (0..threads).map(|_| Arc::default()).collect();
         let started = Instant::now();
         let shared = Arc::new(Shared {
-            layout: layout.clone(),
+            view: view.clone(),
             tuning: tuning(config.faults.is_some()),
             faults: config.faults.clone(),
-            regions: layout.node_ids().map(|_| RegionTable::default()).collect(),
+            regions: view.node_ids().map(|_| RegionTable::default()).collect(),
             started,
-            ready: layout.engine_ids().map(|_| ReadySet::new(layout.engine_count())).collect(),
+            ready: view.engine_ids().map(|_| ReadySet::new(view.engine_count())).collect(),
             parkers: assigned.iter().map(|&thread| parkers[thread].clone()).collect(),
             logs: files.iter().map(|_| LogQueue::default()).collect(),
-            persisted: layout.engine_ids().map(|_| Default::default()).collect(),
+            persisted: view.engine_ids().map(|_| Default::default()).collect(),
         });
         let mut slots: Vec<Vec<EngineSlot>> = (0..threads).map(|_| Vec::new()).collect();
-        for slot in engine_slots(layout) {
+        for slot in engine_slots(view) {
             slots[assigned[slot.index]].push(slot);
         }
         // Spinning helps only where nobody waits for the core.
@@ -267,7 +267,7 @@ impl LiveCluster {
         let (shared, control) = (self.shared.clone(), self.control.clone());
         let body = move || {
             let done = |persist: log::Persist| {
-                let Some(index) = shared.layout.index_of(persist.from) else { return };
+                let Some(index) = shared.view.index_of(persist.from) else { return };
                 shared.persisted[index].leave(persist.operation);
                 shared.parkers[index].wake();
             };
@@ -351,9 +351,9 @@ fn tuning(faulty: bool) -> Tuning {
 }
 
 /// A ring for every ordered pair of engines.
-fn engine_slots(layout: &Layout) -> Vec<EngineSlot> {
-    let count = layout.engine_count();
-    let mut slots: Vec<EngineSlot> = layout
+fn engine_slots(view: &View) -> Vec<EngineSlot> {
+    let count = view.engine_count();
+    let mut slots: Vec<EngineSlot> = view
         .engine_ids()
         .enumerate()
         .map(|(index, id)| EngineSlot { index, id, outgoing: Vec::new(), incoming: Vec::new() })

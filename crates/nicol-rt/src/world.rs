@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, World};
 use nicol_core::fabric::{FabricError, HasDoorbell};
 use nicol_core::faults::{FaultCounts, FaultPlan};
@@ -13,6 +12,7 @@ use nicol_core::ids::{EngineId, NodeId};
 use nicol_core::memory::RegionTable;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 
 use crate::faults::FaultyWire;
 use crate::log::{LogQueue, Persisted};
@@ -25,7 +25,7 @@ const SPARE_MAX: usize = 1_024;
 /// What all engines of a cluster share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) layout: Layout,
+    pub(crate) view: View,
     pub(crate) tuning: Tuning,
     pub(crate) regions: Vec<RegionTable>,
     pub(crate) started: Instant,
@@ -66,7 +66,7 @@ impl LiveWorld {
         seed: u64,
         rings: (Vec<Outgoing>, Vec<Incoming>),
     ) -> Self {
-        let words = shared.layout.engine_count().div_ceil(64);
+        let words = shared.view.engine_count().div_ceil(64);
         let wire = |plan: &FaultPlan| RefCell::new(FaultyWire::new(plan.clone(), seed, index));
         let wire = shared.faults.as_ref().map(wire);
         Self {
@@ -94,7 +94,7 @@ impl LiveWorld {
     /// Until when an injected stall holds this engine, if one does now.
     pub(crate) fn stalled_until(&self) -> Option<Nanos> {
         let wire = self.wire.as_ref()?.borrow();
-        wire.stalled_until(self.now(), self.index, self.shared.layout.engine_count())
+        wire.stalled_until(self.now(), self.index, self.shared.view.engine_count())
     }
 
     /// When this engine must look again on account of injected faults.
@@ -162,8 +162,8 @@ impl World for LiveWorld {
         }
     }
 
-    fn layout(&self) -> &Layout {
-        &self.shared.layout
+    fn first_view(&self) -> &View {
+        &self.shared.view
     }
 
     fn tuning(&self) -> &Tuning {
@@ -216,7 +216,7 @@ impl World for LiveWorld {
     }
 
     fn transmit(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>> {
-        let Some(index) = self.shared.layout.index_of(to) else { return Ok(()) };
+        let Some(index) = self.shared.view.index_of(to) else { return Ok(()) };
         match &self.wire {
             Some(wire) if to.node != self.here.node => {
                 let ends = (self.here.node, to.node);

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use nicol_core::cluster::Layout;
-use nicol_core::commit::{Procedures, Sequential, SystemNode, load_nodes};
+use nicol_core::commit::CommitNode;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
+use nicol_core::system::{Sequential, load_nodes};
+use nicol_core::txn::Procedures;
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
 use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
@@ -53,7 +55,7 @@ struct Bank<N> {
     run: Arc<RunControl>,
 }
 
-impl<N: SystemNode> Start for Bank<N> {
+impl<N: CommitNode> Start for Bank<N> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
@@ -69,8 +71,8 @@ const ACCOUNTS: u64 = 250;
 const RECORDS: u64 = 1_000;
 
 /// Runs so many transactions per client and returns how many allocations that took in all.
-fn allocations<N: SystemNode>(transactions: u64, config: &N::Config) -> u64 {
-    let layout = Layout::new(3, 3, 1, 1).unwrap();
+fn allocations<N: CommitNode>(transactions: u64, config: &N::Config) -> u64 {
+    let view = View::new(3, 3, 1, 1).unwrap();
     let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(SmallbankConfig::paper(3, ACCOUNTS)));
     let plan = RunPlan {
         seed: 1,
@@ -85,13 +87,13 @@ fn allocations<N: SystemNode>(transactions: u64, config: &N::Config) -> u64 {
         history_max: 0,
     };
     let bank = Arc::new(Bank {
-        nodes: load_nodes::<N>(&layout, config, &*workload, &Sequential),
+        nodes: load_nodes::<N>(&view, config, &*workload, &Sequential),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
     });
     let before = ALLOCATIONS.load(Ordering::Relaxed);
-    let live = LiveConfig { threads: Some(2), spin: false, ..LiveConfig::new(layout) };
+    let live = LiveConfig { threads: Some(2), spin: false, ..LiveConfig::new(view) };
     let cluster = LiveCluster::launch(&live, &bank).unwrap();
     cluster.run_until(|| bank.run.finished(), Duration::from_millis(1)).unwrap();
     cluster.stop().unwrap();
@@ -99,7 +101,7 @@ fn allocations<N: SystemNode>(transactions: u64, config: &N::Config) -> u64 {
 }
 
 /// Asserts that transactions allocate nothing once the pools have grown.
-fn allocates_nothing<N: SystemNode>(name: &str, config: &N::Config) {
+fn allocates_nothing<N: CommitNode>(name: &str, config: &N::Config) {
     let (short, long) = (1_500, 4_500);
     let start_up = allocations::<N>(short, config);
     let more = allocations::<N>(long, config).saturating_sub(start_up);

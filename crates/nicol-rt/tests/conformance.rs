@@ -6,21 +6,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::fabric::conformance::Suite;
 use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 use nicol_rt::{LiveCluster, LiveConfig, LiveError, LiveReport, LogDevice, LogReader};
 
-fn config(layout: &Layout, threads: usize) -> LiveConfig {
-    LiveConfig { threads: Some(threads), seed: 1, ..LiveConfig::new(layout.clone()) }
+fn config(view: &View, threads: usize) -> LiveConfig {
+    LiveConfig { threads: Some(threads), seed: 1, ..LiveConfig::new(view.clone()) }
 }
 
 fn passes(config: &LiveConfig) -> LiveReport {
-    let suite = Suite::new(&config.layout);
+    let suite = Suite::new(&config.view);
     let cluster = LiveCluster::launch(config, &Arc::new(suite.clone())).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let done = || suite.finished() || Instant::now() > deadline;
@@ -34,8 +34,8 @@ fn passes(config: &LiveConfig) -> LiveReport {
 #[test]
 fn it_conforms_on_one_thread_and_on_several() {
     for threads in [1, 2, 5] {
-        let layout = Layout::new(3, 2, 2, 2).unwrap();
-        let report = passes(&config(&layout, threads));
+        let view = View::new(3, 2, 2, 2).unwrap();
+        let report = passes(&config(&view, threads));
         assert!(report.stats.messages_sent > 1_000);
         assert_eq!(report.faults, FaultCounts::default());
     }
@@ -43,16 +43,16 @@ fn it_conforms_on_one_thread_and_on_several() {
 
 #[test]
 fn it_conforms_over_log_files_and_they_hold_what_was_persisted() {
-    let layout = Layout::new(3, 2, 2, 2).unwrap().with_hash_seed(77);
+    let view = View::new(3, 2, 2, 2).unwrap().with_hash_seed(77);
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("conformance-log");
     let _gone = fs::remove_dir_all(&dir);
     for run in ["run-1", "run-2"] {
         let log = LogDevice::File { dir: dir.clone() };
-        passes(&LiveConfig { log, ..config(&layout, 2) });
-        for node in layout.node_ids() {
+        passes(&LiveConfig { log, ..config(&view, 2) });
+        for node in view.node_ids() {
             let file = File::open(dir.join(run).join(format!("node-{}.log", node.0))).unwrap();
             let mut reader = LogReader::open(file).unwrap();
-            assert_eq!((reader.header().node, &reader.header().layout), (node, &layout));
+            assert_eq!((reader.header().node, &reader.header().view), (node, &view));
             let mut of_engine = BTreeMap::<_, Vec<_>>::new();
             while let Some(record) = reader.next().unwrap() {
                 of_engine
@@ -70,9 +70,9 @@ fn it_conforms_over_log_files_and_they_hold_what_was_persisted() {
 
 #[test]
 fn a_log_that_cannot_be_made_is_told() {
-    let layout = Layout::new(2, 1, 1, 1).unwrap();
+    let view = View::new(2, 1, 1, 1).unwrap();
     let log = LogDevice::File { dir: PathBuf::from("/dev/null/log") };
-    let refused = LiveCluster::launch(&LiveConfig { log, ..config(&layout, 1) }, &Arc::new(Faulty));
+    let refused = LiveCluster::launch(&LiveConfig { log, ..config(&view, 1) }, &Arc::new(Faulty));
     assert!(matches!(refused, Err(LiveError::LogDevice(text)) if text.contains("/dev/null/log")));
 }
 
@@ -80,10 +80,10 @@ fn a_log_that_cannot_be_made_is_told() {
 fn it_conforms_under_message_faults() {
     let mut struck = FaultCounts::default();
     for seed in 0..12 {
-        let layout = Layout::new(3, 2, 2, 2).unwrap();
+        let view = View::new(3, 2, 2, 2).unwrap();
         let faults = Some(FaultPlan::messages(seed));
         let threads = 1 + seed as usize % 3;
-        let report = passes(&LiveConfig { seed, faults, ..config(&layout, threads) });
+        let report = passes(&LiveConfig { seed, faults, ..config(&view, threads) });
         struck.add(&report.faults);
     }
     let families = [struck.lost, struck.duplicated, struck.reordered, struck.corrupted];
@@ -106,15 +106,15 @@ impl Start for Faulty {
 
 #[test]
 fn a_panic_on_an_engine_stops_the_cluster_and_is_told() {
-    let layout = Layout::new(2, 1, 1, 1).unwrap();
-    let cluster = LiveCluster::launch(&config(&layout, 2), &Arc::new(Faulty)).unwrap();
+    let view = View::new(2, 1, 1, 1).unwrap();
+    let cluster = LiveCluster::launch(&config(&view, 2), &Arc::new(Faulty)).unwrap();
     let ended = cluster.run_until(|| false, Duration::from_millis(1));
     assert!(matches!(ended, Err(LiveError::Panicked(text)) if text == "on purpose"));
 }
 
 #[test]
 fn impossible_thread_counts_are_refused() {
-    let layout = Layout::new(2, 1, 1, 1).unwrap();
-    let refused = LiveCluster::launch(&config(&layout, 0), &Arc::new(Faulty));
+    let view = View::new(2, 1, 1, 1).unwrap();
+    let refused = LiveCluster::launch(&config(&view, 0), &Arc::new(Faulty));
     assert!(matches!(refused, Err(LiveError::NoThreads)));
 }

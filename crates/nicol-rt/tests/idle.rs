@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
+use nicol_core::view::View;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 
 /// Engines of the first `working` nodes never rest; the others have nothing to do.
 struct Load {
-    working: u8,
+    working: u16,
 }
 
 impl Start for Load {
@@ -26,9 +26,9 @@ impl Start for Load {
     }
 }
 
-fn run(working: u8, spin: bool) -> LiveReport {
-    let layout = Layout::new(3, 2, 1, 1).unwrap();
-    let config = LiveConfig { threads: Some(3), spin, ..LiveConfig::new(layout) };
+fn run(working: u16, spin: bool) -> LiveReport {
+    let view = View::new(3, 2, 1, 1).unwrap();
+    let config = LiveConfig { threads: Some(3), spin, ..LiveConfig::new(view) };
     let cluster = LiveCluster::launch(&config, &Arc::new(Load { working })).unwrap();
     let until = Instant::now() + Duration::from_millis(500);
     cluster.run_until(|| Instant::now() > until, Duration::from_millis(5)).unwrap();

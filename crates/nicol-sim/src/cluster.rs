@@ -3,10 +3,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::units::{Nanos, Picos};
+use nicol_core::view::View;
 
 use crate::hw::{NodeHardware, picos};
 use crate::kernel::{Event, Kernel};
@@ -21,7 +21,7 @@ use nicol_core::faults::{FaultPlan, Faults};
 #[derive(Clone, Debug)]
 pub struct SimConfig {
     /// The cluster.
-    pub layout: Layout,
+    pub view: View,
     /// Its hardware.
     pub profile: Arc<Profile>,
     /// The seed of every stream of randomness.
@@ -33,8 +33,8 @@ pub struct SimConfig {
 }
 
 impl SimConfig {
-    /// `layout` on `profile` without faults, with every optimisation of the runtime on.
-    pub fn new(layout: Layout, profile: Arc<Profile>, seed: u64) -> Self {
+    /// `view` on `profile` without faults, with every optimisation of the runtime on.
+    pub fn new(view: View, profile: Arc<Profile>, seed: u64) -> Self {
         let tuning = Tuning {
             aggregation: true,
             dma_vector: profile.dma.vector.value as usize,
@@ -45,7 +45,7 @@ impl SimConfig {
             retransmit_after: Nanos::from_micros(100),
             checksums: false,
         };
-        Self { layout, profile, seed, faults: FaultPlan::none(), tuning }
+        Self { view, profile, seed, faults: FaultPlan::none(), tuning }
     }
 }
 
@@ -77,12 +77,12 @@ impl SimCluster {
     /// An idle cluster at time zero.
     ///
     /// # Panics
-    /// If the layout has more engines on a side than the profile has cores; ask
-    /// [`Profile::check_layout`] first where a user chose the numbers.
+    /// If the view has more engines on a side than the profile has cores; ask
+    /// [`Profile::check_view`] first where a user chose the numbers.
     pub fn new(config: SimConfig) -> Self {
-        let SimConfig { layout, profile, seed, faults, mut tuning } = config;
-        let fits = profile.check_layout(&layout);
-        assert!(fits.is_ok(), "the layout fits the hardware: {fits:?}");
+        let SimConfig { view, profile, seed, faults, mut tuning } = config;
+        let fits = profile.check_view(&view);
+        assert!(fits.is_ok(), "the view fits the hardware: {fits:?}");
         tuning.checksums |= faults.corrupt > 0;
         let unreliable = faults.touches_messages();
         let mut kernel = Kernel::default();
@@ -91,21 +91,21 @@ impl SimCluster {
         }
         let state = State {
             kernel,
-            cores: (0..layout.engine_count()).map(|_| Core::default()).collect(),
-            nodes: layout.node_ids().map(|_| NodeHardware::new(&profile)).collect(),
+            cores: (0..view.engine_count()).map(|_| Core::default()).collect(),
+            nodes: view.node_ids().map(|_| NodeHardware::new(&profile)).collect(),
             frames: Slab::default(),
             vectors: Slab::default(),
             verbs: Slab::default(),
             faults: Faults::new(faults, seed, 0),
         };
-        let shared = Rc::new(Shared::new(layout, profile, tuning, unreliable, state));
+        let shared = Rc::new(Shared::new(view, profile, tuning, unreliable, state));
         let world = |index| SimWorld::new(&shared, index, seed);
         let engines = shared.engines.iter().enumerate();
         let engines = engines.map(|(index, id)| Engine::new(*id, world(index))).collect();
         Self { shared, engines }
     }
 
-    /// Installs `start` on every engine, in the layout's order, and schedules their first rounds.
+    /// Installs `start` on every engine, in the view's order, and schedules their first rounds.
     pub fn start(&self, start: &impl Start) {
         for (index, engine) in self.engines.iter().enumerate() {
             start.start(engine);
@@ -125,10 +125,10 @@ impl SimCluster {
 
     /// The engine of this name.
     pub fn engine(&self, id: EngineId) -> Option<&Engine<SimWorld>> {
-        self.engines.get(self.shared.layout.index_of(id)?)
+        self.engines.get(self.shared.view.index_of(id)?)
     }
 
-    /// The engines in the layout's order.
+    /// The engines in the view's order.
     pub fn engines(&self) -> &[Engine<SimWorld>] {
         &self.engines
     }
@@ -297,7 +297,7 @@ impl SimCluster {
     fn crash(&self, state: &mut State, index: usize) {
         let crash = state.faults.plan().crashes[index];
         for (index, id) in self.shared.engines.iter().enumerate() {
-            let hit = crash.hits(id.node, self.shared.layout.nodes());
+            let hit = crash.hits(id.node, self.shared.view.nodes());
             if hit && crash.scope.sides().contains(&id.side) {
                 let core = &mut state.cores[index];
                 core.dead = true;
@@ -312,6 +312,6 @@ impl SimCluster {
 
     /// The nodes of the cluster.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
-        self.shared.layout.node_ids()
+        self.shared.view.node_ids()
     }
 }

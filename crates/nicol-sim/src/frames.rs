@@ -51,7 +51,7 @@ impl Shared {
         at: Nanos,
         rings: bool,
     ) -> Result<(), Vec<u8>> {
-        let Some(to) = self.layout.index_of(to) else { return Ok(()) };
+        let Some(to) = self.view.index_of(to) else { return Ok(()) };
         let state = &mut *self.state.borrow_mut();
         if state.cores[from].queued >= self.queue_frames {
             return Err(frame);
@@ -141,8 +141,8 @@ impl Shared {
 
     /// Queues the frame at the NIC core that works for `host` engine.
     fn forward(&self, state: &mut State, number: u32, host: EngineId) {
-        let nic = self.layout.nic_of(host.node, host.core);
-        match self.layout.index_of(nic) {
+        let nic = self.view.nic_of(host.node, host.core);
+        match self.view.index_of(nic) {
             Some(core) if !state.cores[core].dead => {
                 state.cores[core].forward.push_back(number);
                 state.request_round(core, state.kernel.now());

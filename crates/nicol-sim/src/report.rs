@@ -79,7 +79,7 @@ pub(crate) fn resources(shared: &Shared, state: &State, now: Nanos) -> Vec<Utili
     let mut lines = Vec::new();
     let now = picos(now);
     let whole = now.0.max(1) as f64;
-    for (id, node) in shared.layout.node_ids().zip(&state.nodes) {
+    for (id, node) in shared.view.node_ids().zip(&state.nodes) {
         let mut line = |what: &str, busy: Picos, parts: usize| {
             let busy = busy.0 as f64 / whole / parts.max(1) as f64;
             lines.push(Utilization { name: format!("n{}.{what}", id.0), busy });
@@ -90,7 +90,7 @@ pub(crate) fn resources(shared: &Shared, state: &State, now: Nanos) -> Vec<Utili
             let busy = mine.fold(Picos(0), |busy, (_, core)| {
                 busy + Picos(core.busy.0.saturating_sub(core.busy_until.0.saturating_sub(now.0)))
             });
-            line(what, busy, shared.layout.engines(side));
+            line(what, busy, shared.view.engines(id, side));
         }
         line("link_out", node.link_out.busy(now), 1);
         line("link_in", node.link_in.busy(now), 1);

@@ -460,6 +460,6 @@ impl Shared {
 
     fn is_host_dead(&self, state: &State, node: NodeId) -> bool {
         let host = nicol_core::ids::EngineId::host(node, 0);
-        self.layout.index_of(host).is_some_and(|index| state.cores[index].dead)
+        self.view.index_of(host).is_some_and(|index| state.cores[index].dead)
     }
 }

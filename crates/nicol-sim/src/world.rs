@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, World};
 use nicol_core::fabric::HasDoorbell;
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::memory::RegionTable;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::{Nanos, Picos};
+use nicol_core::view::View;
 
 use crate::doorbells::Doorbells;
 use crate::hw::{Costs, Hardware, picos};
@@ -25,7 +25,7 @@ const BUFFER_BYTES_MAX: usize = 64 << 10;
 /// What the engines of one simulated cluster share.
 #[derive(Debug)]
 pub struct Shared {
-    pub(crate) layout: Layout,
+    pub(crate) view: View,
     pub(crate) profile: Arc<Profile>,
     pub(crate) tuning: Tuning,
     pub(crate) hardware: Hardware,
@@ -54,16 +54,16 @@ pub struct Shared {
 
 impl Shared {
     pub(crate) fn new(
-        layout: Layout,
+        view: View,
         profile: Arc<Profile>,
         tuning: Tuning,
         unreliable: bool,
         state: State,
     ) -> Self {
-        let engines = layout.engine_ids().collect();
+        let engines = view.engine_ids().collect();
         let off_path = profile.off_path.as_ref().map(|way| way.latency.value);
         let pcie = &profile.pcie;
-        let tables = layout.node_ids().map(|_| Rc::default()).collect();
+        let tables = view.node_ids().map(|_| Rc::default()).collect();
         Self {
             hardware: Hardware::new(&profile),
             unreliable,
@@ -84,7 +84,7 @@ impl Shared {
             host_latency: profile.within.host_latency.value.to_nanos_up(),
             nic_latency: profile.within.nic_latency.value.to_nanos_up(),
             buffers: RefCell::default(),
-            layout,
+            view,
             profile,
             tuning,
         }
@@ -236,8 +236,8 @@ impl World for SimWorld {
         self.rkeys.borrow_mut().bits() as u32
     }
 
-    fn layout(&self) -> &Layout {
-        &self.shared.layout
+    fn first_view(&self) -> &View {
+        &self.shared.view
     }
 
     fn tuning(&self) -> &Tuning {

@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex};
 
 use nicol_core::chain::{Chain, Data, Primitive, Step, Target, scratch};
-use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::{Fabric, OneSided};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::memory::{Access, Compare, MaskedSwap, Region};
 use nicol_core::units::{Bytes, Nanos, Picos};
+use nicol_core::view::View;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
 /// Whose memory is accessed.
@@ -58,8 +58,8 @@ fn spans<const N: usize>(
     memory: Side,
     chains: fn(RKey) -> Chains,
 ) -> [Nanos; N] {
-    let layout = Layout::new(3, 1, 2, 2).unwrap();
-    let cluster = SimCluster::new(SimConfig::new(layout, Arc::new(profile.clone()), 1));
+    let view = View::new(3, 1, 2, 2).unwrap();
+    let cluster = SimCluster::new(SimConfig::new(view, Arc::new(profile.clone()), 1));
     let region = Arc::new(Region::new(Bytes(4_096)));
     // A pointer to 64, and its bound.
     region.store(0, 64).unwrap();

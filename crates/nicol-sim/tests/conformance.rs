@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use nicol_core::cluster::Layout;
 use nicol_core::fabric::conformance::Suite;
 use nicol_core::faults::{FaultPlan, Partition};
+use nicol_core::ids::NodeId;
 use nicol_core::units::Nanos;
+use nicol_core::view::{NodeSet, View};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
 /// Passes the suite; returns how many verbs the NICs gave up.
 fn passes(profile: &str, faults: FaultPlan) -> usize {
-    let layout = Layout::new(3, 2, 2, 2).unwrap();
-    let suite = Suite::new(&layout);
+    let view = View::new(3, 2, 2, 2).unwrap();
+    let suite = Suite::new(&view);
     let profile = Arc::new(Profile::load(profile).unwrap());
-    let cluster = SimCluster::new(SimConfig { faults, ..SimConfig::new(layout, profile, 1) });
+    let cluster = SimCluster::new(SimConfig { faults, ..SimConfig::new(view, profile, 1) });
     cluster.start(&suite);
     let ended = cluster.run_until(&mut |_| suite.finished(), Nanos::from_secs(60));
     assert_eq!(ended, RunEnd::Done);
@@ -46,7 +47,8 @@ fn it_conforms_where_the_network_is_cut_for_longer_than_a_nic_retries() {
         .map(|cut| {
             let from = Nanos::from_millis(3 * cut);
             let until = from + Nanos::from_millis(2);
-            Partition { from, until, side: 1 << (cut % 3), one_way: cut % 2 == 1 }
+            let side = NodeSet::from_iter([NodeId(cut as u16 % 3)]);
+            Partition { from, until, side, one_way: cut % 2 == 1 }
         })
         .collect();
     let plan = FaultPlan { partitions, ..FaultPlan::none() };

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::{Fabric, OneSided};
 use nicol_core::ids::{EngineId, NodeId, RKey};
 use nicol_core::memory::{Access, Region};
 use nicol_core::units::{Bytes, Nanos};
+use nicol_core::view::View;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
 const NODE: NodeId = NodeId(0);
@@ -59,8 +59,8 @@ impl Start for BothWays {
 fn a_dma_of_a_nic_core_off_the_path_takes_as_long_as_a_verb() {
     for name in ["bluefield1", "stingray"] {
         let profile = Arc::new(Profile::load(name).unwrap());
-        let layout = Layout::new(3, 1, 1, 1).unwrap();
-        let cluster = SimCluster::new(SimConfig::new(layout, profile.clone(), 1));
+        let view = View::new(3, 1, 1, 1).unwrap();
+        let cluster = SimCluster::new(SimConfig::new(view, profile.clone(), 1));
         let region = Arc::new(Region::new(Bytes(4_096)));
         let both = BothWays { region, rkey: Mutex::default(), spans: Arc::default() };
         cluster.start(&both);
@@ -107,8 +107,8 @@ impl Start for InOrder {
 fn transfers_of_a_nic_core_off_the_path_land_in_the_order_in_which_they_were_asked_for() {
     for name in ["bluefield1", "stingray", "liquidio3"] {
         let profile = Arc::new(Profile::load(name).unwrap());
-        let layout = Layout::new(3, 1, 1, 1).unwrap();
-        let cluster = SimCluster::new(SimConfig::new(layout, profile, 1));
+        let view = View::new(3, 1, 1, 1).unwrap();
+        let cluster = SimCluster::new(SimConfig::new(view, profile, 1));
         let order = InOrder::default();
         cluster.start(&order);
         assert_eq!(cluster.settle(Nanos::from_millis(10)), RunEnd::Done);

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::fabric::conformance::Suite;
 use nicol_core::ids::{EngineId, NodeId};
 use nicol_core::memory::Region;
 use nicol_core::units::{Bytes, Nanos, Picos};
+use nicol_core::view::View;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
 /// A profile whose log device takes 10 us and 1 us per KiB.
@@ -47,8 +47,8 @@ impl Start for Writing {
 }
 
 fn written_in(profile: Profile, durable: bool) -> u64 {
-    let layout = Layout::new(1, 1, 1, 1).unwrap();
-    let cluster = SimCluster::new(SimConfig::new(layout, Arc::new(profile), 1));
+    let view = View::new(1, 1, 1, 1).unwrap();
+    let cluster = SimCluster::new(SimConfig::new(view, Arc::new(profile), 1));
     let region = Arc::new(Region::new(Bytes(2_048)));
     let took_ns = Arc::new(AtomicU64::new(0));
     cluster.start(&Writing { region: region.clone(), durable, took_ns: took_ns.clone() });
@@ -73,9 +73,9 @@ fn durable_takes_the_device_s_time_after_the_write_has_landed() {
 
 #[test]
 fn a_world_with_a_slow_device_conforms() {
-    let layout = Layout::new(3, 2, 2, 2).unwrap();
-    let suite = Suite::new(&layout);
-    let cluster = SimCluster::new(SimConfig::new(layout, Arc::new(slow_device()), 1));
+    let view = View::new(3, 2, 2, 2).unwrap();
+    let suite = Suite::new(&view);
+    let cluster = SimCluster::new(SimConfig::new(view, Arc::new(slow_device()), 1));
     cluster.start(&suite);
     let ended = cluster.run_until(&mut |_| suite.finished(), Nanos::from_secs(60));
     assert_eq!(ended, RunEnd::Done);

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::memory::Region;
 use nicol_core::units::{Bytes, Nanos};
+use nicol_core::view::View;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
 /// When the NIC asks for the bytes.
@@ -52,8 +52,8 @@ impl Start for Race {
 
 /// What a read brings, and when, if all of the memory is written at `written`.
 fn race(profile: &str, offset: u64, len: usize, written: Nanos) -> Seen {
-    let layout = Layout::new(2, 1, 1, 1).unwrap();
-    let config = SimConfig::new(layout, Arc::new(Profile::load(profile).unwrap()), 1);
+    let view = View::new(2, 1, 1, 1).unwrap();
+    let config = SimConfig::new(view, Arc::new(Profile::load(profile).unwrap()), 1);
     let region = Arc::new(Region::new(Bytes(4_096)));
     let start = Race { region, offset, len, written, read: Arc::default() };
     let cluster = SimCluster::new(config);

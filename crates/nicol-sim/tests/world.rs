@@ -4,13 +4,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nicol_core::cluster::Layout;
 use nicol_core::engine::Start;
 use nicol_core::fabric::{Delivery, Fabric, HasDoorbell, Message, OneSided, Service, Timeout};
 use nicol_core::faults::{Crash, CrashScope, FaultPlan, Partition, Stall};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::memory::{Access, Region};
 use nicol_core::units::{Bytes, Nanos};
+use nicol_core::view::{NodeSet, View};
 use nicol_core::wire::{Malformed, Reader, Writer};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig, SimReport};
 
@@ -69,10 +69,10 @@ impl Start for Calls {
         for task in 0..self.tasks {
             let (fabric, start) = (fabric.clone(), self.clone());
             fabric.clone().spawn(async move {
-                let others = fabric.layout().nodes() as u64 - 1;
+                let others = fabric.view().nodes() as u64 - 1;
                 for call in 0..start.calls {
-                    let node = NodeId((1 + (task + call) % others) as u8);
-                    let to = fabric.layout().nic_of(node, here.core);
+                    let node = NodeId((1 + (task + call) % others) as u16);
+                    let to = fabric.view().nic_of(node, here.core);
                     match fabric.call(to, &Number(1 + call), start.timeout).await {
                         Ok(body) => {
                             let back = Reader::new(body.as_ref()).u64().unwrap();
@@ -90,8 +90,8 @@ impl Start for Calls {
 }
 
 fn config(profile: &str, seed: u64) -> SimConfig {
-    let layout = Layout::new(3, 1, 2, 2).unwrap();
-    SimConfig::new(layout, Arc::new(Profile::load(profile).unwrap()), seed)
+    let view = View::new(3, 1, 2, 2).unwrap();
+    SimConfig::new(view, Arc::new(Profile::load(profile).unwrap()), seed)
 }
 
 fn run(config: SimConfig, start: &impl Start) -> (RunEnd, SimReport) {
@@ -166,7 +166,12 @@ fn a_call_takes_effect_once_whatever_happens_to_frames() {
 #[test]
 fn a_partition_stops_calls_until_it_heals() {
     let heals = Nanos::from_millis(3);
-    let cut = Partition { from: Nanos::ZERO, until: heals, side: 0b001, one_way: false };
+    let cut = Partition {
+        from: Nanos::ZERO,
+        until: heals,
+        side: NodeSet::from_iter([NodeId(0)]),
+        one_way: false,
+    };
     let mut config = config("liquidio3", 1);
     config.faults = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
     let calls = Calls::new(1, 1);
@@ -252,8 +257,8 @@ fn one_sided_operations_take_effect_once_also_under_loss() {
 fn a_full_queue_pushes_back_and_nothing_is_lost() {
     let mut profile = Profile::load("liquidio3").unwrap();
     profile.link.queue_frames.value = 2;
-    let layout = Layout::new(3, 1, 2, 2).unwrap();
-    let mut config = SimConfig::new(layout, Arc::new(profile), 1);
+    let view = View::new(3, 1, 2, 2).unwrap();
+    let mut config = SimConfig::new(view, Arc::new(profile), 1);
     config.tuning.aggregation = false;
     let calls = Calls::new(100, 10);
     let (end, _) = run(config, &calls);

@@ -12,11 +12,12 @@
 
 use std::ops::Range;
 
-use nicol_core::commit::{Execute, Procedures};
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
-use nicol_core::txn::{KeyRange, ProcedureId, Txn, Verdict};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::txn::{Execute, KeyRange, ProcedureId, Procedures, Txn, Verdict};
+use nicol_core::view::ShardMap;
+use nicol_core::workload::Workload;
 
 use crate::placement::{Violations, holds, records_at_most};
 
@@ -163,25 +164,7 @@ fn belongs(value: &[u8], key: Key) -> bool {
     value.len() == VALUE_BYTES && value[field::ROW] == key.0.to_le_bytes()
 }
 
-impl Workload for Churn {
-    fn name(&self) -> &'static str {
-        if self.config.ordered { "churn-ordered" } else { "churn" }
-    }
-
-    fn procedures(&self) -> Procedures {
-        const LOGIC: [Execute; 8] = [
-            insert,
-            delete,
-            look,
-            move_record,
-            insert_of_pair,
-            delete,
-            look_at_pair,
-            insert_by_scan,
-        ];
-        Procedures::new(&LOGIC)
-    }
-
+impl RecordSource for Churn {
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
         for key in self.all_keys().filter(|key| is_initial(*key) && holds(shards, shard, *key)) {
             each(key, &value_of(key, 0));
@@ -204,6 +187,26 @@ impl Workload for Churn {
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         vec![(VALUE_BYTES as u32, self.records_per_shard() + self.growth_per_shard())]
+    }
+}
+
+impl Workload for Churn {
+    fn name(&self) -> &'static str {
+        if self.config.ordered { "churn-ordered" } else { "churn" }
+    }
+
+    fn procedures(&self) -> Procedures {
+        const LOGIC: [Execute; 8] = [
+            insert,
+            delete,
+            look,
+            move_record,
+            insert_of_pair,
+            delete,
+            look_at_pair,
+            insert_by_scan,
+        ];
+        Procedures::new(&LOGIC)
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

@@ -6,15 +6,16 @@
 use std::ops::Range;
 
 use nicol_core::ids::{Key, ShardId, TableId};
+use nicol_core::records::Records;
 use nicol_core::txn::{Txn, Verdict};
-use nicol_core::workload::{Records, ShardMap};
+use nicol_core::view::ShardMap;
 
 use crate::placement::{Violations, holds, mix, records_at_most};
 
 /// Bytes of the smallest value: the counter alone.
 const VALUE_BYTES_MIN: usize = field::COUNTER.end;
 /// Bytes of the largest value: it is built on the stack.
-const VALUE_BYTES_MAX: usize = 1_024;
+pub(crate) const VALUE_BYTES_MAX: usize = 1_024;
 
 mod field {
     use super::Range;
@@ -27,13 +28,13 @@ fn filler(row: u64, counter: u64) -> u8 {
 }
 
 /// Writes the value of `row` at `counter` over `value`.
-fn emit(value: &mut [u8], row: u64, counter: u64) {
+pub(crate) fn emit(value: &mut [u8], row: u64, counter: u64) {
     value.fill(filler(row, counter));
     value[field::COUNTER].copy_from_slice(&counter.to_le_bytes());
 }
 
 /// The counter of `row`'s `value`; `None` if the value is not one that was ever written to it.
-fn parse(value: &[u8], row: u64) -> Option<u64> {
+pub(crate) fn parse(value: &[u8], row: u64) -> Option<u64> {
     let (counter, rest) = value.split_first_chunk::<8>()?;
     let counter = u64::from_le_bytes(*counter);
     let expected = filler(row, counter);
@@ -130,25 +131,30 @@ impl CountedTable {
 /// lost or its value torn: no correct system shows it either.
 pub(crate) fn increment(txn: &mut Txn) -> Verdict {
     let mut increments = 0_i64;
-    let mut value = [0; VALUE_BYTES_MAX];
     for index in 0..txn.entries().len() {
-        let entry = txn.entries()[index];
-        let Some(found) = entry.fetched.then(|| txn.value(index)).flatten() else {
-            return Verdict::Refuse;
-        };
-        let Some(counter) = parse(found, entry.key.row()) else { return Verdict::Refuse };
-        if !entry.write {
-            continue;
+        match increment_of(txn, index) {
+            Some(made) => increments += made,
+            None => return Verdict::Refuse,
         }
-        let (Some(next), Some(new)) = (counter.checked_add(1), value.get_mut(..found.len())) else {
-            return Verdict::Refuse;
-        };
-        emit(new, entry.key.row(), next);
-        txn.put(index, new);
-        increments += 1;
     }
     txn.output.extend_from_slice(&increments.to_le_bytes());
     Verdict::Commit
+}
+
+/// Increments the record at `index` if it is in the write set; returns the number of increments.
+/// `None` if the record is lost or its value torn.
+pub(crate) fn increment_of(txn: &mut Txn, index: usize) -> Option<i64> {
+    let entry = txn.entries()[index];
+    let found = entry.fetched.then(|| txn.value(index)).flatten()?;
+    let counter = parse(found, entry.key.row())?;
+    if !entry.write {
+        return Some(0);
+    }
+    let mut value = [0; VALUE_BYTES_MAX];
+    let value = value.get_mut(..found.len())?;
+    emit(value, entry.key.row(), counter.checked_add(1)?);
+    txn.put(index, value);
+    Some(1)
 }
 
 #[cfg(test)]

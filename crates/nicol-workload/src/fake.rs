@@ -9,8 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use nicol_core::cluster::Layout;
-use nicol_core::commit::{CommitProtocol, Procedures};
+use nicol_core::commit::CommitProtocol;
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{
     Fabric, FabricError, HasDoorbell, Message, OneSided, ReplyTo, RequestId, Service, Timeout, Work,
@@ -18,14 +17,15 @@ use nicol_core::fabric::{
 use nicol_core::ids::{EngineId, FreeListKey, Key, NodeId, RKey, ShardId, TxnId, Version};
 use nicol_core::memory::{Access, AccessError, Buffers, Region};
 use nicol_core::rng::{Purpose, Stream};
-use nicol_core::txn::{Abort, KeyRange, Outcome, Txn, Verdict};
+use nicol_core::txn::{Abort, KeyRange, Outcome, Procedures, Txn, Verdict};
 use nicol_core::units::Nanos;
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::view::{ShardMap, View};
+use nicol_core::workload::Workload;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 struct World {
-    layout: Layout,
+    view: View,
     now: Cell<Nanos>,
     deadlines: RefCell<BTreeSet<Nanos>>,
     random: RefCell<Stream>,
@@ -47,9 +47,9 @@ impl Future for FakeWake {
 }
 
 impl FakeFabric {
-    pub(crate) fn new(layout: Layout) -> Self {
+    pub(crate) fn new(view: View) -> Self {
         Self(Rc::new(World {
-            layout,
+            view,
             now: Cell::new(Nanos::ZERO),
             deadlines: RefCell::default(),
             random: RefCell::new(Stream::new(9, Purpose::Protocol, 0)),
@@ -95,8 +95,8 @@ impl Fabric for FakeFabric {
     fn here(&self) -> EngineId {
         EngineId::host(NodeId(0), 0)
     }
-    fn layout(&self) -> &Layout {
-        &self.0.layout
+    fn view(&self) -> &View {
+        &self.0.view
     }
     fn now(&self) -> Nanos {
         self.0.now.get()
@@ -218,12 +218,12 @@ impl FakeProtocol {
     /// the announced number, and never one twice.
     pub(crate) fn load(fabric: &FakeFabric, config: FakeConfig, workload: &dyn Workload) -> Self {
         let mut store = BTreeMap::new();
-        let layout = fabric.layout();
-        for shard in (0..layout.shards()).map(ShardId) {
+        let view = fabric.view();
+        for shard in (0..view.shards()).map(ShardId) {
             let mut count = 0;
-            workload.load(layout, shard, &mut |key, value| {
+            workload.load(view, shard, &mut |key, value| {
                 count += 1;
-                assert_eq!(layout.shard_of(key), shard);
+                assert_eq!(view.shard_of(key), shard);
                 let record = Record { version: Version(1), value: Some(value.to_vec()) };
                 assert!(store.insert(key, record).is_none(), "{key:?} is loaded once");
             });

@@ -14,6 +14,7 @@ mod placement;
 pub mod retwis;
 pub mod smallbank;
 pub mod tpcc;
+pub mod ycsb;
 pub mod ycsb_t;
 pub mod zipf;
 

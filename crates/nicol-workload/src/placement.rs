@@ -1,7 +1,7 @@
 //! How many records a shard holds, and which ones it loads.
 
 use nicol_core::ids::{Key, ShardId};
-use nicol_core::workload::ShardMap;
+use nicol_core::view::ShardMap;
 
 /// The most records one of `shards` shards gets of `total` that are hashed to them, but for a
 /// chance of about 1e-15: eight standard deviations (each at most the root of the mean) above it.
@@ -58,18 +58,18 @@ impl Violations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicol_core::cluster::Layout;
     use nicol_core::ids::TableId;
+    use nicol_core::view::View;
 
     #[test]
     fn no_shard_gets_more_than_the_bound() {
         for (total, nodes) in [(1, 1), (10, 3), (1_000, 5), (50_000, 6)] {
-            let layout = Layout::new(nodes, 1, 1, 1).unwrap();
-            for shard in (0..layout.shards()).map(ShardId) {
+            let view = View::new(nodes, 1, 1, 1).unwrap();
+            for shard in (0..view.shards()).map(ShardId) {
                 let held = (0..total)
-                    .filter(|row| holds(&layout, shard, Key::new(TableId(1), *row)))
+                    .filter(|row| holds(&view, shard, Key::new(TableId(1), *row)))
                     .count() as u64;
-                assert!(held <= records_at_most(total, layout.shards()));
+                assert!(held <= records_at_most(total, view.shards()));
             }
         }
     }

@@ -11,11 +11,12 @@
 //! writes. Here every write-set record is read when it is locked, and each write increments the
 //! record's counter: the audit is that of YCSB-T.
 
-use nicol_core::commit::Procedures;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
-use nicol_core::txn::{ProcedureId, Txn};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::txn::{ProcedureId, Procedures, Txn};
+use nicol_core::view::ShardMap;
+use nicol_core::workload::Workload;
 
 use crate::chooser::{Chooser, Distribution};
 use crate::counter::{self, CountedTable};
@@ -72,15 +73,7 @@ impl Retwis {
     }
 }
 
-impl Workload for Retwis {
-    fn name(&self) -> &'static str {
-        "retwis"
-    }
-
-    fn procedures(&self) -> Procedures {
-        Procedures::new(&[counter::increment])
-    }
-
+impl RecordSource for Retwis {
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
         self.records.load(shards, shard, each);
     }
@@ -91,6 +84,16 @@ impl Workload for Retwis {
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         self.records.value_lengths()
+    }
+}
+
+impl Workload for Retwis {
+    fn name(&self) -> &'static str {
+        "retwis"
+    }
+
+    fn procedures(&self) -> Procedures {
+        Procedures::new(&[counter::increment])
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

@@ -13,11 +13,12 @@
 
 use std::ops::Range;
 
-use nicol_core::commit::{Execute, Procedures};
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
-use nicol_core::txn::{ProcedureId, Txn, Verdict};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::txn::{Execute, ProcedureId, Procedures, Txn, Verdict};
+use nicol_core::view::ShardMap;
+use nicol_core::workload::Workload;
 
 use crate::chooser::{Chooser, Distribution, PartsPerMillion};
 use crate::mix::TransactionMix;
@@ -141,6 +142,18 @@ fn parse_balance(value: &[u8]) -> Option<i32> {
     Some(i32::from_le_bytes(value.try_into().ok()?))
 }
 
+impl RecordSource for Smallbank {
+    fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
+        for account in self.accounts().filter(|key| holds(shards, shard, *key)) {
+            each(account, &initial(account).to_le_bytes());
+        }
+    }
+
+    fn records_per_shard(&self) -> u64 {
+        2 * records_at_most(self.customers.items(), self.config.nodes)
+    }
+}
+
 impl Workload for Smallbank {
     fn name(&self) -> &'static str {
         "smallbank"
@@ -150,16 +163,6 @@ impl Workload for Smallbank {
         const LOGIC: [Execute; 6] =
             [amalgamate, balance, deposit_checking, send_payment, transact_savings, write_check];
         Procedures::new(&LOGIC)
-    }
-
-    fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
-        for account in self.accounts().filter(|key| holds(shards, shard, *key)) {
-            each(account, &initial(account).to_le_bytes());
-        }
-    }
-
-    fn records_per_shard(&self) -> u64 {
-        2 * records_at_most(self.customers.items(), self.config.nodes)
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use nicol_core::cluster::Layout;
 use nicol_core::history::first::{End, Event};
 use nicol_core::ids::Key;
+use nicol_core::records::{RecordSource, Records};
 use nicol_core::units::Nanos;
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::view::{ShardMap, View};
+use nicol_core::workload::Workload;
 
 use crate::chooser::{Distribution, PartsPerMillion};
 use crate::churn::{Churn, ChurnConfig};
@@ -16,6 +17,7 @@ use crate::fake::{FakeConfig, FakeFabric, FakeProtocol, Validation};
 use crate::retwis::{Retwis, RetwisConfig};
 use crate::smallbank::{Smallbank, SmallbankConfig};
 use crate::tpcc::{Chopping, Tpcc, TpccConfig};
+use crate::ycsb::{KeyForm, Mix, Popularity, Transactions, TransactionsConfig, YcsbConfig};
 use crate::ycsb_t::{YcsbT, YcsbTConfig};
 use crate::zipf::Theta;
 
@@ -71,8 +73,8 @@ impl<R: FnMut(Key) -> Option<Vec<u8>>> Records for Reading<R> {
 
 /// Runs `workload` to its end; returns the result and the audit's lines.
 fn run(workload: Arc<dyn Workload>, validation: Validation) -> (RunResult, Vec<String>) {
-    let layout = Layout::new(usize::from(NODES), 1, 1, 1).unwrap();
-    let fabric = FakeFabric::new(layout.clone());
+    let view = View::new(usize::from(NODES), 1, 1, 1).unwrap();
+    let fabric = FakeFabric::new(view.clone());
     let config = FakeConfig { validation, step_max: 100, unknown_every: 0 };
     let protocol = FakeProtocol::load(&fabric, config, &*workload);
     let run = RunControl::new(plan(), workload.kinds());
@@ -100,6 +102,28 @@ fn ycsb_t() -> Arc<dyn Workload> {
         distribution: Distribution::Zipfian(Theta(990)),
         ship: true,
     }))
+}
+
+fn ycsb(mix: Mix, popularity: Popularity) -> Arc<dyn Workload> {
+    let ycsb = YcsbConfig {
+        mix,
+        records: 60,
+        reads: PartsPerMillion::percent(50),
+        popularity,
+        keys: KeyForm::Number,
+        value_bytes: 100,
+    };
+    let insert_capacity = u64::from(CLIENTS) * TRANSACTIONS;
+    Arc::new(Transactions::new(TransactionsConfig {
+        ycsb,
+        nodes: NODES,
+        insert_capacity,
+        ship: true,
+    }))
+}
+
+fn every_ycsb() -> [Arc<dyn Workload>; 6] {
+    Mix::ALL.map(|mix| ycsb(mix, mix.popularity()))
 }
 
 fn retwis() -> Arc<dyn Workload> {
@@ -132,9 +156,8 @@ fn tpcc(chopping: Chopping) -> Arc<dyn Workload> {
 #[test]
 fn audits_hold_when_everything_is_validated() {
     let tpccs = [Chopping::Whole, Chopping::Pieces].map(tpcc);
-    for workload in
-        [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()].into_iter().chain(tpccs)
-    {
+    let others = [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()];
+    for workload in others.into_iter().chain(tpccs).chain(every_ycsb()) {
         let name = workload.name();
         let (result, lines) = run(workload, Validation::Everything);
         assert_eq!(lines, Vec::<String>::new(), "{name}");
@@ -170,6 +193,8 @@ fn audits_find_what_a_broken_protocol_did() {
     for (workload, validation, word) in [
         (smallbank(), Validation::Nothing, "money"),
         (ycsb_t(), Validation::Nothing, "counters"),
+        (ycsb(Mix::A, Popularity::Uniform), Validation::Nothing, "counters"),
+        (ycsb(Mix::F, Mix::F.popularity()), Validation::Nothing, "counters"),
         (retwis(), Validation::Nothing, "counters"),
         (churn(), Validation::Nothing, "records"),
         (tpcc(Chopping::Pieces), Validation::Nothing, "condition"),
@@ -183,9 +208,10 @@ fn audits_find_what_a_broken_protocol_did() {
 
 #[test]
 fn audits_find_lost_and_damaged_records() {
-    let layout = Layout::new(usize::from(NODES), 1, 1, 1).unwrap();
-    for workload in [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()] {
-        let fabric = FakeFabric::new(layout.clone());
+    let view = View::new(usize::from(NODES), 1, 1, 1).unwrap();
+    let others = [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()];
+    for workload in others.into_iter().chain(every_ycsb()) {
+        let fabric = FakeFabric::new(view.clone());
         let config =
             FakeConfig { validation: Validation::Everything, step_max: 1, unknown_every: 0 };
         let store = FakeProtocol::load(&fabric, config, &*workload);
@@ -270,10 +296,10 @@ fn smallbank_draws_its_mix_and_its_hot_customers() {
 fn smallbank_keeps_the_accounts_of_a_customer_on_one_node() {
     use crate::smallbank::{CHECKING, SAVINGS, account};
     const CUSTOMERS: u64 = 60_000;
-    let layout = Layout::new(6, 3, 1, 1).unwrap();
+    let view = View::new(6, 3, 1, 1).unwrap();
     let mut customers = [0_u64; 6];
     for customer in 0..CUSTOMERS {
-        let shards = [SAVINGS, CHECKING].map(|table| layout.shard_of(account(table, customer)));
+        let shards = [SAVINGS, CHECKING].map(|table| view.shard_of(account(table, customer)));
         assert_eq!(shards[0], shards[1], "customer {customer}");
         customers[usize::from(shards[0].0)] += 1;
     }

@@ -3,11 +3,12 @@
 //! Every value carries a counter, and a modification increments it. The audit: the sum of all
 //! counters is the number of increments that were committed, so no update was lost or doubled.
 
-use nicol_core::commit::Procedures;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
-use nicol_core::txn::{KEYS_MAX, ProcedureId, Txn};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::txn::{KEYS_MAX, ProcedureId, Procedures, Txn};
+use nicol_core::view::ShardMap;
+use nicol_core::workload::Workload;
 
 use crate::chooser::{Chooser, Distribution, PartsPerMillion};
 use crate::counter::{self, CountedTable};
@@ -62,15 +63,7 @@ impl YcsbT {
     }
 }
 
-impl Workload for YcsbT {
-    fn name(&self) -> &'static str {
-        "ycsb-t"
-    }
-
-    fn procedures(&self) -> Procedures {
-        Procedures::new(&[counter::increment])
-    }
-
+impl RecordSource for YcsbT {
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
         self.records.load(shards, shard, each);
     }
@@ -81,6 +74,16 @@ impl Workload for YcsbT {
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         self.records.value_lengths()
+    }
+}
+
+impl Workload for YcsbT {
+    fn name(&self) -> &'static str {
+        "ycsb-t"
+    }
+
+    fn procedures(&self) -> Procedures {
+        Procedures::new(&[counter::increment])
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

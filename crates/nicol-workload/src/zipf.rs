@@ -151,7 +151,7 @@ impl ScrambledZipf {
 }
 
 /// YCSB's `Utils.fnvhash64`: FNV-1a over the eight bytes from the lowest, as Java's absolute value.
-fn fnv64(value: u64) -> u64 {
+pub(crate) fn fnv64(value: u64) -> u64 {
     let hash = value.to_le_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(1_099_511_628_211)
     });

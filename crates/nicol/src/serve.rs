@@ -10,17 +10,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use nicol_core::cluster::Layout;
-use nicol_core::commit::{CommitProtocol, Procedures, Sequential, SystemNode, load_nodes};
+use nicol_core::commit::{CommitNode, CommitProtocol};
 use nicol_core::engine::Start;
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, HasDoorbell};
-use nicol_core::ids::{Key, NodeId, ShardId, Side};
-use nicol_core::rng::Stream;
-use nicol_core::txn::{Abort, Outcome, Txn};
+use nicol_core::ids::Side;
+use nicol_core::records::Empty;
+use nicol_core::system::{Sequential, load_nodes};
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 use nicol_core::units::Bytes;
-use nicol_core::workload::{Records, ShardMap, Workload};
-use nicol_lab::bench::refused_layout;
+use nicol_core::view::View;
+use nicol_lab::bench::refused_view;
 use nicol_lab::memory;
 use nicol_protocols::commit::xenic::{HostCoordinator, Node, XenicConfig};
 use nicol_resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo, StartError};
@@ -76,18 +76,18 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let asked = interrupt::flag()?;
     let settings = settings(args).map_err(environment_or_usage)?;
     let (seed, run_id) = draw()?;
-    let layout = Layout::new(settings.nodes, settings.replicas, 1, 1)
-        .map_err(|error| Usage(refused_layout(error)))?
+    let view = View::new(settings.nodes, settings.replicas, 1, 1)
+        .map_err(|error| Usage(refused_view(error)))?
         .with_hash_seed(seed);
-    let copies = settings.records.saturating_mul((layout.nodes() * layout.replicas()) as u64);
+    let copies = settings.records.saturating_mul((view.nodes() * view.replicas()) as u64);
     memory::refuse_beyond_machine(copies, INLINE as u64, "--records, --replicas or --nodes")
         .map_err(Usage)?;
-    let cluster = Arc::new(Cluster::empty(&layout, settings.records));
+    let cluster = Arc::new(Cluster::empty(&view, settings.records));
     // Half of the cores: the front and the kernel's network stack need the others.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
     let log = settings.log_device.clone();
-    let live = LiveConfig { threads, seed, log, ..LiveConfig::new(layout) };
+    let live = LiveConfig { threads, seed, log, ..LiveConfig::new(view) };
     let world = LiveCluster::launch(&live, &cluster)?;
     let mut config = ServerConfig::new(settings.listen);
     config.password = settings.password;
@@ -189,43 +189,6 @@ fn read(path: &Path) -> Result<File> {
     toml::from_str(&text).with_context(|| format!("--config {}", path.display()))
 }
 
-/// An empty store with room for so many records per shard.
-struct Store {
-    records: u64,
-}
-
-impl Workload for Store {
-    fn name(&self) -> &'static str {
-        "resp"
-    }
-
-    fn procedures(&self) -> Procedures {
-        nicol_resp::procedures()
-    }
-
-    fn load(&self, _: &dyn ShardMap, _: ShardId, _: &mut dyn FnMut(Key, &[u8])) {}
-
-    fn records_per_shard(&self) -> u64 {
-        0
-    }
-
-    fn growth_per_shard(&self) -> u64 {
-        self.records
-    }
-
-    fn next(&self, _: NodeId, _: &mut Stream, _: &mut Txn) -> usize {
-        0
-    }
-
-    fn kinds(&self) -> &'static [&'static str] {
-        &["resp"]
-    }
-
-    fn audit(&self, _: &mut dyn Records, _: &[i128]) -> Vec<String> {
-        Vec::new()
-    }
-}
-
 /// A request on its way to an engine.
 struct Job {
     request: Arc<Request>,
@@ -240,12 +203,12 @@ struct Cluster {
 
 impl Cluster {
     /// Nodes without records, with room for so many per shard.
-    fn empty(layout: &Layout, records: u64) -> Self {
-        let store = Store { records };
+    fn empty(view: &View, records: u64) -> Self {
+        let source = Empty { capacity_per_shard: records };
         let config = XenicConfig { log: LOG, ..XenicConfig::paper(records, INLINE) };
         Self {
-            nodes: load_nodes(layout, &config, &store, &Sequential),
-            mailboxes: layout.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
+            nodes: load_nodes(view, &config, &source, &Sequential),
+            mailboxes: view.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
             procedures: nicol_resp::procedures(),
         }
     }
@@ -351,9 +314,9 @@ mod tests {
 
     #[test]
     fn a_cluster_without_clients_sleeps() {
-        let layout = Layout::new(3, 3, 1, 1).unwrap();
-        let cluster = Arc::new(Cluster::empty(&layout, 1_000));
-        let live = LiveConfig { threads: Some(2), ..LiveConfig::new(layout) };
+        let view = View::new(3, 3, 1, 1).unwrap();
+        let cluster = Arc::new(Cluster::empty(&view, 1_000));
+        let live = LiveConfig { threads: Some(2), ..LiveConfig::new(view) };
         let world = LiveCluster::launch(&live, &cluster).unwrap();
         let config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
         let server = Server::start(config, cluster, ServerInfo::new("0.0.0", "f00d")).unwrap();

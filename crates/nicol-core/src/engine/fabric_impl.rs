@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::transmit::ONE_SIDED_KIND;
 use super::{Charge, Completion, Engine, Payload, Timer, Transfer, Wake, Watch, World};
 use crate::chain::{Encoded, STATUS_OK};
-use crate::cluster::Layout;
 use crate::exec::Signal;
 use crate::fabric::{
     Fabric, FabricError, HasDoorbell, Message, OneSided, ReplyTo, RequestId, Service, Timeout, Work,
@@ -15,6 +14,7 @@ use crate::fabric::{
 use crate::ids::{EngineId, FreeListKey, NodeId, RKey};
 use crate::memory::{Access, AccessError, Buffers, Region};
 use crate::units::Nanos;
+use crate::view::View;
 use crate::wire::Writer;
 
 impl<W: World> Fabric for Engine<W> {
@@ -26,8 +26,8 @@ impl<W: World> Fabric for Engine<W> {
         self.0.here
     }
 
-    fn layout(&self) -> &Layout {
-        self.0.world.layout()
+    fn view(&self) -> &View {
+        self.0.views.current()
     }
 
     fn now(&self) -> Nanos {
@@ -152,7 +152,7 @@ impl<W: World> Fabric for Engine<W> {
     }
 
     fn one_sided(&self, node: NodeId, operation: OneSided<'_>) -> Completion {
-        if usize::from(node.0) >= self.layout().nodes() {
+        if self.view().node(node).is_none() {
             return self.0.completions.ready(Err(FabricError::Unreachable));
         }
         let mut body = self.0.pool.take();
@@ -160,7 +160,7 @@ impl<W: World> Fabric for Engine<W> {
         if self.0.world.has_verbs() {
             return self.post_verb(node, body);
         }
-        let target = self.layout().nic_of(node, self.0.here.core);
+        let target = self.view().nic_of(node, self.0.here.core);
         self.request(target, ONE_SIDED_KIND, body, Timeout::Never, None)
     }
 

@@ -12,6 +12,7 @@ mod outbox;
 mod peers;
 mod pool;
 mod receive;
+mod sparse;
 mod stats;
 mod transmit;
 mod world;
@@ -31,14 +32,16 @@ use outbox::{Gather, Loopback};
 use peers::Peer;
 pub use pool::Payload;
 use pool::Pool;
+use sparse::Sparse;
 pub use stats::EngineStats;
 use stats::{Counters, count};
 pub use world::{Charge, Operation, Route, Transfer, Tuning, World};
 
 use crate::exec::Executor;
 use crate::fabric::{Fabric, HasDoorbell, RequestId, Service};
-use crate::ids::EngineId;
+use crate::ids::{EngineId, Incarnation, NodeId};
 use crate::units::Nanos;
+use crate::view::Views;
 
 /// Rounds of tasks and loopback messages within one poll round, so that it ends.
 const TURNS_MAX: usize = 64;
@@ -69,7 +72,10 @@ struct Batches {
     dma_reads: Vec<Operation>,
     dma_writes: Vec<Operation>,
     persists: Vec<Operation>,
-    verbs: Vec<Vec<Operation>>,
+    /// By node.
+    verbs: Sparse<Vec<Operation>>,
+    /// The nodes for which verbs wait.
+    posted: Vec<NodeId>,
 }
 
 struct Inner<W: World> {
@@ -81,16 +87,22 @@ struct Inner<W: World> {
     pool: Pool,
     service: RefCell<Option<Rc<dyn Service>>>,
     calls: RefCell<Calls>,
-    peers: RefCell<Vec<Peer>>,
-    gathers: RefCell<Vec<Gather>>,
+    views: Views,
+    incarnation: Incarnation,
+    /// By engine: what it has asked of this one.
+    peers: RefCell<Sparse<Peer>>,
+    /// By engine: the frame in the making for it.
+    gathers: RefCell<Sparse<Gather>>,
+    /// The engines for which frames are in the making.
     listed: RefCell<Vec<EngineId>>,
+    /// The engines for which frames are held back, by their index in the view.
+    holding: RefCell<Vec<(usize, EngineId)>>,
     loopback: RefCell<Loopback>,
     batches: RefCell<Batches>,
     timers: RefCell<BinaryHeap<Reverse<(Nanos, u64, Timer)>>>,
     timer_order: Cell<u64>,
     watches: RefCell<Vec<Watch>>,
     yielded: RefCell<VecDeque<Token>>,
-    held_frames: Cell<usize>,
     counters: Counters,
 }
 
@@ -104,21 +116,19 @@ impl<W: World> Clone for Engine<W> {
 }
 
 impl<W: World> Engine<W> {
-    /// The engine `here` of its world's layout.
+    /// The engine `here` of its world's view.
     ///
     /// # Panics
-    /// If the layout has no such engine.
+    /// If the view has no such engine.
     pub fn new(here: EngineId, world: W) -> Self {
-        let layout = world.layout();
-        let Some(index) = layout.index_of(here) else {
-            panic!("engine {here} is not part of the layout");
+        let view = world.first_view();
+        let Some(index) = view.index_of(here) else {
+            panic!("engine {here} is not part of the view");
         };
-        let engines = layout.engine_count();
-        let nodes = layout.nodes();
+        let incarnation = view.side(here.node, here.side).incarnation;
+        let views = Views::new(view.clone());
         let executor = Rc::new(Executor::default());
         let completions = Completions::new(executor.clone());
-        let batches =
-            Batches { verbs: (0..nodes).map(|_| Vec::new()).collect(), ..Batches::default() };
         Self(Rc::new(Inner {
             here,
             index,
@@ -128,16 +138,18 @@ impl<W: World> Engine<W> {
             pool: Pool::default(),
             service: RefCell::default(),
             calls: RefCell::default(),
-            peers: RefCell::new((0..engines).map(|_| Peer::default()).collect()),
-            gathers: RefCell::new((0..engines).map(|_| Gather::default()).collect()),
+            views,
+            incarnation,
+            peers: RefCell::default(),
+            gathers: RefCell::default(),
             listed: RefCell::default(),
+            holding: RefCell::default(),
             loopback: RefCell::default(),
-            batches: RefCell::new(batches),
+            batches: RefCell::default(),
             timers: RefCell::default(),
             timer_order: Cell::new(0),
             watches: RefCell::default(),
             yielded: RefCell::default(),
-            held_frames: Cell::new(0),
             counters: Counters::default(),
         }))
     }
@@ -177,7 +189,7 @@ impl<W: World> Engine<W> {
     pub fn is_ready(&self) -> bool {
         let inner = &*self.0;
         inner.executor.has_ready()
-            || inner.held_frames.get() > 0
+            || !inner.holding.borrow().is_empty()
             || !inner.yielded.borrow().is_empty()
             || !inner.listed.borrow().is_empty()
             || !inner.loopback.borrow().queue.is_empty()

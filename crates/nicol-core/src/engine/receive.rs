@@ -45,7 +45,7 @@ impl<W: World> Engine<W> {
         let world = &self.0.world;
         let mut frame = Frame::parse(bytes, world.tuning().checksums)?;
         let from = frame.header.from;
-        if frame.header.to != self.0.here || world.layout().index_of(from).is_none() {
+        if frame.header.to != self.0.here || self.0.views.current().index_of(from).is_none() {
             return Err(Malformed { what: "a frame for another engine" });
         }
         world.charge(Charge::FrameReceived { from, bytes: bytes.len() as u32 });
@@ -70,7 +70,7 @@ impl<W: World> Engine<W> {
                 }
                 self.take_request(from, route, request, header.kind, body);
             }
-            Class::Delegated(asker) if self.0.world.layout().index_of(asker).is_none() => {
+            Class::Delegated(asker) if self.0.views.current().index_of(asker).is_none() => {
                 count(&self.0.counters.malformed, 1);
             }
             // Two engines may send it, so that it may come twice over any route.
@@ -144,10 +144,10 @@ impl<W: World> Engine<W> {
         from: EngineId,
         act: impl FnOnce(&mut super::Peer) -> T,
     ) -> T {
-        let index = self.0.world.layout().index_of(from);
+        let index = self.0.views.current().index_of(from);
         let mut peers = self.0.peers.borrow_mut();
-        // `take_frame` has checked that the sender is part of the layout.
-        act(&mut peers[index.unwrap_or(self.0.index)])
+        // `take_frame` has checked that the sender is part of the view.
+        act(peers.entry(index.unwrap_or(self.0.index)))
     }
 
     /// Executes a verb or a chain in software: on this side's memory at once, on the other side's

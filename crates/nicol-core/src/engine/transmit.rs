@@ -9,7 +9,9 @@ use crate::chain::error_status;
 use crate::fabric::{FabricError, Message, ReplyTo, RequestId, Timeout};
 use crate::ids::{EngineId, NodeId};
 use crate::units::Nanos;
-use crate::wire::{Class, FRAME_HEADER, FrameHeader, MESSAGES_MAX, MessageHeader, Writer, seal};
+use crate::wire::{
+    Class, FRAME_HEADER, FrameHeader, MESSAGES_MAX, MessageHeader, Window, Writer, seal,
+};
 
 /// Kind of the engine's own requests for one-sided operations in software.
 pub(super) const ONE_SIDED_KIND: u16 = 0xff01;
@@ -29,7 +31,7 @@ impl<W: World> Engine<W> {
     ) -> Completion {
         let inner = &*self.0;
         let body = inner.pool.payload(body);
-        if inner.world.layout().index_of(to).is_none() {
+        if self.0.views.current().index_of(to).is_none() {
             return inner.completions.ready(Err(FabricError::Unreachable));
         }
         let (token, completion) = inner.completions.open();
@@ -50,7 +52,7 @@ impl<W: World> Engine<W> {
     pub(super) fn open_delegated(&self, to: EngineId) -> (ReplyTo, Completion) {
         let inner = &*self.0;
         let (token, completion) = inner.completions.open();
-        let opened = if inner.world.layout().index_of(to).is_none() {
+        let opened = if self.0.views.current().index_of(to).is_none() {
             Err(FabricError::Unreachable)
         } else {
             inner.calls.borrow_mut().open(to, token).ok_or(FabricError::NoResources)
@@ -138,7 +140,7 @@ impl<W: World> Engine<W> {
         let request = RequestId::NONE;
         let length = body.len() as u32;
         let header = MessageHeader { class: Class::OneWay, kind: M::KIND, request, length };
-        if self.0.world.layout().index_of(to).is_some() {
+        if self.0.views.current().index_of(to).is_some() {
             self.append(to, &header, &body);
         }
         self.0.pool.give(body);
@@ -147,7 +149,7 @@ impl<W: World> Engine<W> {
     /// Sends a reply and remembers it where it may be asked for again.
     pub(super) fn send_reply(&self, to: ReplyTo, status: u16, body: &[u8]) {
         let inner = &*self.0;
-        if inner.world.layout().index_of(to.engine).is_none() {
+        if self.0.views.current().index_of(to.engine).is_none() {
             count(&inner.counters.malformed, 1);
             return;
         }
@@ -175,13 +177,13 @@ impl<W: World> Engine<W> {
             inner.loopback.borrow_mut().queue.push_back((*header, kept));
             return;
         }
-        let Some(index) = inner.world.layout().index_of(to) else { return };
+        let Some(index) = self.0.views.current().index_of(to) else { return };
         inner.world.charge(Charge::MessageSent { bytes: body.len() as u32 });
         count(&inner.counters.messages_sent, 1);
         count(&inner.counters.message_bytes_sent, body.len() as u64);
         let full = {
             let mut gathers = inner.gathers.borrow_mut();
-            let gather = &mut gathers[index];
+            let gather = gathers.entry(index);
             if gather.frame.is_empty() && gather.frame.capacity() == 0 {
                 gather.frame = inner.world.frame_buffer();
             }
@@ -204,11 +206,17 @@ impl<W: World> Engine<W> {
     fn close_frame(&self, to: EngineId, index: usize) {
         let inner = &*self.0;
         let mut gathers = inner.gathers.borrow_mut();
-        let gather = &mut gathers[index];
+        let gather = gathers.entry(index);
         if gather.frame.is_empty() {
             return;
         }
-        let header = FrameHeader { from: inner.here, to, count: gather.count };
+        let header = FrameHeader {
+            from: inner.here,
+            to,
+            epoch: Window::of(self.0.views.current().epoch().0),
+            incarnation: Window::of(inner.incarnation.0),
+            count: gather.count,
+        };
         let mut frame = std::mem::take(&mut gather.frame);
         gather.count = 0;
         assert!(frame.len() > FRAME_HEADER, "a frame carries a message");
@@ -224,7 +232,10 @@ impl<W: World> Engine<W> {
         };
         if let Some(frame) = refused {
             gather.held.push_back(frame);
-            inner.held_frames.set(inner.held_frames.get() + 1);
+            let mut holding = inner.holding.borrow_mut();
+            if let Err(at) = holding.binary_search(&(index, to)) {
+                holding.insert(at, (index, to));
+            }
         }
     }
 
@@ -232,14 +243,14 @@ impl<W: World> Engine<W> {
     pub(super) fn flush_frames(&self) -> bool {
         let inner = &*self.0;
         let mut progress = false;
-        if inner.held_frames.get() > 0 {
+        if !inner.holding.borrow().is_empty() {
             progress |= self.retry_held();
         }
         loop {
             let next = inner.listed.borrow_mut().pop();
             let Some(to) = next else { return progress };
-            let Some(index) = inner.world.layout().index_of(to) else { continue };
-            inner.gathers.borrow_mut()[index].listed = false;
+            let Some(index) = self.0.views.current().index_of(to) else { continue };
+            inner.gathers.borrow_mut().entry(index).listed = false;
             self.close_frame(to, index);
             progress = true;
         }
@@ -248,17 +259,18 @@ impl<W: World> Engine<W> {
     fn retry_held(&self) -> bool {
         let inner = &*self.0;
         let mut progress = false;
-        let engines = inner.world.layout().engine_ids();
-        for (gather, to) in inner.gathers.borrow_mut().iter_mut().zip(engines) {
-            while let Some(frame) = gather.held.pop_front() {
+        let mut gathers = inner.gathers.borrow_mut();
+        inner.holding.borrow_mut().retain(|&(index, to)| {
+            let held = &mut gathers.entry(index).held;
+            while let Some(frame) = held.pop_front() {
                 if let Err(frame) = inner.world.transmit(to, frame) {
-                    gather.held.push_front(frame);
-                    break;
+                    held.push_front(frame);
+                    return true;
                 }
-                inner.held_frames.set(inner.held_frames.get() - 1);
                 progress = true;
             }
-        }
+            false
+        });
         progress
     }
 
@@ -335,8 +347,11 @@ impl<W: World> Engine<W> {
         let (Token(token), completion) = inner.completions.open();
         let operation = Operation { transfer: Transfer::Verbs, buffer, result: Ok(()), token };
         count(&inner.counters.verbs, u64::from(operation.verbs()));
-        let mut batches = inner.batches.borrow_mut();
-        let batch = &mut batches.verbs[usize::from(node.0)];
+        let batches = &mut *inner.batches.borrow_mut();
+        let batch = batches.verbs.entry(node.index());
+        if batch.is_empty() {
+            batches.posted.push(node);
+        }
         batch.push(operation);
         if batch.len() >= inner.world.tuning().doorbell_batch {
             self.ring_doorbell(node, batch);
@@ -363,8 +378,9 @@ impl<W: World> Engine<W> {
         if !batches.persists.is_empty() {
             self.0.world.submit(&mut batches.persists);
         }
-        for (node, batch) in batches.verbs.iter_mut().enumerate() {
-            self.ring_doorbell(NodeId(node as u8), batch);
+        batches.posted.sort_unstable();
+        for node in batches.posted.drain(..) {
+            self.ring_doorbell(node, batches.verbs.entry(node.index()));
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::chain::Encoded;
-use crate::cluster::Layout;
 use crate::fabric::{FabricError, HasDoorbell, Work};
 use crate::ids::{EngineId, NodeId};
 use crate::memory::{Region, RegionTable};
 use crate::units::Nanos;
+use crate::view::View;
 
 /// Something that costs time on the core that does it. The simulated world adds the profile's
 /// cost to the core's clock; the live world ignores it, since it really happened.
@@ -233,8 +233,8 @@ pub trait World: 'static {
     fn random(&self) -> u64;
     /// A candidate for an rkey, unpredictable in the live world.
     fn draw_rkey(&self) -> u32;
-    /// The cluster.
-    fn layout(&self) -> &Layout;
+    /// The cluster's first view: its nodes and engines are those of every later one.
+    fn first_view(&self) -> &View;
     /// How engines behave.
     fn tuning(&self) -> &Tuning;
     /// What may happen to frames between this engine and `other`.

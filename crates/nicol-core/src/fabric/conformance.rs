@@ -15,11 +15,11 @@ use chains::Ground;
 use super::{
     Delivery, Fabric, FabricError, Message, OneSided, ReplyTo, RequestId, Service, Timeout, Work,
 };
-use crate::cluster::Layout;
 use crate::engine::Start;
 use crate::ids::{EngineId, NodeId, RKey};
 use crate::memory::{Access, AccessError, Region};
 use crate::units::{Bytes, Nanos};
+use crate::view::View;
 use crate::wire::{Malformed, Reader, Writer};
 
 const ECHO: u16 = 1;
@@ -53,10 +53,10 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// A suite for a cluster of this layout.
-    pub fn new(layout: &Layout) -> Arc<Self> {
+    /// A suite for a cluster of this view.
+    pub fn new(view: &View) -> Arc<Self> {
         Arc::new(Self {
-            engines: layout.engine_count(),
+            engines: view.engine_count(),
             done: AtomicUsize::new(0),
             counted: AtomicUsize::new(0),
             given_up: AtomicUsize::new(0),
@@ -238,7 +238,7 @@ impl<F: Fabric> Client<F> {
     }
 
     fn others(&self) -> Vec<EngineId> {
-        self.fabric.layout().engine_ids().collect()
+        self.fabric.view().engine_ids().collect()
     }
 
     async fn calls(&self) {
@@ -286,7 +286,7 @@ impl<F: Fabric> Client<F> {
             let request = RequestId::NONE;
             let message =
                 Address::<FORWARD> { through, reply_to: ReplyTo { engine: here, request } };
-            let first = self.fabric.layout().nic_of(here.node, 0);
+            let first = self.fabric.view().nic_of(here.node, 0);
             let reply = self.fabric.call(first, &message, Timeout::Never).await;
             let relayed = reply.is_ok_and(|reply| reply.as_ref() == b"relayed");
             self.expect("a third party may reply", relayed);
@@ -355,7 +355,7 @@ impl<F: Fabric> Client<F> {
     }
 
     async fn one_sided(&self) {
-        let index = self.fabric.layout().index_of(self.fabric.here()).unwrap_or_default() as u64;
+        let index = self.fabric.view().index_of(self.fabric.here()).unwrap_or_default() as u64;
         for to in self.others() {
             let [rkey, read_only, revoked] = self.keys_of(to).await;
             let offset = 64 + index * 16;

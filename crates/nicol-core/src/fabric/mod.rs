@@ -10,11 +10,11 @@ use std::sync::Arc;
 pub use work::Work;
 
 use crate::chain::Chain;
-use crate::cluster::Layout;
 use crate::exec::Signal;
 use crate::ids::{EngineId, FreeListKey, NodeId, RKey};
 use crate::memory::{Access, AccessError, Buffers, Doorbell, Region};
 use crate::units::Nanos;
+use crate::view::View;
 use crate::wire::{Malformed, Writer};
 
 /// A fault of the fabric: a result, never a panic.
@@ -173,8 +173,9 @@ pub trait Fabric: Clone + 'static {
 
     /// The engine this is a handle of.
     fn here(&self) -> EngineId;
-    /// The cluster.
-    fn layout(&self) -> &Layout;
+    /// The newest view that this engine knows. What is borrowed here stays as it is when a newer one
+    /// comes.
+    fn view(&self) -> &View;
     /// The time at this engine.
     fn now(&self) -> Nanos;
     /// Resolves at `deadline` or soon after.

@@ -7,22 +7,26 @@ use crate::fabric::RequestId;
 use crate::ids::EngineId;
 
 /// Version of this layout; others are refused.
-pub const FRAME_VERSION: u8 = 1;
+pub const FRAME_VERSION: u8 = 2;
 
 /// Field ranges of a frame's header.
 mod field {
     use super::Range;
     pub const CHECKSUM: Range<usize> = 0..4;
-    pub const VERSION: Range<usize> = 4..5;
-    pub const COUNT: Range<usize> = 5..7;
-    pub const FROM: Range<usize> = 7..10;
-    pub const TO: Range<usize> = 10..13;
-    pub const LENGTH: Range<usize> = 13..16;
+    /// Version, epoch and incarnation, from the lowest bit on: 4, 14 and 14 bits.
+    pub const SENDER: Range<usize> = 4..8;
+    pub const COUNT: Range<usize> = 8..10;
+    pub const FROM: Range<usize> = 10..13;
+    pub const TO: Range<usize> = 13..16;
 }
 
-/// Bytes of a frame's header: checksum of the rest, version, messages, source, destination,
-/// length of what follows the header modulo 2^24.
+/// Bytes of a frame's header: checksum of the rest, version, the sender's epoch and incarnation,
+/// messages, source, destination. The frame's length is that of its messages together.
 pub const FRAME_HEADER: usize = 16;
+const VERSION_BITS: u32 = 4;
+/// Bits of an epoch and of an incarnation: their lowest ones, compared within a window.
+const WINDOW_BITS: u32 = 14;
+const _: () = assert!(VERSION_BITS + 2 * WINDOW_BITS == 32, "they share a word");
 /// Bytes of a message's header.
 pub const MESSAGE_HEADER: usize = 16;
 /// Where the fields of a message's header stand in its two words, counted in bits: kind (16), class
@@ -33,7 +37,31 @@ const LENGTH_SHIFT: u32 = 32;
 const RESERVED: u64 = 0xffff_0000_ff00_0000;
 /// Messages in one frame.
 pub const MESSAGES_MAX: usize = u16::MAX as usize;
-const _: () = assert!(field::LENGTH.end == FRAME_HEADER);
+const _: () = assert!(field::TO.end == FRAME_HEADER);
+
+/// The lowest bits of a number that only grows: of an epoch or an incarnation.
+///
+/// It is compared with a number that the receiver knows, and stands for the one nearest to that:
+/// right as long as the two differ by less than 8,192.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window(u16);
+
+impl Window {
+    /// The lowest bits of `number`.
+    pub const fn of(number: u32) -> Self {
+        Self((number & ((1 << WINDOW_BITS) - 1)) as u16)
+    }
+
+    /// Is the number that it stands for higher (`Greater`), lower or the same as `known`?
+    pub const fn compare(self, known: u32) -> std::cmp::Ordering {
+        let ahead = self.0.wrapping_sub(known as u16) & ((1 << WINDOW_BITS) - 1);
+        match ahead {
+            0 => std::cmp::Ordering::Equal,
+            _ if ahead < 1 << (WINDOW_BITS - 1) => std::cmp::Ordering::Greater,
+            _ => std::cmp::Ordering::Less,
+        }
+    }
+}
 
 /// A frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +70,10 @@ pub struct FrameHeader {
     pub from: EngineId,
     /// The receiving engine.
     pub to: EngineId,
+    /// The epoch of the sender's view.
+    pub epoch: Window,
+    /// The incarnation of the sender's side of its node.
+    pub incarnation: Window,
     /// Messages in the frame.
     pub count: u16,
 }
@@ -49,12 +81,13 @@ pub struct FrameHeader {
 /// Writes the header into the first [`FRAME_HEADER`] bytes of `frame`, which the caller reserved,
 /// with a checksum over everything else if `checksum` is set.
 pub fn seal(frame: &mut [u8], header: FrameHeader, checksum: bool) {
-    let length = (frame.len() - FRAME_HEADER) as u32;
-    frame[field::VERSION].copy_from_slice(&[FRAME_VERSION]);
+    let sender = u32::from(FRAME_VERSION)
+        | u32::from(header.epoch.0) << VERSION_BITS
+        | u32::from(header.incarnation.0) << (VERSION_BITS + WINDOW_BITS);
+    frame[field::SENDER].copy_from_slice(&sender.to_le_bytes());
     frame[field::COUNT].copy_from_slice(&header.count.to_le_bytes());
     frame[field::FROM].copy_from_slice(&header.from.pack().to_le_bytes()[..3]);
     frame[field::TO].copy_from_slice(&header.to.pack().to_le_bytes()[..3]);
-    frame[field::LENGTH].copy_from_slice(&length.to_le_bytes()[..3]);
     let crc = if checksum { crc32c::crc32c(&frame[field::CHECKSUM.end..]) } else { 0 };
     frame[field::CHECKSUM].copy_from_slice(&crc.to_le_bytes());
 }
@@ -64,25 +97,26 @@ pub fn seal(frame: &mut [u8], header: FrameHeader, checksum: bool) {
 pub struct Frame<'a> {
     /// Its header.
     pub header: FrameHeader,
+    /// Messages that have not been taken.
+    left: u16,
     body: Reader<'a>,
 }
 
 impl<'a> Frame<'a> {
-    /// Checks length, version, addresses and, if `checksum` is set, the CRC32C.
+    /// Checks version, addresses and, if `checksum` is set, the CRC32C. That the messages fill the
+    /// frame is found out by taking them.
     pub fn parse(bytes: &'a [u8], checksum: bool) -> Result<Self, Malformed> {
         if bytes.len() < FRAME_HEADER {
             return Err(Malformed { what: "a frame shorter than its header" });
         }
-        if bytes[field::VERSION] != [FRAME_VERSION] {
+        let sender = Reader::new(&bytes[field::SENDER]).u32()?;
+        if sender & ((1 << VERSION_BITS) - 1) != u32::from(FRAME_VERSION) {
             return Err(Malformed { what: "an unknown frame version" });
         }
         let narrow = |range: Range<usize>| {
             let field = &bytes[range];
             u32::from_le_bytes([field[0], field[1], field[2], 0])
         };
-        if narrow(field::LENGTH) != (bytes.len() - FRAME_HEADER) as u32 & 0xff_ffff {
-            return Err(Malformed { what: "a frame's length" });
-        }
         let stored = Reader::new(&bytes[field::CHECKSUM]).u32()?;
         if checksum && stored != crc32c::crc32c(&bytes[field::CHECKSUM.end..]) {
             return Err(Malformed { what: "a frame's checksum" });
@@ -90,15 +124,21 @@ impl<'a> Frame<'a> {
         let engine =
             |range| EngineId::unpack(narrow(range)).ok_or(Malformed { what: "a frame's address" });
         let count = Reader::new(&bytes[field::COUNT]).u16()?;
-        let header = FrameHeader { from: engine(field::FROM)?, to: engine(field::TO)?, count };
-        Ok(Self { header, body: Reader::new(&bytes[FRAME_HEADER..]) })
+        let (from, to) = (engine(field::FROM)?, engine(field::TO)?);
+        let epoch = Window::of(sender >> VERSION_BITS);
+        let incarnation = Window::of(sender >> (VERSION_BITS + WINDOW_BITS));
+        let header = FrameHeader { from, to, epoch, incarnation, count };
+        Ok(Self { header, left: count, body: Reader::new(&bytes[FRAME_HEADER..]) })
     }
 
-    /// The next message's header and body; `None` after the last.
+    /// The next message's header and body; `None` after the last. Errors: the messages and the
+    /// header's count of them do not fill the frame exactly.
     pub fn next_message(&mut self) -> Result<Option<(MessageHeader, &'a [u8])>, Malformed> {
-        if self.body.rest().is_empty() {
+        let Some(left) = self.left.checked_sub(1) else {
+            self.body.finish()?;
             return Ok(None);
-        }
+        };
+        self.left = left;
         let header = MessageHeader::parse(&mut self.body)?;
         let body = self.body.bytes(header.length as usize)?;
         Ok(Some((header, body)))
@@ -178,5 +218,70 @@ impl MessageHeader {
             _ => return Err(Malformed { what: "a message's class" }),
         };
         Ok(Self { class, kind: first as u16, request, length: (second >> LENGTH_SHIFT) as u32 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::NodeId;
+
+    fn frame(messages: u16, count: u16) -> (FrameHeader, Vec<u8>) {
+        let header = FrameHeader {
+            from: EngineId::nic(NodeId(4_095), 254),
+            to: EngineId::host(NodeId(258), 3),
+            epoch: Window::of(16_384 + 5),
+            incarnation: Window::of(7),
+            count,
+        };
+        let mut bytes = vec![0; FRAME_HEADER];
+        for kind in 0..messages {
+            let request = RequestId { slot: 9, sequence: 1 };
+            let message = MessageHeader { class: Class::Request, kind, request, length: 2 };
+            message.emit(&mut Writer::new(&mut bytes));
+            bytes.extend_from_slice(b"hi");
+        }
+        seal(&mut bytes, header, true);
+        (header, bytes)
+    }
+
+    /// The kinds of the messages in a frame.
+    fn read(bytes: &[u8]) -> Result<Vec<u16>, Malformed> {
+        let mut frame = Frame::parse(bytes, true)?;
+        let mut kinds = Vec::new();
+        while let Some((header, _)) = frame.next_message()? {
+            kinds.push(header.kind);
+        }
+        Ok(kinds)
+    }
+
+    #[test]
+    fn a_header_comes_back_as_it_was_sealed() {
+        let (header, bytes) = frame(3, 3);
+        assert_eq!(Frame::parse(&bytes, true).unwrap().header, header);
+        assert_eq!(read(&bytes).unwrap(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_frame_that_its_messages_do_not_fill_is_malformed() {
+        assert_eq!(read(&frame(3, 2).1), Err(Malformed { what: "trailing bytes" }));
+        assert_eq!(read(&frame(2, 3).1), Err(Malformed { what: "shorter than its fields" }));
+        let (_, bytes) = frame(2, 2);
+        for bit in 0..8 * bytes.len() {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(read(&bad).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_window_compares_with_the_nearest_number() {
+        use std::cmp::Ordering::{Equal, Greater, Less};
+        for known in [0, 1, 8_191, 16_383, 16_384, 70_000_u32] {
+            assert_eq!(Window::of(known).compare(known), Equal);
+            assert_eq!(Window::of(known + 8_191).compare(known), Greater);
+            assert_eq!(Window::of(known).compare(known + 1), Less);
+            assert_eq!(Window::of(known).compare(known + 8_191), Less);
+        }
     }
 }

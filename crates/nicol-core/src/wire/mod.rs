@@ -5,5 +5,6 @@ mod frame;
 
 pub use cursor::{Malformed, Reader, Writer};
 pub use frame::{
-    Class, FRAME_HEADER, Frame, FrameHeader, MESSAGE_HEADER, MESSAGES_MAX, MessageHeader, seal,
+    Class, FRAME_HEADER, Frame, FrameHeader, MESSAGE_HEADER, MESSAGES_MAX, MessageHeader, Window,
+    seal,
 };

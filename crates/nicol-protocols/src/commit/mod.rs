@@ -9,21 +9,21 @@ pub mod xenic;
 
 use std::collections::BTreeMap;
 
-use nicol_core::cluster::Layout;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, NodeId, ShardId};
+use nicol_core::records::RecordSource;
 use nicol_core::txn::Txn;
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::view::{ShardMap, View};
 use nicol_store::ordered::OrderedTable;
 
 /// Copies of the shards that node `id` backs up; `shards` are all, in the order of their numbers.
 fn copy_backups<S>(
-    layout: &Layout,
+    view: &View,
     id: NodeId,
     shards: &[S],
     copy: impl Fn(&S) -> S,
 ) -> BTreeMap<ShardId, S> {
-    layout.backed_up_by(id).map(|shard| (shard, copy(&shards[usize::from(shard.0)]))).collect()
+    view.backed_up_by(id).map(|shard| (shard, copy(&shards[usize::from(shard.0)]))).collect()
 }
 
 /// Records that are loaded at a time.
@@ -32,7 +32,7 @@ const LOAD_BATCH: usize = 64;
 /// Loads the records of `shard` a batch at a time: where their keys are at home is touched first,
 /// so that the cache misses of a batch overlap.
 fn load_shard(
-    workload: &dyn Workload,
+    source: &dyn RecordSource,
     shards: &dyn ShardMap,
     shard: ShardId,
     touch: impl Fn(&[Key]),
@@ -51,7 +51,7 @@ fn load_shard(
         values.clear();
         ends.clear();
     };
-    workload.load(shards, shard, &mut |key, value| {
+    source.load(shards, shard, &mut |key, value| {
         keys.push(key);
         values.extend_from_slice(value);
         ends.push(values.len());

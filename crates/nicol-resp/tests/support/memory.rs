@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nicol_core::commit::Procedures;
 use nicol_core::ids::{Key, Version};
-use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
 use nicol_resp::{Backend, Done, Request, Response};
 

@@ -6,8 +6,8 @@
 
 use std::io::{self, Read};
 
-use nicol_core::cluster::{Layout, LayoutError};
 use nicol_core::ids::{EngineId, NodeId};
+use nicol_core::view::{View, ViewError};
 
 /// The first bytes of every log file.
 const MAGIC: [u8; 8] = *b"NICOLLOG";
@@ -49,7 +49,7 @@ pub struct LogHeader {
     /// The node.
     pub node: NodeId,
     /// Its cluster, with the seed of the hash that spreads keys over shards.
-    pub layout: Layout,
+    pub view: View,
 }
 
 /// Bytes that an engine made durable.
@@ -76,7 +76,7 @@ pub enum LogFileError {
     Header(&'static str),
     /// Its header describes an impossible cluster.
     #[error("the log's header is impossible: {0}")]
-    Layout(#[from] LayoutError),
+    View(#[from] ViewError),
 }
 
 /// Why reading stopped before the file's end.
@@ -108,13 +108,13 @@ impl LogHeader {
         let mut bytes = [0; HEADER_LEN];
         bytes[header::MAGIC].copy_from_slice(&MAGIC);
         bytes[header::VERSION].copy_from_slice(&VERSION.to_le_bytes());
-        let layout = &self.layout;
-        let (hosts, nics) = (layout.engines(Side::Host), layout.engines(Side::Nic));
-        let counts = [usize::from(self.node.0), layout.nodes(), layout.replicas(), hosts, nics];
+        let view = &self.view;
+        let (hosts, nics) = (view.engines_most(Side::Host), view.engines_most(Side::Nic));
+        let counts = [usize::from(self.node.0), view.nodes(), view.replicas(), hosts, nics];
         for (field, count) in bytes[header::LAYOUT].chunks_exact_mut(4).zip(counts) {
             field.copy_from_slice(&(count as u32).to_le_bytes());
         }
-        bytes[header::HASH_SEED].copy_from_slice(&layout.hash_seed().to_le_bytes());
+        bytes[header::HASH_SEED].copy_from_slice(&view.hash_seed().to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..header::CHECKSUM.start]);
         bytes[header::CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -133,12 +133,12 @@ impl LogHeader {
         let mut counts = bytes[header::LAYOUT].chunks_exact(4).map(|field| u32_at(field) as usize);
         let mut next = || counts.next().unwrap_or_default();
         let (node, nodes, replicas, hosts, nics) = (next(), next(), next(), next(), next());
-        let layout = Layout::new(nodes, replicas, hosts, nics)?
+        let view = View::new(nodes, replicas, hosts, nics)?
             .with_hash_seed(u64_at(&bytes[header::HASH_SEED]));
         if node >= nodes {
             return Err(LogFileError::Header("node"));
         }
-        Ok(Self { node: NodeId(node as u8), layout })
+        Ok(Self { node: NodeId(node as u16), view })
     }
 }
 
@@ -254,7 +254,7 @@ impl<R: Read> LogReader<R> {
         }
         let engine = EngineId::unpack(u32_at(&self.record[record::ENGINE]))
             .filter(|&engine| engine.node == self.header.node)
-            .filter(|&engine| self.header.layout.index_of(engine).is_some());
+            .filter(|&engine| self.header.view.index_of(engine).is_some());
         let follows = u64_at(&self.record[record::SEQUENCE]) == self.sequence + 1;
         Ok(engine.filter(|_| follows).map_or(Found::Torn(Torn::Misplaced), Found::Record))
     }
@@ -288,8 +288,8 @@ mod tests {
     use super::*;
 
     fn header() -> LogHeader {
-        let layout = Layout::new(3, 2, 1, 2).unwrap().with_hash_seed(0x1234_5678_9abc_def0);
-        LogHeader { node: NodeId(1), layout }
+        let view = View::new(3, 2, 1, 2).unwrap().with_hash_seed(0x1234_5678_9abc_def0);
+        LogHeader { node: NodeId(1), view }
     }
 
     fn file(bodies: &[&[u8]]) -> Vec<u8> {

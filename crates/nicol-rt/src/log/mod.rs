@@ -22,10 +22,10 @@ pub use format::{
     HEADER_LEN, LogEnd, LogFileError, LogHeader, LogReader, LogRecord, RECORD_BYTES_MAX,
     RECORD_FRAMING, Torn,
 };
-use nicol_core::cluster::Layout;
 use nicol_core::engine::{Operation, Transfer};
 use nicol_core::fabric::FabricError;
 use nicol_core::ids::EngineId;
+use nicol_core::view::View;
 
 /// Bytes after which a group is written, even if more persists wait: bounds the buffer.
 const GROUP_BYTES_MAX: usize = 4 << 20;
@@ -106,17 +106,17 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error + use<'_> {
 
 /// Makes the files of one launch, in a folder of its own, with their headers durable. Errors name
 /// the file or folder.
-pub(crate) fn create(dir: &Path, layout: &Layout) -> io::Result<Vec<LogFile>> {
+pub(crate) fn create(dir: &Path, view: &View) -> io::Result<Vec<LogFile>> {
     fs::create_dir_all(dir).map_err(at(dir))?;
     check_runs(dir)?;
     let run = new_run(dir)?;
     let mut files = Vec::new();
-    for node in layout.node_ids() {
+    for node in view.node_ids() {
         let path = run.join(format!("node-{}.log", node.0));
         // The header holds the seed of the key hash, which clients must not learn.
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let mut file = LogFile { file: made.map_err(at(&path))?, path };
-        file.append(&LogHeader { node, layout: layout.clone() }.emit())?;
+        file.append(&LogHeader { node, view: view.clone() }.emit())?;
         file.file.sync_all().map_err(at(&file.path))?;
         files.push(file);
     }
@@ -390,8 +390,8 @@ mod tests {
         let numbered = sizes.iter().zip(0..);
         queue.add(NIC, numbered.map(|(&size, number)| persist(size, number)));
         queue.close();
-        let layout = Layout::new(1, 1, 1, 1).unwrap();
-        let header = LogHeader { node: NodeId(0), layout }.emit().to_vec();
+        let view = View::new(1, 1, 1, 1).unwrap();
+        let header = LogHeader { node: NodeId(0), view }.emit().to_vec();
         let mut served = Served { file: header, ..Served::default() };
         let disk = Small { room, file: &mut served.file, synced: &mut served.synced };
         let done = |Persist { operation, .. }| {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nicol_core::cluster::LayoutError;
 use nicol_core::engine::Start;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::units::Nanos;
+use nicol_core::view::ViewError;
 
 use super::{CheckLine, cluster};
 use crate::{Profile, SimCluster};
@@ -41,7 +41,7 @@ impl Start for Steps {
 }
 
 /// The time of `work` on a core of `side`, in nanoseconds.
-fn step(profile: &Arc<Profile>, side: Side, work: Work) -> Result<f64, LayoutError> {
+fn step(profile: &Arc<Profile>, side: Side, work: Work) -> Result<f64, ViewError> {
     let steps = Steps { side, work, took_ns: Arc::default() };
     let cluster = SimCluster::new(cluster(profile, 1, 1, 1)?);
     cluster.start(&steps);
@@ -50,10 +50,10 @@ fn step(profile: &Arc<Profile>, side: Side, work: Work) -> Result<f64, LayoutErr
 }
 
 /// Table 1 and the ratio by which threads are normalized. [Xenic21 3.6, 5.6]
-pub(super) fn steps(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
+pub(super) fn steps(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     const NOTE: &str = "all threads busy, as under load; of one busy thread the published ratio is 2.0 \
                         (C1.22), which the model does not have";
-    let ratio = |work| -> Result<f64, LayoutError> {
+    let ratio = |work| -> Result<f64, ViewError> {
         Ok(step(profile, Side::Nic, work)? / step(profile, Side::Host, work)?)
     };
     let (logic, lookup) = (ratio(Work::Execute { keys: 1 })?, ratio(Work::TableLookup)?);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use nicol_core::cluster::LayoutError;
 use nicol_core::ids::Side;
 use nicol_core::units::{Bytes, Picos};
+use nicol_core::view::ViewError;
 
 use super::CheckLine;
 use super::measure::{Action, FULL_VECTOR, dma_latency, round_trip, transfer};
@@ -12,7 +12,7 @@ use crate::profile::{Published, Sourced};
 use crate::{Profile, ProfileError};
 
 /// C1.18, C1.19: one request, and one full vector, at a time.
-pub(super) fn dma(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
+pub(super) fn dma(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     let mut lines = Vec::new();
     for (action, what, published) in
         [(Action::DmaRead, "read", 1_295.0), (Action::DmaWrite, "write", 570.0)]
@@ -33,8 +33,8 @@ pub(super) fn dma(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError>
 const REQUEST: usize = 256;
 
 /// C1.09: the orderings of the latency matrix; RDMA is the built-in ConnectX-5.
-pub(super) fn on_path_orderings(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
-    let row = |source| -> Result<[f64; 4], LayoutError> {
+pub(super) fn on_path_orderings(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
+    let row = |source| -> Result<[f64; 4], ViewError> {
         Ok([
             round_trip(profile, Action::Echo(Side::Nic), source, REQUEST)?,
             round_trip(profile, Action::Read(Side::Host), source, REQUEST)?,
@@ -101,7 +101,7 @@ impl Offload {
 ///
 /// # Errors
 /// If the profile has no engine on a side.
-pub fn offload(profile: &Arc<Profile>) -> Result<Option<Offload>, LayoutError> {
+pub fn offload(profile: &Arc<Profile>) -> Result<Option<Offload>, ViewError> {
     if !profile.cores.nic_is_separate.value {
         return Ok(None);
     }
@@ -121,7 +121,7 @@ pub fn offload(profile: &Arc<Profile>) -> Result<Option<Offload>, LayoutError> {
 pub(super) fn off_path(
     profile: &Arc<Profile>,
     published: &Published,
-) -> Result<Vec<CheckLine>, LayoutError> {
+) -> Result<Vec<CheckLine>, ViewError> {
     const NOTE: &str = "writes of 256 B, one at a time; the size and the other node's card are not \
                         published";
     let to_host = round_trip(profile, Action::Write(Side::Host), Side::Host, REQUEST)?;
@@ -147,7 +147,7 @@ pub(super) fn off_path(
 }
 
 /// C3.01 on this profile's link, and the orderings among verbs.
-pub(super) fn verbs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
+pub(super) fn verbs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     let read = round_trip(profile, Action::Read(Side::Host), Side::Host, 512)?;
     let slow = nicol_core::units::BitsPerSec::from_gbps(40).transfer_time(Bytes(512)).0 as f64;
     let here = profile.link.rate.value.transfer_time(Bytes(512)).0 as f64;

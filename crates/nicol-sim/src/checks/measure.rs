@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use nicol_core::cluster::LayoutError;
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::units::Nanos;
+use nicol_core::view::ViewError;
 
 use super::cluster;
 pub use super::probe::Action;
@@ -54,7 +54,7 @@ pub fn round_trip(
     action: Action,
     source: Side,
     size: usize,
-) -> Result<f64, LayoutError> {
+) -> Result<f64, ViewError> {
     let probe = Probe::new(action, source, 1, size);
     Ok(probe.measure(cluster(profile, 2, 1, 1)?, ALONE_WARMUP, ALONE_WINDOW).mean_ns)
 }
@@ -68,7 +68,7 @@ pub fn unbatched_writes(
     profile: &Arc<Profile>,
     memory: Side,
     size: usize,
-) -> Result<Rate, LayoutError> {
+) -> Result<Rate, ViewError> {
     let mut config = cluster(profile, 2, 16, 24)?;
     config.tuning.aggregation = false;
     config.tuning.dma_vector = 1;
@@ -85,7 +85,7 @@ pub fn batched_writes(
     profile: &Arc<Profile>,
     memory: Side,
     size: usize,
-) -> Result<Rate, LayoutError> {
+) -> Result<Rate, ViewError> {
     let config = cluster(profile, 6, 24, 24)?;
     Ok(rate(&Probe::new(Action::Write(memory), Side::Host, 64, size), config))
 }
@@ -98,7 +98,7 @@ pub fn verb_writes(
     profile: &Arc<Profile>,
     requesters: usize,
     size: usize,
-) -> Result<Rate, LayoutError> {
+) -> Result<Rate, ViewError> {
     let config = cluster(profile, 2, requesters, 1)?;
     Ok(rate(&Probe::new(Action::Write(Side::Host), Side::Host, 256, size), config))
 }
@@ -135,9 +135,9 @@ pub fn dma_rate(
     action: Action,
     vector: usize,
     size: usize,
-) -> Result<f64, LayoutError> {
+) -> Result<f64, ViewError> {
     let mut config = cluster(profile, 1, 1, DMA_CORES)?;
-    let cores = config.layout.engines(Side::Nic);
+    let cores = config.view.engines_most(Side::Nic);
     config.tuning.dma_vector = vector;
     let probe = Probe::new(action, Side::Nic, 60, size);
     Ok(probe.measure(config, WARMUP, WINDOW).mops / cores as f64)
@@ -148,7 +148,7 @@ pub fn dma_rate(
 ///
 /// # Errors
 /// If the profile has no NIC core.
-pub fn transfer(profile: &Arc<Profile>, action: Action, size: usize) -> Result<f64, LayoutError> {
+pub fn transfer(profile: &Arc<Profile>, action: Action, size: usize) -> Result<f64, ViewError> {
     let probe = Probe::new(action, Side::Nic, 1, size);
     Ok(probe.measure(cluster(profile, 1, 1, 1)?, ALONE_WARMUP, ALONE_WINDOW).mean_ns)
 }
@@ -162,7 +162,7 @@ pub fn dma_latency(
     action: Action,
     requests: usize,
     size: usize,
-) -> Result<DmaLatency, LayoutError> {
+) -> Result<DmaLatency, ViewError> {
     let mut probe = Probe::new(action, Side::Nic, requests, size);
     probe.period = Nanos::from_micros(4);
     let (found, cluster) = probe.run(cluster(profile, 1, 1, 1)?, ALONE_WARMUP, ALONE_WINDOW);

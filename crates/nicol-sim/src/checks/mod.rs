@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 pub use latency::{Offload, offload};
-use nicol_core::cluster::{Layout, LayoutError};
+use nicol_core::view::{View, ViewError};
 
 use nicol_core::units::Nanos;
 
@@ -106,7 +106,7 @@ impl CheckLine {
 ///
 /// # Errors
 /// If the profile has fewer cores than a measurement used.
-pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
+pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     let mut lines = Vec::new();
     if profile.cores.nic_is_separate.value && profile.cores.on_path.value {
         lines.extend(cores::steps(profile)?);
@@ -130,7 +130,7 @@ pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
 ///
 /// # Errors
 /// If the profile has fewer cores than the measurement used.
-pub fn echo_load(profile: &Arc<Profile>, span: Nanos) -> Result<SimReport, LayoutError> {
+pub fn echo_load(profile: &Arc<Profile>, span: Nanos) -> Result<SimReport, ViewError> {
     throughput::echo_load(profile, span)
 }
 
@@ -140,8 +140,8 @@ fn cluster(
     nodes: usize,
     host: usize,
     nic: usize,
-) -> Result<SimConfig, LayoutError> {
+) -> Result<SimConfig, ViewError> {
     use nicol_core::ids::Side::{Host, Nic};
     let (host, nic) = (host.min(profile.engines(Host)), nic.min(profile.engines(Nic)));
-    Ok(SimConfig::new(Layout::new(nodes, 1, host, nic)?, profile.clone(), 1))
+    Ok(SimConfig::new(View::new(nodes, 1, host, nic)?, profile.clone(), 1))
 }

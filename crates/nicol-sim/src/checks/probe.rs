@@ -118,7 +118,7 @@ impl Probe {
         let len = self.size as u32;
         match self.action {
             Action::Echo(side) => {
-                let cores = fabric.layout().engines(side);
+                let cores = fabric.view().engines(TARGET, side);
                 let core = ((task + usize::from(fabric.here().core)) % cores) as u8;
                 let to = EngineId { node: TARGET, side, core };
                 fabric.call(to, &Echo(bytes), Timeout::Never).await.map(drop)

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use nicol_core::cluster::LayoutError;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
+use nicol_core::view::ViewError;
 
 use super::measure::{
     Action, FULL_VECTOR, Rate, WARMUP, WINDOW, batched_writes, dma_rate, unbatched_writes,
@@ -18,7 +18,7 @@ use crate::{Profile, SimReport};
 const ECHO_BODY: usize = 48;
 
 /// C1.10, C1.11: five servers call a sixth, one message to a packet.
-pub(super) fn rpcs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
+pub(super) fn rpcs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     const NOTE: &str = "each client core has one call with each server core, so packets carry one \
                         message; clients are NIC cores";
     let mut lines = Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn rpcs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError
         [("C1.10", Side::Host, 24, 23.0), ("C1.11", Side::Nic, 16, 71.8)]
     {
         let config = cluster(profile, 6, 16, nic)?;
-        let servers = config.layout.engines(side);
+        let servers = config.view.engines_most(side);
         let probe = Probe::new(Action::Echo(side), Side::Nic, servers, ECHO_BODY);
         let found = probe.measure(config, WARMUP, WINDOW);
         let what = format!("{side:?} echo RPC, 16 threads").to_lowercase();
@@ -37,14 +37,14 @@ pub(super) fn rpcs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError
 }
 
 /// Runs the load of C1.11 for `span` of virtual time.
-pub(super) fn echo_load(profile: &Arc<Profile>, span: Nanos) -> Result<SimReport, LayoutError> {
+pub(super) fn echo_load(profile: &Arc<Profile>, span: Nanos) -> Result<SimReport, ViewError> {
     let probe = Probe::new(Action::Echo(Side::Nic), Side::Nic, 16, ECHO_BODY);
     let (_, cluster) = probe.run(cluster(profile, 6, 16, 16)?, Nanos::ZERO, span);
     Ok(cluster.report())
 }
 
 /// C1.12 to C1.14: one server writes to another.
-pub(super) fn remote_writes(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
+pub(super) fn remote_writes(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     let mut lines = Vec::new();
     for (side, memory, gain) in [(Side::Nic, "NIC", 22.2), (Side::Host, "host", 7.0)] {
         let mut highest = 0f64;
@@ -92,7 +92,7 @@ fn host_write_limit(size: usize, rate: Rate) -> CheckLine {
 }
 
 /// C1.16, C1.17: eight NIC cores, a DMA queue each.
-pub(super) fn dma(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
+pub(super) fn dma(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     let mut lines = Vec::new();
     for (action, what) in [(Action::DmaRead, "reads"), (Action::DmaWrite, "writes")] {
         let single = dma_rate(profile, action, 1, 64)?;
@@ -106,7 +106,7 @@ pub(super) fn dma(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError>
 }
 
 /// C1.15: one requester, doorbell batches of up to 64; AMB-42: several together exceed it.
-pub(super) fn verbs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, LayoutError> {
+pub(super) fn verbs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     let mut lines = Vec::new();
     let mut alone = 0.0;
     for size in [16, 64, 256] {

@@ -8,10 +8,10 @@ mod values;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use nicol_core::cluster::{Layout, LayoutError};
 use nicol_core::ids::Side;
 use nicol_core::names::did_you_mean;
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
+use nicol_core::view::{View, ViewError};
 pub use off_path::{OffPath, Published};
 use serde::Deserialize;
 pub use sourced::{Quantity, RawValue, Sourced};
@@ -49,7 +49,7 @@ pub enum ProfileError {
         /// What the system says.
         reason: String,
     },
-    /// The layout has more engines than the hardware has cores.
+    /// The view has more engines than the hardware has cores.
     #[error("{asked} {side:?} engines a node, but {profile} has {there}: ask for {there} or fewer")]
     Engines {
         /// The profile.
@@ -376,21 +376,21 @@ impl Profile {
         }
     }
 
-    /// A layout with every core of the hardware, or with at most `engines` on each side.
-    pub fn layout(
+    /// A view with every core of the hardware, or with at most `engines` on each side.
+    pub fn view(
         &self,
         nodes: usize,
         replicas: usize,
         engines: Option<usize>,
-    ) -> Result<Layout, LayoutError> {
+    ) -> Result<View, ViewError> {
         let most = |side| self.engines(side).min(engines.unwrap_or(usize::MAX));
-        Layout::new(nodes, replicas, most(Side::Host), most(Side::Nic))
+        View::new(nodes, replicas, most(Side::Host), most(Side::Nic))
     }
 
-    /// Does the hardware have a core for each engine of `layout`?
-    pub fn check_layout(&self, layout: &Layout) -> Result<(), ProfileError> {
+    /// Does the hardware have a core for each engine of `view`?
+    pub fn check_view(&self, view: &View) -> Result<(), ProfileError> {
         for side in [Side::Host, Side::Nic] {
-            let (asked, there) = (layout.engines(side), self.engines(side));
+            let (asked, there) = (view.engines_most(side), self.engines(side));
             if asked > there {
                 let profile = self.name.clone();
                 return Err(ProfileError::Engines { profile, side, asked, there });
@@ -473,8 +473,8 @@ mod tests {
         let unreasoned = text.replacen("reason = ", "reson = ", 1);
         assert!(Profile::parse("mine.toml", &unreasoned).is_err());
         let profile = Profile::load("liquidio3").unwrap();
-        assert_eq!(profile.check_layout(&profile.layout(6, 3, None).unwrap()), Ok(()));
-        let error = profile.check_layout(&Layout::new(6, 3, 1, 25).unwrap()).unwrap_err();
+        assert_eq!(profile.check_view(&profile.view(6, 3, None).unwrap()), Ok(()));
+        let error = profile.check_view(&View::new(6, 3, 1, 25).unwrap()).unwrap_err();
         assert!(error.to_string().contains("ask for 24 or fewer"), "{error}");
         let error = Profile::load("liquidio4").unwrap_err().to_string();
         assert!(error.contains("bluefield1, connectx5, liquidio3, stingray"), "{error}");

@@ -8,8 +8,9 @@
 
 use std::ops::Range;
 
-use nicol_core::ids::{EngineId, Key, Version};
+use nicol_core::ids::{EngineId, Key, NodeId, Version};
 use nicol_core::memory::{Region, WORD};
+use nicol_core::view::NODES_MAX;
 
 use crate::access::{store, write};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -57,14 +58,14 @@ mod kind {
 
 /// A record's lock and version in one word.
 ///
-/// Unlocked: 0 | incarnation (19 bits) | version (44 bits). Locked: 1 | owner (19 bits) | version.
+/// Unlocked: 0 | incarnation (21 bits) | version (42 bits). Locked: 1 | owner (21 bits) | version.
 /// The incarnation counts how often the slot was given to a record, so that a compare-and-swap or
 /// a validation with an old word fails once the slot holds another record at the same version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header(u64);
 
-const VERSION_BITS: u32 = 44;
-const TAG_BITS: u32 = 19;
+const VERSION_BITS: u32 = 42;
+const TAG_BITS: u32 = EngineId::NODE_BITS + 9;
 const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 const VERSION_MASK: u64 = (1 << VERSION_BITS) - 1;
 const LOCK: u64 = 1 << 63;
@@ -74,7 +75,7 @@ const _: () = assert!(1 + TAG_BITS + VERSION_BITS == 64, "a header is one word")
 const WRITER: u64 = TAG_MASK;
 
 impl Header {
-    /// The highest version that a header can hold: 200 days of a million installs a second of one
+    /// The highest version that a header can hold: 50 days of a million installs a second of one
     /// key.
     pub const VERSION_MAX: Version = Version(VERSION_MASK);
 
@@ -105,8 +106,9 @@ impl Header {
         if !self.is_locked() || tag == WRITER {
             return None;
         }
-        let (node, rest) = (tag >> 9, tag & 0x1ff);
-        EngineId::unpack((node << 16 | (rest >> 8) << 8 | rest & 0xff) as u32)
+        let (node, core) = (NodeId((tag >> 9) as u16), tag as u8);
+        let on_nic = tag >> 8 & 1 == 1;
+        Some(if on_nic { EngineId::nic(node, core) } else { EngineId::host(node, core) })
     }
 
     /// What a lock by `owner` makes of this unlocked header: the new word of the CAS whose
@@ -116,8 +118,9 @@ impl Header {
     /// If it is locked.
     pub fn locked_by(self, owner: EngineId) -> Self {
         assert!(!self.is_locked(), "an unlocked header is locked");
-        let packed = u64::from(owner.pack());
-        let tag = (packed >> 16) << 9 | (packed >> 8 & 1) << 8 | packed & 0xff;
+        let EngineId { node, side, core } = owner;
+        assert!(node.index() < NODES_MAX, "a node's number has 12 bits");
+        let tag = u64::from(node.0) << 9 | (side as u64) << 8 | u64::from(core);
         Self(LOCK | tag << VERSION_BITS | self.0 & VERSION_MASK)
     }
 
@@ -132,7 +135,7 @@ impl Header {
     }
 
     pub(super) fn unlocked(incarnation: u64, version: Version) -> Self {
-        assert!(version <= Self::VERSION_MAX, "a version has 44 bits");
+        assert!(version <= Self::VERSION_MAX, "a version has 42 bits");
         Self(incarnation << VERSION_BITS | version.0)
     }
 

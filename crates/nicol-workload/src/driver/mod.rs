@@ -32,9 +32,11 @@ pub use schedule::{Load, Retry};
 
 use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, Work};
+use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::{Abort, Outcome};
 use nicol_core::units::Nanos;
+use nicol_core::view::{Role, ShardMap, View};
 use nicol_core::workload::Workload;
 
 use recorder::{ClientSlot, Ending};
@@ -59,6 +61,7 @@ pub fn client<F: Fabric, C: CommitProtocol>(
     assert!(std::ptr::eq(recorder.run(), &*run), "the recorder is of this run");
     let plan = *run.plan();
     let client = Client {
+        home: home_of(fabric.view(), fabric.here().node, client),
         schedule: Schedule::new(plan.load, plan.begin, client, plan.clients),
         random: Stream::new(plan.seed, Purpose::Workload, client),
         slot: ClientSlot::new(Rc::clone(&recorder), client),
@@ -93,7 +96,17 @@ pub fn spawn_clients<F: Fabric, C: CommitProtocol>(
     }
 }
 
+/// The node whose data a client prefers: its own, or, where that holds no shard, one after the other
+/// of those that do.
+fn home_of(view: &View, node: NodeId, client: u32) -> NodeId {
+    if view.role(node) != Some(Role::Client) {
+        return node;
+    }
+    view.primary(ShardId((client % u32::from(view.shards())) as u16))
+}
+
 struct Client<F, C> {
+    home: NodeId,
     // Before the slot: what an attempt holds is dropped before the attempt is recorded as cut off.
     protocol: C,
     slot: ClientSlot,
@@ -141,8 +154,7 @@ impl<F: Fabric, C: CommitProtocol> Client<F, C> {
     /// Runs the next transaction, due at `due`, from `now` to its end, which it returns.
     async fn transact(&mut self, due: Nanos, mut now: Nanos) -> Nanos {
         self.fabric.work(Work::Client);
-        let home = self.fabric.here().node;
-        let kind = self.workload.next(home, &mut self.random, &mut self.slot.txn);
+        let kind = self.workload.next(self.home, &mut self.random, &mut self.slot.txn);
         // A closed loop's transaction starts now, which is not before it was due.
         let start = match self.run.plan().load {
             Load::Closed => now,

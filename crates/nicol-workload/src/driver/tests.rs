@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::cluster::Layout;
 use nicol_core::history::first::End;
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 use nicol_core::workload::Workload;
 
 use super::*;
@@ -38,7 +38,7 @@ struct Setting {
 
 /// Spawns the plan's clients; attempts take 2 to `2 * step_max` ns.
 fn set_up(plan: RunPlan, accounts: u64, step_max: u64, unknown_every: u64) -> Setting {
-    let fabric = FakeFabric::new(Layout::new(1, 1, 1, 1).unwrap());
+    let fabric = FakeFabric::new(View::new(1, 1, 1, 1).unwrap());
     let config = SmallbankConfig::paper(1, accounts);
     let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(config));
     let config = FakeConfig { validation: Validation::Everything, step_max, unknown_every };

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use nicol_core::ids::Key;
-use nicol_core::workload::Records;
+use nicol_core::records::Records;
 
 use super::Kind;
 use super::config::{Indices, Mix, TpccConfig};

@@ -22,7 +22,7 @@ pub(super) struct Draw<'a> {
 impl Draw<'_> {
     fn home_warehouse(&mut self) -> u16 {
         let of_node = self.random.below(u64::from(self.config.warehouses_per_node)) as u16;
-        of_node * self.config.nodes + u16::from(self.home.0)
+        of_node * self.config.nodes + self.home.0
     }
 
     fn district(&mut self, warehouse: u16) -> District {

@@ -2,7 +2,7 @@
 
 use nicol_core::ids::{Key, ShardId};
 use nicol_core::rng::{Purpose, Stream};
-use nicol_core::workload::ShardMap;
+use nicol_core::view::ShardMap;
 
 use super::config::{Indices, TpccConfig};
 use super::draw::TODAY;

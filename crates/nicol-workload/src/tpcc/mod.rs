@@ -39,11 +39,12 @@ mod stock_level;
 #[cfg(test)]
 mod tests;
 
-use nicol_core::commit::{Execute, Procedures};
 use nicol_core::ids::{Key, NodeId, ShardId};
+use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
-use nicol_core::txn::{ProcedureId, Txn, Verdict};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::txn::{Execute, ProcedureId, Procedures, Txn, Verdict};
+use nicol_core::view::ShardMap;
+use nicol_core::workload::Workload;
 
 pub use config::{Chopping, Indices, Mix, Suppliers, TpccConfig};
 
@@ -138,18 +139,7 @@ impl Tpcc {
     }
 }
 
-impl Workload for Tpcc {
-    fn name(&self) -> &'static str {
-        match self.config.mix {
-            Mix::Full => "tpcc",
-            Mix::NewOrderOnly => "tpcc-no",
-        }
-    }
-
-    fn procedures(&self) -> Procedures {
-        Procedures::new(&LOGIC)
-    }
-
+impl RecordSource for Tpcc {
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
         load::load(&self.config, shards, shard, each);
     }
@@ -168,6 +158,19 @@ impl Workload for Tpcc {
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         self.config.value_lengths()
+    }
+}
+
+impl Workload for Tpcc {
+    fn name(&self) -> &'static str {
+        match self.config.mix {
+            Mix::Full => "tpcc",
+            Mix::NewOrderOnly => "tpcc-no",
+        }
+    }
+
+    fn procedures(&self) -> Procedures {
+        Procedures::new(&LOGIC)
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

@@ -38,7 +38,7 @@ pub(super) struct Ground {
 
 impl Ground {
     pub(super) fn new<F: Fabric>(fabric: &F) -> Result<Self, AccessError> {
-        let clients = fabric.layout().engine_count() as u32;
+        let clients = fabric.view().engine_count() as u32;
         let first = SLOT * u64::from(clients + 1);
         let count = clients * (ALLOCATED + LOST);
         let size = first + BUFFER * u64::from(count + 1);
@@ -125,7 +125,7 @@ impl<F: Fabric> Client<F> {
             let reply = self.fabric.call(engine, &Raw::<GROUND>(b""), Timeout::Never).await;
             let ground = reply.ok().and_then(|reply| Ground::parse(reply.as_ref()).ok());
             self.expect("the ground is told", ground.is_some());
-            let index = self.fabric.layout().index_of(self.fabric.here()).unwrap_or_default();
+            let index = self.fabric.view().index_of(self.fabric.here()).unwrap_or_default();
             let base = SLOT * (index as u64 + 1);
             let at = At { client: self, engine, ground: ground.unwrap_or_default(), base };
             at.reads_and_writes().await;

@@ -126,8 +126,10 @@ impl<F: Fabric> Host<F> {
     /// Begins with the keys that the transaction has got since.
     fn see_new(&self, txn: &Txn, open: &mut Open<F>) {
         for entry in &txn.entries()[open.accesses.len()..] {
-            let node = self.node.primary_of(entry.key);
+            let shard = self.node.shard_of(entry.key);
+            let node = self.fabric.view().primary(shard);
             open.accesses.push(AccessRecord {
+                shard,
                 node,
                 source: ValidationSource::Owner,
                 held: Held::No,
@@ -163,7 +165,7 @@ impl<F: Fabric> Host<F> {
     /// [FaSST] One RPC per primary locks its part of the write set and reads all its keys; where
     /// the others are READ, those of ordered tables, which only their owner can look up.
     fn send_executes(&self, txn: &Txn, open: &mut Open<F>) {
-        for node in self.fabric.layout().node_ids() {
+        for node in self.fabric.view().node_ids() {
             if self.select_asked(txn, open, node) {
                 for &index in &open.keys {
                     let access = &mut open.accesses[index];
@@ -219,7 +221,7 @@ impl<F: Fabric> Host<F> {
     /// Reads the keys of other nodes' shards.
     async fn read_remote(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<(), Abort> {
         let reads_here = |entry: &Entry| !entry.fetched && !self.owner_reads(entry.key);
-        for node in self.fabric.layout().node_ids() {
+        for node in self.fabric.view().node_ids() {
             if open.select(node, |index, _| reads_here(&txn.entries()[index])) {
                 self.remote_handles(node).await.map_err(Abort::Fabric)?;
             }

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use nicol_core::fabric::{Fabric, FabricError, OneSided};
-use nicol_core::ids::{NodeId, ShardId};
+use nicol_core::ids::NodeId;
 use nicol_core::txn::Txn;
 use nicol_store::remote_table::Header;
 
@@ -215,7 +215,7 @@ impl<F: Fabric> Host<F> {
 
     /// Sends COMMIT or ABORT to the owners that hold locks, or may.
     fn send_ends(&self, txn: &Txn, open: &mut Open<F>, decision: Decision) {
-        for node in self.fabric.layout().node_ids() {
+        for node in self.fabric.view().node_ids() {
             if self.select_held(open, node) {
                 let reply = self.send_end(txn, open, node, decision);
                 open.calls.push(Sent { to: node, reply });
@@ -236,7 +236,8 @@ impl<F: Fabric> Host<F> {
         decision: Decision,
     ) -> F::Completion {
         if decision == Decision::Commit {
-            let shard = ShardId(u16::from(node.0));
+            // A node holds the primary of one shard, so that its keys have it in common.
+            let shard = open.accesses[open.keys[0]].shard;
             let message = Commit { txn, shard, keys: &open.keys };
             return self.demand(node, &message, None);
         }

@@ -6,13 +6,12 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::commit::Procedures;
 use nicol_core::fabric::{
     Delivery, Fabric, FabricError, Message, ReplyTo, RequestId, Service, Timeout,
 };
 use nicol_core::ids::{EngineId, IdMap, Key, NodeId, RKey, ShardId, TxnId};
 use nicol_core::memory::Access;
-use nicol_core::txn::Txn;
+use nicol_core::txn::{Procedures, Txn};
 use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 use nicol_store::remote_table::Header;
@@ -36,7 +35,9 @@ pub(super) const RETRY_WAIT: Nanos = Nanos::from_micros(5);
 /// What a coordinator knows of one key besides the transaction's entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessRecord {
-    /// Its primary.
+    /// Its shard.
+    pub(super) shard: ShardId,
+    /// The node of its shard's primary.
     pub(super) node: NodeId,
     pub(super) source: ValidationSource,
     pub(super) held: Held,
@@ -141,9 +142,14 @@ impl<F: Fabric> Open<F> {
         node: NodeId,
         wanted: impl Fn(usize, &AccessRecord) -> bool,
     ) -> bool {
+        self.select_any(|index, access| access.node == node && wanted(index, access))
+    }
+
+    /// Puts the keys that are `wanted` into `keys`; are there any?
+    pub(super) fn select_any(&mut self, wanted: impl Fn(usize, &AccessRecord) -> bool) -> bool {
         self.keys.clear();
         for (index, access) in self.accesses.iter().enumerate() {
-            if access.node == node && wanted(index, access) {
+            if wanted(index, access) {
                 self.keys.push(index);
             }
         }
@@ -183,7 +189,7 @@ pub(super) struct Host<F: Fabric> {
 
 impl<F: Fabric> Host<F> {
     pub(super) fn new(fabric: F, node: Arc<Node>, procedures: Procedures) -> Rc<Self> {
-        let nodes = fabric.layout().nodes();
+        let nodes = fabric.view().nodes();
         let size = node.log_of(fabric.here()).size();
         Rc::new_cyclic(|this| Self {
             rings: (0..nodes).map(|_| Ring::new(size, fabric.signal())).collect(),

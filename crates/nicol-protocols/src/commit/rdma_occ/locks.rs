@@ -173,7 +173,7 @@ impl<F: Fabric> Host<F> {
 
     /// Asks owners for the keys that no CAS was posted for.
     fn send_locks(&self, txn: &Txn, open: &mut Open<F>, wanted: &impl Fn(&Txn, usize) -> bool) {
-        for node in self.fabric.layout().node_ids().filter(|&node| !self.is_here(node)) {
+        for node in self.fabric.view().node_ids().filter(|&node| !self.is_here(node)) {
             if !open.select(node, |index, access| access.held == Held::No && wanted(txn, index)) {
                 continue;
             }

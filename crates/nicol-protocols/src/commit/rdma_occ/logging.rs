@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, FabricError, Message, RequestId, Work};
-use nicol_core::ids::{NodeId, ShardId};
+use nicol_core::ids::NodeId;
 use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::wire::Writer;
 
@@ -154,7 +154,7 @@ impl<F: Fabric> Host<F> {
         open: &mut Open<F>,
     ) -> Result<Outcome, Abort> {
         self.emit_bodies(txn, open);
-        if self.fabric.layout().node_ids().any(|node| !self.ever_fits(open, node)) {
+        if self.fabric.view().node_ids().any(|node| !self.ever_fits(open, node)) {
             return Err(Abort::NoResources);
         }
         if self.node.config().log_by == Primitive::OneSided {
@@ -173,12 +173,12 @@ impl<F: Fabric> Host<F> {
         open.shards.clear();
         open.bodies.clear();
         open.bytes.clear();
-        for node in self.fabric.layout().node_ids() {
-            if !open.select(node, |index, _| txn.update(index).is_some()) {
+        for shard in self.fabric.view().shard_ids() {
+            let written = |index| txn.update(index).is_some();
+            if !open.select_any(|index, sight| sight.shard == shard && written(index)) {
                 continue;
             }
             let Open { keys, bodies, shards, .. } = open;
-            let shard = ShardId(u16::from(node.0));
             let start = bodies.len();
             Log { txn, shard, keys }.emit(&mut Writer::new(bodies));
             shards.push((shard, start..bodies.len()));
@@ -187,7 +187,7 @@ impl<F: Fabric> Host<F> {
 
     async fn meet_backups(&self, open: &Open<F>) -> Result<(), FabricError> {
         for (shard, _) in &open.shards {
-            for backup in self.fabric.layout().backups(*shard) {
+            for backup in self.fabric.view().backups(*shard) {
                 if !self.is_here(backup) {
                     self.remote_handles(backup).await?;
                 }
@@ -198,8 +198,8 @@ impl<F: Fabric> Host<F> {
 
     /// The sizes of the bodies that `node` backs up.
     fn bodies_for(&self, open: &Open<F>, node: NodeId) -> impl Iterator<Item = usize> {
-        let layout = self.fabric.layout();
-        let theirs = move |shard| layout.backups(shard).any(|backup| backup == node);
+        let view = self.fabric.view();
+        let theirs = move |shard| view.backups(shard).any(|backup| backup == node);
         open.shards.iter().filter(move |(shard, _)| theirs(*shard)).map(|(_, body)| body.len())
     }
 
@@ -214,7 +214,7 @@ impl<F: Fabric> Host<F> {
     /// A node whose log has no room for what it is to get.
     fn node_without_space(&self, open: &Open<F>) -> Option<NodeId> {
         let one_sided = self.node.config().log_by == Primitive::OneSided;
-        self.fabric.layout().node_ids().find(|&node| {
+        self.fabric.view().node_ids().find(|&node| {
             let bodies = self.bodies_for(open, node);
             match self.is_here(node) {
                 true => !self.local_log.has_space(bodies),
@@ -243,7 +243,7 @@ impl<F: Fabric> Host<F> {
         let by_rpc = self.node.config().log_by == Primitive::Rpc;
         for number in 0..open.shards.len() {
             let (shard, body) = open.shards[number].clone();
-            for backup in self.fabric.layout().backups(shard) {
+            for backup in self.fabric.view().backups(shard) {
                 if self.is_here(backup) {
                     self.fabric.work(Work::Copy { bytes: body.len() as u32 });
                     self.local_log.append(&open.bodies[body.clone()]);

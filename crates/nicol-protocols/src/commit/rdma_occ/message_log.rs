@@ -111,7 +111,7 @@ impl<F: Fabric> MessageLogs<F> {
         let part_max = memory.body_max().checked_sub(READ_BYTES).filter(|&bytes| bytes > 0);
         let Some(part_max) = part_max else { panic!("a message log has room for a message") };
         Some(Self {
-            outboxes: (0..fabric.layout().nodes()).map(|_| outbox()).collect(),
+            outboxes: (0..fabric.view().nodes()).map(|_| outbox()).collect(),
             part_max,
             letter: RefCell::default(),
             framing: RefCell::default(),
@@ -138,7 +138,7 @@ impl<F: Fabric> Outbox<F> {
 /// Starts reading what others write to this engine, and watching over what it writes.
 pub(super) fn start<F: Fabric>(host: &Rc<Host<F>>) {
     let fabric = &host.fabric;
-    for other in fabric.layout().node_ids().filter(|&other| !host.is_here(other)) {
+    for other in fabric.view().node_ids().filter(|&other| !host.is_here(other)) {
         let from = host.engine_of(other);
         if let Some(memory) = host.node.messages_of(from) {
             fabric.spawn(read_messages(host.clone(), from, memory.clone()));

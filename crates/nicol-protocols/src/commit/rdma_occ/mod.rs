@@ -71,9 +71,9 @@ mod worker;
 
 use std::sync::Arc;
 
-use nicol_core::commit::Procedures;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::Side;
+use nicol_core::txn::Procedures;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_store::remote_table::{Design, INLINE_MAX, TableConfig};
 

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nicol_core::cluster::Layout;
-use nicol_core::commit::{Audit, Procedures, SystemNode};
+use nicol_core::commit::CommitNode;
 use nicol_core::fabric::Fabric;
-use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side};
-use nicol_core::txn::VALUE_MAX;
-use nicol_core::workload::{ShardMap, Workload};
+use nicol_core::ids::{EngineId, Key, NodeId, ShardId};
+use nicol_core::records::RecordSource;
+use nicol_core::system::{Audit, SystemNode};
+use nicol_core::txn::{Procedures, VALUE_MAX};
+use nicol_core::view::{ShardMap, View};
 use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
@@ -21,14 +22,14 @@ use crate::commit::{copy_backups, load_shard};
 /// Log records that a node applies between two looks at whether old deletions may be forgotten.
 const FORGET_EVERY: u64 = 1_024;
 
-/// A node: primary of one shard, backup of others.
+/// A node: primary of one shard, or of none if it is for clients only, and backup of others.
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
-    layout: Layout,
+    view: View,
     config: RdmaOccConfig,
     geometry: Geometry,
-    shard: ShardId,
+    shard: Option<ShardId>,
     primary: Primary,
     backups: BTreeMap<ShardId, Replica>,
     /// One log per host engine of the cluster, at that engine's place among them. An engine of
@@ -78,22 +79,25 @@ impl Node {
 
     /// The place of `engine` among the host engines of the cluster.
     fn position_of(&self, engine: EngineId) -> usize {
-        usize::from(engine.node.0) * self.layout.engines(Side::Host) + usize::from(engine.core)
+        match self.view.host_index_of(engine) {
+            Some(position) => position,
+            None => panic!("{engine} is no host engine of this cluster"),
+        }
     }
 
     /// The logs that host core `core` applies: those of the engines with its number.
     pub(super) fn logs_of(&self, core: u8) -> impl Iterator<Item = Arc<LogMemory>> {
         let log = move |node| self.log_of(EngineId::host(node, core)).clone();
-        self.layout.node_ids().map(log)
+        self.view.node_ids().map(log)
     }
 
-    /// The node that holds the primary of `key`.
-    pub(super) fn primary_of(&self, key: Key) -> NodeId {
-        self.layout.primary(self.layout.shard_of(key))
+    /// The shard of `key`.
+    pub(super) fn shard_of(&self, key: Key) -> ShardId {
+        self.view.shard_of(key)
     }
 
     pub(super) fn is_primary_of(&self, key: Key) -> bool {
-        self.layout.shard_of(key) == self.shard
+        Some(self.view.shard_of(key)) == self.shard
     }
 
     /// The copy of a shard that is backed up here.
@@ -216,38 +220,39 @@ impl Addresses {
 
 impl SystemNode for Node {
     type Config = RdmaOccConfig;
-    type Coordinator<F: Fabric> = Coordinator<F>;
-
-    const SCANS: bool = true;
-
     type Shard = Replica;
     type Copies = Copies;
 
+    /// A table of the size that every shard's has: coordinators reckon with it where a record stands.
+    fn empty(config: &RdmaOccConfig, source: &dyn RecordSource) -> Replica {
+        let mut table = config.table;
+        table.size_heap_for(&source.value_lengths());
+        Replica::new(RemoteTable::new(Geometry::new(table), config.records))
+    }
+
     fn load(
         shard: ShardId,
-        layout: &Layout,
+        view: &View,
         config: &RdmaOccConfig,
-        workload: &dyn Workload,
+        source: &dyn RecordSource,
     ) -> Replica {
-        let mut table = config.table;
-        table.size_heap_for(&workload.value_lengths());
-        let replica = Replica::new(RemoteTable::new(Geometry::new(table), config.records));
+        let replica = Self::empty(config, source);
         let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
-        load_shard(workload, layout, shard, touch, |key, value| replica.load(key, value));
+        load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
         replica
     }
 
     fn copy(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &RdmaOccConfig,
-        workload: &dyn Workload,
+        source: &dyn RecordSource,
         shards: &[Replica],
     ) -> Copies {
-        let others = layout.nodes() as u64 - 1;
+        let others = u64::from(view.shards()) - view.led_by(id).count() as u64;
         let inline = config.table.inline;
         let long = |(len, records): &(u32, u64)| if *len as usize > inline { *records } else { 0 };
-        let long: u64 = workload.value_lengths().iter().map(long).sum();
+        let long: u64 = source.value_lengths().iter().map(long).sum();
         let long = if config.cached_addresses == 0 { 0 } else { long * 3 / 2 };
         let mut addresses = Addresses {
             slots: AddressCache::new((config.cached_addresses * others) as usize),
@@ -255,28 +260,28 @@ impl SystemNode for Node {
         };
         if config.warm_addresses {
             // All copies of a shard have their records in the same places.
-            let others = layout.node_ids().filter(|&other| other != id);
-            others.for_each(|other| addresses.remember_all(&shards[usize::from(other.0)].table));
+            let others = view.shard_ids().filter(|&shard| view.primary(shard) != id);
+            others.for_each(|shard| addresses.remember_all(&shards[usize::from(shard.0)].table));
         }
-        Copies { backups: copy_backups(layout, id, shards, Replica::copy), addresses }
+        Copies { backups: copy_backups(view, id, shards, Replica::copy), addresses }
     }
 
     fn build(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &RdmaOccConfig,
         primary: Replica,
         Copies { backups, addresses }: Copies,
     ) -> Self {
-        let engines = layout.nodes() * layout.engines(Side::Host);
+        let engines = view.host_count();
         let logs = |count, size| (0..count).map(|_| Arc::new(LogMemory::new(size))).collect();
         let pairs = if config.rpc_by == Transport::Write { engines } else { 0 };
         Self {
             id,
-            layout: layout.clone(),
+            view: view.clone(),
             config: config.clone(),
             geometry: primary.table.geometry(),
-            shard: ShardId(u16::from(id.0)),
+            shard: view.led_by(id).next(),
             primary: Primary::new(primary),
             backups,
             logs: logs(engines, config.log),
@@ -288,14 +293,6 @@ impl SystemNode for Node {
         }
     }
 
-    fn start<F: Fabric>(
-        self: &Arc<Self>,
-        fabric: &F,
-        procedures: &Procedures,
-    ) -> Option<Coordinator<F>> {
-        start(fabric, self, procedures)
-    }
-
     fn is_settled(&self) -> bool {
         // A transaction that has ended holds no locks.
         let mut logs = self.logs.iter().chain(&self.messages);
@@ -303,11 +300,12 @@ impl SystemNode for Node {
     }
 
     fn audit(&self) -> Audit {
-        let mut digests = vec![(self.shard, self.primary.replica.digest())];
+        let own = self.shard.map(|shard| (shard, self.primary.replica.digest()));
+        let mut digests: Vec<_> = own.into_iter().collect();
         digests.extend(self.backups.iter().map(|(&shard, replica)| (shard, replica.digest())));
         Audit {
-            leaked_locks: self.primary.locked_count() as u64,
-            pinned: 0,
+            leaks: vec![("locks", self.primary.locked_count() as u64)],
+            awaiting_recovery: Vec::new(),
             records: self.primary.replica.len(),
             digests,
         }
@@ -331,5 +329,19 @@ impl SystemNode for Node {
 
     fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
         self.primary.replica.for_each(each);
+    }
+}
+
+impl CommitNode for Node {
+    type Coordinator<F: Fabric> = Coordinator<F>;
+
+    const SCANS: bool = true;
+
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Coordinator<F>> {
+        start(fabric, self, procedures)
     }
 }

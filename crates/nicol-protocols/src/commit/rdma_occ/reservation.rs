@@ -75,7 +75,7 @@ impl<F: Fabric> Host<F> {
         if !(0..open.accesses.len()).any(|index| self.needs_reservation(txn, index)) {
             return;
         }
-        for node in self.fabric.layout().node_ids().filter(|&node| !self.is_here(node)) {
+        for node in self.fabric.view().node_ids().filter(|&node| !self.is_here(node)) {
             if open.select(node, |index, _| self.needs_reservation(txn, index)) {
                 let reply = self.ask(node, &Reserve { txn, keys: &open.keys });
                 open.calls.push(Sent { to: node, reply });

@@ -26,7 +26,7 @@ impl<F: Fabric> Host<F> {
         }
         self.reserve_here(txn, open)?;
         if reads {
-            for node in self.fabric.layout().node_ids().filter(|&node| !self.is_here(node)) {
+            for node in self.fabric.view().node_ids().filter(|&node| !self.is_here(node)) {
                 if open.select(node, |_, access| access.held == Held::No) {
                     self.post_checks(txn, open, node);
                 }

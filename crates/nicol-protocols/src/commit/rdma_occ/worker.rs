@@ -23,7 +23,7 @@ impl<F: Fabric> ApplyLog for Worker<F> {
             let writes = logged(body);
             let Some(replica) = self.node.backup(writes.shard) else {
                 panic!(
-                    "{:?} is not backed up here: its coordinator has another layout",
+                    "{:?} is not backed up here: its coordinator has another view",
                     writes.shard
                 );
             };

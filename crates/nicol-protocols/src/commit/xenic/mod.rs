@@ -43,10 +43,10 @@ mod server;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::cluster::Layout;
-use nicol_core::commit::Procedures;
 use nicol_core::fabric::{Fabric, Service};
-use nicol_core::ids::Side;
+use nicol_core::ids::{EngineId, Side};
+use nicol_core::txn::Procedures;
+use nicol_core::view::View;
 
 use super::Sabotage;
 use super::log_worker::apply_log;
@@ -84,7 +84,7 @@ fn start<F: Fabric>(
         }
         Side::Host => {
             let acks = LogAcks::new(fabric.clone());
-            for core in logs_of(fabric.layout(), here.core) {
+            for core in logs_of(fabric.view(), here) {
                 let (node, acks) = (node.clone(), acks.clone());
                 let log = node.log(core).clone();
                 let worker = Worker { fabric: fabric.clone(), node, acks, core };
@@ -98,8 +98,8 @@ fn start<F: Fabric>(
     }
 }
 
-/// The NIC cores whose logs host core `core` applies.
-fn logs_of(layout: &Layout, core: u8) -> impl Iterator<Item = u8> + use<> {
-    let (hosts, nics) = (layout.engines(Side::Host), layout.engines(Side::Nic));
-    (usize::from(core)..nics).step_by(hosts).map(|nic| nic as u8)
+/// The NIC cores whose logs `host` applies.
+fn logs_of(view: &View, host: EngineId) -> impl Iterator<Item = u8> + use<> {
+    let (hosts, nics) = (view.engines(host.node, Side::Host), view.engines(host.node, Side::Nic));
+    (usize::from(host.core)..nics).step_by(hosts).map(|nic| nic as u8)
 }

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::commit::Procedures;
 use nicol_core::fabric::{Delivery, Fabric, Service};
+use nicol_core::txn::Procedures;
 use nicol_core::wire::Malformed;
 
 use super::coordinator::NicCoordinator;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use nicol_core::cluster::Layout;
-use nicol_core::commit::{Audit, LookupStats, Procedures, SystemNode};
+use nicol_core::commit::{CommitNode, PATHS};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
-use nicol_core::txn::{Abort, Entry, RangeVersion, Txn};
+use nicol_core::records::RecordSource;
+use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::txn::{Abort, Entry, Procedures, RangeVersion, Txn};
+use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
-use nicol_core::workload::{ShardMap, Workload};
 use nicol_store::high_water::HighWater;
 use nicol_store::host_table::{Advance, ExhaustedSpace, Geometry, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
@@ -26,13 +27,14 @@ use crate::commit::{copy_backups, load_shard};
 /// transactions abort for want of resources; with one object per key in flight that is far off.
 const BUSY_OBJECTS_MAX: usize = 1 << 18;
 
-/// A node: primary of one shard, backup of others. [Xenic21 4]
+/// A node: primary of one shard, or of none if it is for clients only, and backup of others.
+/// [Xenic21 4]
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
-    layout: Layout,
+    view: View,
     config: XenicConfig,
-    shard: ShardId,
+    shard: Option<ShardId>,
     primary: Replica,
     backups: BTreeMap<ShardId, Replica>,
     index: NicIndex,
@@ -112,23 +114,23 @@ impl Node {
         &self.logs[usize::from(core)]
     }
 
-    /// Its primary shard.
-    pub(super) fn shard(&self) -> ShardId {
+    /// The shard of which this node holds the primary, if there is one.
+    pub(super) fn shard(&self) -> Option<ShardId> {
         self.shard
     }
 
     /// The shard of `key`.
     pub(super) fn shard_of(&self, key: Key) -> ShardId {
-        self.layout.shard_of(key)
+        self.view.shard_of(key)
     }
 
     /// The node that holds the primary of `key`.
     pub(super) fn primary_of(&self, key: Key) -> NodeId {
-        self.layout.primary(self.shard_of(key))
+        self.view.primary(self.shard_of(key))
     }
 
     pub(super) fn is_primary(&self, shard: ShardId) -> bool {
-        shard == self.shard
+        Some(shard) == self.shard
     }
 
     pub(super) fn is_primary_of(&self, key: Key) -> bool {
@@ -160,7 +162,7 @@ impl Node {
             write_set.any(|entry| self.shard_of(entry.key) == shard)
         };
         let backups = move |shard| {
-            let backups = self.layout.backups(shard).filter(move |&node| node != coordinator);
+            let backups = self.view.backups(shard).filter(move |&node| node != coordinator);
             backups.map(move |backup| (shard, backup))
         };
         shards.into_iter().flatten().filter(writes).flat_map(backups)
@@ -311,6 +313,16 @@ impl Node {
     }
 }
 
+/// An empty replica with room for so many records.
+fn table_for(records: u64, config: &XenicConfig) -> Replica {
+    let geometry = Geometry::new(
+        (records * config.slots_percent / 100).max(1_024),
+        config.displacement_max,
+        config.inline_value,
+    );
+    Replica::new(HostTable::new(geometry, records, config.growth))
+}
+
 fn abort_of(refused: LockRefused, key: Key) -> Abort {
     match refused {
         LockRefused::Held(_) | LockRefused::Shared => Abort::LockConflict { key },
@@ -320,40 +332,42 @@ fn abort_of(refused: LockRefused, key: Key) -> Abort {
 
 impl SystemNode for Node {
     type Config = XenicConfig;
-    type Coordinator<F: Fabric> = HostCoordinator<F>;
-
-    const SCANS: bool = true;
-
     type Shard = Replica;
     type Copies = Copies;
 
+    fn empty(config: &XenicConfig, _: &dyn RecordSource) -> Replica {
+        table_for(0, config)
+    }
+
     fn load(
         shard: ShardId,
-        layout: &Layout,
+        view: &View,
         config: &XenicConfig,
-        workload: &dyn Workload,
+        source: &dyn RecordSource,
     ) -> Replica {
-        let hashed = workload.records_per_shard() - workload.ordered_per_shard();
-        let records = hashed + workload.growth_per_shard();
-        let geometry = Geometry::new(
-            (records * config.slots_percent / 100).max(1_024),
-            config.displacement_max,
-            config.inline_value,
-        );
-        let replica = Replica::new(HostTable::new(geometry, records, config.growth));
+        let hashed = source.records_per_shard() - source.ordered_per_shard();
+        let records = hashed + source.growth_per_shard();
+        let replica = table_for(records, config);
         let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
-        load_shard(workload, layout, shard, touch, |key, value| replica.load(key, value));
+        load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
         replica
     }
 
     fn copy(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &XenicConfig,
-        _: &dyn Workload,
+        source: &dyn RecordSource,
         shards: &[Replica],
     ) -> Copies {
-        let primary = &shards[usize::from(id.0)];
+        let empty;
+        let primary = match view.led_by(id).next() {
+            Some(shard) => &shards[usize::from(shard.0)],
+            None => {
+                empty = Self::empty(config, source);
+                &empty
+            }
+        };
         let index = NicIndex::new(IndexConfig {
             segments: primary.table.geometry().segments(),
             cached_objects_max: config.index_objects,
@@ -365,22 +379,22 @@ impl SystemNode for Node {
                 .for_each_located(&mut |record| index.preload(SlotHash::of(record.key), &record));
             write_counters.preload(&primary.ordered);
         }
-        Copies { backups: copy_backups(layout, id, shards, Replica::copy), index, write_counters }
+        Copies { backups: copy_backups(view, id, shards, Replica::copy), index, write_counters }
     }
 
     fn build(
         id: NodeId,
-        layout: &Layout,
+        view: &View,
         config: &XenicConfig,
         primary: Replica,
         Copies { backups, index, write_counters }: Copies,
     ) -> Self {
-        let nics = layout.engines(Side::Nic);
+        let nics = view.engines(id, Side::Nic);
         Self {
             id,
-            layout: layout.clone(),
+            view: view.clone(),
             config: config.clone().without_shorter_ways_if_broken(),
-            shard: ShardId(u16::from(id.0)),
+            shard: view.led_by(id).next(),
             primary,
             backups,
             index,
@@ -392,14 +406,6 @@ impl SystemNode for Node {
         }
     }
 
-    fn start<F: Fabric>(
-        self: &Arc<Self>,
-        fabric: &F,
-        procedures: &Procedures,
-    ) -> Option<HostCoordinator<F>> {
-        start(fabric, self, procedures)
-    }
-
     fn is_settled(&self) -> bool {
         self.index.pinned_count() == 0
             && self.logs.iter().all(|log| log.is_settled())
@@ -408,27 +414,32 @@ impl SystemNode for Node {
     }
 
     fn audit(&self) -> Audit {
-        let mut digests = vec![(self.shard, self.primary.digest())];
+        let own = self.shard.map(|shard| (shard, self.primary.digest()));
+        let mut digests: Vec<_> = own.into_iter().collect();
         digests.extend(self.backups.iter().map(|(&shard, table)| (shard, table.digest())));
         Audit {
-            leaked_locks: self.index.locked_count() as u64,
-            pinned: self.index.pinned_count() as u64,
+            leaks: vec![
+                ("locks", self.index.locked_count() as u64),
+                ("pinned_objects", self.index.pinned_count() as u64),
+            ],
+            awaiting_recovery: Vec::new(),
             records: self.primary.len(),
             digests,
         }
     }
 
-    fn paths(&self) -> Vec<(&'static str, u64)> {
-        let count = |path: Path| self.paths[path as usize].load(Ordering::Relaxed);
-        Path::ALL.map(|path| (path.name(), count(path))).to_vec()
-    }
-
-    fn lookups(&self) -> LookupStats {
-        let mut sum = LookupStats::default();
-        self.lookups.iter().for_each(|core| sum += core.read());
+    fn counters(&self) -> Vec<Counter> {
+        let paths = Path::ALL.map(|path| Counter {
+            group: PATHS,
+            name: path.name(),
+            value: self.paths[path as usize].load(Ordering::Relaxed),
+        });
+        let lookup = |(name, value)| Counter { group: "lookups", name, value };
         let progress = self.primary.table.progress();
-        sum.doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
-        sum
+        let doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
+        let lookups = LookupCounters::sums(&self.lookups).map(lookup);
+        let doublings = lookup(("table_doublings", doublings));
+        paths.into_iter().chain(lookups).chain([doublings]).collect()
     }
 
     fn check(&self) {
@@ -445,5 +456,19 @@ impl SystemNode for Node {
 
     fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
         self.primary.for_each(each);
+    }
+}
+
+impl CommitNode for Node {
+    type Coordinator<F: Fabric> = HostCoordinator<F>;
+
+    const SCANS: bool = true;
+
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<HostCoordinator<F>> {
+        start(fabric, self, procedures)
     }
 }

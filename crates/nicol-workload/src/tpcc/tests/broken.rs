@@ -24,7 +24,7 @@ fn used(indices: Indices) -> (Tpcc, Store) {
     let mut store = Store::load(&workload);
     let (mut random, mut txn) = (Stream::new(7, Purpose::Test, 0), Txn::default());
     for number in 0..400_u32 {
-        let kind = workload.next(NodeId((number % 3) as u8), &mut random, &mut txn);
+        let kind = workload.next(NodeId((number % 3) as u16), &mut random, &mut txn);
         while store.run(&workload, &mut txn).0 && workload.next_piece(kind, &mut txn) {}
     }
     assert_eq!(store.audit(&workload), Vec::<String>::new());

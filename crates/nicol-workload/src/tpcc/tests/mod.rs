@@ -6,10 +6,10 @@ mod store;
 
 use std::collections::BTreeMap;
 
-use nicol_core::commit::Procedures;
 use nicol_core::ids::{Key, NodeId, TableId, Version};
+use nicol_core::records::RecordSource;
 use nicol_core::rng::{Purpose, Stream};
-use nicol_core::txn::{ProcedureId, Txn, Verdict};
+use nicol_core::txn::{ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::workload::Workload;
 
 use super::input::{Customer, Delivery, NewOrder, OrderStatus, Payment, StockLevel};
@@ -65,10 +65,10 @@ fn the_loader_makes_the_specifications_population() {
 #[test]
 fn every_shard_holds_its_warehouses_and_a_copy_of_the_items() {
     let workload = Tpcc::new(small());
-    let layout = nicol_core::cluster::Layout::new(3, 1, 1, 1).unwrap();
+    let view = nicol_core::view::View::new(3, 1, 1, 1).unwrap();
     for shard in (0..3).map(nicol_core::ids::ShardId) {
         let (mut items, mut partitions, mut records) = (0, Vec::new(), 0);
-        workload.load(&layout, shard, &mut |key, _| {
+        workload.load(&view, shard, &mut |key, _| {
             records += 1;
             items += u32::from(key.table() == key::ITEM);
             partitions.push(key.partition().unwrap());
@@ -90,7 +90,7 @@ fn against_the_model(config: TpccConfig) {
     let mut rounds_max = [0; PROCEDURES];
     let mut refused = 0;
     for number in 0..4_000_u32 {
-        let kind = workload.next(NodeId((number % 3) as u8), &mut random, &mut txn);
+        let kind = workload.next(NodeId((number % 3) as u16), &mut random, &mut txn);
         loop {
             let procedure = usize::from(txn.procedure.0) % PROCEDURES;
             let (committed, rounds) = store.run(&workload, &mut txn);

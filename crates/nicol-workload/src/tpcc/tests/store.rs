@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use nicol_core::cluster::Layout;
 use nicol_core::ids::{Key, ShardId, Version};
+use nicol_core::records::{RecordSource, Records};
 use nicol_core::txn::{KeyRange, Txn, Verdict};
-use nicol_core::workload::{Records, ShardMap, Workload};
+use nicol_core::view::{ShardMap, View};
+use nicol_core::workload::Workload;
 
 use crate::tpcc::Tpcc;
 
@@ -25,11 +26,11 @@ impl Records for Store {
 impl Store {
     /// Loads every shard.
     pub(super) fn load(workload: &Tpcc) -> Self {
-        let layout = Layout::new(usize::from(workload.config.nodes), 1, 1, 1).unwrap();
+        let view = View::new(usize::from(workload.config.nodes), 1, 1, 1).unwrap();
         let mut rows = BTreeMap::new();
-        for shard in (0..layout.shards()).map(ShardId) {
-            workload.load(&layout, shard, &mut |key, row| {
-                assert_eq!(layout.shard_of(key), shard);
+        for shard in (0..view.shards()).map(ShardId) {
+            workload.load(&view, shard, &mut |key, row| {
+                assert_eq!(view.shard_of(key), shard);
                 assert!(rows.insert(key, row.to_vec()).is_none(), "{key:?} is loaded once");
             });
         }

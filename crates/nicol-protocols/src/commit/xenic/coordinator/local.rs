@@ -51,8 +51,10 @@ impl<F: Fabric> NicCoordinator<F> {
         open.path = if reads_only { Path::LocalRead } else { Path::LocalWrite };
         // [Xenic21 4.2.4] "Acquires write-set locks in its index and aborts if any is held."
         self.lock_write_set(&open.txn)?;
-        if !reads_only {
-            open.holds_locks_at(self.node.shard());
+        if let Some(own) = self.node.shard()
+            && !reads_only
+        {
+            open.holds_locks_at(own);
         }
         let current = self.check(open, reads_only).await?;
         if refused {

@@ -14,10 +14,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::commit::Procedures;
 use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Work};
 use nicol_core::ids::{IdMap, TxnId};
-use nicol_core::txn::{Abort, ProcedureId, Verdict};
+use nicol_core::txn::{Abort, ProcedureId, Procedures, Verdict};
 use nicol_core::wire::Malformed;
 
 use super::messages::{

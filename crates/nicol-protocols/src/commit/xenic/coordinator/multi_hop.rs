@@ -206,7 +206,7 @@ impl<F: Fabric> NicCoordinator<F> {
         let OpenTxn { txn, logs, .. } = open;
         let shards = [execution.own, execution.remote];
         for (shard, backup) in self.node.delegated_logs(txn, shards, here.node) {
-            let to = self.fabric.layout().nic_of(backup, here.core);
+            let to = self.fabric.view().nic_of(backup, here.core);
             let (asker, reply) = self.fabric.open_delegated_call(to);
             logs.push(LogCall { shard, backup, delegated: asker.request }, reply);
         }

@@ -122,7 +122,7 @@ impl<F: Fabric> NicCoordinator<F> {
         capacity::check_writes(open.exhausted, &open.txn, log.body_max())?;
         let mut last = None;
         while let Some(shard) = self.next_shard_updated(open, last) {
-            for backup in self.fabric.layout().backups(shard) {
+            for backup in self.fabric.view().backups(shard) {
                 let timeout = Timeout::After(self.node.config().timeout);
                 let call = LogCall { shard, backup, delegated: RequestId::NONE };
                 let reply = self.send_log(open, call, timeout, None);
@@ -161,7 +161,7 @@ impl<F: Fabric> NicCoordinator<F> {
         superseded: Option<RequestId>,
     ) -> F::Completion {
         let message = Log { txn: &open.txn, shard: call.shard, keys: &open.keys };
-        let to = self.fabric.layout().nic_of(call.backup, self.fabric.here().core);
+        let to = self.fabric.view().nic_of(call.backup, self.fabric.here().core);
         match superseded {
             Some(request) => self.fabric.call_superseding(to, &message, request),
             None => self.fabric.call(to, &message, timeout),
@@ -250,8 +250,8 @@ impl<F: Fabric> NicCoordinator<F> {
 
     /// The NIC engine that works for this one at the primary of `shard`.
     pub(super) fn primary_nic(&self, shard: ShardId) -> EngineId {
-        let layout = self.fabric.layout();
-        layout.nic_of(layout.primary(shard), self.fabric.here().core)
+        let view = self.fabric.view();
+        view.nic_of(view.primary(shard), self.fabric.here().core)
     }
 
     /// A request to the primary of `shard` that may go unanswered.

@@ -40,7 +40,7 @@ pub(in crate::commit::xenic) struct LogAcks<F> {
 
 impl<F: Fabric> LogAcks<F> {
     pub(in crate::commit::xenic) fn new(fabric: F) -> Rc<Self> {
-        let nics = fabric.layout().engines(Side::Nic);
+        let nics = fabric.view().engines(fabric.here().node, Side::Nic);
         let wanted = fabric.signal();
         let acks = RefCell::new(vec![Ack::default(); nics]);
         Rc::new(Self { fabric, acks, waiting: Cell::new(false), wanted })

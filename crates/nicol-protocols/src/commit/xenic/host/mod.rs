@@ -10,10 +10,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::commit::{CommitProtocol, Procedures};
+use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, FabricError, Message, Work};
 use nicol_core::ids::{EngineId, TxnId};
-use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
 use super::ExecuteAt;
 use super::coordinator::SLOT_WAIT;
@@ -103,7 +103,7 @@ impl<F: Fabric> HostCoordinator<F> {
     /// The core of this node's NIC that coordinates a transaction. [Xenic21 4.3.2]: flows are
     /// routed to cores.
     fn nic(&self, txn: TxnId) -> EngineId {
-        self.fabric.layout().nic_for(self.fabric.here(), txn.sequence())
+        self.fabric.view().nic_for(self.fabric.here(), txn.sequence())
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) fn parse_update(
 
 /// SHIP: a transaction, with what its coordinator has read of its own shard, and the names of the
 /// requests under which the backups' acks are expected there: shard by shard, the coordinator's
-/// first, in the order of the layout.
+/// first, in the order of the view.
 pub(in crate::commit::xenic) struct Ship<'a, I> {
     pub(in crate::commit::xenic) txn: &'a Txn,
     pub(in crate::commit::xenic) delegated: I,

@@ -13,10 +13,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::commit::Procedures;
 use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Work};
 use nicol_core::ids::{IdMap, TxnId};
-use nicol_core::txn::Abort;
+use nicol_core::txn::{Abort, Procedures};
 use nicol_core::wire::Malformed;
 
 use super::messages::ship::parse_ship_outcome;

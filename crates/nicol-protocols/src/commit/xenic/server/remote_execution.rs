@@ -127,7 +127,7 @@ impl<F: Fabric> NicServer<F> {
             }
             if !keys.is_empty() {
                 let asker = ReplyTo { engine: coordinator, request };
-                let to = self.fabric.layout().nic_of(backup, self.fabric.here().core);
+                let to = self.fabric.view().nic_of(backup, self.fabric.here().core);
                 self.fabric.send_on_behalf_of(asker, to, &Log { txn, shard, keys });
             }
         }

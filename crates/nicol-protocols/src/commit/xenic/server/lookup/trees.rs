@@ -52,7 +52,7 @@ impl<F: Fabric> Lookups<F> {
     /// Asks the host for the keys that are left, until no install has come in between.
     pub(super) async fn ask_host(&self, batch: &mut Batch<F>) -> Result<(), FabricError> {
         let here = self.fabric.here();
-        let hosts = self.fabric.layout().engines(Side::Host);
+        let hosts = self.fabric.view().engines(here.node, Side::Host);
         let host = EngineId::host(here.node, (usize::from(here.core) % hosts) as u8);
         while !batch.asked.is_empty() {
             let call = self.fabric.call(host, &TreeLookup(&batch.asked), Timeout::Never);

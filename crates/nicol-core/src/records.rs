@@ -1,0 +1,60 @@
+//! Records: where a system loads them from, and how they are read when everything is quiet.
+
+use crate::ids::{Key, ShardId};
+use crate::view::ShardMap;
+
+/// The records that a system loads before it starts.
+pub trait RecordSource: Send + Sync {
+    /// Calls `each` with every initial record of `shard`, in a fixed order, without holding more
+    /// than one in memory.
+    fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8]));
+
+    /// How many records [`RecordSource::load`] yields for one shard, at most.
+    fn records_per_shard(&self) -> u64;
+
+    /// How many of these stand in ordered tables ([`Key::is_ordered`]), at least.
+    fn ordered_per_shard(&self) -> u64 {
+        0
+    }
+
+    /// How many records a table should have capacity for beyond the initial ones, per shard.
+    fn growth_per_shard(&self) -> u64 {
+        0
+    }
+
+    /// Of the values that a shard has capacity for, at most how many have which length: (bytes,
+    /// records). A table that keeps long values apart sizes their memory by it. Short ones, that any
+    /// table slot holds, may be left out.
+    fn value_lengths(&self) -> Vec<(u32, u64)> {
+        Vec::new()
+    }
+}
+
+/// No records: a store that starts empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Empty {
+    /// Records that each shard has capacity for.
+    pub capacity_per_shard: u64,
+}
+
+impl RecordSource for Empty {
+    fn load(&self, _: &dyn ShardMap, _: ShardId, _: &mut dyn FnMut(Key, &[u8])) {}
+
+    fn records_per_shard(&self) -> u64 {
+        0
+    }
+
+    fn growth_per_shard(&self) -> u64 {
+        self.capacity_per_shard
+    }
+}
+
+/// The records of a cluster that is quiet.
+pub trait Records {
+    /// The value of `key`, if there is such a record.
+    fn read(&mut self, key: Key) -> Option<Vec<u8>>;
+
+    /// Calls `each` with every record, in the order in which they come cheapest: a fraction of the
+    /// cost of reading each.
+    fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8]));
+}

@@ -1,0 +1,136 @@
+//! A system node, whatever its family: how it is loaded, when it is at rest, what it counts and what
+//! an audit finds.
+//!
+//! A family adds how its engines start and what its clients call: for transactions that is
+//! [`CommitNode`](crate::commit::CommitNode).
+
+use std::sync::Arc;
+
+use crate::ids::{Key, NodeId, ShardId};
+use crate::records::RecordSource;
+use crate::view::View;
+
+/// One node of a system: its memory, shared by its engines.
+pub trait SystemNode: Send + Sync + Sized + 'static {
+    /// How the system runs.
+    type Config: Clone + Send + Sync + 'static;
+
+    /// What a node holds of a shard.
+    type Shard: Send + Sync;
+    /// What a node has besides its primary shard.
+    type Copies: Send;
+
+    /// Loads `shard` with the records of `source`.
+    fn load(
+        shard: ShardId,
+        view: &View,
+        config: &Self::Config,
+        source: &dyn RecordSource,
+    ) -> Self::Shard;
+
+    /// What a node holds in the place of a primary shard that has none, such as one for clients only.
+    fn empty(config: &Self::Config, source: &dyn RecordSource) -> Self::Shard;
+
+    /// Copies what node `id` backs up of `shards`, in the order of their numbers.
+    fn copy(
+        id: NodeId,
+        view: &View,
+        config: &Self::Config,
+        source: &dyn RecordSource,
+        shards: &[Self::Shard],
+    ) -> Self::Copies;
+
+    /// Puts node `id` together. `primary` is the shard that it [leads](View::led_by), or
+    /// [empty](SystemNode::empty).
+    fn build(
+        id: NodeId,
+        view: &View,
+        config: &Self::Config,
+        primary: Self::Shard,
+        copies: Self::Copies,
+    ) -> Self;
+
+    /// Has it nothing left to do: is every log applied, every lock released?
+    fn is_settled(&self) -> bool;
+
+    /// The state of its memory; meaningful once the cluster is quiet.
+    fn audit(&self) -> Audit;
+
+    /// What it has counted so far.
+    fn counters(&self) -> Vec<Counter> {
+        Vec::new()
+    }
+
+    /// Checks the structure of its memory, once the cluster is quiet. Goes over every record.
+    ///
+    /// # Panics
+    /// If an invariant does not hold.
+    fn check(&self) {}
+
+    /// Reads a record of the node's own shard into `value`; false if there is none.
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool;
+
+    /// Calls `each` with every record of the node's own shard, in the order of its memory.
+    fn for_each(&self, each: &mut dyn FnMut(Key, &[u8]));
+}
+
+/// A number that a node counts up. Names are the system's; those of one group belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// What it is about, such as `paths`.
+    pub group: &'static str,
+    /// Its name within the group.
+    pub name: &'static str,
+    /// How many.
+    pub value: u64,
+}
+
+/// What a node's memory looks like when everything is quiet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// What nobody will release, by name, such as `locks`; zeros included.
+    pub leaks: Vec<(&'static str, u64)>,
+    /// What only recovery may release, by name: it belongs to work that a dead node left undecided.
+    pub awaiting_recovery: Vec<(&'static str, u64)>,
+    /// Records of the primary shard.
+    pub records: u64,
+    /// Digest of the primary shard, then of each backup shard held.
+    pub digests: Vec<(ShardId, u64)>,
+}
+
+/// How the work of loading several nodes is done.
+pub trait ParallelMap {
+    /// What `work` makes of each item, in their order.
+    fn map<I: Sync, T: Send>(&self, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T>;
+}
+
+/// One node after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Sequential;
+
+impl ParallelMap for Sequential {
+    fn map<I: Sync, T: Send>(&self, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+        items.iter().map(work).collect()
+    }
+}
+
+/// Loads a cluster's nodes: each shard once, then its copies. A node leads one shard or none.
+pub fn load_nodes<N: SystemNode>(
+    view: &View,
+    config: &N::Config,
+    source: &dyn RecordSource,
+    parallel: &impl ParallelMap,
+) -> Vec<Arc<N>> {
+    let ids: Vec<NodeId> = view.node_ids().collect();
+    let numbers: Vec<ShardId> = view.shard_ids().collect();
+    let shards = parallel.map(&numbers, |&shard| N::load(shard, view, config, source));
+    let copies = parallel.map(&ids, |&id| N::copy(id, view, config, source, &shards));
+    let mut shards: Vec<_> = shards.into_iter().map(Some).collect();
+    let build = |(&id, copies)| {
+        let led = view.led_by(id).next();
+        let primary = led.and_then(|shard| shards[usize::from(shard.0)].take());
+        let primary = primary.unwrap_or_else(|| N::empty(config, source));
+        Arc::new(N::build(id, view, config, primary, copies))
+    };
+    ids.iter().zip(copies).map(build).collect()
+}
