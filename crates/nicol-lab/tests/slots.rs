@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nicol_check::serializability;
 use nicol_core::commit::CommitNode;
 use nicol_core::engine::{CALLS_MAX, Start};
-use nicol_core::fabric::{Fabric, FabricError, ReplyTo};
+use nicol_core::fabric::{Completions, Fabric, FabricError, ReplyTo};
 use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::rng::{Purpose, Stream};
@@ -72,7 +72,7 @@ impl<N: CommitNode> Start for Short<N> {
 }
 
 /// A call slot that is taken, and waits for nothing.
-type Taken<F> = (ReplyTo, <F as Fabric>::Completion);
+type Taken<F> = (ReplyTo, <F as Completions>::Completion);
 
 fn give_back<F: Fabric>(fabric: &F, (asker, reply): Taken<F>) {
     drop(reply);

@@ -2,10 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
-use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, World};
+use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, Wake, World};
 use nicol_core::fabric::{FabricError, HasDoorbell};
 use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::{EngineId, NodeId};
@@ -141,14 +144,35 @@ impl LiveWorld {
     }
 }
 
+/// What a scheduling point resolves to: ready at once, of no size and no state, so that nothing of it
+/// is left in compiled code.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Immediate;
+const _: () = assert!(size_of::<Immediate>() == 0, "an access point costs no memory");
+
+impl Future for Immediate {
+    type Output = ();
+
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+}
+
 impl World for LiveWorld {
     const SHARED_MEMORY: bool = true;
+    type Access = Immediate;
 
     fn now(&self) -> Nanos {
         Nanos(self.shared.started.elapsed().as_nanos() as u64)
     }
 
     fn charge(&self, _charge: Charge) {}
+
+    fn access(&self, _wait: impl FnOnce() -> Wake) -> Immediate {
+        Immediate
+    }
 
     fn random(&self) -> u64 {
         self.random.borrow_mut().bits()

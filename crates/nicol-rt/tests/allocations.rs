@@ -1,12 +1,15 @@
 //! A transaction allocates nothing in the steady state: counted over the whole process.
 
 use std::alloc::{GlobalAlloc, Layout as Block, System};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use nicol_core::commit::CommitNode;
 use nicol_core::engine::Start;
+use nicol_core::exec::{Detached, join_quorum};
 use nicol_core::fabric::Fabric;
 use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::txn::Procedures;
@@ -110,6 +113,32 @@ fn allocates_nothing<N: CommitNode>(name: &str, config: &N::Config) {
     assert!(more * 100 < transactions, "{name}: {more} allocations in {transactions} transactions");
 }
 
+/// A reply that has come.
+struct Reply(bool);
+
+impl Future for Reply {
+    type Output = Result<(), ()>;
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(if self.0 { Ok(()) } else { Err(()) })
+    }
+}
+
+impl Detached for Reply {}
+
+/// Asserts that waiting for a quorum, and for the rest, allocates nothing.
+fn a_quorum_allocates_nothing() {
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let mut context = Context::from_waker(Waker::noop());
+    for granted in 0..5 {
+        let replies = (0..5).map(|reply| Reply(reply < granted));
+        let mut replies = join_quorum::<8, _, _>(replies, 3, Result::is_ok);
+        let reached = Pin::new(&mut replies).poll(&mut context);
+        assert_eq!(reached, Poll::Ready(granted >= 3));
+        assert!(Pin::new(&mut replies.rest()).poll(&mut context).is_ready());
+    }
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before);
+}
+
 /// What decides which way a transaction takes.
 #[derive(Clone, Copy, Debug)]
 struct Way {
@@ -145,6 +174,7 @@ const WAYS: [Way; 5] = [
 // One test: allocations are those of the whole process.
 #[test]
 fn a_transaction_allocates_nothing_in_the_steady_state() {
+    a_quorum_allocates_nothing();
     for way in WAYS {
         allocates_nothing::<xenic::Node>(&format!("{way:?}"), &way.config());
     }

@@ -244,7 +244,6 @@ impl SimCluster {
         let engine = &self.engines[index];
         let world = engine.world();
         world.begin();
-        world.spend(world.costs.poll(), Spent::Poll);
         let due = {
             let state = &mut *self.shared.state.borrow_mut();
             self.pass_on(state, index, world);

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, World};
+use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, Wake, World};
 use nicol_core::fabric::HasDoorbell;
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::memory::RegionTable;
@@ -135,7 +135,7 @@ const fn spent_on(charge: Charge) -> Spent {
         Charge::DmaSubmitted { .. } => Spent::DmaSubmit,
         Charge::DmaCompleted => Spent::DmaComplete,
         Charge::VerbsPosted { .. } | Charge::VerbCompleted => Spent::Verbs,
-        Charge::Work(_) => Spent::Work,
+        Charge::Access | Charge::Work(_) => Spent::Work,
     }
 }
 
@@ -149,6 +149,8 @@ pub struct SimWorld {
     local: Cell<Picos>,
     refused: Cell<bool>,
     burst: Cell<usize>,
+    /// Does the next round go on after an access to shared memory?
+    resumes: Cell<bool>,
     spent: [Cell<Picos>; SPENT.len()],
     random: RefCell<Stream>,
     rkeys: RefCell<Stream>,
@@ -165,17 +167,22 @@ impl SimWorld {
             local: Cell::default(),
             refused: Cell::new(false),
             burst: Cell::new(0),
+            resumes: Cell::new(false),
             spent: Default::default(),
             random: RefCell::new(Stream::new(seed, Purpose::Protocol, here.pack())),
             rkeys: RefCell::new(Stream::new(seed, Purpose::Regions, here.pack())),
         }
     }
 
-    /// Starts a round now: the core's clock begins at the cluster's.
+    /// Starts a round now: the core's clock begins at the cluster's. A round that only goes on after an
+    /// access to shared memory is no poll: the core has been in that access.
     pub(crate) fn begin(&self) {
         self.local.set(picos(self.shared.now.get()));
         self.refused.set(false);
         self.burst.set(0);
+        if !self.resumes.take() {
+            self.spend(self.costs.poll(), Spent::Poll);
+        }
     }
 
     /// Lets the core work for `span`.
@@ -215,9 +222,16 @@ impl SimWorld {
 
 impl World for SimWorld {
     const SHARED_MEMORY: bool = false;
+    type Access = Wake;
 
     fn now(&self) -> Nanos {
         self.local.get().to_nanos_up().max(self.shared.now.get())
+    }
+
+    fn access(&self, wait: impl FnOnce() -> Wake) -> Wake {
+        self.charge(Charge::Access);
+        self.resumes.set(true);
+        wait()
     }
 
     fn is_ahead(&self) -> bool {

@@ -19,6 +19,7 @@ fn passes(profile: &str, faults: FaultPlan) -> usize {
     let ended = cluster.run_until(&mut |_| suite.finished(), Nanos::from_secs(60));
     assert_eq!(ended, RunEnd::Done);
     assert_eq!(suite.failures(), [""; 0]);
+    assert!(suite.lost_additions() > 0, "engines interleave at access points");
     suite.given_up()
 }
 

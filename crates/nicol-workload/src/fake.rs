@@ -2,94 +2,98 @@
 //! optimistic protocol over a map, whose steps take time so that clients interleave.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
-use std::future::{Future, Ready, ready};
+use std::collections::BTreeMap;
+use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use nicol_core::commit::CommitProtocol;
-use nicol_core::exec::Signal;
-use nicol_core::fabric::{
-    Fabric, FabricError, HasDoorbell, Message, OneSided, ReplyTo, RequestId, Service, Timeout, Work,
-};
-use nicol_core::ids::{EngineId, FreeListKey, Key, NodeId, RKey, ShardId, TxnId, Version};
-use nicol_core::memory::{Access, AccessError, Buffers, Region};
+use nicol_core::exec::{Executor, Signal, TaskRef};
+use nicol_core::fabric::{Local, Work};
+use nicol_core::ids::{EngineId, Key, NodeId, ShardId, TxnId, Version};
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::{Abort, KeyRange, Outcome, Procedures, Txn, Verdict};
 use nicol_core::units::Nanos;
 use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::Workload;
 
-type Task = Pin<Box<dyn Future<Output = ()>>>;
-
 struct World {
     view: View,
     now: Cell<Nanos>,
-    deadlines: RefCell<BTreeSet<Nanos>>,
     random: RefCell<Stream>,
-    tasks: RefCell<Vec<Task>>,
+    executor: Rc<Executor>,
+    /// Who sleeps, by the time at which it wakes and the order in which it fell asleep.
+    sleeping: RefCell<BTreeMap<(Nanos, u64), TaskRef>>,
+    sleeps: Cell<u64>,
 }
 
-/// The only engine of the fake world.
+/// The only engine of the fake world: the driver needs no more of a fabric than [`Local`].
 #[derive(Clone)]
-pub(crate) struct FakeFabric(Rc<World>);
+pub(crate) struct FakeEngine(Rc<World>);
 
 /// Resolves once the clock has reached its deadline.
-pub(crate) struct FakeWake(FakeFabric, Nanos);
+pub(crate) struct FakeWake {
+    engine: FakeEngine,
+    deadline: Nanos,
+    asleep: bool,
+}
 
 impl Future for FakeWake {
     type Output = ();
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if self.0.now() >= self.1 { Poll::Ready(()) } else { Poll::Pending }
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.asleep && self.engine.now() >= self.deadline {
+            return Poll::Ready(());
+        }
+        self.asleep = true;
+        let world = &self.engine.0;
+        let order = world.sleeps.replace(world.sleeps.get() + 1);
+        let task = world.executor.current();
+        world.sleeping.borrow_mut().insert((self.deadline, order), task);
+        Poll::Pending
     }
 }
 
-impl FakeFabric {
+impl FakeEngine {
     pub(crate) fn new(view: View) -> Self {
         Self(Rc::new(World {
             view,
             now: Cell::new(Nanos::ZERO),
-            deadlines: RefCell::default(),
             random: RefCell::new(Stream::new(9, Purpose::Protocol, 0)),
-            tasks: RefCell::default(),
+            executor: Rc::default(),
+            sleeping: RefCell::default(),
+            sleeps: Cell::new(0),
         }))
     }
 
     /// Runs all tasks until `until`, or until there are none.
     pub(crate) fn run_until(&self, until: Nanos) {
-        let mut context = Context::from_waker(Waker::noop());
+        let world = &self.0;
         loop {
-            let mut tasks = self.0.tasks.take();
-            tasks.retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
-            tasks.append(&mut self.0.tasks.borrow_mut());
-            if tasks.is_empty() {
+            world.executor.run(usize::MAX);
+            if world.executor.live() == 0 {
                 return;
             }
-            *self.0.tasks.borrow_mut() = tasks;
-            let next = self.0.deadlines.borrow_mut().pop_first().expect("a task waits for a time");
-            if next > until {
-                return;
-            }
-            self.0.now.set(next.max(self.now()));
+            let (deadline, task) = {
+                let mut sleeping = world.sleeping.borrow_mut();
+                let next = sleeping.first_entry().expect("a task waits for a time");
+                if next.key().0 > until {
+                    return;
+                }
+                (next.key().0, next.remove())
+            };
+            world.now.set(deadline.max(self.now()));
+            world.executor.wake(task);
         }
     }
 
     /// Drops all tasks, as a crash does.
     pub(crate) fn crash(&self) {
-        let tasks = self.0.tasks.take();
-        drop(tasks);
+        self.0.executor.clear();
     }
 }
 
-fn unreachable_peer() -> Ready<Result<Vec<u8>, FabricError>> {
-    ready(Err(FabricError::Unreachable))
-}
-
-impl Fabric for FakeFabric {
-    type Completion = Ready<Result<Vec<u8>, FabricError>>;
-    type Payload = Vec<u8>;
+impl Local for FakeEngine {
     type Wake = FakeWake;
 
     fn here(&self) -> EngineId {
@@ -102,79 +106,20 @@ impl Fabric for FakeFabric {
         self.0.now.get()
     }
     fn sleep_until(&self, deadline: Nanos) -> FakeWake {
-        self.0.deadlines.borrow_mut().insert(deadline);
-        FakeWake(self.clone(), deadline)
+        FakeWake { engine: self.clone(), deadline, asleep: false }
     }
     fn yield_now(&self) -> FakeWake {
-        self.sleep_until(self.now())
-    }
-    fn caught_up(&self) -> FakeWake {
         self.sleep_until(self.now())
     }
     fn random(&self) -> u64 {
         self.0.random.borrow_mut().bits()
     }
     fn spawn<T: Future<Output = ()> + 'static>(&self, task: T) {
-        self.0.tasks.borrow_mut().push(Box::pin(task));
+        self.0.executor.spawn(task);
     }
     fn work(&self, _: Work) {}
-    fn serve(&self, _: Rc<dyn Service>) -> bool {
-        false
-    }
-    fn send<M: Message>(&self, _: EngineId, _: &M) {}
-    fn call<M: Message>(&self, _: EngineId, _: &M, _: Timeout) -> Self::Completion {
-        unreachable_peer()
-    }
-    fn call_superseding<M: Message>(&self, _: EngineId, _: &M, _: RequestId) -> Self::Completion {
-        unreachable_peer()
-    }
-    fn open_delegated_call(&self, _: EngineId) -> (ReplyTo, Self::Completion) {
-        let request = RequestId { slot: 0, sequence: 0 };
-        (ReplyTo { engine: self.here(), request }, unreachable_peer())
-    }
-    fn send_on_behalf_of<M: Message>(&self, _: ReplyTo, _: EngineId, _: &M) {}
-    fn retransmit<M: Message>(&self, _: RequestId, _: &M, _: Timeout) {}
-    fn give_up_after(&self, _: RequestId, _: Nanos) {}
-    fn reply<M: Message>(&self, _: ReplyTo, _: &M) {}
-    fn refuse(&self, _: ReplyTo, _: FabricError) {}
-    fn keep(&self, bytes: &[u8]) -> Vec<u8> {
-        bytes.to_vec()
-    }
-    fn register(&self, _: &Arc<Region>, _: Access) -> RKey {
-        RKey(0)
-    }
-    fn revoke(&self, _: RKey) -> bool {
-        false
-    }
-    fn register_buffers(&self, _: Buffers) -> Result<FreeListKey, AccessError> {
-        Err(AccessError::Denied { rkey: 0 })
-    }
-    fn post_buffers(&self, list: FreeListKey, _: &[u64]) -> Result<(), AccessError> {
-        Err(AccessError::Denied { rkey: list.0 })
-    }
-    fn buffers_ready(&self, _: FreeListKey) -> usize {
-        0
-    }
-    fn one_sided(&self, _: NodeId, _: OneSided<'_>) -> Self::Completion {
-        unreachable_peer()
-    }
-    fn dma_read(&self, _: &Arc<Region>, _: u64, _: usize) -> Self::Completion {
-        unreachable_peer()
-    }
-    fn dma_write_durable(&self, _: &Arc<Region>, _: u64, _: &[u8]) -> Self::Completion {
-        unreachable_peer()
-    }
-    fn dma_write(&self, _: &Arc<Region>, _: u64, _: &[u8]) -> Self::Completion {
-        unreachable_peer()
-    }
-    fn wait_for_doorbell(&self, _: &Arc<dyn HasDoorbell>, _: u64) -> FakeWake {
-        self.yield_now()
-    }
-    fn persist(&self, _: &Arc<Region>, _: u64, _: usize) -> Self::Completion {
-        unreachable_peer()
-    }
     fn signal(&self) -> Signal {
-        unreachable!("the driver waits for no signal")
+        Signal::new(self.0.executor.clone())
     }
 }
 
@@ -206,7 +151,7 @@ struct Record {
 /// A protocol over one map: read, execute, validate and install in one step.
 #[derive(Clone)]
 pub(crate) struct FakeProtocol {
-    pub(crate) fabric: FakeFabric,
+    pub(crate) fabric: FakeEngine,
     config: FakeConfig,
     procedures: Procedures,
     store: Rc<RefCell<BTreeMap<Key, Record>>>,
@@ -216,7 +161,7 @@ pub(crate) struct FakeProtocol {
 impl FakeProtocol {
     /// Loads every shard of `workload`, checking that a shard yields its own records only, within
     /// the announced number, and never one twice.
-    pub(crate) fn load(fabric: &FakeFabric, config: FakeConfig, workload: &dyn Workload) -> Self {
+    pub(crate) fn load(fabric: &FakeEngine, config: FakeConfig, workload: &dyn Workload) -> Self {
         let mut store = BTreeMap::new();
         let view = fabric.view();
         for shard in (0..view.shards()).map(ShardId) {

@@ -13,7 +13,7 @@ use nicol_core::workload::Workload;
 use crate::chooser::{Distribution, PartsPerMillion};
 use crate::churn::{Churn, ChurnConfig};
 use crate::driver::{Load, Retry, RunControl, RunPlan, RunResult, spawn_clients};
-use crate::fake::{FakeConfig, FakeFabric, FakeProtocol, Validation};
+use crate::fake::{FakeConfig, FakeEngine, FakeProtocol, Validation};
 use crate::retwis::{Retwis, RetwisConfig};
 use crate::smallbank::{Smallbank, SmallbankConfig};
 use crate::tpcc::{Chopping, Tpcc, TpccConfig};
@@ -74,7 +74,7 @@ impl<R: FnMut(Key) -> Option<Vec<u8>>> Records for Reading<R> {
 /// Runs `workload` to its end; returns the result and the audit's lines.
 fn run(workload: Arc<dyn Workload>, validation: Validation) -> (RunResult, Vec<String>) {
     let view = View::new(usize::from(NODES), 1, 1, 1).unwrap();
-    let fabric = FakeFabric::new(view.clone());
+    let fabric = FakeEngine::new(view.clone());
     let config = FakeConfig { validation, step_max: 100, unknown_every: 0 };
     let protocol = FakeProtocol::load(&fabric, config, &*workload);
     let run = RunControl::new(plan(), workload.kinds());
@@ -211,7 +211,7 @@ fn audits_find_lost_and_damaged_records() {
     let view = View::new(usize::from(NODES), 1, 1, 1).unwrap();
     let others = [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()];
     for workload in others.into_iter().chain(every_ycsb()) {
-        let fabric = FakeFabric::new(view.clone());
+        let fabric = FakeEngine::new(view.clone());
         let config =
             FakeConfig { validation: Validation::Everything, step_max: 1, unknown_every: 0 };
         let store = FakeProtocol::load(&fabric, config, &*workload);

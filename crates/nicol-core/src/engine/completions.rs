@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use super::pool::Payload;
-use crate::exec::{Executor, TaskRef};
+use crate::exec::{Detached, Executor, TaskRef};
 use crate::fabric::FabricError;
 
 /// What a completion resolves to.
@@ -116,6 +116,8 @@ impl Future for Completion {
         }
     }
 }
+
+impl Detached for Completion {}
 
 impl Drop for Completion {
     fn drop(&mut self) {

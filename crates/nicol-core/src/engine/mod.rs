@@ -7,11 +7,16 @@
 
 mod calls;
 mod completions;
-mod fabric_impl;
+mod durability;
+mod local;
+mod messages;
+mod one_sided;
 mod outbox;
+mod pcie;
 mod peers;
 mod pool;
 mod receive;
+mod shared_memory;
 mod sparse;
 mod stats;
 mod transmit;

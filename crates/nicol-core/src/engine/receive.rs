@@ -9,7 +9,9 @@ use super::stats::count;
 use super::transmit::ONE_SIDED_KIND;
 use super::{Charge, Engine, Route, Transfer, World};
 use crate::chain::{ChainAccess, Encoded, STATUS_OK, Touch, run, status_error};
-use crate::fabric::{Delivery, Fabric, FabricError, ReplyTo, RequestId, Work};
+use crate::fabric::{
+    Completions, Delivery, FabricError, Local, Messages, ReplyTo, RequestId, Work,
+};
 use crate::ids::{EngineId, Side};
 use crate::wire::{Class, Frame, Malformed, MessageHeader};
 

@@ -1,7 +1,9 @@
 //! What a world must offer to its engines: clock, transport, memory movement, costs.
 
+use std::future::Future;
 use std::sync::Arc;
 
+use super::Wake;
 use crate::chain::Encoded;
 use crate::fabric::{FabricError, HasDoorbell, Work};
 use crate::ids::{EngineId, NodeId};
@@ -51,6 +53,8 @@ pub enum Charge {
     },
     /// The completion of a verb was polled.
     VerbCompleted,
+    /// A cache line that another core may have written was taken for an access to shared memory.
+    Access,
     /// A named step of computation.
     Work(Work),
 }
@@ -224,6 +228,8 @@ pub trait World: 'static {
     /// Do transfers to the other side's memory complete at once (shared memory)? Then the engine
     /// makes them itself and [`World::submit`] never sees a DMA.
     const SHARED_MEMORY: bool;
+    /// What a scheduling point before an access to shared memory resolves to.
+    type Access: Future<Output = ()> + Unpin + 'static;
 
     /// The time at this engine: in the simulator, with what this round has been charged so far.
     fn now(&self) -> Nanos;
@@ -265,6 +271,9 @@ pub trait World: 'static {
     /// The next finished operation.
     fn finished(&self) -> Option<Operation>;
 
+    /// A scheduling point before an access to shared memory. `wait` waits until other engines have
+    /// come to the time that this one's clock shows.
+    fn access(&self, wait: impl FnOnce() -> Wake) -> Self::Access;
     /// Is this engine's clock ahead of the memory that it sees?
     fn is_ahead(&self) -> bool {
         false

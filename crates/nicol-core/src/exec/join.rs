@@ -27,8 +27,8 @@ where
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct JoinAll<F: Future, const N: usize> {
-    slots: [Option<F>; N],
-    outputs: [Option<F::Output>; N],
+    pub(super) slots: [Option<F>; N],
+    pub(super) outputs: [Option<F::Output>; N],
     len: usize,
 }
 

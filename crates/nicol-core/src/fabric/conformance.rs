@@ -7,7 +7,7 @@ mod chains;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chains::Ground;
@@ -16,6 +16,7 @@ use super::{
     Delivery, Fabric, FabricError, Message, OneSided, ReplyTo, RequestId, Service, Timeout, Work,
 };
 use crate::engine::Start;
+use crate::exec::join_quorum;
 use crate::ids::{EngineId, NodeId, RKey};
 use crate::memory::{Access, AccessError, Region};
 use crate::units::{Bytes, Nanos};
@@ -41,6 +42,8 @@ const NUMBERS: u64 = 200;
 const COUNTED: u64 = 300;
 /// One-sided operations that the NIC may give up in a row before the suite calls it a failure.
 const GIVEN_UP_MAX: u64 = 1_000;
+/// Additions of each engine to the shared word.
+const ADDITIONS: u64 = 200;
 
 /// The suite's state, shared by the engines of one cluster.
 #[derive(Debug)]
@@ -49,6 +52,9 @@ pub struct Suite {
     done: AtomicUsize,
     counted: AtomicUsize,
     given_up: AtomicUsize,
+    /// Engines that are about to take turns at the shared word.
+    gathered: AtomicUsize,
+    shared: AtomicU64,
     failures: Mutex<Vec<String>>,
 }
 
@@ -60,6 +66,8 @@ impl Suite {
             done: AtomicUsize::new(0),
             counted: AtomicUsize::new(0),
             given_up: AtomicUsize::new(0),
+            gathered: AtomicUsize::new(0),
+            shared: AtomicU64::new(0),
             failures: Mutex::default(),
         })
     }
@@ -84,6 +92,13 @@ impl Suite {
     /// reliable. The suite asks again.
     pub fn given_up(&self) -> usize {
         self.given_up.load(Ordering::Acquire)
+    }
+
+    /// Additions to a shared word that another engine overwrote, because it came in at an access point
+    /// between the read and the write: some, where several engines share memory in the simulator.
+    pub fn lost_additions(&self) -> u64 {
+        let added = self.engines as u64 * ADDITIONS;
+        added.saturating_sub(self.shared.load(Ordering::Acquire))
     }
 
     fn expect(&self, at: EngineId, what: &str, held: bool) {
@@ -227,12 +242,14 @@ impl<F: Fabric> Client<F> {
     async fn run(self, peer: Rc<Peer<F>>) {
         self.calls().await;
         self.errors().await;
+        self.quorums().await;
         self.third_party().await;
         self.delegated().await;
         self.one_sided().await;
         self.chains().await;
         self.dma().await;
         self.time().await;
+        self.shared_memory().await;
         self.numbered(&peer).await;
         self.suite.done.fetch_add(1, Ordering::AcqRel);
     }
@@ -277,6 +294,30 @@ impl<F: Fabric> Client<F> {
         self.expect("no such engine", lost.err() == Some(FabricError::Unreachable));
         // Abandoned calls leave nothing behind that later ones would trip over.
         drop(self.fabric.call(self.fabric.here(), &Raw::<SILENT>(b""), Timeout::Never));
+    }
+
+    /// A quorum does not wait for who never answers, nor once it cannot be reached.
+    async fn quorums(&self) {
+        let others = self.others();
+        // Within a node nothing is sent again: a call that is never answered costs its slot only.
+        let silent = self.fabric.view().nic_of(self.fabric.here().node, 0);
+        for (ask_echo, granted) in [(true, true), (false, false)] {
+            let answered = others.iter().take(2).map(|&to| match ask_echo {
+                true => self.fabric.call(to, &Raw::<ECHO>(b"yes"), Timeout::Never),
+                false => self.fabric.call(to, &Raw::<REFUSE>(b"no"), Timeout::Never),
+            });
+            let never = self.fabric.call(silent, &Raw::<SILENT>(b""), Timeout::Never);
+            let calls = answered.chain([never]);
+            let mut replies = join_quorum::<3, _, _>(calls, 2, Result::is_ok);
+            self.expect("a quorum is decided", (&mut replies).await == granted);
+            self.expect("without the silent one", replies.pending() == 1);
+        }
+        let calls = others.iter().take(3);
+        let calls = calls.map(|&to| self.fabric.call(to, &Raw::<ECHO>(b"all"), Timeout::Never));
+        let mut replies = join_quorum::<3, _, _>(calls, 1, Result::is_ok);
+        self.expect("one is a quorum", (&mut replies).await);
+        let all = replies.rest().await.filter(Result::is_ok).count();
+        self.expect("the late replies are collected", all == others.len().min(3));
     }
 
     async fn third_party(&self) {
@@ -464,6 +505,22 @@ impl<F: Fabric> Client<F> {
         self.fabric.yield_now().await;
         self.expect("a signal wakes", turn.get() == 2);
         self.expect("chance is not constant", self.fabric.random() != self.fabric.random());
+    }
+
+    /// All engines add to one word, with an access point between reading and writing it.
+    async fn shared_memory(&self) {
+        let shared = &self.suite.shared;
+        self.suite.gathered.fetch_add(1, Ordering::AcqRel);
+        while self.suite.gathered.load(Ordering::Acquire) < self.suite.engines {
+            self.fabric.sleep_until(self.fabric.now() + Nanos::from_micros(1)).await;
+        }
+        for _ in 0..ADDITIONS {
+            let before = self.fabric.now();
+            let seen = shared.load(Ordering::Acquire);
+            self.fabric.access().await;
+            shared.store(seen + 1, Ordering::Release);
+            self.expect("an access point takes no time back", self.fabric.now() >= before);
+        }
     }
 
     /// One-way messages between the engines of a node arrive once, in order.

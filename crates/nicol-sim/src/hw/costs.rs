@@ -29,6 +29,7 @@ pub struct Costs {
     verb_completed: Picos,
     dma_by_verbs: bool,
     work: [Picos; 7],
+    access: Picos,
 }
 
 impl Costs {
@@ -59,6 +60,11 @@ impl Costs {
             verb_post: scaled(profile.verbs.post.value),
             verb_completed: scaled(profile.verbs.completed.value),
             dma_by_verbs: profile.off_path.is_some(),
+            // Taking a cache line from another core is also what receiving within a side costs.
+            access: match &work.access {
+                Some(access) => scaled(access.value),
+                None => core.local_received.value,
+            },
             work: [
                 work.index_lookup.value,
                 work.table_lookup.value,
@@ -106,6 +112,7 @@ impl Costs {
                 self.verb_doorbell + self.verb_post * u64::from(operations)
             }
             Charge::VerbCompleted => self.verb_completed,
+            Charge::Access => self.access,
             Charge::Work(work) => self.work(work),
         }
     }

@@ -181,6 +181,8 @@ pub struct WorkCosts {
     pub client: Sourced<Picos>,
     /// [`nicol_core::fabric::Work::Chain`], per operation.
     pub chain_operation: Sourced<Picos>,
+    /// [`nicol_core::fabric::SharedMemory::access`]; by default the `local_received` of the core.
+    pub access: Option<Sourced<Picos>>,
 }
 
 /// `[dma]`

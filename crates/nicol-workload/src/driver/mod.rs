@@ -31,7 +31,7 @@ pub use result::{Counts, KindResult, LATENCY_MAX, RunResult, latency_histogram};
 pub use schedule::{Load, Retry};
 
 use nicol_core::commit::CommitProtocol;
-use nicol_core::fabric::{Fabric, Work};
+use nicol_core::fabric::{Local, Work};
 use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::{Abort, Outcome};
@@ -50,7 +50,7 @@ use schedule::Schedule;
 ///
 /// # Panics
 /// If the number is out of range, or `recorder` belongs to another run.
-pub fn client<F: Fabric, C: CommitProtocol>(
+pub fn client<F: Local, C: CommitProtocol>(
     fabric: F,
     protocol: C,
     workload: Arc<dyn Workload>,
@@ -75,7 +75,7 @@ pub fn client<F: Fabric, C: CommitProtocol>(
 }
 
 /// Makes the recorder of an engine and spawns its `clients` there, the first one numbered `first`.
-pub fn spawn_clients<F: Fabric, C: CommitProtocol>(
+pub fn spawn_clients<F: Local, C: CommitProtocol>(
     fabric: &F,
     protocol: &C,
     workload: &Arc<dyn Workload>,
@@ -118,7 +118,7 @@ struct Client<F, C> {
     recorder: Rc<Recorder>,
 }
 
-impl<F: Fabric, C: CommitProtocol> Client<F, C> {
+impl<F: Local, C: CommitProtocol> Client<F, C> {
     async fn drive(mut self) {
         let plan = *self.run.plan();
         let mut left = plan.transactions_per_client.unwrap_or(u64::MAX);

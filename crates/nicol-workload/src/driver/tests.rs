@@ -9,7 +9,7 @@ use nicol_core::view::View;
 use nicol_core::workload::Workload;
 
 use super::*;
-use crate::fake::{FakeConfig, FakeFabric, FakeProtocol, Validation};
+use crate::fake::{FakeConfig, FakeEngine, FakeProtocol, Validation};
 use crate::smallbank::{Smallbank, SmallbankConfig};
 
 const CLIENTS: u32 = 4;
@@ -31,14 +31,14 @@ fn plan(load: Load) -> RunPlan {
 }
 
 struct Setting {
-    fabric: FakeFabric,
+    fabric: FakeEngine,
     protocol: FakeProtocol,
     run: Arc<RunControl>,
 }
 
 /// Spawns the plan's clients; attempts take 2 to `2 * step_max` ns.
 fn set_up(plan: RunPlan, accounts: u64, step_max: u64, unknown_every: u64) -> Setting {
-    let fabric = FakeFabric::new(View::new(1, 1, 1, 1).unwrap());
+    let fabric = FakeEngine::new(View::new(1, 1, 1, 1).unwrap());
     let config = SmallbankConfig::paper(1, accounts);
     let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(config));
     let config = FakeConfig { validation: Validation::Everything, step_max, unknown_every };

@@ -74,7 +74,7 @@ pub(super) enum Held {
 pub(super) struct Open<F: Fabric> {
     /// What is left to do when the client has its outcome is done with this copy.
     pub(super) txn: Txn,
-    /// Has the time of its beginning passed ([`Fabric::caught_up`])?
+    /// Has the time of its beginning passed (`SharedMemory::caught_up`)?
     pub(super) caught_up: bool,
     /// Per entry of the transaction.
     pub(super) accesses: Vec<AccessRecord>,

@@ -1,0 +1,29 @@
+//! [`Durability`] for engines.
+
+use std::sync::Arc;
+
+use super::{Completion, Engine, Transfer, World};
+use crate::fabric::{Durability, FabricError};
+use crate::memory::Region;
+
+impl<W: World> Durability for Engine<W> {
+    fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Completion {
+        self.start_dma_write(to, offset, bytes, true)
+    }
+
+    fn persist(&self, region: &Arc<Region>, offset: u64, len: usize) -> Completion {
+        let mut buffer = self.0.pool.take();
+        // Checked before the buffer grows: a length is only as good as its region.
+        if let Err(error) = region.check(offset, len as u64) {
+            return self.0.completions.ready(Err(FabricError::AccessDenied(error)));
+        }
+        if self.0.world.memory_is_durable() {
+            return self.0.completions.ready(Ok(self.0.pool.payload(buffer)));
+        }
+        buffer.resize(len, 0);
+        let copied = region.read(offset, &mut buffer);
+        assert!(copied.is_ok(), "the range was checked");
+        let transfer = Transfer::Persist { region: region.clone(), offset, len: len as u32 };
+        self.start_local(transfer, buffer)
+    }
+}

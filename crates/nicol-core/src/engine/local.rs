@@ -1,0 +1,63 @@
+//! [`Local`] and [`Completions`] for engines.
+
+use std::future::Future;
+
+use super::{Charge, Completion, Engine, Payload, Timer, Wake, World};
+use crate::exec::Signal;
+use crate::fabric::{Completions, Local, Work};
+use crate::ids::EngineId;
+use crate::units::Nanos;
+use crate::view::View;
+
+impl<W: World> Local for Engine<W> {
+    type Wake = Wake;
+
+    fn here(&self) -> EngineId {
+        self.0.here
+    }
+
+    fn view(&self) -> &View {
+        self.0.views.current()
+    }
+
+    fn now(&self) -> Nanos {
+        self.0.world.now()
+    }
+
+    fn sleep_until(&self, deadline: Nanos) -> Wake {
+        let (token, completion) = self.0.completions.open();
+        self.0.set_timer(deadline, Timer::Wake(token));
+        Wake(completion)
+    }
+
+    fn yield_now(&self) -> Wake {
+        let (token, completion) = self.0.completions.open();
+        self.0.yielded.borrow_mut().push_back(token);
+        Wake(completion)
+    }
+
+    fn random(&self) -> u64 {
+        self.0.world.random()
+    }
+
+    fn spawn<T: Future<Output = ()> + 'static>(&self, task: T) {
+        self.0.executor.spawn(task);
+    }
+
+    fn work(&self, work: Work) {
+        self.0.world.charge(Charge::Work(work));
+    }
+
+    fn signal(&self) -> Signal {
+        Signal::new(self.0.executor.clone())
+    }
+}
+
+impl<W: World> Completions for Engine<W> {
+    type Completion = Completion;
+    type Payload = Payload;
+
+    fn keep(&self, bytes: &[u8]) -> Payload {
+        self.0.pool.copy(bytes)
+    }
+}

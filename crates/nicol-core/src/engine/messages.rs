@@ -1,0 +1,80 @@
+//! [`Messages`] for engines.
+
+use std::rc::Rc;
+
+use super::{Completion, Engine, Timer, World};
+use crate::chain::STATUS_OK;
+use crate::fabric::{FabricError, Local, Message, Messages, ReplyTo, RequestId, Service, Timeout};
+use crate::ids::EngineId;
+use crate::units::Nanos;
+use crate::wire::Writer;
+
+impl<W: World> Messages for Engine<W> {
+    fn serve(&self, service: Rc<dyn Service>) -> bool {
+        let mut serving = self.0.service.borrow_mut();
+        let first = serving.is_none();
+        if first {
+            *serving = Some(service);
+        }
+        first
+    }
+
+    fn send<M: Message>(&self, to: EngineId, message: &M) {
+        self.send_message(to, message);
+    }
+
+    fn call<M: Message>(&self, to: EngineId, message: &M, timeout: Timeout) -> Completion {
+        self.request(to, M::KIND, self.body(message), timeout, None)
+    }
+
+    fn call_superseding<M: Message>(
+        &self,
+        to: EngineId,
+        message: &M,
+        timed_out: RequestId,
+    ) -> Completion {
+        self.request(to, M::KIND, self.body(message), Timeout::Never, Some(timed_out))
+    }
+
+    fn open_delegated_call(&self, to: EngineId) -> (ReplyTo, Completion) {
+        self.open_delegated(to)
+    }
+
+    fn send_on_behalf_of<M: Message>(&self, asker: ReplyTo, to: EngineId, message: &M) {
+        let body = self.body(message);
+        self.send_delegated(asker, to, M::KIND, &body);
+        self.0.pool.give(body);
+    }
+
+    fn retransmit<M: Message>(&self, delegated: RequestId, message: &M, timeout: Timeout) {
+        if self.may_be_lost(delegated) {
+            self.retransmit_delegated(delegated, M::KIND, self.body(message), timeout);
+        }
+    }
+
+    fn give_up_after(&self, delegated: RequestId, timeout: Nanos) {
+        if self.may_be_lost(delegated) {
+            let RequestId { slot, sequence } = delegated;
+            let deadline = self.now().saturating_add(timeout);
+            self.0.set_timer(deadline, Timer::GiveUp { slot, sequence });
+        }
+    }
+
+    fn reply<M: Message>(&self, to: ReplyTo, message: &M) {
+        let body = self.body(message);
+        self.send_reply(to, STATUS_OK, &body);
+        self.0.pool.give(body);
+    }
+
+    fn refuse(&self, to: ReplyTo, error: FabricError) {
+        self.send_refusal(to, error);
+    }
+}
+
+impl<W: World> Engine<W> {
+    fn body<M: Message>(&self, message: &M) -> Vec<u8> {
+        let mut body = self.0.pool.take();
+        message.emit(&mut Writer::new(&mut body));
+        body
+    }
+}

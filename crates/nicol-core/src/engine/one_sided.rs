@@ -1,0 +1,47 @@
+//! [`OneSidedOps`] for engines.
+
+use std::sync::Arc;
+
+use super::transmit::ONE_SIDED_KIND;
+use super::{Completion, Engine, World};
+use crate::chain::Encoded;
+use crate::fabric::{FabricError, Local, OneSided, OneSidedOps, Timeout};
+use crate::ids::{FreeListKey, NodeId, RKey};
+use crate::memory::{Access, AccessError, Buffers, Region};
+
+impl<W: World> OneSidedOps for Engine<W> {
+    fn register(&self, region: &Arc<Region>, access: Access) -> RKey {
+        let world = &self.0.world;
+        world.regions().register(region.clone(), access, self.0.here.side, || world.draw_rkey())
+    }
+
+    fn revoke(&self, rkey: RKey) -> bool {
+        self.0.world.regions().revoke(rkey)
+    }
+
+    fn register_buffers(&self, buffers: Buffers) -> Result<FreeListKey, AccessError> {
+        let world = &self.0.world;
+        world.regions().register_buffers(buffers, || world.draw_rkey())
+    }
+
+    fn post_buffers(&self, list: FreeListKey, offsets: &[u64]) -> Result<(), AccessError> {
+        self.0.world.regions().post_buffers(list, offsets)
+    }
+
+    fn buffers_ready(&self, list: FreeListKey) -> usize {
+        self.0.world.regions().buffers_ready(list)
+    }
+
+    fn one_sided(&self, node: NodeId, operation: OneSided<'_>) -> Completion {
+        if self.view().node(node).is_none() {
+            return self.0.completions.ready(Err(FabricError::Unreachable));
+        }
+        let mut body = self.0.pool.take();
+        Encoded::emit(operation, &mut body);
+        if self.0.world.has_verbs() {
+            return self.post_verb(node, body);
+        }
+        let target = self.view().nic_of(node, self.0.here.core);
+        self.request(target, ONE_SIDED_KIND, body, Timeout::Never, None)
+    }
+}

@@ -1,0 +1,32 @@
+//! [`SharedMemory`] for engines.
+
+use std::sync::Arc;
+
+use super::{Engine, Wake, Watch, World};
+use crate::fabric::{HasDoorbell, Local, SharedMemory};
+
+impl<W: World> SharedMemory for Engine<W> {
+    type Access = W::Access;
+
+    fn access(&self) -> W::Access {
+        self.0.world.access(|| self.sleep_until(self.now()))
+    }
+
+    fn caught_up(&self) -> Wake {
+        if self.0.world.is_ahead() {
+            return self.sleep_until(self.now());
+        }
+        Wake(self.0.completions.ready(Ok(self.0.pool.payload(Vec::new()))))
+    }
+
+    fn wait_for_doorbell(&self, doorbell: &Arc<dyn HasDoorbell>, seen: u64) -> Wake {
+        let (token, completion) = self.0.completions.open();
+        if doorbell.doorbell().rings() > seen {
+            self.0.wake(token);
+        } else {
+            self.0.world.watch(doorbell);
+            self.0.watches.borrow_mut().push(Watch { doorbell: doorbell.clone(), seen, token });
+        }
+        Wake(completion)
+    }
+}

@@ -1,0 +1,23 @@
+//! Durability under the node's log device.
+
+use std::sync::Arc;
+
+use super::Completions;
+use crate::memory::Region;
+
+/// Making bytes durable.
+///
+/// Contract: what a resolved completion has confirmed survives a crash of the node. What is persisted
+/// are the bytes as they were when it was asked for, whatever happens to the memory afterwards.
+///
+/// Cost: none of its own where memory itself is durable (battery-backed, as in the papers).
+/// Errors: `NoResources` when the log device is full or has failed; it stays so from then on.
+pub trait Durability: Completions {
+    /// Like [`Pcie::dma_write`](super::Pcie::dma_write), and resolves when the bytes are durable as
+    /// well. What is persisted is `bytes`, whatever happens to the memory once they landed.
+    fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Self::Completion;
+
+    /// Resolves when `len` bytes of this node's memory from `offset` on, as they are now, are
+    /// durable.
+    fn persist(&self, region: &Arc<Region>, offset: u64, len: usize) -> Self::Completion;
+}

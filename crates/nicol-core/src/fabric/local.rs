@@ -1,0 +1,50 @@
+//! What an engine has to itself: time, randomness, tasks, its core.
+
+use std::future::Future;
+
+use super::Work;
+use crate::exec::Signal;
+use crate::ids::EngineId;
+use crate::units::Nanos;
+use crate::view::View;
+
+/// What an engine has to itself: its name, its clock, its random bits, its tasks and its core's time.
+///
+/// Contract: nothing here involves another engine. Time never goes back. Tasks run one at a time, each
+/// from one await to the next; which of the ready ones is next is the order in which they became
+/// ready. Randomness is a stream of this engine's own, so that what one engine draws moves no other's.
+///
+/// A value is a handle of one engine; clones are handles of the same engine, and none of them leaves
+/// its thread.
+pub trait Local: Clone + 'static {
+    /// Resolves when the engine wakes it.
+    type Wake: Future<Output = ()> + Unpin + 'static;
+
+    /// The engine this is a handle of.
+    fn here(&self) -> EngineId;
+
+    /// The newest view that this engine knows. What is borrowed here stays as it is when a newer one
+    /// comes.
+    fn view(&self) -> &View;
+
+    /// The time at this engine.
+    fn now(&self) -> Nanos;
+
+    /// Resolves at `deadline` or soon after.
+    fn sleep_until(&self, deadline: Nanos) -> Self::Wake;
+
+    /// Lets every other ready task of this engine run once.
+    fn yield_now(&self) -> Self::Wake;
+
+    /// Random bits from this engine's protocol stream.
+    fn random(&self) -> u64;
+
+    /// Runs `task` on this engine, starting in this poll round. Its memory is pooled by type.
+    fn spawn<T: Future<Output = ()> + 'static>(&self, task: T);
+
+    /// Charges a step's computation to this core: free in the live world.
+    fn work(&self, work: Work);
+
+    /// A condition that tasks of this engine may wait for.
+    fn signal(&self) -> Signal;
+}

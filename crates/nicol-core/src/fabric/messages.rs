@@ -1,0 +1,124 @@
+//! Messages between engines: one-way messages, calls and replies.
+
+use std::rc::Rc;
+
+use super::{Completions, FabricError};
+use crate::ids::EngineId;
+use crate::units::Nanos;
+use crate::wire::{Malformed, Writer};
+
+/// Names a request of one engine to another, for superseding it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestId {
+    /// The call slot towards that engine.
+    pub slot: u16,
+    /// The use of that slot; 0 is none.
+    pub sequence: u32,
+}
+
+impl RequestId {
+    /// Names no request.
+    pub const NONE: Self = Self { slot: 0, sequence: 0 };
+}
+
+/// Where a reply goes. It may travel in messages, so that a third party replies (multi-hop).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyTo {
+    /// The engine that waits.
+    pub engine: EngineId,
+    /// The request it waits for.
+    pub request: RequestId,
+}
+
+/// How long a call waits for its reply over an unreliable route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// Retransmit for this long, then give up with `TimedOut`.
+    After(Nanos),
+    /// Retransmit until the reply comes: for effects that must happen.
+    Never,
+}
+
+/// A typed message: `emit` cannot fail, `parse` (on the receiving side) checks everything.
+pub trait Message {
+    /// The kind on the wire; unique within a system. Kinds from 0xff00 are the engine's own.
+    const KIND: u16;
+
+    /// Appends the body.
+    fn emit(&self, to: &mut Writer<'_>);
+}
+
+/// A message as it reaches a service. The body is only valid during `deliver`.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery<'a> {
+    /// The engine that sent it.
+    pub from: EngineId,
+    /// Where the reply goes; `None` for a one-way message.
+    pub reply_to: Option<ReplyTo>,
+    /// The message's kind.
+    pub kind: u16,
+    /// The message's body, unparsed.
+    pub body: &'a [u8],
+}
+
+/// What an engine runs for arriving messages.
+pub trait Service {
+    /// Handles one message: at once, or by spawning a task. A malformed body is returned as such:
+    /// the engine counts it and answers a request with [`FabricError::Malformed`].
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed>;
+}
+
+/// Messages between engines.
+///
+/// Contract:
+/// - **Between nodes** a message may be lost, duplicated, reordered and delayed; a corrupt one is
+///   dropped by its checksum. [`Messages::call`] retransmits, and its effects happen at most once at
+///   the receiver.
+/// - **Within a node** (the PCIe queues, the queues between cores) messages arrive once and in order.
+/// - **Aggregation**: everything bound for one engine in one poll round leaves as one frame, which is
+///   never held back to be filled.
+pub trait Messages: Completions {
+    /// Sets what handles arriving messages; the first call counts, later ones are refused (false).
+    fn serve(&self, service: Rc<dyn Service>) -> bool;
+
+    /// Sends a one-way message.
+    fn send<M: Message>(&self, to: EngineId, message: &M);
+
+    /// Sends a request and resolves to the reply's body.
+    fn call<M: Message>(&self, to: EngineId, message: &M, timeout: Timeout) -> Self::Completion;
+
+    /// Like [`Messages::call`]; before it is delivered, the receiver fences `timed_out`: if that
+    /// request has not been delivered yet, it never will be.
+    fn call_superseding<M: Message>(
+        &self,
+        to: EngineId,
+        message: &M,
+        timed_out: RequestId,
+    ) -> Self::Completion;
+
+    /// Opens a request to `to` that another engine sends in this one's name: the address travels
+    /// in a message to that engine, which uses it with [`Messages::send_on_behalf_of`].
+    ///
+    /// Nothing is sent from here, and nothing times out, until [`Messages::retransmit`]. An expected
+    /// request that will never be sent is given up by refusing it, as if by its receiver. Where
+    /// none could be opened it is [`RequestId::NONE`], and the completion says why.
+    fn open_delegated_call(&self, to: EngineId) -> (ReplyTo, Self::Completion);
+
+    /// Sends `message` to `to` as the request that `asker` expects; the reply goes there.
+    /// However often it is sent, by this engine or the asker, it takes effect at most once.
+    fn send_on_behalf_of<M: Message>(&self, asker: ReplyTo, to: EngineId, message: &M);
+
+    /// From now on also sends an expected request from here, like any other: again and again
+    /// until the reply comes or `timeout` is over. `message` must be what the other engine sends.
+    fn retransmit<M: Message>(&self, delegated: RequestId, message: &M, timeout: Timeout);
+
+    /// From now on an expected request is given up, with `TimedOut`, if no reply comes for that
+    /// long. Like calls, only over unreliable routes.
+    fn give_up_after(&self, delegated: RequestId, timeout: Nanos);
+
+    /// Answers a request, of whichever engine.
+    fn reply<M: Message>(&self, to: ReplyTo, message: &M);
+
+    /// Answers a request with an error.
+    fn refuse(&self, to: ReplyTo, error: FabricError);
+}
