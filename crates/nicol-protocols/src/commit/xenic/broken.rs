@@ -119,7 +119,8 @@ fn without_range_versions(body: &[u8]) -> Result<Vec<u8>, Malformed> {
     to.u64(from.u64()?);
     to.u8(from.u8()?);
     for _ in 0..from.u16()? {
-        (from.u32()?, from.u64()?);
+        from.u32()?;
+        from.u64()?;
     }
     to.u16(0);
     to.bytes(from.rest());

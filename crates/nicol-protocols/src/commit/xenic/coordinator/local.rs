@@ -61,7 +61,7 @@ impl<F: Fabric> NicCoordinator<F> {
             return Err(Abort::Refused);
         }
         // [Xenic21 4.2 step 5] LOG at every backup.
-        let logged = self.log(open, Validated::ByOwnNic(current)).await?;
+        let logged = self.log(open, Validated::CurrentHere(current)).await?;
         // [Xenic21 4.2 step 6] COMMIT at this primary.
         self.commit(open, logged).await;
         Ok(())

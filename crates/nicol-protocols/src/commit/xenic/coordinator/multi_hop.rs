@@ -98,7 +98,7 @@ impl<F: Fabric> NicCoordinator<F> {
         match verdict {
             Verdict::Commit => {
                 // [Xenic21 4.2 step 5] LOG at every backup.
-                let logged = self.log(open, Validated::ByLocks(read)).await?;
+                let logged = self.log(open, Validated::ReadAtOnce(read)).await?;
                 // [Xenic21 4.2 step 6] COMMIT at this primary.
                 self.commit(open, logged).await;
                 Ok(())

@@ -35,11 +35,11 @@ impl Executed {
 #[must_use = "log it or release the locks"]
 pub(super) enum Validated {
     /// The primaries of all keys that are not locked.
-    ByPrimaries(Unchanged),
+    Unchanged(Unchanged),
     /// The locks on every key, all held at one instant. [Xenic21 4.2.3]
-    ByLocks(ReadAtOnce),
+    ReadAtOnce(ReadAtOnce),
     /// The NIC of the only node concerned. [Xenic21 4.2.4]
-    ByOwnNic(CurrentHere),
+    CurrentHere(CurrentHere),
 }
 
 /// Proof that VALIDATE was granted, or that there was nothing to validate.
@@ -99,7 +99,7 @@ impl<F: Fabric> NicCoordinator<F> {
             }
             let _ = open.calls.gather(|_, reply| verdict(reply)).await?;
         }
-        Ok(Validated::ByPrimaries(Unchanged(())))
+        Ok(Validated::Unchanged(Unchanged(())))
     }
 
     /// LOG at every backup of what is written; then the host is told the outcome.
@@ -112,7 +112,7 @@ impl<F: Fabric> NicCoordinator<F> {
         validated: Validated,
     ) -> Result<Logged, Abort> {
         match validated {
-            Validated::ByPrimaries(_) | Validated::ByLocks(_) | Validated::ByOwnNic(_) => {}
+            Validated::Unchanged(_) | Validated::ReadAtOnce(_) | Validated::CurrentHere(_) => {}
         }
         if open.txn.updates().next().is_none() {
             self.report(open, Outcome::Committed);
