@@ -67,6 +67,9 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// If an invariant does not hold.
     fn check(&self) {}
 
+    /// Records of the node's own shard.
+    fn records(&self) -> u64;
+
     /// Reads a record of the node's own shard into `value`; false if there is none.
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool;
 
@@ -92,8 +95,6 @@ pub struct Audit {
     pub leaks: Vec<(&'static str, u64)>,
     /// What only recovery may release, by name: it belongs to work that a dead node left undecided.
     pub awaiting_recovery: Vec<(&'static str, u64)>,
-    /// Records of the primary shard.
-    pub records: u64,
     /// Digest of the primary shard, then of each backup shard held.
     pub digests: Vec<(ShardId, u64)>,
 }

@@ -1,15 +1,29 @@
 //! The laboratory: systems in worlds under workloads, measured and judged.
+//!
+//! The harness (everything but [`families`]) knows no family of systems: a system of the registry
+//! ([`systems`]) brings functions, and a family implements `family::Family`.
 #![forbid(unsafe_code)]
 
 pub mod bench;
+mod cluster;
+mod config;
 pub mod experiments;
+pub mod families;
+mod family;
+pub mod figures;
+mod judge;
 mod live;
+mod measured;
 pub mod memory;
 mod parallel;
+pub mod replay;
 pub mod report;
+mod runner;
 pub mod settings;
 pub mod shrink;
 mod simulated;
+mod summary;
 pub mod sweep;
+mod system;
 pub mod systems;
 pub mod workloads;

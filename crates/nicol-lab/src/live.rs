@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use nicol_core::commit::CommitNode;
 use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 use nicol_workload::driver::RunPlan;
 
-use crate::bench::{self, BenchConfig, BenchRun, Built, Cluster, Length, Measured};
-use crate::memory;
-use crate::report::Resource;
-use crate::settings::{self, SystemConfig};
+use crate::cluster::Cluster;
+use crate::config::{BenchConfig, Length, refused_view};
+use crate::family::Family;
+use crate::judge::judge;
+use crate::measured::Measured;
+use crate::report::{BenchRun, Check, Resource};
+use crate::{memory, settings, summary};
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_secs(10);
@@ -33,16 +35,17 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// Runs a benchmark on threads: a measured run without a history, whose memory and invariants are
 /// audited, and then a shorter recorded one for the serializability checker, since recording costs
 /// the very time that is measured.
-pub(crate) fn run<N: CommitNode<Config: SystemConfig>>(
-    config: &BenchConfig,
-    built: &Built<N::Config>,
-) -> Result<BenchRun> {
+pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
     ensure!(
         !settings::change_engines(&config.settings),
         "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
     );
+    ensure!(
+        config.drawn_faults().crashes.is_empty(),
+        "--faults crashes: engines on threads do not crash yet; use a profile with --on"
+    );
     let (host, nic) = (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
-    let view = View::new(config.nodes, config.replicas, host, nic).map_err(bench::refused_view)?;
+    let view = View::new(config.nodes, config.replicas, host, nic).map_err(refused_view)?;
     let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));
@@ -51,26 +54,26 @@ pub(crate) fn run<N: CommitNode<Config: SystemConfig>>(
         Length::Transactions(_) => Nanos::ZERO,
     });
     // Nobody measures speed under faults: one run is enough, and its history is judged.
-    let plan = config.plan(length, warmup, clients, config.faults);
-    let cluster = Arc::new(config.cluster::<N>(&view, built, plan, clients)?);
+    let plan = config.plan(length, warmup, clients, config.is_faulty());
+    let built = Y::build(config, None)?;
+    let cluster = Arc::new(Cluster::<Y>::load(config, &view, built, plan, clients)?);
     let measured = drive(config, &view, &cluster)?;
-    let (check, mut history) = bench::judge(&cluster, measured.settled);
-    let mut report = bench::report(config, built, &cluster, None, &measured, check);
+    let (check, mut history) = judge(&cluster, measured.settled);
+    let mut report = summary::report(config, &cluster, None, &measured, check);
     // The second cluster takes as much memory as the first one, which goes before.
     drop(cluster);
-    if !config.faults {
-        history = record::<N>(config, &view, built, clients, &mut report.check)?;
+    if !config.is_faulty() {
+        history = record::<Y>(config, &view, clients, &mut report.check)?;
     }
     report.memory = memory::finish(report.memory);
     Ok(BenchRun { report, history })
 }
 
-fn record<N: CommitNode>(
+fn record<Y: Family>(
     config: &BenchConfig,
     view: &View,
-    built: &Built<N::Config>,
     clients: usize,
-    check: &mut crate::report::Check,
+    check: &mut Check,
 ) -> Result<Vec<nicol_core::history::first::Event>> {
     let recorded = match config.length {
         Some(Length::Transactions(count)) => count.min(RECORDED),
@@ -78,35 +81,33 @@ fn record<N: CommitNode>(
     };
     let plan = config.plan(Length::Transactions(recorded), Nanos::ZERO, clients, true);
     let plan = RunPlan { stop_at: RECORDED_SPAN, ..plan };
-    let cluster = Arc::new(config.cluster::<N>(view, built, plan, clients)?);
+    // A workload that hands out new records does so from the start.
+    let built = Y::build(config, None)?;
+    let cluster = Arc::new(Cluster::<Y>::load(config, view, built, plan, clients)?);
     let measured = drive(config, view, &cluster)?;
-    let (second, history) = bench::judge(&cluster, measured.settled);
-    check.serializable = second.serializable;
-    check.checked_transactions = second.checked_transactions;
-    check.invariants &= second.invariants;
-    check.replicas_converge &= second.replicas_converge;
-    check.leaked_locks += second.leaked_locks;
-    check.violations.extend(second.violations);
+    let (second, history) = judge(&cluster, measured.settled);
+    check.add(second);
     Ok(history)
 }
 
-fn drive<N: CommitNode>(
+fn drive<Y: Family>(
     config: &BenchConfig,
     view: &View,
-    cluster: &Arc<Cluster<N>>,
+    cluster: &Arc<Cluster<Y>>,
 ) -> Result<Measured> {
     let live = LiveConfig {
         view: view.clone(),
         threads: config.threads,
         // Runs under faults are not measured and stand beside one another, as in a sweep: they must
         // not be pinned to the same cores, nor spin on those that the others wait for.
-        pin: !config.faults,
-        spin: !config.faults,
+        pin: !config.is_faulty(),
+        spin: !config.is_faulty(),
         seed: config.seed,
         log: config.log_device.clone(),
-        faults: config
-            .faults
-            .then(|| FaultPlan { quiet_after: FAULTY, ..FaultPlan::messages(config.seed) }),
+        faults: config.is_faulty().then(|| {
+            let plan = config.drawn_faults();
+            FaultPlan { quiet_after: plan.quiet_after.max(FAULTY), ..plan }
+        }),
     };
     let started = Instant::now();
     let world = LiveCluster::launch(&live, cluster)?;

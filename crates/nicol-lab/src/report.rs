@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use nicol_core::history::first::Event;
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use serde_json::{Map, Value};
 
 /// The schema's name, first in every object.
 pub const SCHEMA: &str = "nicol.bench/1";
@@ -40,7 +43,7 @@ pub struct BenchReport {
     /// The seed.
     pub seed: u64,
     /// The fault plan.
-    pub faults: &'static str,
+    pub faults: String,
     /// What makes writes durable: `memory` (as if battery-backed), `file`, or as the `profile`
     /// says.
     pub log_device: &'static str,
@@ -59,6 +62,9 @@ pub struct BenchReport {
     /// Committed transactions by the way that they took, the part before the measured time
     /// included.
     pub paths: BTreeMap<&'static str, u64>,
+    /// What else the system's nodes have counted, by group and name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
     /// Committed transactions per second.
     pub throughput_per_s: f64,
     /// The same per node.
@@ -78,8 +84,6 @@ pub struct BenchReport {
     /// One-sided operations per committed transaction, where cards execute them; elsewhere they are
     /// messages to NIC engines.
     pub verbs_per_txn: f64,
-    /// What lookups on the NICs cost, from the first transaction on.
-    pub lookups: Lookups,
     /// Busy fractions.
     pub resources: Vec<Resource>,
     /// What the cores spent their time on, per committed transaction; empty where it is not known.
@@ -89,6 +93,12 @@ pub struct BenchReport {
     pub memory: Option<Memory>,
     /// What the checkers say.
     pub check: Check,
+    /// What the system's family adds.
+    #[serde(flatten)]
+    pub fields: Map<String, Value>,
+    /// The same as lines of a table: titles and texts.
+    #[serde(skip)]
+    pub lines: Vec<(&'static str, String)>,
     /// Hash of every event of the simulation.
     pub trace_digest: Option<String>,
     /// Events of the simulation's kernel.
@@ -122,37 +132,6 @@ pub struct Latency {
     pub max: f64,
     /// Mean.
     pub mean: f64,
-}
-
-/// Lookups on the NICs, warm-up included. Rates are per lookup that the index did not answer.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Lookups {
-    /// Keys looked up.
-    pub keys: u64,
-    /// Fraction that the NIC index answered, 0 to 1.
-    pub hit_rate: f64,
-    /// Fraction that a negative entry answered, 0 to 1; part of `hit_rate`.
-    pub negative_rate: f64,
-    /// Fraction of keys of ordered tables that the host was asked for, 0 to 1.
-    pub asked_rate: f64,
-    /// Fraction of the misses that one DMA read answered.
-    pub first_reads_per_miss: f64,
-    /// DMA reads per miss.
-    pub reads_per_miss: f64,
-    /// Objects read per miss.
-    pub objects_per_miss: f64,
-    /// Bytes read per miss.
-    pub bytes_per_miss: f64,
-    /// Misses that took a second, adjacent read, 0 to 1.
-    pub second_reads_per_miss: f64,
-    /// Overflow pages read per miss.
-    pub overflow_reads_per_miss: f64,
-    /// Searches begun again per miss, since the host was changing what was read.
-    pub retries_per_miss: f64,
-    /// DMA reads that a write of the host tore, and that were made again.
-    pub torn_reads: u64,
-    /// Doublings that the host tables of all nodes have begun.
-    pub table_doublings: u64,
 }
 
 /// One transaction type.
@@ -201,19 +180,40 @@ pub struct Memory {
     pub peak_bytes: u64,
 }
 
+/// What a family promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promised {
+    /// The verdict's name in a report, such as `serializable`.
+    pub field: &'static str,
+    /// The promise in words, such as `strictly serializable`.
+    pub words: &'static str,
+    /// What the checker is called in its violations.
+    pub checker: &'static str,
+    /// The name of the number of operations that were checked, in a report.
+    pub checked: &'static str,
+}
+
 /// The checkers' verdict.
-#[derive(Clone, Debug, Default, Serialize)]
+///
+/// As an object: the family's promise (such as `serializable`; null if no history was recorded) and
+/// the number of operations checked, `invariants`, `replicas_converge`, `leaked_` with each name,
+/// `awaiting_recovery` if something does, and `violations`.
+#[derive(Clone, Debug, Default)]
 pub struct Check {
-    /// Strictly serializable? `None` if no history was recorded.
-    pub serializable: Option<bool>,
-    /// Transactions that the serializability checker saw.
-    pub checked_transactions: u64,
+    /// What the family promises.
+    pub promised: Promised,
+    /// Was the promise held? `None` if no history was recorded.
+    pub held_promise: Option<bool>,
+    /// Operations that the promise's checker saw.
+    pub checked: u64,
     /// Do the workload's invariants hold (money conserved)?
     pub invariants: bool,
-    /// Do all replicas of each shard hold the same bytes?
-    pub replicas_converge: bool,
-    /// Locks that nobody will release.
-    pub leaked_locks: u64,
+    /// Do all replicas of each shard hold the same bytes? `None` where they need not.
+    pub replicas_converge: Option<bool>,
+    /// What nobody will release, by name, such as `locks`.
+    pub leaked: BTreeMap<&'static str, u64>,
+    /// What only recovery may release, by name.
+    pub awaiting_recovery: BTreeMap<&'static str, u64>,
     /// What is wrong, in words; empty if nothing.
     pub violations: Vec<String>,
 }
@@ -223,4 +223,46 @@ impl Check {
     pub fn held(&self) -> bool {
         self.violations.is_empty()
     }
+
+    /// Adds the verdict on a further run, which alone has a history.
+    pub(crate) fn add(&mut self, further: Self) {
+        self.held_promise = further.held_promise;
+        self.checked = further.checked;
+        self.invariants &= further.invariants;
+        let both = self.replicas_converge.zip(further.replicas_converge);
+        self.replicas_converge = both.map(|(one, other)| one && other);
+        for (name, count) in further.leaked {
+            *self.leaked.entry(name).or_default() += count;
+        }
+        for (name, count) in further.awaiting_recovery {
+            *self.awaiting_recovery.entry(name).or_default() += count;
+        }
+        self.violations.extend(further.violations);
+    }
+}
+
+impl Serialize for Check {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry(self.promised.field, &self.held_promise)?;
+        map.serialize_entry(self.promised.checked, &self.checked)?;
+        map.serialize_entry("invariants", &self.invariants)?;
+        map.serialize_entry("replicas_converge", &self.replicas_converge)?;
+        for (name, count) in &self.leaked {
+            map.serialize_entry(&format!("leaked_{name}"), count)?;
+        }
+        if self.awaiting_recovery.values().any(|count| *count > 0) {
+            map.serialize_entry("awaiting_recovery", &self.awaiting_recovery)?;
+        }
+        map.serialize_entry("violations", &self.violations)?;
+        map.end()
+    }
+}
+
+/// A run and the history that was judged.
+pub struct BenchRun {
+    /// The report.
+    pub report: BenchReport,
+    /// The history; empty if none was recorded.
+    pub history: Vec<Event>,
 }

@@ -4,20 +4,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use nicol_core::commit::CommitNode;
-use nicol_core::faults::FaultPlan;
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 use nicol_rt::LogDevice;
-use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig, checks};
+use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
-use crate::bench::{
-    self, BenchConfig, BenchRun, Built, Cluster, Length, Measured, Simulated, refused_view,
-};
-use crate::report::Resource;
-use crate::settings::SystemConfig;
-use crate::systems::System;
+use crate::cluster::Cluster;
+use crate::config::{BenchConfig, Length, refused_view};
+use crate::family::Family;
+use crate::judge::judge;
+use crate::measured::{Measured, Simulated};
+use crate::report::{BenchRun, Resource};
+use crate::summary;
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_millis(10);
@@ -27,11 +26,7 @@ const LIMIT: Nanos = Nanos::from_secs(3_600);
 const SETTLE: Nanos = Nanos::from_secs(10);
 
 /// Runs a benchmark on a profile.
-pub(crate) fn run<N: CommitNode<Config: SystemConfig>>(
-    config: &BenchConfig,
-    built: &Built<N::Config>,
-    profile: &Arc<Profile>,
-) -> Result<BenchRun> {
+pub(crate) fn run<Y: Family>(config: &BenchConfig, profile: &Arc<Profile>) -> Result<BenchRun> {
     ensure!(
         config.log_device == LogDevice::Memory,
         "--log-device: a simulated world has its profile's; only --on threads takes another"
@@ -45,32 +40,12 @@ pub(crate) fn run<N: CommitNode<Config: SystemConfig>>(
         Length::Transactions(_) => Nanos::ZERO,
     });
     let plan = config.plan(length, warmup, clients, true);
-    let cluster = config.cluster::<N>(&view, built, plan, clients)?;
-    let measured = simulate(config, built, profile, &cluster);
-    let (check, history) = bench::judge(&cluster, measured.settled);
-    let mut report = bench::report(config, built, &cluster, Some(&profile.name), &measured, check);
-    if System::find(&config.system)?.offloads {
-        report.warnings.extend(vain_offload(profile)?);
-    }
+    let built = Y::build(config, Some(profile.cores.nic_memory.value))?;
+    let cluster = Cluster::<Y>::load(config, &view, built, plan, clients)?;
+    let measured = simulate(config, profile, &cluster);
+    let (check, history) = judge(&cluster, measured.settled);
+    let report = summary::report(config, &cluster, Some(&profile.name), &measured, check);
     Ok(BenchRun { report, history })
-}
-
-/// A system that works on NIC cores is flagged where these save no latency. [Xenic21 4.3.4]
-pub(crate) fn vain_offload(profile: &Arc<Profile>) -> Result<Option<String>> {
-    let name = &profile.name;
-    Ok(match checks::offload(profile)? {
-        None => Some(format!(
-            "{name} has no NIC cores: what the system puts there runs on cores of the host"
-        )),
-        Some(offload) if !offload.saves_latency() => Some(format!(
-            "on {name} the NIC saves no latency: it answers in {:.1} us from its own memory and in \
-             {:.1} us from the host's, a host RPC takes {:.1} us",
-            offload.served_ns / 1e3,
-            offload.fetched_ns / 1e3,
-            offload.host_rpc_ns / 1e3
-        )),
-        Some(_) => None,
-    })
 }
 
 fn view(config: &BenchConfig, profile: &Profile) -> Result<View> {
@@ -85,21 +60,18 @@ fn view(config: &BenchConfig, profile: &Profile) -> Result<View> {
     View::new(config.nodes, config.replicas, host, nic).map_err(refused_view)
 }
 
-fn simulate<N: CommitNode>(
+fn simulate<Y: Family>(
     config: &BenchConfig,
-    built: &Built<N::Config>,
     profile: &Arc<Profile>,
-    cluster: &Cluster<N>,
+    cluster: &Cluster<Y>,
 ) -> Measured {
     let mut sim = SimConfig::new(cluster.view.clone(), profile.clone(), config.seed);
-    if config.faults {
-        sim.faults = FaultPlan::messages(config.seed);
-    }
+    sim.faults = config.drawn_faults();
     let tuning = &mut sim.tuning;
-    tuning.aggregation = built.engine.aggregation.unwrap_or(tuning.aggregation);
-    tuning.dma_vector = built.engine.dma_vector.unwrap_or(tuning.dma_vector);
-    tuning.dma_async = built.engine.dma_async.unwrap_or(tuning.dma_async);
-    tuning.doorbell_batch = built.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
+    tuning.aggregation = cluster.built.engine.aggregation.unwrap_or(tuning.aggregation);
+    tuning.dma_vector = cluster.built.engine.dma_vector.unwrap_or(tuning.dma_vector);
+    tuning.dma_async = cluster.built.engine.dma_async.unwrap_or(tuning.dma_async);
+    tuning.doorbell_batch = cluster.built.engine.doorbell_batch.unwrap_or(tuning.doorbell_batch);
     let started = Instant::now();
     let world = SimCluster::new(sim);
     world.start(cluster);

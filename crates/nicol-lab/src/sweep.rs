@@ -7,15 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use anyhow::Result;
-use nicol_core::rng::{Purpose, Stream};
-use nicol_core::txn::Abort;
+use nicol_core::faults::FaultPlan;
 use nicol_rt::{LiveError, panic_text};
 use serde::Serialize;
 
 use crate::bench::{self, BenchConfig, BenchRun};
 use crate::report::BenchReport;
-use crate::systems::System;
-use crate::workloads::WorkloadSpec;
+use crate::{replay, shrink, systems};
 
 /// What a sweep has seen.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -34,18 +32,25 @@ pub struct SweepReport {
     pub unknown: u64,
     /// Transactions that the application refused.
     pub refused: u64,
-    /// Transactions that the serializability checker saw.
+    /// Operations that the checkers of their families' promises saw.
     pub checked_transactions: u64,
     /// Aborts by reason.
     pub abort_reasons: BTreeMap<&'static str, u64>,
     /// Committed transactions by the way that they took.
     pub paths: BTreeMap<&'static str, u64>,
-    /// Locks leaked.
-    pub leaked_locks: u64,
+    /// What leaked, by name, such as `leaked_locks`.
+    #[serde(flatten)]
+    pub leaked: BTreeMap<String, u64>,
+    /// What only recovery may release, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub awaiting_recovery: BTreeMap<&'static str, u64>,
     /// What each system did under each workload in each world.
     pub parts: Vec<Part>,
     /// Runs with a violation.
     pub failures: Vec<Failure>,
+    /// What full coverage takes: ways for an attempt to end.
+    #[serde(skip)]
+    pub coverage: Vec<&'static str>,
 }
 
 /// The runs of one system under one workload in one world.
@@ -80,53 +85,27 @@ pub struct Failure {
     pub seed: u64,
     /// What is wrong.
     pub violations: Vec<String>,
-}
-
-/// One run in so many has hardly any memory.
-const SCARCE_ONE_IN: u64 = 8;
-/// Logs of such a run, in thirds of the workload's largest write set. A record takes at most half a
-/// log: in the smaller ones the largest never fit, in the larger ones they all fit and wait for
-/// each other.
-const SCARCE_LOGS: [u64; 4] = [5, 6, 8, 16];
-/// Logs are made of lines of this many bytes.
-const LOG_LINE: u64 = 32;
-/// Objects that the NIC index of such a run may cache.
-const SCARCE_INDICES: [u64; 3] = [1, 8, 64];
-
-/// Settings under which caches start empty, so that what they save is seen to work.
-const COLD: [&str; 2] = ["warm_index", "warm_addresses"];
-
-/// What a sweep varies besides faults, as settings drawn from `seed`: most runs have the memory
-/// that they need, the others a log that a few records fill and an index of a few objects, so that
-/// refusals and back-pressure are seen. Half of the runs start with empty caches.
-pub fn variation(system: &System, workload: &WorkloadSpec, seed: u64) -> Vec<String> {
-    let mut random = Stream::new(seed, Purpose::Variation, 0);
-    let mut varied = Vec::new();
-    if random.below(SCARCE_ONE_IN) == 0 {
-        let mut one_of = |sizes: &[u64]| sizes[random.below(sizes.len() as u64) as usize];
-        let log_bytes = one_of(&SCARCE_LOGS) * workload.write_set_bytes() / 3;
-        let log_bytes = log_bytes.next_multiple_of(LOG_LINE).to_string();
-        varied.push(("log_bytes", log_bytes.clone()));
-        varied.push(("message_log_bytes", log_bytes));
-        varied.push(("index_objects", one_of(&SCARCE_INDICES).to_string()));
-    }
-    if random.below(2) == 0 {
-        varied.extend(COLD.map(|cache| (cache, "off".to_owned())));
-    }
-    let known = system.settings();
-    varied.retain(|(key, _)| known.iter().any(|(name, ..)| name == key));
-    varied.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
+    /// The command that repeats it.
+    pub replay: String,
+    /// What ran.
+    #[serde(skip)]
+    pub config: BenchConfig,
 }
 
 impl SweepReport {
-    fn add(&mut self, report: &BenchReport) {
+    fn add(&mut self, config: &BenchConfig, report: &BenchReport) {
         self.runs += 1;
         self.committed += report.committed;
         self.aborted += report.aborted;
         self.unknown += report.unknown;
         self.refused += report.refused;
-        self.checked_transactions += report.check.checked_transactions;
-        self.leaked_locks += report.check.leaked_locks;
+        self.checked_transactions += report.check.checked;
+        for (name, count) in &report.check.leaked {
+            *self.leaked.entry(format!("leaked_{name}")).or_default() += count;
+        }
+        for (&name, &count) in report.check.awaiting_recovery.iter().filter(|(_, n)| **n > 0) {
+            *self.awaiting_recovery.entry(name).or_default() += count;
+        }
         for (&reason, &count) in &report.abort_reasons {
             *self.abort_reasons.entry(reason).or_default() += count;
         }
@@ -140,7 +119,7 @@ impl SweepReport {
         part.unknown += report.unknown;
         if !report.check.held() {
             let violations = report.check.violations.clone();
-            self.fail(&report.workload, &report.system, world, report.seed, violations);
+            self.fail(config, world, violations);
         }
     }
 
@@ -149,20 +128,21 @@ impl SweepReport {
         self.runs += 1;
         let (workload, system, world) = (&config.workload.name, &config.system, &config.on);
         self.part(workload, system, world).runs += 1;
-        self.fail(workload, system, world, config.seed, vec![cause]);
+        self.fail(config, world, vec![cause]);
     }
 
-    fn fail(
-        &mut self,
-        workload: &str,
-        system: &str,
-        world: &str,
-        seed: u64,
-        violations: Vec<String>,
-    ) {
-        self.part(workload, system, world).failed += 1;
-        let (workload, system, world) = (workload.to_owned(), system.to_owned(), world.to_owned());
-        self.failures.push(Failure { workload, system, world, seed, violations });
+    fn fail(&mut self, config: &BenchConfig, world: &str, violations: Vec<String>) {
+        let (workload, system) = (config.workload.name.clone(), config.system.clone());
+        self.part(&workload, &system, world).failed += 1;
+        self.failures.push(Failure {
+            workload,
+            system,
+            world: world.to_owned(),
+            seed: config.seed,
+            violations,
+            replay: replay::command(config, None),
+            config: config.clone(),
+        });
     }
 
     fn part(&mut self, workload: &str, system: &str, world: &str) -> &mut Part {
@@ -182,16 +162,31 @@ impl SweepReport {
         }
     }
 
-    /// Abort reasons and outcomes that never happened.
+    /// Ways for an attempt to end, of the systems' families, and outcomes that never happened.
     pub fn missing(&self) -> Vec<&'static str> {
-        let mut missing: Vec<_> = Abort::NAMES
-            .into_iter()
-            .filter(|reason| self.abort_reasons.get(reason).is_none_or(|&count| count == 0))
-            .collect();
+        let never = |reason: &&str| self.abort_reasons.get(*reason).is_none_or(|&count| count == 0);
+        let mut missing: Vec<_> = self.coverage.iter().copied().filter(never).collect();
         let outcomes = [("committed", self.committed), ("unknown", self.unknown)];
         missing.extend(outcomes.iter().filter(|(_, count)| *count == 0).map(|(name, _)| *name));
         missing
     }
+}
+
+/// The smallest plan of faults found under which the run of `failure` still fails; `None` if it fails
+/// without any, or no longer. Only simulated runs can be repeated.
+///
+/// Cost: up to 400 runs.
+pub fn shrunk(failure: &Failure) -> Option<FaultPlan> {
+    let fails = |plan: &FaultPlan| {
+        let config = BenchConfig { fault_plan: Some(plan.clone()), ..failure.config.clone() };
+        match attempt(&config) {
+            Ok(Ran::Judged(ran)) => !ran.report.check.held(),
+            Ok(Ran::Panicked(_)) => true,
+            Err(_) => false,
+        }
+    };
+    let plan = failure.config.drawn_faults();
+    (failure.config.on != "threads" && fails(&plan)).then(|| shrink::shrink(plan, fails))
 }
 
 /// How a run of a sweep ended.
@@ -243,7 +238,7 @@ pub fn run(
                     let mut total = total.lock().unwrap_or_else(|poison| poison.into_inner());
                     match ran {
                         Ok(Ran::Judged(ran)) => {
-                            total.0.add(&ran.report);
+                            total.0.add(config, &ran.report);
                             if !ran.report.check.held() {
                                 failed(&ran);
                             }
@@ -261,6 +256,13 @@ pub fn run(
     });
     let (mut report, error) = total.into_inner().unwrap_or_else(|poison| poison.into_inner());
     report.planned_runs = configs.len() as u64;
+    for config in configs {
+        for way in systems::find(&config.system)?.coverage {
+            if !report.coverage.contains(way) {
+                report.coverage.push(way);
+            }
+        }
+    }
     report.interrupted = report.runs < report.planned_runs;
     let order = |a: &Failure| (a.workload.clone(), a.system.clone(), a.world.clone(), a.seed);
     report.failures.sort_by_key(order);
@@ -274,6 +276,7 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workloads::WorkloadSpec;
 
     fn config(seed: u64) -> BenchConfig {
         let mut workload = WorkloadSpec { name: "churn".to_owned(), ..WorkloadSpec::default() };
@@ -285,12 +288,14 @@ mod tests {
     #[test]
     fn a_run_that_panicked_is_a_failure_of_its_seed_among_the_others() {
         let mut report = SweepReport::default();
-        report.add(&bench::run(&config(1)).unwrap().report);
+        let first = config(1);
+        report.add(&first, &bench::run(&first).unwrap().report);
         report.add_panic(&config(2), "an engine panicked: two locks".to_owned());
         assert_eq!((report.runs, report.failures.len(), report.parts.len()), (2, 1, 1));
         assert_eq!((report.parts[0].runs, report.parts[0].failed), (2, 1));
         assert_eq!(report.failures[0].seed, 2);
         assert!(report.failures[0].violations[0].contains("two locks"));
+        assert!(report.failures[0].replay.ends_with("--transactions 30 --seed 2"));
     }
 
     #[test]

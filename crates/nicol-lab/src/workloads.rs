@@ -1,23 +1,16 @@
 //! Workloads by name and scale.
 
-use std::sync::Arc;
-
 use anyhow::{Result, bail, ensure};
-use nicol_core::view::NODES_MAX;
-use nicol_core::workload::Workload;
-use nicol_workload::chooser::{Distribution, PartsPerMillion};
-use nicol_workload::churn::{Churn, ChurnConfig};
-use nicol_workload::retwis::{Retwis, RetwisConfig};
-use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
-use nicol_workload::tpcc::key::{CUSTOMERS_MAX, ITEMS_MAX};
-use nicol_workload::tpcc::{Chopping, Indices, Suppliers, Tpcc, TpccConfig};
-use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
+use nicol_workload::chooser::PartsPerMillion;
+use nicol_workload::tpcc::{Chopping, Indices, Suppliers};
+use nicol_workload::ycsb::{KeyForm, Mix, Popularity, YcsbConfig};
 use nicol_workload::zipf::Theta;
 
-/// The names that [`build`] knows, with what each is.
-pub const WORKLOADS: [(&str, &str); 7] = [
+/// The names of all workloads, with what each is. Which system runs which: [`crate::systems::matrix`].
+pub const WORKLOADS: [(&str, &str); 8] = [
     ("smallbank", "bank accounts: six transaction types, 90 % of them on 4 % of the customers"),
     ("ycsb-t", "read-modify-write transactions over one table"),
+    ("ycsb", "YCSB's core workloads: single operations by --mix A to F"),
     ("churn", "inserts, deletes and reads of absent keys in a small table"),
     ("churn-ordered", "the same in ordered tables, also by scans"),
     ("retwis", "a social network: half of the transactions only read"),
@@ -54,136 +47,64 @@ pub struct WorkloadSpec {
     pub value_bytes: Option<u32>,
     /// Zipf parameter times 100; 0 is uniform.
     pub zipf_percent: Option<u8>,
+    /// YCSB's mix of operations.
+    pub mix: Option<Mix>,
+    /// How YCSB's keys are drawn, whatever their skew.
+    pub popularity: Option<Popularity>,
+    /// What YCSB's keys look like.
+    pub key_form: Option<KeyForm>,
 }
 
-/// A workload and the bytes of its largest value.
-#[derive(Clone)]
-pub struct BuiltWorkload {
-    /// The workload.
-    pub workload: Arc<dyn Workload>,
-    /// Bytes that a table slot should hold inline.
-    pub value_bytes: usize,
-}
+impl WorkloadSpec {
+    /// The workload of this name, at its defaults.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
 
-/// Builds a workload for `nodes` nodes. Errors name the flag and the remedy.
-pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
-    ensure!((1..=NODES_MAX).contains(&nodes), "--nodes {nodes}: give 1 to {NODES_MAX}");
-    let nodes = nodes as u16;
-    spec.refuse_foreign_flags()?;
-    Ok(match spec.name.as_str() {
-        "smallbank" => {
-            let accounts = spec.records.unwrap_or(100_000);
-            ensure!(
-                (10..=1 << 30).contains(&accounts),
-                "--records {accounts}: smallbank takes 10 to 2^30 accounts per node"
-            );
-            let workload = Arc::new(Smallbank::new(SmallbankConfig::paper(nodes, accounts)));
-            BuiltWorkload { workload, value_bytes: 8 }
-        }
-        "ycsb-t" => ycsb_t(spec, nodes)?,
-        "churn" | "churn-ordered" => {
-            let ordered = spec.name == "churn-ordered";
-            let rows = spec.records.unwrap_or(64) * u64::from(nodes);
-            ensure!(rows >= 4, "--records: churn needs 4 rows in the cluster at least");
-            let rows = rows.next_multiple_of(2);
-            if ordered {
-                ensure!(
-                    (2 * u64::from(nodes)..=ChurnConfig::ORDERED_ROWS_MAX).contains(&rows),
-                    "--records: churn-ordered takes 2 rows per node at least and {} in all at most",
-                    ChurnConfig::ORDERED_ROWS_MAX
-                );
-            }
-            let config = ChurnConfig { nodes, rows, ordered, ship: true };
-            BuiltWorkload { workload: Arc::new(Churn::new(config)), value_bytes: 16 }
-        }
-        "retwis" => retwis(spec, nodes)?,
-        "tpcc" => tpcc(spec, nodes, TpccConfig::specification)?,
-        "tpcc-no" => tpcc(spec, nodes, TpccConfig::new_order_only)?,
-        other => {
-            let known: Vec<_> = WORKLOADS.iter().map(|(name, _)| *name).collect();
-            bail!("unknown workload '{other}': choose one of {}", known.join(", "))
-        }
-    })
-}
+    /// YCSB's operations on `nodes` nodes, which any family may run.
+    ///
+    /// # Errors
+    /// Names the flag and the remedy.
+    pub fn ycsb(&self, nodes: u16) -> Result<YcsbConfig> {
+        let mix = self.mix.unwrap_or_default();
+        let records = self.records.unwrap_or(YCSB_RECORDS);
+        ensure!((1..=1 << 32).contains(&records), "--records {records}: give 1 to 2^32");
+        let value_bytes = self.value_bytes.unwrap_or(VALUE_BYTES);
+        ensure!((8..=1_024).contains(&value_bytes), "--value-bytes {value_bytes}: give 8 to 1024");
+        let theta = Theta(u16::from(self.zipf_percent.unwrap_or(99)) * 10);
+        let popularity = match self.popularity.unwrap_or(mix.popularity()) {
+            Popularity::Uniform => Popularity::Uniform,
+            Popularity::Zipfian(_) => Popularity::Zipfian(theta),
+            Popularity::Latest(_) => Popularity::Latest(theta),
+        };
+        ensure!(
+            popularity != Popularity::Uniform || self.zipf_percent.is_none(),
+            "--zipf: uniform keys have no skew; leave it out or give --distribution zipfian"
+        );
+        let read_percent = self.read_percent.unwrap_or(mix.read_percent());
+        Ok(YcsbConfig {
+            mix,
+            records: records * u64::from(nodes),
+            reads: PartsPerMillion::percent(read_percent.into()),
+            popularity,
+            keys: self.key_form.unwrap_or_default(),
+            value_bytes: value_bytes as usize,
+        })
+    }
 
-/// Keys of a transaction of ycsb-t by default.
-const KEYS: u16 = 4;
-/// Bytes of a value of ycsb-t by default, and of retwis.
-const VALUE_BYTES: u32 = 64;
-
-fn distribution(percent: u8) -> Distribution {
-    match percent {
-        0 => Distribution::Uniform,
-        theta => Distribution::ScrambledZipfian(Theta(u16::from(theta) * 10)),
+    /// Clients that a node has at most where the user does not say: each district of TPC-C has a
+    /// terminal, and more would mostly wait for one another.
+    pub(crate) fn terminals_per_node(&self) -> Option<usize> {
+        self.is_tpcc().then(|| usize::from(self.warehouses.unwrap_or(1)) * TERMINALS)
     }
 }
 
-fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
-    let (records, keys) = (spec.records.unwrap_or(100_000), spec.keys.unwrap_or(KEYS));
-    let value_bytes = spec.value_bytes.unwrap_or(VALUE_BYTES);
-    ensure!((1..=1_024).contains(&keys), "--keys {keys}: give 1 to 1024");
-    ensure!((8..=1_024).contains(&value_bytes), "--value-bytes {value_bytes}: give 8 to 1024");
-    ensure!(
-        records * u64::from(nodes) >= u64::from(keys),
-        "--records {records}: fewer records than the {keys} keys of a transaction"
-    );
-    let config = YcsbTConfig {
-        nodes,
-        records_per_node: records,
-        keys_per_txn: usize::from(keys),
-        value_bytes: value_bytes as usize,
-        read_fraction: PartsPerMillion::percent(spec.read_percent.unwrap_or(50).into()),
-        distribution: distribution(spec.zipf_percent.unwrap_or(99)),
-        ship: true,
-    };
-    Ok(BuiltWorkload { workload: Arc::new(YcsbT::new(config)), value_bytes: value_bytes as usize })
-}
-
-fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
-    let records = spec.records.unwrap_or(100_000);
-    ensure!(records >= 10, "--records {records}: a timeline reads up to 10 records");
-    let config = RetwisConfig {
-        nodes,
-        records_per_node: records,
-        value_bytes: VALUE_BYTES as usize,
-        distribution: distribution(spec.zipf_percent.unwrap_or(50)),
-        ship: true,
-    };
-    Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: VALUE_BYTES as usize })
-}
-
-/// Bytes that a slot holds inline: all rows but CUSTOMER's and STOCK's, and some of the index by
-/// last name.
-const TPCC_INLINE: usize = 96;
-
-fn tpcc(
-    spec: &WorkloadSpec,
-    nodes: u16,
-    config: fn(u16, u16) -> TpccConfig,
-) -> Result<BuiltWorkload> {
-    let warehouses = spec.warehouses.unwrap_or(1);
-    ensure!(
-        warehouses > 0 && u32::from(warehouses) * u32::from(nodes) <= u32::from(u16::MAX),
-        "--warehouses {warehouses}: give 1 to {} per node",
-        u16::MAX / nodes
-    );
-    let mut config = config(nodes, warehouses);
-    config.items = spec.items.unwrap_or(config.items);
-    config.customers_per_district = spec.customers.unwrap_or(config.customers_per_district);
-    config.suppliers = spec.suppliers.unwrap_or(config.suppliers);
-    config.chopping = spec.chopping.unwrap_or(config.chopping);
-    config.indices = spec.indices.unwrap_or(config.indices);
-    if let Some(transactions) = spec.transactions {
-        config = config.for_transactions(transactions);
-    }
-    let (items, customers) = (config.items, config.customers_per_district);
-    ensure!((1..=ITEMS_MAX).contains(&items), "--items {items}: give 1 to {ITEMS_MAX}");
-    ensure!(
-        (1..=CUSTOMERS_MAX).contains(&customers),
-        "--customers {customers}: give 1 to {CUSTOMERS_MAX} per district"
-    );
-    Ok(BuiltWorkload { workload: Arc::new(Tpcc::new(config)), value_bytes: TPCC_INLINE })
-}
+/// Records per node of ycsb by default.
+const YCSB_RECORDS: u64 = 100_000;
+/// Bytes of a value by default.
+pub(crate) const VALUE_BYTES: u32 = 64;
+/// Terminals of a TPC-C warehouse. (TPC-C 4.2.2)
+const TERMINALS: usize = 10;
 
 /// Records per node in a sweep: few, so that transactions meet.
 const FEW_RECORDS: u64 = 40;
@@ -218,31 +139,14 @@ impl WorkloadSpec {
         }
     }
 
-    /// About how many bytes of a log the largest write set of one transaction at one shard takes:
-    /// what a scarce log is scarce for.
-    pub fn write_set_bytes(&self) -> u64 {
-        const ENTRY: u64 = 28;
-        match self.name.as_str() {
-            // Two accounts and what the record is framed in; a row and its neighbour.
-            "smallbank" | "churn" | "churn-ordered" => 96,
-            "ycsb-t" => {
-                u64::from(self.keys.unwrap_or(KEYS))
-                    * (ENTRY + u64::from(self.value_bytes.unwrap_or(VALUE_BYTES)))
-            }
-            "retwis" => 5 * (ENTRY + u64::from(VALUE_BYTES)),
-            // An order of fifteen lines, its stock rows included.
-            _ => 15 * (2 * ENTRY + 310 + 54),
-        }
-    }
-
     /// Is it one of TPC-C's?
     pub(crate) fn is_tpcc(&self) -> bool {
         self.name.starts_with("tpcc")
     }
 
     /// A flag that the workload does not have is an error, not ignored.
-    fn refuse_foreign_flags(&self) -> Result<()> {
-        let (ycsb, tpcc) = (self.name == "ycsb-t", self.is_tpcc());
+    pub(crate) fn refuse_foreign_flags(&self) -> Result<()> {
+        let (ycsb_t, ycsb, tpcc) = (self.name == "ycsb-t", self.name == "ycsb", self.is_tpcc());
         let flags = [
             ("--records", self.records.is_some(), !tpcc),
             ("--warehouses", self.warehouses.is_some(), tpcc),
@@ -251,10 +155,13 @@ impl WorkloadSpec {
             ("--suppliers", self.suppliers.is_some(), tpcc),
             ("--chopping", self.chopping.is_some(), tpcc),
             ("--indices", self.indices.is_some(), tpcc),
-            ("--read-percent", self.read_percent.is_some(), ycsb),
-            ("--keys", self.keys.is_some(), ycsb),
-            ("--value-bytes", self.value_bytes.is_some(), ycsb),
-            ("--zipf", self.zipf_percent.is_some(), ycsb || self.name == "retwis"),
+            ("--read-percent", self.read_percent.is_some(), ycsb_t || ycsb),
+            ("--keys", self.keys.is_some(), ycsb_t),
+            ("--value-bytes", self.value_bytes.is_some(), ycsb_t || ycsb),
+            ("--zipf", self.zipf_percent.is_some(), ycsb_t || ycsb || self.name == "retwis"),
+            ("--mix", self.mix.is_some(), ycsb),
+            ("--distribution", self.popularity.is_some(), ycsb),
+            ("--key-form", self.key_form.is_some(), ycsb),
         ];
         for (flag, given, known) in flags {
             ensure!(!given || known, "{flag} is not a setting of '{}': leave it out", self.name);

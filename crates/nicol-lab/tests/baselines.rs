@@ -3,10 +3,8 @@
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
-use nicol_lab::sweep;
-use nicol_lab::systems::System;
+use nicol_lab::systems;
 use nicol_lab::workloads::WorkloadSpec;
-use nicol_protocols::commit::Sabotage;
 use nicol_protocols::commit::rdma_occ::SYSTEMS;
 use nicol_workload::tpcc::Indices;
 
@@ -65,10 +63,10 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
         for seed in 0..8 {
             for workload in WORKLOADS {
                 let mut config = config(system, workload, "connectx5", seed);
-                config.faults = true;
+                config.faults.messages = true;
                 set(&mut config, &["timeout_us=500"]);
-                let known = System::find(system).unwrap();
-                config.settings.extend(sweep::variation(known, &config.workload, seed));
+                let known = systems::find(system).unwrap();
+                config.settings.extend((known.variation)(known, &config.workload, seed));
                 let report = held(&config).report;
                 unknown += report.unknown;
                 for (count, reason) in seen.iter_mut().zip(Abort::NAMES) {
@@ -87,16 +85,16 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
 #[test]
 fn every_broken_baseline_is_caught_within_200_seeds() {
     let broken = [
-        Sabotage::NoValidate,
-        Sabotage::ValidateIgnoresLocks,
-        Sabotage::NoLocks,
-        Sabotage::UnlockFirst,
-        Sabotage::EarlyUnlock,
-        Sabotage::AbortInstalls,
+        "no_validate",
+        "validate_ignores_locks",
+        "no_locks",
+        "unlock_first",
+        "early_unlock",
+        "abort_installs",
     ];
     for system in SYSTEMS {
         for sabotage in broken {
-            let locks = [Sabotage::NoLocks, Sabotage::UnlockFirst, Sabotage::EarlyUnlock];
+            let locks = ["no_locks", "unlock_first", "early_unlock"];
             if system == "drtm-r-original" && !locks.contains(&sabotage) {
                 // It locks whatever it reads: it validates nothing, and aborts before it writes.
                 continue;
@@ -104,18 +102,19 @@ fn every_broken_baseline_is_caught_within_200_seeds() {
             let caught = (0..200).any(|seed| {
                 ["smallbank", "churn"].into_iter().any(|workload| {
                     let mut config = config(system, workload, "connectx5", seed);
-                    (config.workload.records, config.sabotage) = (Some(10), sabotage);
+                    config.workload.records = Some(10);
+                    config.settings.push(format!("sabotage={sabotage}"));
                     config.length = Some(Length::Transactions(400));
-                    let caught = run(&config).unwrap().report.check.serializable == Some(false);
+                    let caught = run(&config).unwrap().report.check.held_promise == Some(false);
                     if caught {
                         // The same run must hold when nothing is broken.
-                        config.sabotage = Sabotage::None;
+                        config.settings.pop();
                         held(&config);
                     }
                     caught
                 })
             });
-            assert!(caught, "{system}: {sabotage:?} was never caught");
+            assert!(caught, "{system}: {sabotage} was never caught");
         }
     }
 }
@@ -127,7 +126,7 @@ fn a_scan_that_nobody_vouches_for_is_caught_within_200_seeds() {
             let mut config = config(system, "churn-ordered", "connectx5", seed);
             config.workload.records = Some(10);
             config.length = Some(Length::Transactions(400));
-            config.sabotage = Sabotage::IgnoresRangeVersions;
+            config.settings.push("sabotage=ignores_range_versions".to_owned());
             !run(&config).unwrap().report.check.held()
         });
         assert!(caught, "{system}: a phantom was never caught");
@@ -150,7 +149,7 @@ fn records_of_ordered_tables_are_reached_from_other_nodes() {
     for system in SYSTEMS {
         for seed in 0..12 {
             let mut config = config(system, "churn-ordered", "connectx5", seed);
-            config.faults = seed % 3 > 0;
+            config.faults.messages = seed % 3 > 0;
             if seed % 3 == 2 {
                 set(&mut config, &["timeout_us=500"]);
             }
@@ -162,14 +161,15 @@ fn records_of_ordered_tables_are_reached_from_other_nodes() {
 #[test]
 fn unlocked_records_of_ordered_tables_are_caught_within_200_seeds() {
     for system in SYSTEMS {
-        for sabotage in [Sabotage::NoLocks, Sabotage::UnlockFirst] {
+        for sabotage in ["no_locks", "unlock_first"] {
             let caught = (0..200).any(|seed| {
                 let mut config = config(system, "churn-ordered", "connectx5", seed);
-                (config.workload.records, config.sabotage) = (Some(10), sabotage);
+                config.workload.records = Some(10);
+                config.settings.push(format!("sabotage={sabotage}"));
                 config.length = Some(Length::Transactions(400));
-                run(&config).unwrap().report.check.serializable == Some(false)
+                run(&config).unwrap().report.check.held_promise == Some(false)
             });
-            assert!(caught, "{system}: {sabotage:?} was never caught");
+            assert!(caught, "{system}: {sabotage} was never caught");
         }
     }
 }
@@ -193,7 +193,7 @@ fn every_combination_of_primitives_keeps_every_promise() {
                     let system = if seed % 2 == 0 { "farm" } else { "drtm-h" };
                     let workload = if seed % 3 == 0 { "churn" } else { "smallbank" };
                     let mut config = config(system, workload, "connectx5", seed);
-                    config.faults = seed % 4 != 0;
+                    config.faults.messages = seed % 4 != 0;
                     set(&mut config, execution);
                     set(&mut config, &[validation, log, commit, rpc]);
                     most_commit(&config);
@@ -212,7 +212,7 @@ fn a_small_log_and_no_room_for_addresses_only_cost_time() {
     for system in SYSTEMS {
         for (workload, log) in [("smallbank", "log_bytes=1024"), ("tpcc", "log_bytes=16384")] {
             let mut config = config(system, workload, "connectx5", 2);
-            config.faults = true;
+            config.faults.messages = true;
             set(&mut config, &[log]);
             if system.starts_with("drtm") && system != "drtm-h-nc" {
                 set(&mut config, &["cached_addresses=8"]);
@@ -227,7 +227,7 @@ fn values_out_of_line_are_read_and_committed() {
     for system in SYSTEMS {
         for seed in 0..4 {
             let mut config = config(system, "ycsb-t", "connectx5", seed);
-            config.faults = seed > 0;
+            config.faults.messages = seed > 0;
             set(&mut config, &["inline_bytes=8"]);
             most_commit(&config);
         }
@@ -276,7 +276,7 @@ fn a_message_log_that_a_few_messages_fill_only_costs_time() {
         for (workload, seed) in [("smallbank", 1), ("tpcc", 2), ("churn", 3)] {
             for on in ["connectx5", "threads"] {
                 let mut config = config(system, workload, on, seed);
-                config.faults = seed != 1;
+                config.faults.messages = seed != 1;
                 // What does not fit half of it travels in parts.
                 set(&mut config, &["rpc_by=write", "message_log_bytes=128"]);
                 if on == "threads" {
@@ -301,7 +301,7 @@ fn every_baseline_keeps_its_promises_on_threads() {
         }
         for workload in ["churn", "churn-ordered"] {
             let mut config = config(system, workload, "threads", 6);
-            (config.faults, config.length) = (true, Some(Length::Transactions(400)));
+            (config.faults.messages, config.length) = (true, Some(Length::Transactions(400)));
             held(&config);
         }
     }

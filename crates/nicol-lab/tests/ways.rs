@@ -174,7 +174,7 @@ fn every_way_survives_message_faults() {
                 (config.workload.items, config.workload.customers) = (Some(100), Some(30));
             }
             config.settings.push("timeout_us=500".to_owned());
-            config.faults = true;
+            config.faults.messages = true;
             unknown += held(&config).unknown;
         }
     }

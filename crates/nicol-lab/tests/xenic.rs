@@ -8,10 +8,9 @@ use std::path::PathBuf;
 use nicol_core::history::first::End;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
-use nicol_lab::sweep;
-use nicol_lab::systems::System;
+use nicol_lab::families::commit::Lookups;
+use nicol_lab::systems;
 use nicol_lab::workloads::WorkloadSpec;
-use nicol_protocols::commit::Sabotage;
 use nicol_rt::{LogDevice, LogReader};
 use nicol_workload::tpcc::Indices;
 
@@ -60,9 +59,9 @@ fn inserts_and_deletes_survive_contention() {
 /// nothing is broken: a protocol that lacks the step fails here.
 fn is_told_apart(mut config: BenchConfig) -> bool {
     let check = run(&config).unwrap().report.check;
-    let caught = !check.held() && check.serializable == Some(false);
+    let caught = !check.held() && check.held_promise == Some(false);
     if caught {
-        config.sabotage = Sabotage::None;
+        config.settings.pop();
         // A protocol that is broken on purpose takes no shorter way.
         config.settings = ["local_paths=off", "multi_hop=off"].map(str::to_owned).to_vec();
         held(&config);
@@ -79,7 +78,7 @@ fn a_nic_asks_its_host_for_no_key_that_never_was() {
         config.workload.shrink();
         config.length = Some(Length::Transactions(1_000));
         config.settings = vec!["local_paths=off".to_owned(), format!("warm_index={warm}")];
-        held(&config).report.lookups
+        Lookups::of(&held(&config).report)
     };
     let (warm, cold) = (asked("on"), asked("off"));
     assert!(warm.negative_rate > 0.05, "an order has lines: {warm:?}");
@@ -90,23 +89,23 @@ fn a_nic_asks_its_host_for_no_key_that_never_was() {
 #[test]
 fn every_broken_protocol_is_caught_within_200_seeds() {
     let broken = [
-        Sabotage::NoValidate,
-        Sabotage::ValidateIgnoresLocks,
-        Sabotage::NoLocks,
-        Sabotage::UnlockFirst,
-        Sabotage::EarlyUnlock,
-        Sabotage::AbortInstalls,
+        "no_validate",
+        "validate_ignores_locks",
+        "no_locks",
+        "unlock_first",
+        "early_unlock",
+        "abort_installs",
     ];
     for sabotage in broken {
         let caught = (0..200).any(|seed| {
             ["smallbank", "churn"].into_iter().any(|workload| {
                 let mut config = config(workload, 10, "liquidio3", seed);
                 config.length = Some(Length::Transactions(400));
-                config.sabotage = sabotage;
+                config.settings.push(format!("sabotage={sabotage}"));
                 is_told_apart(config)
             })
         });
-        assert!(caught, "{sabotage:?} was never caught by the serializability checker");
+        assert!(caught, "{sabotage} was never caught by the serializability checker");
     }
 }
 
@@ -127,7 +126,7 @@ fn tpcc_finds_the_same_orders_by_records() {
 fn records_of_ordered_tables_are_reached_from_other_nodes() {
     for seed in 0..12 {
         let mut config = config("churn-ordered", 40, "liquidio3", seed);
-        config.faults = seed % 2 > 0;
+        config.faults.messages = seed % 2 > 0;
         let report = held(&config).report;
         assert!(report.committed > 500, "seed {seed}: {}", report.committed);
     }
@@ -142,7 +141,7 @@ fn a_scan_that_nobody_vouches_for_is_caught_within_200_seeds() {
         // Load makes the host's trees lag behind its NIC.
         config.clients = Some(24);
         config.length = Some(Length::Transactions(2_000));
-        config.sabotage = Sabotage::IgnoresRangeVersions;
+        config.settings.push("sabotage=ignores_range_versions".to_owned());
         is_told_apart(config)
     });
     assert!(caught, "an old scan was never caught by the serializability checker");
@@ -155,10 +154,10 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
     for seed in 0..24 {
         for (workload, on) in [("smallbank", "liquidio3"), ("churn", "connectx5")] {
             let mut config = config(workload, 40, on, seed);
-            config.faults = true;
+            config.faults.messages = true;
             config.settings = vec!["timeout_us=500".to_owned()];
-            let xenic = System::find("xenic").unwrap();
-            config.settings.extend(sweep::variation(xenic, &config.workload, seed));
+            let xenic = systems::find("xenic").unwrap();
+            config.settings.extend((xenic.variation)(xenic, &config.workload, seed));
             let report = held(&config).report;
             unknown += report.unknown;
             for (count, reason) in seen.iter_mut().zip(nicol_core::txn::Abort::NAMES) {
@@ -181,10 +180,10 @@ fn tpcc_keeps_its_conditions_under_message_faults() {
             config.workload.records = None;
             config.workload.shrink();
             config.length = Some(Length::Transactions(400));
-            config.faults = true;
+            config.faults.messages = true;
             config.settings = vec!["timeout_us=500".to_owned()];
-            let xenic = System::find("xenic").unwrap();
-            let varied = sweep::variation(xenic, &config.workload, seed);
+            let xenic = systems::find("xenic").unwrap();
+            let varied = (xenic.variation)(xenic, &config.workload, seed);
             scarce += varied.len();
             config.settings.extend(varied);
             let report = held(&config).report;
@@ -230,7 +229,7 @@ fn an_object_is_found_in_every_way_and_each_is_counted() {
     let mut config = config("churn", 4_000, "liquidio3", 6);
     let settings = ["displacement_max=4", "slack=0", "slots_percent=100", "index_objects=64"];
     config.settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
-    let found = held(&config).report.lookups;
+    let found = Lookups::of(&held(&config).report);
     let shares = [
         ("the index", found.hit_rate),
         ("a negative entry", found.negative_rate),
@@ -244,7 +243,7 @@ fn an_object_is_found_in_every_way_and_each_is_counted() {
     assert!(found.negative_rate <= found.hit_rate && found.reads_per_miss >= 1.0, "{found:?}");
     // With every object cached, what is read is read once.
     config.settings = vec!["index_objects=100000".to_owned()];
-    let cached = held(&config).report.lookups;
+    let cached = Lookups::of(&held(&config).report);
     assert!(cached.hit_rate > found.hit_rate, "{cached:?} {found:?}");
 }
 
@@ -259,7 +258,7 @@ fn torn_reads_are_made_again_and_no_foreign_value_is_seen() {
         config.length = Some(Length::Transactions(40_000));
         config.settings = vec!["index_objects=8".to_owned()];
         let report = held(&config).report;
-        assert!(report.lookups.torn_reads > 0, "seed {seed}: {:?}", report.lookups);
+        assert!(Lookups::of(&report).torn_reads > 0, "seed {seed}: {:?}", report.fields);
         // Churn's logic refuses a value that names another record.
         assert_eq!(report.refused, 0, "seed {seed}");
     }
@@ -270,7 +269,7 @@ fn a_warm_index_reads_nothing_by_dma_and_a_cold_one_learns() {
     let lookups = |setting: &str| {
         let mut config = config("retwis", 2_000, "liquidio3", 6);
         config.settings = vec![setting.to_owned()];
-        held(&config).report.lookups
+        Lookups::of(&held(&config).report)
     };
     let (warm, cold) = (lookups("warm_index=on"), lookups("warm_index=off"));
     assert_eq!(warm.hit_rate, 1.0, "{warm:?}");
@@ -288,7 +287,7 @@ fn misses_that_must_read_on_do_so_side_by_side() {
         config.clients = Some(1);
         config.settings = vec!["index_objects=1".to_owned(), "local_paths=off".to_owned()];
         let report = held(&config).report;
-        (report.lookups.reads_per_miss, report.latency_us.p50)
+        (Lookups::of(&report).reads_per_miss, report.latency_us.p50)
     };
     // The largest value that stands in a slot, and one that the slot points to.
     let (inline, pointed) = (measure(256), measure(264));
@@ -313,7 +312,7 @@ fn tables_double_while_they_are_used_and_nothing_is_lost() {
             (config.host_engines, config.nic_engines) = (None, None);
             config.length = Some(Length::Transactions(20_000));
         }
-        let lookups = held(&config).report.lookups;
+        let lookups = Lookups::of(&held(&config).report);
         assert!(lookups.table_doublings > 3, "{workload} on {on}: {lookups:?}");
         assert!(lookups.retries_per_miss > 0.0, "{workload} on {on}: no search was in the way");
     }

@@ -3,6 +3,8 @@
 //! [`SimCluster`] runs the engines of a cluster in virtual time, exactly repeatable from a seed.
 //! Every cost is a number of a [`profile::Profile`]; throughput limits and batching emerge from
 //! cores, links, queues and PCIe being occupied.
+//!
+//! `Cn.nn` is a row of `docs/calibration.md`, `AMB-nn` an entry of `docs/ambiguities.md`.
 #![forbid(unsafe_code)]
 
 mod chain;

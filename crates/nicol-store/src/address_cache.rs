@@ -1,12 +1,12 @@
-//! Where records of remote tables stand, as a coordinator remembers it. [Xenic21 4.1.4: DrTM+H]
+//! A coordinator's cache of record addresses in remote tables. [Xenic21 4.1.4: DrTM+H]
 //!
-//! A remembered address lets a coordinator read a record with one READ of its slot instead of a
-//! walk. Nothing tells the cache when the owner moves or deletes a record: the key word and the
-//! checksum of what is read do (`remote_table::Geometry::reread`), and then the coordinator
-//! forgets the address and walks.
+//! A cached address lets a coordinator read a record with one READ of its slot instead of a walk.
+//! The cache is not notified when the owner moves or deletes a record. The reader detects it by the
+//! key word and the checksum of what it reads (`remote_table::Geometry::reread`), drops the address
+//! and walks.
 //!
-//! Bounded and set-associative: a key may stand in one set of eight, which evicts by second
-//! chance. Which addresses are kept depends on the calls alone. Nothing is allocated after birth.
+//! Bounded and set-associative: a key belongs to one set of eight entries, which evicts by second
+//! chance. The content depends on the calls alone. Nothing is allocated after construction.
 
 use std::hint;
 
@@ -29,7 +29,7 @@ struct Entry {
 #[derive(Clone, Debug)]
 struct Set {
     entries: [Entry; WAYS],
-    /// Bit per entry: asked for since the hand passed.
+    /// Bit per entry: requested since the clock hand passed.
     used: u8,
     hand: u8,
 }
@@ -37,20 +37,20 @@ struct Set {
 const EMPTY: Set =
     Set { entries: [Entry { key: Key(0), address: NOWHERE }; WAYS], used: 0, hand: 0 };
 
-/// What a cache has seen.
+/// Counters of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
-    /// Keys asked for whose address was remembered.
+    /// Lookups that found an address.
     pub hits: u64,
-    /// Keys asked for whose address was not.
+    /// Lookups that found none.
     pub misses: u64,
-    /// Addresses forgotten because the record was elsewhere.
+    /// Addresses dropped because the record had moved.
     pub stale: u64,
-    /// Addresses that made room for others.
+    /// Addresses evicted.
     pub evicted: u64,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Clone, Debug)]
 pub struct AddressCache {
     sets: Box<[Set]>,
@@ -59,7 +59,7 @@ pub struct AddressCache {
 }
 
 impl AddressCache {
-    /// An empty cache of `capacity` addresses, rounded up to whole sets; 0: it remembers nothing.
+    /// An empty cache of `capacity` addresses, rounded up to whole sets; 0 disables it.
     pub fn new(capacity: usize) -> Self {
         let sets = vec![EMPTY; capacity.div_ceil(WAYS)].into_boxed_slice();
         Self { sets, len: 0, counts: CacheCounts::default() }
@@ -75,12 +75,12 @@ impl AddressCache {
         self.len
     }
 
-    /// Does it hold none?
+    /// Returns true if it holds no address.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What it has seen.
+    /// Its counters.
     pub fn counts(&self) -> CacheCounts {
         self.counts
     }
@@ -90,7 +90,7 @@ impl AddressCache {
         size_of_val(&*self.sets)
     }
 
-    /// Where the record of `key` stood last.
+    /// The last known address of the record of `key`.
     pub fn get(&mut self, key: Key) -> Option<u64> {
         let found = self.find(key);
         let Some((set, way)) = found else {
@@ -102,7 +102,7 @@ impl AddressCache {
         Some(self.sets[set].entries[way].address)
     }
 
-    /// Remembers where the record of `key` stands.
+    /// Caches the address of the record of `key`.
     ///
     /// # Panics
     /// If the address is `u64::MAX`: no region is that large.
@@ -129,7 +129,7 @@ impl AddressCache {
         set.entries[way] = Entry { key, address };
     }
 
-    /// Remembers where several records stand. The cache misses of their sets overlap.
+    /// Caches the addresses of several records. The cache misses of their sets overlap.
     pub fn remember_several(&mut self, records: &[(Key, u64)]) {
         if self.sets.is_empty() {
             return;
@@ -140,7 +140,7 @@ impl AddressCache {
         records.iter().for_each(|&(key, address)| self.remember(key, address));
     }
 
-    /// Forgets the address of `key`, whose record was not there; returns whether there was one.
+    /// Drops the address of `key`, whose record was not there. Returns whether there was one.
     pub fn forget(&mut self, key: Key) -> bool {
         let Some((set, way)) = self.find(key) else { return false };
         self.sets[set].entries[way].address = NOWHERE;
@@ -156,7 +156,7 @@ impl AddressCache {
         self.len = 0;
     }
 
-    /// Checks every structural invariant; one line for each breach.
+    /// Checks every structural invariant; one line for each violation.
     pub fn check(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut held = 0;
@@ -198,7 +198,7 @@ impl AddressCache {
 }
 
 impl Set {
-    /// The entry that goes: the first from the hand that was not asked for since it passed.
+    /// The entry to evict: the first from the clock hand on that was not requested since it passed.
     fn victim(&mut self) -> usize {
         loop {
             let way = self.hand as usize;

@@ -1,9 +1,9 @@
-//! What tables of any structure with the same records agree on.
+//! A digest that is equal for equal records, whatever the table's structure.
 
 use nicol_core::ids::{Key, Version};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// A digest of the records that `for_each` calls its argument with, whatever their order.
+/// A digest of the records that `for_each` passes to its argument, independent of their order.
 pub(crate) fn of_records(for_each: impl FnOnce(&mut dyn FnMut(Key, Version, &[u8]))) -> u64 {
     let mut digest = 0u64;
     for_each(&mut |key, version, value| {

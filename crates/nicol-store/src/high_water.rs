@@ -1,19 +1,19 @@
 //! High-water marks: which keys of ordered tables were never there.
 //!
-//! Orders, events and the like are entered above all that were entered before. So both sides of a
-//! node know of each *group* of keys how far up there ever was a record: a key above that has
-//! version 0, and an insert of it is the first write that it ever sees. [AMB-36] The host finds the
-//! high-water mark of a group in its tree; the NIC keeps it, so that it need not ask. [Xenic21
-//! 4.2.2]
+//! Keys of orders, events and the like are inserted in ascending order. Each *key-prefix group* has
+//! a high-water mark: the greatest key that ever had a record. A key above the mark has version 0,
+//! and its first insert is its first write. [AMB-36] The host computes a group's mark from its
+//! tree. The NIC caches the mark, so that it need not ask the host. [Xenic21 4.2.2]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::{IdMap, Key};
 
-/// Bits of a key within its group. In TPC-C a group is a district's orders, or a customer's:
-/// smaller than a version range, where a new order of one customer is between those of others.
+/// Bits of a key within its group. In TPC-C a group holds the orders of a district or of a
+/// customer. Version ranges are larger: there, a new order of one customer lies between those of
+/// others.
 const GROUP_BITS: u32 = 24;
-/// Groups that a NIC knows, 24 bytes each; of others it asks its host.
+/// Groups that a NIC stores, 24 bytes each. For others it asks its host.
 const GROUPS_MAX: usize = 1 << 24;
 const STRIPES: usize = 64;
 
@@ -24,7 +24,7 @@ pub(crate) const fn prefix_group(key: Key) -> u64 {
     key.0 >> GROUP_BITS
 }
 
-/// How far up a group may ever have had records: as many of its lowest keys.
+/// A group's high-water mark, as the number of its lowest keys that may have had records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HighWater(u32);
 
@@ -32,12 +32,12 @@ impl HighWater {
     /// All keys of a group.
     pub const MAX: Self = Self(1 << GROUP_BITS);
 
-    /// Up to `key`.
+    /// The mark that includes `key`.
     pub const fn through(key: Key) -> Self {
         Self((key.0 as u32 & (Self::MAX.0 - 1)) + 1)
     }
 
-    /// May there have been a record of `key`, of the same group?
+    /// May `key`, of the same group, ever have had a record?
     pub const fn covers(self, key: Key) -> bool {
         Self::through(key).0 <= self.0
     }
@@ -47,7 +47,7 @@ impl HighWater {
         self.0
     }
 
-    /// As many of the lowest keys; `None` if a group has fewer.
+    /// The mark that covers so many of the lowest keys; `None` if a group has fewer.
     pub const fn of(keys: u32) -> Option<Self> {
         if keys <= Self::MAX.0 { Some(Self(keys)) } else { None }
     }
@@ -58,12 +58,12 @@ impl HighWater {
     }
 }
 
-/// What a NIC knows of a group.
+/// A group's mark at a NIC.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// All that was installed, and all that the host had when it answered.
+    /// Covers every installed key, and every key that the host had when it answered.
     high_water: HighWater,
-    /// Has the host answered?
+    /// Has the host confirmed the mark? Before, it covers installed keys only.
     authoritative: bool,
 }
 
@@ -86,12 +86,12 @@ impl HighWaterMarks {
         Self { stripes, groups_max: groups_max / STRIPES }
     }
 
-    /// A write of `key` is about to be installed.
+    /// Raises the mark: a write of `key` is about to be installed.
     pub(crate) fn raise(&self, key: Key) {
         self.note(key, Known { high_water: HighWater::through(key), authoritative: false });
     }
 
-    /// The host has answered with the high-water mark of `key`'s group.
+    /// Stores the mark of `key`'s group that the host has answered with.
     pub(crate) fn learn(&self, key: Key, high_water: HighWater) {
         self.note(key, Known { high_water, authoritative: true });
     }
@@ -109,7 +109,7 @@ impl HighWaterMarks {
         known.authoritative |= new.authoritative;
     }
 
-    /// Is it certain that there never was a record of `key`?
+    /// Returns true if `key` certainly never had a record.
     pub(crate) fn confirm_absent(&self, key: Key) -> bool {
         let known = self.stripe(key).get(&prefix_group(key)).copied().unwrap_or_default();
         known.authoritative && !known.high_water.covers(key)

@@ -1,4 +1,6 @@
 //! Nicol's data structures: no async, no I/O; memory that a NIC reads is `nicol_core::memory`.
+//!
+//! `AMB-nn` is an entry of `docs/ambiguities.md`: a case that a paper leaves open, and its reading.
 #![forbid(unsafe_code)]
 
 mod access;

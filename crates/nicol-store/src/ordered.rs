@@ -1,16 +1,16 @@
-//! A shard's ordered tables, and what tells whether a scan of them is still current.
-//! [Xenic21 5.2, 5.6: B+ trees for TPC-C's local tables]
+//! A shard's ordered tables, and the validation of their scans. [Xenic21 5.2, 5.6: B+ trees for
+//! TPC-C's local tables]
 //!
 //! The records stand in a B+ tree in host memory ([`OrderedTable`]), at the primary and at every
-//! backup; workers apply logged writes to it. Locks and what was committed are on Xenic's NIC
-//! ([`WriteCounters`]): both sides count the writes of each [`VersionRange`], the host those that
+//! backup; Workers apply logged writes to it. Locks and committed writes are on Xenic's NIC
+//! ([`WriteCounters`]). Both sides count the writes of each [`VersionRange`]: the host those that
 //! it has applied, the NIC those that it has installed.
 //!
-//! A scan is current at the instant at which the NIC finds that the counts agree and nobody else
-//! holds a lock in the range: a write that the host has counted but the NIC has not is locked until
-//! it is installed, so equal counts without a lock mean the same writes.
+//! A scan is current at the instant at which the NIC finds equal counts and no foreign lock in the
+//! range. A write that only the host has counted is locked until it is installed, so equal counts
+//! without a lock mean the same writes.
 //!
-//! Where no NIC takes part, the host keeps both: it installs a write when it applies it.
+//! Without a NIC, the host keeps both counts: it installs a write when it applies it.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -58,7 +58,7 @@ impl OrderedTable {
         Self { tree: self.tree.copy(), applied: self.applied.iter().map(counts).collect() }
     }
 
-    /// Its records, for whatever only looks at them.
+    /// Its records, for reading.
     pub fn tree(&self) -> &BTree {
         &self.tree
     }
@@ -66,22 +66,22 @@ impl OrderedTable {
     /// Loads a record before the run, at version 1; it does not count as a write.
     ///
     /// # Panics
-    /// If it is there already.
+    /// If the key exists already.
     pub fn load(&self, key: Key, value: &[u8]) {
         self.tree.load(key, value);
     }
 
-    /// Applies a logged write, as [`BTree::apply`] does, and counts it, each time: at a primary, a
-    /// write is installed once and logged once.
+    /// Applies a logged write like [`BTree::apply`], and counts it each time: a primary installs
+    /// and logs each write once.
     pub fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) -> Applied {
         let applied = self.tree.apply(key, version, value);
-        // Behind the write: who has seen the count sees the write.
+        // After the write: a reader of the new count sees the write.
         let range = VersionRange::of(key);
         *stripe(&self.applied, range).entry(range.0).or_default() += 1;
         applied
     }
 
-    /// The state of a range, to be taken before anything is read there.
+    /// The version of a range. Take it before reading anything there.
     pub fn range_version(&self, range: VersionRange) -> RangeVersion {
         let writes = stripe(&self.applied, range).get(&range.0).copied().unwrap_or_default();
         RangeVersion { range, writes }
@@ -92,13 +92,13 @@ impl OrderedTable {
         self.tree.get(key, into)
     }
 
-    /// How far up the group of `key` ever had records.
+    /// The high-water mark of `key`'s group.
     pub fn high_water(&self, key: Key) -> HighWater {
         self.tree.high_water(key)
     }
 
-    /// Makes the scan at index `scan` of `txn`, under its range's version; false if it finds more
-    /// than a transaction may touch. Returns too how many records it has found.
+    /// Makes the scan at index `scan` of `txn`, under its range's version. Returns false if it
+    /// finds more than a transaction may touch, and the number of records found.
     pub fn scan_for(&self, txn: &mut Txn, scan: usize) -> (bool, u64) {
         let range = txn.scans()[scan].range;
         txn.note_range_version(self.range_version(VersionRange::of(range.first)));
@@ -112,7 +112,7 @@ impl OrderedTable {
         (fits, found)
     }
 
-    /// Hands the records of a range to `each`, until it returns false. See [`BTree::scan`].
+    /// Passes the records of a range to `each`, until it returns false. See [`BTree::scan`].
     pub fn scan(&self, range: &KeyRange, each: &mut dyn FnMut(Key, Version, &[u8]) -> bool) {
         let mut left = range.limit;
         if left == 0 {
@@ -136,7 +136,7 @@ impl fmt::Debug for OrderedTable {
     }
 }
 
-/// What a primary's NIC knows of a range.
+/// A range's locks and installed writes, at a primary's NIC.
 #[derive(Debug, Default)]
 struct RangeState {
     installed: u64,
@@ -144,8 +144,8 @@ struct RangeState {
     held: Vec<(Key, TxnId)>,
 }
 
-/// Locks on keys of ordered tables, writes installed, by range, and which keys were never there:
-/// kept by a primary's NIC beside its index, or by its host. [AMB-36]
+/// Locks on keys of ordered tables, installed writes by range, and high-water marks. Kept by a
+/// primary's NIC beside its index, or by its host. [AMB-36]
 pub struct WriteCounters {
     ranges: Striped<RangeState>,
     high_water_marks: HighWaterMarks,
@@ -158,7 +158,7 @@ impl Default for WriteCounters {
 }
 
 impl WriteCounters {
-    /// `txn` has locked `key` in the index, perhaps again.
+    /// Records that `txn` has locked `key` in the index. May be repeated.
     pub fn lock(&self, key: Key, txn: TxnId) {
         let range = VersionRange::of(key);
         let mut stripe = stripe(&self.ranges, range);
@@ -168,8 +168,8 @@ impl WriteCounters {
         }
     }
 
-    /// Locks `key` for `txn`, perhaps again; false if another transaction holds it. For a primary
-    /// whose locks are these, and no index's.
+    /// Locks `key` for `txn`; false if another transaction holds it. May be repeated. For a primary
+    /// that keeps its locks here and not in an index.
     pub fn try_lock(&self, key: Key, txn: TxnId) -> bool {
         let range = VersionRange::of(key);
         let mut stripe = stripe(&self.ranges, range);
@@ -183,7 +183,7 @@ impl WriteCounters {
         }
     }
 
-    /// Does a transaction hold `key`?
+    /// Returns true if a transaction holds `key`.
     pub fn is_locked(&self, key: Key) -> bool {
         let range = VersionRange::of(key);
         let stripe = stripe(&self.ranges, range);
@@ -192,7 +192,7 @@ impl WriteCounters {
             .is_some_and(|range| range.held.iter().any(|(locked, _)| *locked == key))
     }
 
-    /// `txn` no longer holds `key`.
+    /// Releases `key` if `txn` holds it.
     pub fn unlock(&self, key: Key, txn: TxnId) {
         let range = VersionRange::of(key);
         if let Some(range) = stripe(&self.ranges, range).get_mut(&range.0) {
@@ -208,7 +208,7 @@ impl WriteCounters {
         stripe(&self.ranges, range).entry(range.0).or_default().installed += 1;
     }
 
-    /// The host has answered with the high-water mark of `key`'s group.
+    /// Stores the high-water mark of `key`'s group that the host has answered with.
     pub fn learn_high_water(&self, key: Key, high_water: HighWater) {
         self.high_water_marks.learn(key, high_water);
     }
@@ -225,12 +225,13 @@ impl WriteCounters {
         last.into_iter().for_each(|last| self.learn_high_water(last, HighWater::through(last)));
     }
 
-    /// Is it certain that there never was a record of `key`, committed or under way?
+    /// Returns true if `key` certainly never had a record, committed or in progress.
     pub fn confirm_absent(&self, key: Key) -> bool {
         self.high_water_marks.confirm_absent(key)
     }
 
-    /// Is what `txn` has read under `version` current? Nobody else may hold a lock in the range.
+    /// Returns true if what `txn` has read under `version` is current and no other transaction
+    /// holds a lock in the range.
     pub fn is_current(&self, version: RangeVersion, txn: TxnId) -> bool {
         match stripe(&self.ranges, version.range).get(&version.range.0) {
             Some(range) => {

@@ -1,21 +1,21 @@
-//! Deletions that are remembered while older writes of their keys may still come.
+//! Tombstones: deletions that are remembered while older writes of their keys may still arrive.
 
 use std::collections::BTreeMap;
 
 use nicol_core::ids::{Key, Version};
 
-/// Versions at which keys were deleted, in two generations: what was young at one
-/// [`Tombstones::forget_old`] goes with the next.
+/// Versions at which keys were deleted, in two generations: [`Tombstones::forget_old`] drops those
+/// that were young at its previous call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tombstones {
     young: BTreeMap<Key, Version>,
     old: BTreeMap<Key, Version>,
-    /// The highest version of those that were forgotten.
+    /// The highest version that was dropped.
     forgotten: Version,
 }
 
 impl Tombstones {
-    /// The version at which `key` was deleted; 0 if that is not remembered.
+    /// The version at which `key` was deleted; 0 if there is no tombstone.
     pub(crate) fn deleted_at(&self, key: Key) -> Version {
         let young = self.young.get(&key);
         young.or_else(|| self.old.get(&key)).copied().unwrap_or_default()
@@ -26,23 +26,23 @@ impl Tombstones {
         self.deleted_at(key).max(self.forgotten)
     }
 
-    /// `key` was deleted at `version`.
+    /// Records that `key` was deleted at `version`.
     pub(crate) fn insert(&mut self, key: Key, version: Version) {
         self.young.insert(key, version);
     }
 
-    /// `key` is there again.
+    /// Drops the tombstone of `key`, which exists again.
     pub(crate) fn remove(&mut self, key: Key) {
         self.young.remove(&key);
         self.old.remove(&key);
     }
 
-    /// The deletions that are remembered.
+    /// All tombstones.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, Version)> {
         self.old.iter().chain(&self.young).map(|(key, version)| (*key, *version))
     }
 
-    /// Forgets the deletions that were remembered at the last call.
+    /// Drops the tombstones that were recorded before the previous call.
     pub(crate) fn forget_old(&mut self) {
         if !self.young.is_empty() || !self.old.is_empty() {
             let forgotten = self.old.values().copied().max().unwrap_or_default();

@@ -1,23 +1,27 @@
 //! `nicol bench`.
 
+use std::fs;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
+use nicol_core::faults::FaultPlan;
 use nicol_core::names::did_you_mean;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::experiments::write_atomically_by;
-use nicol_lab::report::{BenchReport, CoreTime, Lookups, Memory, Resource};
-use nicol_lab::systems::System;
+use nicol_lab::report::{BenchReport, CoreTime, Memory, Resource};
+use nicol_lab::systems;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use nicol_workload::driver::CLIENTS_MAX;
 use nicol_workload::tpcc::{Chopping, Indices, Suppliers};
+use nicol_workload::ycsb::{KeyForm, Mix, Popularity, SKEW};
 use serde_json::json;
 
 use crate::cli::{
-    BenchArgs, ChoppingArg, Format, IndicesArg, SuppliersArg, SystemArgs, WorkloadArgs,
+    BenchArgs, ChoppingArg, DistributionArg, Format, IndicesArg, KeyFormArg, MixArg, SuppliersArg,
+    SystemArgs, WorkloadArgs,
 };
 use crate::serve::check_log_device;
 use crate::{End, Usage, blame, interrupt, output};
@@ -45,9 +49,7 @@ pub fn run(args: &BenchArgs) -> Result<End> {
 }
 
 fn help_settings(system: &str, format: Format) -> Result<End> {
-    let rows: Vec<_> = System::find(system)
-        .map_err(Usage)?
-        .settings()
+    let rows: Vec<_> = (systems::find(system).map_err(Usage)?.settings)()
         .into_iter()
         .map(|(key, values, meaning)| json!({"key": key, "values": values, "meaning": meaning}))
         .collect();
@@ -72,7 +74,7 @@ pub(crate) fn transactions(count: u64) -> Result<Length> {
     Ok(Length::Transactions(count))
 }
 
-fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
+pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
     ensure!(
         WORKLOADS.iter().any(|(name, _)| *name == args.workload),
         "unknown workload '{}'{}: choose {}",
@@ -103,6 +105,23 @@ fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         keys: args.keys,
         value_bytes: args.value_bytes,
         zipf_percent: args.zipf,
+        mix: args.mix.map(|mix| match mix {
+            MixArg::A => Mix::A,
+            MixArg::B => Mix::B,
+            MixArg::C => Mix::C,
+            MixArg::D => Mix::D,
+            MixArg::E => Mix::E,
+            MixArg::F => Mix::F,
+        }),
+        popularity: args.distribution.map(|distribution| match distribution {
+            DistributionArg::Uniform => Popularity::Uniform,
+            DistributionArg::Zipfian => Popularity::Zipfian(SKEW),
+            DistributionArg::Latest => Popularity::Latest(SKEW),
+        }),
+        key_form: args.key_form.map(|form| match form {
+            KeyFormArg::Number => KeyForm::Number,
+            KeyFormArg::Bytes => KeyForm::Bytes,
+        }),
     })
 }
 
@@ -126,11 +145,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         (None, Some(count)) => Some(transactions(count)?),
         (None, None) => None,
     };
-    let faults = match args.faults.as_str() {
-        "none" => false,
-        "messages" => true,
-        other => return Err(anyhow!("--faults {other}: choose none or messages")),
-    };
+    let fault_plan = args.fault_plan.as_deref().map(fault_plan).transpose()?;
     ensure!(args.threads != Some(0), "--threads 0: give at least 1");
     ensure!(
         args.threads.is_none() || args.on == "threads",
@@ -153,11 +168,19 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         length,
         warmup: args.warmup.map(|span| seconds("--warmup", span, 0.0)).transpose()?,
         rate: args.rate,
-        faults,
+        faults: args.faults,
+        fault_plan,
         threads: args.threads,
         log_device: args.log_device.clone(),
         ..config
     })
+}
+
+/// Reads a plan of faults.
+fn fault_plan(path: &Path) -> Result<FaultPlan> {
+    let flag = || format!("--fault-plan {}", path.display());
+    let text = fs::read_to_string(path).with_context(flag)?;
+    serde_json::from_str(&text).with_context(flag)
 }
 
 /// Something that turns while a command works, where somebody sees it.
@@ -295,9 +318,7 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
     for (side, title) in [("host", "host core time"), ("nic", "NIC core time")] {
         rows.extend(core_time(&report.core_time, side).map(|spent| (title, spent)));
     }
-    if report.lookups.keys > 0 {
-        rows.push(("lookups on NICs", lookups(&report.lookups)));
-    }
+    rows.extend(report.lines.iter().cloned());
     rows
 }
 
@@ -334,21 +355,6 @@ fn core_time(times: &[CoreTime], side: &str) -> Option<String> {
     Some(format!("{sum:.0} ns per transaction: {}", parts.join(", ")))
 }
 
-/// Who answered the lookups, and what the host's memory was read for. [Xenic21 4.1]
-fn lookups(lookups: &Lookups) -> String {
-    format!(
-        "{:.1} % by the index ({:.1} % absent); per miss {:.2} reads of {:.1} objects: \
-         {:.2} answered by the first, {:.2} second reads, {:.2} overflow pages",
-        lookups.hit_rate * 100.0,
-        lookups.negative_rate * 100.0,
-        lookups.reads_per_miss,
-        lookups.objects_per_miss,
-        lookups.first_reads_per_miss,
-        lookups.second_reads_per_miss,
-        lookups.overflow_reads_per_miss
-    )
-}
-
 /// What the records took.
 fn memory(memory: &Memory) -> String {
     let mb = |bytes: u64| bytes as f64 / 1e6;
@@ -366,16 +372,26 @@ fn memory(memory: &Memory) -> String {
 fn verdict(report: &BenchReport) -> String {
     let check = &report.check;
     let yes_no = |held: bool| if held { "yes" } else { "NO" };
+    let leaks: Vec<_> =
+        check.leaked.iter().map(|(name, count)| format!("{count} {}", shown(name))).collect();
     let mut lines = vec![format!(
-        "strictly serializable: {} ({} attempts judged){}; invariants: {}; replicas agree: {}; \
-         leaked locks: {}",
-        check.serializable.map_or("not recorded", yes_no),
-        check.checked_transactions,
+        "{}: {} ({} attempts judged){}; invariants: {}; replicas agree: {}; leaked: {}",
+        check.promised.words,
+        check.held_promise.map_or("not recorded", yes_no),
+        check.checked,
         if report.profile.is_none() { ", in a second, recorded run" } else { "" },
         yes_no(check.invariants),
-        yes_no(check.replicas_converge),
-        check.leaked_locks
+        check.replicas_converge.map_or("need not", yes_no),
+        if leaks.is_empty() { "nothing".to_owned() } else { leaks.join(", ") }
     )];
+    for (name, count) in check.awaiting_recovery.iter().filter(|(_, count)| **count > 0) {
+        lines.push(format!("awaiting recovery: {count} {}", shown(name)));
+    }
     lines.extend(check.violations.iter().map(|violation| format!("VIOLATION {violation}")));
     lines.join("\n")
+}
+
+/// A name of a report in words.
+fn shown(name: &str) -> String {
+    name.replace('_', " ")
 }

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use nicol_core::faults::FaultFamilies;
 use nicol_rt::LogDevice;
 
 /// How long a transaction of `nicol serve` may take, in milliseconds: up to an hour.
@@ -14,7 +15,7 @@ pub const TRANSACTION_MS: RangeInclusive<u64> = 1..=3_600_000;
 #[derive(Debug, Parser)]
 #[command(name = "nicol", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "Exit codes:\n  \
-    0    done, and every check held; `serve`: ended when asked to\n  \
+    0    done, and every check held; `serve`: ended by a signal\n  \
     1    a check failed\n  \
     2    bad usage; the message names the input and the remedy\n  \
     3    the environment: a file, a port, a thread\n  \
@@ -32,19 +33,19 @@ pub struct Cli {
 pub enum Command {
     /// Serve data to Redis clients from an embedded replicated cluster.
     Serve(ServeArgs),
-    /// Drive a workload against a system, live or simulated, and judge what happened.
+    /// Run a workload on a system, live or simulated, and judge the result.
     Bench(BenchArgs),
-    /// Run a workload under message faults for many seeds, each judged by the checkers.
+    /// Run a workload under message faults for many seeds, and judge each run.
     Sweep(SweepArgs),
     /// Judge a recorded history: strict serializability.
     Check(CheckArgs),
     /// Reproduce the figures and tables of the papers.
     Lab(LabArgs),
-    /// List what can run where, with its guarantees.
+    /// List the systems with their guarantees and worlds.
     Systems(SystemsArgs),
     /// List, show or check the hardware profiles of the simulated world.
     Profiles(ProfilesArgs),
-    /// Report what this machine offers and what that means for a run.
+    /// Report this machine's resources and their effect on a run.
     Doctor(FormatArgs),
     /// Print a completion script for a shell.
     Completions {
@@ -78,7 +79,7 @@ pub struct FormatArgs {
 pub enum SuppliersArg {
     /// The home warehouse, and another one for 1 % of the lines: the specification's.
     Home,
-    /// Any warehouse of the cluster alike: DrTM+H's.
+    /// Any warehouse of the cluster, uniformly: DrTM+H's.
     Uniform,
 }
 
@@ -91,19 +92,56 @@ pub enum ChoppingArg {
     Pieces,
 }
 
-/// How TPC-C finds the orders that no key names.
+/// How TPC-C finds orders whose keys it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IndicesArg {
-    /// By records that name them.
+    /// By index records.
     Records,
-    /// By scans of ordered tables: of a system that has them.
+    /// By scans of ordered tables, if the system has them.
     Trees,
+}
+
+/// YCSB's core workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MixArg {
+    /// 50 % reads, 50 % updates.
+    A,
+    /// 95 % reads, 5 % updates.
+    B,
+    /// Reads.
+    C,
+    /// 95 % reads of the latest records, 5 % inserts.
+    D,
+    /// 95 % scans of 1 to 100 records, 5 % inserts.
+    E,
+    /// 50 % reads, 50 % read-modify-writes.
+    F,
+}
+
+/// How popular YCSB's records are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DistributionArg {
+    /// All alike.
+    Uniform,
+    /// A few take most operations.
+    Zipfian,
+    /// The newest take most operations.
+    Latest,
+}
+
+/// What YCSB's keys look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KeyFormArg {
+    /// 8 bytes.
+    Number,
+    /// Strings of 23 bytes.
+    Bytes,
 }
 
 /// Which workload, at what scale.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadArgs {
-    /// The workload: smallbank, ycsb-t, churn, churn-ordered, retwis, tpcc or tpcc-no.
+    /// The workload: smallbank, ycsb-t, ycsb, churn, churn-ordered, retwis, tpcc or tpcc-no.
     pub workload: String,
     /// Records (for Smallbank: accounts) per node.
     #[arg(long, value_name = "N")]
@@ -123,20 +161,30 @@ pub struct WorkloadArgs {
     /// How Delivery and Stock-Level run (tpcc) [default: pieces].
     #[arg(long, value_enum)]
     pub chopping: Option<ChoppingArg>,
-    /// How orders are found that no key names (tpcc, tpcc-no) [default: trees for a system that has
-    /// ordered tables, otherwise records].
+    /// Find orders by index record or by tree scan (tpcc, tpcc-no) [default: trees if the system has
+    /// ordered tables, else records].
     #[arg(long, value_enum)]
     pub indices: Option<IndicesArg>,
-    /// Share of operations that only read, in percent (ycsb-t).
+    /// YCSB's mix of operations (ycsb) [default: A].
+    #[arg(long, value_enum, ignore_case = true)]
+    pub mix: Option<MixArg>,
+    /// How keys are drawn (ycsb) [default: latest for mix D, otherwise zipfian].
+    #[arg(long, value_enum)]
+    pub distribution: Option<DistributionArg>,
+    /// What keys look like (ycsb) [default: number].
+    #[arg(long, value_enum)]
+    pub key_form: Option<KeyFormArg>,
+    /// Share of operations that only read, in percent (ycsb-t; ycsb, where the mix gives it).
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub read_percent: Option<u8>,
     /// Keys per transaction (ycsb-t).
     #[arg(long, value_name = "N")]
     pub keys: Option<u16>,
-    /// Bytes of a value (ycsb-t).
+    /// Bytes of a value (ycsb-t, ycsb) [default: 64].
     #[arg(long, value_name = "BYTES")]
     pub value_bytes: Option<u32>,
-    /// Zipf parameter times 100: 0 is uniform, 99 is YCSB's default skew (ycsb-t, retwis).
+    /// Zipf parameter times 100: 0 is uniform, 99 is YCSB's default skew (ycsb-t, ycsb,
+    /// retwis).
     #[arg(long, value_name = "THETA_PERCENT", value_parser = clap::value_parser!(u8).range(0..=99))]
     pub zipf: Option<u8>,
 }
@@ -192,9 +240,9 @@ pub struct BenchArgs {
     /// The world: `threads` for this machine, or a hardware profile for the simulator.
     #[arg(long, default_value = "threads", value_name = "threads|PROFILE", env = "NICOL_ON")]
     pub on: String,
-    /// The scale at which Xenic was measured, where no flag gives another: 2,400,000 accounts,
-    /// 1,000,000 records or 72 warehouses per node. The paper has 6 nodes and 3 replicas; the
-    /// records must fit into this machine's memory.
+    /// Use the scale of Xenic's paper unless a flag overrides it: 2,400,000 accounts, 1,000,000
+    /// records or 72 warehouses per node. The paper has 6 nodes and 3 replicas. The records must
+    /// fit into this machine's memory.
     #[arg(long)]
     pub full_size: bool,
     /// Closed-loop clients per node, each with one transaction at a time [default: 64; tpcc,
@@ -205,23 +253,27 @@ pub struct BenchArgs {
     /// 0.01 simulated].
     #[arg(long, conflicts_with = "transactions", value_name = "S")]
     pub seconds: Option<f64>,
-    /// Transactions to run in all, instead of a time.
+    /// Total transactions to run, instead of a time.
     #[arg(long, value_name = "N")]
     pub transactions: Option<u64>,
     /// Seconds to run before measuring [default: a tenth of the measured time].
     #[arg(long, value_name = "S")]
     pub warmup: Option<f64>,
-    /// Open loop: transactions per second over the whole cluster; latency counts from the
+    /// Open loop: transactions per second over the whole cluster. Latency is measured from the
     /// intended start.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<u64>,
-    /// The seed of everything random.
+    /// The seed of all randomness.
     #[arg(long, default_value_t = 1, env = "NICOL_SEED")]
     pub seed: u64,
-    /// Injects message faults: none, or messages.
-    #[arg(long, default_value = "none", value_name = "none|messages")]
-    pub faults: String,
-    /// Writes the history that the checkers judged to FILE, as JSON lines.
+    /// Faults to inject, drawn from the seed: none, or a list with commas of messages, crashes,
+    /// stalls and partitions.
+    #[arg(long, default_value = "none", value_name = "FAMILIES")]
+    pub faults: FaultFamilies,
+    /// Inject the faults of a plan in FILE instead, as a failed `nicol sweep` writes it.
+    #[arg(long, value_name = "FILE", conflicts_with = "faults")]
+    pub fault_plan: Option<PathBuf>,
+    /// Write the history that the checkers judged to FILE, as JSON lines.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
     /// Engine threads of the live world [default: one per engine if the cores suffice, else one per
@@ -229,14 +281,14 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// What makes writes durable in the live world: memory (as if battery-backed, as in the
-    /// papers), or file:DIR (a log per node, synced before a write is acknowledged; each run makes
-    /// a folder of its own in DIR, which nothing deletes or reads back yet).
+    /// papers), or file:DIR (a log per node, synced before a write is acknowledged; each run creates
+    /// its own folder in DIR, which is not deleted or read back yet).
     #[arg(long, default_value = "memory", value_name = "memory|file:DIR")]
     pub log_device: LogDevice,
-    /// Host engines per node [default: 1 live; what the profile has, simulated].
+    /// Host engines per node [default: 1 live; the profile's number, simulated].
     #[arg(long, value_name = "N")]
     pub host_engines: Option<usize>,
-    /// NIC engines per node [default: 1 live; what the profile has, simulated].
+    /// NIC engines per node [default: 1 live; the profile's number, simulated].
     #[arg(long, value_name = "N")]
     pub nic_engines: Option<usize>,
     /// How to print.
@@ -268,13 +320,22 @@ pub struct SweepArgs {
     /// Transactions per seed.
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     pub transactions: u64,
-    /// Seeds at a time [default: the machine's cores].
+    /// Seeds to run in parallel [default: the machine's cores].
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Keeps the histories of failed runs in DIR, for `nicol check`: one on threads has no replay.
+    /// Families of faults that a seed draws from: a list with commas of messages, crashes, stalls and
+    /// partitions.
+    #[arg(long, default_value = "messages", value_name = "FAMILIES")]
+    pub faults: FaultFamilies,
+    /// Write the smallest plan of faults under which a simulated run still fails to DIR; the replay
+    /// command names it.
+    #[arg(long, value_name = "DIR")]
+    pub shrink: Option<PathBuf>,
+    /// Keep the histories of failed runs in DIR, for `nicol check`. A run on threads cannot be
+    /// replayed.
     #[arg(long, value_name = "DIR")]
     pub histories: Option<PathBuf>,
-    /// Fails unless every abort reason and every outcome was seen at least once.
+    /// Fail unless every abort reason and every outcome was seen at least once.
     #[arg(long)]
     pub require_coverage: bool,
     /// How to print.
@@ -297,7 +358,7 @@ pub enum LabAction {
     List(FormatArgs),
     /// Run experiments and judge every point.
     Run(LabRunArgs),
-    /// Make one HTML page, which needs no other file, of the results in DIR.
+    /// Write the results in DIR to one self-contained HTML page.
     Report {
         /// The folder that `run --out` wrote to.
         dir: PathBuf,
@@ -315,37 +376,37 @@ pub enum LabAction {
     nicol lab run xenic-fig8a xenic-table3 --out results\n  \
     nicol lab run --all --quick --golden crates/nicol-lab/golden")]
 pub struct LabRunArgs {
-    /// The experiment; see `nicol lab list`. Of several, a summary is printed, and a point that two
-    /// of them need is measured once.
+    /// The experiment; see `nicol lab list`. Several experiments print a summary, and share the
+    /// points that they have in common.
     #[arg(required_unless_present = "all", value_name = "ID")]
     pub ids: Vec<String>,
-    /// Runs every experiment, and prints a summary.
+    /// Run every experiment, and print a summary.
     #[arg(long, conflicts_with = "ids")]
     pub all: bool,
-    /// Less data and shorter runs: seconds on four cores instead of minutes.
+    /// Use less data and shorter runs: seconds on four cores instead of minutes.
     #[arg(long)]
     pub quick: bool,
-    /// Writes ID.json, ID.csv and the plot ID.svg to DIR. If it is interrupted, the same command
-    /// goes on from the points in DIR.
+    /// Write ID.json, ID.csv and the plot ID.svg to DIR. After an interruption the same command
+    /// resumes from the points in DIR.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// The seed of everything random.
+    /// The seed of all randomness.
     #[arg(long, default_value_t = 1, env = "NICOL_SEED")]
     pub seed: u64,
-    /// The SmartNIC's profile instead of liquidio3: a name or a file.
+    /// The SmartNIC's profile, a name or a file [default: liquidio3].
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
-    /// Compares only these of the experiment's systems, separated by commas.
+    /// Run only these of the experiment's systems, separated by commas.
     #[arg(long, value_name = "SYSTEMS", value_delimiter = ',')]
     pub systems: Option<Vec<String>>,
-    /// Points at a time; results do not depend on it [default: the machine's cores].
+    /// Points to run in parallel; results do not depend on it [default: the machine's cores].
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Compares each result with the golden table ID.json in DIR, byte by byte; one that differs is
-    /// a failed check.
+    /// Compare each result with the golden table ID.json in DIR, byte by byte. A difference is a
+    /// failed check.
     #[arg(long, value_name = "DIR")]
     pub golden: Option<PathBuf>,
-    /// Writes the golden tables instead of comparing.
+    /// Write the golden tables instead of comparing.
     #[arg(long, requires = "golden")]
     pub bless: bool,
     /// How to print.
@@ -391,14 +452,14 @@ pub enum ProfilesAction {
     Show {
         /// A profile's name, or a file.
         name: String,
-        /// How to print: as the file that it is, or its values one by one, each with a name that
-        /// ends in its unit.
+        /// How to print: the file itself, or its values one by one, each with a name that ends in
+        /// its unit.
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
-    /// Rerun the component measurements on a profile: published against measured, line by line. One
-    /// that is off by more than 10 %, unless other published values contradict it, is a failed
-    /// check.
+    /// Rerun the component measurements on a profile and compare them with the published ones. A
+    /// line that differs by more than 10 %, unless other published values contradict it, is a
+    /// failed check.
     Check {
         /// A profile's name or a file; all built-in ones without it.
         name: Option<String>,
@@ -409,41 +470,45 @@ pub enum ProfilesAction {
 }
 
 /// `nicol serve`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(allow_negative_numbers = true)]
 #[command(after_help = "Then, from another terminal:\n  redis-cli -p 6380 set greeting hello\n  \
-    redis-benchmark -p 6380 -t set,get,incr,mset -P 32\n\nThe data lives in memory: it is gone \
+    redis-benchmark -p 6380 -t set,get,incr,mset -P 32\n\nThe data is in memory: it is lost \
     when the process ends. With --log-device file:DIR every\nwrite is in a synced file of each \
-    backup before it is acknowledged, but this version does\nnot read the files back when it \
-    starts, nor shorten them while it runs. A full disk or another\nerror of a log file ends the \
-    server with exit code 3 and the file's name; so does, at the\nstart, a damaged file of an \
-    earlier run in DIR.")]
+    backup before it is acknowledged, but this version does\nnot read the files back at start, \
+    and does not shorten them. A full disk or another error of a\nlog file ends the \
+    server with exit code 3 and the file's name. So does a damaged file of an\n\
+    earlier run in DIR at the start.")]
 pub struct ServeArgs {
     /// Configuration file (TOML); flags and NICOL_* variables take precedence.
     #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]
     pub config: Option<PathBuf>,
+    /// The system that runs the transactions [default: xenic]; see `nicol systems`.
+    #[arg(long, value_name = "SYSTEM", env = "NICOL_SYSTEM")]
+    pub system: Option<String>,
     /// Nodes of the embedded cluster [default: 3].
     #[arg(long, value_name = "N", env = "NICOL_NODES")]
     pub nodes: Option<usize>,
     /// Copies of each shard, the primary included [default: 3, or the number of nodes if lower].
     #[arg(long, value_name = "N", env = "NICOL_REPLICAS")]
     pub replicas: Option<usize>,
-    /// Address to listen on [default: 127.0.0.1:6380]. Anything but loopback needs a password.
+    /// Address to listen on [default: 127.0.0.1:6380]. Non-loopback addresses require a
+    /// password.
     #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN", value_parser = address)]
     pub listen: Option<SocketAddr>,
     /// Password that clients must give with AUTH.
     #[arg(long, value_name = "PASSWORD", env = "NICOL_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
-    /// Records that each shard has room for [default: 1000000].
+    /// Capacity of each shard in records [default: 1000000].
     #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
     pub records: Option<u64>,
-    /// Milliseconds after which a transaction is not tried again, or its client told that its
-    /// outcome is unknown [default: 1000].
+    /// Transaction timeout in milliseconds; an undecided transaction reports 'outcome unknown'
+    /// [default: 1000].
     #[arg(long, value_name = "MS", env = "NICOL_TRANSACTION_MS")]
     #[arg(value_parser = clap::value_parser!(u64).range(TRANSACTION_MS))]
     pub transaction_ms: Option<u64>,
     /// What makes writes durable: memory (nothing survives the process) or file:DIR (a log per
-    /// node, in a folder of its own for each start; not yet read back) [default: memory].
+    /// node, in a new folder for each start; not yet read back) [default: memory].
     #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]
     pub log_device: Option<LogDevice>,
     /// Engine threads [default: half of the machine's cores].

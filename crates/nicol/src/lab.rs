@@ -5,6 +5,7 @@ use std::thread;
 
 use anyhow::{Result, anyhow};
 use nicol_lab::experiments::{self, Checkpoint, Experiment, Finished, Form, Golden, Options};
+use nicol_lab::figures;
 use nicol_lab::memory::Resident;
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ pub fn run(args: &LabArgs) -> Result<End> {
 }
 
 fn list(args: &FormatArgs) -> Result<End> {
-    let rows: Vec<Value> = experiments::all()
+    let rows: Vec<Value> = figures::all()
         .iter()
         .map(|experiment| {
             json!({
@@ -43,7 +44,7 @@ fn report(folder: &Path, out: Option<&Path>) -> Result<End> {
             anyhow!("{} is no folder: name one that `lab run --out` wrote to", folder.display());
         return Err(Usage(error).into());
     }
-    let page = experiments::page(folder)?.ok_or_else(|| {
+    let page = figures::page(folder)?.ok_or_else(|| {
         let folder = folder.display();
         Usage(anyhow!("{folder} holds no results: make some with nicol lab run ID --out {folder}"))
     })?;
@@ -90,7 +91,7 @@ fn run_some(args: &LabRunArgs) -> Result<End> {
 fn chosen(args: &LabRunArgs, options: &Options) -> Result<Vec<&'static Experiment>> {
     let mut chosen: Vec<&Experiment> = Vec::new();
     for id in &args.ids {
-        let experiment = experiments::find(id).map_err(Usage)?;
+        let experiment = figures::find(id).map_err(Usage)?;
         if chosen.iter().all(|known| known.id != experiment.id) {
             chosen.push(experiment);
         }
@@ -105,7 +106,7 @@ fn chosen(args: &LabRunArgs, options: &Options) -> Result<Vec<&'static Experimen
         }
     }
     if args.all {
-        chosen = experiments::all();
+        chosen = figures::all();
         chosen.retain(|experiment| options.fitting(experiment).is_some());
     }
     for system in args.systems.iter().flatten() {
@@ -132,7 +133,7 @@ fn run_several(
     for &experiment in chosen {
         let id = experiment.id;
         let Some(options) = options.fitting(experiment) else { continue };
-        let missing = experiment.missing();
+        let missing = figures::missing(experiment);
         let (count, points, verdict, held) = if missing.is_empty() {
             let (finished, wrong) = run_one(args, experiment, &options, checkpoint)?;
             let held = wrong.is_empty();
@@ -140,7 +141,7 @@ fn run_several(
             (finished.outcome.rows().len(), finished.points, verdict.to_owned(), held)
         } else {
             let verdict = format!("refused: no {}", missing.join(", "));
-            (0, 0, verdict, golden.as_ref().is_none_or(|golden| !golden.has(id)))
+            (0, 0, verdict, golden.as_ref().is_none_or(|golden| !golden.has(experiment)))
         };
         if !held {
             end = End::Failed;
@@ -163,7 +164,7 @@ fn run_one(
     checkpoint: &Checkpoint,
 ) -> Result<(Finished, Vec<String>)> {
     let bar = spinner(experiment.id);
-    let finished = experiments::run(experiment, options, checkpoint, &|progress| {
+    let finished = figures::run(experiment, options, checkpoint, &|progress| {
         bar.set_message(format!(
             "{}: {} points done, {} running",
             experiment.id, progress.done, progress.running

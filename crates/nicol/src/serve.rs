@@ -1,45 +1,23 @@
 //! `nicol serve`: an embedded replicated cluster behind RESP.
 
-use std::cell::RefCell;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use nicol_core::commit::{CommitNode, CommitProtocol};
-use nicol_core::engine::Start;
-use nicol_core::exec::Signal;
-use nicol_core::fabric::{Fabric, HasDoorbell};
-use nicol_core::ids::Side;
-use nicol_core::records::Empty;
-use nicol_core::system::{Sequential, load_nodes};
-use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
-use nicol_core::units::Bytes;
 use nicol_core::view::View;
 use nicol_lab::bench::refused_view;
 use nicol_lab::memory;
-use nicol_protocols::commit::xenic::{HostCoordinator, Node, XenicConfig};
-use nicol_resp::{Backend, Done, Request, Response, Server, ServerConfig, ServerInfo, StartError};
-use nicol_rt::{LiveCluster, LiveConfig, LogDevice, Mailbox};
+use nicol_lab::systems::{self, ServeConfig, Served, System};
+use nicol_resp::{Server, ServerConfig, ServerInfo, StartError};
+use nicol_rt::{LiveConfig, LogDevice};
 use serde::Deserialize;
 
 use crate::cli::{ServeArgs, TRANSACTION_MS, replicas};
 use crate::{End, Usage, environment_or_usage, interrupt, output};
 
-/// Requests that wait for one host engine; beyond it the front is told to try again.
-const MAILBOX: usize = 65_536;
-/// Transactions that one host engine runs at a time.
-const IN_FLIGHT_MAX: usize = 256;
-/// Each NIC engine's log: room for the largest transaction twice over.
-const LOG: Bytes = Bytes(16 << 20);
-/// Arguments up to here go to the NIC with the transaction, which then executes it there.
-const SHIPPED_BYTES_MAX: usize = 4_096;
-/// Bytes of a value that stand in a table slot.
-const INLINE: usize = 64;
 /// How often the server looks whether an engine has failed.
 const POLL: Duration = Duration::from_millis(100);
 
@@ -47,6 +25,7 @@ const POLL: Duration = Duration::from_millis(100);
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    system: Option<String>,
     nodes: Option<usize>,
     replicas: Option<usize>,
     listen: Option<SocketAddr>,
@@ -60,6 +39,7 @@ struct File {
 /// What to serve, after file, environment and flags.
 #[derive(Debug)]
 struct Settings {
+    system: &'static System,
     nodes: usize,
     replicas: usize,
     listen: SocketAddr,
@@ -80,15 +60,18 @@ pub fn run(args: &ServeArgs) -> Result<End> {
         .map_err(|error| Usage(refused_view(error)))?
         .with_hash_seed(seed);
     let copies = settings.records.saturating_mul((view.nodes() * view.replicas()) as u64);
-    memory::refuse_beyond_machine(copies, INLINE as u64, "--records, --replicas or --nodes")
-        .map_err(Usage)?;
-    let cluster = Arc::new(Cluster::empty(&view, settings.records));
+    let flags = "--records, --replicas or --nodes";
+    memory::refuse_beyond_machine(copies, System::SERVED_VALUE_BYTES, flags).map_err(Usage)?;
     // Half of the cores: the front and the kernel's network stack need the others.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
     let log = settings.log_device.clone();
-    let live = LiveConfig { threads, seed, log, ..LiveConfig::new(view) };
-    let world = LiveCluster::launch(&live, &cluster)?;
+    let Served { backend, world } = settings.system.serve(&ServeConfig {
+        system: settings.system.name,
+        capacity_per_shard: settings.records,
+        procedures: nicol_resp::procedures(),
+        live: LiveConfig { threads, seed, log, ..LiveConfig::new(view) },
+    })?;
     let mut config = ServerConfig::new(settings.listen);
     config.password = settings.password;
     config.hash_seed = seed;
@@ -98,7 +81,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
     info.resident = || memory::Resident::read().map(|resident| resident.now);
-    let server = Server::start(config, cluster, info).map_err(not_started)?;
+    let server = Server::start(config, backend, info).map_err(not_started)?;
     output::tell(&format!(
         "serving {} nodes with {} replicas on {}; {}; end with an interrupt (Ctrl-C)",
         settings.nodes,
@@ -147,6 +130,9 @@ fn draw() -> Result<(u64, String)> {
 
 fn settings(args: &ServeArgs) -> Result<Settings> {
     let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();
+    let system = args.system.as_deref().or(file.system.as_deref()).unwrap_or("xenic");
+    let system = systems::find(system).context("--system")?;
+    system.ensure_serves()?;
     let nodes = args.nodes.or(file.nodes).unwrap_or(3);
     let records = args.records.or(file.records).unwrap_or(1_000_000);
     ensure!((1..=1 << 32).contains(&records), "--records {records}: give 1 to 2^32");
@@ -163,6 +149,7 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     let log_device = log_device.unwrap_or_default();
     check_log_device(&log_device, replicas)?;
     Ok(Settings {
+        system,
         nodes,
         replicas,
         listen: args.listen.or(file.listen).unwrap_or(SocketAddr::from(([127, 0, 0, 1], 6380))),
@@ -189,115 +176,13 @@ fn read(path: &Path) -> Result<File> {
     toml::from_str(&text).with_context(|| format!("--config {}", path.display()))
 }
 
-/// A request on its way to an engine.
-struct Job {
-    request: Arc<Request>,
-    done: Done,
-}
-
-struct Cluster {
-    nodes: Vec<Arc<Node>>,
-    mailboxes: Vec<Arc<Mailbox<Job>>>,
-    procedures: Procedures,
-}
-
-impl Cluster {
-    /// Nodes without records, with room for so many per shard.
-    fn empty(view: &View, records: u64) -> Self {
-        let source = Empty { capacity_per_shard: records };
-        let config = XenicConfig { log: LOG, ..XenicConfig::paper(records, INLINE) };
-        Self {
-            nodes: load_nodes(view, &config, &source, &Sequential),
-            mailboxes: view.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
-            procedures: nicol_resp::procedures(),
-        }
-    }
-}
-
-impl Backend for Cluster {
-    fn submit(&self, connection: u64, request: Arc<Request>, done: Done) {
-        let mailbox = &self.mailboxes[(connection % self.mailboxes.len() as u64) as usize];
-        if let Err(job) = mailbox.push(Job { request, done }) {
-            let outcome = Outcome::Aborted(Abort::NoResources);
-            (job.done)(Response { outcome, output: Vec::new() });
-        }
-    }
-
-    fn records(&self) -> Option<u64> {
-        Some(self.nodes.iter().map(|node| node.primary().len()).sum())
-    }
-}
-
-impl Start for Cluster {
-    fn start<F: Fabric>(&self, fabric: &F) {
-        let here = fabric.here();
-        let node = &self.nodes[usize::from(here.node.0)];
-        let coordinator = node.start(fabric, &self.procedures);
-        let Some(coordinator) = coordinator.filter(|_| here.side == Side::Host) else { return };
-        let pump = RequestPump {
-            fabric: fabric.clone(),
-            coordinator,
-            spare: Rc::default(),
-            finished: fabric.signal(),
-        };
-        let mailbox = self.mailboxes[usize::from(here.node.0)].clone();
-        fabric.spawn(async move { pump.serve(mailbox).await });
-    }
-}
-
-/// A host engine's request queue. [Xenic21 4.2: A polls a queue that B fills]
-#[derive(Clone)]
-struct RequestPump<F: Fabric> {
-    fabric: F,
-    coordinator: HostCoordinator<F>,
-    spare: Rc<RefCell<Vec<Txn>>>,
-    finished: Signal,
-}
-
-impl<F: Fabric> RequestPump<F> {
-    async fn serve(self, mailbox: Arc<Mailbox<Job>>) {
-        let doorbell: Arc<dyn HasDoorbell> = mailbox.clone();
-        let running = Rc::new(RefCell::new(0));
-        loop {
-            let seen = doorbell.doorbell().rings();
-            while let Some(job) = mailbox.pop() {
-                while *running.borrow() >= IN_FLIGHT_MAX {
-                    self.finished.wait().await;
-                }
-                *running.borrow_mut() += 1;
-                let (pump, running) = (self.clone(), running.clone());
-                self.fabric.spawn(async move {
-                    pump.run(job).await;
-                    *running.borrow_mut() -= 1;
-                    pump.finished.notify();
-                });
-            }
-            self.fabric.wait_for_doorbell(&doorbell, seen).await;
-        }
-    }
-
-    async fn run(&self, job: Job) {
-        let mut txn = self.spare.borrow_mut().pop().unwrap_or_default();
-        let request = &*job.request;
-        txn.reset(request.procedure, &request.args);
-        txn.ship = request.args.len() <= SHIPPED_BYTES_MAX;
-        for &key in &request.reads {
-            txn.read(key);
-        }
-        for &key in &request.writes {
-            txn.write(key);
-        }
-        let outcome = self.coordinator.run(&mut txn).await;
-        let output = std::mem::take(&mut txn.output);
-        (job.done)(Response { outcome, output });
-        self.spare.borrow_mut().push(txn);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
+    use std::sync::Arc;
+
+    use nicol_resp::{Backend, Done, Request};
 
     use super::*;
 
@@ -313,13 +198,26 @@ mod tests {
     }
 
     #[test]
+    fn a_system_whose_tables_do_not_grow_refuses_to_serve() {
+        let args = ServeArgs { system: Some("farm".to_owned()), ..ServeArgs::default() };
+        let error = format!("{:#}", settings(&args).unwrap_err());
+        assert!(error.contains("--system farm") && error.contains("fixed size"), "{error}");
+    }
+
+    #[test]
     fn a_cluster_without_clients_sleeps() {
         let view = View::new(3, 3, 1, 1).unwrap();
-        let cluster = Arc::new(Cluster::empty(&view, 1_000));
-        let live = LiveConfig { threads: Some(2), ..LiveConfig::new(view) };
-        let world = LiveCluster::launch(&live, &cluster).unwrap();
+        let Served { backend, world } = systems::find("xenic")
+            .unwrap()
+            .serve(&ServeConfig {
+                system: "xenic",
+                capacity_per_shard: 1_000,
+                procedures: nicol_resp::procedures(),
+                live: LiveConfig { threads: Some(2), ..LiveConfig::new(view) },
+            })
+            .unwrap();
         let config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let server = Server::start(config, cluster, ServerInfo::new("0.0.0", "f00d")).unwrap();
+        let server = Server::start(config, backend, ServerInfo::new("0.0.0", "f00d")).unwrap();
         // A client that came and went: whoever worked must find rest again.
         let mut client = TcpStream::connect(server.local_addr()).unwrap();
         client.write_all(b"SET k v PX 1\r\nGET k\r\nQUIT\r\n").unwrap();

@@ -8,17 +8,17 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use nicol_lab::bench::{BenchConfig, BenchRun};
-use nicol_lab::experiments::shown;
+use nicol_lab::experiments::{shown, write_atomically};
+use nicol_lab::replay::command;
 use nicol_lab::report::BenchReport;
 use nicol_lab::sweep::{self, Failure, SweepReport};
-use nicol_lab::systems::{SYSTEMS, System};
+use nicol_lab::systems::{self, System};
 use nicol_lab::workloads::WORKLOADS;
 use serde_json::json;
 
-use crate::bench::{base, transactions, write_history};
+use crate::bench::{base, spec, transactions, write_history};
 use crate::cli::{Format, SweepArgs, WorkloadArgs};
 use crate::{End, Usage, blame, interrupt, output};
 
@@ -65,7 +65,7 @@ pub fn run(args: &SweepArgs) -> Result<End> {
     let missing = report.missing();
     print(args, &report, &missing)?;
     for failure in &report.failures {
-        output::tell(&format!("failed: replay with: {}", replay(args, failure)));
+        output::tell(&format!("failed: replay with: {}", replay(args, failure)?));
     }
     let unseen = args.require_coverage && !missing.is_empty() && !report.interrupted;
     if unseen {
@@ -99,43 +99,18 @@ fn verdict(report: &SweepReport, unseen: bool, code: u8) -> End {
     }
 }
 
-/// The command that repeats a failed run.
-fn replay(args: &SweepArgs, failure: &Failure) -> String {
-    let SweepArgs { workload, system, transactions, .. } = args;
-    let mut line = format!(
-        "nicol sweep {} --system {} --on {} --nodes {} --replicas {} \
-         --transactions {transactions} --seeds {}..{}",
-        failure.workload,
-        failure.system,
-        failure.world,
-        system.nodes,
-        system.replicas(),
-        failure.seed,
-        failure.seed + 1
-    );
-    let mut add = |flag: &str, value: Option<String>| {
-        line.extend(value.map(|value| format!(" {flag} {value}")));
+/// The command that repeats a failed run: with the smallest plan of faults under which it still fails,
+/// where that is wanted.
+fn replay(args: &SweepArgs, failure: &Failure) -> Result<String> {
+    let Some((folder, plan)) = args.shrink.as_deref().zip(sweep::shrunk(failure)) else {
+        return Ok(failure.replay.clone());
     };
-    add("--records", workload.records.map(|value| value.to_string()));
-    add("--read-percent", workload.read_percent.map(|value| value.to_string()));
-    add("--keys", workload.keys.map(|value| value.to_string()));
-    add("--value-bytes", workload.value_bytes.map(|value| value.to_string()));
-    add("--zipf", workload.zipf.map(|value| value.to_string()));
-    add("--warehouses", workload.warehouses.map(|value| value.to_string()));
-    add("--items", workload.items.map(|value| value.to_string()));
-    add("--customers", workload.customers.map(|value| value.to_string()));
-    add("--suppliers", workload.suppliers.map(value_name));
-    add("--chopping", workload.chopping.map(value_name));
-    add("--indices", workload.indices.map(value_name));
-    for setting in &system.settings {
-        add("--set", Some(setting.clone()));
-    }
-    line
-}
-
-/// What the user writes for `value`.
-fn value_name(value: impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    let Failure { workload, system, world, seed, .. } = failure;
+    let name = format!("{workload}-{system}-{world}-{seed}.json").replace(['/', ':'], "_");
+    let path = folder.join(name);
+    fs::create_dir_all(folder).with_context(|| format!("--shrink {}", folder.display()))?;
+    write_atomically(&path, &serde_json::to_vec_pretty(&plan).context("the plan")?)?;
+    Ok(command(&failure.config, Some(&path)))
 }
 
 fn print(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()> {
@@ -187,8 +162,9 @@ fn configs(args: &SweepArgs) -> Result<Vec<BenchConfig>> {
         .with_context(|| format!("--seeds {}: write FROM..TO, for example 0..100", args.seeds))?;
     let length = transactions(args.transactions)?;
     let workloads = names(&args.workload.workload, WORKLOADS.iter().map(|(name, _)| *name));
-    let systems = names(&args.system.system, SYSTEMS.iter().map(|system| system.name));
-    let each = (workloads.len() * systems.len() * args.on.len()) as u64;
+    let chosen = names(&args.system.system, systems::all().map(|system| system.name));
+    let pairs = pairs(args, &workloads, &chosen)?;
+    let each = (pairs.len() * args.on.len()) as u64;
     let runs = (to - from).saturating_mul(each);
     ensure!(
         runs <= RUNS_MAX,
@@ -196,7 +172,7 @@ fn configs(args: &SweepArgs) -> Result<Vec<BenchConfig>> {
         args.seeds
     );
     let mut configs = Vec::new();
-    for (workload, system) in workloads.iter().flat_map(|w| systems.iter().map(move |s| (w, s))) {
+    for (workload, system) in pairs {
         for world in &args.on {
             for seed in from..to {
                 let config = config(args, workload, system, world, seed)?;
@@ -207,6 +183,30 @@ fn configs(args: &SweepArgs) -> Result<Vec<BenchConfig>> {
     Ok(configs)
 }
 
+/// The workloads and systems to run: of `all` those that fit one another. A pair that was asked for by
+/// both names is refused in words.
+fn pairs<'a>(
+    args: &SweepArgs,
+    workloads: &[&'a str],
+    chosen: &[&'a str],
+) -> Result<Vec<(&'a str, &'static System)>> {
+    let lists_all = args.workload.workload == "all" || args.system.system == "all";
+    let mut pairs = Vec::new();
+    for workload in workloads {
+        let named = WorkloadArgs { workload: (*workload).to_owned(), ..args.workload.clone() };
+        let spec = spec(&named)?;
+        for name in chosen {
+            let system = systems::find(name)?;
+            match (system.accepts)(system, &spec) {
+                Ok(()) => pairs.push((*workload, system)),
+                Err(_) if lists_all => {}
+                Err(reason) => return Err(anyhow!("{workload} on {name}: {reason}")),
+            }
+        }
+    }
+    Ok(pairs)
+}
+
 /// The names of a list with commas; `all` stands for all there are.
 fn names<'a>(list: &'a str, all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     if list == "all" { all.collect() } else { list.split(',').map(str::trim).collect() }
@@ -215,20 +215,21 @@ fn names<'a>(list: &'a str, all: impl Iterator<Item = &'a str>) -> Vec<&'a str> 
 fn config(
     args: &SweepArgs,
     workload: &str,
-    system: &str,
+    system: &System,
     world: &str,
     seed: u64,
 ) -> Result<BenchConfig> {
     let workload = WorkloadArgs { workload: workload.to_owned(), ..args.workload.clone() };
     let mut config = base(&workload, &args.system, world, seed)?;
-    config.system = system.to_owned();
+    config.system = system.name.to_owned();
     config.workload.shrink();
     // What the user sets comes later, and so holds.
-    config.settings.splice(0..0, sweep::variation(System::find(system)?, &config.workload, seed));
+    config.settings.splice(0..0, (system.variation)(system, &config.workload, seed));
     let threads = world == "threads";
     // A turn of the machine's scheduler outlasts a short timeout: in every second live run calls
     // are given up that would have been answered, in the others nearly none.
-    if !threads || seed.is_multiple_of(2) {
+    let has_timeout = (system.settings)().iter().any(|(key, ..)| *key == "timeout_us");
+    if has_timeout && (!threads || seed.is_multiple_of(2)) {
         config.settings.insert(0, SWEEP_TIMEOUT.to_owned());
     }
     if threads {
@@ -238,18 +239,27 @@ fn config(
         config.nic_engines = Some(2);
     }
     config.clients = Some(8);
-    config.faults = true;
+    config.faults = args.faults;
     Ok(config)
 }
 
 #[cfg(test)]
 mod tests {
+    use nicol_lab::workloads::WorkloadSpec;
+
     use super::*;
 
     #[test]
     fn an_interrupt_does_not_hide_a_failure() {
-        let (workload, system, world) = ("churn".into(), "xenic".into(), "threads".into());
-        let wrong = Failure { workload, system, world, seed: 7, violations: Vec::new() };
+        let wrong = Failure {
+            workload: "churn".into(),
+            system: "xenic".into(),
+            world: "threads".into(),
+            seed: 7,
+            violations: Vec::new(),
+            replay: String::new(),
+            config: BenchConfig::new("xenic", WorkloadSpec::named("churn"), "threads", 7),
+        };
         let report = |interrupted, failures: &[Failure]| SweepReport {
             interrupted,
             failures: failures.to_vec(),

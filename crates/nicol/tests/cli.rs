@@ -201,7 +201,7 @@ fn bad_usage_is_exit_2() {
         &["bench", "smallbank", "--seconds", "nan"],
         &["bench", "smallbank", "--warmup", "1e300"],
         &["bench", "smallbank", "--nodes", "0"],
-        &["bench", "smallbank", "--nodes", "65"],
+        &["bench", "smallbank", "--nodes", "4097"],
         &["bench", "smallbank", "--clients", "99999999999"],
         &["bench", "smallbank", "--log-device", "tape"],
         &["bench", "smallbank", "--log-device", "file:/tmp", "--on", "liquidio3"],

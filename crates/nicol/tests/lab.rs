@@ -50,7 +50,7 @@ impl Drop for Folder {
 }
 
 fn golden(id: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../nicol-lab/golden/{id}.json"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../nicol-lab/golden/commit/{id}.json"))
 }
 
 #[test]

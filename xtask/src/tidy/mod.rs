@@ -4,6 +4,7 @@
 //! path and text to findings, so that its tests need no files.
 
 mod arrows;
+mod citations;
 mod profiles;
 mod rules;
 
@@ -44,12 +45,15 @@ pub fn run(root: &Path) -> Result<()> {
         findings.extend(profiles::check(&crate::shown(root, &path), &crate::read(&path)?));
     }
     let texts = |path: &Path| {
-        has_extension(path, &["rs", "toml", "md", "sh", "py"]) || path.ends_with(".ci/run")
+        has_extension(path, &["rs", "toml", "md", "json", "sh", "py"]) || path.ends_with(".ci/run")
     };
+    let list = |name: &str| crate::read(&root.join(name));
+    let ids = citations::defined(&list(citations::AMBIGUITIES)?, &list(citations::CALIBRATION)?);
     for path in crate::files(root, texts)? {
         let (shown, text) = (crate::shown(root, &path), crate::read(&path)?);
         findings.extend(rules::machine_paths(&shown, &text));
         findings.extend(rules::conflict_markers(&shown, &text));
+        findings.extend(citations::check(&shown, &text, &ids));
     }
     findings.sort();
     findings.dedup();

@@ -174,7 +174,7 @@ fn build() -> Result<String> {
 }
 
 /// A digest that is the same as long as the build is.
-pub(super) fn digest(of: &impl Hash) -> u64 {
+pub(crate) fn digest(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
     hasher.finish()

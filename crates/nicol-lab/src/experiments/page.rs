@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::plot::provenance;
 use super::table::{Outcome, shown};
-use super::{all, checkpoint, shell_word, svg};
+use super::{Experiment, checkpoint, shell_word, svg};
 
 const STYLE: &str = "\
 body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em; color: #222 }
@@ -28,19 +28,22 @@ summary { cursor: pointer; margin: 0.6em 0 }
 ///
 /// # Errors
 /// If a result cannot be read.
-pub fn page(folder: &Path) -> Result<Option<String>> {
+pub(crate) fn page_of(
+    folder: &Path,
+    experiments: &[&'static Experiment],
+) -> Result<Option<String>> {
     let mut sections = String::new();
     let mut contents = String::new();
     let mut unfinished = String::new();
     for left in checkpoint::unfinished(folder)? {
         unfinished.push_str(&item(folder, &left));
     }
-    for experiment in all() {
+    for &experiment in experiments {
         let path = folder.join(format!("{}.json", experiment.id));
         if !path.exists() {
             continue;
         }
-        let read = || Outcome::parse(&fs::read_to_string(&path)?);
+        let read = || Outcome::parse(&fs::read_to_string(&path)?, |_| Ok(experiment));
         let outcome = read().with_context(|| format!("cannot use {}", path.display()))?;
         let (id, title) = (experiment.id, escaped(experiment.title));
         let failed = match outcome.violations().len() {

@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn every_axis_of_every_experiment_is_named_in_words() {
-        for experiment in super::super::all() {
+        for experiment in crate::figures::all() {
             let columns = match experiment.chart {
                 Chart::Lines { x, y, .. } => vec![x, y],
                 Chart::Bars { category, y, inside, .. } => {

@@ -17,7 +17,7 @@ pub struct Progress {
 }
 
 /// Admits points: at most so many at a time, needing at most so much memory together.
-pub(super) struct Pool<'a> {
+pub(crate) struct Pool<'a> {
     jobs: usize,
     memory: u64,
     state: Mutex<State>,
@@ -39,12 +39,12 @@ struct State {
 struct LeftOut;
 
 impl<'a> Pool<'a> {
-    pub(super) fn new(jobs: usize, memory: u64, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
+    pub(crate) fn new(jobs: usize, memory: u64, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
         Self { jobs, memory, state: Mutex::default(), changed: Condvar::new(), progress }
     }
 
     /// Points measured so far.
-    pub(super) fn points(&self) -> usize {
+    pub(crate) fn points(&self) -> usize {
         self.state().progress.done
     }
 
@@ -55,7 +55,7 @@ impl<'a> Pool<'a> {
     /// Measures a point that needs `memory` bytes, once there is room for it.
     ///
     /// Errors: what `work` says; a point that needs more memory than there is.
-    pub(super) fn run<R>(&self, memory: u64, work: impl FnOnce() -> Result<R>) -> Result<R> {
+    pub(crate) fn run<R>(&self, memory: u64, work: impl FnOnce() -> Result<R>) -> Result<R> {
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
         ensure!(
             memory <= self.memory,
@@ -92,7 +92,7 @@ impl<'a> Pool<'a> {
     /// [`Pool::run`]. Results are in the order of the items.
     ///
     /// Errors: that of the first item that was not merely left out.
-    pub(super) fn map<T: Sync, R: Send>(
+    pub(crate) fn map<T: Sync, R: Send>(
         &self,
         items: &[T],
         work: impl Fn(&T) -> Result<R> + Sync,

@@ -7,8 +7,8 @@ use std::process;
 
 use anyhow::{Context, Result};
 
-use super::svg;
 use super::table::Outcome;
+use super::{Experiment, svg};
 
 /// Writes `bytes` to `path` so that a reader, or an interruption, finds the old file or the new one
 /// and nothing between: to a file beside it, which then takes its name.
@@ -67,17 +67,17 @@ pub fn write_results(folder: &Path, outcome: &Outcome) -> Result<Vec<PathBuf>> {
     Ok(written)
 }
 
-/// A folder of golden tables: one `ID.json` to an experiment.
+/// A folder of golden tables: one `FAMILY/ID.json` to an experiment.
 pub struct Golden<'a>(pub &'a Path);
 
 impl Golden<'_> {
-    fn path(&self, id: &str) -> PathBuf {
-        self.0.join(format!("{id}.json"))
+    fn path(&self, experiment: &Experiment) -> PathBuf {
+        self.0.join(experiment.family).join(format!("{}.json", experiment.id))
     }
 
-    /// Is there a table of the experiment `id`?
-    pub fn has(&self, id: &str) -> bool {
-        self.path(id).exists()
+    /// Is there a table of `experiment`?
+    pub fn has(&self, experiment: &Experiment) -> bool {
+        self.path(experiment).exists()
     }
 
     /// What is wrong with `outcome`, held against its golden table byte by byte; `None` if nothing.
@@ -85,8 +85,8 @@ impl Golden<'_> {
     /// # Errors
     /// If the table is there and cannot be read.
     pub fn difference(&self, outcome: &Outcome) -> Result<Option<String>> {
-        let path = self.path(outcome.experiment().id);
-        if !self.has(outcome.experiment().id) {
+        let path = self.path(outcome.experiment());
+        if !path.exists() {
             return Ok(Some(format!("{} is missing: write it with --bless", path.display())));
         }
         let golden =
@@ -100,8 +100,10 @@ impl Golden<'_> {
     /// # Errors
     /// If it cannot be written.
     pub fn bless(&self, outcome: &Outcome) -> Result<()> {
-        fs::create_dir_all(self.0).with_context(|| format!("cannot make {}", self.0.display()))?;
-        write_atomically(&self.path(outcome.experiment().id), outcome.json().as_bytes())
+        let path = self.path(outcome.experiment());
+        let folder = path.parent().unwrap_or(self.0);
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        write_atomically(&path, outcome.json().as_bytes())
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Table {
 }
 
 impl Table {
-    pub(super) fn new(columns: &'static [&'static str]) -> Self {
+    pub(crate) fn new(columns: &'static [&'static str]) -> Self {
         let (rows, assumed, profiles, violations) = Default::default();
         Self { columns, rows, assumed, profiles, judged: 0, violations }
     }
@@ -49,13 +49,13 @@ impl Table {
     ///
     /// # Panics
     /// If it has not a cell for each column.
-    pub(super) fn push(&mut self, row: Vec<Value>) {
+    pub(crate) fn push(&mut self, row: Vec<Value>) {
         assert!(row.len() == self.columns.len(), "a cell for each column: {row:?}");
         self.rows.push(row);
     }
 
     /// Says what the experiment itself assumed.
-    pub(super) fn assume(&mut self, key: &str, value: impl ToString, reason: &str) {
+    pub(crate) fn assume(&mut self, key: &str, value: impl ToString, reason: &str) {
         self.assumed.push(Assumed {
             profile: None,
             key: key.to_owned(),
@@ -65,13 +65,13 @@ impl Table {
     }
 
     /// Adds what the checkers found in a run.
-    pub(super) fn judge(&mut self, violations: Vec<String>) {
+    pub(crate) fn judge(&mut self, violations: Vec<String>) {
         self.judged += 1;
         self.violations.extend(violations);
     }
 
     /// Says that it ran on `profile`, with all that this assumes.
-    pub(super) fn ran_on(&mut self, profile: &Arc<Profile>) {
+    pub(crate) fn ran_on(&mut self, profile: &Arc<Profile>) {
         if self.profiles.contains(&profile.name) {
             return;
         }
@@ -85,7 +85,7 @@ impl Table {
     }
 
     /// Warns, once, of what readers must know of `system` on `profile`.
-    pub(super) fn warn(&mut self, profile: &Profile, system: &str, warning: &str) {
+    pub(crate) fn warn(&mut self, profile: &Profile, system: &str, warning: &str) {
         let warning = Assumed {
             profile: Some(profile.name.clone()),
             key: system.to_owned(),
@@ -99,7 +99,7 @@ impl Table {
 }
 
 /// `value` with so many decimals: more would be noise to a reader.
-pub(super) fn rounded(value: f64, decimals: i32) -> Value {
+pub(crate) fn rounded(value: f64, decimals: i32) -> Value {
     let unit = 10f64.powi(decimals);
     Value::from((value * unit).round() / unit)
 }
@@ -113,7 +113,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn new(experiment: &'static Experiment, options: &Options, table: Table) -> Self {
+    pub(crate) fn new(experiment: &'static Experiment, options: &Options, table: Table) -> Self {
         Self { experiment, form: options.form, seed: options.seed, table }
     }
 
@@ -195,15 +195,19 @@ impl Outcome {
         text
     }
 
-    /// Reads what [`Outcome::json`] writes.
+    /// Reads what [`Outcome::json`] writes, of an experiment that `find` knows by its name.
     ///
     /// # Errors
     /// If it is something else, or of an experiment or with columns that there are not.
-    pub fn parse(text: &str) -> Result<Self> {
+    pub fn parse(
+        text: &str,
+        find: impl FnOnce(&str) -> Result<&'static Experiment>,
+    ) -> Result<Self> {
         let file: File =
             serde_json::from_str(text).context("this is no result of an experiment")?;
         ensure!(file.schema == SCHEMA, "its schema is {}, not {SCHEMA}", file.schema);
-        let experiment = super::find(&file.figure)?;
+        let experiment = find(&file.figure)?;
+        ensure!(experiment.id == file.figure, "it is a result of {}", file.figure);
         let mut table = Table::new(experiment.columns);
         for row in &file.rows {
             ensure!(row.len() == experiment.columns.len(), "its columns are not the experiment's");
@@ -289,7 +293,7 @@ mod tests {
     use super::*;
 
     fn outcome() -> Outcome {
-        let experiment = super::super::find("xenic-fig2").unwrap();
+        let experiment = crate::figures::find("xenic-fig2").unwrap();
         let mut table = Table::new(experiment.columns);
         table.ran_on(&Arc::new(Profile::load("liquidio3").unwrap()));
         table.assume("scale", 5, "with \"quotes\", and commas");
@@ -302,7 +306,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let text = outcome().json();
-        assert_eq!(Outcome::parse(&text).unwrap().json(), text);
+        assert_eq!(Outcome::parse(&text, crate::figures::find).unwrap().json(), text);
         assert!(
             text.contains(
                 r#"{"source": "host", "operation": "read, or not", "latency_us": 1.235}"#
@@ -316,7 +320,7 @@ mod tests {
             ("xenic-fig2", "xenic-fig0"),
             ("\"source\"", "\"origin\""),
         ] {
-            assert!(Outcome::parse(&text.replace(from, to)).is_err(), "{to}");
+            assert!(Outcome::parse(&text.replace(from, to), crate::figures::find).is_err(), "{to}");
         }
     }
 

@@ -28,8 +28,20 @@ pub struct Costs {
     verb_post: Picos,
     verb_completed: Picos,
     dma_by_verbs: bool,
-    work: [Picos; 7],
+    work: Computation,
     access: Picos,
+}
+
+/// What named computation costs on this core.
+#[derive(Clone, Copy, Debug)]
+struct Computation {
+    index_lookup: Picos,
+    table_lookup: Picos,
+    table_apply: Picos,
+    txn_setup: Picos,
+    execute_key: Picos,
+    client: Picos,
+    chain_operation: Picos,
 }
 
 impl Costs {
@@ -60,21 +72,20 @@ impl Costs {
             verb_post: scaled(profile.verbs.post.value),
             verb_completed: scaled(profile.verbs.completed.value),
             dma_by_verbs: profile.off_path.is_some(),
+            work: Computation {
+                index_lookup: scaled(work.index_lookup.value),
+                table_lookup: scaled(work.table_lookup.value),
+                table_apply: scaled(work.table_apply.value),
+                txn_setup: scaled(work.txn_setup.value),
+                execute_key: scaled(work.execute_key.value),
+                client: scaled(work.client.value),
+                chain_operation: scaled(work.chain_operation.value),
+            },
             // Taking a cache line from another core is also what receiving within a side costs.
             access: match &work.access {
                 Some(access) => scaled(access.value),
                 None => core.local_received.value,
             },
-            work: [
-                work.index_lookup.value,
-                work.table_lookup.value,
-                work.table_apply.value,
-                work.txn_setup.value,
-                work.execute_key.value,
-                work.client.value,
-                work.chain_operation.value,
-            ]
-            .map(scaled),
         }
     }
 
@@ -119,13 +130,13 @@ impl Costs {
 
     fn work(&self, work: Work) -> Picos {
         match work {
-            Work::IndexLookup => self.work[0],
-            Work::TableLookup => self.work[1],
-            Work::TableApply => self.work[2],
-            Work::TxnSetup => self.work[3],
-            Work::Execute { keys } => self.work[4] * u64::from(keys),
-            Work::Client => self.work[5],
-            Work::Chain { operations } => self.work[6] * u64::from(operations),
+            Work::IndexLookup => self.work.index_lookup,
+            Work::TableLookup => self.work.table_lookup,
+            Work::TableApply => self.work.table_apply,
+            Work::TxnSetup => self.work.txn_setup,
+            Work::Execute { keys } => self.work.execute_key * u64::from(keys),
+            Work::Client => self.work.client,
+            Work::Chain { operations } => self.work.chain_operation * u64::from(operations),
             Work::MessageFramed { bytes } => self.of(Charge::MessageSent { bytes }),
             Work::MessagePolled { bytes } => self.of(Charge::MessageReceived { bytes }),
             Work::Copy { bytes } => self.copied(bytes),

@@ -37,11 +37,11 @@ struct Tree {
     tombstones: Tombstones,
     /// The highest version at which a key was deleted.
     floor: Version,
-    /// How far up keys were deleted, by group.
+    /// The greatest deleted key of each key-prefix group.
     deleted: IdMap<u64, HighWater>,
 }
 
-/// See the module.
+/// See the module documentation.
 pub struct BTree(RwLock<Tree>);
 
 impl Default for BTree {
@@ -63,7 +63,7 @@ impl BTree {
         }))
     }
 
-    /// A tree of its own with the same records.
+    /// A deep copy. Requires exclusive access.
     pub fn copy(&self) -> Self {
         Self(RwLock::new(self.read().clone()))
     }
@@ -73,14 +73,14 @@ impl BTree {
         self.read().len()
     }
 
-    /// Has it no record?
+    /// Returns true if there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Looks `key` up; a value found is appended to `into`. The version of an absent key is 0 if
-    /// its group has never reached so far up, otherwise the highest at which any key was deleted,
-    /// and at least 1.
+    /// the key is above its group's high-water mark, else the highest version at which any key was
+    /// deleted, and at least 1.
     pub fn get(&self, key: Key, into: &mut Vec<u8>) -> Lookup {
         let tree = self.read();
         let next = tree.nodes.forward(tree.nodes.first_from(key));
@@ -99,7 +99,7 @@ impl BTree {
         Lookup { version, present: false }
     }
 
-    /// How far up the group of `key` ever had records.
+    /// The high-water mark of `key`'s group.
     pub fn high_water(&self, key: Key) -> HighWater {
         let tree = self.read();
         let last = tree.nodes.backward(tree.behind(HighWater::last_key(key)));
@@ -108,10 +108,10 @@ impl BTree {
         found.max(tree.deleted_up_to(key))
     }
 
-    /// The same, but the version of an absent key is its own: it moves forward when the key comes
-    /// and goes, and with every second call of [`BTree::forget_old_deletions`] that finds something
-    /// to forget, and not otherwise. Whoever inserts it at the version after this one, while this
-    /// is its version, comes after everyone who has found it absent.
+    /// Like [`BTree::get`], but the version of an absent key belongs to the key: it advances only
+    /// when the key is inserted and deleted, and when [`BTree::forget_old_deletions`] drops
+    /// deletions. A transaction that inserts the key at the next version while this one is current
+    /// is therefore ordered after every transaction that found the key absent.
     pub fn get_exact(&self, key: Key, into: &mut Vec<u8>) -> Lookup {
         let tree = self.read();
         match tree.value(key, into) {
@@ -120,7 +120,7 @@ impl BTree {
         }
     }
 
-    /// What [`BTree::get_exact`] says of `key`, without its value.
+    /// Like [`BTree::get_exact`], without the value.
     pub fn state_of(&self, key: Key) -> Lookup {
         let tree = self.read();
         match tree.nodes.find(key) {
@@ -134,15 +134,14 @@ impl BTree {
     /// Loads a record before the run, at version 1.
     ///
     /// # Panics
-    /// If it is there already.
+    /// If the key exists already.
     pub fn load(&self, key: Key, value: &[u8]) {
         let applied = self.apply(key, Version(1), Some(value));
         assert!(applied == Applied::Changed, "an initial record is loaded once");
     }
 
-    /// Inserts or replaces a record; `None` deletes it. Skips what is not newer than the tree's
-    /// version, so that it may be repeated and come in any order with other writes of the key
-    /// (AMB-37).
+    /// Inserts or replaces a record; `None` deletes it. Skips a version that is not newer than the
+    /// tree's version, so the writes of a key may be repeated and arrive in any order (AMB-37).
     ///
     /// # Panics
     /// If the tree has [`RECORDS_MAX`] records.
@@ -150,8 +149,8 @@ impl BTree {
         self.write().apply(key, version, value)
     }
 
-    /// Forgets the deletions that were remembered at the last call. Between two calls, every older
-    /// write of a key deleted before the first must have been applied.
+    /// Drops the deletions that were recorded before the previous call. Between the two calls,
+    /// every older write of those keys must have been applied.
     pub fn forget_old_deletions(&self) {
         self.write().tombstones.forget_old();
     }
@@ -214,7 +213,7 @@ impl BTree {
         digest::of_records(|each| self.for_each(each))
     }
 
-    /// Checks every structural invariant; one line for each breach.
+    /// Checks every structural invariant; one line for each violation.
     pub fn check(&self) -> Vec<String> {
         let tree = self.read();
         let mut lines = Vec::new();

@@ -11,7 +11,7 @@ const LEVELS_MAX: usize = 12;
 const NONE: u32 = u32::MAX;
 
 /// A leaf: keys and their records, and its neighbours. An inner node: children, and the lower
-/// bounds of their keys (the first child's is its parent's business and not kept up to date).
+/// bounds of their keys (the first child's bound is kept by the parent only).
 #[derive(Clone, Debug)]
 struct Node {
     keys: [Key; FANOUT],
@@ -51,7 +51,7 @@ impl Node {
     }
 }
 
-/// A place in the order of keys: a leaf, and an entry in it or just behind its last.
+/// A position in the key order: a leaf, and an entry in it or the end behind its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cursor {
     leaf: u32,
@@ -201,7 +201,7 @@ impl Nodes {
         Some(record)
     }
 
-    /// Gives a child that has too few entries one of a neighbour's, or makes one of both.
+    /// Refills a child that has too few entries from a neighbour, or merges the two.
     fn refill(&mut self, parent: u32, child: usize, inner: bool) {
         let right_at = child.max(1);
         let (left, right) =

@@ -1,21 +1,21 @@
-//! Where keys live, and how the table doubles: linear hashing over segments.
+//! The homes of keys, and how the table doubles: linear hashing over segments.
 //!
-//! A key's hash has two parts. Its high bits choose a *base slot* among those that the table began
-//! with; its low bits say to which of the segment's copies the key goes once the table has doubled.
-//! At level L there are `segments << L` segments, and segment s of level L becomes s and
-//! `s + (segments << L)` of level L + 1. So half of a segment's objects move and the others keep
-//! their home, one segment at a time, and memory is added in pieces.
+//! A key's hash has two parts. Its high bits choose a *base slot* of the initial table. Its low
+//! bits choose one of the segment's copies after the table has doubled. At level L there are
+//! `segments << L` segments, and segment s of level L becomes s and `s + (segments << L)` of level
+//! L + 1. Segments are split one at a time: half of the objects move, the others keep their home,
+//! and memory is added in pieces.
 
 use nicol_core::ids::Key;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{Geometry, SEGMENT_SLOTS};
 
-/// Seed of the slot hash: another than the partition hash's, which all keys of a shard agree in.
+/// Seed of the slot hash. It differs from the partition hash's, in which all keys of a shard agree.
 const SLOT_SEED: u64 = 0x7c15_9e37_79b9_4a7f;
 /// Doublings that a table may make.
 pub const LEVELS_MAX: u8 = 20;
-/// Regions that one doubling adds, at most: none is so large that adding it is a pause.
+/// Regions that one doubling adds at most, so that adding one takes no noticeable time.
 const PIECES: u64 = 64;
 /// Segments of the smallest such region; tests have small tables and want several.
 const PIECE_MIN: u64 = if cfg!(test) { 4 } else { 256 };

@@ -45,7 +45,7 @@ impl HostTable {
         self.each_position(|_, key, version, value| each(key, version, value));
     }
 
-    /// The same with where each record stands.
+    /// Like `for_each`, with each record's location.
     pub fn for_each_located(&self, each: &mut dyn FnMut(LocatedRecord<'_>)) {
         self.each_position(|position, key, version, value| {
             let home = match position {
@@ -85,7 +85,7 @@ impl HostTable {
         drop(writer);
     }
 
-    /// A digest of all records that does not depend on where they stand.
+    /// A digest of all records that does not depend on their location.
     pub fn digest(&self) -> u64 {
         digest::of_records(|each| self.for_each(each))
     }

@@ -1,16 +1,16 @@
-//! Which values a table whose memory is used up has no room for.
+//! The values that a table can no longer store once its memory is used up.
 
 use super::memory::class_bit;
 use super::{Growth, HostTable};
 
-/// The sizes of blocks for which a table would have to take more memory than it may: empty while it
-/// has memory left. What a primary tells a coordinator that has locked keys there, and does not
-/// know yet how long their values will be.
+/// The block sizes for which a table would need more memory than its limit; empty while it has
+/// memory left. A primary sends it to a coordinator that has locked keys there, because the lengths
+/// of the new values are not known yet.
 ///
-/// A committed write always finds its place, whatever was said before: a block of the next region.
-/// So the limit is one of admission, as that of records is: a table is beyond it at most by what
-/// was admitted when it was reached and is on its way through the logs, and by one region for each
-/// size of blocks. A replica takes what its primary has admitted.
+/// A committed write is always stored, if necessary in a further region. The limit therefore
+/// applies to admission, like that of records. A table exceeds it at most by the writes that were
+/// admitted before it was reached and are still in the logs, and by one region per block size. A
+/// replica stores what its primary has admitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExhaustedSpace {
     classes: u16,
@@ -18,7 +18,7 @@ pub struct ExhaustedSpace {
 }
 
 impl ExhaustedSpace {
-    /// As it travels: the sizes as bits, and the bytes that stand in a slot.
+    /// The wire form: the sizes as bits, and the inline limit.
     pub const fn to_bits(self) -> u32 {
         (self.classes as u32) << 16 | self.inline as u32
     }
@@ -28,19 +28,19 @@ impl ExhaustedSpace {
         Self { classes: (bits >> 16) as u16, inline: bits as u16 }
     }
 
-    /// Has the table room for everything?
+    /// Returns true if nothing is exhausted.
     pub const fn is_none(self) -> bool {
         self.classes == 0
     }
 
-    /// What one table or the other, made alike, has no room for.
+    /// What either of two tables of the same configuration cannot store.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self { classes: self.classes | other.classes, inline: self.inline.max(other.inline) }
     }
 
-    /// Must a value of `new` bytes be refused? Not if it takes the place of one of `old` bytes
-    /// whose block has the same size, and is free then; `None`: there is no record.
+    /// Returns true if a value of `new` bytes must be refused. It is accepted if it replaces a
+    /// value of `old` bytes in a block of the same size. `None`: there is no record.
     pub fn refuses(self, old: Option<usize>, new: usize) -> bool {
         let class = |len: usize| if len <= usize::from(self.inline) { 0 } else { class_bit(len) };
         class(new) & self.classes != 0 && old.map_or(0, class) != class(new)
@@ -48,7 +48,7 @@ impl ExhaustedSpace {
 }
 
 impl HostTable {
-    /// Which values a transaction may not write any more. Asked before commit.
+    /// The values that a transaction may no longer write. Checked before commit.
     ///
     /// Cost: a load; the writer's mutex once the memory is used up.
     pub fn exhausted_space(&self) -> ExhaustedSpace {

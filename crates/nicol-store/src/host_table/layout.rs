@@ -1,15 +1,15 @@
 //! The bytes of a host table: slots, segment headers, overflow pages, heap blocks.
 //!
-//! A slot is guarded at both ends: a writer makes the tail odd, then the head odd, writes, then
-//! makes the head and at last the tail even again. A reader goes upwards, as DMA does: equal even
-//! words mean that what lies between them is one state of the slot (AMB-03, in place of HTM).
+//! A slot has a seqlock word at each end. A writer makes the tail odd, then the head, writes, and
+//! makes the head and then the tail even again. A reader reads upwards, as DMA does. Equal even
+//! words mean that the bytes between them are one state of the slot (AMB-03, in place of HTM).
 
 use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD};
 
 use crate::access::{load, read, store, write};
 
-/// Bytes of a value that may stand in a slot; larger ones are stored out of line. [Xenic21 4.1.2]
+/// Largest value stored in a slot; larger ones are stored out of line. [Xenic21 4.1.2]
 pub const INLINE_MAX: usize = 256;
 
 const WORD_U64: u64 = WORD as u64;
@@ -48,9 +48,9 @@ pub struct BlockRef {
 /// A slot as a reader found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotView<'a> {
-    /// Nothing in it.
+    /// An empty slot.
     Empty,
-    /// Being written: read it again.
+    /// A slot being written: read it again.
     Torn,
     /// A record.
     Record {
@@ -133,7 +133,7 @@ impl SlotImage {
         self.0.fill(0);
     }
 
-    /// Writes the image into the slot at `offset`, guarded.
+    /// Writes the image into the slot at `offset`, under its seqlock.
     pub(super) fn write(&self, region: &Region, offset: u64) {
         let tail = offset + WORD_U64 + self.0.len() as u64;
         let seqlock = load(region, tail);

@@ -21,12 +21,12 @@ const CHUNKS_PER_SIZE: u32 = 512;
 pub(super) struct Chunks(Box<[OnceLock<Arc<Region>>]>);
 
 impl Chunks {
-    /// Room for so many regions.
+    /// Space for so many regions.
     pub(super) fn new(chunks_max: usize) -> Self {
         Self((0..chunks_max).map(|_| OnceLock::new()).collect())
     }
 
-    /// Regions of its own with the same bytes.
+    /// A deep copy.
     pub(super) fn copy(&self) -> Self {
         let copy = |cell: &OnceLock<Arc<Region>>| match cell.get() {
             Some(region) => OnceLock::from(Arc::new(region.copy())),
@@ -96,8 +96,8 @@ impl PageAllocator {
         (PageRef::new(self.chunks - 1, self.next - 1), added)
     }
 
-    /// Takes a page back that is empty and no longer linked. Readers that still follow an old link
-    /// to it find a changed header.
+    /// Frees a page that is empty and no longer linked. Readers that still follow an old link to it
+    /// find a changed header.
     pub(super) fn take_back(&mut self, page: PageRef) {
         self.free.push(page);
     }
@@ -109,10 +109,10 @@ impl PageAllocator {
     }
 }
 
-/// Block: key, version, then the value, then a seal of key and version. A reader that followed a
-/// stale pointer finds another key or version, since a version is never reused for a key. One that
-/// goes upwards while the block is reused finds no seal of its own: it is broken before anything
-/// else is written, and no later one is equal.
+/// Block: key, version, then the value, then a seal of key and version. A reader that follows a
+/// stale pointer finds another key or version, because a version is never reused for a key. A
+/// reader that is overtaken by the block's reuse finds no valid seal: the old seal is broken before
+/// anything else is written, and no later one is equal.
 const BLOCK_HEADER: u64 = 2 * WORD as u64;
 const SMALLEST_CLASS: u32 = 9;
 const CLASSES: usize = 13;
@@ -133,7 +133,7 @@ impl Default for Heap {
     }
 }
 
-/// The word behind a value: says whose it is.
+/// The word behind a value; it identifies key and version.
 fn seal(key: Key, version: Version) -> u64 {
     xxh3_64_with_seed(&key.0.to_le_bytes(), version.0)
 }
@@ -159,14 +159,14 @@ impl Heap {
         self.in_use
     }
 
-    /// The classes that have no free block, but for one: a value is written before the block of
-    /// the one that it replaces is free.
+    /// The classes with at most one free block: one is kept back, because a value is written before
+    /// the block of the replaced one is freed.
     pub(super) fn without_block(&self) -> u16 {
         let classes = self.free.iter().enumerate();
         classes.filter(|(_, free)| free.len() < 2).fold(0, |bits, (class, _)| bits | 1 << class)
     }
 
-    /// Writes a value into a free block; says too how many bytes were added for it.
+    /// Writes a value into a free block. Also returns how many bytes of memory were added.
     pub(super) fn put(
         &mut self,
         chunks: &Chunks,
@@ -197,8 +197,8 @@ impl Heap {
         (reference, added)
     }
 
-    /// Takes a block back that no slot points to any more, and breaks its seal. Readers that still
-    /// hold its pointer start again.
+    /// Frees a block that no slot points to any more, and breaks its seal. Readers that still hold
+    /// its pointer start again.
     pub(super) fn take_back(&mut self, chunks: &Chunks, block: BlockRef) {
         let (region, offset, len) = span(chunks, block);
         store(region, offset + len - WORD as u64, 0);

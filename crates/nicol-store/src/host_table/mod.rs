@@ -1,19 +1,19 @@
 //! Xenic's host store: a Robinhood table that a NIC reads by DMA. [Xenic21 4.1.2]
 //!
-//! Closed hashing with linear probing, objects ordered by home along a run (what Robinhood's
-//! steal-from-the-rich swaps lead to). D_m bounds the insertion's probe: if no slot is free within
-//! D_m of the new object's home, it goes to the overflow pages of its home's segment and nothing
-//! moves (AMB-01), so every object in the table is within D_m of its home.
+//! Closed hashing with linear probing. Objects are ordered by home along a run, the result of
+//! Robinhood's swaps. D_m bounds the insertion's probe: if no slot is free within D_m of the new
+//! object's home, it goes to the overflow pages of its home's segment and nothing moves (AMB-01),
+//! so every object in the table is within D_m of its home.
 //!
-//! One writer at a time (a mutex inside); readers take no lock. Objects only ever move by being
-//! copied before their old slot is overwritten. Moves to the right are met by every reader that
-//! goes upwards; a move to the left (deletion) or away (growth) makes the segment's move counter
-//! odd meanwhile, and a reader that found nothing looks at the counter again.
+//! One writer at a time (a mutex inside); readers take no lock. An object moves by being copied
+//! before its old slot is overwritten. A reader, which reads upwards, always meets an object that
+//! moves to the right. During a move to the left (deletion) or to another segment (growth) the
+//! segment's move counter is odd, and a reader that found nothing checks the counter again.
 //!
 //! The table doubles without stopping, by linear hashing over its segments: see [`Growth`] and
-//! `address`. A record that is found is current wherever it was found, since a segment is cleared
-//! of what has moved; a reader that found nothing learns from the segment's header whether the
-//! table has grown under it. The paper's table does not grow.
+//! `address`. A record that is found is current wherever it was found, because moved records are
+//! cleared from their old segment. A reader that found nothing learns from the segment's header
+//! whether the table has grown meanwhile. The paper's table does not grow.
 //!
 //! Memory: `slot_bytes` (40 and the inline bytes) per slot, 32 per segment of 16 slots, four slots
 //! and a word per overflow page; a value out of line takes the next power of two from 512 bytes on.
@@ -50,7 +50,7 @@ pub const SEGMENT_SLOTS: u64 = 16;
 const HEADER_BYTES: u64 = 4 * WORD as u64;
 /// Slots of an overflow page; a link word follows them.
 pub const PAGE_SLOTS: u64 = 4;
-/// Records per hundred slots from which on a table doubles: what Xenic measures lookups at. [4.1.4]
+/// Load in percent at which a table doubles: the load at which Xenic measures lookups. [4.1.4]
 pub const LOAD_MAX_PERCENT: u64 = 90;
 
 /// A table's shape.
@@ -119,16 +119,17 @@ impl Geometry {
     }
 }
 
-/// May a table grow?
+/// The growth policy of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// It keeps its first slots and takes the records it was made for.
+    /// The table keeps its initial slots and stores the records that it was made for.
     Off,
-    /// It doubles whenever it is [`LOAD_MAX_PERCENT`] full, up to so much memory for slots,
+    /// The table doubles when it is [`LOAD_MAX_PERCENT`] full, up to a limit of memory for slots,
     /// overflow pages and values.
     Doubling {
-        /// Bytes from which on nothing is split, inserts beyond the load limit are refused, and so
-        /// are values out of line that no free block takes ([`HostTable::exhausted_space`]).
+        /// Limit in bytes. Beyond it no segment is split, and inserts beyond the load limit are
+        /// refused, as are values out of line for which no block is free
+        /// ([`HostTable::exhausted_space`]).
         memory_max: Bytes,
     },
 }
@@ -171,7 +172,7 @@ pub struct SegmentHeader {
     pub overflow: Option<PageRef>,
     /// The highest version at which a key of the segment was deleted.
     pub floor: Version,
-    /// The level at which the segment's keys are told from others: grows when it is split.
+    /// The level of the segment's hash bits; it grows when the segment is split.
     pub level: u8,
 }
 
@@ -197,7 +198,7 @@ impl PageRef {
     }
 }
 
-/// See the module.
+/// See the module documentation.
 pub struct HostTable {
     geometry: Geometry,
     growth: Growth,
@@ -215,7 +216,7 @@ pub struct HostTable {
 }
 
 impl HostTable {
-    /// An empty table made for `records_max` records. Room is a matter of admission: see
+    /// An empty table for `records_max` records. The limit applies to admission: see
     /// [`HostTable::has_capacity`].
     pub fn new(geometry: Geometry, records_max: u64, growth: Growth) -> Self {
         let slots = Chunks::new(address::CHUNKS_MAX);
@@ -237,10 +238,9 @@ impl HostTable {
         }
     }
 
-    /// A table of its own with the same records in the same places. Of a table that nobody else
-    /// uses.
+    /// A deep copy with every record in the same slot. Requires exclusive access.
     ///
-    /// Cost: that of copying its memory, a fraction of inserting the records.
+    /// Cost: a copy of the memory, a fraction of inserting the records.
     pub fn copy(&self) -> Self {
         let writer = self.writer().clone();
         let word = |word: &AtomicU64| AtomicU64::new(word.load(Ordering::Relaxed));
@@ -270,7 +270,7 @@ impl HostTable {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Has it no record?
+    /// Returns true if there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -301,11 +301,12 @@ impl HostTable {
         self.segments() * SEGMENT_SLOTS
     }
 
-    /// May a transaction insert a record? Asked before commit: a committed insert always finds a
-    /// place, since overflow pages grow.
+    /// Returns true if a transaction may insert a record. Checked before commit: a committed insert
+    /// is always stored, since overflow pages grow.
     ///
-    /// Always true below the records that the table was made for. Beyond, a table that may grow has
-    /// room while it has memory to grow into and its growth keeps up, or is below its load limit.
+    /// Always true below the number of records that the table was made for. Beyond it, a table that
+    /// may grow has capacity while there is memory to grow into and growth keeps up, or while it is
+    /// below its load limit.
     pub fn has_capacity(&self) -> bool {
         if self.len() < self.records_max {
             return true;
@@ -319,7 +320,7 @@ impl HostTable {
         }
     }
 
-    /// Has it reached the load from which on it doubles?
+    /// Returns true if it has reached the load at which it doubles.
     fn is_loaded(&self) -> bool {
         self.len() * 100 >= self.slots() * LOAD_MAX_PERCENT
     }

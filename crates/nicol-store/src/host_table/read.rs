@@ -22,7 +22,7 @@ pub(super) mod header {
 pub(super) const SLOT_MAX: usize = slot_bytes(INLINE_MAX) as usize;
 
 impl HostTable {
-    /// The home of a hash now.
+    /// The current home of a hash.
     pub(super) fn home_now(&self, hash: SlotHash) -> Home {
         self.geometry.home(hash, self.progress())
     }
@@ -46,23 +46,23 @@ impl HostTable {
         }
     }
 
-    /// The floor of the segment where `key` is at home: the version of an absent key.
+    /// The floor of `key`'s home segment: the version of an absent key.
     pub fn floor(&self, key: Key) -> Version {
         let home = self.home_now(SlotHash::of(key));
         self.header(home.chunk, home.local()).floor
     }
 
-    /// Does this header, unchanged since before `home`'s slots and overflow pages were read, say
-    /// that they are where the hash's key would be?
+    /// Given a header that has not changed since before `home`'s slots and overflow pages were
+    /// read: would the hash's key have been there?
     pub fn proves(&self, hash: SlotHash, home: Home, header: &SegmentHeader) -> bool {
         header.moves.is_multiple_of(2)
             && self.geometry.segment_at(hash, header.level) == home.segment
     }
 
-    /// Begins to load where each of `keys` is at home, so that [`HostTable::apply`] finds it in the
-    /// cache. Nothing depends on what is read: the loads of different keys overlap.
+    /// Prefetches the homes of `keys`, so that [`HostTable::apply`] finds it in the cache. The
+    /// cache misses of different keys overlap.
     ///
-    /// Cost: a hash and a cache miss a key, several of the latter at a time.
+    /// Cost: a hash and a cache miss per key; several misses overlap.
     pub fn touch(&self, keys: impl Iterator<Item = Key>) {
         let touched = keys.fold(0, |seen, key| {
             let home = self.home_now(SlotHash::of(key));
@@ -72,7 +72,7 @@ impl HostTable {
         hint::black_box(touched);
     }
 
-    /// Every slot where `key` may be, upwards, once.
+    /// Reads every slot where `key` may be once, upwards.
     fn search(
         &self,
         home: Home,
@@ -102,7 +102,7 @@ impl HostTable {
         None
     }
 
-    /// Reads one slot until it is whole; the record if it is `key`'s.
+    /// Reads one slot until it is not torn. Returns the record if it is `key`'s.
     fn try_slot(
         &self,
         region: &Region,

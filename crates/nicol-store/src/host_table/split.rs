@@ -1,4 +1,4 @@
-//! Growth: one segment after the other is split in two, while readers go on.
+//! Growth: segments are split in two one at a time, while readers continue.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use crate::access::store;
 pub struct Advance {
     /// Segments split.
     pub segments: u64,
-    /// Records that were looked at; about half of them moved.
+    /// Records examined; about half of them moved.
     pub records: u64,
 }
 
@@ -21,10 +21,11 @@ impl HostTable {
     /// Splits up to `segments` segments of a table that is doubling, or must begin to.
     ///
     /// A doubling keeps up with inserts if one segment is split per insert: a segment holds about
-    /// 14 records, so it is over before the load has risen by a tenth. Cost: one look at an atomic
-    /// if there is nothing to do; else about [`SEGMENT_SLOTS`] reads and half as many moves a
-    /// segment, and now and then a new region of 1/64 of the table. Readers of the segment that
-    /// find nothing wait until it is split; others are never in its way. Stops without memory.
+    /// 14 records, so the doubling ends before the load has risen by a tenth. Cost: one atomic load
+    /// if there is nothing to do; else about [`SEGMENT_SLOTS`] reads and half as many moves per
+    /// segment, and sometimes a new region of 1/64 of the table. Readers that find nothing in the
+    /// segment wait until it is split; other readers are not affected. Stops when memory is used
+    /// up.
     pub fn advance(&self, segments: u64) -> Advance {
         let mut done = Advance::default();
         if !self.growing.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Insertion, replacement and deletion. One writer at a time; readers are never in the way.
+//! Insertion, replacement and deletion. One writer at a time; readers never block it.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ pub(super) struct Writer {
     pub(super) heap: Heap,
     /// The record to be written.
     pub(super) image: SlotImage,
-    /// A record that makes way for it.
+    /// A record that it displaces.
     moved: SlotImage,
     scratch: Vec<u8>,
     pub(super) tombstones: Tombstones,
@@ -64,8 +64,8 @@ impl HostTable {
         assert!(applied == Applied::Changed, "an initial record is loaded once");
     }
 
-    /// Applies a committed write: `None` deletes. Skips what is not newer than the table's version,
-    /// so that it may be repeated and come in any order with other writes of the key (AMB-37).
+    /// Applies a committed write: `None` deletes. Skips a version that is not newer than the
+    /// table's version, so the writes of a key may be repeated and arrive in any order (AMB-37).
     ///
     /// Never grows the table: see [`HostTable::advance`].
     pub fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) -> Applied {
@@ -107,16 +107,16 @@ impl HostTable {
         Applied::Changed
     }
 
-    /// Raises the floor of the segment where `key` is at home: its record, which is not in this
-    /// table, was deleted at `version`. Keys whose records stand elsewhere share floors with those
-    /// of this table, as they share entries of a NIC's index.
+    /// Raises the floor of `key`'s home segment. Call it for a key whose record is stored elsewhere
+    /// and was deleted at `version`: such keys share floors with those of this table, as they share
+    /// entries of a NIC's index.
     pub fn deleted_elsewhere(&self, key: Key, version: Version) {
         let _writer = self.writer();
         self.raise_floor(self.home_now(SlotHash::of(key)), version);
     }
 
-    /// Forgets the deletions that were remembered at the last call. Between two calls, every older
-    /// write of a key deleted before the first must have been applied.
+    /// Drops the deletions that were recorded before the previous call. Between the two calls,
+    /// every older write of those keys must have been applied.
     pub fn forget_old_deletions(&self) {
         self.writer().tombstones.forget_old();
     }
@@ -157,7 +157,7 @@ impl HostTable {
         key_at(region, offset)
     }
 
-    /// The slot that the object in `slot` has its home in.
+    /// The home slot of the object in `slot`.
     pub(super) fn home_of(&self, chunk: u32, slot: u64) -> Option<u64> {
         let key = self.key_of(Position::Slot { chunk, slot })?;
         let (hash, now) = (SlotHash::of(key), self.progress());
@@ -334,7 +334,7 @@ impl HostTable {
         writer.moved.write(region, offset);
     }
 
-    /// Takes a segment's overflow pages back if they are all empty. Its move counter is odd.
+    /// Frees a segment's overflow pages if all are empty. Its move counter must be odd.
     pub(super) fn release_empty_pages(&self, writer: &mut Writer, chunk: u32, local: u64) {
         if self.overflow_of(chunk, local).any(|position| self.key_of(position).is_some()) {
             return;

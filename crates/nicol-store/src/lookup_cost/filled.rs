@@ -1,4 +1,4 @@
-//! Tables filled with records, and lookups in them as their owner and as others make them.
+//! Tables filled with records, with lookups by their owner and by remote readers.
 
 use nicol_core::ids::{Key, Version};
 use nicol_core::memory::Region;
@@ -9,16 +9,16 @@ use crate::address_cache::AddressCache;
 use crate::host_table::{self, Growth, Home, HostTable, PageRef, Progress, SlotHash, SlotView};
 use crate::remote_table::{Design, Geometry, RemoteTable, Reread, Step, TableConfig};
 
-/// Addresses that a coordinator has room for, per record: twice, so that few sets are too small.
+/// Cached addresses per record: two, so that few sets overflow.
 const ADDRESSES_PER_RECORD: usize = 2;
 
-/// A table that holds [`keys`], and what a reader at another place keeps about it.
+/// A table that holds [`keys`], and a remote reader's hints or addresses.
 pub struct Filled {
     structure: Structure,
     records: u64,
     seed: u64,
     table: Table,
-    /// Where what was read last stands.
+    /// The bytes that were read last.
     bytes: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn config(design: Design, slots: u64, inline: usize) -> TableConfig {
 
 impl Filled {
     /// A table at 90 % of its slots, with `records` values of `value_bytes` bytes in their slots.
-    /// Nobody else knows anything about it yet.
+    /// The remote reader has no hints yet.
     ///
     /// # Panics
     /// If `structure` has no table (Robinhood without a limit), `records` is 0, or a slot does not
@@ -65,7 +65,7 @@ impl Filled {
         Self { structure, records, seed, table, bytes: Vec::new() }
     }
 
-    /// Gives the reader what it learns by looking every key up once: hints, or addresses.
+    /// Teaches the reader hints or addresses by looking every key up once.
     pub fn teach(&mut self) {
         match &mut self.table {
             Table::Robinhood(hinted) => {
@@ -105,7 +105,7 @@ impl Filled {
         assert!(present, "a loaded key is found");
     }
 
-    /// A lookup from another place, of a key that was loaded: by DMA, or by READs.
+    /// A remote lookup of a loaded key, by DMA or by READs.
     ///
     /// # Panics
     /// If the table does not have it, or [`Filled::teach`] was not called.

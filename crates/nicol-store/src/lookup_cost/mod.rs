@@ -1,5 +1,5 @@
-//! What a remote lookup costs in each structure, counted exactly: objects read and round trips.
-//! No times, no model. [Xenic21 4.1.4]
+//! The exact cost of a remote lookup in each structure: objects read and round trips. No times and
+//! no model. [Xenic21 4.1.4]
 //!
 //! A table is filled with distinct uniform keys to 90 % of its slots, records in overflow
 //! included (AMB-01); then every key is looked up once with the code that a NIC or a remote
@@ -7,10 +7,10 @@
 //!
 //! Robinhood's lookups follow the NIC index's rule (AMB-04): the first read covers d_i + k + 1
 //! slots from the key's home, D_m at most; a second, adjacent one the rest up to D_m; then come the
-//! overflow pages, whose address the index entry holds. The hints are those of a warm index: a
-//! first pass over all keys, which is not counted, has taught them. Without D_m an insertion's
-//! probe may pass thousands of slots, which no table here offers; where the objects stand then does
-//! not depend on the order of insertion, so it is computed.
+//! overflow pages, whose address the index entry holds. The hints are those of a warm index, taught
+//! by a first pass over all keys, which is not counted. Without D_m an insertion's probe may pass
+//! thousands of slots, which no table here supports. Since the positions then do not depend on the
+//! order of insertion, they are computed.
 
 mod filled;
 
@@ -93,7 +93,7 @@ pub struct LookupCost {
     /// Round trips of all lookups.
     pub roundtrips: u64,
     /// Bytes read by all lookups, with the heads of buckets and the links of pages; 0 where nothing
-    /// was really read.
+    /// was read.
     pub bytes: u64,
     /// Records that stand in overflow pages or chains.
     pub overflowed: u64,
@@ -141,7 +141,7 @@ const fn slots_for(records: u64) -> u64 {
     (records * 100).div_ceil(OCCUPANCY_PERCENT)
 }
 
-/// The keys: distinct, and as good as uniform. SplitMix64's finalizer is a bijection.
+/// The keys: distinct and practically uniform. SplitMix64's finalizer is a bijection.
 pub fn keys(records: u64, seed: u64) -> impl Iterator<Item = Key> {
     (0..records).map(move |number| {
         let mut bits = number.wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -2,7 +2,7 @@
 //!
 //! One entry per segment of the host table, with a fixed set of cache positions and chained
 //! overflow pages. A position names an object: key, lock, version, cached value. A cached object
-//! may say that there is no such record (a negative entry). Lock state lives only here.
+//! may state that there is no such record (a negative entry). Lock state exists only here.
 //!
 //! Entries are striped over short mutexes, so that NIC cores that share the NIC's memory can use
 //! one index; no mutex is held across a fabric call. When the NIC learns that the host table has
@@ -82,7 +82,7 @@ pub enum IndexLookup {
     Miss(Hint),
 }
 
-/// See the module.
+/// See the module documentation.
 pub struct NicIndex {
     segments: u64,
     stripes: Vec<Mutex<Stripe>>,
@@ -115,8 +115,8 @@ impl NicIndex {
         memory.0 as usize / (64 + 24 + value.next_multiple_of(8))
     }
 
-    /// Knows a record of the host table from the start: caches it, if there is room for it without
-    /// any other's going, and learns how far it is from its home.
+    /// Preloads a record of the host table: caches it if that evicts no other, and learns its
+    /// displacement.
     pub fn preload(&self, hash: SlotHash, record: &LocatedRecord<'_>) {
         let (mut stripe, number) = self.open(hash);
         let entry = stripe.entry(number);
@@ -128,20 +128,19 @@ impl NicIndex {
         }
     }
 
-    /// How far the host table has doubled, as far as the NIC knows: where it reads first.
+    /// How far the host table has doubled, as far as the NIC knows; its first reads assume it.
     pub fn known(&self) -> Progress {
         Progress::from_word(self.known.load(Ordering::Relaxed))
     }
 
-    /// Notes what a segment's header has shown of the host table's growth.
+    /// Records the host table's growth as seen in a segment's header.
     pub fn follow(&self, progress: Progress) {
         if progress > self.known() {
             self.known.fetch_max(progress.word(), Ordering::Relaxed);
         }
     }
 
-    /// Changes how many objects may be cached, as the NIC's memory demands. A smaller number takes
-    /// effect with later operations.
+    /// Changes how many objects may be cached. A smaller number takes effect with later operations.
     pub fn set_capacity(&self, cached_objects_max: usize) {
         for stripe in &self.stripes {
             stripe_of(stripe).set_cached_max(per_stripe(cached_objects_max));
@@ -212,10 +211,10 @@ impl NicIndex {
         stripe.entry(entry).floor
     }
 
-    /// Caches what a DMA read found, unless something was installed in the segment since the miss
-    /// that caused the read, or a key of it seen absent and forgotten (its `epoch` tells). Returns
-    /// whether what was found is current; it is not cached if every object that could make way is
-    /// locked, pinned or in use.
+    /// Caches what a DMA read found. Returns whether it is current: it is not if, since the miss
+    /// that caused the read (its `epoch`), something was installed in the segment or a negative
+    /// entry of it was evicted. A current record is not cached if every object that could be
+    /// evicted is locked, pinned or in use.
     pub fn learn(
         &self,
         hash: SlotHash,
@@ -246,7 +245,7 @@ impl NicIndex {
         true
     }
 
-    /// Keeps what the header of the host table's segment `segment` says, as a hint.
+    /// Stores the header of the host table's segment `segment` as a hint.
     pub fn learn_header(&self, hash: SlotHash, segment: u64, header: &SegmentHeader) {
         let (mut stripe, number) = self.open(hash);
         let entry = stripe.entry(number);
@@ -255,7 +254,7 @@ impl NicIndex {
     }
 
     /// Applies a COMMIT: the new value, or `None` for a deletion. Pins the object until the host
-    /// has applied it (see [`NicIndex::unpin`]). Never refused: the key was locked before.
+    /// has applied it (see [`NicIndex::unpin`]). Never refused, because the key was locked before.
     ///
     /// # Panics
     /// If the version does not move forward: a write-set key is locked from EXECUTE to COMMIT.

@@ -1,4 +1,4 @@
-//! Read locks, and whether what a host has read is still current. [Xenic21 4.2.3, 4.2.4]
+//! Shared locks, and validation of what a host has read. [Xenic21 4.2.3, 4.2.4]
 
 use std::sync::atomic::Ordering;
 
@@ -8,8 +8,8 @@ use super::{LockRefused, NicIndex};
 use crate::host_table::SlotHash;
 
 impl NicIndex {
-    /// Locks `key` for reading: nobody locks it until as many [`NicIndex::unlock_shared`] have
-    /// followed. Refused while a transaction holds it.
+    /// Takes a shared lock on `key`. Until as many [`NicIndex::unlock_shared`] have followed, no
+    /// transaction can lock it. Refused while a transaction holds it.
     pub fn lock_shared(&self, hash: SlotHash, key: Key) -> Result<(), LockRefused> {
         let (mut stripe, entry) = self.open(hash);
         let Some(index) = stripe.find_or_add(entry, hash, key) else {
@@ -24,10 +24,10 @@ impl NicIndex {
         Ok(())
     }
 
-    /// Gives one read lock back.
+    /// Releases one shared lock.
     ///
     /// # Panics
-    /// If `key` is not locked for reading.
+    /// If `key` has no shared lock.
     pub fn unlock_shared(&self, hash: SlotHash, key: Key) {
         let (mut stripe, entry) = self.open(hash);
         let index = stripe.find(entry, hash, key);
@@ -43,16 +43,17 @@ impl NicIndex {
         stripe.evict();
     }
 
-    /// Is what the host table held of `key` some time ago still current, for `txn`? `version` is
-    /// that of the record or, if it was not `present`, the floor of its segment. `None`: the index
-    /// cannot tell. A key that another transaction has locked is not current.
+    /// Returns whether the version that the host table held of `key` is still current, for `txn`;
+    /// `None` if the index cannot tell. `version` is that of the record or, if it was not
+    /// `present`, the floor of its segment. A key that another transaction has locked is not
+    /// current.
     ///
     /// A key that the index does not know has not been installed since, unless its object was
-    /// evicted meanwhile. A record's later versions are above `version`; but an absent key may have
-    /// been inserted at one below the floor, if the host applied a later deletion first.
+    /// evicted meanwhile. Later versions of a record exceed `version`. An absent key, however, may
+    /// have been inserted below the floor, if the host applied a later deletion first.
     ///
-    /// A negative entry is raised to `version`, and a locked key gets one, so that no later insert
-    /// installs a version at which the caller has seen no record.
+    /// Raises a negative entry to `version`, and gives one to a locked key, so that a later insert
+    /// exceeds the version at which the caller saw the key absent.
     pub fn is_current(
         &self,
         hash: SlotHash,
@@ -90,13 +91,12 @@ impl NicIndex {
         (evicted <= bound).then_some(true)
     }
 
-    /// A key of an ordered table that a host has found absent at `version`, for `txn`: a range
-    /// version has just shown that it is. 0: there never was such a record. Returns false if others
-    /// have locked it since, or may have seen it absent at a later version.
+    /// Confirms for `txn` that a key of an ordered table is absent at `version`, after an equal
+    /// range version has shown that it is. Version 0: the key never had a record. Returns false if
+    /// other transactions have locked it since, or may have seen it absent at a later version.
     ///
-    /// No later insert installs a version at which the caller has seen no record: what the index
-    /// knows of the key is raised to `version`, and a lookup that is asking the host must ask
-    /// again.
+    /// Raises the key's version to `version`, so that a later insert exceeds the version at which
+    /// the caller saw it absent. A lookup that is waiting for the host must ask again.
     pub fn confirm_absent_at(
         &self,
         hash: SlotHash,

@@ -10,7 +10,7 @@ const NONE: u32 = u32::MAX;
 const POSITIONS: usize = 4;
 /// Positions of an overflow page.
 const PAGE_POSITIONS: usize = 4;
-/// Objects that one operation looks at to make room; an operation adds one at most.
+/// Objects that one operation examines for eviction; an operation adds one at most.
 const EVICT_LOOKS: usize = 16;
 /// Entries that one operation splits while the host table is ahead.
 const SPLITS: usize = 4;
@@ -20,7 +20,7 @@ const VALUE_KEPT: usize = 1_024;
 const _: () = assert!(size_of::<Entry>() <= 96, "documented bytes per segment");
 const _: () = assert!(size_of::<Object>() == 64, "documented bytes per object: a cache line");
 
-/// A cache position: an object, and bits of its hash, so that few objects are looked at in vain.
+/// A cache position: an object and a tag of its hash, so that few objects are examined in vain.
 #[derive(Clone, Copy, Debug)]
 struct Position {
     tag: u32,
@@ -36,7 +36,7 @@ struct Page {
     next: u32,
 }
 
-/// What is kept per segment of the host table. Its positions lie in one cache line.
+/// The index entry of a segment of the host table. Its positions lie in one cache line.
 #[derive(Debug)]
 #[repr(C, align(32))]
 pub(super) struct Entry {
@@ -46,9 +46,9 @@ pub(super) struct Entry {
     pub(super) epoch: u64,
     pub(super) floor: Version,
     pub(super) overflow: Option<PageRef>,
-    /// A segment and its move counter; an odd one says nothing.
+    /// A segment and its move counter; an odd counter is not usable.
     pub(super) seen: (u64, u64),
-    /// The highest version that the index has forgotten of a key of the segment.
+    /// The highest version of a key of the segment that the index has evicted.
     pub(super) evicted: Version,
 }
 
@@ -87,8 +87,8 @@ enum Known {
     Present,
 }
 
-/// A key that is cached, locked or pinned. Fills a cache line, so that all of it costs one miss;
-/// its options stand beside their values to that end.
+/// A key that is cached, locked or pinned. It fills one cache line; flags beside their values
+/// replace options for that purpose.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Object {
@@ -140,7 +140,7 @@ impl Object {
 pub(super) struct Limits {
     /// Cached ones.
     pub(super) cached: usize,
-    /// Locked and pinned ones on top.
+    /// Locked and pinned ones in addition.
     pub(super) busy: usize,
 }
 
@@ -191,7 +191,7 @@ impl Stripe {
         self.limits.cached = cached;
     }
 
-    /// Is every entry split that the host table's progress asks for?
+    /// Returns true if every entry is split that the host table's growth requires.
     pub(super) fn has_followed(&self, known: Progress) -> bool {
         self.followed == known && self.progress >= self.target
     }
@@ -273,12 +273,12 @@ impl Stripe {
         None
     }
 
-    /// The object of `key`, a new one if there must be; `None` at the hard limit.
+    /// The object of `key`, created if necessary; `None` at the hard limit.
     pub(super) fn find_or_add(&mut self, entry: usize, hash: SlotHash, key: Key) -> Option<usize> {
         self.obtain(entry, hash, key, self.limits.cached + self.limits.busy)
     }
 
-    /// The same, for a value that need not be cached: within the cache's limit.
+    /// Like that, for a value that need not be cached: within the cache's limit.
     pub(super) fn find_or_cache(
         &mut self,
         entry: usize,
@@ -288,7 +288,7 @@ impl Stripe {
         self.obtain(entry, hash, key, self.limits.cached)
     }
 
-    /// The same, for a COMMIT, which comes after the point of no return: without a limit.
+    /// Like that, without a limit: for a COMMIT, which must succeed.
     pub(super) fn find_or_force(&mut self, entry: usize, hash: SlotHash, key: Key) -> usize {
         match self.obtain(entry, hash, key, usize::MAX) {
             Some(index) => index,
@@ -296,7 +296,7 @@ impl Stripe {
         }
     }
 
-    /// Adds the object of a key that has none, unless another would have to go.
+    /// Adds the object of a key that has none, unless that would evict another.
     pub(super) fn add_if_capacity(
         &mut self,
         entry: usize,
@@ -346,7 +346,7 @@ impl Stripe {
         index
     }
 
-    /// Puts a position into the first free place of an entry or its pages.
+    /// Stores a position in the first free slot of an entry or its pages.
     fn insert_position(&mut self, number: usize, position: Position) {
         self.objects[position.object as usize].entry = number as u32;
         let entry = &mut self.entries[number];
@@ -400,13 +400,13 @@ impl Stripe {
         }
     }
 
-    /// Nothing holds the version at which a key of the entry was seen absent. A search that began
-    /// before may end at a lower one: it must be made again.
+    /// The version at which a key of the entry was seen absent is no longer stored. A search that
+    /// began before may return a lower one, so it must be repeated.
     pub(super) fn forget_absent(&mut self, number: usize) {
         self.entries[number].epoch += 1;
     }
 
-    /// Takes the last position of an entry away, and its first page if that is empty then.
+    /// Removes the last position of an entry, and its first page if that becomes empty.
     fn take_last(&mut self, number: usize) -> Position {
         let entry = &mut self.entries[number];
         let taken = |positions: &mut [Position]| {
@@ -474,8 +474,9 @@ impl Stripe {
         self.evict_down_to(self.limits.cached);
     }
 
-    /// Evicts by second chance down to `wanted` objects, skipping locked and pinned ones.
-    /// Gives up after [`EVICT_LOOKS`] looks, so that no operation pays for many pins.
+    /// Evicts by second chance down to `wanted` objects, skipping locked and pinned ones.
+    /// Gives up after [`EVICT_LOOKS`] objects, which bounds the cost of an operation when many are
+    /// pinned.
     fn evict_down_to(&mut self, wanted: usize) {
         for _ in 0..EVICT_LOOKS {
             if self.live() <= wanted {

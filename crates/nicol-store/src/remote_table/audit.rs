@@ -1,4 +1,4 @@
-//! Looks at a whole table: records, locks, digest, structure.
+//! Checks of a whole table: records, locks, digest, structure.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::access::load;
 use crate::digest;
 
 impl RemoteTable {
-    /// Records in it. Counted in the table's memory, since one-sided commits insert and delete
+    /// Records in the table. Counted in its memory, since one-sided commits insert and delete
     /// without the owner.
     pub fn len(&self) -> u64 {
         let mut records = 0;
@@ -23,21 +23,20 @@ impl RemoteTable {
         records + self.strayed()
     }
 
-    /// Has it no record?
+    /// Returns true if there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Records that transactions hold locked. Counted in the table's memory, since coordinators
-    /// lock without the owner.
+    /// Locked records. Counted in the table's memory, since coordinators lock without the owner.
     pub fn locked_count(&self) -> usize {
         let mut locked = 0;
         self.each_slot(&mut |_, header| locked += usize::from(header.owner().is_some()));
         locked
     }
 
-    /// Calls `each` with every record, in the order of the table's memory. For a table that
-    /// nobody commits to.
+    /// Calls `each` with every record, in the order of the table's memory. Requires that nobody
+    /// commits to the table.
     ///
     /// # Panics
     /// If a record stays torn.
@@ -56,14 +55,14 @@ impl RemoteTable {
         writer.strays.iter().for_each(|(&key, stray)| each(key, stray.version, &stray.value));
     }
 
-    /// A digest of all records that does not depend on where they stand: that of
+    /// A digest of all records that does not depend on their location: that of
     /// [`crate::host_table::HostTable::digest`].
     pub fn digest(&self) -> u64 {
         digest::of_records(|each| self.for_each(each))
     }
 
-    /// Checks every structural invariant of a table that nobody commits to; one line for each
-    /// breach.
+    /// Checks every structural invariant; one line for each violation. Requires that nobody commits
+    /// to the table.
     pub fn check(&self) -> Vec<String> {
         let writer = self.writer();
         let mut lines = Vec::new();

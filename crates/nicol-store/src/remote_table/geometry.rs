@@ -1,4 +1,4 @@
-//! A table's shape, and the walk over it: all that a coordinator without the table's memory needs.
+//! A table's shape, and lookups in it: all that a remote coordinator needs.
 
 use nicol_core::ids::{Key, Version};
 use nicol_core::memory::WORD;
@@ -10,13 +10,14 @@ use super::layout::{
     self, BlockRef, Body, Header, INLINE_MAX, SlotView, StoredValue, bucket, field, word_at,
 };
 
-/// Seed of the bucket hash: another than the partition hash's, which all keys of a shard agree in.
+/// Seed of the bucket hash. It differs from the partition hash's, in which all keys of a shard
+/// agree.
 const BUCKET_SEED: u64 = 0x2545_f491_4f6c_dd1d;
-/// Buckets that a walk follows before it starts again: only a chain that was unlinked and reused
-/// under the reader is that long.
+/// Buckets that a walk follows before it restarts. Only a chain that was unlinked and reused during
+/// the walk is that long.
 const HOPS_MAX: u32 = 4_096;
 
-/// How a table places its records.
+/// The placement of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
     /// FaRM's chained associative hopscotch: buckets of H / 2 slots, a record stands in its home
@@ -34,7 +35,7 @@ pub enum Design {
     },
 }
 
-/// What a table's shape is made from.
+/// Configuration of a table's shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableConfig {
     /// The design.
@@ -43,16 +44,16 @@ pub struct TableConfig {
     pub slots: u64,
     /// Slots of the overflow chains; rounded up to whole buckets.
     pub overflow_slots: u64,
-    /// Bytes of a value that stand in its slot: 8 to [`INLINE_MAX`].
+    /// Largest inline value: 8 to [`INLINE_MAX`] bytes.
     pub inline: usize,
     /// Memory for larger values.
     pub heap: Bytes,
 }
 
 impl TableConfig {
-    /// Adds memory for those of `values`, (bytes, records), that do not stand in their slots. A
+    /// Adds memory for those of `values`, as (bytes, records), that are not inline. It adds a
     /// quarter more than they take: an eighth is kept back from insertions, and a new value is
-    /// written before the old one's block is free.
+    /// written before the old one's block is freed.
     pub fn size_heap_for(&mut self, values: &[(u32, u64)]) {
         let long = values.iter().filter(|(len, _)| *len as usize > self.inline);
         let bytes: u64 = long.map(|&(len, records)| Heap::cost(len) * records).sum();
@@ -83,7 +84,7 @@ pub struct Span {
 /// A record as a reader found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Its slot: where its header word stands, for CAS and validation.
+    /// The address of its slot and header word, for CAS and validation.
     pub address: u64,
     /// Its lock and version.
     pub header: Header,
@@ -99,38 +100,38 @@ impl Record<'_> {
         !matches!(self.stored, StoredValue::Absent)
     }
 
-    /// Its header without a lock: what a validation compares with, what a CAS expects.
+    /// Its header without a lock: the word for validation and for a CAS.
     pub fn unlocked(&self) -> Header {
         Header::unlocked(self.incarnation, self.header.version())
     }
 }
 
-/// What an absent key was found to be.
+/// The state of an absent key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Absence {
-    /// Where the bucket version of the key's home stands.
+    /// The address of the home's bucket version.
     pub bucket_version_address: u64,
-    /// The bucket version. Absence holds, now and at validation, if a READ of the word finds it
+    /// The bucket version. The key is absent, now and at validation, if a READ finds the word
     /// unchanged.
     pub bucket_version: u64,
     /// The version of the absent key: an insertion installs a later one.
     pub floor: Version,
 }
 
-/// What the bytes that a walk asked for have shown.
+/// The result of one step of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// The record.
     Found(Record<'a>),
-    /// Not here: READ the walk's span, which has moved on along the chain.
+    /// Not here: READ the walk's next span, along the chain.
     Next,
     /// Not in the table, if the bucket version is still what it was: see [`Absence`].
     Absent(Absence),
-    /// Someone was writing: READ the walk's span, which is home again.
+    /// A writer interfered: READ the walk's span, which starts at the home again.
     Torn,
 }
 
-/// What stands at a remembered address.
+/// What a READ at a cached address has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reread<'a> {
     /// The key's record.
@@ -174,7 +175,7 @@ impl Geometry {
         self.design
     }
 
-    /// Bytes of a value that may stand in its slot.
+    /// Largest inline value in bytes.
     pub const fn inline(&self) -> usize {
         self.inline
     }
@@ -205,7 +206,7 @@ impl Geometry {
         ((u128::from(hash) * u128::from(self.buckets)) >> 64) as u64
     }
 
-    /// What a lookup of `key` reads first.
+    /// The first span that a lookup of `key` reads.
     pub fn home(&self, key: Key) -> Span {
         let len = (self.home_buckets() * self.bucket_bytes()) as usize;
         Span { offset: self.bucket_offset(self.bucket(key)), len }
@@ -222,7 +223,7 @@ impl Geometry {
         Span { offset: address, len: self.slot_bytes() as usize }
     }
 
-    /// What stands at a remembered address, in the bytes of [`Geometry::record_span`].
+    /// Parses the bytes of [`Geometry::record_span`], read at a cached address.
     pub fn reread<'a>(&self, key: Key, address: u64, bytes: &'a [u8]) -> Reread<'a> {
         if bytes.len() as u64 != self.slot_bytes() {
             return Reread::Moved;
@@ -252,19 +253,19 @@ impl Geometry {
         layout::parse_block(bytes, key, version)
     }
 
-    /// Where the body that [`Geometry::emit_commit`] makes is to be written.
+    /// The address for the body that [`Geometry::emit_commit`] makes.
     pub const fn commit_address(&self, address: u64) -> u64 {
         address + field::HOLDER as u64
     }
 
-    /// Where a coordinator that locked a record one-sidedly WRITEs its transaction's id, so that
-    /// the owner takes the lock for one that it granted: for a commit that the owner must make.
+    /// The address for the transaction's id of a coordinator that locked a record one-sidedly.
+    /// After that WRITE the owner treats the lock as one that it granted, and can make the commit.
     pub const fn holder_address(&self, address: u64) -> u64 {
         address + field::HOLDER as u64
     }
 
-    /// Do the bytes of [`Geometry::record_span`] show `key` under exactly this header, whatever
-    /// its body?
+    /// Returns true if the bytes of [`Geometry::record_span`] hold `key` under exactly this header,
+    /// whatever its body.
     pub fn stands_under(&self, key: Key, header: Header, bytes: &[u8]) -> bool {
         word_at(bytes, field::HEADER) == Some(header.word())
             && word_at(bytes, field::KEY) == Some(key.0)
@@ -274,8 +275,8 @@ impl Geometry {
     /// holder locked it. The holder WRITEs it at [`Geometry::commit_address`], then WRITEs
     /// `unlocked.installed(version)` at the record's address, which unlocks it.
     ///
-    /// Returns whether the value stands in a slot. If it does not, or if the old one did not, the
-    /// owner must install it: the heap is the owner's.
+    /// Returns whether the value is inline. If it is not, or if the old one was not, the owner must
+    /// install it, because only the owner manages the heap.
     pub fn emit_commit(
         &self,
         key: Key,
@@ -294,7 +295,7 @@ impl Geometry {
         true
     }
 
-    /// Buckets of a home: what one READ covers.
+    /// Buckets that one READ of a home covers.
     pub(super) const fn home_buckets(&self) -> u64 {
         match self.design {
             Design::Hopscotch { .. } => 2,
@@ -302,7 +303,8 @@ impl Geometry {
         }
     }
 
-    /// Buckets outside chains: the last home's neighbour is there too, so that none wraps around.
+    /// Buckets outside chains. They include the last home's neighbour, so that no neighbourhood
+    /// wraps around.
     pub(super) const fn array_buckets(&self) -> u64 {
         self.buckets + self.home_buckets() - 1
     }
@@ -341,7 +343,7 @@ impl Geometry {
     }
 }
 
-/// A lookup under way: says what to READ, and reads what came.
+/// A lookup in progress: names the next READ, and parses its result.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
     geometry: Geometry,

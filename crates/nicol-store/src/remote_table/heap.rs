@@ -6,9 +6,8 @@ use super::layout::block_bytes;
 const SMALLEST_CLASS: u32 = 6;
 const CLASSES: usize = 16;
 
-/// Hands out blocks by power-of-two size class; what is taken back serves its class again. Free
-/// neighbours become one only when no block is left for a value, so that places of blocks do not
-/// depend on it before.
+/// Allocates blocks by power-of-two size class; a freed block serves its class again. Free
+/// neighbours are merged only when no block is left for a value.
 #[derive(Clone, Debug)]
 pub(super) struct Heap {
     start: u64,
@@ -33,7 +32,7 @@ impl Heap {
         Self { start: offset, next: offset, end: offset + bytes, in_use: 0, free }
     }
 
-    /// The offset of a block for a value of `len` bytes; `None` if memory is short.
+    /// The offset of a block for a value of `len` bytes; `None` if there is none.
     pub(super) fn take(&mut self, len: u32) -> Option<u64> {
         let class = class_of(len);
         let block = self.find(class).or_else(|| {
@@ -48,7 +47,7 @@ impl Heap {
         Some(block)
     }
 
-    /// A block of `class`, cut from a larger one or from memory never used if need be.
+    /// A block of `class`, if necessary cut from a larger one or from unused memory.
     fn find(&mut self, class: usize) -> Option<u64> {
         let bytes = class_bytes(class);
         let larger = (class..CLASSES).find(|&class| !self.free[class].is_empty());
@@ -68,8 +67,8 @@ impl Heap {
         }
     }
 
-    /// Makes one of free neighbours: each run of them becomes the largest blocks that it holds, and
-    /// the last run joins the memory never used. Costs a sort of the free blocks.
+    /// Merges free neighbours: each run becomes the largest blocks that fit, and the last run joins
+    /// the unused memory. Cost: a sort of the free blocks.
     fn merge(&mut self) {
         let mut blocks = Vec::new();
         for (class, free) in self.free.iter_mut().enumerate() {
@@ -91,8 +90,8 @@ impl Heap {
         }
     }
 
-    /// Takes back the block at `offset`, taken for `len` bytes. Readers that still hold its
-    /// pointer notice its reuse.
+    /// Frees the block at `offset`, allocated for `len` bytes. Readers that still hold its pointer
+    /// detect its reuse.
     pub(super) fn take_back(&mut self, offset: u64, len: u32) {
         self.in_use -= class_bytes(class_of(len));
         self.free[class_of(len)].push(offset);
@@ -108,7 +107,7 @@ impl Heap {
         class_bytes(class_of(len))
     }
 
-    /// Is an eighth of the memory not handed out?
+    /// Returns true if an eighth of the memory is free.
     pub(super) fn has_reserve(&self) -> bool {
         let size = self.end - self.start;
         size - self.in_use >= size / 8

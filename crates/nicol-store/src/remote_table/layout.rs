@@ -1,10 +1,9 @@
 //! The bytes of a remotely read table: buckets, slots, heap blocks.
 //!
-//! A slot begins with its header word: what a one-sided coordinator compares, swaps, and reads to
-//! validate. The body behind it carries a checksum of key, version, shape and value, so that a
-//! reader who took a slot apart, a rewritten one or a reused heap block knows it (as Pilaf does;
-//! words are the only unit of atomicity here, so versions per cache line would miss tears within a
-//! line).
+//! A slot begins with its header word, which one-sided coordinators compare, swap, and read to
+//! validate. The body carries a checksum of key, version, shape and value, as in Pilaf: a reader
+//! detects a torn slot, a rewritten one, and a reused heap block. Versions per cache line would not
+//! suffice, because words are the only unit of atomicity here.
 
 use std::ops::Range;
 
@@ -15,7 +14,7 @@ use nicol_core::view::NODES_MAX;
 use crate::access::{store, write};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Bytes of a value that may stand in a slot; larger ones are stored out of line.
+/// Largest inline value in bytes; larger ones are stored out of line.
 pub const INLINE_MAX: usize = 1_024;
 
 const WORD_U64: u64 = WORD as u64;
@@ -38,8 +37,8 @@ pub(super) mod field {
 pub(super) mod bucket {
     use super::WORD;
 
-    /// Changes with every insertion and removal of a key of this home, and with every move of one
-    /// to where readers come first; odd meanwhile.
+    /// The bucket version. It changes with every insertion and removal of a key of this home, and
+    /// with every move of one to an earlier slot; odd during the change.
     pub const VERSION: usize = 0;
     /// The version of every absent key of this home.
     pub const FLOOR: usize = WORD;
@@ -59,8 +58,8 @@ mod kind {
 /// A record's lock and version in one word.
 ///
 /// Unlocked: 0 | incarnation (21 bits) | version (42 bits). Locked: 1 | owner (21 bits) | version.
-/// The incarnation counts how often the slot was given to a record, so that a compare-and-swap or
-/// a validation with an old word fails once the slot holds another record at the same version.
+/// The incarnation counts how often the slot was assigned to a record, so a compare-and-swap or a
+/// validation with an old word fails once the slot holds another record at the same version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header(u64);
 
@@ -71,7 +70,7 @@ const VERSION_MASK: u64 = (1 << VERSION_BITS) - 1;
 const LOCK: u64 = 1 << 63;
 const _: () = assert!(1 + TAG_BITS + VERSION_BITS == 64, "a header is one word");
 
-/// Owner of records that the table's own writer has in hand; no engine packs to it.
+/// Owner of records that the table's own writer is changing; no engine's id packs to it.
 const WRITER: u64 = TAG_MASK;
 
 impl Header {
@@ -84,7 +83,7 @@ impl Header {
         if word == 0 { None } else { Some(Self(word)) }
     }
 
-    /// As it stands in memory.
+    /// The word in memory.
     pub const fn word(self) -> u64 {
         self.0
     }
@@ -94,7 +93,7 @@ impl Header {
         Version(self.0 & VERSION_MASK)
     }
 
-    /// Is it locked, by whomever?
+    /// Returns true if it is locked.
     pub const fn is_locked(self) -> bool {
         self.0 & LOCK != 0
     }
@@ -111,8 +110,7 @@ impl Header {
         Some(if on_nic { EngineId::nic(node, core) } else { EngineId::host(node, core) })
     }
 
-    /// What a lock by `owner` makes of this unlocked header: the new word of the CAS whose
-    /// expected word is this one.
+    /// This unlocked header, locked by `owner`: the new word of a CAS that expects this one.
     ///
     /// # Panics
     /// If it is locked.
@@ -124,7 +122,7 @@ impl Header {
         Self(LOCK | tag << VERSION_BITS | self.0 & VERSION_MASK)
     }
 
-    /// What an install of `version` makes of this unlocked header, which the installer locked.
+    /// This unlocked header after an install of `version` by the lock's holder.
     ///
     /// # Panics
     /// If it is locked, or the version does not move forward or is beyond the limit.
@@ -169,7 +167,7 @@ pub struct BlockRef {
 /// Where a record's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredValue<'a> {
-    /// The record does not exist: it is locked to be inserted, or was deleted one-sidedly.
+    /// No record: it is locked for insertion, or was deleted one-sidedly.
     Absent,
     /// In the slot.
     Inline(&'a [u8]),
@@ -186,7 +184,7 @@ impl Shape {
         Self(incarnation << 40 | kind << 32 | len as u64)
     }
 
-    /// Nothing in the slot; it remembers how often it was used.
+    /// An empty slot; it keeps its incarnation.
     pub(super) const fn empty(incarnation: u64) -> Self {
         Self::new(kind::EMPTY, 0, incarnation)
     }
@@ -290,11 +288,11 @@ pub(super) fn parse_slot(bytes: &[u8], key: Key) -> SlotView<'_> {
     SlotView::Record { header, incarnation, stored }
 }
 
-/// What a record's slot holds behind its holder word.
+/// A slot's content behind its holder word.
 pub(super) struct Body<'a> {
     pub(super) shape: Shape,
     pub(super) checksum: u64,
-    /// The value, or the pointer to it, which `pointer` has room for.
+    /// The value, or the pointer to it, stored in `pointer`.
     pub(super) value: &'a [u8],
 }
 

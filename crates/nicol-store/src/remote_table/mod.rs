@@ -1,4 +1,4 @@
-//! The stores of Xenic's baselines: hash tables read, locked and written with one-sided
+//! The stores of the RDMA systems: hash tables that are read, locked and written with one-sided
 //! operations. FaRM's hopscotch table and DrTM+H's chained buckets. [Xenic21 4.1.4]
 //!
 //! The table is one region, which its owner registers. A coordinator knows the table's
@@ -18,12 +18,12 @@
 //! | free the slot of a record it deleted | ask the owner ([`RemoteTable::reclaim`]) |
 //! | commit a value that takes a block | ask the owner before ([`RemoteTable::reserve`]; see `reservation`) |
 //!
-//! What makes this safe: a record is only rewritten or moved while its header is locked (by a
-//! transaction, or for a moment by the owner), so an unlocked header read after a value vouches for
-//! it; the checksum finds values torn within one READ. A header names its slot's incarnation, so
-//! that an old header word never fits another record. Absent keys (AMB-36): every insertion and
-//! removal of a key changes its home's bucket version, and so does every move that a reader could
-//! miss, so that an unchanged bucket version means that nothing came; an absent key's version is
+//! Safety: a record is rewritten or moved only while its header is locked (by a transaction, or
+//! briefly by the owner), so an unlocked header that is read after a value validates it. The
+//! checksum detects values torn within one READ. A header contains its slot's incarnation, so an
+//! old header word never matches another record. Absent keys (AMB-36): every insertion and removal
+//! of a key changes its home's bucket version, and so does every move that a reader could miss. An
+//! unchanged bucket version therefore means that nothing was inserted. An absent key's version is
 //! its home's floor, which no deletion there exceeds (as in decision 0003).
 //!
 //! The owner's engines call the methods of [`RemoteTable`]. Locks and installs in place take no
@@ -63,7 +63,7 @@ pub struct Found {
     pub locked: bool,
 }
 
-/// A lookup met a record whose commit was under way all the time: its holder is slow, or gone.
+/// The error of a lookup whose record was being committed all the time: its holder is slow or dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the record is being rewritten")]
 pub struct Busy;
@@ -91,17 +91,17 @@ pub enum LockRefused {
     Full,
 }
 
-/// Looks at a torn record before a local lookup gives up.
+/// Retries of a torn record before a local lookup gives up.
 const TRIES_MAX: u32 = 256;
 
-/// See the module.
+/// See the module documentation.
 pub struct RemoteTable {
     geometry: Geometry,
     region: Arc<Region>,
     writer: Mutex<Writer>,
     used: AtomicU64,
     overflowed: AtomicU64,
-    /// Blocks reserved, and records without a place: what the writer keeps of each.
+    /// Number of reserved blocks and of strays; the writer keeps them.
     reserved: AtomicU64,
     strayed: AtomicU64,
     capacity: u64,
@@ -115,7 +115,7 @@ enum Sought {
 }
 
 impl RemoteTable {
-    /// An empty table with room for `capacity` records. Room is a matter of admission: see
+    /// An empty table for `capacity` records. The limit applies to admission: see
     /// [`RemoteTable::has_capacity`].
     pub fn new(geometry: Geometry, capacity: u64) -> Self {
         Self {
@@ -130,10 +130,9 @@ impl RemoteTable {
         }
     }
 
-    /// A table of its own with the same records in the same places. Of a table that nobody else
-    /// uses.
+    /// A deep copy with every record in the same slot. Requires exclusive access.
     ///
-    /// Cost: that of copying its memory, a fraction of inserting the records.
+    /// Cost: a copy of the memory, a fraction of inserting the records.
     pub fn copy(&self) -> Self {
         let writer = self.writer().clone();
         let word = |word: &AtomicU64| AtomicU64::new(word.load(Ordering::Relaxed));
@@ -169,10 +168,10 @@ impl RemoteTable {
         self.overflowed.load(Ordering::Relaxed)
     }
 
-    /// May a transaction insert a record? Asked when it locks an absent key. An eighth of the
-    /// overflow buckets is kept back, so that few records of replicas, which place them otherwise,
-    /// stray; and one of the heap, for values that grow. Space for the value itself is reserved
-    /// when its length is known: [`RemoteTable::reserve`].
+    /// Returns true if a transaction may insert a record. Checked when it locks an absent key. An
+    /// eighth of the overflow buckets is kept back, so that few records of replicas, which place
+    /// them differently, become strays; and an eighth of the heap, for values that grow. Space for
+    /// the value itself is reserved when its length is known: [`RemoteTable::reserve`].
     pub fn has_capacity(&self) -> bool {
         self.used() < self.capacity && self.writer().has_reserve(&self.geometry)
     }
@@ -199,8 +198,8 @@ impl RemoteTable {
         Err(Busy)
     }
 
-    /// Locks `key` for `txn`; granted again to the transaction that holds it. An absent key is
-    /// given a slot, which [`RemoteTable::unlock`] takes back.
+    /// Locks `key` for `txn`; granted again to the transaction that holds it. An absent key gets a
+    /// slot, which [`RemoteTable::unlock`] frees.
     pub fn lock(&self, key: Key, txn: TxnId) -> Result<Granted, LockRefused> {
         let engine = engine_of(txn);
         loop {
@@ -230,7 +229,8 @@ impl RemoteTable {
         }
     }
 
-    /// Unlocks `key` if `txn` holds it; returns whether it did. Room that it was reserved is free.
+    /// Unlocks `key` if `txn` holds it; returns whether it did. Frees the space that was reserved
+    /// for it.
     pub fn unlock(&self, key: Key, txn: TxnId) -> bool {
         let Some((address, header)) = self.held_by(key, txn) else { return false };
         if let Some(reserved) = self.take_reservation(key) {
@@ -262,7 +262,7 @@ impl RemoteTable {
     ///
     /// # Panics
     /// If `txn` does not hold the lock, the version does not move forward, or the value takes a
-    /// block that was not reserved ([`RemoteTable::reserve`]) and that there is not.
+    /// block that was not reserved ([`RemoteTable::reserve`]) and none is free.
     pub fn install(&self, key: Key, txn: TxnId, version: Version, value: Option<&[u8]>) {
         let Some((address, header)) = self.held_by(key, txn) else {
             panic!("a COMMIT finds the locks of its transaction");
@@ -279,8 +279,8 @@ impl RemoteTable {
         }
     }
 
-    /// Takes back the slot of a key that a one-sided commit deleted; returns whether there was one
-    /// that nobody has locked. Until then the key is absent in a slot of its own.
+    /// Frees the slot of a key that a one-sided commit deleted. Returns whether there was an
+    /// unlocked one. Until then the absent key occupies the slot.
     pub fn reclaim(&self, key: Key) -> bool {
         let writer = &mut *self.writer();
         let Sought::Slot { address, header } = self.seek(key) else { return false };
@@ -315,10 +315,10 @@ impl RemoteTable {
         load(&self.region, address + field::HOLDER as u64) == txn.0
     }
 
-    /// Begins to load where each of `keys` is at home, so that [`RemoteTable::load`] finds it in
-    /// the cache. Nothing depends on what is read: the loads of different keys overlap.
+    /// Prefetches the homes of `keys`, so that [`RemoteTable::load`] finds it in the cache. The
+    /// cache misses of different keys overlap.
     ///
-    /// Cost: a hash and the cache misses of a bucket a key, several at a time.
+    /// Cost: a hash and the cache misses of a bucket per key; several keys overlap.
     pub fn touch(&self, keys: impl Iterator<Item = Key>) {
         let touched = keys.fold(0, |seen, key| {
             let home = self.geometry.bucket(key);
@@ -389,7 +389,7 @@ impl RemoteTable {
         load(&self.region, self.geometry.bucket_offset(bucket) + bucket::LINK as u64)
     }
 
-    /// Appends the value of a record if it is whole; whether the record exists.
+    /// Appends the value of a record if it is not torn. Returns whether the record exists.
     fn read_value(
         &self,
         key: Key,

@@ -1,23 +1,23 @@
-//! Space for values: what a primary reserves before a transaction is logged, and where a replica
-//! keeps what it finds no place for.
+//! Space for values: reservations that a primary makes before a transaction is logged, and the
+//! strays of replicas.
 //!
-//! What has committed is stored everywhere, without a panic and without a loss, because:
+//! A committed write is stored at every replica, without a panic and without a loss:
 //!
-//! - The primary says no in time. An absent key gets its slot when it is locked, and
-//!   [`RemoteTable::reserve`] takes the very block that the new value will stand in. The block is
-//!   nobody else's until [`RemoteTable::install`] fills it or [`RemoteTable::unlock`] gives it
-//!   back. So a heap in pieces makes a reservation fail, never an install. Whether a write takes a
-//!   block at all follows from the old and the new length ([`Geometry::takes_block`]), and the lock
-//!   keeps the old one as it is.
-//! - A replica never says no. It need not be less full than its primary, though all it stores was
-//!   reserved there: its blocks lie elsewhere, and its logs have no order among them (AMB-37), so
-//!   that it may hold the old, long value of one key beside the new, long value of another. What it
-//!   finds no slot or no block for is a stray: a record in memory of its own, which costs an
-//!   allocation, and which one-sided coordinators, who read primaries only, would not find. The
-//!   next write of the key looks for a place again.
+//! - The primary refuses in time. An absent key gets its slot when it is locked, and
+//!   [`RemoteTable::reserve`] allocates the block for the new value. No other write gets the block
+//!   until [`RemoteTable::install`] fills it or [`RemoteTable::unlock`] frees it. A fragmented heap
+//!   can therefore make a reservation fail, but never an install. Whether a write needs a block
+//!   follows from the old and the new length ([`Geometry::takes_block`]); the lock keeps the old
+//!   length unchanged.
+//! - A replica never refuses. It may be fuller than its primary, although everything it stores was
+//!   reserved there: its blocks are placed differently, and its logs have no common order (AMB-37),
+//!   so it may hold the old, long value of one key beside the new, long value of another. A record
+//!   without a slot or a block is a stray: it is kept in separate memory, which costs an
+//!   allocation. One-sided coordinators would not find it, but they read primaries only. The next
+//!   write of the key tries again to store it in the table.
 //!
-//! A replica's records are the primary's, but for writes that wait in its logs: so its strays are
-//! no larger than what lags behind, and what fragmentation or long chains have cost it.
+//! A replica's records are the primary's, except for writes that wait in its logs. Its strays are
+//! therefore bounded by those writes and by the space lost to fragmentation and long chains.
 
 use std::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ use super::heap::Heap;
 use super::writer::Writer;
 use super::{BlockRef, Found, Geometry, RemoteTable};
 
-/// A record of a replica that found no place.
+/// A record that a replica could not store in its table.
 #[derive(Clone, Debug)]
 pub(super) struct Stray {
     pub(super) version: Version,
@@ -35,9 +35,9 @@ pub(super) struct Stray {
 }
 
 impl Geometry {
-    /// Does a value of `new` bytes take a block of the heap beside what the record has? `old` is
-    /// the length of its value, `None` if there is no record. If it does, the primary must have
-    /// reserved it ([`RemoteTable::reserve`]) before the write commits.
+    /// Returns true if a value of `new` bytes needs another block than the record has. `old` is the
+    /// length of its value, `None` if there is no record. If so, the primary must reserve the block
+    /// ([`RemoteTable::reserve`]) before the write commits.
     pub fn takes_block(&self, old: Option<usize>, new: usize) -> bool {
         let cost = |len: usize| if len <= self.inline() { 0 } else { Heap::cost(len as u32) };
         cost(new) > 0 && cost(new) != old.map_or(0, cost)
@@ -46,11 +46,11 @@ impl Geometry {
 
 impl RemoteTable {
     /// Reserves space for a new value of `len` bytes for `txn`, which holds the lock of `key`.
-    /// Returns whether there is space; if not, nothing has changed. Also false if it holds
-    /// no lock any more: then it has ended. May be repeated.
+    /// Returns whether there is space; if not, nothing has changed. Also false if `txn` no longer
+    /// holds the lock, because it has ended. May be repeated.
     ///
-    /// Takes the block now, if the value takes one: see the module `reservation`. No allocation,
-    /// unless the heap must merge free neighbours.
+    /// Allocates the block at once, if the value needs one. Allocates no host memory unless the
+    /// heap must merge free neighbours.
     pub fn reserve(&self, key: Key, txn: TxnId, len: usize) -> bool {
         let writer = &mut *self.writer();
         let Some((address, _)) = self.held_by(key, txn) else { return false };
@@ -69,8 +69,8 @@ impl RemoteTable {
         true
     }
 
-    /// Takes the block out that was reserved to the holder of `key`, if one was. The requests of
-    /// one transaction come one after the other, so that the holder sees its own reservation.
+    /// Takes the block that was reserved for the holder of `key`, if any. The requests of one
+    /// transaction arrive in order, so the holder sees its own reservation.
     ///
     /// Takes the writer's mutex only while any reservation is open.
     pub(super) fn take_reservation(&self, key: Key) -> Option<BlockRef> {
@@ -82,7 +82,7 @@ impl RemoteTable {
         Some(block)
     }
 
-    /// Keeps a record of a replica that found no place.
+    /// Keeps a record of a replica as a stray.
     pub(super) fn keep_stray(&self, writer: &mut Writer, key: Key, version: Version, value: &[u8]) {
         let stray = Stray { version, value: value.to_vec() };
         let fresh = writer.strays.insert(key, stray).is_none();
@@ -90,7 +90,7 @@ impl RemoteTable {
         self.strayed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes out the stray of `key`, if there is one.
+    /// Removes the stray of `key`, if there is one.
     pub(super) fn drop_stray(&self, writer: &mut Writer, key: Key) {
         if writer.strays.remove(&key).is_some() {
             self.strayed.fetch_sub(1, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl RemoteTable {
         Some(Found { version: stray.version, present: true, locked: false })
     }
 
-    /// Records that this replica has found no place for, and keeps apart.
+    /// Strays of this replica.
     pub fn strayed(&self) -> u64 {
         self.strayed.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What changes a table's structure: insertion, removal, moves, heap blocks. One writer at a time.
+//! Changes of a table's structure: insertion, removal, moves, heap blocks. One writer at a time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -17,17 +17,17 @@ use super::{
 };
 use crate::access::{load, read, store, swap, write};
 
-/// Buckets that a hopscotch insertion probes for an empty slot, so that its cost is bounded; then
-/// it appends to the overflow chain, which FaRM has for this end.
+/// Buckets that a hopscotch insertion probes for an empty slot, which bounds its cost. Then it
+/// appends to the overflow chain, as FaRM does.
 const PROBE_MAX: u64 = 128;
 
 /// What the writer keeps besides the table's memory.
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
     pub(super) heap: Heap,
-    /// Blocks of the heap that holders of locks were reserved.
+    /// Blocks of the heap that are reserved for holders of locks.
     pub(super) reserved: IdMap<Key, BlockRef>,
-    /// A replica's records that found no place.
+    /// A replica's strays.
     pub(super) strays: BTreeMap<Key, Stray>,
     /// Overflow buckets never linked yet, and those unlinked again.
     next: u64,
@@ -51,7 +51,7 @@ impl Writer {
         }
     }
 
-    /// Is an eighth of the overflow buckets and of the heap unused?
+    /// Returns true if an eighth of the overflow buckets and of the heap is unused.
     pub(super) fn has_reserve(&self, geometry: &Geometry) -> bool {
         let overflow = self.end - geometry.array_buckets();
         self.free_buckets() >= overflow / 8 && self.heap.has_reserve()
@@ -65,7 +65,7 @@ impl Writer {
         self.heap.in_use()
     }
 
-    /// Takes the block of a value back that is gone, if it had one.
+    /// Frees the block of a removed value, if it had one.
     pub(super) fn take_back(&mut self, block: Option<BlockRef>) {
         if let Some(BlockRef { offset, len }) = block {
             self.heap.take_back(offset, len);
@@ -93,10 +93,10 @@ impl RemoteTable {
         assert!(self.strayed() == 0, "a table is sized for what is loaded");
     }
 
-    /// Applies a logged write to a replica whose keys nobody locks; `None` deletes. Does nothing
-    /// if the table has this version or a newer one, so that it may be repeated and come in any
-    /// order with other writes of the key (AMB-37). A record that finds no place is kept apart, as
-    /// a stray: see the module `reservation`.
+    /// Applies a logged write to a replica whose keys nobody locks; `None` deletes. Does nothing if
+    /// the table has this version or a newer one, so the writes of a key may be repeated and arrive
+    /// in any order (AMB-37). A record that does not fit becomes a stray: see the module
+    /// `reservation`.
     pub fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) -> Applied {
         let writer = &mut *self.writer();
         let sought = self.seek(key);
@@ -146,13 +146,13 @@ impl RemoteTable {
         Applied::Changed
     }
 
-    /// Forgets the deletions that were remembered at the last call. Between two calls, every older
-    /// write of a key deleted before the first must have been applied.
+    /// Drops the deletions that were recorded before the previous call. Between the two calls,
+    /// every older write of those keys must have been applied.
     pub fn forget_old_deletions(&self) {
         self.writer().tombstones.forget_old();
     }
 
-    /// Gives an absent key a locked slot; `None` if it has been given one meanwhile.
+    /// Gives an absent key a locked slot; `None` if it has got one meanwhile.
     pub(super) fn lock_absent(&self, key: Key, txn: TxnId) -> Option<Result<Granted, LockRefused>> {
         let writer = &mut *self.writer();
         let Sought::Absent { floor } = self.seek(key) else { return None };
@@ -173,7 +173,7 @@ impl RemoteTable {
     /// Replaces the value of a record that the caller has locked, and unlocks it.
     ///
     /// # Panics
-    /// If the value takes another block than the reserved one, and there is none.
+    /// If the value needs another block than the reserved one and none is free.
     pub(super) fn rewrite(
         &self,
         key: Key,
@@ -192,7 +192,7 @@ impl RemoteTable {
         }
     }
 
-    /// Inserts a record of a replica; whether it found a place.
+    /// Inserts a record of a replica. Returns whether it fitted.
     fn insert_value(&self, writer: &mut Writer, key: Key, version: Version, value: &[u8]) -> bool {
         let Some(stored) = self.store_value(writer, key, version, value, None) else {
             return false;
@@ -206,7 +206,7 @@ impl RemoteTable {
         inserted
     }
 
-    /// Replaces the value of a locked record, and unlocks it; false, and nothing is changed, if
+    /// Replaces the value of a locked record, and unlocks it. Returns false, without a change, if
     /// there is no block for the value.
     fn rewrite_with_heap(
         &self,
@@ -256,8 +256,8 @@ impl RemoteTable {
         self.used.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Puts a value where it belongs: out of line in the block that was reserved, if one was, or
-    /// in one of the heap; `None` if it has none.
+    /// Stores a value inline, in the reserved block, or in a new block of the heap; `None` if the
+    /// heap has none.
     fn store_value<'a>(
         &self,
         writer: &mut Writer,
@@ -287,7 +287,7 @@ impl RemoteTable {
         shape.block(|| load(&self.region, address + field::VALUE as u64))
     }
 
-    /// Inserts a key that is not there; its slot, or `None` if there is none.
+    /// Inserts an absent key. Returns its slot, or `None` if there is none.
     fn insert(
         &self,
         writer: &mut Writer,
@@ -320,7 +320,7 @@ impl RemoteTable {
         layout::next_incarnation(shape.incarnation())
     }
 
-    /// An empty slot for a key of `home`: where it may stand, moved there, or in the chain.
+    /// An empty slot for a key of `home`: in its neighbourhood, moved there, or in the chain.
     fn vacant_slot(&self, writer: &mut Writer, home: u64) -> Option<u64> {
         let last = home + self.geometry.home_buckets() - 1;
         if let Some(slot) = (home..=last).find_map(|bucket| self.vacant_in(bucket)) {
@@ -379,8 +379,8 @@ impl RemoteTable {
         self.geometry.bucket(Key(load(&self.region, address + field::KEY as u64)))
     }
 
-    /// Moves the record at `from`, if nobody has locked it, to the empty slot `to`; whether it
-    /// moved. If readers come to `to` first, its home's bucket version is odd meanwhile.
+    /// Moves the record at `from` to the empty slot `to`, unless it is locked. Returns whether it
+    /// moved. If readers reach `to` first, its home's bucket version is odd during the move.
     fn move_record(&self, writer: &mut Writer, from: u64, to: u64) -> bool {
         let word = load(&self.region, from);
         let Some(header) = Header::parse(word).filter(|header| !header.is_locked()) else {

@@ -11,6 +11,9 @@ use crate::zipf::{Theta, Zipf};
 /// Records that a scan asks for at most; the number is uniform from 1 on.
 pub const SCAN_MAX: u32 = 100;
 
+/// YCSB's skew.
+pub const SKEW: Theta = Theta(990);
+
 /// One of YCSB's core workloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mix {
@@ -76,7 +79,6 @@ impl Mix {
 
     /// How it draws keys unless told otherwise, with YCSB's skew.
     pub const fn popularity(self) -> Popularity {
-        const SKEW: Theta = Theta(990);
         match self {
             Self::D => Popularity::Latest(SKEW),
             _ => Popularity::Zipfian(SKEW),

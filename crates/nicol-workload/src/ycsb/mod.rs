@@ -20,6 +20,6 @@ mod generator;
 mod keys;
 mod transactions;
 
-pub use generator::{Generator, Mix, Operation, Popularity, SCAN_MAX, YcsbConfig};
+pub use generator::{Generator, Mix, Operation, Popularity, SCAN_MAX, SKEW, YcsbConfig};
 pub use keys::{KEY_BYTES, KeyForm, byte_key};
 pub use transactions::{Transactions, TransactionsConfig};

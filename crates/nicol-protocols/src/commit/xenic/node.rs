@@ -423,7 +423,6 @@ impl SystemNode for Node {
                 ("pinned_objects", self.index.pinned_count() as u64),
             ],
             awaiting_recovery: Vec::new(),
-            records: self.primary.len(),
             digests,
         }
     }
@@ -448,6 +447,10 @@ impl SystemNode for Node {
             let breaches = replica.check();
             assert!(breaches.is_empty(), "a replica is broken: {breaches:?}");
         }
+    }
+
+    fn records(&self) -> u64 {
+        self.primary.len()
     }
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {

@@ -4,12 +4,12 @@ use anyhow::Result;
 use nicol_store::lookup_cost::{COMPARED, measure};
 use serde_json::json;
 
-use super::table::rounded;
-use super::{Chart, Context, Experiment, Table};
+use crate::experiments::{Chart, Context, Experiment, Table, rounded};
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 1] = [Experiment {
     id: "xenic-table2",
+    family: "commit",
     title: "Objects read and round trips of a remote lookup at 90 % [Xenic21 table 2]",
     columns: &["structure", "parameter", "objects_read", "roundtrips", "overflow_fraction"],
     chart: Chart::Bars {

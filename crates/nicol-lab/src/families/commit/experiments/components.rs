@@ -12,13 +12,14 @@ use nicol_sim::checks::measure::{
 };
 use serde_json::json;
 
-use super::table::rounded;
-use super::{Chart, Context, Experiment, Scale, Table, VERBS};
+use super::VERBS;
+use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 4] = [
     Experiment {
         id: "xenic-fig2",
+        family: "commit",
         title: "Round-trip latency of remote operations of 256 B [Xenic21 fig. 2]",
         columns: &["source", "operation", "latency_us"],
         chart: Chart::Bars {
@@ -34,6 +35,7 @@ pub(super) static ALL: [Experiment; 4] = [
     },
     Experiment {
         id: "xenic-fig3",
+        family: "commit",
         title: "Throughput of remote writes [Xenic21 fig. 3]",
         columns: &["target", "batching", "bytes", "mops"],
         chart: Chart::Lines {
@@ -49,6 +51,7 @@ pub(super) static ALL: [Experiment; 4] = [
     },
     Experiment {
         id: "xenic-fig4",
+        family: "commit",
         title: "DMA reads: throughput of a queue, latency of a vector [Xenic21 fig. 4]",
         columns: DMA_COLUMNS,
         chart: DMA_CHART,
@@ -59,6 +62,7 @@ pub(super) static ALL: [Experiment; 4] = [
     },
     Experiment {
         id: "xenic-fig4-writes",
+        family: "commit",
         title: "DMA writes: throughput of a queue, latency of a vector [Xenic21 fig. 4]",
         columns: DMA_COLUMNS,
         chart: DMA_CHART,
@@ -78,7 +82,7 @@ const PAYLOAD: usize = 256;
 
 /// The on-path SmartNIC's profile, or an error that says why this one cannot take its place.
 fn on_path(context: &Context<'_>) -> Result<Arc<Profile>> {
-    let profile = Arc::new(Profile::load(context.on_path())?);
+    let profile = Arc::new(Profile::load(super::on_path(context))?);
     ensure!(
         profile.cores.on_path.value && profile.cores.nic_is_separate.value,
         "--profile {}: it has no on-path SmartNIC, which this figure measures",

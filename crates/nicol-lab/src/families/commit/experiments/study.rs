@@ -7,13 +7,14 @@ use nicol_core::units::Nanos;
 use nicol_sim::Profile;
 use serde::{Deserialize, Serialize};
 
+use super::super::find;
 use super::benchmarks::Benchmark;
-use super::checkpoint;
-use super::{Context, Form, Table, VERBS};
-use crate::bench::{self, BenchConfig, Length};
+use super::{VERBS, on_path};
+use crate::config::{BenchConfig, Length};
+use crate::experiments::{Context, Form, Table, digest};
 use crate::report::BenchReport;
-use crate::simulated::vain_offload;
-use crate::systems::System;
+use crate::runner::vain_offload;
+use crate::system::System;
 
 /// Servers of the testbed. [Xenic21 5]
 pub(super) const NODES: usize = 6;
@@ -22,10 +23,10 @@ pub(super) const REPLICAS: usize = 3;
 
 /// A system under a benchmark, with what is varied.
 #[derive(Clone)]
-pub(super) struct Study<'c> {
+pub(crate) struct Study<'c> {
     context: &'c Context<'c>,
     benchmark: &'static Benchmark,
-    system: &'static str,
+    system: &'static System,
     profile: Arc<Profile>,
     /// The profile as it was named.
     on: String,
@@ -56,21 +57,20 @@ pub(super) struct Point {
     pub(super) violations: Vec<String>,
 }
 
-/// Does `system` run on the on-path SmartNIC? The others use verbs.
-fn is_on_path(system: &str) -> bool {
-    system == "xenic"
-}
-
 impl<'c> Study<'c> {
     /// `system` under `benchmark` on the hardware that the paper gave it.
     ///
     /// Errors: a system or a profile that is not there.
-    pub(super) fn new(
+    pub(crate) fn new(
         context: &'c Context<'c>,
         benchmark: &'static Benchmark,
         system: &'static str,
     ) -> Result<Self> {
-        let on = if is_on_path(system) { context.on_path() } else { VERBS };
+        // What offloads runs on the on-path SmartNIC; the others use verbs.
+        let on = match find(system)?.offloads {
+            true => on_path(context),
+            false => VERBS,
+        };
         Self::on(context, benchmark, system, on.to_owned())
     }
 
@@ -94,7 +94,7 @@ impl<'c> Study<'c> {
         Ok(Self {
             context,
             benchmark,
-            system,
+            system: find(system)?,
             profile: Arc::new(Profile::load(&on)?),
             on,
             settings: Vec::new(),
@@ -111,7 +111,7 @@ impl<'c> Study<'c> {
 
     /// The system.
     pub(super) fn system(&self) -> &'static str {
-        self.system
+        self.system.name
     }
 
     /// The profile that it runs on.
@@ -120,19 +120,19 @@ impl<'c> Study<'c> {
     }
 
     /// Says in `table` what hardware it ran on, and what that means for a system which offloads.
-    pub(super) fn tell_hardware(&self, table: &mut Table) -> Result<()> {
+    pub(crate) fn tell_hardware(&self, table: &mut Table) -> Result<()> {
         table.ran_on(&self.profile);
-        if System::find(self.system)?.offloads
+        if self.system.offloads
             && let Some(warning) = vain_offload(&self.profile)?
         {
-            table.warn(&self.profile, self.system, &warning);
+            table.warn(&self.profile, self.system.name, &warning);
         }
         Ok(())
     }
 
     /// Do NIC threads do a part of its work?
     pub(super) fn uses_nic_threads(&self) -> bool {
-        is_on_path(self.system)
+        self.system.offloads
     }
 
     fn config(&self, clients: usize) -> BenchConfig {
@@ -147,7 +147,7 @@ impl<'c> Study<'c> {
             clients: Some(clients),
             length: Some(Length::Time(window * self.length)),
             warmup: Some(warmup * self.length),
-            ..BenchConfig::new(self.system, workload, &self.on, self.context.options.seed)
+            ..BenchConfig::new(self.system.name, workload, &self.on, self.context.options.seed)
         }
     }
 
@@ -155,13 +155,13 @@ impl<'c> Study<'c> {
     pub(super) fn at(&self, clients: usize) -> Result<Point> {
         let config = self.config(clients);
         let memory = self.benchmark.memory(self.context.options.form, self.system)?;
-        let hardware = checkpoint::digest(&format!("{:?}", self.profile));
+        let hardware = digest(&format!("{:?}", self.profile));
         let run = format!("{} {hardware:016x} {config:?}", self.benchmark.name);
-        self.context.point(&run, memory, || self.point(&bench::run(&config)?.report))
+        self.context.point(&run, memory, || self.point(&self.system.run(&config)?.report))
     }
 
     fn point(&self, report: &BenchReport) -> Result<Point> {
-        let what = format!("{} with {} clients", self.system, report.clients_per_node);
+        let what = format!("{} with {} clients", self.system.name, report.clients_per_node);
         let committed: u64 = report.kinds.iter().map(|kind| kind.committed).sum();
         let (counted, latency) = match self.benchmark.counted {
             None => (committed, report.latency_us),
@@ -290,14 +290,4 @@ pub(super) fn assume(table: &mut Table, form: Form, benchmarks: &[&Benchmark]) {
 pub(super) fn assume_sweeps(table: &mut Table, form: Form, benchmarks: &[&Benchmark]) {
     assume(table, form, benchmarks);
     table.assume("load", "closed loop", RULE);
-}
-
-impl Form {
-    /// Simulated time before measuring, and measured.
-    pub(super) fn windows(self) -> (Nanos, Nanos) {
-        match self {
-            Self::Full => (Nanos::from_millis(1), Nanos::from_millis(3)),
-            Self::Quick => (Nanos::from_micros(100), Nanos::from_micros(250)),
-        }
-    }
 }

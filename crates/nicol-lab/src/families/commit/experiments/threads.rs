@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::benchmarks::{Benchmark, RETWIS, SMALLBANK, TPCC_NEW_ORDER};
 use super::study::{self, Point, Study};
-use super::table::rounded;
-use super::{Chart, Context, Experiment, Table};
+use crate::experiments::{Chart, Context, Experiment, Table, rounded};
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 1] = [Experiment {
     id: "xenic-table3",
+    family: "commit",
     title: "Fewest threads that keep 95 % of the peak throughput [Xenic21 table 3]",
     columns: &["benchmark", "system", "host_threads", "nic_threads", "normalized_threads"],
     chart: Chart::Bars {

@@ -3,12 +3,14 @@
 use anyhow::Result;
 use nicol_core::units::Nanos;
 
+use super::super::build;
 use super::study::{NODES, REPLICAS};
-use super::{Form, Table};
-use crate::workloads::{self, WorkloadSpec};
+use crate::experiments::{Form, Table};
+use crate::system::System;
+use crate::workloads::WorkloadSpec;
 
 /// A workload at a scale.
-pub(super) struct Benchmark {
+pub(crate) struct Benchmark {
     /// Its name in results.
     pub(super) name: &'static str,
     /// The workload's name.
@@ -33,12 +35,10 @@ struct Footprint {
 }
 
 impl Footprint {
-    fn of(&self, system: &str) -> u64 {
-        match system {
-            "xenic" => self.table + self.nic_index,
-            "drtm-r" | "drtm-h" => self.table + self.addresses,
-            _ => self.table,
-        }
+    fn of(&self, system: &System) -> u64 {
+        let nic_index = if system.offloads { self.nic_index } else { 0 };
+        let addresses = if system.caches_addresses { self.addresses } else { 0 };
+        self.table + nic_index + addresses
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) static RETWIS: Benchmark = Benchmark {
 };
 
 /// [Xenic21 5.5] A record is an account; each has a row in two tables.
-pub(super) static SMALLBANK: Benchmark = Benchmark {
+pub(crate) static SMALLBANK: Benchmark = Benchmark {
     name: "smallbank",
     workload: "smallbank",
     scale: Scale::Records([2_400_000, 20_000]),
@@ -133,15 +133,15 @@ impl Benchmark {
     /// About how many bytes of memory a run of `system` needs at most.
     ///
     /// Errors: a scale that the workload does not take.
-    pub(super) fn memory(&self, form: Form, system: &str) -> Result<u64> {
-        let workload = workloads::build(&self.spec(form), NODES)?.workload;
+    pub(super) fn memory(&self, form: Form, system: &System) -> Result<u64> {
+        let workload = build(&self.spec(form), NODES)?.workload;
         let records = workload.records_per_shard() + workload.growth_per_shard();
         Ok(BASE + records * (NODES * REPLICAS) as u64 * self.footprint.of(system))
     }
 
     /// Simulated time before measuring, and measured.
     pub(super) fn windows(&self, form: Form) -> (Nanos, Nanos) {
-        let (warmup, window) = form.windows();
+        let (warmup, window) = windows(form);
         (warmup * self.length, window * self.length)
     }
 
@@ -176,18 +176,27 @@ impl Benchmark {
     }
 }
 
+/// Simulated time before measuring, and measured.
+fn windows(form: Form) -> (Nanos, Nanos) {
+    match form {
+        Form::Full => (Nanos::from_millis(1), Nanos::from_millis(3)),
+        Form::Quick => (Nanos::from_micros(100), Nanos::from_micros(250)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::super::find;
     use super::*;
 
     #[test]
     fn every_benchmark_is_a_workload_at_both_scales() {
         for benchmark in [&TPCC_NEW_ORDER, &TPCC, &TPCC_384, &RETWIS, &SMALLBANK] {
-            let [full, quick] =
-                [Form::Full, Form::Quick].map(|form| benchmark.memory(form, "drtm-h"));
+            let [full, quick] = [Form::Full, Form::Quick]
+                .map(|form| benchmark.memory(form, find("drtm-h").unwrap()));
             let (full, quick) = (full.unwrap(), quick.unwrap());
             assert!(BASE < quick && quick < full && full < 12 << 30, "{}", benchmark.name);
-            let built = workloads::build(&benchmark.spec(Form::Quick), NODES).unwrap();
+            let built = build(&benchmark.spec(Form::Quick), NODES).unwrap();
             let kinds = built.workload.kinds();
             assert!(benchmark.counted.is_none_or(|counted| kinds.contains(&counted)));
         }

@@ -6,8 +6,7 @@ use serde_json::json;
 
 use super::benchmarks::{Benchmark, RETWIS, SMALLBANK, TPCC, TPCC_384, TPCC_NEW_ORDER};
 use super::study::{self, Study};
-use super::table::rounded;
-use super::{Chart, Context, Experiment, Scale, Table};
+use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
 
 /// The systems of [Xenic21 5.1], and FaRM.
 const SYSTEMS: [&str; 6] = ["xenic", "farm", "fasst", "drtm-r", "drtm-h", "drtm-h-nc"];
@@ -30,6 +29,7 @@ pub(super) static ALL: [Experiment; 5] = [
     ),
     Experiment {
         id: "xenic-50g",
+        family: "commit",
         title: "TPC-C: new orders per server at the peak, with one 50 Gb/s link [Xenic21 5.3]",
         columns: &["system", "throughput_per_node_per_s"],
         chart: Chart::Bars {
@@ -55,13 +55,14 @@ pub(super) static ALL: [Experiment; 5] = [
     ),
 ];
 
-pub(super) const fn figure_8(
+pub(crate) const fn figure_8(
     id: &'static str,
     title: &'static str,
     run: fn(&Context<'_>) -> Result<Table>,
 ) -> Experiment {
     Experiment {
         id,
+        family: "commit",
         title,
         columns: &[
             "system",

@@ -5,13 +5,13 @@ use serde_json::json;
 
 use super::benchmarks::{Benchmark, RETWIS, SMALLBANK};
 use super::study::{self, Study};
-use super::table::rounded;
-use super::{Chart, Context, Experiment, Table};
+use crate::experiments::{Chart, Context, Experiment, Table, rounded};
 
 /// The experiments of this file.
 pub(super) static ALL: [Experiment; 2] = [
     Experiment {
         id: "xenic-fig9a",
+        family: "commit",
         title: "Retwis: throughput per server as mechanisms are added [Xenic21 fig. 9a]",
         columns: &["variant", "throughput_per_node_per_s"],
         chart: Chart::Bars {
@@ -27,6 +27,7 @@ pub(super) static ALL: [Experiment; 2] = [
     },
     Experiment {
         id: "xenic-fig9b",
+        family: "commit",
         title: "Smallbank: median latency as mechanisms are added [Xenic21 fig. 9b]",
         columns: &["variant", "latency_p50_us"],
         chart: Chart::Bars {

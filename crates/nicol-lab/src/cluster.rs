@@ -1,0 +1,117 @@
+//! A cluster's memory, its system and its clients: what a world starts on its engines.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use nicol_core::engine::Start;
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::{Key, Side};
+use nicol_core::records::{RecordSource, Records};
+use nicol_core::system::{SystemNode, load_nodes};
+use nicol_core::view::{ShardMap, View};
+use nicol_workload::driver::{RunControl, RunPlan};
+
+use crate::config::{BenchConfig, Length};
+use crate::family::{Built, Counters, Family};
+use crate::memory::{self, Loading};
+use crate::parallel;
+use crate::report::Memory;
+
+/// The flags that give fewer records.
+const SIZE_FLAGS: &str = "--records, --warehouses, --items, --customers, --replicas or --nodes";
+
+/// A loaded cluster.
+pub(crate) struct Cluster<Y: Family> {
+    pub(crate) view: View,
+    pub(crate) nodes: Vec<Arc<Y::Node>>,
+    pub(crate) built: Built<Y>,
+    pub(crate) run: Arc<RunControl>,
+    pub(crate) clients_per_node: usize,
+    /// Initial records of all replicas, at most.
+    pub(crate) records: u64,
+    pub(crate) memory: Option<Memory>,
+}
+
+impl<Y: Family> Start for Cluster<Y> {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let here = fabric.here();
+        let node = &self.nodes[usize::from(here.node.0)];
+        let clients = match here.side {
+            Side::Nic => 0..0,
+            Side::Host => {
+                let hosts = self.view.engines(here.node, Side::Host);
+                // Clients of a node are dealt out to its host engines, the first ones getting the
+                // rest.
+                let core = usize::from(here.core);
+                let share = |core: usize| (self.clients_per_node + hosts - 1 - core) / hosts;
+                let before: usize = (0..core).map(share).sum();
+                let first = usize::from(here.node.0) * self.clients_per_node + before;
+                first as u32..(first + share(core)) as u32
+            }
+        };
+        Y::start(node, fabric, &self.built.workload, &self.run, clients);
+    }
+}
+
+impl<Y: Family> Cluster<Y> {
+    /// Loads a cluster, unless that takes more memory than the machine has.
+    pub(crate) fn load(
+        config: &BenchConfig,
+        view: &View,
+        built: Built<Y>,
+        plan: RunPlan,
+        clients_per_node: usize,
+    ) -> Result<Self> {
+        let source: &dyn RecordSource = &*built.source;
+        let copies = (view.nodes() * view.replicas()) as u64;
+        let records = source.records_per_shard() * copies;
+        let value_bytes = built.value_bytes as u64;
+        memory::refuse_beyond_machine(records, value_bytes, SIZE_FLAGS)?;
+        if let Some(Length::Transactions(_)) = config.length {
+            // So many insert as many records as there is capacity for.
+            let grown = records.saturating_add(source.growth_per_shard().saturating_mul(copies));
+            memory::refuse_beyond_machine(grown, value_bytes, "--transactions")?;
+        }
+        let loading = Loading::start();
+        let nodes = load_nodes::<Y::Node>(view, &built.system, source, &parallel::Threads(records));
+        Ok(Self {
+            records,
+            memory: loading.end(records),
+            view: view.clone(),
+            nodes,
+            run: RunControl::new(plan, built.kinds),
+            built,
+            clients_per_node,
+        })
+    }
+
+    /// What its nodes have counted, by group and name.
+    pub(crate) fn counters(&self) -> Counters {
+        let mut groups = Counters::new();
+        for counter in self.nodes.iter().flat_map(|node| node.counters()) {
+            *groups.entry(counter.group).or_default().entry(counter.name).or_default() +=
+                counter.value;
+        }
+        groups
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.nodes.iter().all(|node| node.is_settled())
+    }
+}
+
+/// The records of a cluster that is quiet.
+pub(crate) struct Quiet<'a, Y: Family>(pub(crate) &'a Cluster<Y>);
+
+impl<Y: Family> Records for Quiet<'_, Y> {
+    fn read(&mut self, key: Key) -> Option<Vec<u8>> {
+        let Cluster { view, nodes, .. } = self.0;
+        let node = view.primary(view.shard_of(key));
+        let mut value = Vec::new();
+        nodes[usize::from(node.0)].read(key, &mut value).then_some(value)
+    }
+
+    fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8])) {
+        self.0.nodes.iter().for_each(|node| node.for_each(each));
+    }
+}

@@ -1,0 +1,144 @@
+//! What a benchmark runs: the flags of `nicol bench`, checked by whoever they concern.
+
+use nicol_core::faults::{FaultFamilies, FaultPlan};
+use nicol_core::units::Nanos;
+use nicol_core::view::ViewError;
+use nicol_rt::LogDevice;
+use nicol_workload::driver::{Load, RETRY, RunPlan};
+
+use crate::workloads::WorkloadSpec;
+
+/// Clients per node where neither the user nor the workload says anything.
+const CLIENTS: usize = 64;
+
+/// How long a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// A span of the world's time.
+    Time(Nanos),
+    /// A number of transactions over all clients.
+    Transactions(u64),
+}
+
+/// What to run. Where a field is an option, `None` takes the world's default.
+#[derive(Clone, Debug)]
+pub struct BenchConfig {
+    /// The workload.
+    pub workload: WorkloadSpec,
+    /// The system's name.
+    pub system: String,
+    /// Settings of the system, as key=value.
+    pub settings: Vec<String>,
+    /// `threads`, or the name or file of a profile.
+    pub on: String,
+    /// Nodes.
+    pub nodes: usize,
+    /// Copies of each shard.
+    pub replicas: usize,
+    /// Host engines per node.
+    pub host_engines: Option<usize>,
+    /// NIC engines per node.
+    pub nic_engines: Option<usize>,
+    /// Clients per node.
+    pub clients: Option<usize>,
+    /// The measured part.
+    pub length: Option<Length>,
+    /// The part before it.
+    pub warmup: Option<Nanos>,
+    /// Open loop at this rate.
+    pub rate: Option<u64>,
+    /// The seed.
+    pub seed: u64,
+    /// Families of faults that are drawn from the seed.
+    pub faults: FaultFamilies,
+    /// Faults that are given instead, as the replay of a run.
+    pub fault_plan: Option<FaultPlan>,
+    /// Threads of the live world.
+    pub threads: Option<usize>,
+    /// What makes writes durable in the live world.
+    pub log_device: LogDevice,
+}
+
+/// A view that there cannot be, under the flag that asked for it.
+pub fn refused_view(error: ViewError) -> anyhow::Error {
+    let flag = match error {
+        ViewError::Nodes(_) => "--nodes",
+        ViewError::Replicas { .. } => "--replicas",
+        ViewError::Engines(_) => "--host-engines, --nic-engines",
+        ViewError::Placement { .. } => "placement",
+    };
+    anyhow::Error::new(error).context(flag)
+}
+
+impl BenchConfig {
+    /// `system` under `workload`, on `on`, from `seed`: three nodes, three copies, no faults, and
+    /// the world's defaults otherwise.
+    pub fn new(system: &str, workload: WorkloadSpec, on: &str, seed: u64) -> Self {
+        Self {
+            workload,
+            system: system.to_owned(),
+            settings: Vec::new(),
+            on: on.to_owned(),
+            nodes: 3,
+            replicas: 3,
+            host_engines: None,
+            nic_engines: None,
+            clients: None,
+            length: None,
+            warmup: None,
+            rate: None,
+            seed,
+            faults: FaultFamilies::NONE,
+            fault_plan: None,
+            threads: None,
+            log_device: LogDevice::Memory,
+        }
+    }
+
+    /// Clients per node, by the workload where the user says nothing.
+    pub(crate) fn clients_per_node(&self) -> usize {
+        let most = self.workload.terminals_per_node().unwrap_or(CLIENTS);
+        self.clients.unwrap_or(CLIENTS.min(most))
+    }
+
+    /// What goes wrong in the run.
+    pub fn drawn_faults(&self) -> FaultPlan {
+        self.fault_plan.clone().unwrap_or_else(|| self.faults.draw(self.seed))
+    }
+
+    /// Does anything go wrong in the run?
+    pub fn is_faulty(&self) -> bool {
+        self.fault_plan.is_some() || self.faults.any()
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        self.rate.map_or(Load::Closed, |per_second| Load::Open { per_second })
+    }
+
+    /// The plan of a run of `length` for so many clients.
+    pub(crate) fn plan(
+        &self,
+        length: Length,
+        warmup: Nanos,
+        clients_per_node: usize,
+        record: bool,
+    ) -> RunPlan {
+        let clients = (clients_per_node * self.nodes) as u64;
+        let (warmup, stop_at, transactions) = match length {
+            Length::Time(span) => (warmup, warmup + span, None),
+            Length::Transactions(count) => (Nanos::ZERO, Nanos::MAX, Some(count.div_ceil(clients))),
+        };
+        RunPlan {
+            seed: self.seed,
+            clients: clients as u32,
+            begin: Nanos::ZERO,
+            warmup_until: warmup,
+            stop_at,
+            transactions_per_client: transactions,
+            load: self.load(),
+            retry: RETRY,
+            record,
+            history_max: usize::MAX,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The commit family: distributed transactions, strictly serializable.
+
+pub(crate) mod experiments;
+mod report;
+mod serve;
+mod settings;
+mod variation;
+mod workloads;
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use nicol_check::serializability;
+use nicol_core::commit::CommitNode;
+use nicol_core::fabric::Fabric;
+use nicol_core::history::first::Event;
+use nicol_core::records::{RecordSource, Records};
+use nicol_core::system::SystemNode;
+use nicol_core::txn::{Abort, Procedures};
+use nicol_core::units::Bytes;
+use nicol_core::workload::Workload;
+use nicol_protocols::commit::{rdma_occ, xenic};
+use nicol_workload::driver::{RunControl, RunResult, spawn_clients};
+use nicol_workload::tpcc::Indices;
+
+pub use report::Lookups;
+use settings::{SABOTAGES, Sizes, SystemConfig};
+pub use workloads::{BuiltWorkload, build};
+
+use crate::config::{BenchConfig, Length};
+use crate::family::{Addition, Built, Counters, Family};
+use crate::report::Promised;
+use crate::runner;
+use crate::settings::{apply, keys};
+use crate::system::System;
+
+/// The systems of the family.
+pub(crate) static SYSTEMS: &[System] = &[
+    System {
+        synced_log: true,
+        offloads: true,
+        serve: Ok(serve::serve::<xenic::Node>),
+        ..system::<xenic::Node>("xenic", "Xenic, SOSP '21")
+    },
+    system::<rdma_occ::Node>("farm", "FaRM, SOSP '15"),
+    system::<rdma_occ::Node>("fasst", "FaSST, OSDI '16"),
+    System {
+        caches_addresses: true,
+        ..system::<rdma_occ::Node>("drtm-r", "DrTM+R, EuroSys '16, with the protocol of DrTM+H")
+    },
+    System {
+        caches_addresses: true,
+        ..system::<rdma_occ::Node>("drtm-r-original", "DrTM+R, EuroSys '16")
+    },
+    System { caches_addresses: true, ..system::<rdma_occ::Node>("drtm-h", "DrTM+H, OSDI '18") },
+    system::<rdma_occ::Node>("drtm-h-nc", "DrTM+H, OSDI '18, without its address cache"),
+];
+
+/// The system of this name.
+///
+/// # Errors
+/// If it is none of the family's.
+fn find(name: &str) -> Result<&'static System> {
+    let found = SYSTEMS.iter().find(|system| system.name == name);
+    found.ok_or_else(|| anyhow!("no system of the commit family is called '{name}'"))
+}
+
+const fn system<N>(name: &'static str, source: &'static str) -> System
+where
+    N: CommitNode + SystemNode<Config: SystemConfig>,
+{
+    System {
+        name,
+        family: "commit",
+        guarantee: "strictly serializable",
+        replication: "primary-backup, all acknowledge",
+        scans: if N::SCANS { "local" } else { "none" },
+        worlds: "threads, liquidio3, connectx5",
+        survives: "message faults, partitions, stalls",
+        source,
+        synced_log: false,
+        offloads: false,
+        caches_addresses: false,
+        coverage: &Abort::NAMES,
+        sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
+        settings: || keys::<N::Config>().collect(),
+        accepts: |_, spec| workloads::accepts(spec, N::SCANS),
+        variation: variation::variation,
+        run: runner::run::<Transactions<N>>,
+        serve: Err("its tables have a fixed size; xenic's grow"),
+    }
+}
+
+/// The family, on nodes of type `N`.
+struct Transactions<N>(PhantomData<N>);
+
+/// What clients run.
+struct ClientWorkload {
+    workload: Arc<dyn Workload>,
+    procedures: Procedures,
+}
+
+impl<N> Family for Transactions<N>
+where
+    N: CommitNode + SystemNode<Config: SystemConfig>,
+{
+    type Node = N;
+    type Workload = ClientWorkload;
+
+    const ABORTS: &'static [&'static str] = &Abort::NAMES;
+
+    const PROMISE: Promised = Promised {
+        field: "serializable",
+        words: "strictly serializable",
+        checker: "serializability",
+        checked: "checked_transactions",
+    };
+
+    const REPLICAS_CONVERGE: bool = true;
+
+    fn build(config: &BenchConfig, nic_memory: Option<Bytes>) -> Result<Built<Self>> {
+        let mut spec = config.workload.clone();
+        if N::SCANS && spec.is_tpcc() {
+            spec.indices.get_or_insert(Indices::Trees);
+        }
+        if let Some(Length::Transactions(count)) = config.length {
+            // Each client runs as many: up to one more than its share.
+            let clients = config.nodes * config.clients_per_node();
+            spec.transactions.get_or_insert(count + clients as u64);
+        }
+        let BuiltWorkload { workload, value_bytes } = workloads::build(&spec, config.nodes)?;
+        let source: Arc<dyn RecordSource> = workload.clone();
+        let sizes = Sizes { source: &*source, value_bytes, nic_memory };
+        let mut system = N::Config::published(&config.system, &sizes);
+        let mut engine = system.engines();
+        apply(&config.settings, &mut system, &mut engine)?;
+        Ok(Built {
+            name: workload.name(),
+            kinds: workload.kinds(),
+            source,
+            value_bytes,
+            warnings: system.warnings(),
+            system,
+            engine,
+            workload: Arc::new(ClientWorkload { procedures: workload.procedures(), workload }),
+        })
+    }
+
+    fn start<F: Fabric>(
+        node: &Arc<N>,
+        fabric: &F,
+        clients: &ClientWorkload,
+        run: &Arc<RunControl>,
+        numbers: Range<u32>,
+    ) {
+        let Some(coordinator) = node.start(fabric, &clients.procedures) else { return };
+        let count = numbers.end - numbers.start;
+        spawn_clients(fabric, &coordinator, &clients.workload, run, numbers.start, count);
+    }
+
+    fn invariants(
+        clients: &ClientWorkload,
+        state: &mut dyn Records,
+        result: &RunResult,
+    ) -> Vec<String> {
+        // The sums cover known commits only: a transaction of unknown outcome may have moved money.
+        if result.whole.unknown > 0 {
+            clients.workload.audit_state(state)
+        } else {
+            clients.workload.audit(state, &result.totals())
+        }
+    }
+
+    fn judge(history: &[Event]) -> Vec<String> {
+        let report = serializability::check(history);
+        report.violations.iter().map(ToString::to_string).collect()
+    }
+
+    fn report(counters: &Counters) -> Addition {
+        report::addition(counters)
+    }
+}

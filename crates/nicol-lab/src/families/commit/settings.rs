@@ -1,0 +1,328 @@
+//! What `--set` may change in the systems of the commit family.
+
+use anyhow::{Result, anyhow, bail, ensure};
+use nicol_core::names::did_you_mean;
+use nicol_core::records::RecordSource;
+use nicol_core::units::{Bytes, Nanos};
+use nicol_protocols::commit::Sabotage;
+use nicol_protocols::commit::rdma_occ::{
+    Execution, LockKeys, Locking, Primitive, RdmaOccConfig, Transport, Validation,
+};
+use nicol_protocols::commit::xenic::{
+    ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig,
+};
+use nicol_store::host_table::Growth;
+use nicol_store::nic_index::NicIndex;
+use nicol_store::remote_table::{Design, INLINE_MAX};
+
+use crate::settings::{EngineSettings, Setting, Settings, number, switch};
+
+/// How a system of the family runs.
+pub(super) trait SystemConfig: Settings + Clone + Send + Sync + 'static {
+    /// The published choices of the system of this name, with memory of these sizes.
+    fn published(system: &str, sizes: &Sizes<'_>) -> Self;
+
+    /// The same for a store that takes transactions of any size.
+    fn serving(self) -> Self {
+        self
+    }
+
+    /// What a reader of results must know: settings under which the system is not correct.
+    fn warnings(&self) -> Vec<String>;
+
+    /// How its engines behave unless `--set` says otherwise.
+    fn engines(&self) -> EngineSettings {
+        EngineSettings::default()
+    }
+}
+
+/// What a system's memory must hold.
+pub(super) struct Sizes<'a> {
+    /// Its records.
+    pub(super) source: &'a dyn RecordSource,
+    /// Bytes of a value that a table slot should hold.
+    pub(super) value_bytes: usize,
+    /// What NICs have, where that is known.
+    pub(super) nic_memory: Option<Bytes>,
+}
+
+/// Each NIC engine's log of a store that serves: capacity for the largest transaction twice over.
+const SERVING_LOG: Bytes = Bytes(16 << 20);
+
+/// Ways to break a protocol on purpose, so that a sweep can show that its checkers see it.
+pub(super) const SABOTAGES: [(&str, Sabotage); 7] = [
+    ("no_validate", Sabotage::NoValidate),
+    ("validate_ignores_locks", Sabotage::ValidateIgnoresLocks),
+    ("no_locks", Sabotage::NoLocks),
+    ("unlock_first", Sabotage::UnlockFirst),
+    ("early_unlock", Sabotage::EarlyUnlock),
+    ("abort_installs", Sabotage::AbortInstalls),
+    ("ignores_range_versions", Sabotage::IgnoresRangeVersions),
+];
+
+const HIDDEN: &[Setting] = &[("sabotage", "NAME", "break the protocol on purpose")];
+
+fn sabotage(name: &str) -> Result<Sabotage> {
+    let names = || SABOTAGES.iter().map(|(name, _)| *name);
+    let found = SABOTAGES.iter().find(|(known, _)| *known == name);
+    found.map(|(_, sabotage)| *sabotage).ok_or_else(|| {
+        let (meant, all) = (did_you_mean(name, names()), names().collect::<Vec<_>>().join(", "));
+        anyhow!("no such sabotage{meant}: choose one of {all}")
+    })
+}
+
+/// The warning of a protocol that is broken on purpose.
+fn broken(sabotage: Sabotage) -> Vec<String> {
+    let found = SABOTAGES.iter().find(|(_, known)| *known == sabotage);
+    let warning =
+        |name| format!("sabotage={name}: broken on purpose; only a checker should meet it");
+    found.map(|(name, _)| warning(name)).into_iter().collect()
+}
+
+impl Settings for XenicConfig {
+    const HIDDEN: &'static [Setting] = HIDDEN;
+    const KEYS: &'static [Setting] = &[
+        ("execute_at", "host|annotation|nic", "where execution logic runs"),
+        ("faithful", "paper|fixed", "paper keeps the paper's errata, and is not serializable"),
+        ("combined_ops", "on|off", "lock and read in one request; off turns multi_hop off too"),
+        ("multi_hop", "on|off", "a remote primary's NIC may execute a whole transaction"),
+        ("local_paths", "on|off", "the host may execute a transaction whose keys are all local"),
+        ("local_read", "paper|strict", "how local read-only transactions validate"),
+        (
+            "index_objects",
+            "N",
+            "capacity of each node's NIC index in objects [default: what its memory holds; on \
+             threads a quarter of the records]",
+        ),
+        ("warm_index", "on|off", "start with a NIC index filled up to its capacity"),
+        ("displacement_max", "1..64", "displacement limit D_m of the host table"),
+        ("slack", "0..64", "slots read beyond the known displacement, k"),
+        ("slots_percent", "1..1000", "initial table slots per record, in percent"),
+        ("growth", "on|off", "double host tables when they are full"),
+        ("table_bytes", "BYTES", "limit of one table's host memory"),
+        ("log_bytes", "128..2^32", "each NIC core's log in host memory"),
+        ("timeout_us", "MICROSECONDS", "timeout of a phase whose node does not answer"),
+    ];
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "execute_at" => {
+                self.execute_at = match value {
+                    "host" => ExecuteAt::Host,
+                    "annotation" => ExecuteAt::Annotation,
+                    "nic" => ExecuteAt::Nic,
+                    _ => bail!("'{value}': choose host, annotation or nic"),
+                }
+            }
+            "faithful" => {
+                (self.faithful, self.local_read) = match value {
+                    "paper" => (Faithful::Paper, LocalRead::Paper),
+                    "fixed" => (Faithful::Fixed, LocalRead::Strict),
+                    _ => bail!("'{value}': choose paper or fixed"),
+                }
+            }
+            "combined_ops" => {
+                self.combined_ops = switch(value)?;
+                self.multi_hop &= self.combined_ops;
+            }
+            "multi_hop" => {
+                self.multi_hop = switch(value)?;
+                ensure!(
+                    self.combined_ops || !self.multi_hop,
+                    "another node's NIC locks, reads and executes at once: set combined_ops=on"
+                );
+            }
+            "local_paths" => self.local_paths = switch(value)?,
+            "local_read" => {
+                self.local_read = match value {
+                    "paper" => LocalRead::Paper,
+                    "strict" => LocalRead::Strict,
+                    _ => bail!("'{value}': choose paper or strict"),
+                }
+            }
+            "index_objects" => self.index_objects = number(value, 1, 1 << 32)? as usize,
+            "warm_index" => self.warm_index = switch(value)?,
+            "displacement_max" => self.displacement_max = number(value, 1, 64)? as u16,
+            "slack" => self.slack = number(value, 0, 64)? as u16,
+            "slots_percent" => self.slots_percent = number(value, 1, 1_000)?,
+            "growth" => {
+                self.growth = match switch(value)? {
+                    true => Growth::Doubling { memory_max: TABLE_MEMORY_MAX },
+                    false => Growth::Off,
+                }
+            }
+            "table_bytes" => {
+                let memory_max = Bytes(number(value, 1, 1 << 44)?);
+                self.growth = Growth::Doubling { memory_max };
+            }
+            "log_bytes" => self.log = Bytes(number(value, 128, 1 << 32)?),
+            "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 60_000_000)?),
+            "sabotage" => self.sabotage = sabotage(value)?,
+            _ => unreachable!("{key} is not among Xenic's keys"),
+        }
+        Ok(())
+    }
+}
+
+impl SystemConfig for XenicConfig {
+    fn published(_: &str, sizes: &Sizes<'_>) -> Self {
+        let &Sizes { source, value_bytes, nic_memory } = sizes;
+        let records = source.records_per_shard() + source.growth_per_shard();
+        let mut paper = Self::paper(records, value_bytes);
+        if let Some(memory) = nic_memory {
+            // [Xenic21 4.3.3] Caching adapts to the capacity that there is.
+            paper.index_objects = NicIndex::objects_in(memory, value_bytes);
+        }
+        paper
+    }
+
+    fn serving(self) -> Self {
+        Self { log: SERVING_LOG, ..self }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = broken(self.sabotage);
+        if self.faithful == Faithful::Paper {
+            warnings.push("faithful=paper: as printed, and so not serializable".to_owned());
+        }
+        if self.local_read == LocalRead::Paper {
+            let warning = "local_read=paper: local reads may miss what is committed";
+            warnings.push(warning.to_owned());
+        }
+        warnings
+    }
+}
+
+impl Settings for RdmaOccConfig {
+    const HIDDEN: &'static [Setting] = HIDDEN;
+    const KEYS: &'static [Setting] = &[
+        ("execution", "read|rpc", "how keys are read; rpc also locks the write set"),
+        ("lock_by", "one-sided|rpc", "how keys that were READ are locked"),
+        ("lock_keys", "written|every", "which keys that were READ are locked"),
+        (
+            "validation",
+            "read|rpc|0..1024",
+            "how reads are validated; N: by READ up to N keys per node",
+        ),
+        ("log_by", "one-sided|rpc", "how log records reach backups"),
+        ("commit_by", "one-sided|rpc", "how writes reach primaries"),
+        ("rpc_by", "write|send", "how RPCs are sent: as WRITEs into polled logs, or as SENDs"),
+        ("bucket_slots", "1..64", "slots of a bucket (chained), half of H (hopscotch)"),
+        ("slots_percent", "50..1000", "table slots per record, in percent"),
+        ("inline_bytes", "8..1024", "largest value stored in its slot"),
+        ("cached_addresses", "N", "record addresses that each node caches per remote shard"),
+        ("warm_addresses", "on|off", "start with all addresses cached"),
+        ("log_bytes", "128..2^32", "each log in host memory: one per host engine of the cluster"),
+        (
+            "message_log_bytes",
+            "128..2^32",
+            "each message log, if RPCs are WRITEs: one per host engine",
+        ),
+        ("timeout_us", "MICROSECONDS", "timeout of a phase whose node does not answer"),
+    ];
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "execution" => match value {
+                "read" if self.execution != Execution::Rpc => {}
+                "read" => {
+                    let (by, keys) = (Primitive::Rpc, LockKeys::Written);
+                    self.execution = Execution::Read(Locking { by, keys });
+                }
+                "rpc" => self.execution = Execution::Rpc,
+                _ => bail!("'{value}': choose read or rpc"),
+            },
+            "lock_by" => locking(self)?.by = primitive(value)?,
+            "lock_keys" => {
+                locking(self)?.keys = match value {
+                    "written" => LockKeys::Written,
+                    "every" => LockKeys::Every,
+                    _ => bail!("'{value}': choose written or every"),
+                }
+            }
+            "validation" => {
+                self.validation = match value {
+                    "read" => Validation::Read,
+                    "rpc" => Validation::Rpc,
+                    most => Validation::ReadUpTo(number(most, 0, 1_024)? as usize),
+                }
+            }
+            "log_by" => self.log_by = primitive(value)?,
+            "commit_by" => self.commit_by = primitive(value)?,
+            "rpc_by" => {
+                self.rpc_by = match value {
+                    "write" => Transport::Write,
+                    "send" => Transport::Send,
+                    _ => bail!("'{value}': choose write or send"),
+                }
+            }
+            _ => set_memory(self, key, value)?,
+        }
+        Ok(())
+    }
+}
+
+/// How a baseline that READs locks.
+fn locking(config: &mut RdmaOccConfig) -> Result<&mut Locking> {
+    match &mut config.execution {
+        Execution::Read(locking) => Ok(locking),
+        Execution::Rpc => bail!("the RPC that reads locks, too: set execution=read before"),
+    }
+}
+
+fn primitive(value: &str) -> Result<Primitive> {
+    match value {
+        "one-sided" => Ok(Primitive::OneSided),
+        "rpc" => Ok(Primitive::Rpc),
+        _ => bail!("'{value}': choose one-sided or rpc"),
+    }
+}
+
+/// The settings of a baseline's memory.
+fn set_memory(config: &mut RdmaOccConfig, key: &str, value: &str) -> Result<()> {
+    match key {
+        "bucket_slots" => {
+            let slots = number(value, 1, 64)? as u16;
+            config.table.design = match config.table.design {
+                Design::Hopscotch { .. } => Design::Hopscotch { neighbourhood: 2 * slots },
+                Design::Chained { .. } => Design::Chained { bucket: slots },
+            }
+        }
+        "slots_percent" => {
+            config.table.slots = config.records * number(value, 50, 1_000)? / 100;
+            // All of them, at worst.
+            config.table.overflow_slots = config.table.overflow_slots.max(config.records);
+        }
+        "inline_bytes" => config.table.inline = number(value, 8, INLINE_MAX as u64)? as usize,
+        "cached_addresses" => config.cached_addresses = number(value, 0, 1 << 32)?,
+        "warm_addresses" => config.warm_addresses = switch(value)?,
+        "log_bytes" => config.log = Bytes(number(value, 128, 1 << 32)?),
+        "message_log_bytes" => config.message_log = Bytes(number(value, 128, 1 << 32)?),
+        "timeout_us" => config.timeout = Nanos::from_micros(number(value, 1, 60_000_000)?),
+        "sabotage" => config.sabotage = sabotage(value)?,
+        _ => unreachable!("{key} is not among the baselines' keys"),
+    }
+    Ok(())
+}
+
+impl SystemConfig for RdmaOccConfig {
+    fn published(system: &str, sizes: &Sizes<'_>) -> Self {
+        let &Sizes { source, value_bytes, .. } = sizes;
+        // Those of ordered tables need no slots.
+        let hashed = source.records_per_shard() - source.ordered_per_shard();
+        match Self::named(system, hashed + source.growth_per_shard(), value_bytes) {
+            Some(config) => config,
+            None => unreachable!("{system} is listed among the systems"),
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        broken(self.sabotage)
+    }
+
+    fn engines(&self) -> EngineSettings {
+        // One SEND per message, as in FaSST and DrTM+H: their messages gather the keys of one
+        // transaction only. Frames for several transactions are Xenic's. [Xenic21 4.3.2, 5.7]
+        EngineSettings { aggregation: Some(false), ..EngineSettings::default() }
+    }
+}

@@ -1,0 +1,200 @@
+//! The workloads of the commit family: what its clients run, at a scale.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail, ensure};
+use nicol_core::view::NODES_MAX;
+use nicol_core::workload::Workload;
+use nicol_workload::chooser::{Distribution, PartsPerMillion};
+use nicol_workload::churn::{Churn, ChurnConfig};
+use nicol_workload::retwis::{Retwis, RetwisConfig};
+use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
+use nicol_workload::tpcc::key::{CUSTOMERS_MAX, ITEMS_MAX};
+use nicol_workload::tpcc::{Indices, Tpcc, TpccConfig};
+use nicol_workload::ycsb::{KeyForm, Transactions, TransactionsConfig};
+use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
+use nicol_workload::zipf::Theta;
+
+use crate::workloads::{VALUE_BYTES, WorkloadSpec};
+
+/// The workloads that the family runs.
+pub(super) const NAMES: [&str; 8] =
+    ["smallbank", "ycsb-t", "ycsb", "churn", "churn-ordered", "retwis", "tpcc", "tpcc-no"];
+
+/// Can a system run this workload, if it has ordered tables (`scans`) or none? Otherwise, why not.
+pub(super) fn accepts(spec: &WorkloadSpec, scans: bool) -> Result<(), String> {
+    let name = spec.name.as_str();
+    if !NAMES.contains(&name) {
+        return Err(format!("its clients run transactions: choose one of {}", NAMES.join(", ")));
+    }
+    let no_tables = "it has no ordered tables to scan";
+    match name {
+        _ if scans => Ok(()),
+        "churn-ordered" => Err(no_tables.to_owned()),
+        "ycsb" if spec.mix.unwrap_or_default().scans() => Err(format!("--mix E: {no_tables}")),
+        "tpcc" | "tpcc-no" if spec.indices == Some(Indices::Trees) => {
+            Err(format!("--indices trees: {no_tables}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A workload and the bytes of its largest value.
+#[derive(Clone)]
+pub struct BuiltWorkload {
+    /// The workload.
+    pub workload: Arc<dyn Workload>,
+    /// Bytes that a table slot should hold inline.
+    pub value_bytes: usize,
+}
+
+/// Builds a workload for `nodes` nodes. Errors name the flag and the remedy.
+pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
+    ensure!((1..=NODES_MAX).contains(&nodes), "--nodes {nodes}: give 1 to {NODES_MAX}");
+    let nodes = nodes as u16;
+    spec.refuse_foreign_flags()?;
+    Ok(match spec.name.as_str() {
+        "smallbank" => {
+            let accounts = spec.records.unwrap_or(100_000);
+            ensure!(
+                (10..=1 << 30).contains(&accounts),
+                "--records {accounts}: smallbank takes 10 to 2^30 accounts per node"
+            );
+            let workload = Arc::new(Smallbank::new(SmallbankConfig::paper(nodes, accounts)));
+            BuiltWorkload { workload, value_bytes: 8 }
+        }
+        "ycsb-t" => ycsb_t(spec, nodes)?,
+        "ycsb" => ycsb(spec, nodes)?,
+        "churn" | "churn-ordered" => {
+            let ordered = spec.name == "churn-ordered";
+            let rows = spec.records.unwrap_or(64) * u64::from(nodes);
+            ensure!(rows >= 4, "--records: churn needs 4 rows in the cluster at least");
+            let rows = rows.next_multiple_of(2);
+            if ordered {
+                ensure!(
+                    (2 * u64::from(nodes)..=ChurnConfig::ORDERED_ROWS_MAX).contains(&rows),
+                    "--records: churn-ordered takes 2 rows per node at least and {} in all at most",
+                    ChurnConfig::ORDERED_ROWS_MAX
+                );
+            }
+            let config = ChurnConfig { nodes, rows, ordered, ship: true };
+            BuiltWorkload { workload: Arc::new(Churn::new(config)), value_bytes: 16 }
+        }
+        "retwis" => retwis(spec, nodes)?,
+        "tpcc" => tpcc(spec, nodes, TpccConfig::specification)?,
+        "tpcc-no" => tpcc(spec, nodes, TpccConfig::new_order_only)?,
+        other => {
+            bail!("unknown workload '{other}': choose one of {}", NAMES.join(", "))
+        }
+    })
+}
+
+/// Keys of a transaction of ycsb-t by default.
+const KEYS: u16 = 4;
+
+fn distribution(percent: u8) -> Distribution {
+    match percent {
+        0 => Distribution::Uniform,
+        theta => Distribution::ScrambledZipfian(Theta(u16::from(theta) * 10)),
+    }
+}
+
+fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
+    let (records, keys) = (spec.records.unwrap_or(100_000), spec.keys.unwrap_or(KEYS));
+    let value_bytes = spec.value_bytes.unwrap_or(VALUE_BYTES);
+    ensure!((1..=1_024).contains(&keys), "--keys {keys}: give 1 to 1024");
+    ensure!((8..=1_024).contains(&value_bytes), "--value-bytes {value_bytes}: give 8 to 1024");
+    ensure!(
+        records * u64::from(nodes) >= u64::from(keys),
+        "--records {records}: fewer records than the {keys} keys of a transaction"
+    );
+    let config = YcsbTConfig {
+        nodes,
+        records_per_node: records,
+        keys_per_txn: usize::from(keys),
+        value_bytes: value_bytes as usize,
+        read_fraction: PartsPerMillion::percent(spec.read_percent.unwrap_or(50).into()),
+        distribution: distribution(spec.zipf_percent.unwrap_or(99)),
+        ship: true,
+    };
+    Ok(BuiltWorkload { workload: Arc::new(YcsbT::new(config)), value_bytes: value_bytes as usize })
+}
+
+fn ycsb(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
+    let ycsb = spec.ycsb(nodes)?;
+    ensure!(
+        ycsb.keys == KeyForm::Number,
+        "--key-form bytes: records of the commit family have 8-byte keys; leave it out"
+    );
+    // Without a number of operations, as many as were loaded.
+    let inserts = PartsPerMillion(PartsPerMillion::ALL.0 - ycsb.reads.0);
+    let most = spec.transactions.map_or(ycsb.records, |count| inserts.of(count) * 5 / 4 + 1_000);
+    let insert_capacity = if ycsb.mix.inserts() { most } else { 0 };
+    let value_bytes = ycsb.value_bytes;
+    let config = TransactionsConfig { ycsb, nodes, insert_capacity, ship: true };
+    Ok(BuiltWorkload { workload: Arc::new(Transactions::new(config)), value_bytes })
+}
+
+fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
+    let records = spec.records.unwrap_or(100_000);
+    ensure!(records >= 10, "--records {records}: a timeline reads up to 10 records");
+    let config = RetwisConfig {
+        nodes,
+        records_per_node: records,
+        value_bytes: VALUE_BYTES as usize,
+        distribution: distribution(spec.zipf_percent.unwrap_or(50)),
+        ship: true,
+    };
+    Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: VALUE_BYTES as usize })
+}
+
+/// Bytes that a slot holds inline: all rows but CUSTOMER's and STOCK's, and some of the index by
+/// last name.
+const TPCC_INLINE: usize = 96;
+
+fn tpcc(
+    spec: &WorkloadSpec,
+    nodes: u16,
+    config: fn(u16, u16) -> TpccConfig,
+) -> Result<BuiltWorkload> {
+    let warehouses = spec.warehouses.unwrap_or(1);
+    ensure!(
+        warehouses > 0 && u32::from(warehouses) * u32::from(nodes) <= u32::from(u16::MAX),
+        "--warehouses {warehouses}: give 1 to {} per node",
+        u16::MAX / nodes
+    );
+    let mut config = config(nodes, warehouses);
+    config.items = spec.items.unwrap_or(config.items);
+    config.customers_per_district = spec.customers.unwrap_or(config.customers_per_district);
+    config.suppliers = spec.suppliers.unwrap_or(config.suppliers);
+    config.chopping = spec.chopping.unwrap_or(config.chopping);
+    config.indices = spec.indices.unwrap_or(config.indices);
+    if let Some(transactions) = spec.transactions {
+        config = config.for_transactions(transactions);
+    }
+    let (items, customers) = (config.items, config.customers_per_district);
+    ensure!((1..=ITEMS_MAX).contains(&items), "--items {items}: give 1 to {ITEMS_MAX}");
+    ensure!(
+        (1..=CUSTOMERS_MAX).contains(&customers),
+        "--customers {customers}: give 1 to {CUSTOMERS_MAX} per district"
+    );
+    Ok(BuiltWorkload { workload: Arc::new(Tpcc::new(config)), value_bytes: TPCC_INLINE })
+}
+
+/// About how many bytes of a log the largest write set of one transaction at one shard takes:
+/// what a scarce log is scarce for.
+pub(super) fn write_set_bytes(spec: &WorkloadSpec) -> u64 {
+    const ENTRY: u64 = 28;
+    match spec.name.as_str() {
+        // Two accounts and what the record is framed in; a row and its neighbour.
+        "smallbank" | "churn" | "churn-ordered" => 96,
+        "ycsb-t" => {
+            u64::from(spec.keys.unwrap_or(KEYS))
+                * (ENTRY + u64::from(spec.value_bytes.unwrap_or(VALUE_BYTES)))
+        }
+        "retwis" => 5 * (ENTRY + u64::from(VALUE_BYTES)),
+        "ycsb" => ENTRY + u64::from(spec.value_bytes.unwrap_or(VALUE_BYTES)),
+        // An order of fifteen lines, its stock rows included.
+        _ => 15 * (2 * ENTRY + 310 + 54),
+    }
+}

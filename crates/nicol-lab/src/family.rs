@@ -1,0 +1,100 @@
+//! What the harness asks of a family of systems. It knows no family itself: each brings its clients'
+//! operations, what they record, what is promised and who judges it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use anyhow::Result;
+use nicol_core::fabric::Fabric;
+use nicol_core::history::first::Event;
+use nicol_core::records::{RecordSource, Records};
+use nicol_core::system::SystemNode;
+use nicol_core::units::Bytes;
+use nicol_workload::driver::{RunControl, RunResult};
+use serde_json::{Map, Value};
+
+use crate::config::BenchConfig;
+use crate::report::Promised;
+use crate::settings::EngineSettings;
+
+/// A family of systems, on one type of node.
+pub(crate) trait Family: Sized + 'static {
+    /// A node of the system.
+    type Node: SystemNode;
+    /// What its clients run.
+    type Workload: Send + Sync + 'static;
+
+    /// Why an attempt of a client may fail: names, in the order of the driver's counts.
+    const ABORTS: &'static [&'static str];
+
+    /// What it promises, and what that is of.
+    const PROMISE: Promised;
+
+    /// Do all replicas of a shard hold the same bytes once everything is at rest? Where a minority
+    /// may lag behind, they need not.
+    const REPLICAS_CONVERGE: bool;
+
+    /// Builds the workload and the system's configuration, for NICs with `nic_memory` where that is
+    /// known.
+    ///
+    /// Errors: a flag or a setting that does not fit, by name.
+    fn build(config: &BenchConfig, nic_memory: Option<Bytes>) -> Result<Built<Self>>;
+
+    /// Starts one engine of `node`, and there the clients of these numbers: none but on host engines.
+    fn start<F: Fabric>(
+        node: &Arc<Self::Node>,
+        fabric: &F,
+        workload: &Self::Workload,
+        run: &Arc<RunControl>,
+        clients: Range<u32>,
+    );
+
+    /// What is wrong with the final state, whichever operations took effect: one line per violated
+    /// invariant of the workload.
+    fn invariants(
+        workload: &Self::Workload,
+        state: &mut dyn Records,
+        result: &RunResult,
+    ) -> Vec<String>;
+
+    /// What is wrong with a history, by the family's promise.
+    fn judge(history: &[Event]) -> Vec<String>;
+
+    /// What it adds to a report, of what the nodes have counted.
+    fn report(_counters: &Counters) -> Addition {
+        Addition::default()
+    }
+}
+
+/// What the nodes of a cluster have counted together, by group and name.
+pub(crate) type Counters = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
+
+/// What a family adds to a report.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Addition {
+    /// Fields of the JSON object.
+    pub(crate) fields: Map<String, Value>,
+    /// Lines of the table: titles and texts.
+    pub(crate) lines: Vec<(&'static str, String)>,
+}
+
+/// A configuration with its parts built.
+pub(crate) struct Built<Y: Family> {
+    /// What clients run.
+    pub(crate) workload: Arc<Y::Workload>,
+    /// The workload's name.
+    pub(crate) name: &'static str,
+    /// The names of its operations.
+    pub(crate) kinds: &'static [&'static str],
+    /// What is loaded.
+    pub(crate) source: Arc<dyn RecordSource>,
+    /// Bytes of a value that stand in a table slot.
+    pub(crate) value_bytes: usize,
+    /// How the system runs.
+    pub(crate) system: <Y::Node as SystemNode>::Config,
+    /// How its engines behave.
+    pub(crate) engine: EngineSettings,
+    /// What a reader must know before the numbers.
+    pub(crate) warnings: Vec<String>,
+}

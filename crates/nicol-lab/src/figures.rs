@@ -1,0 +1,239 @@
+//! The experiments of all families: found by name, run, judged.
+
+use std::path::Path;
+use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
+
+use anyhow::{Result, bail, ensure};
+use nicol_core::names::did_you_mean;
+
+use crate::experiments::{
+    Checkpoint, Context, Experiment, Finished, Options, Outcome, Pool, Progress, page_of,
+};
+use crate::{families, systems};
+
+/// The systems that `experiment` compares, and the settings of theirs that it varies, that are not
+/// there: it refuses to run without them.
+pub fn missing(experiment: &Experiment) -> Vec<String> {
+    missing_of(experiment, experiment.systems)
+}
+
+/// What of [`missing`] these of its systems miss.
+fn missing_of(experiment: &Experiment, compared: &[&str]) -> Vec<String> {
+    let mut missing = Vec::new();
+    for name in compared {
+        let Ok(system) = systems::find(name) else {
+            missing.push((*name).to_owned());
+            continue;
+        };
+        let there = (system.settings)();
+        let lacks = |key: &&&str| there.iter().all(|(name, ..)| name != *key);
+        let keys = experiment.settings.iter().filter(lacks);
+        missing.extend(keys.map(|key| format!("{name}'s setting {key}")));
+    }
+    missing
+}
+
+/// Every experiment, in the order of the papers.
+pub fn all() -> Vec<&'static Experiment> {
+    families::experiments().collect()
+}
+
+/// The experiment called `id`.
+///
+/// # Errors
+/// If there is none: names those that there are.
+pub fn find(id: &str) -> Result<&'static Experiment> {
+    let all = all();
+    match all.iter().find(|experiment| experiment.id == id) {
+        Some(experiment) => Ok(experiment),
+        None => {
+            let ids: Vec<_> = all.iter().map(|experiment| experiment.id).collect();
+            let meant = did_you_mean(id, ids.iter().copied());
+            bail!("no experiment is called '{id}'{meant}: choose one of {}", ids.join(", "))
+        }
+    }
+}
+
+/// One HTML page of all results in `folder` and of what interrupted runs left there; `None` if it holds
+/// neither.
+///
+/// # Errors
+/// If a result cannot be read.
+pub fn page(folder: &Path) -> Result<Option<String>> {
+    page_of(folder, &all())
+}
+
+/// Runs `experiment`, telling `progress` whenever a point starts or ends. What is `kept` is not
+/// measured again, and what is measured is kept.
+///
+/// # Errors
+/// If the options do not fit the experiment, a profile or the machine's memory.
+pub fn run(
+    experiment: &'static Experiment,
+    options: &Options,
+    checkpoint: &Checkpoint,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Finished> {
+    ensure!(options.jobs > 0, "--jobs 0: give at least 1");
+    ensure!(
+        experiment.timed || options.profile.is_none(),
+        "--profile: {} has no timing model, so that no profile matters",
+        experiment.id
+    );
+    for system in options.systems.iter().flatten() {
+        ensure!(
+            experiment.systems.contains(&system.as_str()),
+            "--systems {system}: {} compares {}",
+            experiment.id,
+            if experiment.systems.is_empty() {
+                "none".into()
+            } else {
+                experiment.systems.join(", ")
+            }
+        );
+    }
+    let pool = Pool::new(options.jobs, options.memory, progress);
+    let context = Context { experiment, options, pool, checkpoint, found: AtomicUsize::new(0) };
+    let missing = missing_of(experiment, &context.systems());
+    ensure!(
+        missing.is_empty(),
+        "{} needs what is not there: {}; what is there: nicol systems, nicol bench --set help",
+        experiment.id,
+        missing.join(", ")
+    );
+    let started = Instant::now();
+    let table = (experiment.run)(&context)?;
+    let took = started.elapsed();
+    let (points, resumed) = (context.pool.points(), context.found.into_inner());
+    Ok(Finished { outcome: Outcome::new(experiment, options, table), took, points, resumed })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use crate::experiments::Form;
+
+    use super::*;
+    use crate::families::commit::experiments::benchmarks::SMALLBANK;
+    use crate::families::commit::experiments::figure8::figure_8;
+    use crate::families::commit::experiments::study::Study;
+
+    #[test]
+    fn an_experiment_says_which_systems_and_settings_it_lacks() {
+        let experiment = Experiment {
+            systems: &["xenic", "nonsuch"],
+            settings: &["execute_at", "nonsense", "aggregation"],
+            ..figure_8("id", "title", |_| bail!("it is refused before it runs"))
+        };
+        assert_eq!(missing(&experiment), ["xenic's setting nonsense", "nonsuch"]);
+    }
+
+    static FAILS: AtomicBool = AtomicBool::new(true);
+    static INTERRUPTED: Experiment = Experiment {
+        run: |context| {
+            let squares = |from: u64, to: u64| {
+                context.pool.map(&(from..to).collect::<Vec<_>>(), |&number| {
+                    context.point(&number.to_string(), 0, || Ok(number * number))
+                })
+            };
+            let mut found = squares(0, 3)?;
+            ensure!(!FAILS.load(Ordering::Relaxed), "interrupted");
+            found.extend(squares(3, 5)?);
+            let mut table = context.table();
+            found.into_iter().for_each(|square| table.push(vec![square.into(); 6]));
+            Ok(table)
+        },
+        ..figure_8("interrupted", "squares", |_| bail!("another one runs"))
+    };
+
+    #[test]
+    fn an_interrupted_run_is_gone_on_with() {
+        let folder = std::env::temp_dir().join(format!("nicol-interrupted-{}", process::id()));
+        let options = Options {
+            form: Form::Quick,
+            seed: 1,
+            profile: None,
+            systems: Some(Vec::new()),
+            jobs: 2,
+            memory: 0,
+        };
+        let open = || Checkpoint::open(&folder, &["interrupted".to_owned()], &options).unwrap();
+        let run = || run(&INTERRUPTED, &options, &open(), &|_| ());
+        assert_eq!(run().err().unwrap().to_string(), "interrupted");
+        FAILS.store(false, Ordering::Relaxed);
+        let finished = run().unwrap();
+        assert_eq!((finished.points, finished.resumed), (2, 3));
+        let squares: Vec<_> = finished.outcome.rows().iter().map(|row| row[0].clone()).collect();
+        assert_eq!(squares, [0, 1, 4, 9, 16]);
+        assert_eq!(run().unwrap().resumed, 5, "all that was measured");
+        open().forget().unwrap();
+        assert_eq!(run().unwrap().resumed, 0, "what is finished is measured anew");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    static PLACED: Experiment = Experiment {
+        run: |context| {
+            let mut table = context.table();
+            for system in ["xenic", "xenic", "drtm-h"] {
+                let study = Study::new(context, &SMALLBANK, system)?;
+                study.tell_hardware(&mut table)?;
+            }
+            Ok(table)
+        },
+        ..figure_8("placed", "where systems run", |_| bail!("another one runs"))
+    };
+
+    /// [Xenic21 4.3.4]
+    #[test]
+    fn a_figure_on_hardware_where_offloading_gains_nothing_says_so_once() {
+        let warnings = |profile: &str| -> Vec<String> {
+            let options = Options {
+                form: Form::Quick,
+                seed: 1,
+                profile: Some(profile.to_owned()),
+                systems: None,
+                jobs: 1,
+                memory: 0,
+            };
+            let finished = run(&PLACED, &options, &Checkpoint::default(), &|_| ()).unwrap();
+            finished.outcome.warnings().map(str::to_owned).collect()
+        };
+        assert_eq!(warnings("liquidio3"), [""; 0]);
+        let slow = warnings("bluefield1");
+        assert!(slow.len() == 1 && slow[0].contains("saves no latency"), "{slow:?}");
+        let none = warnings("connectx5");
+        assert!(none.len() == 1 && none[0].contains("has no NIC cores"), "{none:?}");
+    }
+
+    #[test]
+    fn options_for_all_experiments_reach_those_that_they_concern() {
+        let options = Options {
+            form: Form::Quick,
+            seed: 1,
+            profile: Some("liquidio3".into()),
+            systems: None,
+            jobs: 1,
+            memory: 0,
+        };
+        let fitting = |options: &Options, id| options.fitting(find(id).unwrap());
+        assert_eq!(fitting(&options, "xenic-table2").unwrap().profile, None, "it has no timing");
+        assert!(fitting(&options, "xenic-fig2").unwrap().profile.is_some());
+        let options =
+            Options { systems: Some(vec!["xenic".into(), "drtm-r-original".into()]), ..options };
+        assert!(fitting(&options, "xenic-fig2").is_none(), "it compares no systems");
+        let systems = |id| fitting(&options, id).unwrap().systems.unwrap();
+        assert_eq!(systems("xenic-fig8a"), ["xenic"]);
+        assert_eq!(systems("xenic-50g"), ["xenic", "drtm-r-original"]);
+    }
+
+    #[test]
+    fn every_experiment_has_an_id_of_its_own() {
+        for (at, experiment) in all().iter().enumerate() {
+            let first = all().iter().position(|other| other.id == experiment.id);
+            assert_eq!(first, Some(at), "{}", experiment.id);
+        }
+    }
+}

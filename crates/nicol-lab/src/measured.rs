@@ -1,0 +1,25 @@
+//! What a world measures around a run.
+
+use nicol_core::engine::EngineStats;
+use nicol_core::units::Nanos;
+use nicol_sim::Spending;
+
+use crate::report::Resource;
+
+/// What a world measured around a run.
+pub(crate) struct Measured {
+    pub(crate) stats: EngineStats,
+    pub(crate) resources: Vec<Resource>,
+    /// Only the simulator knows.
+    pub(crate) core_time: Vec<Spending>,
+    pub(crate) settled: bool,
+    pub(crate) simulated: Option<Simulated>,
+    pub(crate) wall_s: f64,
+}
+
+/// What only the simulator knows.
+pub(crate) struct Simulated {
+    pub(crate) time: Nanos,
+    pub(crate) events: u64,
+    pub(crate) digest: u64,
+}

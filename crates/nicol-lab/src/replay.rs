@@ -1,0 +1,113 @@
+//! The command that repeats a run.
+
+use std::path::Path;
+
+use nicol_core::faults::FaultFamilies;
+use nicol_workload::tpcc::{Chopping, Indices, Suppliers};
+use nicol_workload::ycsb::{KeyForm, Popularity};
+
+use crate::config::{BenchConfig, Length};
+use crate::experiments::shell_word;
+use crate::workloads::WorkloadSpec;
+
+/// The `nicol bench` command that runs `config` again; with the faults of the plan in `plan` where
+/// there is one, otherwise with those that the configuration draws.
+pub fn command(config: &BenchConfig, plan: Option<&Path>) -> String {
+    let mut line = format!("nicol bench {}", config.workload.name);
+    let mut add = |flag: &str, value: Option<String>| {
+        line.extend(value.map(|value| format!(" {flag} {}", shell_word(&value))));
+    };
+    workload_flags(&config.workload, &mut add);
+    add("--system", Some(config.system.clone()));
+    add("--on", Some(config.on.clone()));
+    add("--nodes", Some(config.nodes.to_string()));
+    add("--replicas", Some(config.replicas.to_string()));
+    add("--host-engines", config.host_engines.map(|count| count.to_string()));
+    add("--nic-engines", config.nic_engines.map(|count| count.to_string()));
+    add("--clients", config.clients.map(|count| count.to_string()));
+    match config.length {
+        Some(Length::Transactions(count)) => add("--transactions", Some(count.to_string())),
+        Some(Length::Time(span)) => add("--seconds", Some(span.as_secs_f64().to_string())),
+        None => {}
+    }
+    add("--warmup", config.warmup.map(|span| span.as_secs_f64().to_string()));
+    add("--rate", config.rate.map(|rate| rate.to_string()));
+    add("--seed", Some(config.seed.to_string()));
+    match plan {
+        Some(path) => add("--fault-plan", Some(path.display().to_string())),
+        None if config.faults != FaultFamilies::NONE => {
+            add("--faults", Some(config.faults.to_string()));
+        }
+        None => {}
+    }
+    add("--threads", config.threads.map(|threads| threads.to_string()));
+    for setting in &config.settings {
+        add("--set", Some(setting.clone()));
+    }
+    line
+}
+
+fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>)) {
+    add("--records", spec.records.map(|value| value.to_string()));
+    add("--warehouses", spec.warehouses.map(|value| value.to_string()));
+    add("--items", spec.items.map(|value| value.to_string()));
+    add("--customers", spec.customers.map(|value| value.to_string()));
+    let suppliers = spec.suppliers.map(|suppliers| match suppliers {
+        Suppliers::Specification => "home",
+        Suppliers::Uniform => "uniform",
+    });
+    add("--suppliers", suppliers.map(str::to_owned));
+    let chopping = spec.chopping.map(|chopping| match chopping {
+        Chopping::Whole => "whole",
+        Chopping::Pieces => "pieces",
+    });
+    add("--chopping", chopping.map(str::to_owned));
+    let indices = spec.indices.map(|indices| match indices {
+        Indices::Records => "records",
+        Indices::Trees => "trees",
+    });
+    add("--indices", indices.map(str::to_owned));
+    add("--mix", spec.mix.map(|mix| mix.name().to_owned()));
+    let distribution = spec.popularity.map(|popularity| match popularity {
+        Popularity::Uniform => "uniform",
+        Popularity::Zipfian(_) => "zipfian",
+        Popularity::Latest(_) => "latest",
+    });
+    add("--distribution", distribution.map(str::to_owned));
+    let key_form = spec.key_form.map(|form| match form {
+        KeyForm::Number => "number",
+        KeyForm::Bytes => "bytes",
+    });
+    add("--key-form", key_form.map(str::to_owned));
+    add("--read-percent", spec.read_percent.map(|value| value.to_string()));
+    add("--keys", spec.keys.map(|value| value.to_string()));
+    add("--value-bytes", spec.value_bytes.map(|value| value.to_string()));
+    add("--zipf", spec.zipf_percent.map(|value| value.to_string()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_names_all_that_a_run_depends_on() {
+        let mut config = BenchConfig::new("farm", WorkloadSpec::named("ycsb"), "connectx5", 7);
+        config.workload.mix = Some(nicol_workload::ycsb::Mix::D);
+        config.workload.records = Some(40);
+        config.length = Some(Length::Transactions(500));
+        config.faults = "messages,crashes".parse().unwrap();
+        config.clients = Some(8);
+        config.settings = vec!["timeout_us=500".to_owned()];
+        let common = "nicol bench ycsb --records 40 --mix D --system farm --on connectx5 --nodes 3 \
+                      --replicas 3 --clients 8 --transactions 500 --seed 7";
+        assert_eq!(
+            command(&config, None),
+            format!("{common} --faults messages,crashes --set timeout_us=500")
+        );
+        let plan = Path::new("a plan.json");
+        assert_eq!(
+            command(&config, Some(plan)),
+            format!("{common} --fault-plan 'a plan.json' --set timeout_us=500")
+        );
+    }
+}

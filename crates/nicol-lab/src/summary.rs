@@ -1,0 +1,115 @@
+//! Puts a run's parts into a report.
+
+use nicol_core::ids::Side;
+use nicol_core::units::Nanos;
+use nicol_sim::Spending;
+use nicol_workload::driver::RunResult;
+
+use crate::cluster::Cluster;
+use crate::config::BenchConfig;
+use crate::family::{Addition, Family};
+use crate::measured::Measured;
+use crate::memory;
+use crate::report::{BenchReport, Check, CoreTime, Kind, Latency, SCHEMA};
+
+/// The report of a run.
+pub(crate) fn report<Y: Family>(
+    config: &BenchConfig,
+    cluster: &Cluster<Y>,
+    profile: Option<&str>,
+    measured: &Measured,
+    check: Check,
+) -> BenchReport {
+    let result = cluster.run.result();
+    let whole = result.whole;
+    let committed_ever = whole.committed.max(1) as f64;
+    let stats = &measured.stats;
+    let throughput = result.throughput_per_s();
+    let simulated = measured.simulated.as_ref();
+    let mut counters = cluster.counters();
+    let Addition { fields, lines } = Y::report(&counters);
+    BenchReport {
+        schema: SCHEMA,
+        workload: cluster.built.name.to_owned(),
+        system: config.system.clone(),
+        world: if profile.is_some() { "simulated" } else { "threads" },
+        profile: profile.map(str::to_owned),
+        warnings: cluster.built.warnings.clone(),
+        nodes: config.nodes,
+        replicas: config.replicas,
+        host_engines: cluster.view.engines_most(Side::Host),
+        nic_engines: cluster.view.engines_most(Side::Nic),
+        clients_per_node: cluster.clients_per_node,
+        load: if config.rate.is_some() { "open" } else { "closed" },
+        rate_per_s: config.rate,
+        seed: config.seed,
+        faults: match &config.fault_plan {
+            Some(_) => "plan".to_owned(),
+            None => config.faults.to_string(),
+        },
+        log_device: profile.map_or(config.log_device.name(), |_| "profile"),
+        committed: result.window.committed,
+        aborted: result.window.aborted(),
+        unknown: result.window.unknown,
+        refused: result.window.refused,
+        failed: result.window.failed,
+        abort_reasons: Y::ABORTS.iter().copied().zip(result.window.aborts).collect(),
+        paths: counters.remove("paths").unwrap_or_default(),
+        counters,
+        throughput_per_s: throughput,
+        throughput_per_node_per_s: throughput / config.nodes as f64,
+        latency_us: latency(&result.latency()),
+        kinds: kinds(&result),
+        messages_per_txn: stats.messages_sent as f64 / committed_ever,
+        bytes_per_txn: stats.frame_bytes_sent as f64 / committed_ever,
+        frames_per_txn: stats.frames_sent as f64 / committed_ever,
+        dma_per_txn: (stats.dma_reads + stats.dma_writes) as f64 / committed_ever,
+        verbs_per_txn: stats.verbs as f64 / committed_ever,
+        resources: measured.resources.clone(),
+        core_time: core_time(&measured.core_time, committed_ever),
+        memory: memory::finish(cluster.memory),
+        check,
+        fields,
+        lines,
+        trace_digest: simulated.map(|simulated| format!("{:016x}", simulated.digest)),
+        events: simulated.map(|simulated| simulated.events),
+        simulated_s: simulated.map(|simulated| simulated.time.as_secs_f64()),
+        wall_s: measured.wall_s,
+        events_per_wall_s: simulated.map(|simulated| simulated.events as f64 / measured.wall_s),
+        simulated_to_wall: simulated
+            .map(|simulated| simulated.time.as_secs_f64() / measured.wall_s),
+    }
+}
+
+fn core_time(spent: &[Spending], transactions: f64) -> Vec<CoreTime> {
+    let used = spent.iter().filter(|spent| spent.time > Nanos::ZERO);
+    let time = |spent: &Spending| CoreTime {
+        side: spent.side.name(),
+        on: spent.on,
+        ns_per_txn: spent.time.0 as f64 / transactions,
+    };
+    used.map(time).collect()
+}
+
+fn kinds(result: &RunResult) -> Vec<Kind> {
+    let kind = |kind: &nicol_workload::driver::KindResult| Kind {
+        name: kind.name,
+        committed: kind.committed_in_window,
+        latency_us: latency(&kind.latency),
+    };
+    result.kinds.iter().map(kind).collect()
+}
+
+fn latency(histogram: &hdrhistogram::Histogram<u64>) -> Latency {
+    let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
+    Latency {
+        p50: at(0.5),
+        p90: at(0.9),
+        p95: at(0.95),
+        p99: at(0.99),
+        p999: at(0.999),
+        p9999: at(0.9999),
+        max: histogram.max() as f64 / 1e3,
+        mean: histogram.mean() / 1e3,
+    }
+}

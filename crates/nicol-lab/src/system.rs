@@ -1,0 +1,126 @@
+//! A system as the registry lists it: what it promises, what may be set, how it is run.
+
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use nicol_core::commit::Backend;
+use nicol_core::txn::Procedures;
+use nicol_rt::{LiveCluster, LiveConfig};
+use serde::Serialize;
+
+use crate::config::BenchConfig;
+use crate::report::BenchRun;
+use crate::runner;
+use crate::settings::Setting;
+use crate::workloads::WorkloadSpec;
+
+/// A system.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct System {
+    /// Its name on the command line.
+    #[serde(rename = "system")]
+    pub name: &'static str,
+    /// The trait that it implements.
+    pub family: &'static str,
+    /// What its users may rely on.
+    pub guarantee: &'static str,
+    /// How it replicates.
+    pub replication: &'static str,
+    /// Which ordered tables its transactions may scan: those of the client's own node, or none.
+    pub scans: &'static str,
+    /// Where it runs.
+    pub worlds: &'static str,
+    /// Which faults it survives.
+    pub survives: &'static str,
+    /// The paper.
+    pub source: &'static str,
+    /// Does it wait for the log device before it acknowledges a write?
+    #[serde(skip)]
+    pub synced_log: bool,
+    /// Does it work on NIC cores, in the hope of lower latency?
+    #[serde(skip)]
+    pub offloads: bool,
+    /// Does each node remember where records of other shards stand?
+    #[serde(skip)]
+    pub caches_addresses: bool,
+    /// Ways for an attempt to end that a sweep with coverage must have seen.
+    #[serde(skip)]
+    pub coverage: &'static [&'static str],
+    /// Names of the ways to break it on purpose, for `--set sabotage=NAME`.
+    #[serde(skip)]
+    pub sabotages: fn() -> Vec<&'static str>,
+    /// What `--set` may change in it.
+    #[serde(skip)]
+    pub settings: fn() -> Vec<&'static Setting>,
+    /// Can it run this workload? If not, why, in words.
+    #[serde(skip)]
+    pub accepts: fn(&System, &WorkloadSpec) -> Result<(), String>,
+    /// What a sweep varies besides faults, as settings drawn from a seed.
+    #[serde(skip)]
+    pub variation: fn(&System, &WorkloadSpec, u64) -> Vec<String>,
+    #[serde(skip)]
+    pub(crate) run: fn(&BenchConfig) -> Result<BenchRun>,
+    /// How it serves an empty store; or why it cannot.
+    #[serde(skip)]
+    pub(crate) serve: Result<fn(&ServeConfig) -> Result<Served>, &'static str>,
+}
+
+/// An empty store to be served to clients from elsewhere.
+pub struct ServeConfig {
+    /// The system's name.
+    pub system: &'static str,
+    /// Records that each shard has capacity for.
+    pub capacity_per_shard: u64,
+    /// The procedures of the transactions that will be submitted.
+    pub procedures: Procedures,
+    /// The cluster.
+    pub live: LiveConfig,
+}
+
+/// A running store.
+pub struct Served {
+    /// Takes transactions.
+    pub backend: Arc<dyn Backend>,
+    /// The engines that run them.
+    pub world: LiveCluster,
+}
+
+impl System {
+    /// Runs a benchmark of it.
+    pub(crate) fn run(&self, config: &BenchConfig) -> Result<BenchRun> {
+        let mut ran = (self.run)(config)?;
+        if self.offloads && ran.report.profile.is_some() {
+            ran.report.warnings.extend(runner::vain_offload(&runner::profile(config)?)?);
+        }
+        Ok(ran)
+    }
+
+    /// Starts an empty store.
+    ///
+    /// # Errors
+    /// If the system serves none, in words; if the cluster does not start.
+    pub fn serve(&self, config: &ServeConfig) -> Result<Served> {
+        match self.serve {
+            Ok(serve) => serve(config),
+            Err(reason) => Err(self.serves_none(reason)),
+        }
+    }
+
+    /// Can it serve a store?
+    ///
+    /// # Errors
+    /// If not: why, in words.
+    pub fn ensure_serves(&self) -> Result<()> {
+        match self.serve {
+            Ok(_) => Ok(()),
+            Err(reason) => Err(self.serves_none(reason)),
+        }
+    }
+
+    fn serves_none(&self, reason: &str) -> anyhow::Error {
+        anyhow!("--system {}: it serves no store: {reason}", self.name)
+    }
+
+    /// Bytes that a record's value takes in the memory of one that serves, at least.
+    pub const SERVED_VALUE_BYTES: u64 = 64;
+}

@@ -1,0 +1,109 @@
+//! Every cited id of an ambiguity (`AMB-01`) or a calibration number (`C1.02`) has an entry.
+
+use std::collections::BTreeSet;
+
+use super::Finding;
+
+const RULE: &str = "unknown id";
+/// The lists, from the project's root on.
+pub(super) const AMBIGUITIES: &str = "docs/ambiguities.md";
+pub(super) const CALIBRATION: &str = "docs/calibration.md";
+
+/// The ids that the two lists define: headings of the first, first cells of rows of the second.
+pub(super) fn defined(ambiguities: &str, calibration: &str) -> BTreeSet<String> {
+    let headings = ambiguities.lines().filter_map(|line| line.strip_prefix("### "));
+    let rows = calibration.lines().filter_map(|line| line.strip_prefix("| "));
+    let ids = headings.chain(rows).filter_map(|entry| {
+        let first = entry.split([' ', '|']).next()?;
+        (cited(first).next().map(|(_, id)| id) == Some(first)).then(|| first.to_owned())
+    });
+    ids.collect()
+}
+
+/// Checks that each id in `text` is one of `known`.
+pub(super) fn check(path: &str, text: &str, known: &BTreeSet<String>) -> Vec<Finding> {
+    let unknown = cited(text).filter(|(_, id)| !known.contains(*id));
+    unknown
+        .map(|(at, id)| {
+            let line = 1 + text[..at].bytes().filter(|byte| *byte == b'\n').count();
+            let list = if id.starts_with('A') { AMBIGUITIES } else { CALIBRATION };
+            Finding::new(path, line, RULE, format!("{id} has no entry in {list}"))
+        })
+        .collect()
+}
+
+/// The ids that stand in `text` as words of their own, with their offsets.
+fn cited(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let bytes = text.as_bytes();
+    let starts = (0..bytes.len()).filter(|&at| at == 0 || !is_word(bytes[at - 1]));
+    starts.filter_map(move |at| {
+        let len = id_len(&bytes[at..])?;
+        let whole = bytes.get(at + len).is_none_or(|next| !is_word(*next));
+        whole.then(|| (at, &text[at..at + len]))
+    })
+}
+
+/// The length of the id that `bytes` begin with: `AMB-` and two digits, perhaps a small letter; or
+/// `C`, a digit, a point and two digits.
+fn id_len(bytes: &[u8]) -> Option<usize> {
+    let digits = |at: usize, count: usize| {
+        bytes.get(at..at + count).is_some_and(|part| part.iter().all(u8::is_ascii_digit))
+    };
+    if bytes.starts_with(b"AMB-") && digits(4, 2) {
+        return Some(6 + usize::from(bytes.get(6).is_some_and(u8::is_ascii_lowercase)));
+    }
+    (bytes.starts_with(b"C") && digits(1, 1) && bytes.get(2) == Some(&b'.') && digits(3, 2))
+        .then_some(5)
+}
+
+const fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Put together here, so that this file cites nothing itself.
+    fn amb(number: &str) -> String {
+        format!("AMB-{number}")
+    }
+
+    fn calibration(number: &str) -> String {
+        format!("C{number}")
+    }
+
+    fn known() -> BTreeSet<String> {
+        let ambiguities = format!("# List\n\n### {}\n\ntext\n### {}\n", amb("01"), amb("14b"));
+        let rows = format!("| id | value |\n|---|---|\n| {} | 24 cores |\n", calibration("1.01"));
+        defined(&ambiguities, &rows)
+    }
+
+    #[test]
+    fn a_list_defines_headings_and_first_cells_only() {
+        let expected = [amb("01"), amb("14b"), calibration("1.01")];
+        assert_eq!(known().into_iter().collect::<Vec<_>>(), expected);
+        let elsewhere = format!("see {}\n| value | {} |\n", amb("02"), calibration("1.02"));
+        assert!(defined(&elsewhere, &elsewhere).is_empty());
+    }
+
+    #[test]
+    fn an_id_without_an_entry_is_found() {
+        for id in [amb("02"), amb("14"), amb("14c"), calibration("1.02"), calibration("9.01")] {
+            let text = format!("first line\n/// As in ({id}), or so.\n");
+            let found = check("a.rs", &text, &known());
+            let lines: Vec<_> = found.iter().map(|finding| finding.line).collect();
+            assert_eq!(lines, [2], "{id}: {found:?}");
+            assert!(found[0].remedy.starts_with(&id), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn entries_and_other_words_pass() {
+        let ids = format!("{}, {} and \"{}\"", amb("01"), amb("14b"), calibration("1.01"));
+        assert_eq!(check("a.rs", &ids, &known()), []);
+        for word in ["PAMB-02", "AMB-2", "AMB-022", "C1", "C1.2", "C11.02", "C1.022", "xC1.02"] {
+            assert_eq!(check("a.rs", word, &known()), [], "{word}");
+        }
+    }
+}
