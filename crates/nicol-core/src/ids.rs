@@ -60,6 +60,14 @@ pub enum Side {
 }
 
 impl Side {
+    /// The other side of the same node.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Host => Self::Nic,
+            Self::Nic => Self::Host,
+        }
+    }
+
     /// Its name in words and reports.
     pub const fn name(self) -> &'static str {
         match self {

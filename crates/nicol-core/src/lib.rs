@@ -12,6 +12,7 @@ pub mod fabric;
 pub mod faults;
 pub mod history;
 pub mod ids;
+pub mod medium;
 pub mod memory;
 pub mod names;
 pub mod records;

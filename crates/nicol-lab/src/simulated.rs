@@ -41,7 +41,7 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig, profile: &Arc<Profile>) -> Re
     });
     let plan = config.plan(length, warmup, clients, true);
     let built = Y::build(config, Some(profile.cores.nic_memory.value))?;
-    let cluster = Cluster::<Y>::load(config, &view, built, plan, clients)?;
+    let cluster = Arc::new(Cluster::<Y>::load(config, &view, built, plan, clients)?);
     let measured = simulate(config, profile, &cluster);
     let (check, history) = judge(&cluster, measured.settled);
     let report = summary::report(config, &cluster, Some(&profile.name), &measured, check);
@@ -63,7 +63,7 @@ fn view(config: &BenchConfig, profile: &Profile) -> Result<View> {
 fn simulate<Y: Family>(
     config: &BenchConfig,
     profile: &Arc<Profile>,
-    cluster: &Cluster<Y>,
+    cluster: &Arc<Cluster<Y>>,
 ) -> Measured {
     let mut sim = SimConfig::new(cluster.view.clone(), profile.clone(), config.seed);
     sim.faults = config.drawn_faults();

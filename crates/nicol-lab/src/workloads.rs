@@ -37,7 +37,7 @@ pub struct WorkloadSpec {
     pub suppliers: Option<Suppliers>,
     /// Are long transactions chopped?
     pub chopping: Option<Chopping>,
-    /// How orders are found that no key names.
+    /// How TPC-C finds orders whose keys it does not know.
     pub indices: Option<Indices>,
     /// Keys that are only read, in percent.
     pub read_percent: Option<u8>,

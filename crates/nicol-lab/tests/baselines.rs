@@ -120,7 +120,7 @@ fn every_broken_baseline_is_caught_within_200_seeds() {
 }
 
 #[test]
-fn a_scan_that_nobody_vouches_for_is_caught_within_200_seeds() {
+fn a_scan_without_range_versions_is_caught_within_200_seeds() {
     for system in SYSTEMS {
         let caught = (0..200).any(|seed| {
             let mut config = config(system, "churn-ordered", "connectx5", seed);

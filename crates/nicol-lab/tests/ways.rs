@@ -147,4 +147,3 @@ fn a_report_warns_of_hardware_on_which_offloading_gains_nothing() {
     assert!(none.len() == 1 && none[0].contains("has no NIC cores"), "{none:?}");
     assert_eq!(warnings("drtm-h", "connectx5"), [""; 0]);
 }
-

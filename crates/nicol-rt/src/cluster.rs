@@ -346,6 +346,7 @@ fn tuning(faulty: bool) -> Tuning {
         burst: 64,
         tasks_per_round: 256,
         retransmit_after: if faulty { RETRANSMIT_FAULTY } else { Nanos::from_millis(10) },
+        one_sided_timeout: Nanos::from_secs(2),
         checksums: faulty,
     }
 }

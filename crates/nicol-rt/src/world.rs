@@ -11,7 +11,7 @@ use std::time::Instant;
 use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, Wake, World};
 use nicol_core::fabric::{FabricError, HasDoorbell};
 use nicol_core::faults::{FaultCounts, FaultPlan};
-use nicol_core::ids::{EngineId, NodeId};
+use nicol_core::ids::{EngineId, Incarnation, NodeId};
 use nicol_core::memory::RegionTable;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::Nanos;
@@ -188,6 +188,10 @@ impl World for LiveWorld {
 
     fn first_view(&self) -> &View {
         &self.shared.view
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        Incarnation::FIRST
     }
 
     fn tuning(&self) -> &Tuning {

@@ -1,15 +1,21 @@
 //! A simulated cluster: one engine per modelled core, driven by one event kernel.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
 use nicol_core::ids::{EngineId, NodeId, Side};
+use nicol_core::medium::Medium;
+use nicol_core::memory::Region;
+use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::View;
 
+use crate::crash::Started;
 use crate::hw::{NodeHardware, picos};
 use crate::kernel::{Event, Kernel};
+use crate::lives::Life;
 use crate::profile::Profile;
 use crate::report::{self, SimReport};
 use crate::slab::Slab;
@@ -30,6 +36,30 @@ pub struct SimConfig {
     pub faults: FaultPlan,
     /// How engines behave. [`SimCluster::new`] turns checksums on where faults damage frames.
     pub tuning: Tuning,
+    /// How long after a crash or a restart the engines of other nodes learn of it: a perfect
+    /// detector, for clusters without a service of views. `None`: from frames only.
+    pub detect_after: Option<Nanos>,
+    /// Do log devices keep what is written, for crashes that [`SimCluster::crash`] brings? A plan
+    /// with crashes switches it on.
+    pub keeps_content: bool,
+    /// Crashes broken on purpose; for negative tests only.
+    #[doc(hidden)]
+    pub sabotage: CrashSabotage,
+}
+
+/// What crashes and restarts get wrong on purpose.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CrashSabotage {
+    /// Nothing.
+    #[default]
+    None,
+    /// The medium keeps every write that was submitted, synced or not.
+    MediumKeepsAll,
+    /// Frames of earlier incarnations are taken.
+    FenceIgnored,
+    /// The engines of a side that has crashed go on in its next incarnation, timers and all.
+    TimersFire,
 }
 
 impl SimConfig {
@@ -43,10 +73,29 @@ impl SimConfig {
             burst: 64,
             tasks_per_round: 256,
             retransmit_after: Nanos::from_micros(100),
+            one_sided_timeout: Nanos::from_millis(20),
             checksums: false,
         };
-        Self { view, profile, seed, faults: FaultPlan::none(), tuning }
+        Self {
+            view,
+            profile,
+            seed,
+            faults: FaultPlan::none(),
+            tuning,
+            detect_after: None,
+            keeps_content: false,
+            sabotage: CrashSabotage::None,
+        }
     }
+}
+
+/// What an event asks for once the state is free again.
+enum Next {
+    Done,
+    Round(u32),
+    Crash(u32),
+    Restart(u32),
+    News(u32),
 }
 
 /// Why a run ended.
@@ -63,13 +112,20 @@ pub enum RunEnd {
 /// A cluster in simulated time. Lives on one thread; many may run on many threads.
 #[derive(Debug)]
 pub struct SimCluster {
-    shared: Rc<Shared>,
-    engines: Vec<Engine<SimWorld>>,
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) engines: RefCell<Vec<Engine<SimWorld>>>,
+    /// What runs on the engines, for telling it of crashes.
+    pub(crate) started: RefCell<Option<Box<dyn Started>>>,
+    /// What engines had counted that crashed.
+    pub(crate) retired: RefCell<EngineStats>,
+    /// Memory that crashes have taken away.
+    pub(crate) lost: RefCell<Vec<Arc<Region>>>,
+    pub(crate) sabotage: CrashSabotage,
 }
 
 impl Drop for SimCluster {
     fn drop(&mut self) {
-        self.engines.iter().for_each(Engine::dismantle);
+        self.engines.get_mut().iter().for_each(Engine::dismantle);
     }
 }
 
@@ -80,7 +136,9 @@ impl SimCluster {
     /// If the view has more engines on a side than the profile has cores; ask
     /// [`Profile::check_view`] first where a user chose the numbers.
     pub fn new(config: SimConfig) -> Self {
-        let SimConfig { view, profile, seed, faults, mut tuning } = config;
+        let SimConfig { view, profile, seed, faults, mut tuning, sabotage, .. } = config;
+        let keeps_content = config.keeps_content || !faults.crashes.is_empty();
+        let detect_after = config.detect_after;
         let fits = profile.check_view(&view);
         assert!(fits.is_ok(), "the view fits the hardware: {fits:?}");
         tuning.checksums |= faults.corrupt > 0;
@@ -97,20 +155,37 @@ impl SimCluster {
             vectors: Slab::default(),
             verbs: Slab::default(),
             faults: Faults::new(faults, seed, 0),
+            lives: view.node_ids().map(|_| [Life::FIRST; 2]).collect(),
+            news: Vec::new(),
+            media: view.node_ids().map(|_| Medium::default()).collect(),
+            medium_rng: Stream::new(seed, Purpose::Medium, 0),
         };
-        let shared = Rc::new(Shared::new(view, profile, tuning, unreliable, state));
+        let mut shared = Shared::new(view, profile, tuning, unreliable, state);
+        (shared.keeps_content, shared.detect_after) = (keeps_content, detect_after);
+        shared.keeps_unsynced = sabotage == CrashSabotage::MediumKeepsAll;
+        shared.ignores_fences = sabotage == CrashSabotage::FenceIgnored;
+        let shared = Rc::new(shared);
         let world = |index| SimWorld::new(&shared, index, seed);
         let engines = shared.engines.iter().enumerate();
         let engines = engines.map(|(index, id)| Engine::new(*id, world(index))).collect();
-        Self { shared, engines }
+        Self {
+            shared,
+            engines: RefCell::new(engines),
+            started: RefCell::default(),
+            retired: RefCell::default(),
+            lost: RefCell::default(),
+            sabotage,
+        }
     }
 
     /// Installs `start` on every engine, in the view's order, and schedules their first rounds.
-    pub fn start(&self, start: &impl Start) {
-        for (index, engine) in self.engines.iter().enumerate() {
+    /// It is told of crashes, and asked to start sides again.
+    pub fn start(&self, start: &Arc<impl Start>) {
+        for (index, engine) in self.engines().iter().enumerate() {
             start.start(engine);
             self.shared.state.borrow_mut().request_round(index, self.now());
         }
+        *self.started.borrow_mut() = Some(Box::new(start.clone()));
     }
 
     /// The time.
@@ -124,13 +199,13 @@ impl SimCluster {
     }
 
     /// The engine of this name.
-    pub fn engine(&self, id: EngineId) -> Option<&Engine<SimWorld>> {
-        self.engines.get(self.shared.view.index_of(id)?)
+    pub fn engine(&self, id: EngineId) -> Option<Engine<SimWorld>> {
+        self.engines.borrow().get(self.shared.view.index_of(id)?).cloned()
     }
 
-    /// The engines in the view's order.
-    pub fn engines(&self) -> &[Engine<SimWorld>] {
-        &self.engines
+    /// The engines in the view's order, of sides that are down those of the next incarnation.
+    pub fn engines(&self) -> Vec<Engine<SimWorld>> {
+        self.engines.borrow().clone()
     }
 
     /// Runs until `done`, asked before each event with the time, or until the clock shows `limit`.
@@ -163,15 +238,17 @@ impl SimCluster {
         if state.kernel.is_active() {
             return false;
         }
-        let mut living = self.engines.iter().zip(&state.cores).filter(|(_, core)| !core.dead);
+        let engines = self.engines.borrow();
+        let mut living = engines.iter().zip(&state.cores).filter(|(_, core)| !core.dead);
         living.all(|(engine, _)| engine.calls_in_flight() == 0)
     }
 
     /// What the run was.
     pub fn report(&self) -> SimReport {
         let state = self.shared.state.borrow();
-        let mut stats = EngineStats::default();
-        self.engines.iter().for_each(|engine| stats.add(&engine.stats()));
+        let engines = self.engines.borrow();
+        let mut stats = *self.retired.borrow();
+        engines.iter().for_each(|engine| stats.add(&engine.stats()));
         SimReport {
             simulated: self.now(),
             events: state.kernel.handled(),
@@ -179,7 +256,7 @@ impl SimCluster {
             resources: report::resources(&self.shared, &state, self.now()),
             spent: [Side::Host, Side::Nic]
                 .into_iter()
-                .flat_map(|side| report::spent(self.engines.iter().map(Engine::world), side))
+                .flat_map(|side| report::spent(engines.iter().map(Engine::world), side))
                 .collect(),
             faults: state.faults.counts,
             stats,
@@ -188,60 +265,64 @@ impl SimCluster {
 
     fn handle_next(&self) {
         let shared = &*self.shared;
-        let core = {
+        let next = {
             let state = &mut *shared.state.borrow_mut();
             let Some(event) = state.kernel.pop() else { return };
             shared.now.set(state.kernel.now());
             match event {
-                Event::Core(index) => state.take_round(index as usize).then_some(index as usize),
+                Event::Core(index) if state.take_round(index as usize) => Next::Round(index),
+                Event::Core(_) => Next::Done,
                 Event::Timer(index) => {
                     state.timer(index as usize);
-                    None
+                    Next::Done
                 }
                 Event::Frame(number) => {
                     shared.advance_frame(state, number);
-                    None
+                    Next::Done
                 }
                 Event::DmaSubmitted(number) => {
                     shared.dma_submitted(state, number);
-                    None
+                    Next::Done
                 }
                 Event::DmaHalfMoved(number) => {
                     shared.dma_half_moved(state, number);
-                    None
+                    Next::Done
                 }
                 Event::DmaMoved(number) => {
                     shared.dma_moved(state, number);
                     self.wake_watchers(state, state.kernel.now());
-                    None
+                    Next::Done
                 }
                 Event::DmaCompleted(number) => {
                     shared.dma_completed(state, number);
-                    None
+                    Next::Done
                 }
                 Event::Verb(number) => {
                     shared.advance_verb(state, number);
                     self.wake_watchers(state, state.kernel.now());
-                    None
+                    Next::Done
                 }
                 Event::VerbHalfMoved(number) => {
                     shared.verb_half_moved(state, number);
-                    None
+                    Next::Done
                 }
-                Event::Crash(index) => {
-                    self.crash(state, index as usize);
-                    None
-                }
+                Event::Crash(index) => Next::Crash(index),
+                Event::Restart(index) => Next::Restart(index),
+                Event::News(number) => Next::News(number),
             }
         };
-        if let Some(index) = core {
-            self.step(index);
+        match next {
+            Next::Done => {}
+            Next::Round(index) => self.step(index as usize),
+            Next::Crash(index) => self.planned_crash(index as usize),
+            Next::Restart(index) => self.planned_restart(index as usize),
+            Next::News(number) => self.break_news(number as usize),
         }
     }
 
     /// One iteration of a core's loop: frames to pass on, then a round of its engine.
     fn step(&self, index: usize) {
-        let engine = &self.engines[index];
+        let engine = &self.engines.borrow()[index].clone();
         let world = engine.world();
         world.begin();
         let due = {
@@ -276,6 +357,7 @@ impl SimCluster {
             state.request_timer(index, deadline);
         }
         self.wake_watchers(state, end);
+        self.check_lost_memory();
     }
 
     /// Passes a burst of frames on between the host and the wire.
@@ -291,22 +373,6 @@ impl SimCluster {
 
     fn wake_watchers(&self, state: &mut State, at: Nanos) {
         self.shared.doorbells.borrow_mut().drain(|index| state.request_round(index, at));
-    }
-
-    fn crash(&self, state: &mut State, index: usize) {
-        let crash = state.faults.plan().crashes[index];
-        for (index, id) in self.shared.engines.iter().enumerate() {
-            let hit = crash.hits(id.node, self.shared.view.nodes());
-            if hit && crash.scope.sides().contains(&id.side) {
-                let core = &mut state.cores[index];
-                core.dead = true;
-                core.inbox.clear();
-                core.done.clear();
-                while let Some(number) = state.cores[index].forward.pop_front() {
-                    self.shared.drop_frame(state, number);
-                }
-            }
-        }
     }
 
     /// The nodes of the cluster.

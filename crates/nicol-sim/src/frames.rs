@@ -5,6 +5,7 @@ use nicol_core::units::{Nanos, Picos};
 
 use crate::hw::{Crossing, picos};
 use crate::kernel::Event;
+use crate::lives::Since;
 use crate::state::State;
 use crate::world::Shared;
 
@@ -39,6 +40,8 @@ pub struct FrameInFlight {
     rings: bool,
     /// Does it count as waiting at its sender?
     queued: bool,
+    /// The incarnations of the sender's node when it was sent.
+    since: Since,
 }
 
 impl Shared {
@@ -60,7 +63,8 @@ impl Shared {
         let queued = stage != Stage::Deliver;
         state.cores[from].queued += u64::from(queued);
         let (from, to, first) = (from as u32, to as u32, stage);
-        let frame_in_flight = FrameInFlight { frame, from, to, stage, first, rings, queued };
+        let since = state.since(self.engines[from as usize].node);
+        let frame_in_flight = FrameInFlight { frame, from, to, stage, first, rings, queued, since };
         let number = state.frames.insert(frame_in_flight);
         state.kernel.push(at + wait, Event::Frame(number));
         Ok(())
@@ -90,6 +94,10 @@ impl Shared {
         let (source, target) = (self.engines[from], self.engines[to]);
         let bytes = frame_in_flight.frame.len() as u64;
         let (stage, rings) = (frame_in_flight.stage, frame_in_flight.rings);
+        if self.is_cut_off(state, number) {
+            return self.drop_frame(state, number);
+        }
+        let frame_in_flight = state.frames.get_mut(number);
         if stage != frame_in_flight.first {
             // What waits before its first resource counts as queued at its sender.
             self.leave_queue(state, number);
@@ -134,6 +142,25 @@ impl Shared {
         }
     }
 
+    /// Is frame `number` still in memory of its sender's node, which a crash has taken away?
+    fn is_cut_off(&self, state: &mut State, number: u32) -> bool {
+        let FrameInFlight { from, stage, first, since, .. } = *state.frames.get_mut(number);
+        let source = self.engines[from as usize];
+        let side = match stage {
+            // On the wire, or beyond.
+            Stage::Ingress => return false,
+            _ if stage == first => source.side,
+            Stage::ForwardOut | Stage::Egress => self.card_side(),
+            Stage::ToNic | Stage::ForwardIn | Stage::ToHost | Stage::Deliver => return false,
+        };
+        state.has_crashed(source.node, side, since)
+    }
+
+    /// The side with which a node's card goes down: without NIC cores it is a part of the host.
+    pub fn card_side(&self) -> Side {
+        if self.nic_is_separate { Side::Nic } else { Side::Host }
+    }
+
     fn schedule(&self, state: &mut State, number: u32, next: Stage, at: Picos) {
         state.frames.get_mut(number).stage = next;
         state.kernel.push(at.to_nanos_up(), Event::Frame(number));
@@ -157,9 +184,6 @@ impl Shared {
         let frame_in_flight = state.frames.get_mut(number);
         let (from, to) = (frame_in_flight.from, frame_in_flight.to);
         let (source, target) = (self.engines[from as usize], self.engines[to as usize]);
-        if self.memory_of(source) == Side::Nic && state.cores[from as usize].dead {
-            return self.drop_frame(state, number);
-        }
         let wire = self.hardware.on_wire(bytes);
         let node = &mut state.nodes[usize::from(source.node.0)];
         let slot = node.link_out.reserve(picos(now), wire);
@@ -167,10 +191,10 @@ impl Shared {
         let arrives = (slot.start + self.wire_latency).to_nanos_up();
         let fault = state.faults.judge(now, source.node, target.node);
         if let Some(delay) = fault.again {
-            let frame = state.frames.get_mut(number).frame.clone();
-            let stage = Stage::Ingress;
-            let copy =
-                FrameInFlight { frame, from, to, stage, first: stage, rings: false, queued: false };
+            let FrameInFlight { frame, since, .. } = state.frames.get_mut(number);
+            let (frame, since, first) = (frame.clone(), *since, Stage::Ingress);
+            let (stage, rings, queued) = (first, false, false);
+            let copy = FrameInFlight { frame, from, to, stage, first, rings, queued, since };
             let copy = state.frames.insert(copy);
             state.kernel.push(arrives + delay, Event::Frame(copy));
         }

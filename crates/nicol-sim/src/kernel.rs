@@ -27,8 +27,12 @@ pub enum Event {
     Verb(u32),
     /// The first half of a long DMA read moves that is a verb.
     VerbHalfMoved(u32),
-    /// A side of a node stops for good.
+    /// Sides of nodes crash.
     Crash(u32),
+    /// Sides that have crashed start again.
+    Restart(u32),
+    /// Engines learn of a crash or a restart.
+    News(u32),
 }
 
 impl Event {
@@ -45,6 +49,8 @@ impl Event {
             Self::Crash(number) => (8, number),
             Self::DmaHalfMoved(number) => (9, number),
             Self::VerbHalfMoved(number) => (10, number),
+            Self::Restart(number) => (11, number),
+            Self::News(number) => (12, number),
         };
         (kind as u64) << 32 | number as u64
     }
@@ -139,7 +145,7 @@ impl Kernel {
         self.digest.add(number);
     }
 
-    /// Is anything pending besides timers and crashes?
+    /// Is anything pending besides timers, crashes, restarts and the news of them?
     pub fn is_active(&self) -> bool {
         self.heap.len() > self.idle
     }
@@ -183,7 +189,7 @@ impl Kernel {
 }
 
 const fn is_idle(event: Event) -> bool {
-    matches!(event, Event::Timer(_) | Event::Crash(_))
+    matches!(event, Event::Timer(_) | Event::Crash(_) | Event::Restart(_) | Event::News(_))
 }
 
 #[cfg(test)]

@@ -10,10 +10,12 @@
 mod chain;
 pub mod checks;
 mod cluster;
+mod crash;
 mod doorbells;
 mod frames;
 mod hw;
 pub mod kernel;
+mod lives;
 pub mod profile;
 mod report;
 mod slab;
@@ -21,6 +23,8 @@ mod state;
 mod transfer;
 mod world;
 
+#[doc(hidden)]
+pub use cluster::CrashSabotage;
 pub use cluster::{RunEnd, SimCluster, SimConfig};
 pub use profile::{Profile, ProfileError};
 pub use report::{SimReport, Spending, Utilization};

@@ -24,6 +24,11 @@ impl<T> Slab<T> {
         (self.slots.len() - 1) as u32
     }
 
+    /// Every thing, in the order of the numbers.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
+    }
+
     /// The thing with this number.
     ///
     /// # Panics

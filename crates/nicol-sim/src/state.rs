@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 
 use nicol_core::engine::{Charge, Operation};
+use nicol_core::medium::Medium;
+use nicol_core::rng::Stream;
 use nicol_core::units::{Nanos, Picos};
 
 use crate::frames::FrameInFlight;
 use crate::hw::{NodeHardware, Resource, picos};
 use crate::kernel::{Event, Kernel};
+use crate::lives::{Life, News};
 use crate::slab::Slab;
 use crate::transfer::{Vector, VerbInFlight};
 use nicol_core::faults::Faults;
@@ -32,7 +35,7 @@ pub struct Core {
     pub queued: u64,
     /// Does the engine hold frames back until there is room?
     pub blocked: bool,
-    /// Has it stopped for good?
+    /// Is it down?
     pub dead: bool,
     /// The NIC's processing of this requester's verbs.
     pub requester: Resource,
@@ -58,6 +61,15 @@ impl Default for Core {
     }
 }
 
+impl Core {
+    /// Takes the core down: no event of it does anything any more.
+    pub fn stop(&mut self) {
+        self.dead = true;
+        self.blocked = false;
+        (self.next_round, self.next_timer) = (NEVER, NEVER);
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct State {
@@ -75,6 +87,14 @@ pub struct State {
     pub verbs: Slab<VerbInFlight>,
     /// What goes wrong.
     pub faults: Faults,
+    /// By node: its host and its NIC.
+    pub lives: Vec<[Life; 2]>,
+    /// What engines are about to learn; an event's number is a place here.
+    pub news: Vec<News>,
+    /// By node: what its log device holds. Only a plan with crashes has content kept.
+    pub media: Vec<Medium>,
+    /// What crashes leave of writes that are not synced, and of DMA writes under way.
+    pub medium_rng: Stream,
 }
 
 impl State {

@@ -11,15 +11,22 @@ use nicol_core::units::{Nanos, Picos};
 use crate::chain::Running;
 use crate::hw::{NodeHardware, picos};
 use crate::kernel::Event;
+use crate::lives::Since;
 use crate::state::State;
 use crate::world::Shared;
 
 /// A vector of transfers of one kind, or a persist.
 #[derive(Debug)]
 pub struct Vector {
-    engine: u32,
-    operations: Vec<Operation>,
-    moved: bool,
+    pub(crate) engine: u32,
+    pub(crate) operations: Vec<Operation>,
+    pub(crate) moved: bool,
+    /// Has it reached the DMA engine?
+    pub(crate) begun: bool,
+    /// The incarnations of its node when it was submitted.
+    pub(crate) since: Since,
+    /// Persists: the numbers of their writes on the medium, if it keeps content.
+    sequences: Vec<u64>,
 }
 
 /// The next stage of a verb.
@@ -45,6 +52,10 @@ pub struct VerbInFlight {
     target: NodeId,
     stage: VerbStage,
     execution: Execution,
+    /// The incarnations of the requester's node when it was posted.
+    since: Since,
+    /// The incarnations of the target's node at that time: a connection does not outlive them.
+    target_since: Since,
     /// How many operations it is, each with packets of its own.
     verbs: u64,
     /// Bytes of operands that its packets carry to the target.
@@ -82,7 +93,13 @@ impl Shared {
             })
             .sum();
         let state = &mut *self.state.borrow_mut();
-        let vector = Vector { engine: engine as u32, operations, moved: false };
+        let node = self.engines[engine].node;
+        let sequences = match persists && self.keeps_content {
+            true => self.write_medium(state, self.engines[engine], &operations),
+            false => Vec::new(),
+        };
+        let (engine, since) = (engine as u32, state.since(node));
+        let vector = Vector { engine, operations, moved: false, begun: false, since, sequences };
         let number = state.vectors.insert(vector);
         if persists {
             let per_byte = self.profile.persist.per_kib.value * persisted;
@@ -95,8 +112,12 @@ impl Shared {
 
     /// A vector reaches its queue.
     pub fn dma_submitted(&self, state: &mut State, number: u32) {
+        if self.is_orphan(state, number) {
+            return drop(state.vectors.remove(number));
+        }
         let now = picos(state.kernel.now());
         let vector = state.vectors.get_mut(number);
+        vector.begun = true;
         let engine = self.engines[vector.engine as usize];
         let reads = vector.operations.first().is_some_and(Operation::reads);
         let requests = vector.operations.len() as u64;
@@ -138,17 +159,28 @@ impl Shared {
     /// The first halves of a vector's long reads move: a write from now until the rest moves tears
     /// them.
     pub fn dma_half_moved(&self, state: &mut State, number: u32) {
+        if self.is_orphan(state, number) || self.has_lost_target(state, number) {
+            return;
+        }
         let vector = state.vectors.get_mut(number);
         vector.operations.iter_mut().for_each(Operation::execute_first_half);
     }
 
     /// The bytes of a vector move, of its long reads the rest; the completion status follows.
     pub fn dma_moved(&self, state: &mut State, number: u32) {
+        if self.is_orphan(state, number) {
+            return drop(state.vectors.remove(number));
+        }
         let now = picos(state.kernel.now());
+        let lost = self.has_lost_target(state, number);
         let vector = state.vectors.get_mut(number);
         vector.moved = true;
         for operation in &mut vector.operations {
-            operation.execute_local();
+            if lost {
+                operation.result = Err(FabricError::Unreachable);
+            } else {
+                operation.execute_local();
+            }
         }
         let dma = &self.profile.dma;
         let reads = vector.operations.first().is_some_and(Operation::reads);
@@ -159,10 +191,21 @@ impl Shared {
 
     /// A vector, or a persist, is complete.
     pub fn dma_completed(&self, state: &mut State, number: u32) {
-        let Vector { engine, operations, moved } = state.vectors.remove(number);
+        let (orphan, lost) = (self.is_orphan(state, number), self.has_lost_target(state, number));
+        let Vector { engine, operations, moved, sequences, .. } = state.vectors.remove(number);
+        let node = self.engines[engine as usize].node;
+        if !lost {
+            let medium = &mut state.media[usize::from(node.0)];
+            sequences.into_iter().for_each(|sequence| medium.sync(sequence));
+        }
+        if orphan {
+            return;
+        }
         let mut charge = moved.then_some(Charge::DmaCompleted);
         for mut operation in operations {
-            if !moved {
+            if !moved && lost {
+                operation.result = Err(FabricError::Unreachable);
+            } else if !moved {
                 operation.execute_local();
             }
             state.finish(engine as usize, operation, charge.take());
@@ -176,6 +219,7 @@ impl Shared {
         // The card fetches what was posted: a way to the requester's memory and back.
         let fetched = self.beyond_switch(self.memory_of(self.engines[engine])) * 2;
         let ready = picos(at) + verbs.post_latency.value + fetched;
+        let (since, target_since) = (state.since(self.engines[engine].node), state.since(target));
         for operation in batch.drain(..) {
             let (count, operands) = match operation.transfer {
                 Transfer::Verbs => (u64::from(operation.verbs()), operation.operand_bytes()),
@@ -192,6 +236,8 @@ impl Shared {
                 target,
                 stage: VerbStage::Issue,
                 execution: Execution::NotYet,
+                since,
+                target_since,
                 tries: 0,
             });
             state.kernel.push(slot.start.to_nanos_up(), Event::Verb(number));
@@ -200,6 +246,13 @@ impl Shared {
 
     /// Moves verb `number` on by one stage.
     pub fn advance_verb(&self, state: &mut State, number: u32) {
+        let at_requester = matches!(
+            state.verbs.get_mut(number).stage,
+            VerbStage::Issue | VerbStage::Return | VerbStage::Done
+        );
+        if at_requester && self.is_orphan_verb(state, number) {
+            return drop(state.verbs.remove(number));
+        }
         let verb = state.verbs.get_mut(number);
         match verb.stage {
             VerbStage::Issue => self.issue_verb(state, number),
@@ -294,6 +347,9 @@ impl Shared {
 
     fn arrive_verb(&self, state: &mut State, number: u32) {
         let (_, target) = self.verb_ends(state, number);
+        if self.has_lost_card(state, number) {
+            return self.retry_verb(state, number);
+        }
         let at = self.take_verb(state, number, target, false);
         let verb = state.verbs.get_mut(number);
         let requester = self.engines[verb.engine as usize].side;
@@ -330,7 +386,9 @@ impl Shared {
     /// The first half of a long DMA read moves that is a verb to the own node. The verb is on its
     /// way to the memory, where nothing ends it.
     pub fn verb_half_moved(&self, state: &mut State, number: u32) {
-        state.verbs.get_mut(number).operation.execute_first_half();
+        if !self.has_lost_memory(state, number) {
+            state.verbs.get_mut(number).operation.execute_first_half();
+        }
     }
 
     /// Lets an execution go on at `from`: true if it has ended, else its next access is under way.
@@ -389,6 +447,9 @@ impl Shared {
     fn execute_verb(&self, state: &mut State, number: u32) {
         let mut ready = picos(state.kernel.now());
         let (source, target) = self.verb_ends(state, number);
+        if self.has_lost_memory(state, number) {
+            return self.retry_verb(state, number);
+        }
         let verb = state.verbs.get_mut(number);
         let execution = std::mem::replace(&mut verb.execution, Execution::Ended);
         let node = &mut state.nodes[usize::from(target.0)];
@@ -437,14 +498,19 @@ impl Shared {
     /// verb that was executed is not executed again: only its response was lost.
     fn retries_verb(&self, state: &mut State, number: u32, from: NodeId, to: NodeId) -> bool {
         let now = state.kernel.now();
-        let target = state.verbs.get_mut(number).target;
-        let dead = self.is_host_dead(state, target);
+        let dead = self.has_lost_card(state, number);
         let lost =
             dead || from != to && (state.faults.is_cut(now, from, to) || state.faults.strikes(now));
-        if !lost {
-            return false;
+        if lost {
+            self.retry_verb(state, number);
         }
-        state.faults.counts.dead += u64::from(dead);
+        lost
+    }
+
+    /// Lets the requester's NIC send a verb again, or give it up after its last try.
+    fn retry_verb(&self, state: &mut State, number: u32) {
+        let now = state.kernel.now();
+        state.faults.counts.dead += u64::from(self.has_lost_card(state, number));
         state.faults.counts.verb_retries += 1;
         let verb = state.verbs.get_mut(number);
         verb.tries += 1;
@@ -455,11 +521,41 @@ impl Shared {
         }
         let at = picos(now) + self.profile.verbs.retry_after.value;
         self.next_verb_stage(state, number, stage, at);
-        true
     }
 
-    fn is_host_dead(&self, state: &State, node: NodeId) -> bool {
-        let host = nicol_core::ids::EngineId::host(node, 0);
-        self.view.index_of(host).is_some_and(|index| state.cores[index].dead)
+    /// Has the target's card gone down since the verb was posted? The connection does not come back,
+    /// and what the card was about to execute, or had executed, is forgotten.
+    fn has_lost_card(&self, state: &mut State, number: u32) -> bool {
+        let VerbInFlight { target, target_since, .. } = *state.verbs.get_mut(number);
+        state.has_crashed(target, self.card_side(), target_since)
+    }
+
+    /// Has the memory that the verb is about to access gone down, with the card or alone?
+    fn has_lost_memory(&self, state: &mut State, number: u32) -> bool {
+        let verb = state.verbs.get_mut(number);
+        let (target, since) = (verb.target, verb.target_since);
+        // A chain looks at its regions itself.
+        let moving = match verb.execution {
+            Execution::Moving(side, _) => Some(side),
+            _ => None,
+        };
+        moving.is_some_and(|side| state.has_crashed(target, side, since))
+            || self.has_lost_card(state, number)
+    }
+
+    /// Has the engine that posted the verb crashed since?
+    fn is_orphan_verb(&self, state: &mut State, number: u32) -> bool {
+        let VerbInFlight { engine, since, .. } = *state.verbs.get_mut(number);
+        let engine = self.engines[engine as usize];
+        state.has_crashed(engine.node, engine.side, since)
+    }
+
+    /// The crash of the card of `node` ends what it executes.
+    pub fn abort_executions(&self, state: &mut State, node: NodeId) {
+        for verb in state.verbs.iter_mut().filter(|verb| verb.target == node) {
+            if matches!(verb.execution, Execution::Under(..)) {
+                verb.execution = Execution::Ended;
+            }
+        }
     }
 }

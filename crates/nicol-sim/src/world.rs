@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, Wake, World};
 use nicol_core::fabric::HasDoorbell;
-use nicol_core::ids::{EngineId, NodeId, Side};
+use nicol_core::ids::{EngineId, Incarnation, NodeId, Side};
 use nicol_core::memory::RegionTable;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::{Nanos, Picos};
@@ -49,6 +49,14 @@ pub struct Shared {
     pub(crate) to_host_latency: Picos,
     pub(crate) host_latency: Nanos,
     pub(crate) nic_latency: Nanos,
+    /// After how long engines learn of crashes and restarts of other nodes, if anybody tells them.
+    pub(crate) detect_after: Option<Nanos>,
+    /// Do the log devices keep what is written? Only crashes ask for it.
+    pub(crate) keeps_content: bool,
+    /// Broken on purpose: a crash leaves every write on the medium that was submitted.
+    pub(crate) keeps_unsynced: bool,
+    /// Broken on purpose: frames of and for earlier incarnations are taken.
+    pub(crate) ignores_fences: bool,
     buffers: RefCell<Vec<Vec<u8>>>,
 }
 
@@ -83,11 +91,21 @@ impl Shared {
             to_host_latency: profile.pcie.to_host_latency.value,
             host_latency: profile.within.host_latency.value.to_nanos_up(),
             nic_latency: profile.within.nic_latency.value.to_nanos_up(),
+            detect_after: None,
+            keeps_content: false,
+            keeps_unsynced: false,
+            ignores_fences: false,
             buffers: RefCell::default(),
             view,
             profile,
             tuning,
         }
+    }
+
+    /// Is memory durable by itself?
+    pub(crate) fn memory_is_durable(&self) -> bool {
+        let persist = &self.profile.persist;
+        persist.latency.value == Picos(0) && persist.per_kib.value == Picos(0)
     }
 
     /// Keeps a frame's buffer for another frame.
@@ -174,6 +192,24 @@ impl SimWorld {
         }
     }
 
+    /// The world of the next incarnation. Its random streams go on, so that no key of a region is
+    /// ever the same again, and so do the books of its core's time.
+    pub(crate) fn reborn(old: &Self) -> Self {
+        Self {
+            shared: old.shared.clone(),
+            costs: old.costs.clone(),
+            index: old.index,
+            here: old.here,
+            local: Cell::default(),
+            refused: Cell::new(false),
+            burst: Cell::new(0),
+            resumes: Cell::new(false),
+            spent: old.spent.clone(),
+            random: old.random.clone(),
+            rkeys: old.rkeys.clone(),
+        }
+    }
+
     /// Starts a round now: the core's clock begins at the cluster's. A round that only goes on after an
     /// access to shared memory is no poll: the core has been in that access.
     pub(crate) fn begin(&self) {
@@ -228,6 +264,10 @@ impl World for SimWorld {
         self.local.get().to_nanos_up().max(self.shared.now.get())
     }
 
+    fn fences(&self) -> bool {
+        !self.shared.ignores_fences
+    }
+
     fn access(&self, wait: impl FnOnce() -> Wake) -> Wake {
         self.charge(Charge::Access);
         self.resumes.set(true);
@@ -254,6 +294,11 @@ impl World for SimWorld {
         &self.shared.view
     }
 
+    fn incarnation(&self) -> Incarnation {
+        let state = self.shared.state.borrow();
+        state.lives[usize::from(self.here.node.0)][self.here.side as usize].incarnation
+    }
+
     fn tuning(&self) -> &Tuning {
         &self.shared.tuning
     }
@@ -271,8 +316,7 @@ impl World for SimWorld {
     }
 
     fn memory_is_durable(&self) -> bool {
-        let persist = &self.shared.profile.persist;
-        persist.latency.value == Picos(0) && persist.per_kib.value == Picos(0)
+        self.shared.memory_is_durable()
     }
 
     fn receive(&self) -> Option<Vec<u8>> {

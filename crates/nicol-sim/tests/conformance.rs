@@ -15,7 +15,7 @@ fn passes(profile: &str, faults: FaultPlan) -> usize {
     let suite = Suite::new(&view);
     let profile = Arc::new(Profile::load(profile).unwrap());
     let cluster = SimCluster::new(SimConfig { faults, ..SimConfig::new(view, profile, 1) });
-    cluster.start(&suite);
+    cluster.start(&Arc::new(suite.clone()));
     let ended = cluster.run_until(&mut |_| suite.finished(), Nanos::from_secs(60));
     assert_eq!(ended, RunEnd::Done);
     assert_eq!(suite.failures(), [""; 0]);

@@ -55,7 +55,7 @@ fn race(profile: &str, offset: u64, len: usize, written: Nanos) -> Seen {
     let view = View::new(2, 1, 1, 1).unwrap();
     let config = SimConfig::new(view, Arc::new(Profile::load(profile).unwrap()), 1);
     let region = Arc::new(Region::new(Bytes(4_096)));
-    let start = Race { region, offset, len, written, read: Arc::default() };
+    let start = Arc::new(Race { region, offset, len, written, read: Arc::default() });
     let cluster = SimCluster::new(config);
     cluster.start(&start);
     assert_ne!(cluster.run_until(&mut |_| false, Nanos::from_micros(30)), RunEnd::Done);

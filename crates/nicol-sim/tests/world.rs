@@ -94,9 +94,9 @@ fn config(profile: &str, seed: u64) -> SimConfig {
     SimConfig::new(view, Arc::new(Profile::load(profile).unwrap()), seed)
 }
 
-fn run(config: SimConfig, start: &impl Start) -> (RunEnd, SimReport) {
+fn run(config: SimConfig, start: impl Start) -> (RunEnd, SimReport) {
     let cluster = SimCluster::new(config);
-    cluster.start(start);
+    cluster.start(&Arc::new(start));
     let end = cluster.settle(Nanos::from_secs(1));
     (end, cluster.report())
 }
@@ -106,7 +106,7 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     let run = |seed| {
         let mut config = config("liquidio3", seed);
         config.faults = FaultPlan { loss: 50_000, duplicate: 50_000, ..FaultPlan::none() };
-        run(config, &Calls::new(4, 20)).1
+        run(config, Calls::new(4, 20)).1
     };
     assert_eq!(run(7), run(7));
     assert_ne!(run(7).digest, run(8).digest);
@@ -116,7 +116,7 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
 fn batches_emerge_under_load_and_not_without() {
     for profile in Profile::list() {
         let messages_per_frame = |tasks| {
-            let (end, report) = run(config(profile, 1), &Calls::new(tasks, 50));
+            let (end, report) = run(config(profile, 1), Calls::new(tasks, 50));
             assert_eq!(end, RunEnd::Done);
             report.stats.messages_sent as f64 / report.stats.frames_sent as f64
         };
@@ -129,7 +129,7 @@ fn batches_emerge_under_load_and_not_without() {
 fn aggregation_can_be_switched_off() {
     let mut config = config("liquidio3", 1);
     config.tuning.aggregation = false;
-    let (_, report) = run(config, &Calls::new(64, 50));
+    let (_, report) = run(config, Calls::new(64, 50));
     assert_eq!(report.stats.messages_sent, report.stats.frames_sent);
 }
 
@@ -141,7 +141,7 @@ fn a_call_takes_effect_once_whatever_happens_to_frames() {
         let mut config = config("liquidio3", seed);
         config.faults = FaultPlan::messages(seed);
         let calls = Calls::new(3, 60);
-        let (end, report) = run(config, &calls);
+        let (end, report) = run(config, calls.clone());
         assert_eq!(end, RunEnd::Done, "seed {seed}: {report:?}");
         let expected = 2 * 3 * (1..=60).sum::<u64>();
         assert_eq!(calls.sum.load(Ordering::Relaxed), expected, "seed {seed}");
@@ -176,7 +176,7 @@ fn a_partition_stops_calls_until_it_heals() {
     config.faults = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
     let calls = Calls::new(1, 1);
     let cluster = SimCluster::new(config);
-    cluster.start(&calls);
+    cluster.start(&Arc::new(calls.clone()));
     assert_eq!(cluster.run_until(&mut |_| false, heals), RunEnd::Limit);
     assert_eq!(calls.answered.load(Ordering::Relaxed), 0);
     assert!(cluster.report().faults.cut > 0);
@@ -192,7 +192,7 @@ fn calls_to_a_crashed_node_end_with_their_patience() {
     config.faults = FaultPlan { crashes: vec![crash(1), crash(2)], ..FaultPlan::none() };
     let mut calls = Calls::new(2, 3);
     calls.timeout = Timeout::After(Nanos::from_millis(2));
-    let (end, report) = run(config, &calls);
+    let (end, report) = run(config, calls.clone());
     assert_eq!(end, RunEnd::Done);
     assert_eq!(calls.failed.load(Ordering::Relaxed), 2 * 2 * 3);
     assert!(report.faults.dead > 0 && report.stats.timeouts > 0);
@@ -244,7 +244,7 @@ fn one_sided_operations_take_effect_once_also_under_loss() {
             config.faults = FaultPlan { loss, ..FaultPlan::none() };
             let region = Arc::new(Region::new(Bytes(64)));
             let start = Counting { owner, region: region.clone(), rkey: Arc::default() };
-            let (end, report) = run(config, &start);
+            let (end, report) = run(config, start);
             assert_eq!(end, RunEnd::Done, "{profile} {owner}");
             assert_eq!(region.load(0), Ok(100), "{profile} {owner}");
             let repeats = report.stats.retransmissions + report.faults.verb_retries;
@@ -261,7 +261,7 @@ fn a_full_queue_pushes_back_and_nothing_is_lost() {
     let mut config = SimConfig::new(view, Arc::new(profile), 1);
     config.tuning.aggregation = false;
     let calls = Calls::new(100, 10);
-    let (end, _) = run(config, &calls);
+    let (end, _) = run(config, calls.clone());
     assert_eq!(end, RunEnd::Done);
     assert_eq!(calls.answered.load(Ordering::Relaxed), 2 * 100 * 10);
 }
@@ -270,7 +270,7 @@ fn a_full_queue_pushes_back_and_nothing_is_lost() {
 fn a_cluster_frees_what_its_tasks_hold() {
     let calls = Calls::new(3, u64::MAX);
     let cluster = SimCluster::new(config("liquidio3", 1));
-    cluster.start(&calls);
+    cluster.start(&Arc::new(calls.clone()));
     assert_eq!(cluster.run_until(&mut |_| false, Nanos::from_micros(50)), RunEnd::Limit);
     assert!(Arc::strong_count(&calls.sum) > 1);
     drop(cluster);
@@ -315,7 +315,7 @@ fn a_dma_write_rings_the_host_also_in_a_second_cluster() {
     for profile in ["liquidio3", "connectx5", "liquidio3"] {
         region.store(8, 0).unwrap();
         let (seen, at_ns) = Default::default();
-        let start = Ringing { region: region.clone(), seen, at_ns };
+        let start = Arc::new(Ringing { region: region.clone(), seen, at_ns });
         let cluster = SimCluster::new(config(profile, 1));
         cluster.start(&start);
         assert_ne!(cluster.run_until(&mut |_| false, Nanos::from_micros(20)), RunEnd::Done);
@@ -328,7 +328,7 @@ fn a_dma_write_rings_the_host_also_in_a_second_cluster() {
 #[test]
 fn host_frames_occupy_nic_cores_only_on_the_path() {
     for (profile, on_path) in [("liquidio3", true), ("connectx5", false), ("bluefield1", false)] {
-        let (_, report) = run(config(profile, 1), &Calls::new(8, 50));
+        let (_, report) = run(config(profile, 1), Calls::new(8, 50));
         let forward = report.spent.iter().filter(|spent| spent.on == "forward");
         let spent: u64 = forward.map(|spent| spent.time.0).sum();
         assert_eq!(spent > 0, on_path, "{profile}");
@@ -343,7 +343,7 @@ fn a_crashed_nic_cuts_its_host_off_and_a_stalled_engine_only_waits() {
     crashed.faults = FaultPlan { crashes: vec![crash], ..FaultPlan::none() };
     let mut calls = Calls::new(1, 1);
     calls.timeout = Timeout::After(Nanos::from_millis(1));
-    assert_eq!(run(crashed, &calls).0, RunEnd::Done);
+    assert_eq!(run(crashed, calls.clone()).0, RunEnd::Done);
     assert_eq!(calls.failed.load(Ordering::Relaxed), 2);
 
     let span = Nanos::from_micros(500);
@@ -351,7 +351,7 @@ fn a_crashed_nic_cuts_its_host_off_and_a_stalled_engine_only_waits() {
     let stalls = (0..12).map(|engine| Stall { engine, from: Nanos::ZERO, span }).collect();
     stalled.faults = FaultPlan { stalls, ..FaultPlan::none() };
     let calls = Calls::new(1, 1);
-    let (end, report) = run(stalled, &calls);
+    let (end, report) = run(stalled, calls.clone());
     assert_eq!((end, calls.answered.load(Ordering::Relaxed)), (RunEnd::Done, 2));
     assert!(report.simulated > span && report.faults.stalled > 0);
     assert_eq!(report.stats.retransmissions, 0, "a stall alone leaves routes reliable");

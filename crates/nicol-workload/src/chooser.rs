@@ -1,4 +1,4 @@
-//! Which item a transaction touches.
+//! The choice of items that a transaction accesses.
 
 use nicol_core::rng::Stream;
 
@@ -26,13 +26,13 @@ impl PartsPerMillion {
 /// How the popularity of items is distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
-    /// Every item alike.
+    /// Uniform.
     Uniform,
-    /// Low items are the hot ones. (Gray et al., 1994)
+    /// Zipfian; low items are hot. (Gray et al., 1994)
     Zipfian(Theta),
-    /// Hot items anywhere, as in YCSB.
+    /// Zipfian with hot items scattered, as in YCSB.
     ScrambledZipfian(Theta),
-    /// The first `hot_items` (a share) of the items are drawn with a chance of `hot_draws`.
+    /// The first `hot_items` (a share) of the items get the share `hot_draws` of the draws.
     Hotspot {
         /// The share of items that are hot.
         hot_items: PartsPerMillion,
@@ -103,8 +103,8 @@ impl Chooser {
 
     /// Draws an item for which `taken` is false.
     ///
-    /// After `REDRAWS_MAX` draws it walks up from the last one instead, so that a heavy
-    /// skew cannot keep it for ever. There must be an item that is not taken.
+    /// After `REDRAWS_MAX` draws it walks up from the last one, so that a heavy skew cannot delay
+    /// it for ever. At least one item must not be taken.
     pub fn draw_untaken(&self, random: &mut Stream, taken: impl Fn(u64) -> bool) -> u64 {
         let mut item = self.draw(random);
         for _ in 1..Self::REDRAWS_MAX {

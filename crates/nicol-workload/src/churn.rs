@@ -1,14 +1,14 @@
 //! Churn: inserts, deletes and reads of absent records in a small key space (AMB-36).
 //!
 //! Values name their row and the insert that wrote them. There are two tables. In `SINGLES` keys
-//! come and go and move; the audit counts what is present. In `PAIRS` a record is inserted only
-//! while its partner is absent, which is merely read: two such inserts that both commit are a write
-//! skew over absent records. A later deletion may heal that, so that a transaction type of its own
-//! looks at both partners and reports, in its total, how often it saw both.
+//! are inserted, deleted and moved; the audit counts the present records. In `PAIRS` a record is
+//! inserted only while its partner is absent, and the partner is only read: two such inserts that
+//! both commit are a write skew over absent records. A later deletion could hide that, so a
+//! separate transaction type reads both partners and reports how often it saw both.
 //!
 //! In `churn-ordered` ([`ChurnConfig::ordered`]) the tables are ordered. Most of their keys are
-//! then touched from other nodes, as no other workload does, and some inserts of a pair look for
-//! the partner by a scan: two that both commit are phantoms to one another.
+//! then accessed from other nodes, which no other workload does. Some inserts of a pair look for
+//! the partner by a scan: two that both commit are phantoms to each other.
 
 use std::ops::Range;
 
@@ -21,9 +21,9 @@ use nicol_core::workload::Workload;
 
 use crate::placement::{Violations, holds, records_at_most};
 
-/// Records that come and go; even rows are there initially.
+/// Records that are inserted and deleted; even rows exist initially.
 pub const SINGLES: TableId = TableId(1);
-/// Records of which rows `2 i` and `2 i + 1` exclude one another; even rows are there initially.
+/// Records of which rows `2 i` and `2 i + 1` exclude each other; even rows exist initially.
 pub const PAIRS: TableId = TableId(2);
 /// Bytes of a value.
 pub const VALUE_BYTES: usize = field::STAMP.end;
@@ -41,16 +41,15 @@ pub struct ChurnConfig {
     pub nodes: u16,
     /// Rows of each of the two tables, in the whole cluster: an even number.
     pub rows: u64,
-    /// Do the records stand in ordered tables, spread over the nodes pair by pair? Then the odd row
-    /// of a pair is above all that was ever in its group of keys, until it is inserted
-    /// (`nicol_store::never`).
+    /// Are the tables ordered, with pairs distributed over the nodes? Then the odd row of a pair is
+    /// above its group's high-water mark until it is inserted (`nicol_store::high_water`).
     pub ordered: bool,
     /// May the execution logic run on NIC cores? [Xenic21 4.3.3]
     pub ship: bool,
 }
 
 impl ChurnConfig {
-    /// Rows that ordered tables take at most.
+    /// Maximum rows of ordered tables.
     pub const ORDERED_ROWS_MAX: u64 = 2 << (Key::PARTITIONED_ROW_BITS - PAIR_BITS);
 }
 
@@ -99,10 +98,10 @@ const NAMES: [&str; 8] = [
     "insert_by_scan",
 ];
 
-/// Bits of an ordered key below its pair: pairs are groups of their own.
+/// Bits of an ordered key below its pair: each pair is a key-prefix group.
 const PAIR_BITS: u32 = 24;
 
-/// Keys that a read transaction looks at.
+/// Keys of a read transaction.
 const READ_KEYS: usize = 3;
 
 impl Churn {
@@ -137,7 +136,7 @@ impl Churn {
         Key::partitioned(table, partition as u16, (pair << PAIR_BITS) | (row % 2))
     }
 
-    /// The row of a pair at `home` that `row` stands for.
+    /// Maps `row` to a row of a pair at `home`.
     fn row_at(&self, home: NodeId, row: u64) -> u64 {
         let (nodes, home) = (u64::from(self.config.nodes), u64::from(home.0));
         let pairs = (self.config.rows / 2 - home).div_ceil(nodes);
@@ -286,8 +285,8 @@ impl Workload for Churn {
     }
 }
 
-/// Is the record at each of the transaction's keys present? `None` unless it has the entries that
-/// the procedure expects (`true`: in the write set), with values that belong there.
+/// For each of the transaction's keys, whether its record is present. `None` unless the transaction
+/// has the expected entries (`true`: in the write set) with valid values.
 fn presence<const N: usize>(txn: &Txn, expected: [bool; N]) -> Option<[bool; N]> {
     let entries = txn.entries();
     if entries.len() != N {
@@ -307,7 +306,7 @@ fn presence<const N: usize>(txn: &Txn, expected: [bool; N]) -> Option<[bool; N]>
     Some(presence)
 }
 
-/// Puts a value under the key at `index`, stamped by the arguments.
+/// Writes a value, stamped by the arguments, to the key at `index`.
 fn put(txn: &mut Txn, index: usize) {
     let stamp = txn.args().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let value = value_of(txn.entries()[index].key, stamp);
@@ -334,7 +333,7 @@ fn delete(txn: &mut Txn) -> Verdict {
     finish(txn, -i64::from(present))
 }
 
-/// Looks at three records, present or not.
+/// Reads three records, present or not.
 fn look(txn: &mut Txn) -> Verdict {
     match presence(txn, [false; READ_KEYS]) {
         Some(_) => finish(txn, 0),
@@ -342,7 +341,7 @@ fn look(txn: &mut Txn) -> Verdict {
     }
 }
 
-/// Moves a record to the other key, if that is free; otherwise swaps nothing.
+/// Moves a record to the other key if that is free; otherwise changes nothing.
 fn move_record(txn: &mut Txn) -> Verdict {
     let Some(present) = presence(txn, [true; 2]) else { return Verdict::Refuse };
     if present == [true, false] {
@@ -362,7 +361,7 @@ fn insert_of_pair(txn: &mut Txn) -> Verdict {
     finish(txn, i64::from(!present))
 }
 
-/// Asks for a scan of the pair of `key`; returns its index.
+/// Requests a scan of the pair of `key`. Returns its index.
 fn scan_pair(txn: &mut Txn, key: Key) -> usize {
     let (first, last) = (Key(key.0 & !1), Key(key.0 | 1));
     txn.scan(KeyRange { first, last, backward: false, limit: 2 })
@@ -386,7 +385,7 @@ fn insert_by_scan(txn: &mut Txn) -> Verdict {
     finish(txn, i64::from(!present))
 }
 
-/// Looks at both records of a pair, and leaves 1 if it sees both.
+/// Reads both records of a pair, and outputs 1 if both exist.
 fn look_at_pair(txn: &mut Txn) -> Verdict {
     let Some(present) = presence(txn, [false; 2]) else { return Verdict::Refuse };
     finish(txn, i64::from(present == [true; 2]))

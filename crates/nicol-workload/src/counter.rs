@@ -1,7 +1,7 @@
 //! Records that count their increments: what YCSB-T and Retwis read, modify and audit.
 //!
-//! A value is a counter, then a filler that follows from the record's row and the counter, so that
-//! a value torn between two versions, or put under the wrong key, is seen.
+//! A value is a counter and a filler that is computed from the row and the counter. A value that is
+//! torn between two versions, or stored under the wrong key, is therefore detected.
 
 use std::ops::Range;
 
@@ -99,7 +99,7 @@ impl CountedTable {
         }
     }
 
-    /// Compares the sum of all counters with the increments that were committed.
+    /// Compares the sum of all counters with the committed increments.
     pub(crate) fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String> {
         let mut violations = Violations::default();
         let mut sum = 0_i128;
@@ -127,8 +127,8 @@ impl CountedTable {
     }
 }
 
-/// Increments every write-set record and leaves the number of increments. Refuses if a record is
-/// lost or its value torn: no correct system shows it either.
+/// Increments every write-set record and outputs the number of increments. Refuses if a record is
+/// missing or its value torn, which no correct system shows.
 pub(crate) fn increment(txn: &mut Txn) -> Verdict {
     let mut increments = 0_i64;
     for index in 0..txn.entries().len() {
@@ -142,7 +142,7 @@ pub(crate) fn increment(txn: &mut Txn) -> Verdict {
 }
 
 /// Increments the record at `index` if it is in the write set; returns the number of increments.
-/// `None` if the record is lost or its value torn.
+/// `None` if the record is missing or its value torn.
 pub(crate) fn increment_of(txn: &mut Txn, index: usize) -> Option<i64> {
     let entry = txn.entries()[index];
     let found = entry.fetched.then(|| txn.value(index)).flatten()?;

@@ -23,12 +23,12 @@ struct World {
     now: Cell<Nanos>,
     random: RefCell<Stream>,
     executor: Rc<Executor>,
-    /// Who sleeps, by the time at which it wakes and the order in which it fell asleep.
+    /// Sleeping tasks, by wake-up time and by the order in which they fell asleep.
     sleeping: RefCell<BTreeMap<(Nanos, u64), TaskRef>>,
     sleeps: Cell<u64>,
 }
 
-/// The only engine of the fake world: the driver needs no more of a fabric than [`Local`].
+/// The only engine of the fake world. The driver needs no part of a fabric but [`Local`].
 #[derive(Clone)]
 pub(crate) struct FakeEngine(Rc<World>);
 
@@ -123,7 +123,7 @@ impl Local for FakeEngine {
     }
 }
 
-/// How the fake protocol is broken on purpose, so that audits have something to find.
+/// Defects of the fake protocol that audits must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Validation {
     /// Every version read is compared before the writes are installed.
@@ -137,9 +137,9 @@ pub(crate) enum Validation {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FakeConfig {
     pub(crate) validation: Validation,
-    /// How long the time between reading and installing is at most.
+    /// The longest time between reading and installing.
     pub(crate) step_max: u64,
-    /// Every so manieth commit is reported as unknown (it is installed); 0: none.
+    /// One commit in this many is reported as unknown although it is installed; 0: none.
     pub(crate) unknown_every: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The shares of a workload's transaction types.
+//! Transaction mixes: the shares of a workload's transaction types.
 
 use nicol_core::rng::Stream;
 
@@ -10,7 +10,7 @@ impl<T: Copy, const N: usize> TransactionMix<T, N> {
     /// The share of each type.
     ///
     /// # Panics
-    /// If the shares do not sum to 100: a constant that is wrong does not compile.
+    /// If the shares do not sum to 100; in a constant, that is a compile error.
     pub(crate) const fn new(types: [(u64, T); N]) -> Self {
         let (mut sum, mut index) = (0, 0);
         while index < N {

@@ -1,10 +1,11 @@
-//! How many records a shard holds, and which ones it loads.
+//! The records of a shard: how many it holds, and which ones it loads.
 
 use nicol_core::ids::{Key, ShardId};
 use nicol_core::view::ShardMap;
 
-/// The most records one of `shards` shards gets of `total` that are hashed to them, but for a
-/// chance of about 1e-15: eight standard deviations (each at most the root of the mean) above it.
+/// An upper bound of the records that one of `shards` shards gets of `total` hashed ones: the mean
+/// plus eight standard deviations (each at most the root of the mean). It is exceeded with a
+/// probability of about 1e-15.
 pub(crate) fn records_at_most(total: u64, shards: u16) -> u64 {
     assert!(shards > 0, "a cluster has a shard");
     let mean = total.div_ceil(u64::from(shards));
@@ -17,7 +18,7 @@ pub(crate) fn holds(shards: &dyn ShardMap, shard: ShardId, key: Key) -> bool {
 }
 
 /// 64 well-mixed bits of `value` (the finaliser of SplitMix64): initial contents that differ from
-/// record to record without a stream that would have to be replayed.
+/// record to record without a random stream.
 pub(crate) const fn mix(value: u64) -> u64 {
     let mut bits = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,7 +26,7 @@ pub(crate) const fn mix(value: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Collects violations up to a limit, and counts the rest: a lost shard must not yield a million
+/// Collects violations up to a limit, and counts the rest, since a lost shard would yield a million
 /// lines.
 #[derive(Debug, Default)]
 pub(crate) struct Violations {
@@ -34,10 +35,10 @@ pub(crate) struct Violations {
 }
 
 impl Violations {
-    /// Lines that are kept.
+    /// The limit.
     const LINES_MAX: usize = 20;
 
-    /// Adds one.
+    /// Adds a violation.
     pub(crate) fn add(&mut self, line: impl FnOnce() -> String) {
         if self.lines.len() < Self::LINES_MAX {
             self.lines.push(line());

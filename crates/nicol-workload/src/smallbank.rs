@@ -5,11 +5,11 @@
 //! transaction refuse. Weights and amounts are those of H-Store and DrTM+H.
 //!
 //! Both accounts of a customer are on one node, by a hash of the customer, as in DrTM+H's
-//! implementation, which Xenic's was made from [5.1]: what one customer does is a matter of a
-//! single shard.
+//! implementation, from which Xenic's was made [5.1]. A transaction of one customer therefore
+//! accesses a single shard.
 //!
-//! Each transaction leaves in its output by how much it changed the sum of all balances. The audit:
-//! the initial sum and all these changes make the final sum.
+//! Each transaction outputs its change of the sum of all balances. The audit: the initial sum plus
+//! all changes is the final sum.
 
 use std::ops::Range;
 
@@ -50,7 +50,7 @@ pub struct SmallbankConfig {
     pub accounts_per_node: u64,
     /// The share of customers that are hot.
     pub hot_fraction: PartsPerMillion,
-    /// The share of transactions that touch hot customers only; the others touch any.
+    /// The share of transactions that access hot customers only; the others access any.
     pub hot_probability: PartsPerMillion,
     /// May the execution logic run on NIC cores? [Xenic21 4.3.3]
     pub ship: bool,
@@ -248,8 +248,8 @@ impl Workload for Smallbank {
     }
 }
 
-/// The balances of the transaction's accounts, `None` unless it has exactly the entries that the
-/// procedure expects (`true`: in the write set): a transaction may come from a peer.
+/// The balances of the transaction's accounts. `None` unless it has exactly the expected entries
+/// (`true`: in the write set), because a transaction may come from a peer.
 fn balances<const N: usize>(txn: &Txn, expected: [bool; N]) -> Option<[i32; N]> {
     let entries = txn.entries();
     if entries.len() != N {
@@ -273,7 +273,7 @@ fn set(txn: &mut Txn, index: usize, balance: i32) {
     txn.put(index, &balance.to_le_bytes());
 }
 
-/// Ends a procedure: `None` refuses, otherwise the change of the sum of all balances is left.
+/// Ends a procedure: `None` refuses, otherwise outputs the change of the sum of all balances.
 fn finish(txn: &mut Txn, change: Option<i32>) -> Verdict {
     let Some(change) = change else { return Verdict::Refuse };
     txn.output.extend_from_slice(&i64::from(change).to_le_bytes());

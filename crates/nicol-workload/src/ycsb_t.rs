@@ -1,7 +1,8 @@
 //! YCSB-T: short transactions that read, or read and modify, a few records. [Prism21 8.3]
 //!
 //! Every value carries a counter, and a modification increments it. The audit: the sum of all
-//! counters is the number of increments that were committed, so no update was lost or doubled.
+//! counters is the number of increments that were committed, so no update was lost or applied
+//! twice.
 
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};

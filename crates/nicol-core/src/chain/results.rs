@@ -164,6 +164,8 @@ pub(crate) fn error_status(error: FabricError, details: &mut Writer<'_>) -> u16 
             details.u64(offset);
             8
         }
+        // Of memory that is gone there is nothing more to say to others.
+        FabricError::AccessDenied(AccessError::Lost) => 1,
     }
 }
 

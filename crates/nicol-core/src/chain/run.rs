@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::results::Record;
 use super::{CHAIN_BYTES_MAX, Data, Encoded, Primitive, SCRATCH_BASE, SCRATCH_BYTES, Step, Target};
 use crate::fabric::FabricError;
-use crate::ids::Side;
+use crate::ids::{RKey, Side};
 use crate::memory::{AccessError, RegionTable, Registered, SWAP_WORDS_MAX, WORD};
 
 /// An access to a region by whatever executes a chain.
@@ -79,12 +79,18 @@ struct Execution<'a, R> {
 struct Space {
     /// The region of its rkey, or why it may not access that. What only touches scratch needs none.
     found: Result<Registered, AccessError>,
+    rkey: RKey,
     has_scratch: bool,
 }
 
 impl Space {
+    /// The region, unless a crash has taken it away since it was found.
     fn region(&self) -> Result<&Registered, AccessError> {
-        self.found.as_ref().map_err(|&error| error)
+        match &self.found {
+            Ok(found) if found.region.is_lost() => Err(AccessError::Denied { rkey: self.rkey.0 }),
+            Ok(found) => Ok(found),
+            Err(error) => Err(*error),
+        }
     }
 
     /// Checks a range of the region or of the scratch.
@@ -126,7 +132,7 @@ impl<R: ChainAccess> Execution<'_, R> {
         let writes = !matches!(step.primitive, Primitive::Read { .. });
         let redirects = step.redirect.is_some_and(|to| !is_scratch(to));
         let found = self.regions.find(step.rkey, writes || redirects);
-        let space = Space { found, has_scratch: self.is_chain };
+        let space = Space { found, rkey: step.rkey, has_scratch: self.is_chain };
         let start = results.len();
         let output = |len: u64| step.redirect.map_or(Ok(()), |to| space.check(to, len));
         let denied = FabricError::AccessDenied;
@@ -152,7 +158,7 @@ impl<R: ChainAccess> Execution<'_, R> {
                     Some(from) => self.words(&space, from, &mut swap.swap[..words]).await?,
                     None => {}
                 }
-                self.memory.access(found.side, Touch::Atomic(swap.size())).await?;
+                let found = self.reach(&space, Touch::Atomic(swap.size())).await?;
                 let done = found.region.swap_atomic(at, &swap).map_err(denied)?;
                 succeeded = done.swapped;
                 done.previous[..words].iter().for_each(|word| results.extend(word.to_le_bytes()));
@@ -162,7 +168,7 @@ impl<R: ChainAccess> Execution<'_, R> {
                 let found = space.region().map_err(denied)?;
                 let word = WORD as u64;
                 found.region.check(at, word).and_then(|()| output(word)).map_err(denied)?;
-                self.memory.access(found.side, Touch::Atomic(word)).await?;
+                let found = self.reach(&space, Touch::Atomic(word)).await?;
                 let previous = found.region.add_atomic(at, amount).map_err(denied)?;
                 results.extend(previous.to_le_bytes());
             }
@@ -261,6 +267,17 @@ impl<R: ChainAccess> Execution<'_, R> {
         self.load(space, at, &mut results[start..]).await
     }
 
+    /// Reaches the memory of an operation: the access follows before anything else happens.
+    async fn reach<'s>(
+        &self,
+        space: &'s Space,
+        touch: Touch,
+    ) -> Result<&'s Registered, FabricError> {
+        let side = space.region().map_err(FabricError::AccessDenied)?.side;
+        self.memory.access(side, touch).await?;
+        space.region().map_err(FabricError::AccessDenied)
+    }
+
     async fn load(&self, space: &Space, at: u64, into: &mut [u8]) -> Result<(), FabricError> {
         let len = into.len() as u64;
         if let Some(range) = space.scratch_range(at, len).map_err(FabricError::AccessDenied)? {
@@ -269,7 +286,7 @@ impl<R: ChainAccess> Execution<'_, R> {
         }
         let found = space.region().map_err(FabricError::AccessDenied)?;
         found.region.check(at, len).map_err(FabricError::AccessDenied)?;
-        self.memory.access(found.side, Touch::Fetch(len)).await?;
+        let found = self.reach(space, Touch::Fetch(len)).await?;
         found.region.read_atomic(at, into).map_err(FabricError::AccessDenied)
     }
 
@@ -281,7 +298,7 @@ impl<R: ChainAccess> Execution<'_, R> {
         }
         let found = space.region().map_err(FabricError::AccessDenied)?;
         found.region.check(at, len).map_err(FabricError::AccessDenied)?;
-        self.memory.access(found.side, Touch::Store(len)).await?;
+        let found = self.reach(space, Touch::Store(len)).await?;
         found.region.write_atomic(at, bytes).map_err(FabricError::AccessDenied)?;
         found.region.doorbell().ring();
         Ok(())

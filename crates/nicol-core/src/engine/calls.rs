@@ -2,8 +2,9 @@
 
 use super::completions::Token;
 use super::pool::Payload;
-use crate::fabric::{RequestId, Timeout};
-use crate::ids::EngineId;
+use super::transmit::ONE_SIDED_KIND;
+use crate::fabric::{FabricError, RequestId, Timeout};
+use crate::ids::{EngineId, Incarnation};
 use crate::units::Nanos;
 use crate::wire::{Class, MessageHeader};
 
@@ -37,11 +38,17 @@ struct Slot {
 }
 
 /// The requests of one engine, whoever they went to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Calls {
     slots: Vec<Slot>,
     vacant: Vec<u16>,
+    /// What the slots' sequences begin after.
+    base: u32,
 }
+
+/// Sequences between the first ones of two incarnations: requests of a new life are newer than all
+/// of the old one, which a third party may still send on its behalf.
+const SEQUENCES_PER_LIFE: u32 = 1 << 22;
 
 /// What to do about a request whose retransmission timer fired.
 pub(super) enum Due<'a> {
@@ -50,16 +57,35 @@ pub(super) enum Due<'a> {
     /// Send it again, and look again at `next`.
     Resend { to: EngineId, header: MessageHeader, body: &'a [u8], next: Nanos },
     /// Its timeout is over.
-    GiveUp(Token),
+    GiveUp(Token, FabricError),
 }
 
 impl Calls {
+    /// No requests yet, of an engine in this incarnation.
+    pub(super) fn of(incarnation: Incarnation) -> Self {
+        let lives = incarnation.0 - Incarnation::FIRST.0;
+        let base = lives.wrapping_mul(SEQUENCES_PER_LIFE);
+        Self { slots: Vec::new(), vacant: Vec::new(), base }
+    }
+
+    /// Closes every request to an engine that `is_gone`, and hands out what waits for them.
+    pub(super) fn end(&mut self, is_gone: impl Fn(EngineId) -> bool) -> Vec<Token> {
+        let mut ended = Vec::new();
+        for (number, slot) in self.slots.iter_mut().enumerate() {
+            if let Some(waiting) = slot.waiting.take_if(|waiting| is_gone(waiting.to)) {
+                self.vacant.push(number as u16);
+                ended.push(waiting.token);
+            }
+        }
+        ended
+    }
+
     /// Opens a request; `None` if too many are in flight.
     pub(super) fn open(&mut self, to: EngineId, token: Token) -> Option<RequestId> {
         let slot = match self.vacant.pop() {
             Some(slot) => slot,
             None if self.slots.len() < CALLS_MAX => {
-                self.slots.push(Slot::default());
+                self.slots.push(Slot { sequence: self.base, waiting: None });
                 (self.slots.len() - 1) as u16
             }
             None => return None,
@@ -106,10 +132,15 @@ impl Calls {
         let Some(waiting) = slot.waiting.as_ref() else { return Due::Answered };
         let Some(resend) = waiting.resend.as_ref() else { return Due::Answered };
         if resend.give_up_at.is_some_and(|deadline| now >= deadline) {
-            let token = waiting.token;
+            let (token, kind) = (waiting.token, resend.header.kind);
             slot.waiting = None;
             self.vacant.push(request.slot);
-            return Due::GiveUp(token);
+            // Who posts a one-sided operation cannot supersede it, and learns what a card would say.
+            let error = match kind {
+                ONE_SIDED_KIND => FabricError::Unreachable,
+                _ => FabricError::TimedOut { request },
+            };
+            return Due::GiveUp(token, error);
         }
         let Some(waiting) = slot.waiting.as_mut() else { return Due::Answered };
         let to = waiting.to;

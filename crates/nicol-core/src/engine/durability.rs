@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Completion, Engine, Transfer, World};
 use crate::fabric::{Durability, FabricError};
+use crate::ids::Side;
 use crate::memory::Region;
 
 impl<W: World> Durability for Engine<W> {
@@ -13,6 +14,7 @@ impl<W: World> Durability for Engine<W> {
 
     fn persist(&self, region: &Arc<Region>, offset: u64, len: usize) -> Completion {
         let mut buffer = self.0.pool.take();
+        self.0.world.regions().adopt(region, Side::Host);
         // Checked before the buffer grows: a length is only as good as its region.
         if let Err(error) = region.check(offset, len as u64) {
             return self.0.completions.ready(Err(FabricError::AccessDenied(error)));

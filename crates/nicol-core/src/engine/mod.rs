@@ -8,6 +8,8 @@
 mod calls;
 mod completions;
 mod durability;
+mod fencing;
+mod lifecycle;
 mod local;
 mod messages;
 mod one_sided;
@@ -33,6 +35,8 @@ pub use calls::CALLS_MAX;
 use calls::Calls;
 pub use completions::{Completion, Wake};
 use completions::{Completions, Token};
+use fencing::KnownLives;
+pub use lifecycle::{Loss, Revival};
 use outbox::{Gather, Loopback};
 use peers::Peer;
 pub use pool::Payload;
@@ -56,6 +60,20 @@ pub trait Start: Send + Sync + 'static {
     /// Installs the system on one engine: its service, its tasks. Called once per engine, on the
     /// engine's own thread, before its first round.
     fn start<F: Fabric>(&self, fabric: &F);
+
+    /// Sides of a node have crashed, and their engines are gone: drop what of the system's own
+    /// structures was in their memory. Called once per crash, before anything else happens at the
+    /// node. Regions are wiped by the world.
+    fn crashed(&self, loss: &Loss) {
+        let _nothing_outside_regions = loss;
+    }
+
+    /// Installs the system on an engine of a new incarnation, like [`Start::start`] on the engine's
+    /// own thread before its first round.
+    fn restart<F: Fabric>(&self, fabric: &F, revival: &Revival<'_>) {
+        let _as_if_new = revival;
+        self.start(fabric);
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +110,7 @@ struct Inner<W: World> {
     pool: Pool,
     service: RefCell<Option<Rc<dyn Service>>>,
     calls: RefCell<Calls>,
+    lives: KnownLives,
     views: Views,
     incarnation: Incarnation,
     /// By engine: what it has asked of this one.
@@ -130,7 +149,7 @@ impl<W: World> Engine<W> {
         let Some(index) = view.index_of(here) else {
             panic!("engine {here} is not part of the view");
         };
-        let incarnation = view.side(here.node, here.side).incarnation;
+        let incarnation = world.incarnation();
         let views = Views::new(view.clone());
         let executor = Rc::new(Executor::default());
         let completions = Completions::new(executor.clone());
@@ -142,7 +161,8 @@ impl<W: World> Engine<W> {
             completions,
             pool: Pool::default(),
             service: RefCell::default(),
-            calls: RefCell::default(),
+            calls: RefCell::new(Calls::of(incarnation)),
+            lives: KnownLives::of((here.node, here.side), incarnation),
             views,
             incarnation,
             peers: RefCell::default(),

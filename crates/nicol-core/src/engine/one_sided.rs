@@ -42,6 +42,7 @@ impl<W: World> OneSidedOps for Engine<W> {
             return self.post_verb(node, body);
         }
         let target = self.view().nic_of(node, self.0.here.core);
-        self.request(target, ONE_SIDED_KIND, body, Timeout::Never, None)
+        let timeout = Timeout::After(self.0.world.tuning().one_sided_timeout);
+        self.request(target, ONE_SIDED_KIND, body, timeout, None)
     }
 }

@@ -51,6 +51,10 @@ impl<W: World> Engine<W> {
             return Err(Malformed { what: "a frame for another engine" });
         }
         world.charge(Charge::FrameReceived { from, bytes: bytes.len() as u32 });
+        if !self.admits(&frame.header) && world.fences() {
+            count(&self.0.counters.fenced_frames, 1);
+            return Ok(());
+        }
         let route = world.route(from);
         while let Some((header, body)) = frame.next_message()? {
             world.charge(Charge::MessageReceived { bytes: header.length });

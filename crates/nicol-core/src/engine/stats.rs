@@ -62,6 +62,10 @@ counters! {
     late_replies,
     /// Calls that timed out.
     timeouts,
+    /// Calls that ended because their receiver is known to be gone.
+    fenced_calls,
+    /// Frames of or for an earlier incarnation, which were dropped.
+    fenced_frames,
     /// DMA reads.
     dma_reads,
     /// DMA writes.

@@ -31,7 +31,7 @@ impl<W: World> Engine<W> {
     ) -> Completion {
         let inner = &*self.0;
         let body = inner.pool.payload(body);
-        if self.0.views.current().index_of(to).is_none() {
+        if inner.views.current().index_of(to).is_none() || inner.lives.is_down(to) {
             return inner.completions.ready(Err(FabricError::Unreachable));
         }
         let (token, completion) = inner.completions.open();
@@ -52,7 +52,7 @@ impl<W: World> Engine<W> {
     pub(super) fn open_delegated(&self, to: EngineId) -> (ReplyTo, Completion) {
         let inner = &*self.0;
         let (token, completion) = inner.completions.open();
-        let opened = if self.0.views.current().index_of(to).is_none() {
+        let opened = if inner.views.current().index_of(to).is_none() || inner.lives.is_down(to) {
             Err(FabricError::Unreachable)
         } else {
             inner.calls.borrow_mut().open(to, token).ok_or(FabricError::NoResources)
@@ -116,9 +116,9 @@ impl<W: World> Engine<W> {
                 let timer = Timer::Retransmit { slot: request.slot, sequence: request.sequence };
                 inner.set_timer(next, timer);
             }
-            Due::GiveUp(token) => {
+            Due::GiveUp(token, error) => {
                 count(&inner.counters.timeouts, 1);
-                inner.completions.resolve(token, Err(FabricError::TimedOut { request }));
+                inner.completions.resolve(token, Err(error));
             }
         }
     }
@@ -178,6 +178,9 @@ impl<W: World> Engine<W> {
             return;
         }
         let Some(index) = self.0.views.current().index_of(to) else { return };
+        if inner.lives.is_down(to) {
+            return;
+        }
         inner.world.charge(Charge::MessageSent { bytes: body.len() as u32 });
         count(&inner.counters.messages_sent, 1);
         count(&inner.counters.message_bytes_sent, body.len() as u64);
@@ -215,11 +218,12 @@ impl<W: World> Engine<W> {
             to,
             epoch: Window::of(self.0.views.current().epoch().0),
             incarnation: Window::of(inner.incarnation.0),
+            to_incarnation: Window::of(inner.lives.incarnation(to).0),
             count: gather.count,
         };
         let mut frame = std::mem::take(&mut gather.frame);
         gather.count = 0;
-        assert!(frame.len() > FRAME_HEADER, "a frame carries a message");
+        assert!((frame.len() > FRAME_HEADER) == (header.count > 0), "a count is that of messages");
         seal(&mut frame, header, inner.world.tuning().checksums);
         let bytes = frame.len() as u32;
         count(&inner.counters.frames_sent, 1);
@@ -236,6 +240,32 @@ impl<W: World> Engine<W> {
             if let Err(at) = holding.binary_search(&(index, to)) {
                 holding.insert(at, (index, to));
             }
+        }
+    }
+
+    /// Forgets what was gathered or held back for `to`.
+    pub(super) fn forget_frames(&self, to: EngineId) {
+        let inner = &*self.0;
+        let Some(index) = inner.views.current().index_of(to) else { return };
+        let mut gathers = inner.gathers.borrow_mut();
+        let gather = gathers.entry(index);
+        gather.frame.clear();
+        gather.count = 0;
+        gather.held.clear();
+        inner.holding.borrow_mut().retain(|&(holding, _)| holding != index);
+    }
+
+    /// Sends a frame without a message, which tells `to` the incarnation of this side.
+    pub(super) fn send_notice(&self, to: EngineId) {
+        let inner = &*self.0;
+        let Some(index) = inner.views.current().index_of(to) else { return };
+        let mut gathers = inner.gathers.borrow_mut();
+        let gather = gathers.entry(index);
+        if gather.frame.is_empty() {
+            gather.frame.resize(FRAME_HEADER, 0);
+        }
+        if !std::mem::replace(&mut gather.listed, true) {
+            inner.listed.borrow_mut().push(to);
         }
     }
 
@@ -282,6 +312,9 @@ impl<W: World> Engine<W> {
         let is_dma = !matches!(operation.transfer, Transfer::Persist { .. });
         if is_dma {
             self.count_dma(&operation);
+            if let Some(region) = operation.region() {
+                inner.world.regions().adopt(region, inner.here.side.other());
+            }
         }
         if W::SHARED_MEMORY && is_dma {
             operation.execute_local();

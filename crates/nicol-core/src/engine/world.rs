@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Wake;
 use crate::chain::Encoded;
 use crate::fabric::{FabricError, HasDoorbell, Work};
-use crate::ids::{EngineId, NodeId};
+use crate::ids::{EngineId, Incarnation, NodeId};
 use crate::memory::{Region, RegionTable};
 use crate::units::Nanos;
 use crate::view::View;
@@ -146,8 +146,8 @@ impl Operation {
         else {
             return;
         };
-        // What is out of bounds moves nothing.
-        if region.check(*offset, u64::from(*len)).is_ok() {
+        // What is out of bounds or lost moves nothing.
+        if !region.is_lost() && region.check(*offset, u64::from(*len)).is_ok() {
             self.buffer.resize(half, 0);
             self.result = region.read(*offset, &mut self.buffer).map_err(FabricError::AccessDenied);
         }
@@ -159,6 +159,10 @@ impl Operation {
     /// # Panics
     /// On verbs: those are executed by their target.
     pub fn execute_local(&mut self) {
+        if self.region().is_some_and(|region| region.is_lost()) {
+            self.result = Err(FabricError::Unreachable);
+            return;
+        }
         let moved = match &self.transfer {
             Transfer::DmaRead { region, offset, len } => {
                 let moved = self.buffer.len();
@@ -175,6 +179,16 @@ impl Operation {
             Transfer::Verbs => panic!("verbs are executed by their target"),
         };
         self.result = moved.map_err(FabricError::AccessDenied);
+    }
+
+    /// The region that it moves to or from; `None` for what names none.
+    pub const fn region(&self) -> Option<&Arc<Region>> {
+        match &self.transfer {
+            Transfer::DmaRead { region, .. }
+            | Transfer::DmaWrite { region, .. }
+            | Transfer::Persist { region, .. } => Some(region),
+            Transfer::DmaTouch { .. } | Transfer::Verbs => None,
+        }
     }
 
     /// Does a DMA read?
@@ -219,6 +233,9 @@ pub struct Tuning {
     pub tasks_per_round: usize,
     /// First retransmission of a call over an unreliable route; doubles up to 16 times this.
     pub retransmit_after: Nanos,
+    /// How long a one-sided operation that engines execute in software is sent again, over an
+    /// unreliable route, before it ends with `Unreachable`.
+    pub one_sided_timeout: Nanos,
     /// Do frames carry and check a CRC32C?
     pub checksums: bool,
 }
@@ -241,6 +258,8 @@ pub trait World: 'static {
     fn draw_rkey(&self) -> u32;
     /// The cluster's first view: its nodes and engines are those of every later one.
     fn first_view(&self) -> &View;
+    /// The life of this engine's side of its node.
+    fn incarnation(&self) -> Incarnation;
     /// How engines behave.
     fn tuning(&self) -> &Tuning;
     /// What may happen to frames between this engine and `other`.
@@ -271,6 +290,11 @@ pub trait World: 'static {
     /// The next finished operation.
     fn finished(&self) -> Option<Operation>;
 
+    /// Are frames of and for earlier incarnations dropped? False in negative tests only.
+    #[doc(hidden)]
+    fn fences(&self) -> bool {
+        true
+    }
     /// A scheduling point before an access to shared memory. `wait` waits until other engines have
     /// come to the time that this one's clock shows.
     fn access(&self, wait: impl FnOnce() -> Wake) -> Self::Access;

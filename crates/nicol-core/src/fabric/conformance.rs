@@ -4,6 +4,7 @@
 //! then asks for [`Suite::failures`]. Where routes are unreliable, the same must hold.
 
 mod chains;
+mod crashes;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chains::Ground;
+pub use crashes::{Act, CrashSuite};
 
 use super::{
     Delivery, Fabric, FabricError, Message, OneSided, ReplyTo, RequestId, Service, Timeout, Work,

@@ -38,7 +38,10 @@ struct FreeList {
 /// The epoch in which a chain began.
 #[derive(Debug)]
 #[must_use = "a chain that never leaves keeps buffers from being recycled"]
-pub struct Entered(u64);
+pub struct Entered {
+    epoch: u64,
+    generation: u32,
+}
 
 /// A node's free lists, and the chains that might still use what is posted to them.
 #[derive(Debug, Default)]
@@ -47,6 +50,8 @@ pub(super) struct FreeLists {
     epoch: u64,
     /// Chains under way that began in the current epoch and in the one before, by parity.
     chains: [u32; 2],
+    /// How often those who executed chains have crashed: their chains never end.
+    generation: u32,
     /// Posted buffers that such a chain may still use, oldest first.
     waiting: VecDeque<(u64, FreeListKey, u32)>,
 }
@@ -73,12 +78,21 @@ impl FreeLists {
             return None;
         }
         self.chains[(self.epoch % 2) as usize] += 1;
-        Some(Entered(self.epoch))
+        Some(Entered { epoch: self.epoch, generation: self.generation })
     }
 
     /// A chain ends.
     pub(super) fn leave(&mut self, entered: Entered) {
-        self.chains[(entered.0 % 2) as usize] -= 1;
+        if entered.generation == self.generation {
+            self.chains[(entered.epoch % 2) as usize] -= 1;
+            self.advance();
+        }
+    }
+
+    /// Whoever executed the chains under way has crashed: they are over.
+    pub(super) fn forget_chains(&mut self) {
+        self.generation += 1;
+        self.chains = [0; 2];
         self.advance();
     }
 
@@ -130,6 +144,13 @@ impl FreeLists {
         let buffer = list.ready.pop_front()?;
         list.in_use[buffer as usize] = true;
         Some(list.buffers.first + u64::from(buffer) * list.buffers.size)
+    }
+
+    /// Forgets the lists whose buffers lie under none of these keys, which are sorted.
+    pub(super) fn keep_only(&mut self, rkeys: &[RKey]) {
+        self.lists.retain(|_, list| rkeys.binary_search(&list.buffers.rkey).is_ok());
+        let lists = &self.lists;
+        self.waiting.retain(|(_, key, _)| lists.contains_key(key));
     }
 
     /// Buffers that an ALLOCATE could pop now.
@@ -201,6 +222,21 @@ mod tests {
         }
         assert_eq!(lists.pop(key), Some(64));
         lists.leave(newer);
+    }
+
+    #[test]
+    fn chains_that_a_crash_has_cut_off_keep_no_buffer() {
+        let (mut lists, key) = lists(1, 1);
+        let cut_off = lists.enter().unwrap();
+        lists.post(key, &[64]).unwrap();
+        assert_eq!(lists.pop(key), None);
+        lists.forget_chains();
+        let later = lists.enter().unwrap();
+        lists.leave(cut_off);
+        assert_eq!(lists.pop(key), Some(64));
+        lists.leave(later);
+        lists.keep_only(&[RKey(8)]);
+        assert_eq!(lists.find(key, RKey(9)), Err(AccessError::Denied { rkey: 5 }));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! A region: shared memory that is only ever read and written as atomics.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use zerocopy::FromZeros;
 
 use super::Doorbell;
 use super::seqlock::Seqlocks;
+use crate::ids::Side;
 use crate::units::Bytes;
 
 /// Bytes in a word: the unit of atomicity, and the alignment of every access.
@@ -43,6 +45,10 @@ pub enum AccessError {
         /// The offset posted.
         offset: u64,
     },
+    /// A crash has taken the memory away. Only what the side's own code accesses is told so: the
+    /// fabric answers others with `Denied` or `Unreachable`.
+    #[error("the memory was lost in a crash")]
+    Lost,
 }
 
 /// Shared memory of fixed size, zeroed at birth.
@@ -52,11 +58,20 @@ pub enum AccessError {
 /// a reader that sees a word of a write sees every word written before it; a reader that runs
 /// beside a writer may still see a torn record and must detect that (seqlock words, see
 /// `nicol_store::host_table`).
+///
+/// Memory belongs to a side of a node. A crash of that side wipes it and marks it lost; every access
+/// fails from then on. A [log](Region::for_log) in battery-backed host memory keeps its bytes.
 pub struct Region {
     words: Box<[AtomicU64]>,
-    size: u64,
+    /// 0 once it is lost: the check of bounds is that of loss as well.
+    size: AtomicU64,
     doorbell: Doorbell,
     seqlocks: Seqlocks,
+    /// Of a log: its name on the medium.
+    label: Option<u32>,
+    owner: OnceLock<Side>,
+    /// 0, or 1 and the accesses that were refused since it was lost.
+    lost: AtomicU64,
 }
 
 impl Region {
@@ -70,14 +85,79 @@ impl Region {
         let Ok(words) = <[AtomicU64]>::new_box_zeroed_with_elems(len) else {
             panic!("no memory for a region of {} bytes", size.0);
         };
-        Self { words, size: size.0, doorbell: Doorbell::default(), seqlocks: Seqlocks::new(size.0) }
+        Self {
+            words,
+            size: AtomicU64::new(size.0),
+            doorbell: Doorbell::default(),
+            seqlocks: Seqlocks::new(size.0),
+            label: None,
+            owner: OnceLock::new(),
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// A zeroed region that is a log: in battery-backed host memory it survives a crash, and on a
+    /// log device its writes are found under `label`, which is the node's to choose.
+    pub fn for_log(size: Bytes, label: u32) -> Self {
+        Self { label: Some(label), ..Self::new(size) }
+    }
+
+    /// Is it a log?
+    pub const fn is_log(&self) -> bool {
+        self.label.is_some()
+    }
+
+    /// Its name on the durable medium; 0 unless it is a log.
+    pub fn label(&self) -> u32 {
+        self.label.unwrap_or_default()
+    }
+
+    /// Makes it memory of `side`; true if it belonged to no side before.
+    pub(super) fn adopt(&self, side: Side) -> bool {
+        self.owner.get().is_none() && self.owner.set(side).is_ok()
+    }
+
+    /// Which side's memory it is, once the fabric has seen it.
+    pub fn owner(&self) -> Option<Side> {
+        self.owner.get().copied()
+    }
+
+    /// Wipes the memory and marks it lost: the crash of the side that it belongs to. No engine of
+    /// the node may run meanwhile.
+    pub fn lose(&self) {
+        self.size.store(0, Ordering::SeqCst);
+        let _first = self.lost.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst);
+        // Memory that was never written must not be given to it by being wiped.
+        for word in self.words.iter().filter(|word| word.load(Ordering::Relaxed) != 0) {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Has a crash taken the memory away?
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) != 0
+    }
+
+    /// Accesses that were refused because the memory is lost. The simulator takes each for a bug:
+    /// the side's own code has outlived its crash, or another side's has gone round the fabric.
+    pub fn lost_accesses(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed).saturating_sub(1)
+    }
+
+    #[cold]
+    fn refuse(&self, offset: u64, len: u64) -> AccessError {
+        if self.is_lost() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return AccessError::Lost;
+        }
+        AccessError::OutOfBounds { offset, len, size: self.size().0 }
     }
 
     /// A region of its own with the same bytes. What was never written stays so.
     pub fn copy(&self) -> Self {
         /// Words of a page of memory.
         const PAGE: usize = 4_096 / WORD;
-        let copy = Self::new(Bytes(self.size));
+        let copy = Self { label: self.label, ..Self::new(self.size()) };
         for (from, to) in self.words.chunks(PAGE).zip(copy.words.chunks(PAGE)) {
             if from.iter().all(|word| word.load(Ordering::Acquire) == 0) {
                 continue;
@@ -91,7 +171,7 @@ impl Region {
 
     /// Its size in bytes.
     pub fn size(&self) -> Bytes {
-        Bytes(self.size)
+        Bytes(self.size.load(Ordering::Relaxed))
     }
 
     /// Rung whenever an engine of the other side has written to this region.
@@ -109,8 +189,8 @@ impl Region {
             return Err(AccessError::Misaligned { offset });
         }
         match offset.checked_add(len) {
-            Some(end) if end <= self.size => Ok(()),
-            _ => Err(AccessError::OutOfBounds { offset, len, size: self.size }),
+            Some(end) if end <= self.size.load(Ordering::Relaxed) => Ok(()),
+            _ => Err(self.refuse(offset, len)),
         }
     }
 
@@ -210,7 +290,7 @@ fn store_partial(word: &AtomicU64, chunk: &[u8]) {
 
 impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Region({} bytes)", self.size)
+        write!(f, "Region({} bytes)", self.size().0)
     }
 }
 
@@ -254,6 +334,22 @@ mod tests {
         }
         assert_eq!(region.check(4, 4), Err(AccessError::Misaligned { offset: 4 }));
         assert_eq!(region.check(64, 0), Ok(()));
+    }
+
+    #[test]
+    fn lost_memory_is_wiped_and_refuses_every_access_and_counts_them() {
+        let region = Region::for_log(Bytes(64), 7);
+        region.store(8, 5).unwrap();
+        assert!(region.adopt(Side::Host) && !region.adopt(Side::Nic));
+        region.lose();
+        region.lose();
+        assert_eq!((region.is_lost(), region.lost_accesses()), (true, 0));
+        assert_eq!(region.load(8), Err(AccessError::Lost));
+        assert_eq!(region.write(0, &[1]), Err(AccessError::Lost));
+        assert_eq!(region.read(0, &mut [0; 8]), Err(AccessError::Lost));
+        assert_eq!(region.lost_accesses(), 3);
+        assert!(region.words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        assert_eq!((region.copy().label(), region.owner()), (7, Some(Side::Host)));
     }
 
     #[test]

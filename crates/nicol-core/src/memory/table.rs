@@ -1,7 +1,7 @@
 //! The regions that a node lets others reach, by rkey, and the free lists in them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use super::buffers::{Buffers, Entered, FreeLists};
 use super::{AccessError, Region};
@@ -32,6 +32,8 @@ pub struct Registered {
 pub struct RegionTable {
     regions: RwLock<BTreeMap<RKey, Registered>>,
     lists: Mutex<FreeLists>,
+    /// Regions that the fabric has seen, and whose memory they are: what a crash takes away.
+    seen: Mutex<Vec<(Side, Weak<Region>)>>,
 }
 
 impl RegionTable {
@@ -44,6 +46,7 @@ impl RegionTable {
         side: Side,
         mut candidates: impl FnMut() -> u32,
     ) -> RKey {
+        self.adopt(&region, side);
         let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
         loop {
             let rkey = RKey(candidates());
@@ -52,6 +55,44 @@ impl RegionTable {
                 return rkey;
             }
         }
+    }
+
+    /// Notes that `region` is memory of `side` of this node, unless that is known of it.
+    pub fn adopt(&self, region: &Arc<Region>, side: Side) {
+        if region.adopt(side) {
+            self.seen().push((side, Arc::downgrade(region)));
+        }
+    }
+
+    /// The crash of `side`: takes every registration of its memory back, and marks the memory that
+    /// the fabric has seen as [lost](Region::lose), apart from logs if `keep_logs`. Returns what was
+    /// lost.
+    pub fn lose(&self, side: Side, keep_logs: bool) -> Vec<Arc<Region>> {
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        regions.retain(|_, registered| registered.side != side);
+        let keys: Vec<RKey> = regions.keys().copied().collect();
+        drop(regions);
+        self.lists().keep_only(&keys);
+        let mut lost = Vec::new();
+        self.seen().retain(|(owner, region)| {
+            let Some(region) = region.upgrade() else { return false };
+            if *owner != side || keep_logs && region.is_log() {
+                return true;
+            }
+            region.lose();
+            lost.push(region);
+            false
+        });
+        lost
+    }
+
+    /// Ends the chains under way, for the crash of whatever executes them.
+    pub fn forget_chains(&self) {
+        self.lists().forget_chains();
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Vec<(Side, Weak<Region>)>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes `rkey` back: later accesses are denied. Returns whether it was registered.

@@ -13,20 +13,27 @@ pub const FRAME_VERSION: u8 = 2;
 mod field {
     use super::Range;
     pub const CHECKSUM: Range<usize> = 0..4;
-    /// Version, epoch and incarnation, from the lowest bit on: 4, 14 and 14 bits.
-    pub const SENDER: Range<usize> = 4..8;
+    /// Version, epoch, the sender's and the receiver's incarnation, from the lowest bit on: 4, 12, 8
+    /// and 8 bits.
+    pub const LIVES: Range<usize> = 4..8;
     pub const COUNT: Range<usize> = 8..10;
     pub const FROM: Range<usize> = 10..13;
     pub const TO: Range<usize> = 13..16;
 }
 
-/// Bytes of a frame's header: checksum of the rest, version, the sender's epoch and incarnation,
-/// messages, source, destination. The frame's length is that of its messages together.
+/// Bytes of a frame's header: checksum of the rest, version, the sender's epoch and incarnation, the
+/// receiver's incarnation as the sender knows it, messages, source, destination. The frame's length
+/// is that of its messages together.
 pub const FRAME_HEADER: usize = 16;
 const VERSION_BITS: u32 = 4;
-/// Bits of an epoch and of an incarnation: their lowest ones, compared within a window.
-const WINDOW_BITS: u32 = 14;
-const _: () = assert!(VERSION_BITS + 2 * WINDOW_BITS == 32, "they share a word");
+/// Bits of an epoch: its lowest ones, compared within a window.
+const EPOCH_BITS: u32 = 12;
+/// The same of an incarnation: a frame does not stay under way for 128 restarts.
+const LIFE_BITS: u32 = 8;
+const _: () = assert!(VERSION_BITS + EPOCH_BITS + 2 * LIFE_BITS == 32, "they share a word");
+const EPOCH_SHIFT: u32 = VERSION_BITS;
+const FROM_LIFE_SHIFT: u32 = EPOCH_SHIFT + EPOCH_BITS;
+const TO_LIFE_SHIFT: u32 = FROM_LIFE_SHIFT + LIFE_BITS;
 /// Bytes of a message's header.
 pub const MESSAGE_HEADER: usize = 16;
 /// Where the fields of a message's header stand in its two words, counted in bits: kind (16), class
@@ -42,22 +49,27 @@ const _: () = assert!(field::TO.end == FRAME_HEADER);
 /// The lowest bits of a number that only grows: of an epoch or an incarnation.
 ///
 /// It is compared with a number that the receiver knows, and stands for the one nearest to that:
-/// right as long as the two differ by less than 8,192.
+/// right as long as the two differ by less than half of what `BITS` bits can tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window(u16);
+pub struct Window<const BITS: u32>(u16);
 
-impl Window {
+impl<const BITS: u32> Window<BITS> {
     /// The lowest bits of `number`.
     pub const fn of(number: u32) -> Self {
-        Self((number & ((1 << WINDOW_BITS) - 1)) as u16)
+        Self((number & ((1 << BITS) - 1)) as u16)
+    }
+
+    /// The number that it stands for, where that is `known` or higher.
+    pub const fn from(self, known: u32) -> u32 {
+        known.wrapping_add((self.0.wrapping_sub(known as u16) & ((1 << BITS) - 1)) as u32)
     }
 
     /// Is the number that it stands for higher (`Greater`), lower or the same as `known`?
     pub const fn compare(self, known: u32) -> std::cmp::Ordering {
-        let ahead = self.0.wrapping_sub(known as u16) & ((1 << WINDOW_BITS) - 1);
+        let ahead = self.0.wrapping_sub(known as u16) & ((1 << BITS) - 1);
         match ahead {
             0 => std::cmp::Ordering::Equal,
-            _ if ahead < 1 << (WINDOW_BITS - 1) => std::cmp::Ordering::Greater,
+            _ if ahead < 1 << (BITS - 1) => std::cmp::Ordering::Greater,
             _ => std::cmp::Ordering::Less,
         }
     }
@@ -71,9 +83,11 @@ pub struct FrameHeader {
     /// The receiving engine.
     pub to: EngineId,
     /// The epoch of the sender's view.
-    pub epoch: Window,
+    pub epoch: Window<EPOCH_BITS>,
     /// The incarnation of the sender's side of its node.
-    pub incarnation: Window,
+    pub incarnation: Window<LIFE_BITS>,
+    /// The incarnation of the receiver's side for which it is meant.
+    pub to_incarnation: Window<LIFE_BITS>,
     /// Messages in the frame.
     pub count: u16,
 }
@@ -81,10 +95,11 @@ pub struct FrameHeader {
 /// Writes the header into the first [`FRAME_HEADER`] bytes of `frame`, which the caller reserved,
 /// with a checksum over everything else if `checksum` is set.
 pub fn seal(frame: &mut [u8], header: FrameHeader, checksum: bool) {
-    let sender = u32::from(FRAME_VERSION)
-        | u32::from(header.epoch.0) << VERSION_BITS
-        | u32::from(header.incarnation.0) << (VERSION_BITS + WINDOW_BITS);
-    frame[field::SENDER].copy_from_slice(&sender.to_le_bytes());
+    let lives = u32::from(FRAME_VERSION)
+        | u32::from(header.epoch.0) << EPOCH_SHIFT
+        | u32::from(header.incarnation.0) << FROM_LIFE_SHIFT
+        | u32::from(header.to_incarnation.0) << TO_LIFE_SHIFT;
+    frame[field::LIVES].copy_from_slice(&lives.to_le_bytes());
     frame[field::COUNT].copy_from_slice(&header.count.to_le_bytes());
     frame[field::FROM].copy_from_slice(&header.from.pack().to_le_bytes()[..3]);
     frame[field::TO].copy_from_slice(&header.to.pack().to_le_bytes()[..3]);
@@ -109,8 +124,8 @@ impl<'a> Frame<'a> {
         if bytes.len() < FRAME_HEADER {
             return Err(Malformed { what: "a frame shorter than its header" });
         }
-        let sender = Reader::new(&bytes[field::SENDER]).u32()?;
-        if sender & ((1 << VERSION_BITS) - 1) != u32::from(FRAME_VERSION) {
+        let lives = Reader::new(&bytes[field::LIVES]).u32()?;
+        if lives & ((1 << VERSION_BITS) - 1) != u32::from(FRAME_VERSION) {
             return Err(Malformed { what: "an unknown frame version" });
         }
         let narrow = |range: Range<usize>| {
@@ -125,9 +140,10 @@ impl<'a> Frame<'a> {
             |range| EngineId::unpack(narrow(range)).ok_or(Malformed { what: "a frame's address" });
         let count = Reader::new(&bytes[field::COUNT]).u16()?;
         let (from, to) = (engine(field::FROM)?, engine(field::TO)?);
-        let epoch = Window::of(sender >> VERSION_BITS);
-        let incarnation = Window::of(sender >> (VERSION_BITS + WINDOW_BITS));
-        let header = FrameHeader { from, to, epoch, incarnation, count };
+        let epoch = Window::of(lives >> EPOCH_SHIFT);
+        let incarnation = Window::of(lives >> FROM_LIFE_SHIFT);
+        let to_incarnation = Window::of(lives >> TO_LIFE_SHIFT);
+        let header = FrameHeader { from, to, epoch, incarnation, to_incarnation, count };
         Ok(Self { header, left: count, body: Reader::new(&bytes[FRAME_HEADER..]) })
     }
 
@@ -232,6 +248,7 @@ mod tests {
             to: EngineId::host(NodeId(258), 3),
             epoch: Window::of(16_384 + 5),
             incarnation: Window::of(7),
+            to_incarnation: Window::of(256 + 3),
             count,
         };
         let mut bytes = vec![0; FRAME_HEADER];
@@ -278,10 +295,11 @@ mod tests {
     fn a_window_compares_with_the_nearest_number() {
         use std::cmp::Ordering::{Equal, Greater, Less};
         for known in [0, 1, 8_191, 16_383, 16_384, 70_000_u32] {
-            assert_eq!(Window::of(known).compare(known), Equal);
-            assert_eq!(Window::of(known + 8_191).compare(known), Greater);
-            assert_eq!(Window::of(known).compare(known + 1), Less);
-            assert_eq!(Window::of(known).compare(known + 8_191), Less);
+            assert_eq!(Window::<14>::of(known).compare(known), Equal);
+            assert_eq!(Window::<14>::of(known + 8_191).compare(known), Greater);
+            assert_eq!(Window::<8>::of(known + 5).from(known), known + 5);
+            assert_eq!(Window::<14>::of(known).compare(known + 1), Less);
+            assert_eq!(Window::<14>::of(known).compare(known + 8_191), Less);
         }
     }
 }

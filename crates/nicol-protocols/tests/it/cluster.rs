@@ -112,16 +112,17 @@ pub fn run<N: CommitNode>(
         record: true,
         history_max: usize::MAX,
     };
-    let cluster = Cluster::<N> {
+    let cluster = Arc::new(Cluster::<N> {
         nodes: load_nodes(&view, config, &*workload, &Sequential),
         clients_per_host: run.clients_per_node / ENGINES as u32,
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
-    };
+    });
     let profile = Arc::new(Profile::load(run.on).unwrap());
     let faults = if run.faults { FaultPlan::messages(seed) } else { FaultPlan::none() };
-    let world = SimCluster::new(SimConfig { faults, ..SimConfig::new(view.clone(), profile, seed) });
+    let world =
+        SimCluster::new(SimConfig { faults, ..SimConfig::new(view.clone(), profile, seed) });
     world.start(&cluster);
     let ended = world.run_until(&mut |_| cluster.run.finished(), LIMIT);
     assert_eq!(ended, RunEnd::Done, "seed {seed}: clients are stuck");

@@ -58,7 +58,12 @@ impl Erratum {
             assert_eq!(printed.leaked, 0, "seed {seed}: locks are no part of the gap");
             caught += u64::from(!printed.anomalies.is_empty());
             let resolved = self.run(&self.resolved, seed);
-            assert!(resolved.held(), "seed {seed}: {:#?} {:#?}", resolved.anomalies, resolved.wrong);
+            assert!(
+                resolved.held(),
+                "seed {seed}: {:#?} {:#?}",
+                resolved.anomalies,
+                resolved.wrong
+            );
         }
         assert!(caught > 0, "{:?} was never caught", self.printed);
     }

@@ -174,7 +174,7 @@ fn run<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64)
         sim.faults = FaultPlan::messages(seed);
     }
     let world = SimCluster::new(sim);
-    world.start(&*cluster);
+    world.start(&cluster);
     let ran = world.run_until(&mut |_| cluster.run.finished(), Nanos::from_secs(600));
     assert_eq!(ran, RunEnd::Done);
     let limit = world.now().saturating_add(Nanos::from_secs(10));

@@ -159,14 +159,14 @@ fn run_with<N: CommitNode>(
         record: true,
         history_max: usize::MAX,
     };
-    let short = Short::<N> {
+    let short = Arc::new(Short::<N> {
         seed,
         want,
         nodes: load_nodes(&view, config, &*workload, &Sequential),
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
-    };
+    });
     let profile = Arc::new(Profile::load("liquidio3").unwrap());
     let mut sim = SimConfig { faults, ..SimConfig::new(view, profile, seed) };
     sim.tuning.tasks_per_round = want.tasks_per_round;

@@ -13,13 +13,8 @@ use nicol_workload::tpcc::{Tpcc, TpccConfig};
 
 use crate::cluster::{NODES, Ran, Run, run};
 
-const RUN: Run = Run {
-    on: "liquidio3",
-    replicas: 3,
-    clients_per_node: 8,
-    transactions: 1_000,
-    faults: false,
-};
+const RUN: Run =
+    Run { on: "liquidio3", replicas: 3, clients_per_node: 8, transactions: 1_000, faults: false };
 
 fn smallbank(accounts: u64) -> Arc<dyn Workload> {
     Arc::new(Smallbank::new(SmallbankConfig::paper(NODES, accounts)))
@@ -98,7 +93,7 @@ fn every_broken_protocol_is_caught_within_200_seeds() {
 }
 
 #[test]
-fn a_scan_that_nobody_vouches_for_is_caught_within_200_seeds() {
+fn a_scan_without_range_versions_is_caught_within_200_seeds() {
     let sabotage = Sabotage::IgnoresRangeVersions;
     let workload = tpcc();
     // Load makes the host's trees lag behind its NIC.

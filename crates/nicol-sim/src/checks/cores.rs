@@ -42,7 +42,7 @@ impl Start for Steps {
 
 /// The time of `work` on a core of `side`, in nanoseconds.
 fn step(profile: &Arc<Profile>, side: Side, work: Work) -> Result<f64, ViewError> {
-    let steps = Steps { side, work, took_ns: Arc::default() };
+    let steps = Arc::new(Steps { side, work, took_ns: Arc::default() });
     let cluster = SimCluster::new(cluster(profile, 1, 1, 1)?);
     cluster.start(&steps);
     cluster.run_until(&mut |_| false, SPAN);

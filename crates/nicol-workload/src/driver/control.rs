@@ -1,4 +1,4 @@
-//! What all clients of a run share: its plan, whether it is over, and its result.
+//! State that all clients of a run share: its plan, whether it has ended, and its result.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,12 +29,12 @@ pub struct RunPlan {
     pub transactions_per_client: Option<u64>,
     /// How transactions arrive.
     pub load: Load,
-    /// How aborted ones are tried again.
+    /// How aborted ones are retried.
     pub retry: Retry,
     /// Record a history of every attempt?
     pub record: bool,
-    /// Events that each engine's history has room for. When it is full its clients stop, since a
-    /// history with a hole proves nothing, and [`RunResult::history_full`] says so.
+    /// Capacity of each engine's history in events. When it is full its clients stop, since an
+    /// incomplete history proves nothing, and [`RunResult::history_full`] is set.
     pub history_max: usize,
 }
 
@@ -45,7 +45,7 @@ impl RunPlan {
     }
 }
 
-/// The state that the clients of a run share, on whichever thread they are.
+/// The state that the clients of a run share across threads.
 #[derive(Debug)]
 pub struct RunControl {
     plan: RunPlan,
@@ -114,7 +114,7 @@ impl RunControl {
         self.result.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that `clients` clients have ended, after their results were merged.
+    /// Records that `clients` clients have ended, after their results were merged.
     pub(super) fn ended(&self, clients: u32) {
         let before = self.running.fetch_sub(clients, Ordering::Release);
         assert!(before >= clients, "a client ends once");

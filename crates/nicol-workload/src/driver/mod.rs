@@ -1,5 +1,5 @@
-//! The client driver: clients that issue a workload's transactions to a commit protocol, try
-//! aborted ones again, and note what they saw.
+//! The client driver: clients that issue a workload's transactions to a commit protocol, retry
+//! aborted ones, and record what they saw.
 //!
 //! One [`RunControl`] is shared by the whole run; each engine makes a [`Recorder`] of it and spawns
 //! its [`client`]s. When the run is [finished](RunControl::finished), its
@@ -7,9 +7,9 @@
 //!
 //! - **Window**: latency is that of commits whose start lies in the measured window, throughput
 //!   counts the commits whose end does. In an open loop a transaction starts when it is due.
-//! - **Retries**: an aborted transaction is tried again with the same arguments after a wait with
-//!   exponentially growing, uniformly drawn length, of the order of the attempt's own at first.
-//!   Refusals and unknown outcomes are final.
+//! - **Retries**: an aborted transaction is retried with the same arguments after a random wait.
+//!   Its bound grows exponentially and starts at about the duration of the attempt. Refusals and
+//!   unknown outcomes are final.
 //! - **Pieces**: a chopped transaction commits piece by piece and counts once, at its last one.
 //! - **History**: one event per attempt. Its reads are all keys that were fetched, those of the
 //!   write set included; its writes are the updates that execution decided on.
@@ -45,8 +45,8 @@ use schedule::Schedule;
 /// A client, as a task for the engine of `fabric`, which must be the coordinator's: issues
 /// transactions until the run ends.
 ///
-/// `client` is its number in the whole cluster, below the plan's number of clients. It takes part
-/// from this call on: dropping the task, even before it ran, ends the client.
+/// `client` is its number in the whole cluster, below the plan's number of clients. It counts as
+/// running from this call on: dropping the task, even before it ran, ends the client.
 ///
 /// # Panics
 /// If the number is out of range, or `recorder` belongs to another run.
@@ -146,7 +146,7 @@ impl<F: Local, C: CommitProtocol> Client<F, C> {
         }
     }
 
-    /// Has the run ended for this client at `now`, whatever is still due?
+    /// Has the run ended for this client at `now`, even if transactions are still due?
     fn must_stop(&self, now: Nanos) -> bool {
         self.run.stopped() || now >= self.run.plan().stop_at || self.recorder.is_full()
     }
@@ -178,7 +178,7 @@ impl<F: Local, C: CommitProtocol> Client<F, C> {
         now
     }
 
-    /// Tries the transaction until it ends.
+    /// Retries the transaction until it ends.
     async fn attempts(&mut self, initial: usize, mut now: Nanos) -> (Ending, Nanos) {
         let plan = *self.run.plan();
         let mut full = 0;

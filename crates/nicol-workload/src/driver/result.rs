@@ -1,4 +1,4 @@
-//! What a run measured.
+//! The measurements of a run.
 
 use hdrhistogram::Histogram;
 use nicol_core::history::first::Event;
@@ -7,7 +7,7 @@ use nicol_core::units::Nanos;
 
 use super::control::RunPlan;
 
-/// The longest latency that is told apart from longer ones.
+/// The longest latency that the histogram distinguishes.
 pub const LATENCY_MAX: Nanos = Nanos::from_secs(100);
 
 /// An empty latency histogram in nanoseconds: 1 ns to 100 s, three significant digits.
@@ -31,7 +31,7 @@ pub struct Counts {
     pub failed: u64,
     /// Aborted, and the run ended before another attempt.
     pub abandoned: u64,
-    /// Hit by a fault at or after the commit point: committed or not.
+    /// Unknown: a fault at or after the commit point.
     pub unknown: u64,
     /// Pieces of chopped transactions that committed and were not the last one.
     pub pieces: u64,
@@ -62,7 +62,7 @@ impl Counts {
         self.aborts.iter().sum()
     }
 
-    /// Do the books balance? True once no transaction is under way.
+    /// Returns true if the counts add up, which holds once no transaction is in progress.
     pub fn balance(&self) -> bool {
         let ended = self.committed + self.refused + self.failed + self.abandoned + self.unknown;
         let attempts = self.aborted() + self.committed + self.pieces + self.unknown;
@@ -70,7 +70,7 @@ impl Counts {
     }
 }
 
-/// What was measured of one kind of transaction.
+/// The measurements of one kind of transaction.
 #[derive(Clone, Debug)]
 pub struct KindResult {
     /// Its name.
@@ -79,14 +79,14 @@ pub struct KindResult {
     pub committed: u64,
     /// Commits whose end lies in the measured window: what throughput is.
     pub committed_in_window: u64,
-    /// The sum of what committed transactions left as the first eight bytes of their output, over
-    /// the whole run: what [`nicol_core::workload::Workload::audit`] takes.
+    /// The sum of the first eight bytes of committed transactions' outputs, over the whole run:
+    /// what [`nicol_core::workload::Workload::audit`] takes.
     pub total: i128,
     /// Latency in nanoseconds of the commits whose start lies in the measured window.
     pub latency: Histogram<u64>,
 }
 
-/// What a run measured: one engine's clients, or all.
+/// The measurements of one engine's clients, or of all.
 #[derive(Clone, Debug)]
 pub struct RunResult {
     plan: RunPlan,
@@ -97,7 +97,7 @@ pub struct RunResult {
     /// By kind, in the workload's order.
     pub kinds: Vec<KindResult>,
     /// Transactions of an open loop that were due before the end and never issued, because their
-    /// clients were busy: the system did not keep up, and latency leaves them out.
+    /// clients were busy: the system did not keep up. Latency does not include them.
     pub overdue: u64,
     /// The earliest start of a measured transaction.
     pub first_start: Nanos,
@@ -190,8 +190,8 @@ impl RunResult {
         all
     }
 
-    /// The sums that [`nicol_core::workload::Workload::audit`] takes. They only cover what is known
-    /// to be committed: with unknown outcomes an audit may be off by theirs.
+    /// The sums that [`nicol_core::workload::Workload::audit`] takes. They cover committed
+    /// transactions only: an audit may differ by the transactions of unknown outcome.
     pub fn totals(&self) -> Vec<i128> {
         self.kinds.iter().map(|kind| kind.total).collect()
     }

@@ -7,8 +7,8 @@ use nicol_core::units::Nanos;
 pub enum Load {
     /// A client issues the next transaction when its last one ended.
     Closed,
-    /// Transactions are due at a fixed rate, whether or not earlier ones ended; latency counts from
-    /// when one was due, so that a slow system cannot hide behind its own slowness.
+    /// Transactions are due at a fixed rate, whether or not earlier ones have ended. Latency is
+    /// measured from the due time, so a slow system cannot hide its queueing.
     Open {
         /// Transactions per second of all clients together.
         per_second: u64,
@@ -25,7 +25,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of `client` out of `clients`, whose turns interleave evenly.
+    /// The schedule of `client` out of `clients`; their due times interleave evenly.
     pub(super) fn new(load: Load, begin: Nanos, client: u32, clients: u32) -> Self {
         assert!(client < clients, "clients are numbered from 0");
         if let Load::Open { per_second } = load {
@@ -34,7 +34,7 @@ impl Schedule {
         Self { load, begin, clients: u64::from(clients), next: u64::from(client) }
     }
 
-    /// When the next transaction is due, if not earlier than `now`; does not move on.
+    /// The due time of the next transaction, `now` at the earliest. Does not advance.
     pub(super) fn due(&self, now: Nanos) -> Nanos {
         match self.load {
             Load::Closed => now.max(self.begin),
@@ -43,7 +43,7 @@ impl Schedule {
         }
     }
 
-    /// Moves on to the next transaction.
+    /// Advances to the next transaction.
     pub(super) fn advance(&mut self) {
         self.next = self.next.saturating_add(self.clients);
     }
@@ -64,16 +64,17 @@ fn offset(turn: u64, per_second: u64) -> Nanos {
     Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// How an aborted transaction is tried again.
+/// How an aborted transaction is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// Attempts of one transaction, the first included; then it counts as failed.
     pub attempts_max: u32,
-    /// Attempts that a table, log or limit may refuse: what is full seldom empties by asking again,
-    /// and what is too small never does.
+    /// Attempts that a table, log or limit may refuse. A full one seldom empties before a retry,
+    /// and one that is too small never does.
     pub full_max: u32,
-    /// The longest wait before the second attempt, unless the first took longer: then that is it,
-    /// since the transaction in the way takes about as long. It doubles with each further attempt.
+    /// The longest wait before the second attempt. If the first attempt took longer, its duration
+    /// is used, since the conflicting transaction takes about as long. The bound doubles with each
+    /// further attempt.
     pub first: Nanos,
     /// The longest wait before any attempt.
     pub longest: Nanos,

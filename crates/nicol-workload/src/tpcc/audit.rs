@@ -2,7 +2,7 @@
 //!
 //! Conditions 1 to 12 are the specification's; 11, which it states for the initial population only,
 //! is generalised: orders that have left NEW-ORDER are those before the oldest undelivered one. The
-//! others say of stock, history and indices what the transactions imply.
+//! others check stock, history and indices against the transactions.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use super::row::{
 };
 use crate::placement::Violations;
 
-/// What New-Orders took from a stock.
+/// The quantities that New-Orders took from a stock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
     quantity: u32,
@@ -27,7 +27,7 @@ struct Taken {
     remote: u32,
 }
 
-/// What the rows of a district say of a customer.
+/// A customer's state as computed from the rows of a district.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     delivered: i64,
@@ -43,7 +43,7 @@ struct Seen {
     delivered: bool,
 }
 
-/// An audit under way.
+/// An audit in progress.
 pub(super) struct Audit<'a> {
     config: &'a TpccConfig,
     state: &'a mut dyn Records,
@@ -107,7 +107,7 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// What the committed transactions reported against what is there.
+    /// Compares the outputs of committed transactions with the final state.
     pub(super) fn totals(&mut self, totals: &[i128]) {
         let mut compare = |kind: Kind, found: i128, what: &str| {
             let reported = totals.get(kind as usize).copied().unwrap_or(0);

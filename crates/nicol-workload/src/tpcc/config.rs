@@ -17,7 +17,7 @@ pub enum Mix {
 pub enum Suppliers {
     /// The home warehouse; for 1 % of the lines another one. (2.4.1.5)
     Specification,
-    /// Any warehouse of the cluster alike: DrTM+H's pattern. [Xenic21 5.2]
+    /// Any warehouse of the cluster, uniformly: DrTM+H's pattern. [Xenic21 5.2]
     Uniform,
 }
 
@@ -31,11 +31,11 @@ pub enum Chopping {
     Pieces,
 }
 
-/// How orders are found that no key names: a customer's newest, a district's oldest undelivered,
-/// and the lines of the newest twenty.
+/// How transactions find orders whose keys they do not know: a customer's newest, a district's
+/// oldest undelivered, and the lines of the newest twenty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indices {
-    /// By records that name them, and by their numbers: no transaction scans.
+    /// By index records and order numbers, without scans.
     Records,
     /// By scans of the ordered tables. [Xenic21 5.2]
     Trees,
@@ -92,8 +92,8 @@ impl TpccConfig {
         }
     }
 
-    /// The same, with room for a run of so many transactions, spread evenly over the nodes: a
-    /// New-Order adds 12 records in the mean (its order, NEW-ORDER and ten lines).
+    /// The same, with capacity for a run of so many transactions, evenly distributed over the
+    /// nodes. A New-Order adds 12 records on average (its order, NEW-ORDER and ten lines).
     pub const fn for_transactions(mut self, transactions: u64) -> Self {
         let per_node = transactions.div_ceil(self.nodes as u64);
         self.growth_per_node = 13 * per_node + 1_000;
@@ -129,8 +129,8 @@ impl TpccConfig {
         self.items as u64 + self.warehouses_per_node as u64 * warehouse
     }
 
-    /// Initial records of a shard in ordered tables, at least: as many lines fewer than the mean as
-    /// [`TpccConfig::records_per_shard`] reckons with more.
+    /// Initial records of a shard in ordered tables, at least: the mean of lines less the margin
+    /// that [`TpccConfig::records_per_shard`] adds.
     pub(super) const fn ordered_per_shard(&self) -> u64 {
         let customers = self.customers_per_district as u64;
         let lines = (10 * customers).saturating_sub(26 * (customers.isqrt() + 1));

@@ -19,7 +19,7 @@ struct Due {
     order: usize,
 }
 
-/// Leaves the number of orders delivered, then each district's order, 0 for one that has none.
+/// Outputs the number of orders delivered, then each district's order, 0 if it has none.
 ///
 /// Rounds: the districts' oldest undelivered orders; these orders; their lines and customers.
 pub(super) fn delivery(rows: &mut Rows<'_>, indices: Indices) -> Step<()> {
@@ -66,7 +66,7 @@ pub(super) fn delivery(rows: &mut Rows<'_>, indices: Indices) -> Step<()> {
     Ok(())
 }
 
-/// The order that the index record or the scan says is the oldest undelivered one.
+/// The oldest undelivered order, by index record or by scan.
 fn oldest_order(rows: &Rows<'_>, index: usize, indices: Indices) -> Step<Option<u32>> {
     match indices {
         Indices::Records => {

@@ -1,4 +1,4 @@
-//! What a client enters: the arguments of its next transaction.
+//! The arguments of a client's next transaction.
 
 use nicol_core::ids::NodeId;
 use nicol_core::rng::Stream;

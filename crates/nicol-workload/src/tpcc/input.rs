@@ -1,4 +1,4 @@
-//! The arguments of the five transactions, as they travel with a shipped procedure.
+//! The arguments of the five transactions, in their wire form.
 
 use nicol_core::wire::{Malformed, Reader};
 
@@ -69,7 +69,7 @@ pub(super) struct Line {
 pub(super) struct NewOrder {
     pub(super) home: District,
     pub(super) customer: u16,
-    /// The place of the ITEM copy to read.
+    /// The partition of the ITEM copy to read.
     pub(super) items_at: u16,
     pub(super) date: u32,
     count: u8,

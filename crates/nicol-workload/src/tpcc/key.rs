@@ -1,5 +1,5 @@
-//! Tables, and where their records are: every key names its warehouse as its place, so that a
-//! warehouse is on one node with everything that belongs to it.
+//! Tables and keys. Every key contains its warehouse as its partition, so a warehouse and all its
+//! records are on one node.
 //!
 //! Warehouses count from 0; districts, customers, items, orders and order lines from 1, as in the
 //! specification.
@@ -31,7 +31,7 @@ pub const NEW_ORDER: TableId = ordered(5);
 pub const ORDER: TableId = ordered(6);
 /// ORDER-LINE, by district, order and line.
 pub const ORDER_LINE: TableId = ordered(7);
-/// ITEM, by item: read-only, a copy per shard, whose place is the shard's number.
+/// ITEM, by item: read-only, a copy per shard, whose partition is the shard's number.
 pub const ITEM: TableId = table(8);
 /// STOCK, by item.
 pub const STOCK: TableId = table(9);
@@ -49,11 +49,11 @@ pub const ORDERS_OF_CUSTOMER: TableId = ordered(13);
 pub const DISTRICTS: u8 = 10;
 /// Customers that a district may have.
 pub const CUSTOMERS_MAX: u16 = 4_095;
-/// Items that there may be.
+/// Maximum number of items.
 pub const ITEMS_MAX: u32 = 100_000;
 /// Lines that an order may have.
 pub const LINES_MAX: u8 = 15;
-/// Last names that there are.
+/// Number of last names.
 pub const NAMES: u16 = 1_000;
 /// The highest order number that the index of a customer's orders takes.
 pub const CUSTOMER_ORDER_MAX: u32 = (1 << CUSTOMER_ORDER_BITS) - 1;
@@ -196,7 +196,7 @@ pub(super) const fn warehouse(warehouse: u16) -> Key {
     Key::partitioned(WAREHOUSE, warehouse, 0)
 }
 
-/// An ITEM row of the copy at `place`.
+/// An ITEM row of the copy in `partition`.
 pub(super) const fn item(partition: u16, item: u32) -> Key {
     Key::partitioned(ITEM, partition, item as u64)
 }

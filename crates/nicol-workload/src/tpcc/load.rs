@@ -14,8 +14,8 @@ use super::row::{
 };
 use crate::placement::holds;
 
-/// The seed of the initial population: the same in every run, so that runs differ in what clients
-/// do and in nothing else.
+/// The seed of the initial population: the same in every run, so that runs differ only in what
+/// clients do.
 const SEED: u64 = 0x7bcc;
 /// The stream's owner for ITEM: no warehouse has this number.
 const ITEMS: u32 = 1 << 16;

@@ -1,12 +1,11 @@
 //! TPC-C: a wholesale supplier with nine tables and five transactions. (TPC-C, revision 5.11;
 //! numbers in parentheses are its clauses) [Xenic21 5.2, 5.3]
 //!
-//! Every row is a keyed record, placed with its warehouse ([`key`]); what a database would look up
-//! in an ordered index is found by a scan of an ordered table where the system has such
-//! ([`Indices::Trees`]), otherwise by a record of its own: a customer's newest order, a district's
-//! oldest undelivered order. The customers of a last name are a record in either case, since
-//! customers of other nodes' warehouses pay too. ITEM, which is never written, has a copy per
-//! shard.
+//! Every row is a keyed record in its warehouse's partition ([`key`]). A customer's newest order
+//! and a district's oldest undelivered order are found by a scan of an ordered table if the system
+//! has such tables ([`Indices::Trees`]), else by an index record. The customers of a last name are
+//! a record in either case, since customers of other nodes' warehouses pay too. ITEM, which is
+//! never written, has a copy per shard.
 //!
 //! | transaction | share | runs on | database transactions |
 //! |---|---|---|---|
@@ -16,11 +15,10 @@
 //! | Delivery | 4 % | host | 1, or 10: one per district |
 //! | Stock-Level | 4 % | host | 1, or 2 |
 //!
-//! Deviations: a node's clients share its warehouses instead of each having a district of its own,
-//! and neither key nor think; dates are drawn, since a workload sees no clock; where there are
-//! fewer customers than last names, only as many names exist; a New-Order with an item that does
-//! not exist refuses once its rows have been read and locked, before it names those that it would
-//! insert.
+//! Deviations: a node's clients share its warehouses instead of each having its own district, and
+//! have no keying and think times. Dates are drawn, since a workload has no clock. With fewer
+//! customers than last names, only as many names exist. A New-Order with an unknown item refuses
+//! once its rows have been read and locked, before it adds the rows to insert.
 
 mod audit;
 mod config;

@@ -7,10 +7,10 @@ use super::key::{self, CUSTOMERS_MAX, District, PAYMENTS_MAX};
 use super::row::{address, customer, district, history, warehouse};
 use super::rows::{Rows, Step, Stop};
 
-/// Leaves the amount in cents, then the customer's number and new balance.
+/// Outputs the amount in cents, then the customer's number and new balance.
 ///
-/// Rounds: warehouse, district and customer (after a look at the last name's index, if the customer
-/// is named so); then the HISTORY row that the customer's number of payments names.
+/// Rounds: warehouse, district and customer (after the last name's index, if the customer is given
+/// by name); then the HISTORY row, whose key contains the customer's number of payments.
 pub(super) fn payment(rows: &mut Rows<'_>) -> Step<()> {
     let input = Payment::parse(rows.args())?;
     let (home, theirs) = (input.home, input.theirs);
@@ -65,7 +65,7 @@ pub(super) fn payment(rows: &mut Rows<'_>) -> Step<()> {
 /// What is noted of a payment in the data of a customer with bad credit.
 const NOTE: Range<usize> = 0..12;
 
-/// Puts a note of the payment in front of `data`; what leaves at the end is lost. (2.5.2.2)
+/// Inserts a note of the payment at the start of `data` and truncates the end. (2.5.2.2)
 fn note(data: &mut [u8], customer: u16, input: &Payment) {
     data.copy_within(..data.len() - NOTE.len(), NOTE.len());
     let [customer_low, customer_high] = customer.to_le_bytes();

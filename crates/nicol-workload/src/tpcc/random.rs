@@ -56,7 +56,7 @@ pub(super) fn last_name(number: u16, to: &mut [u8]) {
     }
 }
 
-/// 64 letters, so that six bits are one: the specification asks for 26 and digits at least.
+/// 64 letters, so that six random bits give one. The specification requires at least 26 and digits.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 -";
 
 /// Fills `to` with random letters up to a random length, at least `shortest`; the rest is zeros.

@@ -1,5 +1,5 @@
 //! Record layouts: fixed sizes, little-endian, columns in the specification's order. Key columns
-//! stand in the key; HISTORY, which has none, carries them.
+//! are part of the key, except for HISTORY, which has no key in the specification.
 //!
 //! Money is in cents, taxes and discounts in basis points, dates in seconds since 1970 (0: null).
 //!
@@ -20,7 +20,7 @@ use std::ops::Range;
 
 use super::rows::{Step, Stop};
 
-/// A number as records hold it.
+/// A number as stored in records.
 pub(super) trait Number: Copy {
     /// Reads it from the start of `bytes`.
     fn load(bytes: &[u8]) -> Self;
@@ -59,7 +59,7 @@ impl<T: Number> Column<T> {
         Self(start, PhantomData)
     }
 
-    /// The byte behind it.
+    /// The first byte after it.
     pub(super) const fn end(&self) -> usize {
         self.0 + size_of::<T>()
     }

@@ -1,6 +1,6 @@
 //! The rows that a procedure works on.
 //!
-//! A procedure is written as one straight line and run from its start in every round: a row that
+//! A procedure is written as straight-line code and runs from its start in every round. A row that
 //! has not been fetched yet is added to the transaction, and [`Rows::complete`] ends the round if
 //! there was one. [Xenic21 4.2.2]
 
@@ -15,7 +15,7 @@ use super::row::parse;
 pub(super) enum Stop {
     /// Rows were added that must be fetched first.
     More,
-    /// The application refuses, or the rows or arguments are none that a client or loader made.
+    /// The application refuses, or the rows or arguments are invalid.
     Refuse,
 }
 
@@ -89,7 +89,7 @@ impl Rows<'_> {
         Ok(self.found(scan)?.first().map(|&index| self.key(index as usize)))
     }
 
-    /// Goes on if every row so far has been fetched.
+    /// Continues if every row so far has been fetched.
     pub(super) fn complete(&self) -> Step<()> {
         if self.missing { Err(Stop::More) } else { Ok(()) }
     }
@@ -134,7 +134,7 @@ impl Rows<'_> {
         self.txn.delete(index);
     }
 
-    /// Appends to what the client gets. The first eight bytes are what the audit sums up.
+    /// Appends to the output. The audit sums up its first eight bytes.
     pub(super) fn output(&mut self, bytes: &[u8]) {
         self.txn.output.extend_from_slice(bytes);
     }

@@ -9,10 +9,10 @@ use super::order_status::line_count;
 use super::row::{district, order_line, stock};
 use super::rows::{Rows, Step};
 
-/// Orders looked at.
+/// Orders examined.
 const ORDERS: u32 = 20;
 
-/// The first piece of a chopped Stock-Level: leaves 0, then D_NEXT_O_ID.
+/// The first piece of a chopped Stock-Level: outputs 0, then D_NEXT_O_ID.
 pub(super) fn next_order(rows: &mut Rows<'_>) -> Step<()> {
     let input = StockLevel::parse(rows.args())?;
     let next = read_next_order(rows, &input)?;
@@ -21,7 +21,7 @@ pub(super) fn next_order(rows: &mut Rows<'_>) -> Step<()> {
     Ok(())
 }
 
-/// What the first piece of a chopped Stock-Level left.
+/// The output of the first piece of a chopped Stock-Level.
 pub(super) fn parse_next_order(output: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*output.get(8..)?.first_chunk()?))
 }
@@ -47,7 +47,7 @@ fn read_lines(rows: &mut Rows<'_>, input: &StockLevel, orders: Range<u32>) -> St
     Ok(())
 }
 
-/// Leaves 0, then the number of distinct items whose stock is below the threshold.
+/// Outputs 0, then the number of distinct items whose stock is below the threshold.
 ///
 /// Rounds: the district, unless a piece before has read it; its last orders (not if trees are
 /// scanned); their lines; the stock of every item on them.

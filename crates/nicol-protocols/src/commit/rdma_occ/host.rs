@@ -43,7 +43,7 @@ pub(super) struct AccessRecord {
     pub(super) held: Held,
 }
 
-/// What vouches for a key's version.
+/// What validates a key's version.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ValidationSource {
     /// Its owner said so.

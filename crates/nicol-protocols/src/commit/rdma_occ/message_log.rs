@@ -304,7 +304,7 @@ impl<F: Fabric> Host<F> {
         outbox.freed.get() > before
     }
 
-    /// Sees to it that every record at `to` lands, for ever.
+    /// Retries until every record for `to` has landed; never gives up.
     async fn see_land(self: Rc<Self>, to: NodeId) {
         let outbox = self.message_logs().to(to);
         loop {

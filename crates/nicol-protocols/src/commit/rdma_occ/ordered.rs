@@ -1,4 +1,4 @@
-//! Scans of ordered tables, at their shard's node, and what vouches for them.
+//! Scans of ordered tables at their shard's node, and their validation.
 
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::txn::{Abort, Txn};

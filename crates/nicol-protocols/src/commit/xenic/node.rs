@@ -264,7 +264,7 @@ impl Node {
         self.index.confirm_absent_at(SlotHash::of(entry.key), entry.key, txn, entry.version)
     }
 
-    /// Is it certain that there never was a record of `key`, of an ordered table?
+    /// Returns true if `key`, of an ordered table, certainly never had a record.
     pub(super) fn confirm_absent(&self, key: Key) -> bool {
         self.write_counters.confirm_absent(key)
     }

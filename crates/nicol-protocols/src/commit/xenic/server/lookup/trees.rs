@@ -36,8 +36,8 @@ impl Message for TreeLookup<'_> {
 }
 
 impl<F: Fabric> Lookups<F> {
-    /// Finds a key that the index does not know, at `epoch`, if there never was such a record. Then
-    /// it has version 0, whatever others were deleted.
+    /// Answers for a key that the index does not know, at `epoch`: absent at version 0 if it
+    /// certainly never had a record, else `None`.
     pub(super) fn confirm_absent(&self, key: Key, epoch: u64) -> Option<Found> {
         self.fabric.work(Work::IndexLookup);
         if !self.node.confirm_absent(key) {

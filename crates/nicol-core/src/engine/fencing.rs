@@ -1,0 +1,124 @@
+//! What an engine knows of the lives of others, and the end of what waits for the dead.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use super::stats::count;
+use super::{Engine, World};
+use crate::fabric::FabricError;
+use crate::ids::{EngineId, Incarnation, NodeId, Side};
+use crate::wire::FrameHeader;
+
+/// The sides of which more is known than that they began: few or none.
+#[derive(Debug, Default)]
+pub(super) struct KnownLives(RefCell<BTreeMap<(NodeId, Side), Known>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    /// The newest life: the one that is up, or the one that will be.
+    incarnation: Incarnation,
+    up: bool,
+}
+
+impl Known {
+    const FIRST: Self = Self { incarnation: Incarnation::FIRST, up: true };
+}
+
+impl KnownLives {
+    /// What an engine knows when it starts: the life of its own side.
+    pub(super) fn of(own: (NodeId, Side), incarnation: Incarnation) -> Self {
+        let known = Known { incarnation, up: true };
+        let own = (known != Known::FIRST).then_some((own, known));
+        Self(RefCell::new(own.into_iter().collect()))
+    }
+
+    fn side(&self, node: NodeId, side: Side) -> Known {
+        self.0.borrow().get(&(node, side)).copied().unwrap_or(Known::FIRST)
+    }
+
+    /// The newest life of the side of `engine` that is known of.
+    pub(super) fn incarnation(&self, engine: EngineId) -> Incarnation {
+        if self.0.borrow().is_empty() {
+            return Incarnation::FIRST;
+        }
+        self.side(engine.node, engine.side).incarnation
+    }
+
+    /// Is the side of `engine` known to be down?
+    pub(super) fn is_down(&self, engine: EngineId) -> bool {
+        !self.0.borrow().is_empty() && !self.side(engine.node, engine.side).up
+    }
+}
+
+impl<W: World> Engine<W> {
+    /// Every life of `side` of `node` before `next` is over, and `next` has not been seen. What
+    /// waits for the side ends with [`FabricError::Unreachable`], also what would be sent again for
+    /// ever, and so does what is asked of it until it is [welcomed](Engine::welcome) or one of its
+    /// frames comes. Does nothing if that is known.
+    pub fn fence(&self, node: NodeId, side: Side, next: Incarnation) {
+        self.learn(node, side, Known { incarnation: next, up: false });
+    }
+
+    /// Life `incarnation` of `side` of `node` is up. What waits for earlier ones ends as in
+    /// [`Engine::fence`].
+    pub fn welcome(&self, node: NodeId, side: Side, incarnation: Incarnation) {
+        self.learn(node, side, Known { incarnation, up: true });
+    }
+
+    /// Is `side` of `node` known to be down?
+    pub fn is_fenced(&self, node: NodeId, side: Side) -> bool {
+        !self.0.lives.side(node, side).up
+    }
+
+    /// Is a frame of and for the lives that are known? Learns from it if its sender's is newer, and
+    /// tells the sender if it means an earlier life of this side.
+    pub(super) fn admits(&self, header: &FrameHeader) -> bool {
+        let inner = &*self.0;
+        let known = inner.lives.incarnation(header.from);
+        match header.incarnation.compare(known.0) {
+            Ordering::Less => return false,
+            Ordering::Equal if !inner.lives.is_down(header.from) => {}
+            Ordering::Equal | Ordering::Greater => {
+                let newer = Incarnation(header.incarnation.from(known.0));
+                self.welcome(header.from.node, header.from.side, newer);
+            }
+        }
+        let meant = header.to_incarnation.compare(inner.incarnation.0);
+        if meant == Ordering::Less {
+            self.send_notice(header.from);
+        }
+        meant == Ordering::Equal
+    }
+
+    fn learn(&self, node: NodeId, side: Side, news: Known) {
+        let inner = &*self.0;
+        if (node, side) == (inner.here.node, inner.here.side) {
+            return;
+        }
+        let known = inner.lives.side(node, side);
+        // A life that is up is newer than the same life expected.
+        if (news.incarnation, news.up) <= (known.incarnation, known.up) {
+            return;
+        }
+        inner.lives.0.borrow_mut().insert((node, side), news);
+        if news.incarnation > known.incarnation {
+            self.end_what_waits_for(node, side);
+        }
+    }
+
+    fn end_what_waits_for(&self, node: NodeId, side: Side) {
+        let inner = &*self.0;
+        let is_gone = |engine: EngineId| (engine.node, engine.side) == (node, side);
+        let ended = inner.calls.borrow_mut().end(is_gone);
+        count(&inner.counters.fenced_calls, ended.len() as u64);
+        for token in ended {
+            inner.completions.resolve(token, Err(FabricError::Unreachable));
+        }
+        for engine in inner.views.current().engine_ids().filter(|&engine| is_gone(engine)) {
+            // Its next life numbers its requests anew, and nothing of the old one is answered.
+            self.with_peer(engine, |peer| *peer = super::Peer::default());
+            self.forget_frames(engine);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What a world tells a system about crashes and restarts.
+//!
+//! A crash of a side takes its engines apart: their tasks, service, calls, timers, frames and
+//! transfers are gone, and so is what the table below says. What a transfer had moved before the
+//! crash has moved.
+//!
+//! | state | host crash | NIC crash | both |
+//! |---|---|---|---|
+//! | regions and structures in host memory | lost | kept | lost |
+//! | regions and structures in NIC memory | kept | lost | lost |
+//! | log regions in battery-backed host memory | kept | kept | kept |
+//! | writes that were acknowledged as durable | kept | kept | kept |
+//! | writes that the log device had not synced | lost, torn or kept | kept | lost, torn or kept |
+
+use crate::ids::{Incarnation, NodeId, Side};
+use crate::medium::MediumWrite;
+
+/// Sides of a node that have crashed at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The node.
+    pub node: NodeId,
+    /// Has its host crashed?
+    pub host: bool,
+    /// Has its NIC crashed?
+    pub nic: bool,
+}
+
+impl Loss {
+    /// Has `side` crashed?
+    pub const fn of(&self, side: Side) -> bool {
+        match side {
+            Side::Host => self.host,
+            Side::Nic => self.nic,
+        }
+    }
+}
+
+/// What a new incarnation of a side finds when it starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Revival<'a> {
+    /// The life that begins.
+    pub incarnation: Incarnation,
+    /// What the node's log device holds, in the order of submission: all that was acknowledged as
+    /// durable, and what a crash left of the rest. Empty where memory itself is durable.
+    pub medium: &'a [MediumWrite],
+    /// Did the node's [log regions](crate::memory::Region::for_log) keep their bytes, because its
+    /// memory is battery-backed?
+    pub memory_is_durable: bool,
+}

@@ -1,0 +1,278 @@
+//! Crashes and restarts of a simulated cluster: engines are taken apart and started anew, and what
+//! is under way is cut off.
+
+use std::fmt;
+use std::sync::Arc;
+
+use nicol_core::engine::{Engine, Loss, Operation, Revival, Start, Transfer};
+use nicol_core::ids::{EngineId, NodeId, Side};
+use nicol_core::medium::MediumCounts;
+
+use crate::cluster::{CrashSabotage, SimCluster};
+use crate::lives::{Life, News};
+use crate::state::State;
+use crate::transfer::Vector;
+use crate::world::{Shared, SimWorld};
+
+/// What was started on a cluster, whatever its type.
+pub trait Started {
+    /// See [`Start::crashed`].
+    fn crashed(&self, loss: &Loss);
+    /// See [`Start::restart`].
+    fn restart(&self, engine: &Engine<SimWorld>, revival: &Revival<'_>);
+}
+
+impl<S: Start> Started for Arc<S> {
+    fn crashed(&self, loss: &Loss) {
+        S::crashed(self, loss);
+    }
+
+    fn restart(&self, engine: &Engine<SimWorld>, revival: &Revival<'_>) {
+        S::restart(self, engine, revival);
+    }
+}
+
+impl fmt::Debug for dyn Started {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Started")
+    }
+}
+
+impl SimCluster {
+    /// Crashes sides of nodes now: their engines are taken apart, and what is lost is lost. Sides
+    /// that are down already stay down.
+    pub fn crash(&self, loss: Loss) {
+        let living = {
+            let state = self.shared.state.borrow();
+            let host = loss.host && state.is_up(loss.node, Side::Host);
+            Loss { host, nic: loss.nic && state.is_up(loss.node, Side::Nic), ..loss }
+        };
+        if living.host || living.nic {
+            self.take_apart(living);
+        }
+    }
+
+    /// Starts a new incarnation of each of these sides of a node that is down.
+    pub fn restart(&self, node: NodeId, sides: &[Side]) {
+        let down = |side: &&Side| !self.shared.state.borrow().is_up(node, **side);
+        let sides: Vec<_> = sides.iter().filter(down).map(|&side| (node, side)).collect();
+        self.bring_back(&sides);
+    }
+
+    /// What crashes did to writes that log devices had not synced.
+    pub fn medium_counts(&self) -> MediumCounts {
+        let state = self.shared.state.borrow();
+        let mut sum = MediumCounts::default();
+        state.media.iter().for_each(|medium| sum.add(&medium.counts()));
+        sum
+    }
+
+    pub(crate) fn planned_crash(&self, index: usize) {
+        let losses = {
+            let state = &mut *self.shared.state.borrow_mut();
+            let crash = state.faults.plan().crashes[index];
+            if let Some(at) = crash.restarts_at() {
+                state.kernel.push(at, crate::kernel::Event::Restart(index as u32));
+            }
+            self.shared.losses(state, index)
+        };
+        losses.into_iter().for_each(|loss| self.take_apart(loss));
+    }
+
+    pub(crate) fn planned_restart(&self, index: usize) {
+        let sides = self.shared.returns(&self.shared.state.borrow(), index);
+        self.bring_back(&sides);
+    }
+
+    fn take_apart(&self, loss: Loss) {
+        let shared = &*self.shared;
+        shared.take_down(&mut shared.state.borrow_mut(), loss);
+        let keeps_engines = self.sabotage == CrashSabotage::TimersFire;
+        for index in (0..shared.engines.len()).filter(|&index| is_hit(shared.engines[index], &loss))
+        {
+            if keeps_engines {
+                continue;
+            }
+            let fresh = self.fresh(index);
+            let old = std::mem::replace(&mut self.engines.borrow_mut()[index], fresh);
+            self.retired.borrow_mut().add(&old.stats());
+            // Not within a borrow: the tasks' own ends may call the world.
+            old.dismantle();
+        }
+        let durable = shared.memory_is_durable();
+        for side in [Side::Host, Side::Nic].into_iter().filter(|&side| loss.of(side)) {
+            let lost = shared.tables[usize::from(loss.node.0)].lose(side, durable);
+            self.lost.borrow_mut().extend(lost);
+        }
+        if let Some(started) = &*self.started.borrow() {
+            started.crashed(&loss);
+        }
+    }
+
+    /// The engine of the next incarnation.
+    fn fresh(&self, index: usize) -> Engine<SimWorld> {
+        let world = SimWorld::reborn(self.engines.borrow()[index].world());
+        Engine::new(self.shared.engines[index], world)
+    }
+
+    fn bring_back(&self, sides: &[(NodeId, Side)]) {
+        let shared = &*self.shared;
+        for &(node, side) in sides {
+            let state = &mut *shared.state.borrow_mut();
+            state.lives[usize::from(node.0)][side as usize].up = true;
+            shared.tell(state, node, side);
+        }
+        for (index, id) in shared.engines.iter().enumerate() {
+            if !sides.contains(&(id.node, id.side)) {
+                continue;
+            }
+            let (incarnation, medium) = {
+                let state = &mut *shared.state.borrow_mut();
+                state.cores[index].dead = false;
+                let life = state.lives[usize::from(id.node.0)][id.side as usize];
+                (life.incarnation, state.media[usize::from(id.node.0)].writes().to_vec())
+            };
+            let memory_is_durable = shared.memory_is_durable();
+            let revival = Revival { incarnation, medium: &medium, memory_is_durable };
+            let engine = self.engines.borrow()[index].clone();
+            self.catch_up(&engine);
+            if let Some(started) = &*self.started.borrow() {
+                started.restart(&engine, &revival);
+            }
+            shared.state.borrow_mut().request_round(index, self.now());
+        }
+    }
+
+    /// Tells a new engine what the others know: the sides that have crashed before.
+    fn catch_up(&self, engine: &Engine<SimWorld>) {
+        let state = self.shared.state.borrow();
+        for (node, lives) in self.shared.view.node_ids().zip(&state.lives) {
+            for (side, life) in [Side::Host, Side::Nic].into_iter().zip(lives) {
+                // Nobody has told it yet of those that are down just now.
+                if life.up {
+                    engine.welcome(node, side, life.incarnation);
+                }
+            }
+        }
+    }
+
+    /// Engines learn what has happened to a side.
+    pub(crate) fn break_news(&self, number: usize) {
+        let News { node, side, life, over_pcie } = self.shared.state.borrow().news[number];
+        for (index, id) in self.shared.engines.iter().enumerate() {
+            let near = id.node == node;
+            let other = near && id.side != side;
+            if near && id.side == side || over_pcie != other {
+                continue;
+            }
+            if self.shared.state.borrow().cores[index].dead {
+                continue;
+            }
+            learn(&self.engines.borrow()[index], node, side, life);
+            self.shared.state.borrow_mut().request_round(index, self.now());
+        }
+    }
+
+    /// # Panics
+    /// If anything has accessed memory that a crash has taken away: a bug.
+    pub(crate) fn check_lost_memory(&self) {
+        for region in self.lost.borrow().iter() {
+            let accesses = region.lost_accesses();
+            assert!(accesses == 0, "{region:?} was lost in a crash and is accessed afterwards");
+        }
+    }
+}
+
+fn learn(engine: &Engine<SimWorld>, node: NodeId, side: Side, life: Life) {
+    if life.up {
+        engine.welcome(node, side, life.incarnation);
+    } else {
+        engine.fence(node, side, life.incarnation);
+    }
+}
+
+fn is_hit(engine: EngineId, loss: &Loss) -> bool {
+    engine.node == loss.node && loss.of(engine.side)
+}
+
+impl Shared {
+    /// Has the engine that submitted vector `number` crashed since?
+    pub(crate) fn is_orphan(&self, state: &mut State, number: u32) -> bool {
+        let Vector { engine, since, .. } = *state.vectors.get_mut(number);
+        let engine = self.engines[engine as usize];
+        state.has_crashed(engine.node, engine.side, since)
+    }
+
+    /// Has the memory that vector `number` moves to or from crashed since it was submitted?
+    pub(crate) fn has_lost_target(&self, state: &mut State, number: u32) -> bool {
+        let vector = state.vectors.get_mut(number);
+        let persists = vector.operations.first().map(|first| &first.transfer);
+        let persists = matches!(persists, Some(Transfer::Persist { .. }));
+        let (engine, since) = (self.engines[vector.engine as usize], vector.since);
+        let target = match engine.side {
+            _ if persists => Side::Host,
+            Side::Host => Side::Nic,
+            Side::Nic => Side::Host,
+        };
+        state.has_crashed(engine.node, target, since)
+    }
+
+    /// DMA writes that the crash of the NICs of `node` catches under way land in part: from the
+    /// first on, in ascending order, up to some line.
+    pub(crate) fn land_in_part(&self, state: &mut State, node: NodeId) {
+        let host_lives = state.is_up(node, Side::Host);
+        let rng = &mut state.medium_rng;
+        for vector in state.vectors.iter_mut() {
+            let from = self.engines[vector.engine as usize];
+            let under_way = vector.begun && !vector.moved && host_lives;
+            if !under_way || from.node != node || from.side != Side::Nic {
+                continue;
+            }
+            let mut left = rng.below(1 + vector.operations.iter().map(lines).sum::<u64>());
+            for operation in &vector.operations {
+                land_lines(operation, left);
+                left = left.saturating_sub(lines(operation));
+            }
+        }
+    }
+
+    /// Writes persists onto the medium; their numbers there.
+    pub(crate) fn write_medium(
+        &self,
+        state: &mut State,
+        engine: EngineId,
+        persists: &[Operation],
+    ) -> Vec<u64> {
+        let medium = &mut state.media[usize::from(engine.node.0)];
+        let write = |persist: &Operation| match &persist.transfer {
+            Transfer::Persist { region, offset, .. } => {
+                Some(medium.submit(engine, region.label(), *offset, &persist.buffer))
+            }
+            _ => None,
+        };
+        persists.iter().filter_map(write).collect()
+    }
+}
+
+/// Bytes of a line of memory: what is in one moves at one instant.
+const LINE: usize = 64;
+
+/// Lets the first `left` lines of a DMA write land; nothing of other transfers.
+fn land_lines(operation: &Operation, left: u64) {
+    let Transfer::DmaWrite { region, offset, .. } = &operation.transfer else { return };
+    let bytes = operation.buffer.len().min(left as usize * LINE);
+    // What is out of bounds moves nothing, as in a whole transfer.
+    if bytes > 0 && region.check(*offset, operation.buffer.len() as u64).is_ok() {
+        let landed = region.write(*offset, &operation.buffer[..bytes]);
+        assert!(landed.is_ok(), "the range was checked");
+        region.doorbell().ring();
+    }
+}
+
+/// Lines of memory that a DMA write moves; none for other transfers.
+fn lines(operation: &Operation) -> u64 {
+    match operation.transfer {
+        Transfer::DmaWrite { .. } => operation.buffer.len().div_ceil(LINE) as u64,
+        _ => 0,
+    }
+}
