@@ -282,6 +282,16 @@ impl Faults {
             && self.plan.partitions.iter().any(|cut| cut.cuts(now, from, to))
     }
 
+    /// Does a cut separate `node` from what stands outside of all nodes?
+    pub fn cuts_off(&self, now: Nanos, node: NodeId) -> bool {
+        now < self.plan.quiet_after
+            && self
+                .plan
+                .partitions
+                .iter()
+                .any(|cut| cut.side.contains(node) && (cut.from..cut.until).contains(&now))
+    }
+
     /// Does a random loss strike?
     pub fn strikes(&mut self, now: Nanos) -> bool {
         now < self.plan.quiet_after && self.plan.loss > 0 && self.rng.bernoulli(self.plan.loss)

@@ -13,13 +13,14 @@ use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::View;
 
 use crate::crash::Started;
-use crate::hw::{NodeHardware, picos};
+use crate::hw::{NodeHardware, NodeModel, picos};
 use crate::kernel::{Event, Kernel};
 use crate::lives::Life;
 use crate::profile::Profile;
 use crate::report::{self, SimReport};
 use crate::slab::Slab;
 use crate::state::{Core, State};
+use crate::view_service::ViewService;
 use crate::world::{Shared, SimWorld, Spent};
 use nicol_core::faults::{FaultPlan, Faults};
 
@@ -28,8 +29,8 @@ use nicol_core::faults::{FaultPlan, Faults};
 pub struct SimConfig {
     /// The cluster.
     pub view: View,
-    /// Its hardware.
-    pub profile: Arc<Profile>,
+    /// The hardware of each node.
+    pub profiles: Vec<Arc<Profile>>,
     /// The seed of every stream of randomness.
     pub seed: u64,
     /// What goes wrong.
@@ -39,6 +40,9 @@ pub struct SimConfig {
     /// How long after a crash or a restart the engines of other nodes learn of it: a perfect
     /// detector, for clusters without a service of views. `None`: from frames only.
     pub detect_after: Option<Nanos>,
+    /// Is there a service of views, which hands out leases? Without one every engine serves for
+    /// ever.
+    pub view_service: bool,
     /// Do log devices keep what is written, for crashes that [`SimCluster::crash`] brings? A plan
     /// with crashes switches it on.
     pub keeps_content: bool,
@@ -60,14 +64,24 @@ pub enum CrashSabotage {
     FenceIgnored,
     /// The engines of a side that has crashed go on in its next incarnation, timers and all.
     TimersFire,
+    /// Leases never end at the engines.
+    LeaseEndless,
 }
 
 impl SimConfig {
     /// `view` on `profile` without faults, with every optimisation of the runtime on.
     pub fn new(view: View, profile: Arc<Profile>, seed: u64) -> Self {
+        let profiles = vec![profile; view.nodes()];
+        Self::mixed(view, profiles, seed)
+    }
+
+    /// `view` with a profile for each node, otherwise as [`SimConfig::new`]. A DMA vector has as
+    /// many requests as the hardware of its node takes.
+    pub fn mixed(view: View, profiles: Vec<Arc<Profile>>, seed: u64) -> Self {
+        let vectors = profiles.iter().map(|profile| profile.dma.vector.value as usize);
         let tuning = Tuning {
             aggregation: true,
-            dma_vector: profile.dma.vector.value as usize,
+            dma_vector: vectors.max().unwrap_or(1),
             dma_async: true,
             doorbell_batch: 64,
             burst: 64,
@@ -78,11 +92,12 @@ impl SimConfig {
         };
         Self {
             view,
-            profile,
+            profiles,
             seed,
             faults: FaultPlan::none(),
             tuning,
             detect_after: None,
+            view_service: false,
             keeps_content: false,
             sabotage: CrashSabotage::None,
         }
@@ -96,6 +111,8 @@ enum Next {
     Crash(u32),
     Restart(u32),
     News(u32),
+    LeaseRenewal,
+    ViewAnswers,
 }
 
 /// Why a run ended.
@@ -133,24 +150,28 @@ impl SimCluster {
     /// An idle cluster at time zero.
     ///
     /// # Panics
-    /// If the view has more engines on a side than the profile has cores; ask
-    /// [`Profile::check_view`] first where a user chose the numbers.
+    /// If there is no profile for a node, or a node has more engines on a side than its profile has
+    /// cores; ask [`Profile::check_node`] first where a user chose the numbers.
     pub fn new(config: SimConfig) -> Self {
-        let SimConfig { view, profile, seed, faults, mut tuning, sabotage, .. } = config;
+        let SimConfig { view, profiles, seed, faults, mut tuning, sabotage, .. } = config;
         let keeps_content = config.keeps_content || !faults.crashes.is_empty();
         let detect_after = config.detect_after;
-        let fits = profile.check_view(&view);
-        assert!(fits.is_ok(), "the view fits the hardware: {fits:?}");
         tuning.checksums |= faults.corrupt > 0;
+        let models = models(&view, &profiles, &tuning);
         let unreliable = faults.touches_messages();
         let mut kernel = Kernel::default();
         for (index, crash) in faults.crashes.iter().enumerate() {
             kernel.push(crash.at, Event::Crash(index as u32));
         }
+        let view_service = config.view_service.then(|| {
+            kernel.push(Nanos::ZERO, Event::LeaseRenewal);
+            ViewService::new(view.clone(), sabotage == CrashSabotage::LeaseEndless)
+        });
         let state = State {
+            view_service,
             kernel,
             cores: (0..view.engine_count()).map(|_| Core::default()).collect(),
-            nodes: view.node_ids().map(|_| NodeHardware::new(&profile)).collect(),
+            nodes: models.iter().map(|model| NodeHardware::new(&model.profile)).collect(),
             frames: Slab::default(),
             vectors: Slab::default(),
             verbs: Slab::default(),
@@ -160,7 +181,7 @@ impl SimCluster {
             media: view.node_ids().map(|_| Medium::default()).collect(),
             medium_rng: Stream::new(seed, Purpose::Medium, 0),
         };
-        let mut shared = Shared::new(view, profile, tuning, unreliable, state);
+        let mut shared = Shared::new(view, models, tuning, unreliable, state);
         (shared.keeps_content, shared.detect_after) = (keeps_content, detect_after);
         shared.keeps_unsynced = sabotage == CrashSabotage::MediumKeepsAll;
         shared.ignores_fences = sabotage == CrashSabotage::FenceIgnored;
@@ -201,6 +222,11 @@ impl SimCluster {
     /// The engine of this name.
     pub fn engine(&self, id: EngineId) -> Option<Engine<SimWorld>> {
         self.engines.borrow().get(self.shared.view.index_of(id)?).cloned()
+    }
+
+    /// The engine at a position of the view's order.
+    pub(crate) fn engine_at(&self, index: usize) -> Engine<SimWorld> {
+        self.engines.borrow()[index].clone()
     }
 
     /// The engines in the view's order, of sides that are down those of the next incarnation.
@@ -309,6 +335,8 @@ impl SimCluster {
                 Event::Crash(index) => Next::Crash(index),
                 Event::Restart(index) => Next::Restart(index),
                 Event::News(number) => Next::News(number),
+                Event::LeaseRenewal => Next::LeaseRenewal,
+                Event::ViewAnswers => Next::ViewAnswers,
             }
         };
         match next {
@@ -317,6 +345,8 @@ impl SimCluster {
             Next::Crash(index) => self.planned_crash(index as usize),
             Next::Restart(index) => self.planned_restart(index as usize),
             Next::News(number) => self.break_news(number as usize),
+            Next::LeaseRenewal => self.renew_leases(),
+            Next::ViewAnswers => self.take_view_answers(),
         }
     }
 
@@ -341,7 +371,7 @@ impl SimCluster {
         let core = &mut state.cores[index];
         core.busy += Picos(end.0 - picos(self.now()).0);
         core.busy_until = end;
-        // Room may have been made between the refusal and now only by later events.
+        // Space may have been made between the refusal and now only by later events.
         core.blocked = waits_for_room;
         let again = !core.inbox.is_empty()
             || !core.done.is_empty()
@@ -379,4 +409,25 @@ impl SimCluster {
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
         self.shared.view.node_ids()
     }
+}
+
+/// The hardware of each node; those of one profile share one model.
+fn models(view: &View, profiles: &[Arc<Profile>], tuning: &Tuning) -> Vec<Rc<NodeModel>> {
+    assert!(profiles.len() == view.nodes(), "every node has a profile");
+    let mixed = profiles.iter().any(|profile| !Arc::ptr_eq(profile, &profiles[0]));
+    let mut models: Vec<Rc<NodeModel>> = Vec::with_capacity(profiles.len());
+    let mut known: Vec<Rc<NodeModel>> = Vec::new();
+    for (node, profile) in view.node_ids().zip(profiles) {
+        let fits = profile.check_node(view, node);
+        assert!(fits.is_ok(), "the view fits the hardware: {fits:?}");
+        let same = known.iter().find(|model| Arc::ptr_eq(&model.profile, profile)).cloned();
+        models.push(same.unwrap_or_else(|| {
+            let most = if mixed { profile.dma.vector.value as usize } else { usize::MAX };
+            let dma_vector = tuning.dma_vector.min(most);
+            let model = Rc::new(NodeModel::new(profile, Tuning { dma_vector, ..tuning.clone() }));
+            known.push(model.clone());
+            model
+        }));
+    }
+    models
 }

@@ -99,7 +99,7 @@ impl SimCluster {
             // Not within a borrow: the tasks' own ends may call the world.
             old.dismantle();
         }
-        let durable = shared.memory_is_durable();
+        let durable = shared.model(loss.node).memory_is_durable();
         for side in [Side::Host, Side::Nic].into_iter().filter(|&side| loss.of(side)) {
             let lost = shared.tables[usize::from(loss.node.0)].lose(side, durable);
             self.lost.borrow_mut().extend(lost);
@@ -132,7 +132,7 @@ impl SimCluster {
                 let life = state.lives[usize::from(id.node.0)][id.side as usize];
                 (life.incarnation, state.media[usize::from(id.node.0)].writes().to_vec())
             };
-            let memory_is_durable = shared.memory_is_durable();
+            let memory_is_durable = shared.model(id.node).memory_is_durable();
             let revival = Revival { incarnation, medium: &medium, memory_is_durable };
             let engine = self.engines.borrow()[index].clone();
             self.catch_up(&engine);
@@ -146,6 +146,10 @@ impl SimCluster {
     /// Tells a new engine what the others know: the sides that have crashed before.
     fn catch_up(&self, engine: &Engine<SimWorld>) {
         let state = self.shared.state.borrow();
+        if state.view_service.is_some() {
+            // It has to register first.
+            engine.revoke_lease();
+        }
         for (node, lives) in self.shared.view.node_ids().zip(&state.lives) {
             for (side, life) in [Side::Host, Side::Nic].into_iter().zip(lives) {
                 // Nobody has told it yet of those that are down just now.

@@ -56,7 +56,7 @@ impl Shared {
     ) -> Result<(), Vec<u8>> {
         let Some(to) = self.view.index_of(to) else { return Ok(()) };
         let state = &mut *self.state.borrow_mut();
-        if state.cores[from].queued >= self.queue_frames {
+        if state.cores[from].queued >= self.model(self.engines[from].node).queue_frames {
             return Err(frame);
         }
         let (stage, wait) = self.first_stage(self.engines[from], self.engines[to]);
@@ -72,18 +72,14 @@ impl Shared {
 
     fn first_stage(&self, from: EngineId, to: EngineId) -> (Stage, Nanos) {
         let (source, target) = (self.memory_of(from), self.memory_of(to));
+        let model = self.model(from.node);
         match (from.node == to.node, source, target) {
-            (true, Side::Host, Side::Host) => (Stage::Deliver, self.host_latency),
-            (true, Side::Nic, Side::Nic) => (Stage::Deliver, self.nic_latency),
-            (true, Side::Nic, Side::Host) => (Stage::ToHost, self.off_path_out.to_nanos_up()),
-            (false, Side::Nic, _) => (Stage::Egress, self.off_path_out.to_nanos_up()),
+            (true, Side::Host, Side::Host) => (Stage::Deliver, model.host_latency),
+            (true, Side::Nic, Side::Nic) => (Stage::Deliver, model.nic_latency),
+            (true, Side::Nic, Side::Host) => (Stage::ToHost, model.off_path_out.to_nanos_up()),
+            (false, Side::Nic, _) => (Stage::Egress, model.off_path_out.to_nanos_up()),
             (_, Side::Host, _) => (Stage::ToNic, Nanos::ZERO),
         }
-    }
-
-    /// Which memory an engine works in: stand-ins for NIC engines work in the host's.
-    pub fn memory_of(&self, engine: EngineId) -> Side {
-        if self.nic_is_separate { engine.side } else { Side::Host }
     }
 
     /// Moves frame `number` on by one resource.
@@ -106,15 +102,17 @@ impl Shared {
             Stage::ToNic => {
                 let node = usize::from(source.node.0);
                 let way = Crossing::ToNic;
-                let slot = state.nodes[node].cross(&self.hardware, way, picos(now), bytes, rings);
-                let next = match (source.node == target.node, self.on_path) {
+                let model = self.model(source.node);
+                let node = &mut state.nodes[node];
+                let slot = node.cross(&model.hardware, way, picos(now), bytes, rings);
+                let next = match (source.node == target.node, model.on_path) {
                     (true, _) => Stage::Deliver,
                     (false, true) => Stage::ForwardOut,
                     (false, false) => Stage::Egress,
                 };
-                let mut at = slot.end + self.to_nic_latency;
+                let mut at = slot.end + model.to_nic_latency;
                 if next == Stage::Deliver {
-                    at += self.off_path_in;
+                    at += model.off_path_in;
                 }
                 self.schedule(state, number, next, at);
             }
@@ -122,9 +120,10 @@ impl Shared {
             Stage::Egress => self.leave_node(state, number, bytes),
             Stage::Ingress => {
                 let node = &mut state.nodes[usize::from(target.node.0)];
-                let slot = node.link_in.reserve(picos(now), self.hardware.on_wire(bytes));
-                let (next, at) = match (self.memory_of(target), self.on_path) {
-                    (Side::Nic, _) => (Stage::Deliver, slot.end + self.off_path_in),
+                let model = self.model(target.node);
+                let slot = node.link_in.reserve(picos(now), model.hardware.on_wire(bytes));
+                let (next, at) = match (model.memory_of(target), model.on_path) {
+                    (Side::Nic, _) => (Stage::Deliver, slot.end + model.off_path_in),
                     (Side::Host, true) => (Stage::ForwardIn, slot.end),
                     (Side::Host, false) => (Stage::ToHost, slot.end),
                 };
@@ -134,8 +133,10 @@ impl Shared {
             Stage::ToHost => {
                 let node = usize::from(target.node.0);
                 let way = Crossing::ToHost;
-                let slot = state.nodes[node].cross(&self.hardware, way, picos(now), bytes, rings);
-                let end = slot.end + self.to_host_latency;
+                let model = self.model(target.node);
+                let node = &mut state.nodes[node];
+                let slot = node.cross(&model.hardware, way, picos(now), bytes, rings);
+                let end = slot.end + model.to_host_latency;
                 self.schedule(state, number, Stage::Deliver, end);
             }
             Stage::Deliver => self.deliver(state, number),
@@ -150,15 +151,10 @@ impl Shared {
             // On the wire, or beyond.
             Stage::Ingress => return false,
             _ if stage == first => source.side,
-            Stage::ForwardOut | Stage::Egress => self.card_side(),
+            Stage::ForwardOut | Stage::Egress => self.model(source.node).card_side(),
             Stage::ToNic | Stage::ForwardIn | Stage::ToHost | Stage::Deliver => return false,
         };
         state.has_crashed(source.node, side, since)
-    }
-
-    /// The side with which a node's card goes down: without NIC cores it is a part of the host.
-    pub fn card_side(&self) -> Side {
-        if self.nic_is_separate { Side::Nic } else { Side::Host }
     }
 
     fn schedule(&self, state: &mut State, number: u32, next: Stage, at: Picos) {
@@ -184,11 +180,12 @@ impl Shared {
         let frame_in_flight = state.frames.get_mut(number);
         let (from, to) = (frame_in_flight.from, frame_in_flight.to);
         let (source, target) = (self.engines[from as usize], self.engines[to as usize]);
-        let wire = self.hardware.on_wire(bytes);
+        let model = self.model(source.node);
+        let wire = model.hardware.on_wire(bytes);
         let node = &mut state.nodes[usize::from(source.node.0)];
         let slot = node.link_out.reserve(picos(now), wire);
         // The receiver's link carries the first bit while the sender's still sends the last.
-        let arrives = (slot.start + self.wire_latency).to_nanos_up();
+        let arrives = (slot.start + model.wire_latency).to_nanos_up();
         let fault = state.faults.judge(now, source.node, target.node);
         if let Some(delay) = fault.again {
             let FrameInFlight { frame, since, .. } = state.frames.get_mut(number);

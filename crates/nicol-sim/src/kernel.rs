@@ -33,6 +33,10 @@ pub enum Event {
     Restart(u32),
     /// Engines learn of a crash or a restart.
     News(u32),
+    /// Every side asks the view service for its lease.
+    LeaseRenewal,
+    /// The view service's answers arrive.
+    ViewAnswers,
 }
 
 impl Event {
@@ -51,6 +55,8 @@ impl Event {
             Self::VerbHalfMoved(number) => (10, number),
             Self::Restart(number) => (11, number),
             Self::News(number) => (12, number),
+            Self::LeaseRenewal => (13, 0),
+            Self::ViewAnswers => (14, 0),
         };
         (kind as u64) << 32 | number as u64
     }
@@ -189,7 +195,15 @@ impl Kernel {
 }
 
 const fn is_idle(event: Event) -> bool {
-    matches!(event, Event::Timer(_) | Event::Crash(_) | Event::Restart(_) | Event::News(_))
+    matches!(
+        event,
+        Event::Timer(_)
+            | Event::Crash(_)
+            | Event::Restart(_)
+            | Event::News(_)
+            | Event::LeaseRenewal
+            | Event::ViewAnswers
+    )
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod report;
 mod slab;
 mod state;
 mod transfer;
+pub mod view_service;
 mod world;
 
 #[doc(hidden)]

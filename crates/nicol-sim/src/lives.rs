@@ -101,7 +101,8 @@ impl Shared {
             state.media[node].crash(&mut state.medium_rng);
         }
         // Chains are executed by the card, or in software by NIC engines.
-        let executes = if self.profile.verbs.present.value { self.card_side() } else { Side::Nic };
+        let model = self.model(loss.node);
+        let executes = if model.has_verbs() { model.card_side() } else { Side::Nic };
         if loss.of(executes) {
             self.abort_executions(state, loss.node);
             self.tables[node].forget_chains();

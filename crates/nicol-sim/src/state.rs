@@ -13,6 +13,7 @@ use crate::kernel::{Event, Kernel};
 use crate::lives::{Life, News};
 use crate::slab::Slab;
 use crate::transfer::{Vector, VerbInFlight};
+use crate::view_service::ViewService;
 use nicol_core::faults::Faults;
 
 /// No event is scheduled.
@@ -33,7 +34,7 @@ pub struct Core {
     pub busy: Picos,
     /// Frames of it that wait for the link or the PCIe queue.
     pub queued: u64,
-    /// Does the engine hold frames back until there is room?
+    /// Does the engine hold frames back until there is space?
     pub blocked: bool,
     /// Is it down?
     pub dead: bool,
@@ -87,6 +88,8 @@ pub struct State {
     pub verbs: Slab<VerbInFlight>,
     /// What goes wrong.
     pub faults: Faults,
+    /// Who hands out views and leases, if anybody does.
+    pub view_service: Option<ViewService>,
     /// By node: its host and its NIC.
     pub lives: Vec<[Life; 2]>,
     /// What engines are about to learn; an event's number is a place here.

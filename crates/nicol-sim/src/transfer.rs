@@ -9,7 +9,7 @@ use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::{Nanos, Picos};
 
 use crate::chain::Running;
-use crate::hw::{NodeHardware, picos};
+use crate::hw::{NodeHardware, NodeModel, picos};
 use crate::kernel::Event;
 use crate::lives::Since;
 use crate::state::State;
@@ -81,8 +81,10 @@ impl Shared {
     pub fn submit_vector(&self, engine: usize, batch: &mut Vec<Operation>, at: Nanos) {
         let persists =
             matches!(batch.first().map(|first| &first.transfer), Some(Transfer::Persist { .. }));
-        if !persists && self.profile.off_path.is_some() {
-            return self.post_verbs(engine, self.engines[engine].node, batch, at);
+        let node = self.engines[engine].node;
+        let model = self.model(node);
+        if !persists && model.profile.off_path.is_some() {
+            return self.post_verbs(engine, node, batch, at);
         }
         let operations: Vec<_> = std::mem::take(batch);
         let persisted: u64 = operations
@@ -93,7 +95,6 @@ impl Shared {
             })
             .sum();
         let state = &mut *self.state.borrow_mut();
-        let node = self.engines[engine].node;
         let sequences = match persists && self.keeps_content {
             true => self.write_medium(state, self.engines[engine], &operations),
             false => Vec::new(),
@@ -102,8 +103,8 @@ impl Shared {
         let vector = Vector { engine, operations, moved: false, begun: false, since, sequences };
         let number = state.vectors.insert(vector);
         if persists {
-            let per_byte = self.profile.persist.per_kib.value * persisted;
-            let span = self.profile.persist.latency.value + Picos(per_byte.0 >> 10);
+            let per_byte = model.profile.persist.per_kib.value * persisted;
+            let span = model.profile.persist.latency.value + Picos(per_byte.0 >> 10);
             state.kernel.push((picos(at) + span).to_nanos_up(), Event::DmaCompleted(number));
         } else {
             state.kernel.push(at, Event::DmaSubmitted(number));
@@ -119,41 +120,30 @@ impl Shared {
         let vector = state.vectors.get_mut(number);
         vector.begun = true;
         let engine = self.engines[vector.engine as usize];
+        let model = self.model(engine.node);
         let reads = vector.operations.first().is_some_and(Operation::reads);
         let requests = vector.operations.len() as u64;
         let lanes = vector.operations.iter();
-        let lanes = lanes.map(|operation| self.hardware.on_lanes(operation.dma_bytes()));
+        let lanes = lanes.map(|operation| model.hardware.on_lanes(operation.dma_bytes()));
         let lanes = lanes.fold(Picos(0), |sum, span| sum + span);
-        let dma = &self.profile.dma;
+        let dma = &model.profile.dma;
         let latency = if reads { dma.read_latency.value } else { dma.write_latency.value };
         let node = &mut state.nodes[usize::from(engine.node.0)];
         let queue = usize::from(engine.core);
-        let slot = node.admit_dma(&self.hardware, queue, now, requests);
+        let slot = node.admit_dma(&model.hardware, queue, now, requests);
         let mut moved = slot.start + Picos(latency.0 / 2);
-        if self.nic_is_separate {
+        if model.nic_is_separate {
             // A NIC's read and a host's write move bytes towards the NIC.
             let to_nic = reads == (engine.side == Side::Nic);
             let lane = if to_nic { &mut node.lanes_to_nic } else { &mut node.lanes_to_host };
             moved = moved.max(lane.reserve(slot.start, lanes).end);
         }
         let vector = state.vectors.get_mut(number);
-        if let Some(apart) = self.reads_apart(vector) {
+        if let Some(apart) = reads_apart(model, vector) {
             let half = Picos(moved.0.saturating_sub(apart.0)).max(slot.start);
             state.kernel.push(half.to_nanos_up(), Event::DmaHalfMoved(number));
         }
         state.kernel.push(moved.to_nanos_up(), Event::DmaMoved(number));
-    }
-
-    /// How long the lanes take for what lies between the instants at which a vector's long reads
-    /// look at memory: for the second half of the longest. `None` if none is longer than a line.
-    fn reads_apart(&self, vector: &Vector) -> Option<Picos> {
-        vector.operations.iter().filter_map(|operation| self.rest_on_lanes(operation)).max()
-    }
-
-    /// How long the lanes take for the second half of a long DMA read.
-    fn rest_on_lanes(&self, operation: &Operation) -> Option<Picos> {
-        let half = operation.first_half()?;
-        Some(self.hardware.on_lanes(operation.dma_bytes() - half as u64))
     }
 
     /// The first halves of a vector's long reads move: a write from now until the rest moves tears
@@ -182,7 +172,7 @@ impl Shared {
                 operation.execute_local();
             }
         }
-        let dma = &self.profile.dma;
+        let dma = &self.model(self.engines[vector.engine as usize].node).profile.dma;
         let reads = vector.operations.first().is_some_and(Operation::reads);
         let latency = if reads { dma.read_latency.value } else { dma.write_latency.value };
         let status = Picos(latency.0 - latency.0 / 2);
@@ -215,9 +205,10 @@ impl Shared {
     /// Posts a batch of verbs at `at`.
     pub fn post_verbs(&self, engine: usize, target: NodeId, batch: &mut Vec<Operation>, at: Nanos) {
         let state = &mut *self.state.borrow_mut();
-        let verbs = &self.profile.verbs;
+        let model = self.model(self.engines[engine].node);
+        let verbs = &model.profile.verbs;
         // The card fetches what was posted: a way to the requester's memory and back.
-        let fetched = self.beyond_switch(self.memory_of(self.engines[engine])) * 2;
+        let fetched = model.beyond_switch(model.memory_of(self.engines[engine])) * 2;
         let ready = picos(at) + verbs.post_latency.value + fetched;
         let (since, target_since) = (state.since(self.engines[engine].node), state.since(target));
         for operation in batch.drain(..) {
@@ -266,16 +257,6 @@ impl Shared {
         }
     }
 
-    /// One way between the card's switch and memory of `side`, beyond what verbs' latencies have.
-    fn beyond_switch(&self, side: Side) -> Picos {
-        if side == Side::Nic { self.off_path } else { Picos(0) }
-    }
-
-    /// Is memory of `side` that of NIC cores off the path?
-    fn is_off_path(&self, side: Side) -> bool {
-        side == Side::Nic && self.profile.off_path.is_some()
-    }
-
     fn verb_ends(&self, state: &mut State, number: u32) -> (NodeId, NodeId) {
         let verb = state.verbs.get_mut(number);
         (self.engines[verb.engine as usize].node, verb.target)
@@ -291,7 +272,8 @@ impl Shared {
             _ if operation.reads() => operation.dma_bytes(),
             _ => 0,
         };
-        self.profile.verbs.header.value.0 * verb.verbs + carried
+        let from = self.engines[verb.engine as usize].node;
+        self.model(from).profile.verbs.header.value.0 * verb.verbs + carried
     }
 
     fn next_verb_stage(&self, state: &mut State, number: u32, stage: VerbStage, at: Picos) {
@@ -320,14 +302,15 @@ impl Shared {
     ) {
         let (source, target) = self.verb_ends(state, number);
         let mut at = self.through_card(state, number, node, ready);
+        let model = self.model(node);
         if source != target {
             let bytes = self.verb_bytes(state, number, stage == VerbStage::Return);
             let link = &mut state.nodes[usize::from(node.0)].link_out;
-            let sent = link.reserve(at, self.hardware.on_wire(bytes)).start;
-            at = sent + self.profile.verbs.card_latency.value + self.wire_latency;
-        } else if self.profile.off_path.is_some() {
+            let sent = link.reserve(at, model.hardware.on_wire(bytes)).start;
+            at = sent + model.profile.verbs.card_latency.value + model.wire_latency;
+        } else if model.profile.off_path.is_some() {
             // From one endpoint of the card's switch to another. [Xenic21 3.1]
-            at += self.profile.verbs.card_latency.value;
+            at += model.profile.verbs.card_latency.value;
         }
         self.next_verb_stage(state, number, stage, at);
     }
@@ -339,10 +322,10 @@ impl Shared {
         if source != target {
             let bytes = self.verb_bytes(state, number, back);
             let link = &mut state.nodes[usize::from(node.0)].link_in;
-            arrived = link.reserve(arrived, self.hardware.on_wire(bytes)).end;
+            arrived = link.reserve(arrived, self.model(node).hardware.on_wire(bytes)).end;
         }
         let taken = self.through_card(state, number, node, arrived);
-        taken + self.profile.verbs.card_latency.value
+        taken + self.model(node).profile.verbs.card_latency.value
     }
 
     fn arrive_verb(&self, state: &mut State, number: u32) {
@@ -364,8 +347,9 @@ impl Shared {
                 };
                 verb.execution = Execution::Moving(side, touch);
                 let node = &mut state.nodes[usize::from(target.0)];
-                let moved = self.access_memory(node, side, touch, at);
-                if let Some(apart) = self.rest_on_lanes(&verb.operation) {
+                let model = self.model(target);
+                let moved = access_memory(model, node, side, touch, at);
+                if let Some(apart) = rest_on_lanes(model, &verb.operation) {
                     let half = Picos(moved.0.saturating_sub(apart.0)).max(at);
                     state.kernel.push(half.to_nanos_up(), Event::VerbHalfMoved(number));
                 }
@@ -398,7 +382,7 @@ impl Shared {
             ControlFlow::Continue((side, touch)) => {
                 verb.execution = Execution::Under(running, side, touch);
                 let node = &mut state.nodes[usize::from(verb.target.0)];
-                let at = self.access_memory(node, side, touch, from);
+                let at = access_memory(self.model(verb.target), node, side, touch, from);
                 self.next_verb_stage(state, number, VerbStage::Execute, at);
                 false
             }
@@ -409,37 +393,6 @@ impl Shared {
                 true
             }
         }
-    }
-
-    /// When an access to memory of `side` that the card begins at `from` is made.
-    fn access_memory(
-        &self,
-        node: &mut NodeHardware,
-        side: Side,
-        touch: Touch,
-        from: Picos,
-    ) -> Picos {
-        match touch {
-            _ if self.is_off_path(side) => from + self.off_path,
-            Touch::Store(bytes) => {
-                node.lanes_to_host.reserve(from, self.hardware.on_lanes(bytes)).end
-            }
-            Touch::Fetch(_) | Touch::Atomic(_) => {
-                from + Picos(self.profile.verbs.read_latency.value.0 / 2)
-            }
-        }
-    }
-
-    /// When the card has what an access made now yields: from NIC cores off the path at least that
-    /// it was made.
-    fn fetched(&self, node: &mut NodeHardware, side: Side, touch: Touch, now: Picos) -> Picos {
-        if self.is_off_path(side) {
-            return now + self.off_path;
-        }
-        let (Touch::Fetch(bytes) | Touch::Atomic(bytes)) = touch else { return now };
-        let latency = self.profile.verbs.read_latency.value.0;
-        let span = self.hardware.on_lanes(bytes);
-        node.lanes_to_nic.reserve(now, span).end.max(now + Picos(latency - latency / 2))
     }
 
     /// The target's memory is accessed at this instant, and after the last access the response
@@ -455,14 +408,14 @@ impl Shared {
         let node = &mut state.nodes[usize::from(target.0)];
         match execution {
             Execution::Under(running, side, touch) => {
-                ready = self.fetched(node, side, touch, ready);
+                ready = fetched(self.model(target), node, side, touch, ready);
                 if !self.step_verb(state, number, running, ready) {
                     return;
                 }
             }
             Execution::Moving(side, touch) => {
                 verb.operation.execute_local();
-                ready = self.fetched(node, side, touch, ready);
+                ready = fetched(self.model(target), node, side, touch, ready);
             }
             Execution::NotYet | Execution::Ended => {}
         }
@@ -478,19 +431,20 @@ impl Shared {
         let back = self.verb_bytes(state, number, true);
         let requester = self.engines[state.verbs.get_mut(number).engine as usize];
         let node = &mut state.nodes[usize::from(source.0)];
-        let landed = if self.is_off_path(self.memory_of(requester)) {
-            taken + self.off_path
+        let model = self.model(source);
+        let landed = if model.is_off_path(model.memory_of(requester)) {
+            taken + model.off_path
         } else {
-            node.lanes_to_host.reserve(taken, self.hardware.on_lanes(back)).end
+            node.lanes_to_host.reserve(taken, model.hardware.on_lanes(back)).end
         };
-        let at = landed + self.profile.verbs.completion_latency.value;
+        let at = landed + model.profile.verbs.completion_latency.value;
         self.next_verb_stage(state, number, VerbStage::Done, at);
     }
 
     /// Takes the card's processing of a verb's packets at `node`.
     fn through_card(&self, state: &mut State, number: u32, node: NodeId, from: Picos) -> Picos {
         let packets = state.verbs.get_mut(number).verbs;
-        let interval = self.profile.verbs.card_interval.value * packets;
+        let interval = self.model(node).profile.verbs.card_interval.value * packets;
         state.nodes[usize::from(node.0)].card.reserve(from, interval).end
     }
 
@@ -515,19 +469,20 @@ impl Shared {
         let verb = state.verbs.get_mut(number);
         verb.tries += 1;
         let mut stage = VerbStage::Issue;
-        if verb.tries > self.profile.verbs.retries.value {
+        let verbs = &self.model(self.engines[verb.engine as usize].node).profile.verbs;
+        if verb.tries > verbs.retries.value {
             verb.operation.result = Err(FabricError::Unreachable);
             stage = VerbStage::Done;
         }
-        let at = picos(now) + self.profile.verbs.retry_after.value;
+        let at = picos(now) + verbs.retry_after.value;
         self.next_verb_stage(state, number, stage, at);
     }
 
-    /// Has the target's card gone down since the verb was posted? The connection does not come back,
-    /// and what the card was about to execute, or had executed, is forgotten.
+    /// Has the target's card gone down since the verb was posted? The connection does not come
+    /// back, and what the card was about to execute, or had executed, is forgotten.
     fn has_lost_card(&self, state: &mut State, number: u32) -> bool {
         let VerbInFlight { target, target_since, .. } = *state.verbs.get_mut(number);
-        state.has_crashed(target, self.card_side(), target_since)
+        state.has_crashed(target, self.model(target).card_side(), target_since)
     }
 
     /// Has the memory that the verb is about to access gone down, with the card or alone?
@@ -558,4 +513,51 @@ impl Shared {
             }
         }
     }
+}
+
+/// How long the lanes take for what lies between the instants at which a vector's long reads look
+/// at memory: for the second half of the longest. `None` if none is longer than a line.
+fn reads_apart(model: &NodeModel, vector: &Vector) -> Option<Picos> {
+    vector.operations.iter().filter_map(|operation| rest_on_lanes(model, operation)).max()
+}
+
+/// How long the lanes take for the second half of a long DMA read.
+fn rest_on_lanes(model: &NodeModel, operation: &Operation) -> Option<Picos> {
+    let half = operation.first_half()?;
+    Some(model.hardware.on_lanes(operation.dma_bytes() - half as u64))
+}
+
+/// When an access to memory of `side` of a node that its card begins at `from` is made.
+fn access_memory(
+    model: &NodeModel,
+    node: &mut NodeHardware,
+    side: Side,
+    touch: Touch,
+    from: Picos,
+) -> Picos {
+    match touch {
+        _ if model.is_off_path(side) => from + model.off_path,
+        Touch::Store(bytes) => node.lanes_to_host.reserve(from, model.hardware.on_lanes(bytes)).end,
+        Touch::Fetch(_) | Touch::Atomic(_) => {
+            from + Picos(model.profile.verbs.read_latency.value.0 / 2)
+        }
+    }
+}
+
+/// When the card has what an access made now yields: from NIC cores off the path at least that it
+/// was made.
+fn fetched(
+    model: &NodeModel,
+    node: &mut NodeHardware,
+    side: Side,
+    touch: Touch,
+    now: Picos,
+) -> Picos {
+    if model.is_off_path(side) {
+        return now + model.off_path;
+    }
+    let (Touch::Fetch(bytes) | Touch::Atomic(bytes)) = touch else { return now };
+    let latency = model.profile.verbs.read_latency.value.0;
+    let span = model.hardware.on_lanes(bytes);
+    node.lanes_to_nic.reserve(now, span).end.max(now + Picos(latency - latency / 2))
 }

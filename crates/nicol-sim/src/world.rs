@@ -13,8 +13,7 @@ use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::View;
 
 use crate::doorbells::Doorbells;
-use crate::hw::{Costs, Hardware, picos};
-use crate::profile::Profile;
+use crate::hw::{Costs, NodeModel, picos};
 use crate::state::State;
 
 /// Spare frame buffers that a cluster keeps: about what is under way at once under load.
@@ -26,29 +25,15 @@ const BUFFER_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Shared {
     pub(crate) view: View,
-    pub(crate) profile: Arc<Profile>,
+    /// By node. Those of one profile share one.
+    models: Vec<Rc<NodeModel>>,
     pub(crate) tuning: Tuning,
-    pub(crate) hardware: Hardware,
     pub(crate) unreliable: bool,
     pub(crate) tables: Vec<Rc<RegionTable>>,
     pub(crate) engines: Vec<EngineId>,
     pub(crate) now: Cell<Nanos>,
     pub(crate) state: RefCell<State>,
     pub(crate) doorbells: RefCell<Doorbells>,
-    pub(crate) nic_is_separate: bool,
-    pub(crate) on_path: bool,
-    /// One way between the card's switch and NIC cores off the path; none where there are none.
-    pub(crate) off_path: Picos,
-    /// The same for a frame from such a core: a host's way out comes on top. [Xenic21 3.1]
-    pub(crate) off_path_out: Picos,
-    /// The same for a frame to such a core: a host's way in comes on top. [Xenic21 3.1]
-    pub(crate) off_path_in: Picos,
-    pub(crate) queue_frames: u64,
-    pub(crate) wire_latency: Picos,
-    pub(crate) to_nic_latency: Picos,
-    pub(crate) to_host_latency: Picos,
-    pub(crate) host_latency: Nanos,
-    pub(crate) nic_latency: Nanos,
     /// After how long engines learn of crashes and restarts of other nodes, if anybody tells them.
     pub(crate) detect_after: Option<Nanos>,
     /// Do the log devices keep what is written? Only crashes ask for it.
@@ -63,49 +48,39 @@ pub struct Shared {
 impl Shared {
     pub(crate) fn new(
         view: View,
-        profile: Arc<Profile>,
+        models: Vec<Rc<NodeModel>>,
         tuning: Tuning,
         unreliable: bool,
         state: State,
     ) -> Self {
         let engines = view.engine_ids().collect();
-        let off_path = profile.off_path.as_ref().map(|way| way.latency.value);
-        let pcie = &profile.pcie;
         let tables = view.node_ids().map(|_| Rc::default()).collect();
         Self {
-            hardware: Hardware::new(&profile),
+            models,
             unreliable,
             tables,
             engines,
             now: Cell::new(Nanos::ZERO),
             state: RefCell::new(state),
             doorbells: RefCell::default(),
-            nic_is_separate: profile.cores.nic_is_separate.value,
-            on_path: profile.cores.on_path.value,
-            off_path: off_path.unwrap_or_default(),
-            off_path_out: off_path.map_or(Picos(0), |way| way + pcie.to_nic_latency.value),
-            off_path_in: off_path.map_or(Picos(0), |way| way + pcie.to_host_latency.value),
-            queue_frames: profile.link.queue_frames.value,
-            wire_latency: profile.link.latency.value,
-            to_nic_latency: profile.pcie.to_nic_latency.value,
-            to_host_latency: profile.pcie.to_host_latency.value,
-            host_latency: profile.within.host_latency.value.to_nanos_up(),
-            nic_latency: profile.within.nic_latency.value.to_nanos_up(),
             detect_after: None,
             keeps_content: false,
             keeps_unsynced: false,
             ignores_fences: false,
             buffers: RefCell::default(),
             view,
-            profile,
             tuning,
         }
     }
 
-    /// Is memory durable by itself?
-    pub(crate) fn memory_is_durable(&self) -> bool {
-        let persist = &self.profile.persist;
-        persist.latency.value == Picos(0) && persist.per_kib.value == Picos(0)
+    /// The hardware of `node`.
+    pub(crate) fn model(&self, node: NodeId) -> &NodeModel {
+        &self.models[node.index()]
+    }
+
+    /// Which memory an engine works in: stand-ins for NIC engines work in the host's.
+    pub(crate) fn memory_of(&self, engine: EngineId) -> Side {
+        self.model(engine.node).memory_of(engine)
     }
 
     /// Keeps a frame's buffer for another frame.
@@ -178,7 +153,7 @@ impl SimWorld {
     pub(crate) fn new(shared: &Rc<Shared>, index: usize, seed: u64) -> Self {
         let here = shared.engines[index];
         Self {
-            costs: Costs::new(&shared.profile, here),
+            costs: Costs::new(&shared.model(here.node).profile, here),
             shared: shared.clone(),
             index,
             here,
@@ -210,8 +185,8 @@ impl SimWorld {
         }
     }
 
-    /// Starts a round now: the core's clock begins at the cluster's. A round that only goes on after an
-    /// access to shared memory is no poll: the core has been in that access.
+    /// Starts a round now: the core's clock begins at the cluster's. A round that only goes on
+    /// after an access to shared memory is no poll: the core has been in that access.
     pub(crate) fn begin(&self) {
         self.local.set(picos(self.shared.now.get()));
         self.refused.set(false);
@@ -236,6 +211,10 @@ impl SimWorld {
     /// Did the transport refuse a frame in this round?
     pub(crate) fn refused(&self) -> bool {
         self.refused.get()
+    }
+
+    fn model(&self) -> &NodeModel {
+        self.shared.model(self.here.node)
     }
 
     /// The engine of which this is the world.
@@ -300,7 +279,7 @@ impl World for SimWorld {
     }
 
     fn tuning(&self) -> &Tuning {
-        &self.shared.tuning
+        &self.model().tuning
     }
 
     fn route(&self, other: EngineId) -> Route {
@@ -316,7 +295,7 @@ impl World for SimWorld {
     }
 
     fn memory_is_durable(&self) -> bool {
-        self.shared.memory_is_durable()
+        self.model().memory_is_durable()
     }
 
     fn receive(&self) -> Option<Vec<u8>> {
@@ -339,7 +318,7 @@ impl World for SimWorld {
     }
 
     fn submit(&self, batch: &mut Vec<Operation>) {
-        let dma = &self.shared.profile.dma;
+        let dma = &self.model().profile.dma;
         let wait = match batch.first() {
             _ if self.shared.tuning.dma_async => Picos(0),
             None | Some(Operation { transfer: Transfer::Persist { .. }, .. }) => Picos(0),
@@ -351,8 +330,9 @@ impl World for SimWorld {
         self.spend(wait, Spent::DmaWait);
     }
 
-    fn has_verbs(&self) -> bool {
-        self.shared.profile.verbs.present.value
+    fn card_executes(&self, node: NodeId) -> bool {
+        // A card posts verbs to cards: without one here, or there, software does the work.
+        self.model().has_verbs() && self.shared.model(node).has_verbs()
     }
 
     fn post(&self, node: NodeId, batch: &mut Vec<Operation>) {

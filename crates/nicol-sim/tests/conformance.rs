@@ -56,3 +56,23 @@ fn it_conforms_where_the_network_is_cut_for_longer_than_a_nic_retries() {
     assert_eq!(passes("liquidio3", plan.clone()), 0, "calls are sent again until answered");
     assert!(passes("connectx5", plan) > 0, "no NIC ran out of retries");
 }
+
+#[test]
+fn it_conforms_where_every_node_has_other_hardware() {
+    // On the path, with verbs and without NIC cores, and off the path with both: a one-sided
+    // operation is executed by whatever its target has, if the requester can ask that.
+    let names = ["liquidio3", "connectx5", "bluefield1"];
+    let profiles: Vec<_> =
+        names.iter().map(|name| Arc::new(Profile::load(name).unwrap())).collect();
+    for faults in [FaultPlan::none(), FaultPlan::messages(3)] {
+        let view = View::new(3, 2, 2, 2).unwrap();
+        let suite = Suite::new(&view);
+        let config = SimConfig::mixed(view, profiles.clone(), 1);
+        let cluster = SimCluster::new(SimConfig { faults, ..config });
+        cluster.start(&Arc::new(suite.clone()));
+        let ended = cluster.run_until(&mut |_| suite.finished(), Nanos::from_secs(60));
+        assert_eq!(ended, RunEnd::Done);
+        assert_eq!(suite.failures(), [""; 0]);
+        assert!(cluster.report().stats.verbs > 0, "cards executed some");
+    }
+}

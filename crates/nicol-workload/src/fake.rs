@@ -99,6 +99,14 @@ impl Local for FakeEngine {
     fn here(&self) -> EngineId {
         EngineId::host(NodeId(0), 0)
     }
+    fn view_changes(&self) -> Signal {
+        self.signal()
+    }
+
+    fn has_lease(&self) -> bool {
+        true
+    }
+
     fn view(&self) -> &View {
         &self.0.view
     }

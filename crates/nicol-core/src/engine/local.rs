@@ -20,6 +20,14 @@ impl<W: World> Local for Engine<W> {
         self.0.views.current()
     }
 
+    fn view_changes(&self) -> Signal {
+        self.0.view_changes.clone()
+    }
+
+    fn has_lease(&self) -> bool {
+        self.is_leased()
+    }
+
     fn now(&self) -> Nanos {
         self.0.world.now()
     }

@@ -11,6 +11,7 @@ mod durability;
 mod fencing;
 mod lifecycle;
 mod local;
+mod membership;
 mod messages;
 mod one_sided;
 mod outbox;
@@ -46,7 +47,7 @@ pub use stats::EngineStats;
 use stats::{Counters, count};
 pub use world::{Charge, Operation, Route, Transfer, Tuning, World};
 
-use crate::exec::Executor;
+use crate::exec::{Executor, Signal};
 use crate::fabric::{Fabric, HasDoorbell, RequestId, Service};
 use crate::ids::{EngineId, Incarnation, NodeId};
 use crate::units::Nanos;
@@ -112,6 +113,9 @@ struct Inner<W: World> {
     calls: RefCell<Calls>,
     lives: KnownLives,
     views: Views,
+    view_changes: Signal,
+    /// Until when the engine may serve others; `None`: for ever.
+    lease: Cell<Option<Nanos>>,
     incarnation: Incarnation,
     /// By engine: what it has asked of this one.
     peers: RefCell<Sparse<Peer>>,
@@ -152,6 +156,7 @@ impl<W: World> Engine<W> {
         let incarnation = world.incarnation();
         let views = Views::new(view.clone());
         let executor = Rc::new(Executor::default());
+        let view_changes = Signal::new(executor.clone());
         let completions = Completions::new(executor.clone());
         Self(Rc::new(Inner {
             here,
@@ -164,6 +169,8 @@ impl<W: World> Engine<W> {
             calls: RefCell::new(Calls::of(incarnation)),
             lives: KnownLives::of((here.node, here.side), incarnation),
             views,
+            view_changes,
+            lease: Cell::new(None),
             incarnation,
             peers: RefCell::default(),
             gathers: RefCell::default(),

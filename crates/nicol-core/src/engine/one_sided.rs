@@ -38,7 +38,7 @@ impl<W: World> OneSidedOps for Engine<W> {
         }
         let mut body = self.0.pool.take();
         Encoded::emit(operation, &mut body);
-        if self.0.world.has_verbs() {
+        if self.0.world.card_executes(node) {
             return self.post_verb(node, body);
         }
         let target = self.view().nic_of(node, self.0.here.core);

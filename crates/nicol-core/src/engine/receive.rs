@@ -56,10 +56,16 @@ impl<W: World> Engine<W> {
             return Ok(());
         }
         let route = world.route(from);
+        // Within a node nobody else could serve instead: what is under way there goes on.
+        let serves = from.node == self.0.here.node || self.is_leased();
         while let Some((header, body)) = frame.next_message()? {
             world.charge(Charge::MessageReceived { bytes: header.length });
             count(&self.0.counters.messages_received, 1);
-            self.dispatch(from, route, header, body);
+            if serves || header.class == Class::Reply {
+                self.dispatch(from, route, header, body);
+            } else {
+                count(&self.0.counters.unleased, 1);
+            }
         }
         Ok(())
     }

@@ -54,6 +54,8 @@ counters! {
     messages_received,
     /// Frames and messages dropped because they were malformed.
     malformed,
+    /// Messages of other nodes dropped because the engine had no lease.
+    unleased,
     /// Requests sent again.
     retransmissions,
     /// Requests dropped because they had been delivered before, or were superseded.

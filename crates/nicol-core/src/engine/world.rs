@@ -273,7 +273,7 @@ pub trait World: 'static {
     fn frame_buffer(&self) -> Vec<u8>;
     /// Takes a received frame's buffer back.
     fn recycle(&self, frame: Vec<u8>);
-    /// Sends a frame (never to this engine itself). `Err` returns it: no room now, the engine
+    /// Sends a frame (never to this engine itself). `Err` returns it: no space now, the engine
     /// tries again next round.
     fn transmit(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>>;
 
@@ -282,10 +282,10 @@ pub trait World: 'static {
     fn memory_is_durable(&self) -> bool;
     /// Starts a vector of DMA reads, a vector of DMA writes, or persists; takes them all.
     fn submit(&self, batch: &mut Vec<Operation>);
-    /// Does the NIC execute verbs in hardware? If not, the engine sends them as messages to the
-    /// target's NIC engine, which executes them in software.
-    fn has_verbs(&self) -> bool;
-    /// Posts a batch of verbs to `node` with one doorbell; takes them all.
+    /// Does the card of `node` execute this engine's one-sided operations? If not, they are sent as
+    /// messages to a NIC engine there, which executes them in software.
+    fn card_executes(&self, node: NodeId) -> bool;
+    /// Posts a batch of verbs to the card of `node` with one doorbell; takes them all.
     fn post(&self, node: NodeId, batch: &mut Vec<Operation>);
     /// The next finished operation.
     fn finished(&self) -> Option<Operation>;

@@ -1,9 +1,11 @@
 //! Hardware models: what is occupied, for how long, and what it costs a core.
 
 mod costs;
+mod model;
 mod node;
 mod resource;
 
 pub use costs::Costs;
+pub use model::NodeModel;
 pub use node::{Crossing, Hardware, NodeHardware};
 pub use resource::{PerByte, Resource, Slot, picos};

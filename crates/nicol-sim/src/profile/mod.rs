@@ -8,7 +8,7 @@ mod values;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use nicol_core::ids::Side;
+use nicol_core::ids::{NodeId, Side};
 use nicol_core::names::did_you_mean;
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use nicol_core::view::{View, ViewError};
@@ -389,10 +389,10 @@ impl Profile {
         View::new(nodes, replicas, most(Side::Host), most(Side::Nic))
     }
 
-    /// Does the hardware have a core for each engine of `view`?
-    pub fn check_view(&self, view: &View) -> Result<(), ProfileError> {
+    /// Does the hardware have a core for each engine of `node`?
+    pub fn check_node(&self, view: &View, node: NodeId) -> Result<(), ProfileError> {
         for side in [Side::Host, Side::Nic] {
-            let (asked, there) = (view.engines_most(side), self.engines(side));
+            let (asked, there) = (view.engines(node, side), self.engines(side));
             if asked > there {
                 let profile = self.name.clone();
                 return Err(ProfileError::Engines { profile, side, asked, there });
@@ -475,8 +475,8 @@ mod tests {
         let unreasoned = text.replacen("reason = ", "reson = ", 1);
         assert!(Profile::parse("mine.toml", &unreasoned).is_err());
         let profile = Profile::load("liquidio3").unwrap();
-        assert_eq!(profile.check_view(&profile.view(6, 3, None).unwrap()), Ok(()));
-        let error = profile.check_view(&View::new(6, 3, 1, 25).unwrap()).unwrap_err();
+        assert_eq!(profile.check_node(&profile.view(6, 3, None).unwrap(), NodeId(5)), Ok(()));
+        let error = profile.check_node(&View::new(6, 3, 1, 25).unwrap(), NodeId(0)).unwrap_err();
         assert!(error.to_string().contains("ask for 24 or fewer"), "{error}");
         let error = Profile::load("liquidio4").unwrap_err().to_string();
         assert!(error.contains("bluefield1, connectx5, liquidio3, stingray"), "{error}");

@@ -1,5 +1,5 @@
-//! Xenic broken on purpose, for the checkers' negative tests: a service that stands before a NIC's own
-//! and spoils some of its messages. The steps themselves know nothing of it.
+//! Xenic broken on purpose, for the checkers' negative tests: a service that stands before a NIC's
+//! own and spoils some of its messages. The steps themselves know nothing of it.
 
 use std::rc::Rc;
 

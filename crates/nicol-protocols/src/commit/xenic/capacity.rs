@@ -25,8 +25,8 @@ fn refused(exhausted: ExhaustedSpace, txn: &Txn, index: usize) -> bool {
     put.and_then(|write| write.value).is_some_and(|new| exhausted.refuses(old, new.len()))
 }
 
-/// Errors: as of [`check_values`], or the write set may not fit into a log record, whose body has at
-/// most `body_max` bytes. A COMMIT names the keys that are locked and not updated as well.
+/// Errors: as of [`check_values`], or the write set may not fit into a log record, whose body has
+/// at most `body_max` bytes. A COMMIT names the keys that are locked and not updated as well.
 pub(super) fn check_writes(
     exhausted: ExhaustedSpace,
     txn: &Txn,

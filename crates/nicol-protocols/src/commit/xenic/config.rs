@@ -102,8 +102,8 @@ impl XenicConfig {
         }
     }
 
-    /// A protocol that is broken on purpose is broken in the ordinary steps, so that transactions must
-    /// take them.
+    /// A protocol that is broken on purpose is broken in the ordinary steps, so that transactions
+    /// must take them.
     pub(super) fn without_shorter_ways_if_broken(self) -> Self {
         let whole = self.sabotage == Sabotage::None;
         Self { multi_hop: self.multi_hop && whole, local_paths: self.local_paths && whole, ..self }

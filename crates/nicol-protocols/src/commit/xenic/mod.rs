@@ -13,8 +13,8 @@
 //! | 6 | coordinator NIC, primary NICs | COMMIT: log, install in the index, pin, unlock | `coordinator`, `server` |
 //! | 7 | host workers | apply logs to the tables; log acks free space and unpin | `host::worker`, `host::log_acks` |
 //!
-//! The figure is `NicCoordinator::commit_transaction`. Three kinds of transaction take a shorter way
-//! beside it:
+//! The figure is `NicCoordinator::commit_transaction`. Three kinds of transaction take a shorter
+//! way beside it:
 //!
 //! | which | how | code |
 //! |---|---|---|

@@ -98,13 +98,15 @@ impl<F: Fabric> NicCoordinator<F> {
     /// made at the one instant after it, for which the transaction is validated.
     async fn check_current(&self, open: &mut OpenTxn<F>) -> Result<(), Abort> {
         let OpenTxn { txn, keys, .. } = open;
-        // 1. Versions that the index knows: the cheapest check, and it finds what must be looked up.
+        // 1. Versions that the index knows: the cheapest check, and it finds what must be looked
+        // up.
         self.check_versions_in_index(txn, keys)?;
         // 2. Versions that it does not know, by DMA. While it waits, anything may be written.
         self.check_versions_in_table(txn, keys).await?;
         // 3. Ranges, after the wait: they vouch for what scans have read until now.
         self.check_ranges(txn)?;
-        // 4. Keys that a range showed to be absent: told to the index only once the range is current.
+        // 4. Keys that a range showed to be absent: told to the index only once the range is
+        // current.
         self.confirm_absent(txn)?;
         // 5. Locks, after all versions: a writer that locked since a version was compared may have
         // been reported to its client already, and installs its write later.

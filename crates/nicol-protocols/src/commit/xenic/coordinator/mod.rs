@@ -143,8 +143,8 @@ impl<F: Fabric> NicCoordinator<F> {
         let logged = self.log(open, validated).await?;
         // [Xenic21 4.2 step 6] Committed: the host has been told. COMMIT at the primaries.
         self.commit(open, logged).await;
-        // [Xenic21 4.2 step 7] The hosts apply the logs to their tables (`host::worker`); their acks
-        // free log space and unpin (`server::log_writer`).
+        // [Xenic21 4.2 step 7] The hosts apply the logs to their tables (`host::worker`); their
+        // acks free log space and unpin (`server::log_writer`).
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 //! A transaction of this node's own shard is executed here, under locks on all its keys. For one of
 //! this and one remote shard the coordinator P1 locks and reads its own keys and ships the
 //! transaction to the remote primary P2. P2 locks, reads and executes at once, answers P1 with the
-//! writes, and sends LOG to the backups of both shards, whose acks go straight to P1. P1 counts them
-//! and commits.
+//! writes, and sends LOG to the backups of both shards, whose acks go straight to P1. P1 counts
+//! them and commits.
 //!
 //! - **The point of no return** is P2's execution. P1 asks for its outcome when SHIP goes
 //!   unanswered, which fences a SHIP still under way; P2 remembers the outcome until COMMIT.

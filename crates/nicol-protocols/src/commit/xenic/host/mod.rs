@@ -52,10 +52,11 @@ impl<F: Fabric> HostCoordinator<F> {
 
     /// Runs `txn` at the NIC: step 1 and, unless its logic was shipped, step 3 of the paper.
     ///
-    /// Errors: the NIC was not asked (`NoResources`), or whether it has committed is not known here.
+    /// Errors: the NIC was not asked (`NoResources`), or whether it has committed is not known
+    /// here.
     async fn run_at_nic(&self, txn: &mut Txn, ship: bool) -> Result<Outcome, FabricError> {
-        // [Xenic21 4.2 step 1] Send the initial state to the local NIC, which EXECUTEs. If the logic
-        // was shipped, it executes everything, and only the outcome comes back [4.2.2].
+        // [Xenic21 4.2 step 1] Send the initial state to the local NIC, which EXECUTEs. If the
+        // logic was shipped, it executes everything, and only the outcome comes back [4.2.2].
         let mut reply = {
             let request = TxnRequest { txn, ship };
             self.acks.call(self.nic(txn.id), &request).await?
@@ -66,8 +67,8 @@ impl<F: Fabric> HostCoordinator<F> {
                 Answer::Executed if ship => return Err(FabricError::Malformed),
                 Answer::Executed => {}
             }
-            // [Xenic21 4.2 step 3] The application computes the write set from what was read. The NIC
-            // EXECUTEs the keys that it adds in a further round, and limits the rounds.
+            // [Xenic21 4.2 step 3] The application computes the write set from what was read. The
+            // NIC EXECUTEs the keys that it adds in a further round, and limits the rounds.
             self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
             reply = match self.procedures.execute(txn) {
                 Verdict::More => self.call_about(txn.id, &TxnExecute(txn)).await?,
@@ -77,8 +78,8 @@ impl<F: Fabric> HostCoordinator<F> {
         }
     }
 
-    /// Calls the NIC about a transaction that waits there for its host. Waits for a call slot, because
-    /// dropping the message would leave the transaction's locks behind.
+    /// Calls the NIC about a transaction that waits there for its host. Waits for a call slot,
+    /// because dropping the message would leave the transaction's locks behind.
     async fn call_about<M: Message>(
         &self,
         txn: TxnId,

@@ -24,8 +24,8 @@ pub(in crate::commit::xenic) struct Worker<F: Fabric> {
 
 impl<F: Fabric> ApplyLog for Worker<F> {
     const BATCH: usize = 32;
-    // A core that also serves clients or a NIC has few turns to give, and a worker that falls behind
-    // lets every local transaction find the table out of date.
+    // A core that also serves clients or a NIC has few turns to give, and a worker that falls
+    // behind lets every local transaction find the table out of date.
     const BATCHES: usize = 16;
 
     fn apply(&self, reader: &LogReader) {

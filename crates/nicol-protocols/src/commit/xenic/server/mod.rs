@@ -235,10 +235,10 @@ impl<F: Fabric> NicServer<F> {
             Ok((_, landing)) => landing,
             Err(error) => return self.fabric.refuse(reply_to, error),
         };
-        // [Xenic21 4.2 step 5] "The NIC responds after the DMA completes": the record is durable then,
-        // where host memory is battery-backed as in the paper. A node whose log device has failed is
-        // as good as crashed: it never answers again, since a refusal would be asked again and could
-        // not be kept.
+        // [Xenic21 4.2 step 5] "The NIC responds after the DMA completes": the record is durable
+        // then, where host memory is battery-backed as in the paper. A node whose log device has
+        // failed is as good as crashed: it never answers again, since a refusal would be asked
+        // again and could not be kept.
         if landing.await.is_ok() {
             self.fabric.reply(reply_to, &Ack);
         }

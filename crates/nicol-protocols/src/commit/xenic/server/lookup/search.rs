@@ -1,8 +1,8 @@
 //! The search of the host table for a key that the NIC's index does not know: a few DMA reads, one
 //! after the other. [Xenic21 4.1.3]
 //!
-//! A search reads the hinted slots, the rest up to D_m, the overflow pages that the index knows, and
-//! the segment's header, until one of them shows the record or proves that there is none.
+//! A search reads the hinted slots, the rest up to D_m, the overflow pages that the index knows,
+//! and the segment's header, until one of them shows the record or proves that there is none.
 
 use nicol_core::fabric::{Fabric, FabricError};
 use nicol_core::ids::{Key, Version};

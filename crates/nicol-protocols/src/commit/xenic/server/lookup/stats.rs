@@ -27,8 +27,8 @@ pub(super) enum Count {
     HeaderReads,
     /// Searches begun again, since the host was moving or replacing what was read.
     Retries,
-    /// Reads of slots that were torn: the host wrote a slot while it was read, and the key was in no
-    /// other (AMB-03).
+    /// Reads of slots that were torn: the host wrote a slot while it was read, and the key was in
+    /// no other (AMB-03).
     Torn,
     /// Keys of ordered tables that the host was asked for.
     Asked,

@@ -1,8 +1,8 @@
 //! Keys of ordered tables: the host looks them up in its B+ trees, which no DMA reads.
 //! [Xenic21 5.2, 5.6]
 //!
-//! A NIC asks for the keys that its index does not know, all of a request in one message; but not for
-//! those that it knows were never there (`nicol_store::high_water`), such as new orders.
+//! A NIC asks for the keys that its index does not know, all of a request in one message; but not
+//! for those that it knows were never there (`nicol_store::high_water`), such as new orders.
 
 use nicol_core::fabric::{Fabric, FabricError, Message, Timeout, Work};
 use nicol_core::ids::{EngineId, Key, Side, Version};

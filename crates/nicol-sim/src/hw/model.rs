@@ -1,0 +1,89 @@
+//! What the event handlers need to know of one node's hardware.
+
+use std::sync::Arc;
+
+use nicol_core::engine::Tuning;
+use nicol_core::ids::{EngineId, Side};
+use nicol_core::units::{Nanos, Picos};
+
+use super::Hardware;
+use crate::profile::Profile;
+
+/// The hardware of a node: its profile, and the numbers of it that are asked for at every event.
+/// Nodes of one cluster may differ.
+#[derive(Debug)]
+pub struct NodeModel {
+    pub profile: Arc<Profile>,
+    /// How its engines behave.
+    pub tuning: Tuning,
+    pub hardware: Hardware,
+    pub nic_is_separate: bool,
+    pub on_path: bool,
+    /// One way between the card's switch and NIC cores off the path; none where there are none.
+    pub off_path: Picos,
+    /// The same for a frame from such a core: a host's way out comes on top. [Xenic21 3.1]
+    pub off_path_out: Picos,
+    /// The same for a frame to such a core: a host's way in comes on top. [Xenic21 3.1]
+    pub off_path_in: Picos,
+    pub queue_frames: u64,
+    pub wire_latency: Picos,
+    pub to_nic_latency: Picos,
+    pub to_host_latency: Picos,
+    pub host_latency: Nanos,
+    pub nic_latency: Nanos,
+}
+
+impl NodeModel {
+    /// The numbers of `profile`.
+    pub fn new(profile: &Arc<Profile>, tuning: Tuning) -> Self {
+        let off_path = profile.off_path.as_ref().map(|way| way.latency.value);
+        let pcie = &profile.pcie;
+        Self {
+            tuning,
+            hardware: Hardware::new(profile),
+            nic_is_separate: profile.cores.nic_is_separate.value,
+            on_path: profile.cores.on_path.value,
+            off_path: off_path.unwrap_or_default(),
+            off_path_out: off_path.map_or(Picos(0), |way| way + pcie.to_nic_latency.value),
+            off_path_in: off_path.map_or(Picos(0), |way| way + pcie.to_host_latency.value),
+            queue_frames: profile.link.queue_frames.value,
+            wire_latency: profile.link.latency.value,
+            to_nic_latency: pcie.to_nic_latency.value,
+            to_host_latency: pcie.to_host_latency.value,
+            host_latency: profile.within.host_latency.value.to_nanos_up(),
+            nic_latency: profile.within.nic_latency.value.to_nanos_up(),
+            profile: profile.clone(),
+        }
+    }
+
+    /// Which memory an engine of the node works in: stand-ins for NIC engines work in the host's.
+    pub fn memory_of(&self, engine: EngineId) -> Side {
+        if self.nic_is_separate { engine.side } else { Side::Host }
+    }
+
+    /// The side with which the node's card goes down: without NIC cores it is a part of the host.
+    pub fn card_side(&self) -> Side {
+        if self.nic_is_separate { Side::Nic } else { Side::Host }
+    }
+
+    /// Has its card an engine for verbs?
+    pub fn has_verbs(&self) -> bool {
+        self.profile.verbs.present.value
+    }
+
+    /// Is memory of `side` that of NIC cores off the path?
+    pub fn is_off_path(&self, side: Side) -> bool {
+        side == Side::Nic && self.profile.off_path.is_some()
+    }
+
+    /// One way between the card's switch and memory of `side`, beyond what verbs' latencies have.
+    pub fn beyond_switch(&self, side: Side) -> Picos {
+        if side == Side::Nic { self.off_path } else { Picos(0) }
+    }
+
+    /// Is memory durable by itself?
+    pub fn memory_is_durable(&self) -> bool {
+        let persist = &self.profile.persist;
+        persist.latency.value == Picos(0) && persist.per_kib.value == Picos(0)
+    }
+}
