@@ -8,6 +8,7 @@ use nicol_core::commit::{CommitNode, PATHS};
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
+use nicol_core::history::Promise;
 use nicol_core::ids::Key;
 use nicol_core::records::Records;
 use nicol_core::system::{Sequential, load_nodes};
@@ -16,7 +17,7 @@ use nicol_core::units::Nanos;
 use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::Workload;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
-use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, spawn_clients};
+use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, history, spawn_clients};
 
 pub const NODES: u16 = 3;
 /// Host engines of a node, and NIC engines.
@@ -152,13 +153,16 @@ fn judge<N: CommitNode>(cluster: &Cluster<N>, view: &View) -> Ran {
             *paths.entry(counter.name).or_default() += counter.value;
         }
     }
-    let result = cluster.run.result();
+    let mut result = cluster.run.result();
     let mut quiet = Quiet(&cluster.nodes, view);
     wrong.extend(match result.whole.unknown {
         0 => cluster.workload.audit(&mut quiet, &result.totals()),
         _ => cluster.workload.audit_state(&mut quiet),
     });
-    let report = serializability::check(&result.history);
+    let operations = std::mem::take(&mut result.history);
+    let told = history(Promise::default(), operations, &*cluster.workload, view);
+    let report = serializability::check(&told);
+    wrong.extend(report.undecided.iter().map(|why| format!("not judged: {why:?}")));
     let anomalies = report.violations.iter().map(ToString::to_string).collect();
     Ran { counts: result.whole.clone(), paths, leaked, anomalies, wrong }
 }
