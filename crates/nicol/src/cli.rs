@@ -38,7 +38,7 @@ pub enum Command {
     Bench(BenchArgs),
     /// Run a workload under message faults for many seeds, and judge each run.
     Sweep(SweepArgs),
-    /// Judge a recorded history: strict serializability.
+    /// Judge a recorded history by the promise that it names.
     Check(CheckArgs),
     /// Reproduce the figures and tables of the papers.
     Lab(LabArgs),
@@ -425,7 +425,7 @@ pub struct LabRunArgs {
 /// `nicol check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// The history, as `nicol bench --history` writes it.
+    /// The history, as `nicol bench --history` writes it; `-` is standard input.
     pub history: PathBuf,
     /// How to print.
     #[arg(long, value_enum, default_value_t)]
