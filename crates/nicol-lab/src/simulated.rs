@@ -67,6 +67,8 @@ fn simulate<Y: Family>(
 ) -> Measured {
     let mut sim = SimConfig::new(cluster.view.clone(), profile.clone(), config.seed);
     sim.faults = config.drawn_faults();
+    // Without crashes nobody needs views or leases, and no figure moves.
+    sim.view_service = !sim.faults.crashes.is_empty();
     let tuning = &mut sim.tuning;
     tuning.aggregation = cluster.built.engine.aggregation.unwrap_or(tuning.aggregation);
     tuning.dma_vector = cluster.built.engine.dma_vector.unwrap_or(tuning.dma_vector);

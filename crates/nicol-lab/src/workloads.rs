@@ -23,7 +23,7 @@ pub const WORKLOADS: [(&str, &str); 8] = [
 pub struct WorkloadSpec {
     /// Its name.
     pub name: String,
-    /// Transactions of the whole run, if it is a number: a workload that inserts needs room.
+    /// Transactions of the whole run, if it is a number: a workload that inserts needs space.
     pub transactions: Option<u64>,
     /// Records per node.
     pub records: Option<u64>,

@@ -111,7 +111,7 @@ impl LiveWorld {
         self.wire.as_ref().map(|wire| wire.borrow().counts()).unwrap_or_default()
     }
 
-    /// Puts a frame into the ring of an engine; gives it back if there is no room.
+    /// Puts a frame into the ring of an engine; gives it back if there is no space.
     fn put(&self, engine: usize, frame: Vec<u8>) -> Result<(), Vec<u8>> {
         let ring = &mut self.outgoing.borrow_mut()[engine];
         while let Ok(returned) = ring.returned.pop() {

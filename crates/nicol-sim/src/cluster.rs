@@ -370,7 +370,7 @@ impl SimCluster {
         let core = &mut state.cores[index];
         core.busy += Picos(end.0 - picos(self.now()).0);
         core.busy_until = end;
-        // Room may have been made between the refusal and now only by later events.
+        // Space may have been made between the refusal and now only by later events.
         core.blocked = waits_for_room;
         let again = !core.inbox.is_empty()
             || !core.done.is_empty()

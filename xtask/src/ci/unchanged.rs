@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_and_programs_are_told_apart() {
+    fn tests_and_programs_are_distinguished() {
         let told = concat!(
             "{\"executable\":\"/t/nicol\",\"manifest_path\":\"/a/Cargo.toml\",\"profile\":{\"test\":false}}\n",
             "{\"executable\":\"/t/cli\",\"manifest_path\":\"/a/Cargo.toml\",\"profile\":{\"test\":true}}\n",

@@ -42,7 +42,7 @@ pub enum FabricError {
     /// The rkey, bounds or alignment were wrong. The memory is untouched.
     #[error("access denied: {0}")]
     AccessDenied(AccessError),
-    /// The receiver has no room for the request (receiver not ready).
+    /// The receiver has no space for the request (receiver not ready).
     #[error("the receiver has no resources")]
     NoResources,
     /// The receiver could not parse the request.

@@ -23,9 +23,10 @@ pub trait SharedMemory: Local {
     /// at once, and compiles to nothing (decision 0013).
     fn access(&self) -> Self::Access;
 
-    /// Resolves when what this engine's clock shows has really passed, so that it sees what others did
-    /// until then. A transaction that begins with shared memory awaits this first, or it might read
-    /// what was overwritten before it began. At once in the live world.
+    /// Waits until the world's time reaches the time charged to this core, so that the engine sees
+    /// what others did until then. A transaction that begins with shared memory awaits this first;
+    /// otherwise it might read what was overwritten before it began. Ready at once in the live
+    /// world.
     fn caught_up(&self) -> Self::Wake;
 
     /// Resolves once `doorbell` has rung more often than `seen` times.

@@ -76,7 +76,7 @@ pub struct Region {
 
 impl Region {
     /// A zeroed region of `size` bytes (rounded up to a word). The operating system gives it memory
-    /// where it is first written: a table with room to grow costs what is in it.
+    /// where it is first written: a table with space to grow costs what is in it.
     ///
     /// # Panics
     /// If there is not so much address space.

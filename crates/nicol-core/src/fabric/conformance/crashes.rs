@@ -536,12 +536,13 @@ impl<F: Fabric> Observer<F> {
         self.until("the host's call to its NIC ends", |state| state.unreachable[host] > before)
             .await;
         self.is_down(&[Side::Nic]).await;
-        let state = self.suite.state();
-        let kept = state.memory[host].as_ref().is_some_and(|(region, _)| !region.is_lost());
-        let log = state.log.as_ref().is_some_and(|log| !log.is_lost());
-        let lives_on = state.lives[host] == life;
-        drop(state);
-        self.expect("the host keeps its memory and its log", kept && log && lives_on);
+        let kept = {
+            let state = self.suite.state();
+            let memory = state.memory[host].as_ref().is_some_and(|(region, _)| !region.is_lost());
+            let log = state.log.as_ref().is_some_and(|log| !log.is_lost());
+            memory && log && state.lives[host] == life
+        };
+        self.expect("the host keeps its memory and its log", kept);
         self.act([Act::Restart(VICTIM, Side::Nic)]);
         self.works("after the crash of the NIC").await;
     }
@@ -556,11 +557,12 @@ impl<F: Fabric> Observer<F> {
         self.until("the NIC's call to its host ends", |state| state.unreachable[nic] > before)
             .await;
         self.is_down(&[Side::Host]).await;
-        let state = self.suite.state();
-        let kept = state.memory[nic].as_ref().is_some_and(|(region, _)| !region.is_lost());
-        let lives_on = state.lives[nic] == life;
-        drop(state);
-        self.expect("the NIC keeps its memory", kept && lives_on);
+        let kept = {
+            let state = self.suite.state();
+            let memory = state.memory[nic].as_ref().is_some_and(|(region, _)| !region.is_lost());
+            memory && state.lives[nic] == life
+        };
+        self.expect("the NIC keeps its memory", kept);
         self.act([Act::Restart(VICTIM, Side::Host)]);
         self.works("after the crash of the host").await;
     }
