@@ -101,7 +101,7 @@ impl<Y: Family> Cluster<Y> {
     /// What its nodes have counted, by group and name.
     pub(crate) fn counters(&self) -> Counters {
         let mut groups = Counters::new();
-        for counter in self.nodes.iter().flat_map(|node| node.counters()) {
+        for counter in self.survivors().flat_map(|node| node.counters()) {
             *groups.entry(counter.group).or_default().entry(counter.name).or_default() +=
                 counter.value;
         }
