@@ -1,5 +1,5 @@
-//! What the harness asks of a family of systems. It knows no family itself: each brings its clients'
-//! operations, what they record, what is promised and who judges it.
+//! What the harness asks of a family of systems. It knows no family itself: each brings its
+//! clients' operations, what they record, what is promised and who judges it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use nicol_core::fabric::Fabric;
-use nicol_core::history::first::Event;
+use nicol_core::history::History;
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::system::SystemNode;
 use nicol_core::units::Bytes;
@@ -45,7 +45,8 @@ pub(crate) trait Family: Sized + 'static {
     /// Errors: a flag or a setting that does not fit, by name.
     fn build(config: &BenchConfig, nic_memory: Option<Bytes>) -> Result<Built<Self>>;
 
-    /// Starts one engine of `node`, and there the clients of these numbers: none but on host engines.
+    /// Starts one engine of `node`, and there the clients of these numbers: none but on host
+    /// engines.
     fn start<F: Fabric>(
         node: &Arc<Self::Node>,
         fabric: &F,
@@ -62,8 +63,8 @@ pub(crate) trait Family: Sized + 'static {
         result: &RunResult,
     ) -> Vec<String>;
 
-    /// What is wrong with a history, by the family's promise.
-    fn judge(history: &[Event]) -> Vec<String>;
+    /// What is wrong with a history, by the family's promise, or why that cannot be decided.
+    fn judge(history: &History) -> Vec<String>;
 
     /// What it adds to a report, of what the nodes have counted.
     fn report(_counters: &Counters) -> Addition {

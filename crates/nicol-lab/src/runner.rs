@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use nicol_core::names::did_you_mean;
 use nicol_sim::{Profile, checks};
 
 use crate::config::BenchConfig;
 use crate::family::Family;
+use crate::names::did_you_mean;
+use crate::profiles;
 use crate::report::BenchRun;
 
 /// Runs a benchmark of a family's system.
@@ -24,7 +25,7 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
 /// The hardware profile of a simulated run.
 pub(crate) fn profile(config: &BenchConfig) -> Result<Arc<Profile>> {
     let on = || format!("--on {}{}", config.on, did_you_mean(&config.on, ["threads"]));
-    Ok(Arc::new(Profile::load(&config.on).with_context(on)?))
+    Ok(Arc::new(profiles::load(&config.on).with_context(on)?))
 }
 
 /// A system that works on NIC cores is flagged where these save no latency. [Xenic21 4.3.4]

@@ -1,7 +1,8 @@
 //! `--set key=value`: every mechanism of a system that can be varied.
 
 use anyhow::{Context, Result, bail, ensure};
-use nicol_core::names::did_you_mean;
+
+use crate::names::did_you_mean;
 
 /// A key of `--set`: its name, its values, what it means.
 pub type Setting = (&'static str, &'static str, &'static str);
@@ -13,7 +14,8 @@ pub trait Settings {
     /// Keys that no list shows, for tests and sweeps: under them the system is not correct.
     const HIDDEN: &'static [Setting] = &[];
 
-    /// Changes `key`, which is one of [`Settings::KEYS`] or hidden. Errors say what is wrong with the value.
+    /// Changes `key`, which is one of [`Settings::KEYS`] or hidden. Errors say what is wrong with
+    /// the value.
     fn set(&mut self, key: &str, value: &str) -> Result<()>;
 }
 

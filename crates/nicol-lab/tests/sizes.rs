@@ -9,6 +9,7 @@ use nicol_core::commit::CommitNode;
 use nicol_core::engine::Start;
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
+use nicol_core::history::Promise;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
@@ -21,7 +22,7 @@ use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
 use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 use nicol_store::host_table::Growth;
-use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, spawn_clients};
+use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, history, spawn_clients};
 
 const NODES: u16 = 3;
 const ROWS: u64 = 90;
@@ -169,7 +170,7 @@ fn run<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64)
         workload,
     });
     let profile = Arc::new(Profile::load("connectx5").unwrap());
-    let mut sim = SimConfig::new(view, profile, seed);
+    let mut sim = SimConfig::new(view.clone(), profile, seed);
     if faults {
         sim.faults = FaultPlan::messages(seed);
     }
@@ -190,8 +191,11 @@ fn run<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64)
         }
         node.for_each(&mut |key, value| assert!(belongs(key, value), "{key:?} is whole"));
     }
-    let result = cluster.run.result();
-    assert_eq!(serializability::check(&result.history).violations, Vec::new());
+    let mut result = cluster.run.result();
+    let operations = std::mem::take(&mut result.history);
+    let judged =
+        serializability::check(&history(Promise::default(), operations, &*cluster.workload, &view));
+    assert!(judged.held(), "{judged:#?}");
     let aborts = Abort::NAMES.iter().zip(result.whole.aborts);
     let full = aborts.filter(|(name, _)| **name == "no_resources").map(|(_, count)| count).sum();
     (result.whole.committed, full)

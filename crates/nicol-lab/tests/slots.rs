@@ -8,6 +8,7 @@ use nicol_core::commit::CommitNode;
 use nicol_core::engine::{CALLS_MAX, Start};
 use nicol_core::fabric::{Completions, Fabric, FabricError, ReplyTo};
 use nicol_core::faults::FaultPlan;
+use nicol_core::history::Promise;
 use nicol_core::ids::Side;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::system::{Sequential, load_nodes};
@@ -19,7 +20,7 @@ use nicol_protocols::commit::{rdma_occ, xenic};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 use nicol_workload::chooser::{Distribution, PartsPerMillion};
 use nicol_workload::churn::{Churn, ChurnConfig};
-use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, spawn_clients};
+use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, history, spawn_clients};
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
 
 const NODES: usize = 3;
@@ -168,7 +169,7 @@ fn run_with<N: CommitNode>(
         workload,
     });
     let profile = Arc::new(Profile::load("liquidio3").unwrap());
-    let mut sim = SimConfig { faults, ..SimConfig::new(view, profile, seed) };
+    let mut sim = SimConfig { faults, ..SimConfig::new(view.clone(), profile, seed) };
     sim.tuning.tasks_per_round = want.tasks_per_round;
     let world = SimCluster::new(sim);
     world.start(&short);
@@ -188,9 +189,10 @@ fn run_with<N: CommitNode>(
         );
     }
     let mut result = short.run.result();
-    let history = std::mem::take(&mut result.history);
-    let report = serializability::check(&history);
-    assert!(report.violations.is_empty(), "seed {seed}: {:#?}", report.violations.first());
+    let operations = std::mem::take(&mut result.history);
+    let report =
+        serializability::check(&history(Promise::default(), operations, &*short.workload, &view));
+    assert!(report.held(), "seed {seed}: {report:#?}");
     result.whole.aborts[nicol_core::txn::Abort::NoResources.index()]
 }
 

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::PathBuf;
 
-use nicol_core::history::first::End;
+use nicol_core::history::{End, Operation};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
 use nicol_lab::families::commit::Lookups;
@@ -356,8 +356,8 @@ fn every_replica_s_log_file_holds_every_write() {
     let ran = held(&config);
     // The second run of a benchmark is the recorded one; with three replicas of three shards each
     // node logs each write, as primary or as backup, and each record names its transaction.
-    let writers = ran.history.iter().filter(|event| event.end == End::Committed);
-    let writers = writers.filter(|event| !event.writes.is_empty()).count();
+    let committed = ran.history.operations.iter().filter(|operation| operation.end == End::Ok);
+    let writers = committed.filter_map(Operation::txn).filter(|txn| !txn.writes.is_empty()).count();
     for node in 0..3 {
         let path = dir.join("run-2").join(format!("node-{node}.log"));
         let mut reader = LogReader::open(BufReader::new(File::open(path).unwrap())).unwrap();

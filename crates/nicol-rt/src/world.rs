@@ -144,8 +144,8 @@ impl LiveWorld {
     }
 }
 
-/// What a scheduling point resolves to: ready at once, of no size and no state, so that nothing of it
-/// is left in compiled code.
+/// What a scheduling point resolves to: ready at once, of no size and no state, so that nothing of
+/// it is left in compiled code.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Immediate;

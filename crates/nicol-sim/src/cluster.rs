@@ -40,7 +40,8 @@ pub struct SimConfig {
     /// How long after a crash or a restart the engines of other nodes learn of it: a perfect
     /// detector, for clusters without a service of views. `None`: from frames only.
     pub detect_after: Option<Nanos>,
-    /// Is there a service of views, which hands out leases? Without one every engine serves for ever.
+    /// Is there a service of views, which hands out leases? Without one every engine serves for
+    /// ever.
     pub view_service: bool,
     /// Do log devices keep what is written, for crashes that [`SimCluster::crash`] brings? A plan
     /// with crashes switches it on.
@@ -74,8 +75,8 @@ impl SimConfig {
         Self::mixed(view, profiles, seed)
     }
 
-    /// `view` with a profile for each node, otherwise as [`SimConfig::new`]. A DMA vector has as many
-    /// requests as the hardware of its node takes.
+    /// `view` with a profile for each node, otherwise as [`SimConfig::new`]. A DMA vector has as
+    /// many requests as the hardware of its node takes.
     pub fn mixed(view: View, profiles: Vec<Arc<Profile>>, seed: u64) -> Self {
         let vectors = profiles.iter().map(|profile| profile.dma.vector.value as usize);
         let tuning = Tuning {

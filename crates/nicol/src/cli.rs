@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use nicol_core::faults::FaultFamilies;
+use nicol_core::faults::{FaultFamilies, UnknownFamily};
+use nicol_lab::names::did_you_mean;
 use nicol_rt::LogDevice;
 
 /// How long a transaction of `nicol serve` may take, in milliseconds: up to an hour.
@@ -37,7 +38,7 @@ pub enum Command {
     Bench(BenchArgs),
     /// Run a workload under message faults for many seeds, and judge each run.
     Sweep(SweepArgs),
-    /// Judge a recorded history: strict serializability.
+    /// Judge a recorded history by the promise that it names.
     Check(CheckArgs),
     /// Reproduce the figures and tables of the papers.
     Lab(LabArgs),
@@ -121,11 +122,11 @@ pub enum MixArg {
 /// How popular YCSB's records are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DistributionArg {
-    /// All alike.
+    /// Uniform.
     Uniform,
-    /// A few take most operations.
+    /// Zipfian: a few records take most operations.
     Zipfian,
-    /// The newest take most operations.
+    /// The newest records take most operations.
     Latest,
 }
 
@@ -161,8 +162,8 @@ pub struct WorkloadArgs {
     /// How Delivery and Stock-Level run (tpcc) [default: pieces].
     #[arg(long, value_enum)]
     pub chopping: Option<ChoppingArg>,
-    /// Find orders by index record or by tree scan (tpcc, tpcc-no) [default: trees if the system has
-    /// ordered tables, else records].
+    /// Find orders by index record or by tree scan (tpcc, tpcc-no) [default: trees if the system
+    /// has ordered tables, else records].
     #[arg(long, value_enum)]
     pub indices: Option<IndicesArg>,
     /// YCSB's mix of operations (ycsb) [default: A].
@@ -219,6 +220,13 @@ pub fn replicas(asked: Option<usize>, nodes: usize) -> usize {
     asked.unwrap_or(nodes.min(3))
 }
 
+/// A list of families of faults; a slip in a name is asked about.
+fn families(text: &str) -> Result<FaultFamilies, String> {
+    text.parse().map_err(|error: UnknownFamily| {
+        format!("{error}{}", did_you_mean(&error.name, FaultFamilies::NAMES))
+    })
+}
+
 /// The address and port of a socket.
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write ADDRESS:PORT, as in 127.0.0.1:6380 or [::1]:6380".to_owned())
@@ -268,7 +276,7 @@ pub struct BenchArgs {
     pub seed: u64,
     /// Faults to inject, drawn from the seed: none, or a list with commas of messages, crashes,
     /// stalls and partitions.
-    #[arg(long, default_value = "none", value_name = "FAMILIES")]
+    #[arg(long, default_value = "none", value_name = "FAMILIES", value_parser = families)]
     pub faults: FaultFamilies,
     /// Inject the faults of a plan in FILE instead, as a failed `nicol sweep` writes it.
     #[arg(long, value_name = "FILE", conflicts_with = "faults")]
@@ -281,8 +289,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// What makes writes durable in the live world: memory (as if battery-backed, as in the
-    /// papers), or file:DIR (a log per node, synced before a write is acknowledged; each run creates
-    /// its own folder in DIR, which is not deleted or read back yet).
+    /// papers), or file:DIR (a log per node, synced before a write is acknowledged; each run
+    /// creates its own folder in DIR, which is not deleted or read back yet).
     #[arg(long, default_value = "memory", value_name = "memory|file:DIR")]
     pub log_device: LogDevice,
     /// Host engines per node [default: 1 live; the profile's number, simulated].
@@ -323,9 +331,9 @@ pub struct SweepArgs {
     /// Seeds to run in parallel [default: the machine's cores].
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Families of faults that a seed draws from: a list with commas of messages, crashes, stalls and
-    /// partitions.
-    #[arg(long, default_value = "messages", value_name = "FAMILIES")]
+    /// Families of faults that a seed draws from: a list with commas of messages, crashes, stalls
+    /// and partitions.
+    #[arg(long, default_value = "messages", value_name = "FAMILIES", value_parser = families)]
     pub faults: FaultFamilies,
     /// Write the smallest plan of faults under which a simulated run still fails to DIR; the replay
     /// command names it.
@@ -417,7 +425,7 @@ pub struct LabRunArgs {
 /// `nicol check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// The history, as `nicol bench --history` writes it.
+    /// The history, as `nicol bench --history` writes it; `-` is standard input.
     pub history: PathBuf,
     /// How to print.
     #[arg(long, value_enum, default_value_t)]

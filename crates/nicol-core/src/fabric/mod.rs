@@ -1,8 +1,8 @@
 //! `Fabric`: everything a protocol may do to the world, and the only way to do it.
 //!
-//! It has a trait for each group of operations, with that group's contract: [`Local`], [`Messages`],
-//! [`OneSidedOps`], [`Pcie`], [`Durability`], [`SharedMemory`]. Code that needs one group is bound to
-//! that one; protocols take one type parameter, `F: Fabric`, which has them all.
+//! It has a trait for each group of operations, with that group's contract: [`Local`],
+//! [`Messages`], [`OneSidedOps`], [`Pcie`], [`Durability`], [`SharedMemory`]. Code that needs one
+//! group is bound to that one; protocols take one type parameter, `F: Fabric`, which has them all.
 
 mod completions;
 pub mod conformance;

@@ -8,19 +8,19 @@ use crate::memory::{Doorbell, Region};
 
 /// Memory that other engines of the node, DMAs and one-sided operations change as well.
 ///
-/// Contract: a poll round of the simulator happens at one instant of the shared memory, and what the
-/// round costs moves only this engine's clock. So between two awaits no other engine changes anything.
-/// In the live world others change memory at any time. Code that is correct there, and awaits
-/// [`SharedMemory::access`] before each access that others may interleave with, meets the same
-/// interleavings in the simulator.
+/// Contract: a poll round of the simulator happens at one instant of the shared memory, and what
+/// the round costs moves only this engine's clock. So between two awaits no other engine changes
+/// anything. In the live world others change memory at any time. Code that is correct there, and
+/// awaits [`SharedMemory::access`] before each access that others may interleave with, meets the
+/// same interleavings in the simulator.
 pub trait SharedMemory: Local {
     /// Resolves when this engine may make its next access: see [`SharedMemory::access`].
     type Access: Future<Output = ()> + Unpin + 'static;
 
     /// A scheduling point before an access to shared memory. In the simulator this charges what the
-    /// profile gives for taking a cache line from another core (`work.access`), and resolves once that
-    /// time has passed, so that other engines' rounds come in between. In the live world it is ready
-    /// at once, and compiles to nothing (decision 0013).
+    /// profile gives for taking a cache line from another core (`work.access`), and resolves once
+    /// that time has passed, so that other engines' rounds come in between. In the live world it is
+    /// ready at once, and compiles to nothing (decision 0013).
     fn access(&self) -> Self::Access;
 
     /// Waits until the world's time reaches the time charged to this core, so that the engine sees
