@@ -14,15 +14,15 @@ use crate::commit::messages::{
     emit_abort, emit_keys, emit_value, parse_abort, parse_count, parse_key, parse_value,
 };
 
-/// Host to coordinator NIC: begin a transaction. [Xenic21 4.2 (1)]
+/// Host to coordinator NIC: begin a transaction. [Xenic21 4.2 step 1]
 pub(super) const TXN_REQUEST: u16 = 1;
 /// Host to coordinator NIC: a further EXECUTE round of a multi-shot transaction.
 pub(super) const TXN_EXECUTE: u16 = 2;
-/// Host to coordinator NIC: the write-set values; commit. [Xenic21 4.2 (3)]
+/// Host to coordinator NIC: the write-set values; commit. [Xenic21 4.2 step 3]
 pub(super) const TXN_COMMIT: u16 = 3;
 /// Host to coordinator NIC: the application refused.
 pub(super) const TXN_ABORT: u16 = 4;
-/// Host to NIC: log records up to a position have been applied. [Xenic21 4.2 (7)]
+/// Host to NIC: log records up to a position have been applied. [Xenic21 4.2 step 7]
 pub(super) const LOG_ACK: u16 = 5;
 /// Host to coordinator NIC: a transaction that the host has executed on its own table.
 /// [Xenic21 4.2.4]
@@ -234,9 +234,17 @@ fn emit_outcome(outcome: Outcome, to: &mut Writer<'_>) {
     }
 }
 
-/// Applies the NIC's answer to the host's transaction: `None` if execution goes on, the outcome
-/// if it is over.
-pub(super) fn parse_host_reply(body: &[u8], txn: &mut Txn) -> Result<Option<Outcome>, Malformed> {
+/// What the NIC has answered to its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// EXECUTE succeeded, and the transaction holds what was read: execution logic goes on.
+    Executed,
+    /// The transaction is over.
+    Ended(Outcome),
+}
+
+/// Applies the NIC's answer to the host's transaction.
+pub(super) fn parse_answer(body: &[u8], txn: &mut Txn) -> Result<Answer, Malformed> {
     let mut from = Reader::new(body);
     if from.u8()? == 0 {
         for index in 0..txn.entries().len() {
@@ -249,7 +257,7 @@ pub(super) fn parse_host_reply(body: &[u8], txn: &mut Txn) -> Result<Option<Outc
             txn.fetched(index, version, value);
         }
         from.finish()?;
-        return Ok(None);
+        return Ok(Answer::Executed);
     }
     let outcome = match from.u8()? {
         0 => Outcome::Committed,
@@ -260,7 +268,7 @@ pub(super) fn parse_host_reply(body: &[u8], txn: &mut Txn) -> Result<Option<Outc
     if !from.rest().is_empty() {
         parse_shipped(&mut from, txn)?;
     }
-    Ok(Some(outcome))
+    Ok(Answer::Ended(outcome))
 }
 
 fn parse_shipped(from: &mut Reader<'_>, txn: &mut Txn) -> Result<(), Malformed> {

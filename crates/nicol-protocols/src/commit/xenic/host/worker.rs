@@ -6,26 +6,26 @@ use std::sync::Arc;
 use nicol_core::fabric::{Fabric, Work};
 
 use super::log_acks::LogAcks;
-use super::node::Node;
 use crate::commit::log::{LogReader, logged};
 use crate::commit::log_worker::ApplyLog;
+use crate::commit::xenic::node::Node;
 
 /// Segments of a growing table that an idle worker splits before it looks at the log again.
 const IDLE_SPLITS: u64 = 4;
 
 /// Applies the log of one NIC core to the host tables.
-pub(super) struct Worker<F: Fabric> {
-    pub(super) fabric: F,
-    pub(super) node: Arc<Node>,
-    pub(super) acks: Rc<LogAcks<F>>,
+pub(in crate::commit::xenic) struct Worker<F: Fabric> {
+    pub(in crate::commit::xenic) fabric: F,
+    pub(in crate::commit::xenic) node: Arc<Node>,
+    pub(in crate::commit::xenic) acks: Rc<LogAcks<F>>,
     /// The NIC core whose log it is.
-    pub(super) core: u8,
+    pub(in crate::commit::xenic) core: u8,
 }
 
 impl<F: Fabric> ApplyLog for Worker<F> {
     const BATCH: usize = 32;
-    // A core that also serves clients or a NIC has few turns to give, and a worker that falls behind
-    // lets every local transaction find the table out of date.
+    // A core that also serves clients or a NIC has few turns to give, and a worker that falls
+    // behind lets every local transaction find the table out of date.
     const BATCHES: usize = 16;
 
     fn apply(&self, reader: &LogReader) {

@@ -27,8 +27,8 @@ pub(super) enum Count {
     HeaderReads,
     /// Searches begun again, since the host was moving or replacing what was read.
     Retries,
-    /// Reads of slots that were torn: the host wrote a slot while it was read, and the key was in no
-    /// other (AMB-03).
+    /// Reads of slots that were torn: the host wrote a slot while it was read, and the key was in
+    /// no other (AMB-03).
     Torn,
     /// Keys of ordered tables that the host was asked for.
     Asked,
@@ -53,7 +53,7 @@ const NAMES: [&str; Count::Asked as usize + 1] = [
 
 /// One NIC core's counters: it alone adds to them, others read.
 #[derive(Debug, Default)]
-pub(super) struct LookupCounters([AtomicU64; NAMES.len()]);
+pub(in crate::commit::xenic) struct LookupCounters([AtomicU64; NAMES.len()]);
 
 impl LookupCounters {
     pub(super) fn add(&self, count: Count, amount: u64) {
@@ -62,7 +62,9 @@ impl LookupCounters {
     }
 
     /// The sums of several cores' counters, with their names.
-    pub(super) fn sums(cores: &[Self]) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(in crate::commit::xenic) fn sums(
+        cores: &[Self],
+    ) -> impl Iterator<Item = (&'static str, u64)> {
         NAMES.into_iter().enumerate().map(|(index, name)| {
             let of = |core: &Self| core.0[index].load(Ordering::Relaxed);
             (name, cores.iter().map(of).sum())

@@ -1,4 +1,4 @@
-//! Log acks travel with other messages to the NIC. [Xenic21 4.2 (7)]
+//! Log acks travel with other messages to the NIC. [Xenic21 4.2 step 7]
 //!
 //! Nobody waits for an ack but a log that is nearly full, so an ack leaves with the next message to
 //! its NIC core, and on its own only when there is none for a while, or when the log needs space.
@@ -11,7 +11,7 @@ use nicol_core::fabric::{Fabric, Message, Timeout};
 use nicol_core::ids::{EngineId, Side};
 use nicol_core::units::Nanos;
 
-use super::messages::LogAck;
+use crate::commit::xenic::messages::LogAck;
 
 /// How long an ack waits for a message that takes it along.
 const ACK_WAIT: Nanos = Nanos::from_micros(50);
@@ -29,7 +29,7 @@ struct Ack {
 
 /// The acks of one host engine, for the logs of the NIC cores that it works for.
 #[derive(Debug)]
-pub(super) struct LogAcks<F> {
+pub(in crate::commit::xenic) struct LogAcks<F> {
     fabric: F,
     /// By NIC core.
     acks: RefCell<Vec<Ack>>,
@@ -39,7 +39,7 @@ pub(super) struct LogAcks<F> {
 }
 
 impl<F: Fabric> LogAcks<F> {
-    pub(super) fn new(fabric: F) -> Rc<Self> {
+    pub(in crate::commit::xenic) fn new(fabric: F) -> Rc<Self> {
         let nics = fabric.view().engines(fabric.here().node, Side::Nic);
         let wanted = fabric.signal();
         let acks = RefCell::new(vec![Ack::default(); nics]);
@@ -47,7 +47,7 @@ impl<F: Fabric> LogAcks<F> {
     }
 
     /// Notes that the log of NIC core `core`, of `size` bytes, has been applied up to `applied`.
-    pub(super) fn applied(&self, core: u8, applied: u64, size: u64) {
+    pub(in crate::commit::xenic) fn applied(&self, core: u8, applied: u64, size: u64) {
         let urgent = {
             let ack = &mut self.acks.borrow_mut()[usize::from(core)];
             ack.applied = applied;
@@ -61,14 +61,18 @@ impl<F: Fabric> LogAcks<F> {
     }
 
     /// Calls `nic`, a core of this node's NIC, and takes its log's ack along.
-    pub(super) fn call<M: Message>(&self, nic: EngineId, message: &M) -> F::Completion {
+    pub(in crate::commit::xenic) fn call<M: Message>(
+        &self,
+        nic: EngineId,
+        message: &M,
+    ) -> F::Completion {
         self.send(nic.core);
         // The PCIe queues are reliable: the NIC answers, however long it takes.
         self.fabric.call(nic, message, Timeout::Never)
     }
 
     /// Sends the acks for which no message has come by, for ever.
-    pub(super) async fn send_overdue(self: Rc<Self>) {
+    pub(in crate::commit::xenic) async fn send_overdue(self: Rc<Self>) {
         loop {
             while !self.waiting.get() {
                 self.wanted.wait().await;
