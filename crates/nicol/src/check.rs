@@ -33,8 +33,8 @@ pub fn run(args: &CheckArgs) -> Result<End> {
     Ok(if verdict.held { End::Held } else { End::Failed })
 }
 
-/// Reads the file, or standard input. What is wrong with its content is the user's to mend, what the
-/// system refuses is the environment's.
+/// Reads the file, or standard input. What is wrong with its content is the user's to mend, what
+/// the system refuses is the environment's.
 fn open(path: &Path) -> Result<FileContent> {
     let name = path.display();
     let from: Box<dyn BufRead> = if path.as_os_str() == STANDARD_INPUT {

@@ -35,7 +35,7 @@ fn tpcc() -> Arc<dyn Workload> {
     Arc::new(Tpcc::new(config))
 }
 
-/// Room for records of the workload, whose values have `value` bytes at most.
+/// Space for records of the workload, whose values have `value` bytes at most.
 fn config(workload: &Arc<dyn Workload>, value: usize) -> XenicConfig {
     XenicConfig::paper(workload.records_per_shard() + workload.growth_per_shard(), value)
 }

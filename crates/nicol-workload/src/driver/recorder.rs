@@ -143,8 +143,8 @@ impl ClientSlot {
         self.record(outcome, began, at);
     }
 
-    /// Checks, once an attempt has committed, that only a kind of which that was said has added keys
-    /// to the `initial` ones and written them.
+    /// Checks, once an attempt has committed, that only a kind of which that was said has added
+    /// keys to the `initial` ones and written them.
     pub(super) fn check_added_keys(&self, initial: usize) {
         let adds_keys = self.current.is_some_and(|current| current.adds_keys);
         let mut added = self.txn.entries()[initial..].iter();

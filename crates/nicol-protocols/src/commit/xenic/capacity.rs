@@ -1,4 +1,4 @@
-//! Writes that there is no room for abort before anything is logged.
+//! Writes that there is no space for abort before anything is logged.
 
 use nicol_core::txn::{Abort, Txn};
 use nicol_store::host_table::ExhaustedSpace;
@@ -8,7 +8,7 @@ const WRITE_FRAMING: usize = 20;
 /// Bytes of a LOG's or COMMIT's own header.
 const SET_FRAMING: usize = 12;
 
-/// Errors: a value has no room in the memory of its primary, which is `exhausted`.
+/// Errors: a value has no space in the memory of its primary, which is `exhausted`.
 pub(super) fn check_values(exhausted: ExhaustedSpace, txn: &Txn) -> Result<(), Abort> {
     // Usually nothing is.
     if !exhausted.is_none() && (0..txn.entries().len()).any(|index| refused(exhausted, txn, index))

@@ -45,7 +45,7 @@ pub enum LocalRead {
 pub struct XenicConfig {
     /// Objects that each node's NIC index may cache.
     pub index_objects: usize,
-    /// Does the index know from the start what it has room for, as after a long run?
+    /// Does the index know from the start what it has space for, as after a long run?
     pub warm_index: bool,
     /// Displacement limit D_m of the host table, in slots. [4.1.2]
     pub displacement_max: u16,

@@ -183,12 +183,12 @@ impl Node {
         done
     }
 
-    /// Is there room for one more record in the primary table?
+    /// Is there space for one more record in the primary table?
     pub(super) fn has_capacity(&self) -> bool {
         self.primary.table.has_capacity()
     }
 
-    /// Which values the primary table has no room for any more.
+    /// Which values the primary table has no space for any more.
     pub(super) fn exhausted_space(&self) -> ExhaustedSpace {
         self.primary.table.exhausted_space()
     }
@@ -313,7 +313,7 @@ impl Node {
     }
 }
 
-/// An empty replica with room for so many records.
+/// An empty replica with space for so many records.
 fn table_for(records: u64, config: &XenicConfig) -> Replica {
     let geometry = Geometry::new(
         (records * config.slots_percent / 100).max(1_024),

@@ -34,7 +34,7 @@ pub(super) struct OpenTxn<F: Fabric> {
     pub(super) locks: HeldLocks,
     /// Indices of the keys that are locked for reading at this node.
     pub(super) shared_locks: Vec<usize>,
-    /// Which values the primaries that it has asked have no room for.
+    /// Which values the primaries that it has asked have no space for.
     pub(super) exhausted: ExhaustedSpace,
     /// The keys of one message.
     pub(super) keys: Selection,

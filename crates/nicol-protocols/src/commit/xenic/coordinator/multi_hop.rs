@@ -46,7 +46,7 @@ pub(super) struct Execution {
 impl<F: Fabric> NicCoordinator<F> {
     /// The shards of `txn` if one primary may execute it: that of its only shard, or the remote one
     /// of this node's and one remote shard. `None`: the coordinator, one EXECUTE per shard; also if
-    /// there are values that this node has no room for, since another one would not know.
+    /// there are values that this node has no space for, since another one would not know.
     pub(super) fn execution_shard(&self, txn: &Txn) -> Option<Execution> {
         let allowed = self.node.config().multi_hop && self.node.exhausted_space().is_none();
         // Only in a single round with all keys in the initial request, on the user's annotation.

@@ -54,7 +54,7 @@ impl<F: Fabric> LogWriter<F> {
             if tail.at() + tail.needed(body.len()) - self.applied.get() <= self.memory.size() {
                 break;
             }
-            // Back-pressure: the workers' log acks make room.
+            // Back-pressure: the workers' log acks make space.
             self.space.wait().await;
         }
         let landing = self.write(kind, body);

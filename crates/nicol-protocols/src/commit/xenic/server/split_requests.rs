@@ -34,7 +34,7 @@ impl<F: Fabric> NicServer<F> {
         }
     }
 
-    /// Is everything as it was read, and is there room for what was absent?
+    /// Is everything as it was read, and is there space for what was absent?
     async fn compare(&self, reads: &Reads<F::Payload>) -> Result<(), Abort> {
         let mut found = self.lookups.batch();
         let read = self.lookups.read_all(reads.keys(), &mut found).await;
