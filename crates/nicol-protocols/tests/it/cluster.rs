@@ -164,5 +164,5 @@ fn judge<N: CommitNode>(cluster: &Cluster<N>, view: &View) -> Ran {
     let report = serializability::check(&told);
     wrong.extend(report.undecided.iter().map(|why| format!("not judged: {why:?}")));
     let anomalies = report.violations.iter().map(ToString::to_string).collect();
-    Ran { counts: result.whole.clone(), paths, leaked, anomalies, wrong }
+    Ran { counts: result.whole, paths, leaked, anomalies, wrong }
 }
