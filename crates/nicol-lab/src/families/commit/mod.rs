@@ -78,7 +78,7 @@ where
         replication: "primary-backup, all acknowledge",
         scans: if N::SCANS { "local" } else { "none" },
         worlds: "threads, liquidio3, connectx5",
-        survives: "message faults, partitions, stalls",
+        survives: "message faults, partitions, stalls; stops after a crash",
         source,
         synced_log: false,
         offloads: false,
@@ -120,6 +120,8 @@ where
     };
 
     const REPLICAS_CONVERGE: bool = true;
+
+    const RECOVERS: bool = false;
 
     fn build(config: &BenchConfig, nic_memory: Option<Bytes>) -> Result<Built<Self>> {
         let mut spec = config.workload.clone();
