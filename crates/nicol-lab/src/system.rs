@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use crate::config::BenchConfig;
 use crate::report::BenchRun;
-use crate::runner;
 use crate::settings::Setting;
 use crate::workloads::WorkloadSpec;
+use crate::{hardware, runner};
 
 /// A system.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -40,6 +40,10 @@ pub struct System {
     /// Does it work on NIC cores, in the hope of lower latency?
     #[serde(skip)]
     pub offloads: bool,
+    /// Does host engine i of a node work with host engine i of every other node? Then all nodes have as
+    /// many.
+    #[serde(skip)]
+    pub mirrors_engines: bool,
     /// Does each node remember where records of other shards stand?
     #[serde(skip)]
     pub caches_addresses: bool,
@@ -90,7 +94,8 @@ impl System {
     pub(crate) fn run(&self, config: &BenchConfig) -> Result<BenchRun> {
         let mut ran = (self.run)(config)?;
         if self.offloads && ran.report.profile.is_some() {
-            ran.report.warnings.extend(runner::vain_offload(&runner::profile(config)?)?);
+            let profile = hardware::first_profile(config)?;
+            ran.report.warnings.extend(runner::vain_offload(&profile)?);
         }
         Ok(ran)
     }
