@@ -1,5 +1,7 @@
 //! Checkers: they see histories and nothing else.
 #![forbid(unsafe_code)]
 
+pub mod durability;
 pub mod history_file;
+pub mod linearizability;
 pub mod serializability;

@@ -99,8 +99,8 @@ impl EngineId {
         Self { node, side: Side::Nic, core }
     }
 
-    /// Bits of a node's number: with side and core, a lock word names its owner in 21 bits and keeps
-    /// 42 for the record's version.
+    /// Bits of a node's number: with side and core, a lock word names its owner in 21 bits and
+    /// keeps 42 for the record's version.
     pub const NODE_BITS: u32 = 12;
 
     /// Packs into the 24 bits used on the wire: the node's low byte, its high bits, side, core.

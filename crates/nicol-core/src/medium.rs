@@ -1,14 +1,14 @@
 //! A node's durable medium: what its log device holds, and what a crash leaves of it.
 //!
 //! The medium is a log of writes in the order in which they were submitted. A write is durable once
-//! it is synced. A crash of the host decides about the others one by one: whole, lost, or torn. So a
-//! later write may survive an earlier one, as on a disk that reorders its queue.
+//! it is synced. A crash of the host decides about the others one by one: whole, lost, or torn. So
+//! a later write may survive an earlier one, as on a disk that reorders its queue.
 
 use crate::ids::EngineId;
 use crate::rng::Stream;
 
-/// Bytes that reach the medium together or not at all: a line of persistent memory. A disk's sectors
-/// are larger, so that this tears more.
+/// Bytes that reach the medium together or not at all: a line of persistent memory. A disk's
+/// sectors are larger, so that this tears more.
 const LINE: usize = 64;
 
 /// A write on the medium.

@@ -23,8 +23,8 @@ pub trait RecordSource: Send + Sync {
     }
 
     /// Of the values that a shard has capacity for, at most how many have which length: (bytes,
-    /// records). A table that keeps long values apart sizes their memory by it. Short ones, that any
-    /// table slot holds, may be left out.
+    /// records). A table that keeps long values apart sizes their memory by it. Short ones, that
+    /// any table slot holds, may be left out.
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         Vec::new()
     }

@@ -1,5 +1,5 @@
-//! A system node, whatever its family: how it is loaded, when it is at rest, what it counts and what
-//! an audit finds.
+//! A system node, whatever its family: how it is loaded, when it is at rest, what it counts and
+//! what an audit finds.
 //!
 //! A family adds how its engines start and what its clients call: for transactions that is
 //! [`CommitNode`](crate::commit::CommitNode).
@@ -28,7 +28,8 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
         source: &dyn RecordSource,
     ) -> Self::Shard;
 
-    /// What a node holds in the place of a primary shard that has none, such as one for clients only.
+    /// What a node holds in the place of a primary shard that has none, such as one for clients
+    /// only.
     fn empty(config: &Self::Config, source: &dyn RecordSource) -> Self::Shard;
 
     /// Copies what node `id` backs up of `shards`, in the order of their numbers.

@@ -339,7 +339,8 @@ impl View {
         }
     }
 
-    /// The position of `engine` among the host engines of all nodes; `None` if it is no host engine.
+    /// The position of `engine` among the host engines of all nodes; `None` if it is no host
+    /// engine.
     pub fn host_index_of(&self, engine: EngineId) -> Option<usize> {
         let node = self.nodes.get(engine.node.index())?;
         let is_host = engine.side == Side::Host && engine.core < node.host_engines;
@@ -357,9 +358,9 @@ impl View {
 
     /// The NIC engine that works for the `turn`-th piece of work of `host`, on its node.
     ///
-    /// As far as host engines come in whole sets of the NIC engines' number, each works with the NIC
-    /// engine of its own number, so that its messages leave together. The work of the remaining ones
-    /// takes turns, so that every NIC engine gets the same share.
+    /// As far as host engines come in whole sets of the NIC engines' number, each works with the
+    /// NIC engine of its own number, so that its messages leave together. The work of the remaining
+    /// ones takes turns, so that every NIC engine gets the same share.
     ///
     /// # Panics
     /// If there is no such node.
@@ -415,7 +416,8 @@ impl View {
 pub trait ShardMap {
     /// How many shards there are.
     fn shards(&self) -> u16;
-    /// The shard of `key`: by its partition if it has one ([`Key::partition`]), otherwise by its hash.
+    /// The shard of `key`: by its partition if it has one ([`Key::partition`]), otherwise by its
+    /// hash.
     fn shard_of(&self, key: Key) -> ShardId;
 }
 

@@ -1,5 +1,5 @@
-//! What the harness asks of a family of systems. It knows no family itself: each brings its clients'
-//! operations, what they record, what is promised and who judges it.
+//! What the harness asks of a family of systems. It knows no family itself: each brings its
+//! clients' operations, what they record, what is promised and who judges it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -41,7 +41,8 @@ pub(crate) trait Family: Sized + 'static {
     /// Errors: a flag or a setting that does not fit, by name.
     fn build(config: &BenchConfig, nic_memory: Option<Bytes>) -> Result<Built<Self>>;
 
-    /// Starts one engine of `node`, and there the clients of these numbers: none but on host engines.
+    /// Starts one engine of `node`, and there the clients of these numbers: none but on host
+    /// engines.
     fn start<F: Fabric>(
         node: &Arc<Self::Node>,
         fabric: &F,

@@ -55,8 +55,8 @@ pub fn find(id: &str) -> Result<&'static Experiment> {
     }
 }
 
-/// One HTML page of all results in `folder` and of what interrupted runs left there; `None` if it holds
-/// neither.
+/// One HTML page of all results in `folder` and of what interrupted runs left there; `None` if it
+/// holds neither.
 ///
 /// # Errors
 /// If a result cannot be read.

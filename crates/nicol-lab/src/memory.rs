@@ -44,7 +44,7 @@ pub fn available() -> Option<u64> {
 /// # Errors
 /// What they take, what there is, and the flags.
 pub fn refuse_beyond_machine(copies: u64, value_bytes: u64, flags: &str) -> Result<()> {
-    // Whatever a table is like: each record has a key and a version, and room for its value.
+    // Whatever a table is like: each record has a key and a version, and space for its value.
     let least = RECORD_HEADER_BYTES + value_bytes;
     match available() {
         Some(available) => refuse_beyond(copies.saturating_mul(least), available, flags),

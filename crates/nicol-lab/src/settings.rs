@@ -13,7 +13,8 @@ pub trait Settings {
     /// Keys that no list shows, for tests and sweeps: under them the system is not correct.
     const HIDDEN: &'static [Setting] = &[];
 
-    /// Changes `key`, which is one of [`Settings::KEYS`] or hidden. Errors say what is wrong with the value.
+    /// Changes `key`, which is one of [`Settings::KEYS`] or hidden. Errors say what is wrong with
+    /// the value.
     fn set(&mut self, key: &str, value: &str) -> Result<()>;
 }
 

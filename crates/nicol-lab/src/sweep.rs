@@ -172,8 +172,8 @@ impl SweepReport {
     }
 }
 
-/// The smallest plan of faults found under which the run of `failure` still fails; `None` if it fails
-/// without any, or no longer. Only simulated runs can be repeated.
+/// The smallest plan of faults found under which the run of `failure` still fails; `None` if it
+/// fails without any, or no longer. Only simulated runs can be repeated.
 ///
 /// Cost: up to 400 runs.
 pub fn shrunk(failure: &Failure) -> Option<FaultPlan> {

@@ -6,7 +6,8 @@ use nicol_workload::tpcc::{Chopping, Indices, Suppliers};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, YcsbConfig};
 use nicol_workload::zipf::Theta;
 
-/// The names of all workloads, with what each is. Which system runs which: [`crate::systems::matrix`].
+/// The names of all workloads, with what each is. Which system runs which:
+/// [`crate::systems::matrix`].
 pub const WORKLOADS: [(&str, &str); 8] = [
     ("smallbank", "bank accounts: six transaction types, 90 % of them on 4 % of the customers"),
     ("ycsb-t", "read-modify-write transactions over one table"),
@@ -23,7 +24,7 @@ pub const WORKLOADS: [(&str, &str); 8] = [
 pub struct WorkloadSpec {
     /// Its name.
     pub name: String,
-    /// Transactions of the whole run, if it is a number: a workload that inserts needs room.
+    /// Transactions of the whole run, if it is a number: a workload that inserts needs space.
     pub transactions: Option<u64>,
     /// Records per node.
     pub records: Option<u64>,

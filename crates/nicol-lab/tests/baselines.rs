@@ -208,7 +208,7 @@ fn every_combination_of_primitives_keeps_every_promise() {
 }
 
 #[test]
-fn a_small_log_and_no_room_for_addresses_only_cost_time() {
+fn a_small_log_and_no_cached_addresses_only_cost_time() {
     for system in SYSTEMS {
         for (workload, log) in [("smallbank", "log_bytes=1024"), ("tpcc", "log_bytes=16384")] {
             let mut config = config(system, workload, "connectx5", 2);

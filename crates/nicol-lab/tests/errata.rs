@@ -45,7 +45,7 @@ impl Erratum {
     }
 
     /// Is caught as printed and holds as resolved, over the same seeds.
-    fn is_told_apart(&self) {
+    fn is_distinguished(&self) {
         let mut caught = 0;
         for seed in 0..SEEDS {
             let printed = self.report(self.printed, seed).check;
@@ -70,7 +70,7 @@ fn a_multi_hop_transaction_must_protect_what_its_coordinator_only_reads() {
         keys: 2,
         read_percent: 70,
     };
-    erratum.is_told_apart();
+    erratum.is_distinguished();
 }
 
 /// AMB-07: a local writing transaction locks what it writes, but may have read what is out of date.
@@ -85,7 +85,7 @@ fn a_local_write_must_ship_the_versions_that_it_read() {
         keys: 2,
         read_percent: 50,
     };
-    erratum.is_told_apart();
+    erratum.is_distinguished();
 }
 
 /// AMB-08: a local reading transaction misses what the host has not applied yet.
@@ -100,5 +100,5 @@ fn a_local_read_must_not_miss_what_is_committed() {
         keys: 2,
         read_percent: 70,
     };
-    erratum.is_told_apart();
+    erratum.is_distinguished();
 }

@@ -1,4 +1,4 @@
-//! Values whose lengths change on a memory that is nearly full: what finds no room aborts, and
+//! Values whose lengths change on a memory that is nearly full: what finds no space aborts, and
 //! whatever commits is stored everywhere.
 
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ impl RecordSource for Sizes {
     }
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
-        // Room for a third of what comes: values of 800 bytes on average.
+        // Space for a third of what comes: values of 800 bytes on average.
         vec![(200, ROWS / u64::from(NODES))]
     }
 }
@@ -146,7 +146,7 @@ impl<N: CommitNode> Start for Cluster<N> {
     }
 }
 
-/// Runs the workload, judges it, and returns commits and aborts for want of room.
+/// Runs the workload, judges it, and returns commits and aborts for want of space.
 fn run<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
     let view = View::new(usize::from(NODES), usize::from(NODES), 2, 1).unwrap();
     let workload: Arc<dyn Workload> = Arc::new(Sizes);
@@ -198,7 +198,7 @@ fn run<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64)
 }
 
 #[test]
-fn values_that_find_no_room_abort_under_every_baseline() {
+fn values_without_space_abort_under_every_baseline() {
     for system in rdma_occ::SYSTEMS {
         let (mut committed, mut full) = (0, 0);
         for seed in 0..6 {
@@ -215,7 +215,7 @@ fn values_that_find_no_room_abort_under_every_baseline() {
 }
 
 #[test]
-fn values_that_find_no_room_abort_under_every_way_of_xenic() {
+fn values_without_space_abort_on_every_path_of_xenic() {
     // The initial values' blocks, and those of one size more.
     let growth = Growth::Doubling { memory_max: Bytes(3 << 19) };
     let paper = XenicConfig { growth, ..XenicConfig::paper(ROWS, INLINE) };

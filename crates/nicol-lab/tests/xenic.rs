@@ -57,7 +57,7 @@ fn inserts_and_deletes_survive_contention() {
 
 /// Does the serializability checker catch what `config` breaks? Then the same run must hold when
 /// nothing is broken: a protocol that lacks the step fails here.
-fn is_told_apart(mut config: BenchConfig) -> bool {
+fn is_distinguished(mut config: BenchConfig) -> bool {
     let check = run(&config).unwrap().report.check;
     let caught = !check.held() && check.held_promise == Some(false);
     if caught {
@@ -71,7 +71,7 @@ fn is_told_apart(mut config: BenchConfig) -> bool {
 
 /// Once it knows how far a group of keys reaches, a NIC asks its host only for what has gone.
 #[test]
-fn a_nic_asks_its_host_for_no_key_that_never_was() {
+fn a_nic_asks_its_host_for_no_key_above_the_high_water_mark() {
     let asked = |warm: &str| {
         let mut config = config("tpcc-no", 0, "liquidio3", 3);
         config.workload.records = None;
@@ -102,7 +102,7 @@ fn every_broken_protocol_is_caught_within_200_seeds() {
                 let mut config = config(workload, 10, "liquidio3", seed);
                 config.length = Some(Length::Transactions(400));
                 config.settings.push(format!("sabotage={sabotage}"));
-                is_told_apart(config)
+                is_distinguished(config)
             })
         });
         assert!(caught, "{sabotage} was never caught by the serializability checker");
@@ -142,7 +142,7 @@ fn a_scan_without_range_versions_is_caught_within_200_seeds() {
         config.clients = Some(24);
         config.length = Some(Length::Transactions(2_000));
         config.settings.push("sabotage=ignores_range_versions".to_owned());
-        is_told_apart(config)
+        is_distinguished(config)
     });
     assert!(caught, "an old scan was never caught by the serializability checker");
 }

@@ -2,7 +2,7 @@
 //!
 //! A front thread remembers the rows in which its clients let keys expire, once each however often
 //! the deadline is moved. When a row's deadline comes, it submits a transaction that frees what is
-//! over there and tells the next deadline. Until then such keys only take room: every command sees
+//! over there and tells the next deadline. Until then such keys only take space: every command sees
 //! them as absent from their deadline on.
 
 use std::cmp::Reverse;

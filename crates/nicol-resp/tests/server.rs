@@ -304,7 +304,7 @@ fn sizes_hold_below_at_and_above_their_limit() {
 }
 
 #[test]
-fn one_client_too_many_is_told_so() {
+fn one_client_too_many_gets_an_error() {
     let server = serve(|config| config.limits.clients = 2);
     let (mut one, mut two) = (Client::connect(&server), Client::connect(&server));
     one.ask(b"PING\r\n", b"+PONG\r\n");

@@ -111,7 +111,7 @@ impl LiveWorld {
         self.wire.as_ref().map(|wire| wire.borrow().counts()).unwrap_or_default()
     }
 
-    /// Puts a frame into the ring of an engine; gives it back if there is no room.
+    /// Puts a frame into the ring of an engine; gives it back if there is no space.
     fn put(&self, engine: usize, frame: Vec<u8>) -> Result<(), Vec<u8>> {
         let ring = &mut self.outgoing.borrow_mut()[engine];
         while let Ok(returned) = ring.returned.pop() {
@@ -144,8 +144,8 @@ impl LiveWorld {
     }
 }
 
-/// What a scheduling point resolves to: ready at once, of no size and no state, so that nothing of it
-/// is left in compiled code.
+/// What a scheduling point resolves to: ready at once, of no size and no state, so that nothing of
+/// it is left in compiled code.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Immediate;

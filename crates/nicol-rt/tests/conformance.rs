@@ -69,7 +69,7 @@ fn it_conforms_over_log_files_and_they_hold_what_was_persisted() {
 }
 
 #[test]
-fn a_log_that_cannot_be_made_is_told() {
+fn a_log_that_cannot_be_made_is_reported() {
     let view = View::new(2, 1, 1, 1).unwrap();
     let log = LogDevice::File { dir: PathBuf::from("/dev/null/log") };
     let refused = LiveCluster::launch(&LiveConfig { log, ..config(&view, 1) }, &Arc::new(Faulty));
@@ -105,7 +105,7 @@ impl Start for Faulty {
 }
 
 #[test]
-fn a_panic_on_an_engine_stops_the_cluster_and_is_told() {
+fn a_panic_on_an_engine_stops_the_cluster_and_is_reported() {
     let view = View::new(2, 1, 1, 1).unwrap();
     let cluster = LiveCluster::launch(&config(&view, 2), &Arc::new(Faulty)).unwrap();
     let ended = cluster.run_until(|| false, Duration::from_millis(1));

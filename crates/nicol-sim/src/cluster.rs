@@ -40,7 +40,8 @@ pub struct SimConfig {
     /// How long after a crash or a restart the engines of other nodes learn of it: a perfect
     /// detector, for clusters without a service of views. `None`: from frames only.
     pub detect_after: Option<Nanos>,
-    /// Is there a service of views, which hands out leases? Without one every engine serves for ever.
+    /// Is there a service of views, which hands out leases? Without one every engine serves for
+    /// ever.
     pub view_service: bool,
     /// Do log devices keep what is written, for crashes that [`SimCluster::crash`] brings? A plan
     /// with crashes switches it on.
@@ -74,8 +75,8 @@ impl SimConfig {
         Self::mixed(view, profiles, seed)
     }
 
-    /// `view` with a profile for each node, otherwise as [`SimConfig::new`]. A DMA vector has as many
-    /// requests as the hardware of its node takes.
+    /// `view` with a profile for each node, otherwise as [`SimConfig::new`]. A DMA vector has as
+    /// many requests as the hardware of its node takes.
     pub fn mixed(view: View, profiles: Vec<Arc<Profile>>, seed: u64) -> Self {
         let vectors = profiles.iter().map(|profile| profile.dma.vector.value as usize);
         let tuning = Tuning {
@@ -370,7 +371,7 @@ impl SimCluster {
         let core = &mut state.cores[index];
         core.busy += Picos(end.0 - picos(self.now()).0);
         core.busy_until = end;
-        // Room may have been made between the refusal and now only by later events.
+        // Space may have been made between the refusal and now only by later events.
         core.blocked = waits_for_room;
         let again = !core.inbox.is_empty()
             || !core.done.is_empty()

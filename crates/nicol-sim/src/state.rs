@@ -34,7 +34,7 @@ pub struct Core {
     pub busy: Picos,
     /// Frames of it that wait for the link or the PCIe queue.
     pub queued: u64,
-    /// Does the engine hold frames back until there is room?
+    /// Does the engine hold frames back until there is space?
     pub blocked: bool,
     /// Is it down?
     pub dead: bool,

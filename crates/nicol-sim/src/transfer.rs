@@ -478,8 +478,8 @@ impl Shared {
         self.next_verb_stage(state, number, stage, at);
     }
 
-    /// Has the target's card gone down since the verb was posted? The connection does not come back,
-    /// and what the card was about to execute, or had executed, is forgotten.
+    /// Has the target's card gone down since the verb was posted? The connection does not come
+    /// back, and what the card was about to execute, or had executed, is forgotten.
     fn has_lost_card(&self, state: &mut State, number: u32) -> bool {
         let VerbInFlight { target, target_since, .. } = *state.verbs.get_mut(number);
         state.has_crashed(target, self.model(target).card_side(), target_since)
@@ -515,8 +515,8 @@ impl Shared {
     }
 }
 
-/// How long the lanes take for what lies between the instants at which a vector's long reads look at
-/// memory: for the second half of the longest. `None` if none is longer than a line.
+/// How long the lanes take for what lies between the instants at which a vector's long reads look
+/// at memory: for the second half of the longest. `None` if none is longer than a line.
 fn reads_apart(model: &NodeModel, vector: &Vector) -> Option<Picos> {
     vector.operations.iter().filter_map(|operation| rest_on_lanes(model, operation)).max()
 }

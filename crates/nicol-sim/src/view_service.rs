@@ -109,8 +109,8 @@ impl SimCluster {
         state.kernel.push(now + RENEWAL, Event::LeaseRenewal);
     }
 
-    /// The service's answers reach those that asked, if they still live. A side that has been given up
-    /// meanwhile stops: the others have gone on without it.
+    /// The service's answers reach those that asked, if they still live. A side that has been given
+    /// up meanwhile stops: the others have gone on without it.
     pub(crate) fn take_view_answers(&self) {
         let shared = &*self.shared;
         let answers = {

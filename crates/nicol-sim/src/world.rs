@@ -185,8 +185,8 @@ impl SimWorld {
         }
     }
 
-    /// Starts a round now: the core's clock begins at the cluster's. A round that only goes on after an
-    /// access to shared memory is no poll: the core has been in that access.
+    /// Starts a round now: the core's clock begins at the cluster's. A round that only goes on
+    /// after an access to shared memory is no poll: the core has been in that access.
     pub(crate) fn begin(&self) {
         self.local.set(picos(self.shared.now.get()));
         self.refused.set(false);

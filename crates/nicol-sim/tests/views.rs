@@ -92,8 +92,8 @@ fn run(faults: FaultPlan, sabotage: CrashSabotage) -> (Arc<Asking>, SimCluster) 
     (asking, cluster)
 }
 
-/// The service, and node 2, cannot be reached from nodes 0 and 1 between these instants: node 0, who
-/// asks, is on node 1's side of the cut.
+/// The service, and node 2, cannot be reached from nodes 0 and 1 between these instants: node 0,
+/// who asks, is on node 1's side of the cut.
 fn cut(from: Nanos, until: Nanos) -> FaultPlan {
     let side = [NodeId(0), NodeId(1)].into_iter().collect::<NodeSet>();
     let partitions = vec![Partition { from, until, side, one_way: false }];

@@ -185,7 +185,7 @@ fn a_partition_stops_calls_until_it_heals() {
 }
 
 #[test]
-fn calls_to_a_crashed_node_end_with_their_patience() {
+fn calls_to_a_crashed_node_time_out() {
     let mut config = config("liquidio3", 1);
     let scope = CrashScope::Node;
     let crash = |node| Crash { scope, node, at: Nanos(1), restart_after: None };

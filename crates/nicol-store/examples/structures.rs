@@ -159,7 +159,7 @@ fn nic_index(load: &Load) -> Row {
     let Load { records, value_bytes, .. } = *load;
     let segments = records.div_ceil(SEGMENT_SLOTS);
     let (index, bytes) = built(|| {
-        // Twice the room, since keys are spread over the index's parts by chance.
+        // Twice the space, since keys are spread over the index's parts by chance.
         let room = 2 * records as usize;
         let index = NicIndex::new(IndexConfig {
             segments,

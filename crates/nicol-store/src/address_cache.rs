@@ -240,7 +240,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_it_remembers_is_what_it_was_told_last(steps in steps(), capacity in 0..100usize) {
+        fn it_holds_the_address_that_was_stored_last(steps in steps(), capacity in 0..100usize) {
             let mut cache = AddressCache::new(capacity);
             let mut told = BTreeMap::new();
             for step in steps {

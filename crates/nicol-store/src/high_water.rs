@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_certain_before_the_host_has_told() {
+    fn a_mark_is_authoritative_only_after_the_host_has_answered() {
         let high_water_marks = HighWaterMarks::default();
         assert!(!high_water_marks.confirm_absent(key(1, 5)));
         high_water_marks.raise(key(1, 7));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_beyond_its_room_are_never_certain() {
+    fn groups_beyond_its_capacity_are_never_authoritative() {
         let high_water_marks = HighWaterMarks::new(STRIPES);
         let known = (0..10_000).filter(|&group| {
             high_water_marks.learn(key(group, 0), HighWater::default());

@@ -121,11 +121,11 @@ pub enum MixArg {
 /// How popular YCSB's records are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DistributionArg {
-    /// All alike.
+    /// Uniform.
     Uniform,
-    /// A few take most operations.
+    /// Zipfian: a few records take most operations.
     Zipfian,
-    /// The newest take most operations.
+    /// The newest records take most operations.
     Latest,
 }
 
@@ -161,8 +161,8 @@ pub struct WorkloadArgs {
     /// How Delivery and Stock-Level run (tpcc) [default: pieces].
     #[arg(long, value_enum)]
     pub chopping: Option<ChoppingArg>,
-    /// Find orders by index record or by tree scan (tpcc, tpcc-no) [default: trees if the system has
-    /// ordered tables, else records].
+    /// Find orders by index record or by tree scan (tpcc, tpcc-no) [default: trees if the system
+    /// has ordered tables, else records].
     #[arg(long, value_enum)]
     pub indices: Option<IndicesArg>,
     /// YCSB's mix of operations (ycsb) [default: A].
@@ -285,8 +285,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// What makes writes durable in the live world: memory (as if battery-backed, as in the
-    /// papers), or file:DIR (a log per node, synced before a write is acknowledged; each run creates
-    /// its own folder in DIR, which is not deleted or read back yet).
+    /// papers), or file:DIR (a log per node, synced before a write is acknowledged; each run
+    /// creates its own folder in DIR, which is not deleted or read back yet).
     #[arg(long, default_value = "memory", value_name = "memory|file:DIR")]
     pub log_device: LogDevice,
     /// Host engines per node [default: 1 live; the profile's number, simulated].
@@ -327,8 +327,8 @@ pub struct SweepArgs {
     /// Seeds to run in parallel [default: the machine's cores].
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Families of faults that a seed draws from: a list with commas of messages, crashes, stalls and
-    /// partitions.
+    /// Families of faults that a seed draws from: a list with commas of messages, crashes, stalls
+    /// and partitions.
     #[arg(long, default_value = "messages", value_name = "FAMILIES")]
     pub faults: FaultFamilies,
     /// Write the smallest plan of faults under which a simulated run still fails to DIR; the replay

@@ -99,8 +99,8 @@ fn verdict(report: &SweepReport, unseen: bool, code: u8) -> End {
     }
 }
 
-/// The command that repeats a failed run: with the smallest plan of faults under which it still fails,
-/// where that is wanted.
+/// The command that repeats a failed run: with the smallest plan of faults under which it still
+/// fails, where that is wanted.
 fn replay(args: &SweepArgs, failure: &Failure) -> Result<String> {
     let Some((folder, plan)) = args.shrink.as_deref().zip(sweep::shrunk(failure)) else {
         return Ok(failure.replay.clone());
@@ -183,8 +183,8 @@ fn configs(args: &SweepArgs) -> Result<Vec<BenchConfig>> {
     Ok(configs)
 }
 
-/// The workloads and systems to run: of `all` those that fit one another. A pair that was asked for by
-/// both names is refused in words.
+/// The workloads and systems to run: of `all` those that fit one another. A pair that was asked for
+/// by both names is refused in words.
 fn pairs<'a>(
     args: &SweepArgs,
     workloads: &[&'a str],

@@ -24,8 +24,8 @@ struct Binary {
     programs: Vec<PathBuf>,
 }
 
-/// Builds all tests, and runs those that might not pass as before. Returns what they counted, and how
-/// many binaries were left out.
+/// Builds all tests, and runs those that might not pass as before. Returns what they counted, and
+/// how many binaries were left out.
 pub(super) fn run(root: &Path, target: &Path, mut cargo: Command) -> Result<(Counts, usize)> {
     let output = cargo
         .args(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"])
@@ -104,8 +104,9 @@ fn data(root: &Path) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// Changes when the binary, a program of its package or a data file does. Tests of the project's tasks
-/// read the sources as well: they depend on everything, and xtask has no fingerprint that stays.
+/// Changes when the binary, a program of its package or a data file does. Tests of the project's
+/// tasks read the sources as well: they depend on everything, and xtask has no fingerprint that
+/// stays.
 fn fingerprint(binary: &Binary, data: &[PathBuf]) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     if binary.folder.ends_with("xtask") {
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_and_programs_are_told_apart() {
+    fn tests_and_programs_are_distinguished() {
         let told = concat!(
             "{\"executable\":\"/t/nicol\",\"manifest_path\":\"/a/Cargo.toml\",\"profile\":{\"test\":false}}\n",
             "{\"executable\":\"/t/cli\",\"manifest_path\":\"/a/Cargo.toml\",\"profile\":{\"test\":true}}\n",

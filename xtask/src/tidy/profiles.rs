@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn cited_values_pass() {
+    fn sourced_values_pass() {
         let text = "name = \"x\"\nsummary = \"y\"\n[dma]\nqueues = { value = 8, source = \"C1\" }\n\
                     poll = { value = \"1ns\", source = \"assumed\", reason = \"a guess\" }\n";
         assert_eq!(lines(text), [0; 0]);

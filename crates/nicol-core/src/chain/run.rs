@@ -248,7 +248,7 @@ impl<R: ChainAccess> Execution<'_, R> {
         Ok(())
     }
 
-    /// Appends `len` bytes at an address to `results`, if there is room.
+    /// Appends `len` bytes at an address to `results`, if there is space.
     async fn fetch(
         &self,
         space: &Space,

@@ -135,7 +135,8 @@ impl Calls {
             let (token, kind) = (waiting.token, resend.header.kind);
             slot.waiting = None;
             self.vacant.push(request.slot);
-            // Who posts a one-sided operation cannot supersede it, and learns what a card would say.
+            // Who posts a one-sided operation cannot supersede it, and learns what a card would
+            // say.
             let error = match kind {
                 ONE_SIDED_KIND => FabricError::Unreachable,
                 _ => FabricError::TimedOut { request },

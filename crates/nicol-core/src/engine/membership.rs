@@ -6,8 +6,8 @@ use crate::units::Nanos;
 use crate::view::View;
 
 impl<W: World> Engine<W> {
-    /// Goes on to `view` if it is newer than the one that the engine has; false if not. What waits for
-    /// sides that are down in it ends as in [`Engine::fence`], sides of a new incarnation are
+    /// Goes on to `view` if it is newer than the one that the engine has; false if not. What waits
+    /// for sides that are down in it ends as in [`Engine::fence`], sides of a new incarnation are
     /// [welcomed](Engine::welcome), and tasks that wait for a
     /// [change](crate::fabric::Local::view_changes) are woken.
     pub fn install_view(&self, view: &View) -> bool {

@@ -8,13 +8,13 @@ use crate::wire::{FRAME_HEADER, MESSAGES_MAX, MessageHeader, Writer};
 /// A frame in the making for one destination.
 #[derive(Debug, Default)]
 pub(super) struct Gather {
-    /// The frame with room for its header; empty while nothing is bound there.
+    /// The frame with space for its header; empty while nothing is bound there.
     pub(super) frame: Vec<u8>,
     /// Messages in it.
     pub(super) count: u16,
     /// Is the destination on the list of those to flush?
     pub(super) listed: bool,
-    /// Frames that the transport had no room for, oldest first.
+    /// Frames that the transport had no space for, oldest first.
     pub(super) held: VecDeque<Vec<u8>>,
 }
 

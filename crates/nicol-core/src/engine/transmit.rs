@@ -205,7 +205,7 @@ impl<W: World> Engine<W> {
     }
 
     /// Seals the frame for `to` and gives it to the transport, or holds it back if there is no
-    /// room or older ones are held.
+    /// space or older ones are held.
     fn close_frame(&self, to: EngineId, index: usize) {
         let inner = &*self.0;
         let mut gathers = inner.gathers.borrow_mut();

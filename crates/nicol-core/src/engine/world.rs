@@ -273,7 +273,7 @@ pub trait World: 'static {
     fn frame_buffer(&self) -> Vec<u8>;
     /// Takes a received frame's buffer back.
     fn recycle(&self, frame: Vec<u8>);
-    /// Sends a frame (never to this engine itself). `Err` returns it: no room now, the engine
+    /// Sends a frame (never to this engine itself). `Err` returns it: no space now, the engine
     /// tries again next round.
     fn transmit(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>>;
 

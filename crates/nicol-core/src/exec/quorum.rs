@@ -30,11 +30,11 @@ where
 }
 
 /// Resolves to true once enough futures have granted, and to false once too few are left for that.
-/// Await it by reference, `(&mut replies).await`: it keeps the outputs that have come and the futures
-/// that have not resolved yet. Awaited again, it takes in what has resolved since.
+/// Await it by reference, `(&mut replies).await`: it keeps the outputs that have come and the
+/// futures that have not resolved yet. Awaited again, it takes in what has resolved since.
 ///
-/// Nothing is cancelled: what is pending when the quorum is decided, or when this is dropped, runs to
-/// its end ([`Detached`]). [`JoinQuorum::rest`] waits for it.
+/// Nothing is cancelled: what is pending when the quorum is decided, or when this is dropped, runs
+/// to its end ([`Detached`]). [`JoinQuorum::rest`] waits for it.
 #[must_use = "futures do nothing unless awaited"]
 pub struct JoinQuorum<F: Future, G, const N: usize> {
     all: JoinAll<F, N>,
@@ -60,9 +60,9 @@ impl<F: Future, G, const N: usize> JoinQuorum<F, G, N> {
         self.all.slots.iter().flatten().count()
     }
 
-    /// Waits for all futures: resolves to every output, those from before the quorum included, in the
-    /// order of the futures. A coordinator that goes on at the quorum awaits this in a task of its
-    /// own, if it needs the late answers.
+    /// Waits for all futures: resolves to every output, those from before the quorum included, in
+    /// the order of the futures. A coordinator that goes on at the quorum awaits this in a task of
+    /// its own, if it needs the late answers.
     pub fn rest(self) -> JoinAll<F, N> {
         self.all
     }

@@ -7,8 +7,8 @@ use crate::exec::Detached;
 
 /// The results of operations that end elsewhere: calls, one-sided operations, DMAs, persists.
 ///
-/// Contract: a completion resolves once, to bytes or to a fault. Completions resolve in the order that
-/// the world decides. Dropping one abandons its result, never its effect.
+/// Contract: a completion resolves once, to bytes or to a fault. Completions resolve in the order
+/// that the world decides. Dropping one abandons its result, never its effect.
 pub trait Completions: Local {
     /// What calls, one-sided operations and DMAs resolve to: the reply's bytes.
     type Completion: Future<Output = Result<Self::Payload, FabricError>>

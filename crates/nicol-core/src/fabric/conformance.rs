@@ -96,8 +96,9 @@ impl Suite {
         self.given_up.load(Ordering::Acquire)
     }
 
-    /// Additions to a shared word that another engine overwrote, because it came in at an access point
-    /// between the read and the write: some, where several engines share memory in the simulator.
+    /// Additions to a shared word that another engine overwrote, because it came in at an access
+    /// point between the read and the write: some, where several engines share memory in the
+    /// simulator.
     pub fn lost_additions(&self) -> u64 {
         let added = self.engines as u64 * ADDITIONS;
         added.saturating_sub(self.shared.load(Ordering::Acquire))

@@ -7,8 +7,9 @@ use crate::memory::Region;
 
 /// Making bytes durable.
 ///
-/// Contract: what a resolved completion has confirmed survives a crash of the node. What is persisted
-/// are the bytes as they were when it was asked for, whatever happens to the memory afterwards.
+/// Contract: what a resolved completion has confirmed survives a crash of the node. What is
+/// persisted are the bytes as they were when it was asked for, whatever happens to the memory
+/// afterwards.
 ///
 /// Cost: none of its own where memory itself is durable (battery-backed, as in the papers).
 /// Errors: `NoResources` when the log device is full or has failed; it stays so from then on.

@@ -8,14 +8,16 @@ use crate::ids::EngineId;
 use crate::units::Nanos;
 use crate::view::View;
 
-/// What an engine has to itself: its name, its clock, its random bits, its tasks and its core's time.
+/// What an engine has to itself: its name, its clock, its random bits, its tasks and its core's
+/// time.
 ///
-/// Contract: nothing here involves another engine. Time never goes back. Tasks run one at a time, each
-/// from one await to the next; which of the ready ones is next is the order in which they became
-/// ready. Randomness is a stream of this engine's own, so that what one engine draws moves no other's.
+/// Contract: nothing here involves another engine. Time never goes back. Tasks run one at a time,
+/// each from one await to the next; which of the ready ones is next is the order in which they
+/// became ready. Randomness is a stream of this engine's own, so that what one engine draws moves
+/// no other's.
 ///
-/// A value is a handle of one engine; clones are handles of the same engine, and none of them leaves
-/// its thread.
+/// A value is a handle of one engine; clones are handles of the same engine, and none of them
+/// leaves its thread.
 pub trait Local: Clone + 'static {
     /// Resolves when the engine wakes it.
     type Wake: Future<Output = ()> + Unpin + 'static;
@@ -23,14 +25,14 @@ pub trait Local: Clone + 'static {
     /// The engine this is a handle of.
     fn here(&self) -> EngineId;
 
-    /// The newest view that this engine knows. What is borrowed here stays as it is when a newer one
-    /// comes.
+    /// The newest view that this engine knows. What is borrowed here stays as it is when a newer
+    /// one comes.
     fn view(&self) -> &View;
     /// Wakes the tasks that wait for it whenever [`Local::view`] has become another.
     fn view_changes(&self) -> Signal;
-    /// May this engine serve others now? An engine without a lease drops what other nodes ask of it.
-    /// What it answers from its own memory alone, it may only report while it has one: others may
-    /// have gone on without its node. Always true where no view service hands out leases.
+    /// May this engine serve others now? An engine without a lease drops what other nodes ask of
+    /// it. What it answers from its own memory alone, it may only report while it has one: others
+    /// may have gone on without its node. Always true where no view service hands out leases.
     fn has_lease(&self) -> bool;
 
     /// The time at this engine.

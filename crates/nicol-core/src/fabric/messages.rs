@@ -72,11 +72,12 @@ pub trait Service {
 ///
 /// Contract:
 /// - **Between nodes** a message may be lost, duplicated, reordered and delayed; a corrupt one is
-///   dropped by its checksum. [`Messages::call`] retransmits, and its effects happen at most once at
-///   the receiver.
-/// - **Within a node** (the PCIe queues, the queues between cores) messages arrive once and in order.
-/// - **Aggregation**: everything bound for one engine in one poll round leaves as one frame, which is
-///   never held back to be filled.
+///   dropped by its checksum. [`Messages::call`] retransmits, and its effects happen at most once
+///   at the receiver.
+/// - **Within a node** (the PCIe queues, the queues between cores) messages arrive once and in
+///   order.
+/// - **Aggregation**: everything bound for one engine in one poll round leaves as one frame, which
+///   is never held back to be filled.
 pub trait Messages: Completions {
     /// Sets what handles arriving messages; the first call counts, later ones are refused (false).
     fn serve(&self, service: Rc<dyn Service>) -> bool;
@@ -99,9 +100,9 @@ pub trait Messages: Completions {
     /// Opens a request to `to` that another engine sends in this one's name: the address travels
     /// in a message to that engine, which uses it with [`Messages::send_on_behalf_of`].
     ///
-    /// Nothing is sent from here, and nothing times out, until [`Messages::retransmit`]. An expected
-    /// request that will never be sent is given up by refusing it, as if by its receiver. Where
-    /// none could be opened it is [`RequestId::NONE`], and the completion says why.
+    /// Nothing is sent from here, and nothing times out, until [`Messages::retransmit`]. An
+    /// expected request that will never be sent is given up by refusing it, as if by its receiver.
+    /// Where none could be opened it is [`RequestId::NONE`], and the completion says why.
     fn open_delegated_call(&self, to: EngineId) -> (ReplyTo, Self::Completion);
 
     /// Sends `message` to `to` as the request that `asker` expects; the reply goes there.

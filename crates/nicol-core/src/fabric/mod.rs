@@ -1,8 +1,8 @@
 //! `Fabric`: everything a protocol may do to the world, and the only way to do it.
 //!
-//! It has a trait for each group of operations, with that group's contract: [`Local`], [`Messages`],
-//! [`OneSidedOps`], [`Pcie`], [`Durability`], [`SharedMemory`]. Code that needs one group is bound to
-//! that one; protocols take one type parameter, `F: Fabric`, which has them all.
+//! It has a trait for each group of operations, with that group's contract: [`Local`],
+//! [`Messages`], [`OneSidedOps`], [`Pcie`], [`Durability`], [`SharedMemory`]. Code that needs one
+//! group is bound to that one; protocols take one type parameter, `F: Fabric`, which has them all.
 
 mod completions;
 pub mod conformance;
@@ -42,7 +42,7 @@ pub enum FabricError {
     /// The rkey, bounds or alignment were wrong. The memory is untouched.
     #[error("access denied: {0}")]
     AccessDenied(AccessError),
-    /// The receiver has no room for the request (receiver not ready).
+    /// The receiver has no space for the request (receiver not ready).
     #[error("the receiver has no resources")]
     NoResources,
     /// The receiver could not parse the request.

@@ -57,10 +57,10 @@ pub enum OneSided<'a> {
 
 /// Access to registered memory of other nodes, without their hosts' CPU.
 ///
-/// Contract: the card executes an operation where the profile has verbs; else the target's NIC engine
-/// does it in software. Words of eight bytes are read and written at one instant, longer ranges are
-/// not: a read beside a write may be torn. Operations of one engine are not ordered with each other.
-/// What lies outside a registration is refused and changes nothing.
+/// Contract: the card executes an operation where the profile has verbs; else the target's NIC
+/// engine does it in software. Words of eight bytes are read and written at one instant, longer
+/// ranges are not: a read beside a write may be torn. Operations of one engine are not ordered with
+/// each other. What lies outside a registration is refused and changes nothing.
 pub trait OneSidedOps: Completions {
     /// Registers a region of this node for one-sided access by others.
     fn register(&self, region: &Arc<Region>, access: Access) -> RKey;

@@ -8,8 +8,8 @@ use crate::memory::Region;
 /// Transfers between this side's memory and the other side's, over PCIe.
 ///
 /// Contract: reads join the round's read vector and writes its write vector; a full vector is
-/// submitted at once, the others at the end of the round. What lies in one line of 64 bytes moves at
-/// one instant; a longer read may be torn by a write. Transfers are not ordered with each other.
+/// submitted at once, the others at the end of the round. What lies in one line of 64 bytes moves
+/// at one instant; a longer read may be torn by a write. Transfers are not ordered with each other.
 pub trait Pcie: Completions {
     /// Reads `len` bytes of the other side's memory over PCIe; joins this round's read vector.
     fn dma_read(&self, from: &Arc<Region>, offset: u64, len: usize) -> Self::Completion;

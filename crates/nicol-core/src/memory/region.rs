@@ -59,8 +59,9 @@ pub enum AccessError {
 /// beside a writer may still see a torn record and must detect that (seqlock words, see
 /// `nicol_store::host_table`).
 ///
-/// Memory belongs to a side of a node. A crash of that side wipes it and marks it lost; every access
-/// fails from then on. A [log](Region::for_log) in battery-backed host memory keeps its bytes.
+/// Memory belongs to a side of a node. A crash of that side wipes it and marks it lost; every
+/// access fails from then on. A [log](Region::for_log) in battery-backed host memory keeps its
+/// bytes.
 pub struct Region {
     words: Box<[AtomicU64]>,
     /// 0 once it is lost: the check of bounds is that of loss as well.
@@ -76,7 +77,7 @@ pub struct Region {
 
 impl Region {
     /// A zeroed region of `size` bytes (rounded up to a word). The operating system gives it memory
-    /// where it is first written: a table with room to grow costs what is in it.
+    /// where it is first written: a table with space to grow costs what is in it.
     ///
     /// # Panics
     /// If there is not so much address space.

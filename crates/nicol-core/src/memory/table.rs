@@ -65,8 +65,8 @@ impl RegionTable {
     }
 
     /// The crash of `side`: takes every registration of its memory back, and marks the memory that
-    /// the fabric has seen as [lost](Region::lose), apart from logs if `keep_logs`. Returns what was
-    /// lost.
+    /// the fabric has seen as [lost](Region::lose), apart from logs if `keep_logs`. Returns what
+    /// was lost.
     pub fn lose(&self, side: Side, keep_logs: bool) -> Vec<Arc<Region>> {
         let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
         regions.retain(|_, registered| registered.side != side);

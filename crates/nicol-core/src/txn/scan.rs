@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guarded_value_is_kept_and_another_is_replaced() {
+    fn a_range_checked_value_is_kept_and_another_is_replaced() {
         let mut txn = Txn::default();
         txn.reset(ProcedureId(1), &[]);
         let index = txn.read(key(1));

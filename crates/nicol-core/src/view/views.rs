@@ -4,8 +4,8 @@ use std::cell::OnceCell;
 
 use super::View;
 
-/// The views that an engine has had, which stay borrowable, so that code which looks at one sees the
-/// same one to the end.
+/// The views that an engine has had, which stay borrowable, so that code which looks at one sees
+/// the same one to the end.
 ///
 /// Cost: finding the newest walks past the earlier ones. Without changes that is one comparison; a
 /// view is some hundred bytes, and an engine sees few changes in its life.

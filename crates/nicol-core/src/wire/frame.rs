@@ -13,17 +13,17 @@ pub const FRAME_VERSION: u8 = 2;
 mod field {
     use super::Range;
     pub const CHECKSUM: Range<usize> = 0..4;
-    /// Version, epoch, the sender's and the receiver's incarnation, from the lowest bit on: 4, 12, 8
-    /// and 8 bits.
+    /// Version, epoch, the sender's and the receiver's incarnation, from the lowest bit on: 4, 12,
+    /// 8 and 8 bits.
     pub const LIVES: Range<usize> = 4..8;
     pub const COUNT: Range<usize> = 8..10;
     pub const FROM: Range<usize> = 10..13;
     pub const TO: Range<usize> = 13..16;
 }
 
-/// Bytes of a frame's header: checksum of the rest, version, the sender's epoch and incarnation, the
-/// receiver's incarnation as the sender knows it, messages, source, destination. The frame's length
-/// is that of its messages together.
+/// Bytes of a frame's header: checksum of the rest, version, the sender's epoch and incarnation,
+/// the receiver's incarnation as the sender knows it, messages, source, destination. The frame's
+/// length is that of its messages together.
 pub const FRAME_HEADER: usize = 16;
 const VERSION_BITS: u32 = 4;
 /// Bits of an epoch: its lowest ones, compared within a window.

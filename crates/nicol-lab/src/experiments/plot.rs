@@ -184,13 +184,13 @@ fn gather(
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// The upper end of an axis: the largest value and some room above it.
+/// The upper end of an axis: the largest value and some space above it.
 fn top(values: impl Iterator<Item = f64>, room: f64) -> f64 {
     let most = values.fold(0.0, f64::max);
     if most > 0.0 { most * (1.0 + room) } else { 1.0 }
 }
 
-/// Room beyond the points of lines, and above bars, where the legend stands.
+/// Space beyond the points of lines, and above bars, where the legend stands.
 const ROOM: f64 = 0.08;
 const ROOM_LEGEND: f64 = 0.3;
 

@@ -52,7 +52,7 @@ impl<'a> Pool<'a> {
         self.state.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Measures a point that needs `memory` bytes, once there is room for it.
+    /// Measures a point that needs `memory` bytes, once there is space for it.
     ///
     /// Errors: what `work` says; a point that needs more memory than there is.
     pub(crate) fn run<R>(&self, memory: u64, work: impl FnOnce() -> Result<R>) -> Result<R> {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_is_told_and_ends_the_rest() {
+    fn the_first_error_is_reported_and_ends_the_rest() {
         let pool = Pool::new(1, 100, &quiet);
         let items: Vec<u64> = (0..50).collect();
         let error = pool

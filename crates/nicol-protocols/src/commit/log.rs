@@ -179,7 +179,7 @@ impl Tail {
         Some(slot)
     }
 
-    /// Puts the next record, for which there is room before the ring's end, into `record`; returns
+    /// Puts the next record, for which there is space before the ring's end, into `record`; returns
     /// its offset in the ring.
     pub(super) fn frame(&mut self, kind: RecordKind, body: &[u8], record: &mut Vec<u8>) -> u64 {
         let head = head_word(self.number, body.len() as u32).to_le_bytes();

@@ -178,7 +178,7 @@ impl<B: AsRef<[u8]>> Keys<B> {
 /// The primary's answer to EXECUTE.
 pub(super) enum ExecuteReply<'a, I> {
     /// Locked and read: version and value of each key, in the request's order. Values that the
-    /// primary's table has no room for must not be written: usually there are none.
+    /// primary's table has no space for must not be written: usually there are none.
     Granted(ExhaustedSpace, I, &'a [u8]),
     /// Nothing was locked.
     Denied(Abort),
@@ -219,7 +219,7 @@ impl<I: Iterator<Item = Found> + Clone> Message for ExecuteReply<'_, I> {
     }
 }
 
-/// Applies an EXECUTE's reply to the keys it asked for; what the primary has no room for.
+/// Applies an EXECUTE's reply to the keys it asked for; what the primary has no space for.
 pub(super) fn parse_execute_reply(
     body: &[u8],
     txn: &mut Txn,

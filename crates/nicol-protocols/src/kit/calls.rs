@@ -65,8 +65,8 @@ impl<F: Fabric, T> Calls<F, T> {
 
     /// Waits for every reply and hands each to `take`, in the order of sending.
     ///
-    /// Never stops early: a request that was granted after another one's refusal has taken locks that
-    /// somebody must release. Errors: the first that `take` returned, once all have replied.
+    /// Never stops early: a request that was granted after another one's refusal has taken locks
+    /// that somebody must release. Errors: the first that `take` returned, once all have replied.
     pub(crate) async fn gather<E>(
         &mut self,
         mut take: impl FnMut(T, Result<F::Payload, FabricError>) -> Result<(), E>,

@@ -16,9 +16,9 @@ pub(crate) trait Item {
 
 /// The items at the end of a message's body, all of which have been checked.
 ///
-/// `B` holds the body: a slice while the message is being delivered, a pooled buffer for a task that
-/// outlives the delivery ([`Items::keep`]). There is no other way to make one than [`Items::parse`],
-/// so that whoever has one need not check again.
+/// `B` holds the body: a slice while the message is being delivered, a pooled buffer for a task
+/// that outlives the delivery ([`Items::keep`]). There is no other way to make one than
+/// [`Items::parse`], so that whoever has one need not check again.
 pub(crate) struct Items<B, I> {
     body: B,
     start: usize,

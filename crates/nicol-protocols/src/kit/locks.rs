@@ -58,7 +58,8 @@ impl HeldLocks {
         }
     }
 
-    /// `request` went unanswered. What releases the locks must fence it, or it might lock afterwards.
+    /// `request` went unanswered. What releases the locks must fence it, or it might lock
+    /// afterwards.
     pub(crate) fn unanswered(&mut self, shard: ShardId, request: RequestId) {
         if let Ok(position) = self.position(shard) {
             self.0[position].unanswered = Some(request);

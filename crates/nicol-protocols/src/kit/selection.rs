@@ -23,8 +23,8 @@ impl Selection {
         !self.0.is_empty()
     }
 
-    /// Selects the keys of the first shard behind `after` that has any, and returns that shard; so a
-    /// loop visits the shards of a transaction in ascending order. `None` behind the last one.
+    /// Selects the keys of the first shard behind `after` that has any, and returns that shard; so
+    /// a loop visits the shards of a transaction in ascending order. `None` behind the last one.
     ///
     /// Cost: one pass over the keys per shard that has any, however many shards there are.
     pub(crate) fn next_shard(

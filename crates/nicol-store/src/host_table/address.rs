@@ -131,7 +131,7 @@ impl Geometry {
         (chunk as u32, local % piece)
     }
 
-    /// Segments that a chunk has room for.
+    /// Segments that a chunk has space for.
     pub(super) fn chunk_segments(&self, chunk: u32) -> u64 {
         match chunk.checked_sub(1) {
             None => self.segments(),

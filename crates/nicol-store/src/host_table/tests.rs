@@ -92,7 +92,7 @@ fn growth_ends_below_the_load_limit_and_keeps_every_record() {
 }
 
 #[test]
-fn room_ends_with_the_records_or_with_the_memory() {
+fn capacity_ends_with_the_records_or_with_the_memory() {
     let fixed = HostTable::new(Geometry::new(64, 8, 16), 40, Growth::Off);
     for key in 0..40 {
         assert!(fixed.has_capacity(), "{key} records of 40");
@@ -201,7 +201,7 @@ fn a_block_that_is_reused_under_a_reader_does_not_pass_for_the_old_one() {
 }
 
 #[test]
-fn pages_that_are_full_are_read_before_the_one_with_room() {
+fn full_pages_are_read_before_the_one_with_space() {
     let table = table(64, 1);
     for key in 0..200 {
         table.load(Key(key), b"x");

@@ -248,7 +248,7 @@ fn when_everything_is_pinned_or_locked_reads_go_uncached_and_locks_are_refused()
     assert!(unlock(&index, refused, 2));
     index.unpin(hash, key);
     assert!(!access(&index, 5_000));
-    assert!(access(&index, 5_000), "there is room again");
+    assert!(access(&index, 5_000), "there is space again");
     index.check();
 }
 
@@ -310,7 +310,7 @@ fn it_follows_the_table_a_few_entries_at_a_time_and_forgets_nothing() {
 }
 
 #[test]
-fn what_it_is_told_at_the_start_it_keeps_as_far_as_there_is_room() {
+fn preloaded_records_are_kept_up_to_the_capacity() {
     let index = index(64, 64);
     let tell = |key: u64, displacement: u16| {
         let (hash, key) = of(key);

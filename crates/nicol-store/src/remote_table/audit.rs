@@ -100,7 +100,7 @@ impl RemoteTable {
                 blocks += Heap::cost(block.len);
                 reserved += 1;
                 if header.owner().is_none() {
-                    lines.push(format!("{key:?} was reserved room and nobody holds its lock"));
+                    lines.push(format!("{key:?} was reserved space and nobody holds its lock"));
                 }
             }
         });

@@ -186,7 +186,7 @@ impl RemoteTable {
         if large || reserved.is_some() || self.block_of(address).is_some() {
             let writer = &mut *self.writer();
             let done = self.rewrite_with_heap(writer, key, address, version, value, reserved);
-            assert!(done, "a COMMIT finds the room that was reserved");
+            assert!(done, "a COMMIT finds the space that was reserved");
         } else {
             self.write_record(key, address, version, StoredValue::Inline(value));
         }

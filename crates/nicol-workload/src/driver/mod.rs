@@ -96,8 +96,8 @@ pub fn spawn_clients<F: Local, C: CommitProtocol>(
     }
 }
 
-/// The node whose data a client prefers: its own, or, where that holds no shard, one after the other
-/// of those that do.
+/// The node whose data a client prefers: its own, or, where that holds no shard, one after the
+/// other of those that do.
 fn home_of(view: &View, node: NodeId, client: u32) -> NodeId {
     if view.role(node) != Some(Role::Client) {
         return node;

@@ -1,8 +1,8 @@
 //! YCSB's core workloads A to F. [Cooper10, "Benchmarking Cloud Serving Systems with YCSB"]
 //!
 //! [`Generator`] draws key-value operations and knows no family: each family turns an [`Operation`]
-//! into what its clients do. [`Transactions`] does so for the `commit` family, where every operation
-//! is a transaction.
+//! into what its clients do. [`Transactions`] does so for the `commit` family, where every
+//! operation is a transaction.
 //!
 //! | mix | operations | keys |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //! | E | 95 % scans of 1 to 100 records, 5 % inserts | Zipfian |
 //! | F | 50 % reads, 50 % read-modify-writes | Zipfian |
 //!
-//! Deviations from YCSB: uniform and Zipfian keys are drawn from the loaded records only, and a value
-//! is one field.
+//! Deviations from YCSB: uniform and Zipfian keys are drawn from the loaded records only, and a
+//! value is one field.
 
 mod generator;
 mod keys;

@@ -1,8 +1,8 @@
 //! YCSB on the `commit` family: every operation is a transaction.
 //!
-//! Every value carries a counter. An update and a read-modify-write both increment it: a transaction
-//! reads what it writes. The audit: the sum of all counters is the number of increments that were
-//! committed, and there are as many records as were loaded and inserted.
+//! Every value carries a counter. An update and a read-modify-write both increment it: a
+//! transaction reads what it writes. The audit: the sum of all counters is the number of increments
+//! that were committed, and there are as many records as were loaded and inserted.
 
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};
@@ -234,8 +234,8 @@ impl Workload for Transactions {
 const WRITES: usize = 1;
 
 impl Transactions {
-    /// The number of records, and the sum of their counters. A loaded record that is lost and a value
-    /// that was never written are violations.
+    /// The number of records, and the sum of their counters. A loaded record that is lost and a
+    /// value that was never written are violations.
     fn count(&self, state: &mut dyn Records, violations: &mut Violations) -> (i128, i128) {
         let (mut loaded, mut found, mut sum) = (0_u64, 0_i128, 0_i128);
         state.for_each(&mut |key, value| {
@@ -304,8 +304,8 @@ fn insert(txn: &mut Txn) -> Verdict {
     Verdict::Commit
 }
 
-/// Reads up to as many records as asked for: from the first key to the end of its range, and then of
-/// the next one. Refuses if a value was never written.
+/// Reads up to as many records as asked for: from the first key to the end of its range, and then
+/// of the next one. Refuses if a value was never written.
 fn scan(txn: &mut Txn) -> Verdict {
     let args = txn.args();
     let first = args.get(field::FIRST).and_then(|first| first.first_chunk());

@@ -24,7 +24,7 @@ pub fn live() -> (Live, String) {
     live_with(Command::new(env!("CARGO_BIN_EXE_nicol")).args(LIVE))
 }
 
-/// Arguments of a live cluster: so much room that the few keys of a test are no neighbours.
+/// Arguments of a live cluster: so much space that the few keys of a test are no neighbours.
 pub const LIVE: [&str; 7] =
     ["serve", "--listen", "127.0.0.1:0", "--records", "100000", "--threads", "1"];
 

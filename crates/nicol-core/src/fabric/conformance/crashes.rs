@@ -1,8 +1,8 @@
 //! Crashes: what ends, what is lost, what survives, and that nothing of a life outlives it.
 //!
-//! A world starts a [`CrashSuite`] on its engines, runs, and does what [`CrashSuite::next_act`] asks
-//! for until [`CrashSuite::finished`]. Node 1 crashes: as a whole, its NIC, its host; then every
-//! node. Engine 0 of the host of node 0 looks on.
+//! A world starts a [`CrashSuite`] on its engines, runs, and does what [`CrashSuite::next_act`]
+//! asks for until [`CrashSuite::finished`]. Node 1 crashes: as a whole, its NIC, its host; then
+//! every node. Engine 0 of the host of node 0 looks on.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;

@@ -87,7 +87,7 @@ fn a_segment_s_floor_is_its_highest_deletion() {
 }
 
 #[test]
-fn keys_with_the_same_tag_are_told_apart() {
+fn keys_with_the_same_tag_are_distinguished() {
     // One segment: whatever has the same tag meets.
     let index = NicIndex::new(IndexConfig {
         segments: 1,
@@ -104,7 +104,7 @@ fn keys_with_the_same_tag_are_told_apart() {
 }
 
 #[test]
-fn what_is_released_makes_room_at_once() {
+fn released_space_is_free_at_once() {
     let segments = 1;
     let config =
         IndexConfig { segments, cached_objects_max: 4 * STRIPES, busy_objects_max: 1 << 12 };

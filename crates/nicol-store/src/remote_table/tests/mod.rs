@@ -236,7 +236,7 @@ proptest! {
 }
 
 #[test]
-fn records_hop_to_make_room_and_overflow_when_they_cannot() {
+fn records_hop_to_make_space_and_overflow_when_they_cannot() {
     let table = RemoteTable::new(geometry(DESIGNS[0], 64), u64::MAX);
     let remote = Remote::of(&table);
     let addresses = |keys: std::ops::Range<u64>| -> Vec<u64> {
@@ -356,7 +356,7 @@ fn replicas_agree_whatever_the_design_and_the_order_of_the_log() {
 }
 
 #[test]
-fn an_absent_key_that_was_read_is_guarded_against_its_insertion() {
+fn an_insertion_changes_the_bucket_version_of_an_absent_key() {
     for design in DESIGNS {
         let table = RemoteTable::new(geometry(design, 16), u64::MAX);
         let remote = Remote::of(&table);

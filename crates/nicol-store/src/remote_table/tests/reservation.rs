@@ -142,7 +142,7 @@ fn a_nearly_full_heap_refuses_before_commit_and_never_after() {
     assert!(admitted > 0 && refused > 0, "{admitted} admitted, {refused} refused");
 }
 
-/// Locks a key, is reserved room, and installs.
+/// Locks a key, is reserved space, and installs.
 fn put(table: &RemoteTable, key: u64, value: &[u8]) -> Version {
     let (key, id) = (Key(key), txn(1, 1));
     let granted = table.lock(key, id).unwrap();
@@ -153,7 +153,7 @@ fn put(table: &RemoteTable, key: u64, value: &[u8]) -> Version {
 }
 
 #[test]
-fn a_promise_is_kept_until_its_lock_is_given_back() {
+fn a_reservation_lasts_until_its_lock_is_released() {
     for design in DESIGNS {
         let table = small(design, 512);
         let (long, short) = ([1; 400], [2; 20]);
@@ -161,21 +161,21 @@ fn a_promise_is_kept_until_its_lock_is_given_back() {
         let (first, second) = (txn(1, 1), txn(2, 2));
         let (one, two) = (Key(1), Key(2));
         let version = table.lock(one, first).unwrap().unlocked.version();
-        assert!(!table.reserve(one, second, 400), "only the holder is reserved room");
+        assert!(!table.reserve(one, second, 400), "only the holder is reserved space");
         assert!(table.reserve(one, first, 400));
         assert!(table.reserve(one, first, 399), "asked again, it stays one block");
         assert!(table.lock(two, second).is_ok());
         assert!(!table.reserve(two, second, 400));
-        assert!(table.reserve(two, second, 24), "what stands in its slot takes no room");
+        assert!(table.reserve(two, second, 24), "what stands in its slot takes no space");
         assert_eq!(table.check(), Vec::<String>::new());
         assert!(table.unlock(one, first));
         assert!(!table.reserve(one, first, 400), "it has ended");
-        assert!(table.reserve(two, second, 400), "the room was given back");
+        assert!(table.reserve(two, second, 400), "the space was given back");
         table.install(two, second, version.next(), Some(&long));
         // In its own block; the first key finds none.
         assert!(table.lock(two, second).is_ok() && table.reserve(two, second, 480));
         assert!(table.lock(one, first).is_ok() && !table.reserve(one, first, 25));
-        // It may install what it was not reserved room for if that takes none, or nothing at all.
+        // It may install what it was not reserved space for if that takes none, or nothing at all.
         table.install(two, second, version.next().next(), Some(&short));
         table.install(one, first, version.next(), None);
         assert_eq!((table.check(), table.locked_count()), (Vec::new(), 0));
@@ -183,7 +183,7 @@ fn a_promise_is_kept_until_its_lock_is_given_back() {
 }
 
 #[test]
-fn a_replica_keeps_what_it_finds_no_room_for() {
+fn a_replica_keeps_strays() {
     for design in DESIGNS {
         let primary = small(design, 512);
         let replica = primary.copy();
@@ -243,7 +243,7 @@ fn a_replica_without_slots_keeps_records_apart() {
 }
 
 #[test]
-fn engines_are_promised_room_beside_each_other() {
+fn engines_reserve_space_concurrently() {
     let table = small(DESIGNS[1], 4_096);
     let work = &|core: u8| {
         let mut random = Stream::new(6, Purpose::Test, u32::from(core));

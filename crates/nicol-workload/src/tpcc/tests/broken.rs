@@ -98,7 +98,7 @@ fn conditions_4_and_6_order_lines() {
         broken(what, |store| {
             let lines = row::order::LINES.get(&store.0[&HOME.order(3)]);
             let line = store.0[&HOME.order_line(3, 1)].clone();
-            assert!(lines < 15, "order 3 has room for a line");
+            assert!(lines < 15, "order 3 has space for a line");
             store.0.insert(HOME.order_line(3, lines as u8 + 1), line);
         });
     }

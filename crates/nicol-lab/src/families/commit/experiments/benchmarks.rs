@@ -55,8 +55,8 @@ enum Scale {
 /// copies would take more than 100 GiB on a machine that simulates all nodes.
 const ITEMS: [u32; 2] = [5_000, 500];
 const CUSTOMERS: [u16; 2] = [20, 4];
-/// Transactions of the cluster whose rows TPC-C has room for: those of 8 ms at 1.6 M new orders per
-/// node and second.
+/// Transactions of the cluster whose rows TPC-C has space for: those of 8 ms at 1.6 M new orders
+/// per node and second.
 const TRANSACTIONS: [u64; 2] = [80_000, 20_000];
 
 /// [Xenic21 5.2]

@@ -1,0 +1,281 @@
+//! Linearizability of registers and key-value stores, decided key by key: a history is linearizable
+//! if and only if its part on each key is. (Herlihy and Wing, 1990)
+//!
+//! Three deciders, the first that applies:
+//!
+//! | the key's operations | decider | cost |
+//! |---|---|---|
+//! | all have versions | the order of versions is that of the writes | n log n |
+//! | put values that are all different, and no deletions | clusters of a write and its reads | n log n |
+//! | anything else | a search with a bound on configurations, or "undecided" | exponential in what overlaps |
+//!
+//! A client's own order counts, also where its next operation begins at the instant at which the last
+//! one ended. An operation of unknown outcome took effect once at some time after its invocation, or
+//! never. A scan is judged as reads of its keys: linearizable key by key, not as a whole.
+
+mod clusters;
+mod problem;
+mod search;
+mod versions;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use nicol_core::history::{Action, End, History, Initial, Key, Operation, Scan};
+
+pub(crate) use problem::{Op, Problem, Recovered, Value, single};
+use search::Searched;
+
+/// Configurations that the search of one key visits at most.
+pub const STATES_MAX: usize = 1_000_000;
+
+/// What kind of wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Anomaly {
+    /// A read missed a write that had ended before it began.
+    StaleRead,
+    /// A read saw an older value than a read that had ended before it began.
+    NewOldInversion,
+    /// A read returned what was only asked to be written after it had ended.
+    ReadFromTheFuture,
+    /// A write has an older version than an operation that had ended before it began, or than the
+    /// load.
+    WriteOrder,
+    /// Two writes that took effect have one version.
+    DuplicateVersion,
+    /// One version has two values: the bytes read are not those written.
+    WrongValue,
+    /// A read found a record where its version is that of a deletion, or none where it is a put's.
+    WrongPresence,
+    /// A read returned what a refused write would have written.
+    FailedRead,
+    /// A read returned what nobody wrote.
+    UnknownValue,
+    /// No order of the operations explains what was returned.
+    NotLinearizable,
+}
+
+/// What a decider found wrong: the kind, and up to two operations by id, the earlier one first. The
+/// id 0 stands for the load, or the recovered state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) anomaly: Anomaly,
+    pub(crate) ids: [u64; 2],
+}
+
+impl Found {
+    const fn at(anomaly: Anomaly, ids: [u64; 2]) -> Self {
+        Self { anomaly, ids }
+    }
+}
+
+/// One violation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The key.
+    pub key: Key,
+    /// What kind.
+    pub anomaly: Anomaly,
+    /// The operations that show it, by id; fewer than two where one is enough.
+    pub operations: Vec<u64>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.anomaly {
+            Anomaly::StaleRead => "the read missed a write that had ended before it began",
+            Anomaly::NewOldInversion => "the read is older than one that had ended before it began",
+            Anomaly::ReadFromTheFuture => "the read ended before what it returned was asked for",
+            Anomaly::WriteOrder => "the write is older than what had ended before it began",
+            Anomaly::DuplicateVersion => "two writes took effect with one version",
+            Anomaly::WrongValue => "one version has two values",
+            Anomaly::WrongPresence => "presence contradicts the version that was read",
+            Anomaly::FailedRead => "the read returned what a refused write would have written",
+            Anomaly::UnknownValue => "the read returned what nobody wrote",
+            Anomaly::NotLinearizable => "no order of the operations explains what was returned",
+        };
+        write!(f, "{:?}: {}: {what}", self.anomaly, KeyName(&self.key))?;
+        let ids: Vec<_> = self.operations.iter().map(u64::to_string).collect();
+        if ids.is_empty() { Ok(()) } else { write!(f, " (operations {})", ids.join(", ")) }
+    }
+}
+
+/// A key in words.
+pub(crate) struct KeyName<'a>(pub(crate) &'a Key);
+
+impl fmt::Display for KeyName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Key::Number(key) => write!(f, "key {key:#x}"),
+            Key::Bytes(key) => write!(f, "key \"{}\"", key.escape_ascii()),
+        }
+    }
+}
+
+/// A key whose search met its bound: neither right nor wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undecided {
+    /// The key.
+    pub key: Key,
+    /// Operations on it.
+    pub operations: usize,
+    /// Configurations visited.
+    pub states: usize,
+}
+
+impl fmt::Display for Undecided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "undecided: {}: {} operations, and {} configurations were not enough",
+            KeyName(&self.key),
+            self.operations,
+            self.states
+        )
+    }
+}
+
+/// The verdict.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Keys judged.
+    pub keys: usize,
+    /// Operations on single keys that took effect for certain.
+    pub operations: usize,
+    /// Writes of unknown outcome.
+    pub unknown: usize,
+    /// Keys that are wrong, each with the first thing found.
+    pub violations: Vec<Violation>,
+    /// Keys of which neither is known.
+    pub undecided: Vec<Undecided>,
+    /// Transactions, which this checker does not judge.
+    pub not_judged: usize,
+}
+
+impl Report {
+    /// Is every key linearizable, for certain?
+    pub fn holds(&self) -> bool {
+        self.violations.is_empty() && self.undecided.is_empty() && self.not_judged == 0
+    }
+}
+
+/// Judges the operations of a history; its crashes are [durability](crate::durability)'s. `states_max`
+/// bounds the search of each key: [`STATES_MAX`] unless memory is short (about 200 bytes each).
+pub fn check(history: &History, states_max: usize) -> Report {
+    let (problems, not_judged) = by_key(history, &history.operations);
+    let mut report = Report { not_judged, ..Report::default() };
+    for problem in problems.into_values() {
+        report.keys += 1;
+        report.operations += problem.certain.len();
+        report.unknown += problem.unsure.len();
+        match decide(&problem, states_max) {
+            Decision::Linearizable => {}
+            Decision::Wrong(found) => report.violations.push(violation(&problem.key, found)),
+            Decision::Undecided { states } => report.undecided.push(Undecided {
+                operations: problem.certain.len() + problem.unsure.len(),
+                key: problem.key,
+                states,
+            }),
+        }
+    }
+    report
+}
+
+pub(crate) fn violation(key: &Key, found: Found) -> Violation {
+    let [first, second] = found.ids;
+    let mut operations = vec![first, second];
+    operations.dedup();
+    operations.retain(|id| *id != 0);
+    Violation { key: key.clone(), anomaly: found.anomaly, operations }
+}
+
+/// The value of `key` at the start of `history`, whose load is listed in the order of keys.
+pub(crate) fn initial(history: &History, key: &Key) -> Option<Value> {
+    problem::initial(&history.initial, key)
+}
+
+/// What a decider says of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Linearizable,
+    Wrong(Found),
+    Undecided { states: usize },
+}
+
+/// Decides one key.
+pub(crate) fn decide(problem: &Problem, states_max: usize) -> Decision {
+    let decided = if versions::applies(problem) {
+        Some(versions::decide(problem))
+    } else {
+        clusters::decide(problem)
+    };
+    match decided {
+        Some(Ok(())) => Decision::Linearizable,
+        Some(Err(found)) => Decision::Wrong(found),
+        None => match search::decide(problem, states_max) {
+            Searched::Found => Decision::Linearizable,
+            Searched::Undecided { states } => Decision::Undecided { states },
+            Searched::Impossible { stuck, longest: _ } => {
+                let id = |at: usize| stuck.get(at).copied().unwrap_or(0);
+                Decision::Wrong(Found::at(Anomaly::NotLinearizable, [id(0), id(1)]))
+            }
+        },
+    }
+}
+
+/// The problem of each key, and how many transactions were left out.
+pub(crate) fn by_key<'h>(
+    history: &History,
+    operations: impl IntoIterator<Item = &'h Operation> + Clone,
+) -> (BTreeMap<Key, Problem>, usize) {
+    let mut problems = BTreeMap::new();
+    let mut not_judged = 0;
+    let (mut scans, mut sorted) = (Vec::new(), history.initial.clone());
+    if let Initial::Listed(loaded) = &mut sorted {
+        loaded.sort_by(|one, other| one.key.cmp(&other.key));
+    }
+    let fresh = |key: &Key| Problem::new(key.clone(), problem::initial(&sorted, key));
+    for operation in operations {
+        match (problem::single(operation), &operation.action) {
+            (Some((key, writes, value)), _) => {
+                let problem = problems.entry(key.clone()).or_insert_with(|| fresh(key));
+                problem.add(operation, writes, value);
+            }
+            (None, Action::Scan(scan)) if operation.end == End::Ok => scans.push((operation, scan)),
+            (None, Action::Txn(_)) => not_judged += 1,
+            (None, _) => {}
+        }
+    }
+    for (operation, scan) in scans {
+        add_scan(&mut problems, operation, scan, &fresh);
+    }
+    problems.values_mut().for_each(Problem::finish);
+    (problems, not_judged)
+}
+
+/// Adds a scan as reads: of what it found, and of the other keys that it says are absent.
+fn add_scan(
+    problems: &mut BTreeMap<Key, Problem>,
+    operation: &Operation,
+    scan: &Scan,
+    fresh: &impl Fn(&Key) -> Problem,
+) {
+    for found in &scan.found {
+        let problem = problems.entry(found.key.clone()).or_insert_with(|| fresh(&found.key));
+        problem.add(operation, false, Value::read(found));
+    }
+    let full = scan.limit.is_some_and(|limit| scan.found.len() >= limit as usize);
+    let end = scan.found.last().filter(|_| full).map(|last| &last.key);
+    let (first, last) = match (end, scan.backward) {
+        (Some(end), false) => (&scan.first, end),
+        (Some(end), true) => (end, &scan.last),
+        (None, _) => (&scan.first, &scan.last),
+    };
+    if first > last {
+        return;
+    }
+    let returned = |key: &Key| scan.found.iter().any(|found| found.key == *key);
+    for (_, problem) in problems.range_mut(first..=last).filter(|(key, _)| !returned(key)) {
+        problem.add(operation, false, Value { version: None, ..Value::ABSENT });
+    }
+}

@@ -1,0 +1,229 @@
+//! The decider for values that repeat and have no versions: a search over the orders in which the
+//! operations may have taken effect. (Wing and Gong, 1993; Lowe, 2017)
+//!
+//! A configuration is the set of operations that have taken effect and the value that they left;
+//! each is visited once. A read that may come now and fits the value comes now: no order with it
+//! later allows more. So only writes branch.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::problem::{Problem, Value};
+
+/// How a search ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Searched {
+    /// There is an order.
+    Found,
+    /// There is none. The ids of the operations that the longest one could not be continued with,
+    /// and how many operations it holds.
+    Impossible { stuck: Vec<u64>, longest: usize },
+    /// The bound on configurations was met.
+    Undecided { states: usize },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Configuration {
+    /// All certain operations before this one have taken effect.
+    base: usize,
+    /// Which of those from `base` on have, a bit each.
+    window: Vec<u64>,
+    /// Which of the unsure writes have.
+    unsure: Vec<u64>,
+    recovered: bool,
+    /// The write that the value is of: certain ones first, then unsure ones; the last is the load.
+    value: usize,
+    /// What an unknown initial value was read as: the read.
+    guessed: Option<usize>,
+}
+
+impl Configuration {
+    fn is_done(&self, certain: usize) -> bool {
+        certain < self.base || bit(&self.window, certain - self.base)
+    }
+
+    fn finish(&mut self, certain: usize) {
+        set(&mut self.window, certain - self.base);
+        while bit(&self.window, 0) {
+            self.base += 1;
+            let mut carry = 0;
+            for word in self.window.iter_mut().rev() {
+                let next = *word & 1;
+                *word = *word >> 1 | carry << 63;
+                carry = next;
+            }
+        }
+        while self.window.last() == Some(&0) {
+            self.window.pop();
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.base + self.window.iter().map(|word| word.count_ones() as usize).sum::<usize>()
+    }
+}
+
+fn bit(words: &[u64], at: usize) -> bool {
+    words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+}
+
+fn set(words: &mut Vec<u64>, at: usize) {
+    if words.len() <= at / 64 {
+        words.resize(at / 64 + 1, 0);
+    }
+    words[at / 64] |= 1 << (at % 64);
+}
+
+struct Search<'a> {
+    problem: &'a Problem,
+    /// The distinct values that reads returned: an unsure write that fits none need not happen.
+    read: Vec<Value>,
+    /// For each write, the first one of the same value: orders that leave the same value are one.
+    same: Vec<usize>,
+}
+
+/// Decides `problem`, visiting at most `states_max` configurations.
+pub(crate) fn decide(problem: &Problem, states_max: usize) -> Searched {
+    let reads = problem.certain.iter().filter(|op| !op.writes).map(|op| op.value);
+    let reads = reads.chain(problem.recovered.iter().map(|recovered| recovered.value));
+    let read: BTreeSet<Value> = reads.collect();
+    let mut first = BTreeMap::new();
+    let writes = problem.certain.iter().chain(&problem.unsure).enumerate();
+    let same = writes.map(|(at, op)| *first.entry(op.value).or_insert(at)).collect();
+    let search = Search { problem, read: read.into_iter().collect(), same };
+    let load = problem.certain.len() + problem.unsure.len();
+    let mut open = vec![Configuration {
+        base: 0,
+        window: Vec::new(),
+        unsure: Vec::new(),
+        recovered: problem.recovered.is_none(),
+        value: load,
+        guessed: None,
+    }];
+    let mut seen = BTreeSet::new();
+    let (mut longest, mut stuck) = (0, Vec::new());
+    while let Some(mut configuration) = open.pop() {
+        let enabled = search.take_reads(&mut configuration);
+        if configuration.base == problem.certain.len() && configuration.recovered {
+            return Searched::Found;
+        }
+        if configuration.count() >= longest {
+            longest = configuration.count();
+            stuck = enabled.certain.iter().map(|at| problem.certain[*at].id).collect();
+        }
+        if seen.contains(&configuration) {
+            continue;
+        }
+        if seen.len() >= states_max {
+            return Searched::Undecided { states: seen.len() };
+        }
+        search.branch(&configuration, &enabled, &mut open);
+        seen.insert(configuration);
+    }
+    Searched::Impossible { stuck, longest }
+}
+
+/// What may take effect next.
+struct Enabled {
+    certain: Vec<usize>,
+    /// No unsure write that was invoked later may.
+    until: u64,
+}
+
+impl Search<'_> {
+    fn enabled(&self, configuration: &Configuration) -> Enabled {
+        let (mut certain, mut until) = (Vec::new(), u64::MAX);
+        for (at, op) in self.problem.certain.iter().enumerate().skip(configuration.base) {
+            if op.invoked > until {
+                break;
+            }
+            if configuration.is_done(at) {
+                continue;
+            }
+            // The order of the client counts where two of its operations meet at an instant.
+            if self.problem.previous[at].is_none_or(|before| configuration.is_done(before)) {
+                certain.push(at);
+            }
+            until = until.min(op.responded);
+        }
+        Enabled { certain, until }
+    }
+
+    /// The value's writer fits `read`; an unknown initial value becomes the first read's.
+    fn fits(&self, configuration: &Configuration, read: &Value) -> Option<bool> {
+        let Problem { certain, unsure, initial, .. } = self.problem;
+        let at = configuration.value;
+        let writer = match (at.checked_sub(certain.len()), initial) {
+            (None, _) => certain[at].value,
+            (Some(at), _) if at < unsure.len() => unsure[at].value,
+            (Some(_), Some(initial)) => *initial,
+            (Some(_), None) => match configuration.guessed {
+                Some(read) => certain[read].value,
+                None => return None,
+            },
+        };
+        Some(writer.may_be_version(read))
+    }
+
+    /// Lets every read come that may come now. Returns what may come after them.
+    fn take_reads(&self, configuration: &mut Configuration) -> Enabled {
+        loop {
+            let enabled = self.enabled(configuration);
+            let mut taken = false;
+            for &at in &enabled.certain {
+                let op = &self.problem.certain[at];
+                if op.writes {
+                    continue;
+                }
+                let fits = self.fits(configuration, &op.value);
+                if fits.is_none() {
+                    configuration.guessed = Some(at);
+                }
+                if fits != Some(false) {
+                    configuration.finish(at);
+                    taken = true;
+                }
+            }
+            taken |= self.recover(configuration);
+            if !taken {
+                return enabled;
+            }
+        }
+    }
+
+    /// Takes the recovered state, a read that comes once what it follows has taken effect.
+    fn recover(&self, configuration: &mut Configuration) -> bool {
+        let Some(recovered) = self.problem.recovered.as_ref().filter(|_| !configuration.recovered)
+        else {
+            return false;
+        };
+        let due = recovered.after.iter().all(|at| configuration.is_done(*at));
+        let taken = due && self.fits(configuration, &recovered.value) != Some(false);
+        configuration.recovered |= taken;
+        taken
+    }
+
+    fn branch(&self, from: &Configuration, enabled: &Enabled, open: &mut Vec<Configuration>) {
+        let Problem { certain, unsure, .. } = self.problem;
+        for (at, op) in unsure.iter().enumerate() {
+            let is_read = self.read.iter().any(|read| op.value.may_be_version(read));
+            let comes_after_its_client =
+                |before: usize| Problem::precedes(&certain[before], op) && !from.is_done(before);
+            if bit(&from.unsure, at) || op.invoked > enabled.until || !is_read {
+                continue;
+            }
+            if enabled.certain.iter().any(|before| comes_after_its_client(*before)) {
+                continue;
+            }
+            let mut next = from.clone();
+            set(&mut next.unsure, at);
+            next.value = self.same[certain.len() + at];
+            open.push(next);
+        }
+        for &at in enabled.certain.iter().filter(|at| certain[**at].writes) {
+            let mut next = from.clone();
+            next.finish(at);
+            next.value = self.same[at];
+            open.push(next);
+        }
+    }
+}

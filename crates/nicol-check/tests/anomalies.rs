@@ -1,0 +1,291 @@
+//! Every anomaly of single keys is caught under its name, on a hand-made history, and its nearest
+//! right neighbour passes.
+
+use nicol_check::durability::{self, Anomaly as Loss};
+use nicol_check::linearizability::{self, Anomaly, STATES_MAX};
+use nicol_core::history::{
+    Action, Crash, Effect, End, Found, History, Initial, Key, Loaded, Operation, Persistency, Read,
+    Scan, Write,
+};
+
+const KEY: Key = Key::Number(7);
+
+/// Builds a history of one key, which was absent at first. Clients are told apart by number; each
+/// operation has an interval of time.
+#[derive(Clone, Default)]
+struct Story {
+    history: History,
+}
+
+impl Story {
+    fn new() -> Self {
+        Self { history: History { initial: Initial::Listed(vec![]), ..History::default() } }
+    }
+
+    fn loaded(version: u64, digest: u64) -> Self {
+        let load = Loaded { key: KEY, version, digest: Some(digest) };
+        Self { history: History { initial: Initial::Listed(vec![load]), ..History::default() } }
+    }
+
+    fn add(mut self, client: u32, time: (u64, u64), end: End, action: Action) -> Self {
+        let operations = &mut self.history.operations;
+        let sequence = operations.iter().filter(|other| other.client == client).count() as u64;
+        let (id, (invoked, until)) = (operations.len() as u64 + 1, time);
+        let responded = Some(until);
+        operations.push(Operation { client, sequence, id, invoked, responded, end, action });
+        self
+    }
+
+    fn put_ended(self, client: u32, time: (u64, u64), end: End, value: (u64, u64)) -> Self {
+        let version = (value.0 > 0).then_some(value.0);
+        let effect = Effect::Put { digest: Some(value.1) };
+        let write = Write { key: KEY, effect, version };
+        self.add(client, time, end, Action::Put { write, scope: Some(1) })
+    }
+
+    /// A version, 0 for none, and a digest.
+    fn put(self, client: u32, time: (u64, u64), value: (u64, u64)) -> Self {
+        self.put_ended(client, time, End::Ok, value)
+    }
+
+    fn get(self, client: u32, time: (u64, u64), value: (u64, u64)) -> Self {
+        let version = (value.0 > 0).then_some(value.0);
+        let found = Found { present: true, version, digest: Some(value.1) };
+        self.add(client, time, End::Ok, Action::Get { key: KEY, found: Some(found) })
+    }
+
+    fn miss(self, client: u32, time: (u64, u64), floor: Option<u64>) -> Self {
+        let found = Found { present: false, version: floor, digest: None };
+        self.add(client, time, End::Ok, Action::Get { key: KEY, found: Some(found) })
+    }
+
+    fn delete(self, client: u32, time: (u64, u64), version: u64) -> Self {
+        let version = (version > 0).then_some(version);
+        let write = Write { key: KEY, effect: Effect::Delete, version };
+        self.add(client, time, End::Ok, Action::Delete { write, scope: Some(1) })
+    }
+
+    fn persist(self, client: u32, time: (u64, u64)) -> Self {
+        self.add(client, time, End::Ok, Action::Persist { scope: Some(1) })
+    }
+
+    fn crash(mut self, at: u64, states: &[Option<(u64, u64)>]) -> Self {
+        let read = |state: &Option<(u64, u64)>| Read {
+            key: KEY,
+            present: state.is_some(),
+            version: Some(state.map_or(0, |(version, _)| version)),
+            digest: state.map(|(_, digest)| digest),
+        };
+        self.history.crashes.push(Crash { at, recovered: states.iter().map(read).collect() });
+        self
+    }
+
+    fn judge(&self) -> Option<Anomaly> {
+        let report = linearizability::check(&self.history, STATES_MAX);
+        assert_eq!(report.undecided, []);
+        report.violations.first().map(|violation| violation.anomaly)
+    }
+
+    fn survives(&self, model: Persistency) -> Option<Loss> {
+        let report = durability::check(&self.history, model, STATES_MAX);
+        assert_eq!(report.undecided, []);
+        report.violations.first().map(|violation| violation.anomaly)
+    }
+}
+
+#[test]
+fn anomalies_with_versions_have_their_names() {
+    let two = || Story::new().put(1, (0, 10), (1, 11)).put(1, (20, 30), (2, 22));
+    let cases = [
+        (Anomaly::StaleRead, two().get(2, (40, 50), (1, 11)), two().get(2, (25, 50), (1, 11))),
+        (
+            Anomaly::NewOldInversion,
+            two().get(2, (22, 24), (2, 22)).get(3, (25, 26), (1, 11)),
+            two().get(2, (22, 24), (1, 11)).get(3, (25, 26), (2, 22)),
+        ),
+        (
+            Anomaly::ReadFromTheFuture,
+            two().get(2, (12, 15), (2, 22)),
+            two().get(2, (12, 20), (2, 22)),
+        ),
+        (
+            Anomaly::WriteOrder,
+            Story::new().put(1, (0, 10), (2, 22)).put(2, (11, 20), (1, 11)),
+            Story::new().put(1, (0, 10), (2, 22)).put(2, (10, 20), (1, 11)),
+        ),
+        (
+            Anomaly::DuplicateVersion,
+            Story::new().put(1, (0, 10), (1, 11)).put(2, (0, 10), (1, 22)),
+            Story::new().put(1, (0, 10), (1, 11)).put(2, (0, 10), (2, 22)),
+        ),
+        (Anomaly::WrongValue, two().get(2, (40, 50), (2, 11)), two().get(2, (40, 50), (2, 22))),
+        (Anomaly::WrongPresence, two().miss(2, (40, 50), Some(2)), two().miss(2, (0, 5), Some(0))),
+        (Anomaly::UnknownValue, two().get(2, (40, 50), (3, 33)), two().get(2, (40, 50), (2, 22))),
+        (
+            Anomaly::FailedRead,
+            two().put_ended(3, (0, 9), End::Failed, (3, 33)).get(2, (40, 50), (3, 33)),
+            two().put_ended(3, (0, 9), End::Unknown, (3, 33)).get(2, (40, 50), (3, 33)),
+        ),
+    ];
+    for (anomaly, wrong, right) in cases {
+        assert_eq!(wrong.judge(), Some(anomaly));
+        assert_eq!(right.judge(), None, "the neighbour of {anomaly:?}");
+    }
+}
+
+#[test]
+fn a_deleted_record_does_not_come_back() {
+    let deleted = || Story::new().put(1, (0, 10), (1, 11)).delete(1, (20, 30), 2);
+    assert_eq!(deleted().miss(2, (40, 50), Some(2)).judge(), None);
+    assert_eq!(deleted().get(2, (40, 50), (1, 11)).judge(), Some(Anomaly::StaleRead));
+    assert_eq!(deleted().get(2, (40, 50), (2, 11)).judge(), Some(Anomaly::WrongPresence));
+    // Without versions as well.
+    let deleted = || Story::new().put(1, (0, 10), (0, 11)).delete(1, (20, 30), 0);
+    assert_eq!(deleted().miss(2, (40, 50), None).judge(), None);
+    assert_eq!(deleted().get(2, (40, 50), (0, 11)).judge(), Some(Anomaly::NotLinearizable));
+}
+
+#[test]
+fn a_client_reads_its_own_writes_within_an_instant() {
+    let wrote = || Story::loaded(1, 11).put(1, (0, 10), (2, 22));
+    assert_eq!(wrote().get(1, (10, 20), (1, 11)).judge(), Some(Anomaly::StaleRead));
+    assert_eq!(wrote().get(2, (10, 20), (1, 11)).judge(), None, "another client's overlaps");
+    for value in [11, 33] {
+        // Different values are judged by clusters, repeated ones by search.
+        let wrote = || {
+            let story = Story::loaded(1, 11).put(1, (0, 10), (0, 22)).get(1, (10, 20), (0, 11));
+            story.put(3, (90, 99), (0, value))
+        };
+        assert_eq!(wrote().judge(), Some(Anomaly::NotLinearizable));
+    }
+}
+
+#[test]
+fn an_unknown_write_explains_one_version_once() {
+    let unknown = |version| Story::loaded(1, 11).put_ended(1, (0, 10), End::Unknown, (version, 22));
+    assert_eq!(unknown(0).judge(), None, "it need not happen");
+    assert_eq!(unknown(0).get(2, (90, 95), (2, 22)).judge(), None, "it may happen late");
+    assert_eq!(unknown(3).get(2, (90, 95), (2, 22)).judge(), Some(Anomaly::UnknownValue));
+    let twice = unknown(0).get(2, (20, 25), (2, 22)).put(2, (30, 35), (3, 33));
+    assert_eq!(twice.clone().judge(), None);
+    assert_eq!(twice.get(2, (90, 95), (4, 22)).judge(), Some(Anomaly::UnknownValue));
+    // Of two that could explain a version, each is tried.
+    let either = |read| {
+        let both = unknown(0).put_ended(3, (50, 60), End::Unknown, (0, 22));
+        both.get(2, (20, 25), (2, 22)).put(2, (30, 35), (3, 33)).get(2, read, (4, 22))
+    };
+    assert_eq!(either((90, 95)).judge(), None);
+    assert_eq!(either((40, 45)).judge(), Some(Anomaly::ReadFromTheFuture));
+    // The same without versions: seen, overwritten, and seen again.
+    let again = Story::loaded(1, 11).put_ended(1, (0, 10), End::Unknown, (0, 22));
+    let again = again.get(2, (20, 25), (0, 22)).put(2, (30, 35), (0, 33));
+    assert_eq!(again.clone().judge(), None);
+    assert_eq!(again.get(2, (90, 95), (0, 22)).judge(), Some(Anomaly::NotLinearizable));
+}
+
+#[test]
+fn a_scan_is_judged_key_by_key() {
+    let scan = |found: Vec<Read>, limit| {
+        let (first, last) = (Key::Number(0), Key::Number(9));
+        let scan = Scan { first, last, backward: false, limit, found };
+        Story::new().put(1, (0, 10), (0, 11)).add(2, (20, 30), End::Ok, Action::Scan(scan))
+    };
+    let read = |key, digest| Read {
+        key: Key::Number(key),
+        present: true,
+        version: None,
+        digest: Some(digest),
+    };
+    assert_eq!(scan(vec![read(7, 11)], None).judge(), None);
+    assert_eq!(scan(vec![], None).judge(), Some(Anomaly::NotLinearizable), "it missed the record");
+    assert_eq!(scan(vec![read(7, 12)], None).judge(), Some(Anomaly::UnknownValue));
+    // One that stopped before the key says nothing of it.
+    let other =
+        || Write { key: Key::Number(3), effect: Effect::Put { digest: Some(1) }, version: None };
+    let stopped = scan(vec![read(3, 1)], Some(1));
+    let stopped = stopped.add(3, (0, 5), End::Ok, Action::Put { write: other(), scope: None });
+    assert_eq!(stopped.judge(), None);
+}
+
+#[test]
+fn a_search_that_meets_its_bound_is_undecided() {
+    let mut story = Story::loaded(1, 1);
+    for client in 0..12 {
+        story = story.put(client, (0, 100), (0, u64::from(client % 3)));
+    }
+    // Nobody wrote it: every order must be tried to know.
+    story = story.get(50, (50, 100), (0, 77));
+    let report = linearizability::check(&story.history, 10);
+    assert_eq!((report.violations.len(), report.undecided.len()), (0, 1));
+    assert!(!report.holds() && report.undecided[0].to_string().contains("10 configurations"));
+    assert_eq!(story.judge(), Some(Anomaly::NotLinearizable));
+}
+
+/// A write that was acknowledged and read, one that was acknowledged, one whose scope was persisted.
+fn before_crash() -> [Story; 3] {
+    let wrote = || Story::loaded(1, 11).put(1, (0, 10), (2, 22));
+    [wrote().get(2, (20, 30), (2, 22)), wrote(), wrote().persist(1, (40, 50))]
+}
+
+#[test]
+fn each_model_protects_what_it_says() {
+    use Persistency::{Event, Renf, Scope, Strict, Synch};
+    let losing = [
+        [Strict, Synch, Renf].as_slice(),
+        [Strict, Synch].as_slice(),
+        [Strict, Synch, Scope].as_slice(),
+    ];
+    for (story, losing) in before_crash().into_iter().zip(losing) {
+        for model in Persistency::ALL {
+            let lost = story.clone().crash(100, &[Some((1, 11))]);
+            let expected = losing.contains(&model).then_some(Loss::Lost);
+            assert_eq!(lost.survives(model), expected, "{model:?}");
+            let kept = story.clone().crash(100, &[Some((2, 22))]);
+            assert_eq!(kept.survives(model), None, "{model:?}");
+        }
+    }
+    let lost = before_crash()[1].clone().crash(100, &[Some((1, 11))]);
+    let report = durability::check(&lost.history, Event, STATES_MAX);
+    assert_eq!(report.acknowledged_lost, 1, "a permitted loss is counted");
+}
+
+#[test]
+fn what_is_recovered_was_written_and_does_not_come_back() {
+    let wrote = || Story::loaded(1, 11).put(1, (0, 10), (2, 22));
+    for model in Persistency::ALL {
+        let never = wrote().crash(100, &[Some((3, 33))]);
+        assert_eq!(never.survives(model), Some(Loss::NeverWritten), "{model:?}");
+        let refused = wrote().put_ended(2, (0, 10), End::Failed, (3, 33));
+        let refused = refused.crash(100, &[Some((3, 33))]);
+        assert_eq!(refused.survives(model), Some(Loss::Refused), "{model:?}");
+        let unknown = wrote().put_ended(2, (0, 10), End::Unknown, (3, 33));
+        assert_eq!(unknown.crash(100, &[Some((3, 33))]).survives(model), None, "{model:?}");
+        let split = wrote().crash(100, &[Some((2, 22)), Some((1, 11))]);
+        assert_eq!(split.survives(model), Some(Loss::ReplicasDisagree), "{model:?}");
+        let torn = wrote().crash(100, &[Some((2, 23))]);
+        assert_eq!(torn.survives(model), Some(Loss::NeverWritten), "{model:?}");
+        // A second crash brings back what the first one had left behind.
+        let twice = wrote().crash(100, &[Some((2, 22))]);
+        let again = twice.clone().crash(200, &[Some((1, 11))]);
+        assert!(again.survives(model).is_some(), "{model:?}: an older value came back");
+        let wrote = twice.put(1, (110, 120), (3, 33)).crash(200, &[Some((2, 22))]);
+        let weak = matches!(model, Persistency::Renf | Persistency::Scope | Persistency::Event);
+        assert_eq!(wrote.survives(model), (!weak).then_some(Loss::Lost), "{model:?}");
+    }
+    let old = Story::loaded(1, 11).put(1, (0, 10), (2, 22)).put(1, (20, 30), (3, 33));
+    let old = old.crash(100, &[Some((3, 33))]).crash(200, &[Some((2, 22))]);
+    assert_eq!(old.survives(Persistency::Event), Some(Loss::Resurrected));
+}
+
+#[test]
+fn what_follows_a_crash_begins_with_what_it_left() {
+    let recovered = || Story::loaded(1, 11).put(1, (0, 10), (2, 22)).crash(100, &[Some((2, 22))]);
+    assert_eq!(recovered().get(1, (110, 120), (2, 22)).survives(Persistency::Strict), None);
+    let stale = recovered().get(1, (110, 120), (1, 11)).survives(Persistency::Strict);
+    assert!(matches!(stale, Some(Loss::NotLinearizable(_))), "{stale:?}");
+    // A key that nobody looked at may be either.
+    let unseen = || Story::loaded(1, 11).put(1, (0, 10), (2, 22)).crash(100, &[]);
+    for value in [(1, 11), (2, 22)] {
+        assert_eq!(unseen().get(1, (110, 120), value).survives(Persistency::Event), None);
+    }
+}
