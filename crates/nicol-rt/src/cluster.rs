@@ -12,7 +12,7 @@ use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::EngineId;
 use nicol_core::memory::RegionTable;
 use nicol_core::units::Nanos;
-use nicol_core::view::{Role, View};
+use nicol_core::view::View;
 
 use crate::log::{self, LogDevice, LogFile, LogQueue};
 use crate::parker::Parker;
@@ -155,13 +155,8 @@ impl LiveCluster {
     ///
     /// # Errors
     /// If no threads are asked for, or the operating system refuses one or a log file.
-    ///
-    /// # Panics
-    /// If a node that is no server comes before one that is.
     pub fn launch<S: Start>(config: &LiveConfig, start: &Arc<S>) -> Result<Self, LiveError> {
         let view = &config.view;
-        let mut servers = view.nodes_of(Role::Server).enumerate();
-        assert!(servers.all(|(number, node)| node.index() == number), "servers come first");
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let threads = config.threads.unwrap_or_else(|| default_threads(view, cores));
         let threads = threads.min(view.engine_count());

@@ -106,11 +106,16 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error + use<'_> {
 
 /// Makes the files of one launch, in a folder of its own, with their headers durable. Errors name
 /// the file or folder.
+///
+/// # Panics
+/// If a node that is no server comes before one that is.
 pub(crate) fn create(dir: &Path, view: &View) -> io::Result<Vec<LogFile>> {
     fs::create_dir_all(dir).map_err(at(dir))?;
     check_runs(dir)?;
     let run = new_run(dir)?;
     let mut files = Vec::new();
+    let mut servers = view.nodes_of(Role::Server).enumerate();
+    assert!(servers.all(|(number, node)| node.index() == number), "servers come first");
     // Nodes without a shard have nothing to make durable.
     for node in view.nodes_of(Role::Server) {
         let path = run.join(format!("node-{}.log", node.0));
