@@ -14,7 +14,6 @@ pub mod history;
 pub mod ids;
 pub mod medium;
 pub mod memory;
-pub mod names;
 pub mod records;
 pub mod rng;
 pub mod system;

@@ -56,6 +56,8 @@ pub struct Entry {
     pub version: Version,
     /// Was it read under a [`RangeVersion`], which validates it?
     pub range_checked: bool,
+    /// Was it executed elsewhere, so that its values are not known here?
+    pub remote: bool,
     read: Span,
     update: Option<Update>,
 }
@@ -152,6 +154,7 @@ impl Txn {
         entry.fetched = true;
         entry.present = present;
         entry.version = version;
+        entry.remote = true;
         entry.read = Span::default();
     }
 
@@ -199,6 +202,7 @@ impl Txn {
         entry.fetched = true;
         entry.present = value.is_some();
         entry.version = version;
+        entry.remote = false;
         entry.read = read;
     }
 
@@ -272,6 +276,7 @@ impl Entry {
             present: false,
             version: Version(0),
             range_checked: false,
+            remote: false,
             read: Span::default(),
             update: None,
         }

@@ -17,6 +17,12 @@ pub trait Workload: RecordSource + 'static {
     /// an index into [`Workload::kinds`].
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize;
 
+    /// May the execution of a transaction of `kind` write keys that [`Workload::next`] does not
+    /// name? If it was executed elsewhere and its outcome is unknown, its client cannot tell which.
+    fn adds_keys(&self, _kind: usize) -> bool {
+        false
+    }
+
     /// Turns `txn`, a piece that has just committed, into the next piece of the same transaction
     /// of `kind`; false, and nothing changed, if that was its last one.
     ///

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use nicol_core::fabric::Fabric;
-use nicol_core::history::first::Event;
+use nicol_core::history::History;
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::system::SystemNode;
 use nicol_core::units::Bytes;
@@ -59,8 +59,8 @@ pub(crate) trait Family: Sized + 'static {
         result: &RunResult,
     ) -> Vec<String>;
 
-    /// What is wrong with a history, by the family's promise.
-    fn judge(history: &[Event]) -> Vec<String>;
+    /// What is wrong with a history, by the family's promise, or why that cannot be decided.
+    fn judge(history: &History) -> Vec<String>;
 
     /// What it adds to a report, of what the nodes have counted.
     fn report(_counters: &Counters) -> Addition {

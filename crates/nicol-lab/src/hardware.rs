@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::ids::{NodeId, Side};
-use nicol_core::names::did_you_mean;
 use nicol_core::view::{NODES_MAX, NodeSpec, Role, View};
 use nicol_sim::Profile;
 
 use crate::config::{BenchConfig, refused_view};
+use crate::names::did_you_mean;
+use crate::profiles;
 use crate::system::System;
 
 /// The live world's name.
@@ -57,11 +58,11 @@ impl Nodes {
 }
 
 fn load(name: &str) -> Result<Arc<Profile>> {
-    Profile::load(name).map(Arc::new).map_err(anyhow::Error::new)
+    profiles::load(name).map(Arc::new)
 }
 
 /// The profile of each of these nodes. Errors name the part of `--on`.
-fn profiles(on: &str, roles: &[Role]) -> Result<Vec<Arc<Profile>>> {
+fn profiles_of(on: &str, roles: &[Role]) -> Result<Vec<Arc<Profile>>> {
     if !on.contains('=') {
         let flag = || format!("--on {on}{}", did_you_mean(on, [THREADS]));
         return Ok(vec![load(on).with_context(flag)?; roles.len()]);
@@ -115,7 +116,7 @@ pub(crate) fn live_view(config: &BenchConfig) -> Result<View> {
 
 /// The profile of the first node, a server.
 pub(crate) fn first_profile(config: &BenchConfig) -> Result<Arc<Profile>> {
-    Ok(profiles(&config.on, &roles(config)?)?.swap_remove(0))
+    Ok(profiles_of(&config.on, &roles(config)?)?.swap_remove(0))
 }
 
 impl Hardware {
@@ -125,7 +126,7 @@ impl Hardware {
     /// The flag, and what to give instead.
     pub(crate) fn of(config: &BenchConfig, system: &System) -> Result<Self> {
         let roles = roles(config)?;
-        let profiles = profiles(&config.on, &roles)?;
+        let profiles = profiles_of(&config.on, &roles)?;
         system.ensure_runs_on(&profiles)?;
         // Where host engine i of a node works with host engine i of every other, all have as many.
         let least = profiles.iter().map(|profile| profile.engines(Side::Host)).min();
@@ -165,7 +166,7 @@ mod tests {
     const ROLES: [Role; 4] = [Role::Server, Role::Server, Role::Server, Role::Client];
 
     fn names(on: &str) -> Result<Vec<String>, String> {
-        let found = profiles(on, &ROLES).map_err(|error| format!("{error:#}"))?;
+        let found = profiles_of(on, &ROLES).map_err(|error| format!("{error:#}"))?;
         Ok(found.iter().map(|profile| profile.name.clone()).collect())
     }
 

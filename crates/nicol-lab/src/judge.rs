@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nicol_core::history::first::Event;
+use nicol_core::history::History;
 use nicol_core::system::{Audit, SystemNode};
+use nicol_workload::driver::history;
 
 use crate::cluster::{Cluster, Quiet};
 use crate::family::Family;
@@ -15,8 +16,9 @@ use crate::report::Check;
 const VIOLATIONS_SHOWN: usize = 20;
 
 /// The verdict on a finished run, and the history that was judged.
-pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, Vec<Event>) {
-    let history = std::mem::take(&mut cluster.run.result().history);
+pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, History) {
+    let operations = std::mem::take(&mut cluster.run.result().history);
+    let mut judged = History::default();
     let mut check = Check {
         promised: Y::PROMISE,
         invariants: true,
@@ -33,14 +35,15 @@ pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, V
     audit_memory(cluster, &mut check);
     audit_invariants(cluster, &mut check);
     if cluster.run.plan().record {
-        let violations = Y::judge(&history);
+        judged = history(Y::PROMISE.promise, operations, &*cluster.built.source, &cluster.view);
+        let violations = Y::judge(&judged);
         check.held_promise = Some(violations.is_empty());
-        check.checked = history.len() as u64;
+        check.checked = judged.operations.len() as u64;
         for violation in violations.iter().take(VIOLATIONS_SHOWN) {
             check.violations.push(format!("{}: {violation}", Y::PROMISE.checker));
         }
     }
-    (check, history)
+    (check, judged)
 }
 
 fn add(sums: &mut BTreeMap<&'static str, u64>, counts: &[(&'static str, u64)]) {

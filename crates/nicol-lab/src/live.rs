@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use nicol_core::faults::FaultPlan;
+use nicol_core::history::History;
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
@@ -73,7 +74,7 @@ fn record<Y: Family>(
     view: &View,
     clients: usize,
     check: &mut Check,
-) -> Result<Vec<nicol_core::history::first::Event>> {
+) -> Result<History> {
     let recorded = match config.length {
         Some(Length::Transactions(count)) => count.min(RECORDED),
         _ => RECORDED,

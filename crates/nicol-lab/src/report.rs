@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nicol_core::history::first::Event;
+use nicol_core::history::{History, Promise};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Map, Value};
@@ -197,6 +197,8 @@ pub struct Promised {
     pub checker: &'static str,
     /// The name of the number of operations that were checked, in a report.
     pub checked: &'static str,
+    /// What its histories say that was promised.
+    pub promise: Promise,
 }
 
 /// The checkers' verdict.
@@ -270,5 +272,5 @@ pub struct BenchRun {
     /// The report.
     pub report: BenchReport,
     /// The history; empty if none was recorded.
-    pub history: Vec<Event>,
+    pub history: History,
 }

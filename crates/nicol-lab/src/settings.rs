@@ -1,7 +1,8 @@
 //! `--set key=value`: every mechanism of a system that can be varied.
 
 use anyhow::{Context, Result, bail, ensure};
-use nicol_core::names::did_you_mean;
+
+use crate::names::did_you_mean;
 
 /// A key of `--set`: its name, its values, what it means.
 pub type Setting = (&'static str, &'static str, &'static str);

@@ -1,9 +1,9 @@
 //! The systems of all families, by name, and which workloads each runs.
 
 use anyhow::{Result, anyhow};
-use nicol_core::names::did_you_mean;
 
 use crate::families;
+use crate::names::did_you_mean;
 pub use crate::system::{Needs, ServeConfig, Served, System};
 use crate::workloads::{WORKLOADS, WorkloadSpec};
 

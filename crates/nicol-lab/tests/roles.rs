@@ -42,9 +42,9 @@ fn clients_run_on_nodes_that_hold_no_shard() {
         assert!(report.committed > 300, "{system} under {workload}: {}", report.committed);
         // Every client is on the last two nodes; clients of a server would be more.
         assert_eq!((report.nodes, report.client_nodes, report.clients_per_node), (3, 2, 6));
-        let events = held(&BenchConfig { clients: Some(1), ..config }).history;
+        let history = held(&BenchConfig { clients: Some(1), ..config }).history;
         let clients: std::collections::BTreeSet<_> =
-            events.iter().map(|event| event.client).collect();
+            history.operations.iter().map(|operation| operation.client).collect();
         assert_eq!(clients.len(), 2, "{system}: one client on each of two nodes");
     }
 }

@@ -320,16 +320,16 @@ mod tests {
         let rows = rows(&SHORT);
         let lines: Vec<String> = rows.iter().map(counted).collect();
         let expected = [
-            "robinhood 8: 298296, 908; 439416 6856 1079",
-            "robinhood 16: 298824, 1932; 583856 9117 1046",
-            "robinhood 32: 299880, 3980; 634912 9919 1012",
-            "hopscotch 8: 125472, 0; 574000 8200 1050",
-            "chained 4: 125184, 0; 329560 4708 1177",
-            "chained 8: 120104, 0; 594424 8872 1109",
-            "chained 16: 117960, 0; 1111928 16976 1061",
-            "chained+addresses 4: 125184, 34280; 81120 1239 1011",
-            "chained+addresses 8: 120104, 34536; 98432 1511 1007",
-            "chained+addresses 16: 117960, 35048; 134248 2071 1006",
+            "robinhood 8: 298344, 908; 439416 6856 1079",
+            "robinhood 16: 298872, 1932; 583856 9117 1046",
+            "robinhood 32: 299928, 3980; 634912 9919 1012",
+            "hopscotch 8: 125496, 0; 574000 8200 1050",
+            "chained 4: 125208, 0; 329560 4708 1177",
+            "chained 8: 120128, 0; 594424 8872 1109",
+            "chained 16: 117984, 0; 1111928 16976 1061",
+            "chained+addresses 4: 125208, 34280; 81120 1239 1011",
+            "chained+addresses 8: 120128, 34536; 98432 1511 1007",
+            "chained+addresses 16: 117984, 35048; 134248 2071 1006",
             "nic-index -: 145184",
             "btree -: 82368",
         ];

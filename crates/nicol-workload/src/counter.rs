@@ -76,7 +76,7 @@ impl CountedTable {
         records_at_most(self.total, self.nodes)
     }
 
-    /// See [`nicol_core::workload::Workload::value_lengths`].
+    /// See [`nicol_core::records::RecordSource::value_lengths`].
     pub(crate) fn value_lengths(&self) -> Vec<(u32, u64)> {
         vec![(self.value_bytes as u32, self.per_shard())]
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use nicol_core::history::first::{End, Event};
+use nicol_core::history::{Effect, End, Operation};
 use nicol_core::ids::Key;
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::units::Nanos;
@@ -241,27 +241,31 @@ fn a_seed_makes_one_history() {
     let (first, _) = run(churn(), Validation::Everything);
     let (second, _) = run(churn(), Validation::Everything);
     assert_eq!(first.history, second.history);
-    let deleted = |event: &Event| event.writes.iter().any(|write| write.deleted);
-    assert!(first.history.iter().any(deleted), "a deletion of a present record is a write");
-    let absent = |event: &Event| event.reads.iter().any(|read| !read.present);
-    assert!(first.history.iter().any(absent));
+    let mut txns = first.history.iter().filter_map(Operation::txn);
+    let mut writes = txns.clone().flat_map(|txn| &txn.writes);
+    let deleted = writes.any(|write| write.effect == Effect::Delete);
+    assert!(deleted, "a deletion of a present record is a write");
+    assert!(txns.any(|txn| txn.reads.iter().any(|read| !read.present)));
 }
 
 /// Versions of a committed history with everything validated: each install follows the read.
-fn check_history(history: &[Event]) {
-    let mut ids: Vec<u64> = history.iter().map(|event| event.id).collect();
+fn check_history(history: &[Operation]) {
+    let mut ids: Vec<u64> = history.iter().map(|operation| operation.id).collect();
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), history.len(), "every attempt has an id of its own");
-    let mut installs: Vec<(u64, u64)> = Vec::new();
-    for event in history.iter().filter(|event| event.end == End::Committed) {
-        assert!(event.start_ns < event.end_ns);
-        for write in &event.writes {
-            let read = event.reads.iter().find(|read| read.key == write.key);
+    let mut installs = Vec::new();
+    for operation in history.iter().filter(|operation| operation.end == End::Ok) {
+        assert!(Some(operation.invoked) < operation.responded);
+        let txn = operation.txn().expect("the driver runs transactions");
+        for write in &txn.writes {
+            let read = txn.reads.iter().find(|read| read.key == write.key);
             let read = read.expect("a write-set key is read");
-            assert_eq!(read.version + 1, write.version);
-            assert!(read.present || !write.deleted, "deleting nothing writes nothing");
-            installs.push((write.key, write.version));
+            let versions = (read.version, write.version);
+            assert_eq!(versions.0.map(|version| version + 1), versions.1);
+            let deletes = write.effect == Effect::Delete;
+            assert!(read.present || !deletes, "deleting nothing writes nothing");
+            installs.push((write.key.clone(), write.version));
         }
     }
     let count = installs.len();

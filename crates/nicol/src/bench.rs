@@ -6,11 +6,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
+use nicol_check::history_file::{self, Origin};
 use nicol_core::faults::FaultPlan;
-use nicol_core::names::did_you_mean;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::experiments::write_atomically_by;
+use nicol_lab::names::did_you_mean;
 use nicol_lab::report::{BenchReport, CoreTime, Memory, Resource};
 use nicol_lab::systems;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
@@ -198,13 +199,12 @@ pub(crate) fn spinner(message: &str) -> ProgressBar {
 /// Writes the history of a run, all of it or no file.
 pub(crate) fn write_history(path: &Path, ran: &BenchRun) -> Result<()> {
     let report = &ran.report;
-    let header = nicol_check::history_file::Header {
+    let origin = Origin {
         system: Some(report.system.clone()),
         workload: Some(report.workload.clone()),
         seed: Some(report.seed),
-        ..Default::default()
     };
-    write_atomically_by(path, |out| nicol_check::history_file::write(out, &header, &ran.history))
+    write_atomically_by(path, |out| history_file::write(out, &origin, &ran.history))
 }
 
 fn print(format: Format, report: &BenchReport) -> Result<()> {

@@ -1,40 +1,112 @@
-//! `nicol check`: judges a recorded history.
+//! `nicol check`: judges a recorded history by the promise that it names.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
 
-use anyhow::{Context, Result};
-use nicol_check::{history_file, serializability};
+use anyhow::{Context, Result, anyhow};
+use nicol_check::history_file::{self, FileContent, HistoryError};
+use nicol_check::serializability;
+use nicol_core::history::Promise;
 use serde_json::json;
 
 use crate::cli::{CheckArgs, Format};
-use crate::{End, output};
+use crate::{End, Usage, output};
+
+/// What stands for standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// A checker's verdict.
+struct Verdict {
+    held: bool,
+    violations: Vec<String>,
+    /// Violations that are not spelt out.
+    more: usize,
+    undecided: Option<String>,
+}
 
 /// Reads the history and prints the verdict.
 pub fn run(args: &CheckArgs) -> Result<End> {
-    let path = args.history.display();
-    let file = File::open(&args.history).with_context(|| format!("cannot open {path}"))?;
-    let (_, events) = history_file::read(BufReader::new(file))
-        .with_context(|| format!("{path} is not a usable history"))?;
-    let report = serializability::check(&events);
-    let violations: Vec<_> = report.violations.iter().map(ToString::to_string).collect();
-    let held = violations.is_empty();
-    let value = json!({
-        "schema": "nicol.check/1",
-        "history": path.to_string(),
-        "transactions": events.len(),
-        "serializable": held,
-        "violations": violations,
-    });
-    match args.format {
-        Format::Json => output::json(&value)?,
-        Format::Csv => output::rows(Format::Csv, &[output::flat(&value)], |_| json!(null))?,
-        Format::Table => output::pairs(&[
-            ("history", path.to_string()),
-            ("transactions", events.len().to_string()),
-            ("strictly serializable", if held { "yes" } else { "NO" }.to_owned()),
-            ("violations", violations.join("\n")),
-        ])?,
+    let content = open(&args.history)?;
+    let verdict = judge(&content)?;
+    print(args, &content, &verdict)?;
+    Ok(if verdict.held { End::Held } else { End::Failed })
+}
+
+/// Reads the file, or standard input. What is wrong with its content is the user's to mend, what
+/// the system refuses is the environment's.
+fn open(path: &Path) -> Result<FileContent> {
+    let name = path.display();
+    let from: Box<dyn BufRead> = if path.as_os_str() == STANDARD_INPUT {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(BufReader::new(File::open(path).with_context(|| format!("cannot open {name}"))?))
+    };
+    let unusable = || format!("{name} is not a usable history");
+    match history_file::read(from) {
+        Ok(content) => Ok(content),
+        Err(error @ HistoryError::Io { .. }) => Err(error).with_context(unusable),
+        Err(error) => Err(Usage(anyhow!(error).context(unusable())).into()),
     }
-    Ok(if held { End::Held } else { End::Failed })
+}
+
+fn judge(content: &FileContent) -> Result<Verdict> {
+    match content.history.promise {
+        Promise::StrictSerializable | Promise::Serializable => {
+            let report = serializability::check(&content.history);
+            Ok(Verdict {
+                held: report.held(),
+                violations: report.violations.iter().map(ToString::to_string).collect(),
+                more: report.more,
+                undecided: report.undecided,
+            })
+        }
+        promise @ (Promise::Linearizable | Promise::Durable(_)) => {
+            let error = anyhow!("this version judges no history whose promise is {promise}");
+            Err(Usage(error).into())
+        }
+    }
+}
+
+fn print(args: &CheckArgs, content: &FileContent, verdict: &Verdict) -> Result<()> {
+    let name = args.history.display().to_string();
+    let operations = content.history.operations.len();
+    let promise = content.history.promise.to_string();
+    let mut value = json!({
+        "schema": "nicol.check/1",
+        "history": name,
+        "format": content.schema,
+        "promise": promise,
+        "transactions": operations,
+        "held": verdict.held,
+        "undecided": verdict.undecided,
+        "violations": verdict.violations,
+        "more_violations": verdict.more,
+        "not_told": content.not_told,
+    });
+    if matches!(content.history.promise, Promise::StrictSerializable | Promise::Serializable) {
+        value["serializable"] = json!(verdict.held);
+    }
+    match args.format {
+        Format::Json => output::json(&value),
+        Format::Csv => output::rows(Format::Csv, &[output::flat(&value)], |_| json!(null)),
+        Format::Table => {
+            let holds = match (&verdict.undecided, verdict.held) {
+                (Some(why), _) => format!("UNDECIDED: {why}"),
+                (None, true) => "yes".to_owned(),
+                (None, false) => "NO".to_owned(),
+            };
+            let mut violations = verdict.violations.clone();
+            if verdict.more > 0 {
+                violations.push(format!("and {} more", verdict.more));
+            }
+            output::pairs(&[
+                ("history", name),
+                ("operations", operations.to_string()),
+                (&promise, holds),
+                ("violations", violations.join("\n")),
+                ("not told by the file", content.not_told.join("\n")),
+            ])
+        }
+    }
 }

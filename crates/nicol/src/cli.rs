@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use nicol_core::faults::FaultFamilies;
+use nicol_core::faults::{FaultFamilies, UnknownFamily};
+use nicol_lab::names::did_you_mean;
 use nicol_rt::LogDevice;
 
 /// How long a transaction of `nicol serve` may take, in milliseconds: up to an hour.
@@ -37,7 +38,7 @@ pub enum Command {
     Bench(BenchArgs),
     /// Run a workload under message faults for many seeds, and judge each run.
     Sweep(SweepArgs),
-    /// Judge a recorded history: strict serializability.
+    /// Judge a recorded history by the promise that it names.
     Check(CheckArgs),
     /// Reproduce the figures and tables of the papers.
     Lab(LabArgs),
@@ -219,6 +220,13 @@ pub fn replicas(asked: Option<usize>, nodes: usize) -> usize {
     asked.unwrap_or(nodes.min(3))
 }
 
+/// A list of families of faults; a slip in a name is asked about.
+fn families(text: &str) -> Result<FaultFamilies, String> {
+    text.parse().map_err(|error: UnknownFamily| {
+        format!("{error}{}", did_you_mean(&error.name, FaultFamilies::NAMES))
+    })
+}
+
 /// The address and port of a socket.
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write ADDRESS:PORT, as in 127.0.0.1:6380 or [::1]:6380".to_owned())
@@ -272,7 +280,7 @@ pub struct BenchArgs {
     pub seed: u64,
     /// Faults to inject, drawn from the seed: none, or a list with commas of messages, crashes,
     /// stalls and partitions.
-    #[arg(long, default_value = "none", value_name = "FAMILIES")]
+    #[arg(long, default_value = "none", value_name = "FAMILIES", value_parser = families)]
     pub faults: FaultFamilies,
     /// Inject the faults of a plan in FILE instead, as a failed `nicol sweep` writes it.
     #[arg(long, value_name = "FILE", conflicts_with = "faults")]
@@ -329,7 +337,7 @@ pub struct SweepArgs {
     pub jobs: Option<usize>,
     /// Families of faults that a seed draws from: a list with commas of messages, crashes, stalls
     /// and partitions.
-    #[arg(long, default_value = "messages", value_name = "FAMILIES")]
+    #[arg(long, default_value = "messages", value_name = "FAMILIES", value_parser = families)]
     pub faults: FaultFamilies,
     /// Write the smallest plan of faults under which a simulated run still fails to DIR; the replay
     /// command names it.
@@ -421,7 +429,7 @@ pub struct LabRunArgs {
 /// `nicol check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// The history, as `nicol bench --history` writes it.
+    /// The history, as `nicol bench --history` writes it; `-` is standard input.
     pub history: PathBuf,
     /// How to print.
     #[arg(long, value_enum, default_value_t)]

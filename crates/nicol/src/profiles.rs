@@ -22,7 +22,7 @@ pub fn run(args: &ProfilesArgs) -> Result<End> {
 }
 
 fn load(name: &str) -> Result<Arc<Profile>> {
-    Profile::load(name).map(Arc::new).map_err(|error| Usage(error.into()).into())
+    nicol_lab::profiles::load(name).map(Arc::new).map_err(|error| Usage(error).into())
 }
 
 fn list(args: &FormatArgs) -> Result<End> {

@@ -100,7 +100,7 @@ fn a_changed_figure_fails_the_check_and_blessing_mends_it() {
     let slower = ["--profile", "liquidio3:pcie.to_host_latency=571ns"];
     let said = fails(&[&run[..], &slower].concat(), 1);
     assert!(said.contains("golden:") && said.contains("found:"), "{said}");
-    let path = folder.0.join("xenic-fig2.json");
+    let path = folder.0.join("commit/xenic-fig2.json");
     let changed =
         fs::read_to_string(&path).unwrap().replacen("\"latency_us\": 4", "\"latency_us\": 5", 1);
     fs::write(&path, changed).unwrap();

@@ -1,10 +1,10 @@
-//! The serialization graph and its cycles.
+//! The serialization graph: its edges, an order that agrees with them, and cycles where there is
+//! none.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
-use nicol_core::history::first::{End, Event};
-
-/// Why one transaction comes before another.
+/// Why one node comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EdgeKind {
     /// It installed a version that the other replaced (ww).
@@ -13,128 +13,146 @@ pub(super) enum EdgeKind {
     Reads,
     /// It read a version that the other replaced (rw).
     Anti,
+    /// The other found no record where it had deleted one (a predicate's wr).
+    FindsAbsent,
+    /// It found no record where the other inserted one (a predicate's rw).
+    Phantom,
+    /// Both are of one client, which issued it first.
+    Client,
     /// It ended before the other began.
     RealTime,
 }
 
-/// One step of a cycle between transactions.
+/// An edge; `key` is 0 where there is none.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
-    pub(super) from: usize,
-    pub(super) to: usize,
+pub(super) struct Edge {
+    pub(super) from: u32,
+    pub(super) to: u32,
+    pub(super) key: u32,
     pub(super) kind: EdgeKind,
-    pub(super) key: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Edge {
-    from: u32,
-    to: u32,
-    kind: EdgeKind,
-    key: u64,
+/// One step of a cycle between operations.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) from: u32,
+    pub(super) to: u32,
+    pub(super) kind: EdgeKind,
+    pub(super) key: u32,
+    /// The decisions that the step rests on, besides those that its ends rest on.
+    pub(super) levels: [u32; 2],
 }
 
-/// Nodes `0..transactions` are transactions, those behind are instants.
-pub(super) struct Graph {
-    transactions: usize,
+/// Nodes `0..operations` are operations, those behind are instants of time.
+pub(super) struct Graph<'a> {
+    operations: usize,
     nodes: usize,
-    edges: Vec<Edge>,
+    /// The certain edges.
+    certain: &'a [Edge],
+    /// Those that rest on decisions, and which.
+    assumed: &'a [(Edge, [u32; 2])],
+    /// Where each node's edges begin in `out`.
+    starts: Vec<u32>,
+    /// Positions in `certain`, and behind those in `assumed`.
+    out: Vec<u32>,
 }
 
-impl Graph {
-    pub(super) fn new(transactions: usize) -> Self {
-        Self { transactions, nodes: transactions, edges: Vec::new() }
-    }
-
-    /// Adds an edge; one from a transaction to itself says nothing.
-    pub(super) fn edge(&mut self, from: usize, to: usize, kind: EdgeKind, key: u64) {
-        if from != to {
-            self.edges.push(Edge { from: from as u32, to: to as u32, kind, key });
-        }
-    }
-
-    pub(super) fn maybe(&mut self, from: usize, to: Option<usize>, kind: EdgeKind, key: u64) {
-        if let Some(to) = to {
-            self.edge(from, to, kind, key);
-        }
-    }
-
-    /// Adds the real-time order: an instant for each end, chained in time; a transaction comes
-    /// after the last instant before its start.
-    pub(super) fn real_time(&mut self, events: &[Event], effective: &[bool]) {
-        let ends_known = |&index: &usize| effective[index] && events[index].end == End::Committed;
-        let mut by_end: Vec<usize> = (0..events.len()).filter(ends_known).collect();
-        by_end.sort_unstable_by_key(|&index| events[index].end_ns);
-        let first = self.nodes;
-        self.nodes += by_end.len();
-        for (position, &index) in by_end.iter().enumerate() {
-            self.edge(index, first + position, EdgeKind::RealTime, 0);
-            if position > 0 {
-                self.edge(first + position - 1, first + position, EdgeKind::RealTime, 0);
-            }
-        }
-        for (index, event) in events.iter().enumerate().filter(|&(index, _)| effective[index]) {
-            let before = by_end.partition_point(|&other| events[other].end_ns < event.start_ns);
-            if before > 0 {
-                self.edge(first + before - 1, index, EdgeKind::RealTime, 0);
-            }
-        }
-    }
-
-    /// A short cycle from each strongly connected component that has one.
-    pub(super) fn cycles(&self) -> Vec<Vec<Step>> {
-        let mut starts = vec![0u32; self.nodes + 1];
-        for edge in &self.edges {
-            starts[edge.from as usize + 1] += 1;
-        }
-        for node in 0..self.nodes {
+impl<'a> Graph<'a> {
+    pub(super) fn new(
+        operations: usize,
+        nodes: usize,
+        certain: &'a [Edge],
+        assumed: &'a [(Edge, [u32; 2])],
+    ) -> Self {
+        let mut starts = vec![0u32; nodes + 1];
+        let all = || certain.iter().chain(assumed.iter().map(|(edge, _)| edge));
+        all().for_each(|edge| starts[edge.from as usize + 1] += 1);
+        for node in 0..nodes {
             starts[node + 1] += starts[node];
         }
         let mut next = starts.clone();
-        let mut out = vec![0u32; self.edges.len()];
-        for (index, edge) in self.edges.iter().enumerate() {
+        let mut out = vec![0u32; certain.len() + assumed.len()];
+        for (index, edge) in all().enumerate() {
             let slot = &mut next[edge.from as usize];
             out[*slot as usize] = index as u32;
             *slot += 1;
         }
-        let adjacency = Adjacency { graph: self, starts, out };
-        let component = adjacency.components();
-        let mut seen = vec![false; self.nodes];
+        Self { operations, nodes, certain, assumed, starts, out }
+    }
+
+    fn edge(&self, index: u32) -> &Edge {
+        let index = index as usize;
+        match index.checked_sub(self.certain.len()) {
+            None => &self.certain[index],
+            Some(index) => &self.assumed[index].0,
+        }
+    }
+
+    fn levels(&self, index: u32) -> [u32; 2] {
+        match (index as usize).checked_sub(self.certain.len()) {
+            None => [0; 2],
+            Some(index) => self.assumed[index].1,
+        }
+    }
+
+    fn out(&self, node: u32) -> &[u32] {
+        &self.out[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
+    }
+
+    /// The operations in an order that agrees with every edge, the earlier of two (by `time`) first
+    /// where either would do; shorter than their number if there is a cycle.
+    pub(super) fn order(&self, time: impl Fn(u32) -> u64) -> Vec<u32> {
+        let mut incoming = vec![0u32; self.nodes];
+        let all = self.certain.iter().chain(self.assumed.iter().map(|(edge, _)| edge));
+        all.for_each(|edge| incoming[edge.to as usize] += 1);
+        let is_operation = |node: u32| (node as usize) < self.operations;
+        // An instant is passed as soon as it can be.
+        let due = |node: u32| if is_operation(node) { time(node) } else { 0 };
+        let mut ready: BinaryHeap<Reverse<(u64, u32)>> = (0..self.nodes as u32)
+            .filter(|&node| incoming[node as usize] == 0)
+            .map(|node| Reverse((due(node), node)))
+            .collect();
+        let mut order = Vec::with_capacity(self.operations);
+        while let Some(Reverse((_, node))) = ready.pop() {
+            if is_operation(node) {
+                order.push(node);
+            }
+            for &index in self.out(node) {
+                let to = self.edge(index).to;
+                incoming[to as usize] -= 1;
+                if incoming[to as usize] == 0 {
+                    ready.push(Reverse((due(to), to)));
+                }
+            }
+        }
+        order
+    }
+
+    /// A short cycle from each strongly connected component that has one.
+    pub(super) fn cycles(&self) -> Vec<Vec<Step>> {
+        let component = self.components();
         let mut sizes = vec![0u32; self.nodes];
         component.iter().for_each(|&number| sizes[number as usize] += 1);
+        let mut seen = vec![false; self.nodes];
         let mut cycles = Vec::new();
-        for node in 0..self.transactions {
+        for node in 0..self.operations {
             let number = component[node] as usize;
             if sizes[number] > 1 && !seen[number] {
                 seen[number] = true;
-                cycles.push(adjacency.cycle_through(node, &component));
+                cycles.push(self.cycle_through(node as u32, &component));
             }
         }
         cycles
-    }
-}
-
-struct Adjacency<'a> {
-    graph: &'a Graph,
-    starts: Vec<u32>,
-    out: Vec<u32>,
-}
-
-impl Adjacency<'_> {
-    fn edges(&self, node: usize) -> impl Iterator<Item = &Edge> {
-        let range = self.starts[node] as usize..self.starts[node + 1] as usize;
-        self.out[range].iter().map(|&index| &self.graph.edges[index as usize])
     }
 
     /// The strongly connected component of each node (Tarjan's algorithm without recursion).
     fn components(&self) -> Vec<u32> {
         const NONE: u32 = u32::MAX;
-        let nodes = self.graph.nodes;
-        let (mut order, mut low) = (vec![NONE; nodes], vec![0u32; nodes]);
-        let mut component = vec![NONE; nodes];
+        let (mut order, mut low) = (vec![NONE; self.nodes], vec![0u32; self.nodes]);
+        let mut component = vec![NONE; self.nodes];
         let (mut stack, mut path): (Vec<u32>, Vec<(u32, u32)>) = (Vec::new(), Vec::new());
         let (mut counter, mut number) = (0, 0);
-        for root in 0..nodes {
+        for root in 0..self.nodes {
             if order[root] != NONE {
                 continue;
             }
@@ -147,7 +165,7 @@ impl Adjacency<'_> {
                     stack.push(node);
                 }
                 if *edge < self.starts[at + 1] {
-                    let to = self.graph.edges[self.out[*edge as usize] as usize].to as usize;
+                    let to = self.edge(self.out[*edge as usize]).to as usize;
                     *edge += 1;
                     if order[to] == NONE {
                         path.push((to as u32, self.starts[to]));
@@ -175,42 +193,45 @@ impl Adjacency<'_> {
     }
 
     /// A shortest cycle through `start` within its component, instants folded away.
-    fn cycle_through(&self, start: usize, component: &[u32]) -> Vec<Step> {
-        let mut came: Vec<Option<&Edge>> = vec![None; self.graph.nodes];
+    fn cycle_through(&self, start: u32, component: &[u32]) -> Vec<Step> {
+        let mut came: Vec<Option<u32>> = vec![None; self.nodes];
         let mut open = VecDeque::from([start]);
         let mut last = None;
         'search: while let Some(node) = open.pop_front() {
-            for edge in self.edges(node) {
-                let to = edge.to as usize;
+            for &index in self.out(node) {
+                let to = self.edge(index).to;
                 if to == start {
-                    last = Some(edge);
+                    last = Some(index);
                     break 'search;
                 }
-                if component[to] == component[start] && came[to].is_none() {
-                    came[to] = Some(edge);
+                let inside = component[to as usize] == component[start as usize];
+                if inside && came[to as usize].is_none() {
+                    came[to as usize] = Some(index);
                     open.push_back(to);
                 }
             }
         }
         let mut edges = Vec::new();
         let mut at = last;
-        while let Some(edge) = at {
-            edges.push(*edge);
-            at = if edge.from as usize == start { None } else { came[edge.from as usize] };
+        while let Some(index) = at {
+            edges.push(index);
+            let from = self.edge(index).from;
+            at = if from == start { None } else { came[from as usize] };
         }
         edges.reverse();
         self.fold(&edges)
     }
 
-    /// Joins the real-time edges through instants into one step between transactions.
-    fn fold(&self, edges: &[Edge]) -> Vec<Step> {
+    /// Joins the real-time edges through instants into one step between operations.
+    fn fold(&self, edges: &[u32]) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut from = None;
-        for edge in edges {
-            let begun = *from.get_or_insert(edge.from as usize);
-            if (edge.to as usize) < self.graph.transactions {
-                let Edge { kind, key, .. } = *edge;
-                steps.push(Step { from: begun, to: edge.to as usize, kind, key });
+        for &index in edges {
+            let edge = self.edge(index);
+            let begun = *from.get_or_insert(edge.from);
+            if (edge.to as usize) < self.operations {
+                let Edge { to, kind, key, .. } = *edge;
+                steps.push(Step { from: begun, to, kind, key, levels: self.levels(index) });
                 from = None;
             }
         }

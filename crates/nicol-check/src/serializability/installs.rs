@@ -1,172 +1,150 @@
-//! Who installed which version of which key.
+//! Who installed which version of which key: what is certain, and what is assumed of operations of
+//! unknown outcome.
 
-use nicol_core::history::first::{End, Event, Read};
+use std::collections::BTreeMap;
 
-use super::graph::{EdgeKind, Graph};
-use super::{Anomaly, Report};
+use nicol_core::history::Effect;
 
-/// One install of a committed transaction, or of one that may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Install {
-    key: u64,
-    version: u64,
-    writer: usize,
-    deleted: bool,
+use super::index::{Index, NOBODY};
+
+/// One version of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Install {
+    pub(super) key: u32,
+    pub(super) version: u64,
+    /// [`NOBODY`]: it was loaded.
+    pub(super) writer: u32,
+    pub(super) deleted: bool,
+    pub(super) digest: Option<u64>,
+    /// The decision that it rests on; 0 if it is certain.
+    pub(super) level: u32,
 }
 
-/// All installs, ordered by key and version.
+/// The versions of all keys.
 pub(super) struct Installs {
-    all: Vec<Install>,
-    /// What aborted transactions would have installed, in the same order.
-    aborted: Vec<(u64, u64)>,
-    /// Keys that transactions of unknown outcome may have written, nobody knows what, ordered.
-    unseen: Vec<u64>,
+    /// The certain ones, by key and version.
+    certain: Vec<Install>,
+    /// Where each key's begin.
+    starts: Vec<u32>,
+    /// The assumed ones.
+    assumed: BTreeMap<(u32, u64), Install>,
 }
 
-/// What a read saw.
-pub(super) enum Observed {
-    /// The initial state of the key; `next` installed over it.
-    Initial { next: Option<usize> },
-    /// What `writer` installed; `next` installed over it.
-    Install { writer: usize, next: Option<usize> },
-    /// What a transaction of unknown outcome may have installed; `next` installed over it.
-    Unseen { next: Option<usize> },
-    /// Nothing that there ever was.
-    Wrong(Anomaly, String),
+/// Two certain installs of one version.
+pub(super) struct Twice {
+    pub(super) one: Install,
+    pub(super) other: Install,
 }
 
 impl Installs {
-    /// Gathers the installs; reports those that two committed transactions made.
-    pub(super) fn new(events: &[Event], report: &mut Report) -> Self {
-        let mut all = Vec::new();
-        let mut aborted = Vec::new();
-        for (writer, event) in events.iter().enumerate() {
-            for write in &event.writes {
-                let (key, version) = (write.key, write.version);
-                if event.end == End::Aborted {
-                    aborted.push((key, version));
-                } else {
-                    all.push(Install { key, version, writer, deleted: write.deleted });
-                }
-            }
-        }
-        let mut unseen: Vec<u64> =
-            events.iter().flat_map(|event| event.unseen_writes.iter().copied()).collect();
-        all.sort_unstable();
-        aborted.sort_unstable();
-        unseen.sort_unstable();
-        for pair in all.windows(2) {
-            let [a, b] = pair else { continue };
-            let committed = |install: &Install| events[install.writer].end == End::Committed;
-            if (a.key, a.version) == (b.key, b.version) && committed(a) && committed(b) {
-                let (one, other) = (events[a.writer].id, events[b.writer].id);
-                let (key, version) = (a.key, a.version);
-                report.add(
-                    Anomaly::DuplicateInstall,
-                    format!("{one} and {other} both installed version {version} of key {key:#x}"),
-                );
-            }
-        }
-        Self { all, aborted, unseen }
-    }
-
-    /// Which transactions took effect: the committed ones, and those of unknown outcome whose
-    /// installs one of these read and no committed one made.
-    pub(super) fn effective(&self, events: &[Event]) -> Vec<bool> {
-        let mut effective: Vec<bool> =
-            events.iter().map(|event| event.end == End::Committed).collect();
-        let mut open: Vec<usize> = (0..events.len()).filter(|&index| effective[index]).collect();
-        while let Some(reader) = open.pop() {
-            for read in &events[reader].reads {
-                let at = self.after(read.key, read.version);
-                let mut seen = self.all[..at].iter().rev();
-                let newest = seen.next().filter(|install| install.key == read.key);
-                let Some(newest) = newest else { continue };
-                let same = |install: &&Install| {
-                    (install.key, install.version) == (newest.key, newest.version)
-                };
-                let candidates = self.all[..at].iter().rev().take_while(same);
-                let decided = candidates.clone().any(|install| effective[install.writer]);
-                if decided || (read.present && newest.version != read.version) {
-                    continue;
-                }
-                if let Some(install) = candidates.last() {
-                    effective[install.writer] = true;
-                    open.push(install.writer);
-                }
-            }
-        }
-        effective
-    }
-
-    /// The installs of effective transactions only.
-    pub(super) fn without(mut self, events: &[Event], effective: &[bool]) -> Self {
-        self.all.retain(|install| {
-            assert!(install.writer < events.len(), "an install has a writer");
-            effective[install.writer]
+    /// What committed operations installed, over the initial records `loaded`.
+    pub(super) fn certain(
+        index: &Index<'_>,
+        loaded: &[(u32, u64, Option<u64>)],
+    ) -> (Self, Vec<Twice>) {
+        let initial = loaded.iter().map(|&(key, version, digest)| Install {
+            key,
+            version,
+            writer: NOBODY,
+            deleted: false,
+            digest,
+            level: 0,
         });
-        self
-    }
-
-    /// The position behind the installs of `key` up to `version`.
-    fn after(&self, key: u64, version: u64) -> usize {
-        self.all.partition_point(|install| (install.key, install.version) <= (key, version))
-    }
-
-    /// Adds an edge from each install to the next one of its key.
-    pub(super) fn overwrites(&self, graph: &mut Graph) {
-        for pair in self.all.windows(2) {
-            if let [a, b] = pair
-                && a.key == b.key
-            {
-                graph.edge(a.writer, b.writer, EdgeKind::Overwrites, a.key);
+        let written = index
+            .writes
+            .iter()
+            .filter(|write| !index.nodes[write.node as usize].unknown && write.version.is_some());
+        let written = written.map(|write| Install {
+            key: write.key,
+            version: write.version.unwrap_or_default(),
+            writer: write.node,
+            deleted: write.effect == Effect::Delete,
+            digest: if let Effect::Put { digest } = write.effect { digest } else { None },
+            level: 0,
+        });
+        let mut certain: Vec<Install> = initial.chain(written).collect();
+        certain.sort_unstable_by_key(|install| (install.key, install.version, !install.writer));
+        let mut twice = Vec::new();
+        certain.dedup_by(|other, one| {
+            let same = (one.key, one.version) == (other.key, other.version);
+            if same {
+                twice.push(Twice { one: *one, other: *other });
             }
+            same
+        });
+        let mut starts = vec![0; index.keys() + 1];
+        certain.iter().for_each(|install| starts[install.key as usize + 1] += 1);
+        for key in 0..index.keys() {
+            starts[key + 1] += starts[key];
+        }
+        (Self { certain, starts, assumed: BTreeMap::new() }, twice)
+    }
+
+    /// The certain installs of `key`, by version.
+    pub(super) fn certain_of(&self, key: u32) -> &[Install] {
+        let range = self.starts[key as usize] as usize..self.starts[key as usize + 1] as usize;
+        &self.certain[range]
+    }
+
+    pub(super) fn all_certain(&self) -> &[Install] {
+        &self.certain
+    }
+
+    /// Sets the digest of a certain install that has none.
+    pub(super) fn learn(&mut self, key: u32, version: u64, digest: u64) {
+        let range = self.starts[key as usize] as usize..self.starts[key as usize + 1] as usize;
+        let of_key = &mut self.certain[range];
+        if let Ok(at) = of_key.binary_search_by_key(&version, |install| install.version) {
+            of_key[at].digest.get_or_insert(digest);
         }
     }
 
-    /// What a read of an effective transaction saw.
-    pub(super) fn observe(&self, events: &[Event], read: &Read) -> Observed {
-        let at = self.after(read.key, read.version);
-        let next = self.all.get(at).filter(|next| next.key == read.key).map(|next| next.writer);
-        let newest = at
-            .checked_sub(1)
-            .map(|before| self.all[before])
-            .filter(|install| install.key == read.key);
-        let (key, version) = (read.key, read.version);
-        let is_known = newest
-            .is_some_and(|newest| newest.version == version && newest.deleted != read.present);
-        if !is_known && self.unseen.binary_search(&key).is_ok() {
-            return Observed::Unseen { next };
-        }
-        match newest {
-            Some(newest) if read.present && newest.version != version => {
-                self.nobody_installed(key, version)
-            }
-            Some(newest) if read.present == newest.deleted => {
-                let (saw, writer) = (if read.present { "a" } else { "no" }, newest.writer);
-                let what = if newest.deleted { "deleted" } else { "installed" };
-                let (id, at) = (events[writer].id, newest.version);
-                Observed::Wrong(
-                    Anomaly::WrongPresence,
-                    format!(
-                        "read {saw} record of key {key:#x} at version {version}, although {id} \
-                         {what} it at version {at}"
-                    ),
-                )
-            }
-            Some(newest) => Observed::Install { writer: newest.writer, next },
-            None if read.present && version != 1 => self.nobody_installed(key, version),
-            None => Observed::Initial { next },
-        }
+    pub(super) fn assumed(&self) -> impl Iterator<Item = &Install> {
+        self.assumed.values()
     }
 
-    fn nobody_installed(&self, key: u64, version: u64) -> Observed {
-        let aborted = self.aborted.binary_search(&(key, version)).is_ok();
-        let (anomaly, who) = if aborted {
-            (Anomaly::AbortedRead, "only an aborted transaction wrote")
-        } else {
-            (Anomaly::UnknownVersion, "nobody installed")
-        };
-        Observed::Wrong(anomaly, format!("read version {version} of key {key:#x}, which {who}"))
+    pub(super) fn assumed_of(&self, key: u32) -> impl Iterator<Item = &Install> {
+        self.assumed.range((key, 0)..=(key, u64::MAX)).map(|(_, install)| install)
+    }
+
+    /// Assumes an install, unless there is one of this version, which is returned.
+    pub(super) fn assume(&mut self, install: Install) -> Result<(), Install> {
+        if let Some(there) = self.at(install.key, install.version) {
+            return Err(there);
+        }
+        self.assumed.insert((install.key, install.version), install);
+        Ok(())
+    }
+
+    /// Drops an assumption.
+    pub(super) fn drop(&mut self, key: u32, version: u64) {
+        let dropped = self.assumed.remove(&(key, version));
+        assert!(dropped.is_some(), "only what was assumed is dropped");
+    }
+
+    /// The install of exactly this version.
+    pub(super) fn at(&self, key: u32, version: u64) -> Option<Install> {
+        self.newest(key, version).filter(|install| install.version == version)
+    }
+
+    /// The newest install up to `version`.
+    pub(super) fn newest(&self, key: u32, version: u64) -> Option<Install> {
+        let of_key = self.certain_of(key);
+        let at = of_key.partition_point(|install| install.version <= version);
+        let certain = at.checked_sub(1).map(|at| of_key[at]);
+        let assumed = self.assumed.range((key, 0)..=(key, version)).next_back();
+        let assumed = assumed.map(|(_, install)| *install);
+        [certain, assumed].into_iter().flatten().max_by_key(|install| install.version)
+    }
+
+    /// The oldest install above `version`.
+    pub(super) fn next(&self, key: u32, version: u64) -> Option<Install> {
+        let of_key = self.certain_of(key);
+        let at = of_key.partition_point(|install| install.version <= version);
+        let certain = of_key.get(at).copied();
+        let above = version.checked_add(1)?;
+        let assumed = self.assumed.range((key, above)..=(key, u64::MAX)).next();
+        let assumed = assumed.map(|(_, install)| *install);
+        [certain, assumed].into_iter().flatten().min_by_key(|install| install.version)
     }
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{FAULTY_SPAN, FaultPlan};
-use crate::names::did_you_mean;
 use crate::rng::{Purpose, Stream};
 
 /// Which families of faults a plan draws from.
@@ -23,12 +22,12 @@ pub struct FaultFamilies {
 /// A name that is no family of faults.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{name}' is no family of faults{hint}: give none, or a list with commas of {}",
+    "'{name}' is no family of faults: give none, or a list with commas of {}",
     FaultFamilies::NAMES.join(", ")
 )]
 pub struct UnknownFamily {
-    name: String,
-    hint: String,
+    /// What was asked for.
+    pub name: String,
 }
 
 impl FaultFamilies {
@@ -92,8 +91,7 @@ impl FromStr for FaultFamilies {
         }
         for name in text.split(',').map(str::trim) {
             let Some(index) = Self::NAMES.iter().position(|known| *known == name) else {
-                let hint = did_you_mean(name, Self::NAMES);
-                return Err(UnknownFamily { name: name.to_owned(), hint });
+                return Err(UnknownFamily { name: name.to_owned() });
             };
             *families.switches()[index] = true;
         }

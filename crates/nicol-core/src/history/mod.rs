@@ -1,7 +1,6 @@
 //! Histories: what clients asked for and what they were told. A family's driver records a
 //! [`History`]; `nicol-check` judges it by its [`Promise`].
 
-pub mod first;
 mod operation;
 mod promise;
 

@@ -169,6 +169,16 @@ pub struct Operation {
     pub action: Action,
 }
 
+impl Operation {
+    /// The transaction, if it is one.
+    pub fn txn(&self) -> Option<&Txn> {
+        match &self.action {
+            Action::Txn(txn) => Some(txn),
+            _ => None,
+        }
+    }
+}
+
 /// A record that was there before the first operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {

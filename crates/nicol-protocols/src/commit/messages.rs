@@ -12,13 +12,13 @@ use nicol_store::host_table::ExhaustedSpace;
 
 use crate::kit::{Item, Items};
 
-/// Coordinator to primary. [Xenic21 4.2 (2)]
+/// Coordinator to primary. [Xenic21 4.2 step 2]
 pub(super) const EXECUTE: u16 = 10;
-/// Coordinator to primary. [Xenic21 4.2 (4)]
+/// Coordinator to primary. [Xenic21 4.2 step 4]
 pub(super) const VALIDATE: u16 = 11;
-/// Coordinator to backup. [Xenic21 4.2 (5)]
+/// Coordinator to backup. [Xenic21 4.2 step 5]
 pub(super) const LOG: u16 = 12;
-/// Coordinator to primary. [Xenic21 4.2 (6)]
+/// Coordinator to primary. [Xenic21 4.2 step 6]
 pub(super) const COMMIT: u16 = 13;
 /// Coordinator to primary: release the locks of a transaction that will not commit.
 pub(super) const ABORT: u16 = 14;
@@ -117,7 +117,7 @@ pub(super) fn parse_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
     })
 }
 
-/// EXECUTE: one shard's keys of this round. [Xenic21 4.2 (2)]
+/// EXECUTE: one shard's keys of this round. [Xenic21 4.2 step 2]
 pub(super) struct Execute<'a> {
     pub(super) txn: &'a Txn,
     /// Indices of the shard's keys.
@@ -191,6 +191,13 @@ pub(super) struct Found {
     pub(super) value: Option<(u32, u32)>,
 }
 
+impl Found {
+    /// Is the key in the state that a transaction has read?
+    pub(super) fn is_as_read(&self, read: &ReadOf) -> bool {
+        (self.version, self.value.is_some()) == (read.version, read.present)
+    }
+}
+
 impl<I: Iterator<Item = Found> + Clone> Message for ExecuteReply<'_, I> {
     const KIND: u16 = 0;
 
@@ -241,7 +248,7 @@ pub(super) fn parse_execute_reply(
     Ok(Ok(exhausted))
 }
 
-/// VALIDATE: keys that were read but not locked, with the versions read. [Xenic21 4.2 (4)]
+/// VALIDATE: keys that were read but not locked, with the versions read. [Xenic21 4.2 step 4]
 pub(super) struct Validate<'a> {
     pub(super) txn: &'a Txn,
     pub(super) keys: &'a [usize],
@@ -395,7 +402,7 @@ impl WriteSet<'_> {
     }
 }
 
-/// LOG: a shard's writes for one of its backups. [Xenic21 4.2 (5)]
+/// LOG: a shard's writes for one of its backups. [Xenic21 4.2 step 5]
 pub(super) struct Log<'a> {
     pub(super) txn: &'a Txn,
     pub(super) shard: ShardId,
@@ -410,7 +417,7 @@ impl Message for Log<'_> {
     }
 }
 
-/// COMMIT: a shard's writes, and the keys that are only unlocked. [Xenic21 4.2 (6)]
+/// COMMIT: a shard's writes, and the keys that are only unlocked. [Xenic21 4.2 step 6]
 pub(super) struct Commit<'a> {
     pub(super) txn: &'a Txn,
     pub(super) shard: ShardId,

@@ -2,7 +2,6 @@
 
 mod log;
 mod log_worker;
-#[expect(dead_code, reason = "the systems move onto the kit one by one")]
 mod messages;
 pub mod rdma_occ;
 mod replica;

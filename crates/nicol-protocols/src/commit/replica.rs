@@ -17,8 +17,8 @@ pub trait ShardTable {
     /// Applies a write if it is newer than the record; `None` deletes.
     fn apply(&self, key: Key, version: Version, value: Option<&[u8]>);
 
-    /// An ordered table's record of `key` was deleted at `version`. For tables whose versions of absent
-    /// keys cover ordered tables as well.
+    /// An ordered table's record of `key` was deleted at `version`. For tables whose versions of
+    /// absent keys cover ordered tables as well.
     fn deleted_elsewhere(&self, _key: Key, _version: Version) {}
 
     /// Forgets the deletions that were old the last time.
@@ -70,8 +70,8 @@ impl<T: ShardTable> Replica<T> {
         }
     }
 
-    /// Applies a logged write. AMB-37: a write that is not newer than the record changes nothing, since
-    /// logs have no common order and may repeat a record.
+    /// Applies a logged write. AMB-37: a write that is not newer than the record changes nothing,
+    /// since logs have no common order and may repeat a record.
     pub(super) fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) {
         if !key.is_ordered() {
             return self.table.apply(key, version, value);

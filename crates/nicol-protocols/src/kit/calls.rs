@@ -40,19 +40,22 @@ impl<F: Fabric, T> Calls<F, T> {
         self.in_flight.is_empty()
     }
 
-    /// Requests in flight.
-    pub(crate) fn len(&self) -> usize {
-        self.in_flight.len()
-    }
-
     /// What was asked with each request in flight, in the order of sending.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &T> + Clone {
         self.in_flight.iter().map(|(to, _)| to)
     }
 
-    /// Abandons the replies of the requests that `keep` does not accept.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        self.in_flight.retain(|(to, _)| keep(to));
+    /// Abandons the replies of the requests that `unwanted` accepts and hands each request to
+    /// `abandoned`, the last one first.
+    pub(crate) fn abandon(&mut self, unwanted: impl Fn(&T) -> bool, mut abandoned: impl FnMut(T)) {
+        for index in (0..self.in_flight.len()).rev() {
+            if unwanted(&self.in_flight[index].0)
+                && let Some((to, reply)) = self.in_flight.swap_remove_back(index)
+            {
+                drop(reply);
+                abandoned(to);
+            }
+        }
     }
 
     /// The reply of the request that was sent first; `None` once all have been taken.

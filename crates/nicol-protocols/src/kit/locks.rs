@@ -71,6 +71,11 @@ impl HeldLocks {
         self.position(shard).ok().and_then(|position| self.0[position].unanswered)
     }
 
+    /// The first shard behind `last`, in ascending order.
+    pub(crate) fn after(&self, last: Option<ShardId>) -> Option<ShardId> {
+        self.shards().find(|&shard| last.is_none_or(|last| shard > last))
+    }
+
     /// The shards, in ascending order.
     pub(crate) fn shards(&self) -> impl Iterator<Item = ShardId> {
         self.0.iter().map(|held| held.shard)

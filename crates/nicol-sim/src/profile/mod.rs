@@ -11,7 +11,6 @@ use std::path::Path;
 
 pub use capabilities::{Capabilities, NicCores, OneSidedBy};
 use nicol_core::ids::{NodeId, Side};
-use nicol_core::names::did_you_mean;
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use nicol_core::view::{View, ViewError};
 pub use off_path::{OffPath, Published};
@@ -32,14 +31,12 @@ const BUILT_IN: [(&str, &str); 4] = [
 pub enum ProfileError {
     /// Neither a built-in name nor a file.
     #[error(
-        "no profile {name:?}{meant}: give one of {known}, the path of a .toml file, or one of these with \
+        "no profile {name:?}: give one of {known}, the path of a .toml file, or one of these with \
          values to change, as in liquidio3:link.rate=50Gbps:dma.queues=4"
     )]
     Missing {
         /// What was asked for.
         name: String,
-        /// A built-in name that was probably meant, as a question.
-        meant: String,
         /// The built-in names.
         known: String,
     },
@@ -328,7 +325,6 @@ impl Profile {
             Ok(text) => Ok((name_or_path.to_owned(), text)),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(ProfileError::Missing {
                 name: name_or_path.into(),
-                meant: did_you_mean(name_or_path, Self::list()),
                 known: Self::list().join(", "),
             }),
             Err(error) => Err(ProfileError::Unreadable {

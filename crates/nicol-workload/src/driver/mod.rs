@@ -11,10 +11,12 @@
 //!   Its bound grows exponentially and starts at about the duration of the attempt. Refusals and
 //!   unknown outcomes are final.
 //! - **Pieces**: a chopped transaction commits piece by piece and counts once, at its last one.
-//! - **History**: one event per attempt. Its reads are all keys that were fetched, those of the
-//!   write set included; its writes are the updates that execution decided on.
+//! - **History**: one operation per attempt. Its reads are all keys that were fetched, those of the
+//!   write set included, and its scans the ranges read; its writes are the updates that execution
+//!   decided on. An attempt that was never numbered was seen by nobody and is left out.
 
 mod control;
+mod initial;
 mod recorder;
 mod result;
 mod schedule;
@@ -26,6 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 pub use control::{CLIENTS_MAX, RETRY, RunControl, RunPlan};
+pub use initial::history;
 pub use recorder::Recorder;
 pub use result::{Counts, KindResult, LATENCY_MAX, RunResult, latency_histogram};
 pub use schedule::{Load, Retry};
@@ -160,7 +163,7 @@ impl<F: Local, C: CommitProtocol> Client<F, C> {
             Load::Closed => now,
             Load::Open { .. } => due,
         };
-        self.slot.begin(kind, start);
+        self.slot.begin(kind, self.workload.adds_keys(kind), start);
         let mut ending;
         loop {
             let initial = self.slot.txn.entries().len();
@@ -189,7 +192,10 @@ impl<F: Local, C: CommitProtocol> Client<F, C> {
             now = self.fabric.now();
             self.slot.attempted(outcome, now);
             match outcome {
-                Outcome::Committed => return (Ending::Committed, now),
+                Outcome::Committed => {
+                    self.slot.check_added_keys(initial);
+                    return (Ending::Committed, now);
+                }
                 Outcome::Unknown => return (Ending::Unknown, now),
                 Outcome::Aborted(reason) if !reason.retryable() => return (Ending::Refused, now),
                 Outcome::Aborted(reason) => full += u32::from(reason == Abort::NoResources),

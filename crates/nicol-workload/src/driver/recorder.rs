@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::history::first::{End, Event, Read, Write};
+use nicol_core::history::{self, Action, Effect, End, Operation, digest};
 use nicol_core::ids::TxnId;
 use nicol_core::txn::{Outcome, Txn};
 use nicol_core::units::Nanos;
@@ -85,6 +85,8 @@ struct Current {
     kind: usize,
     /// When it was due: what latency and the window go by.
     start: Nanos,
+    /// May its execution write keys that are not in its first request?
+    adds_keys: bool,
     /// The start of the attempt under way, if one is.
     attempt: Option<Nanos>,
 }
@@ -98,18 +100,21 @@ pub(super) struct ClientSlot {
     client: u32,
     pub(super) txn: Txn,
     current: Option<Current>,
+    /// Attempts recorded so far.
+    recorded: u64,
 }
 
 impl ClientSlot {
     pub(super) fn new(recorder: Rc<Recorder>, client: u32) -> Self {
         recorder.slots.set(recorder.slots.get() + 1);
-        Self { recorder, client, txn: Txn::default(), current: None }
+        Self { recorder, client, txn: Txn::default(), current: None, recorded: 0 }
     }
 
-    /// Notes that a transaction of `kind`, due at `start`, begins.
-    pub(super) fn begin(&mut self, kind: usize, start: Nanos) {
+    /// Notes that a transaction of `kind`, due at `start`, begins. `adds_keys`: its execution may
+    /// write keys that are not in its first request.
+    pub(super) fn begin(&mut self, kind: usize, adds_keys: bool, start: Nanos) {
         assert!(self.current.is_none(), "a client runs one transaction at a time");
-        self.current = Some(Current { kind, start, attempt: None });
+        self.current = Some(Current { kind, start, adds_keys, attempt: None });
         self.count(start, |counts| counts.issued += 1);
     }
 
@@ -124,13 +129,26 @@ impl ClientSlot {
 
     /// Notes how the attempt under way ended.
     pub(super) fn attempted(&mut self, outcome: Outcome, at: Nanos) {
+        self.end_attempt(outcome, Some(at));
+    }
+
+    /// Ends the attempt under way; `at` is when its client learnt how, if it did.
+    fn end_attempt(&mut self, outcome: Outcome, at: Option<Nanos>) {
         let current = self.current.as_mut().expect("an attempt is one of a transaction");
         let began = current.attempt.take().expect("an attempt ends after it began");
         let start = current.start;
         if let Outcome::Aborted(reason) = outcome {
             self.count(start, |counts| counts.aborts[reason.index()] += 1);
         }
-        self.write_event(outcome, began, at);
+        self.record(outcome, began, at);
+    }
+
+    /// Checks, once an attempt has committed, that only a kind of which that was said has added
+    /// keys to the `initial` ones and written them.
+    pub(super) fn check_added_keys(&self, initial: usize) {
+        let adds_keys = self.current.is_some_and(|current| current.adds_keys);
+        let mut added = self.txn.entries()[initial..].iter();
+        assert!(adds_keys || !added.any(|entry| entry.write), "Workload::adds_keys says that too");
     }
 
     /// What the attempt that just committed left for the audit's sums: 0 if nothing.
@@ -148,7 +166,7 @@ impl ClientSlot {
 
     /// Notes how the transaction under way ended, at `at`.
     pub(super) fn end(&mut self, ending: Ending, at: Nanos) {
-        let Current { kind, start, attempt } =
+        let Current { kind, start, attempt, .. } =
             self.current.take().expect("a transaction ends after it began");
         assert!(attempt.is_none(), "the last attempt has ended");
         self.count(start, |counts| match ending {
@@ -187,7 +205,9 @@ impl ClientSlot {
         self.recorder.count(start, count);
     }
 
-    fn write_event(&self, outcome: Outcome, start: Nanos, end: Nanos) {
+    /// Records the attempt that began at `invoked`; `responded` is when its client learnt the end,
+    /// if it did.
+    fn record(&mut self, outcome: Outcome, invoked: Nanos, responded: Option<Nanos>) {
         if !self.recorder.run.plan().record {
             return;
         }
@@ -197,35 +217,29 @@ impl ClientSlot {
             assert!(outcome != Outcome::Committed, "a committed transaction has an id");
             return;
         }
-        let end_kind = match outcome {
-            Outcome::Committed => End::Committed,
-            Outcome::Aborted(_) => End::Aborted,
+        let current = self.current.expect("an attempt is one of a transaction");
+        let end = match outcome {
+            Outcome::Committed => End::Ok,
+            Outcome::Aborted(_) => End::Failed,
             Outcome::Unknown => End::Unknown,
         };
-        let fetched = || (0..txn.entries().len()).filter(|index| txn.entries()[*index].fetched);
-        let read = |index: usize| {
-            let entry = &txn.entries()[index];
-            Read { key: entry.key.0, version: entry.version.0, present: entry.present }
-        };
-        let write = |index: usize| {
-            let write = txn.update(index)?;
-            let deleted = write.value.is_none();
-            Some(Write { key: write.key.0, version: write.version.0, deleted })
-        };
-        let is_unseen = |index: &usize| {
-            outcome == Outcome::Unknown && txn.entries()[*index].write && write(*index).is_none()
-        };
-        let key = |index: usize| txn.entries()[index].key.0;
-        self.recorder.result.borrow_mut().history.push(Event {
+        let is_unknown = end == End::Unknown;
+        let operation = Operation {
             client: self.client,
+            sequence: self.recorded,
             id: txn.id.0,
-            start_ns: start.0,
-            end_ns: end.0,
-            end: end_kind,
-            reads: fetched().map(read).collect(),
-            writes: fetched().filter_map(write).collect(),
-            unseen_writes: (0..txn.entries().len()).filter(is_unseen).map(key).collect(),
-        });
+            invoked: invoked.0,
+            responded: responded.map(|responded| responded.0),
+            end,
+            action: Action::Txn(history::Txn {
+                reads: reads(txn),
+                scans: scans(txn),
+                writes: writes(txn, is_unknown),
+                writes_more: is_unknown && txn.ship && current.adds_keys,
+            }),
+        };
+        self.recorded += 1;
+        self.recorder.result.borrow_mut().history.push(operation);
     }
 
     /// Ends what a crash cut off.
@@ -233,8 +247,8 @@ impl ClientSlot {
         let Some(current) = self.current else { return };
         match current.attempt {
             Some(began) => {
-                // The engine may be gone, and with it the time: an unknown event has no end.
-                self.attempted(Outcome::Unknown, began);
+                // The engine may be gone, and with it the time: the client never learnt the end.
+                self.end_attempt(Outcome::Unknown, None);
                 self.end(Ending::Unknown, began);
             }
             None => self.end(Ending::Abandoned, current.start),
@@ -255,4 +269,63 @@ impl Drop for ClientSlot {
         self.recorder.leave();
         self.recorder.run.ended(1);
     }
+}
+
+/// What was read of each key, what scans found included.
+fn reads(txn: &Txn) -> Vec<history::Read> {
+    let fetched = |index: &usize| txn.entries()[*index].fetched;
+    (0..txn.entries().len()).filter(fetched).map(|index| read(txn, index)).collect()
+}
+
+/// What was read of the key at `index`. Of what was executed elsewhere the value is not known.
+fn read(txn: &Txn, index: usize) -> history::Read {
+    let entry = &txn.entries()[index];
+    let value = if entry.remote { None } else { txn.value(index) };
+    history::Read {
+        key: entry.key.into(),
+        present: entry.present,
+        version: Some(entry.version.0),
+        digest: value.map(digest),
+    }
+}
+
+/// The ranges that were read.
+fn scans(txn: &Txn) -> Vec<history::Scan> {
+    let made = (0..txn.scans().len()).filter_map(|scan| Some((scan, txn.found(scan)?)));
+    made.map(|(scan, found)| {
+        let range = txn.scans()[scan].range;
+        let fetched = |index: &&u32| txn.entries()[**index as usize].fetched;
+        history::Scan {
+            first: range.first.into(),
+            last: range.last.into(),
+            backward: range.backward,
+            limit: Some(range.limit),
+            found: found.iter().filter(fetched).map(|&at| read(txn, at as usize)).collect(),
+        }
+    })
+    .collect()
+}
+
+/// What was written; where the outcome is unknown, also the keys that may have been.
+fn writes(txn: &Txn, is_unknown: bool) -> Vec<history::Write> {
+    let write = |index: usize| {
+        let entry = &txn.entries()[index];
+        let update = txn.update(index).filter(|_| entry.fetched);
+        let key = entry.key.into();
+        match update {
+            Some(update) => {
+                let known = update.value.filter(|_| !entry.remote).map(digest);
+                let effect = match update.value {
+                    Some(_) => Effect::Put { digest: known },
+                    None => Effect::Delete,
+                };
+                Some(history::Write { key, effect, version: Some(update.version.0) })
+            }
+            None if entry.write && is_unknown => {
+                Some(history::Write { key, effect: Effect::Unknown, version: None })
+            }
+            None => None,
+        }
+    };
+    (0..txn.entries().len()).filter_map(write).collect()
 }

@@ -1,7 +1,7 @@
 //! The measurements of a run.
 
 use hdrhistogram::Histogram;
-use nicol_core::history::first::Event;
+use nicol_core::history::Operation;
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 
@@ -104,7 +104,7 @@ pub struct RunResult {
     /// The latest end of a commit.
     pub last_end: Nanos,
     /// What the clients saw, if recorded; sorted by start, then id, once merged.
-    pub history: Vec<Event>,
+    pub history: Vec<Operation>,
     /// Did an engine's history fill up, so that its clients stopped early?
     pub history_full: bool,
     /// Was the run stopped before its planned end?
@@ -156,7 +156,7 @@ impl RunResult {
         self.stopped |= other.stopped;
         // The order in which engines finish is the live world's; the history's is not.
         self.history.append(&mut other.history);
-        self.history.sort_unstable_by_key(|event| (event.start_ns, event.id));
+        self.history.sort_unstable_by_key(|operation| (operation.invoked, operation.id));
     }
 
     /// The measured window's length: as planned, or up to the last commit if the run was stopped, a

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::history::first::End;
+use nicol_core::history::{End, Operation};
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 use nicol_core::workload::Workload;
@@ -144,8 +144,10 @@ fn a_crash_leaves_unknown_attempts_behind() {
     setting.fabric.crash();
     let result = finish(&setting);
     assert!(result.whole.unknown > 0, "{:?}", result.whole);
-    let unknown = result.history.iter().filter(|event| event.end == End::Unknown);
-    assert_eq!(unknown.count() as u64, result.whole.unknown);
+    let unknown = |operation: &&Operation| operation.end == End::Unknown;
+    assert_eq!(result.history.iter().filter(unknown).count() as u64, result.whole.unknown);
+    let mut unknown = result.history.iter().filter(unknown);
+    assert!(unknown.all(|operation| operation.responded.is_none()), "nobody was told");
 }
 
 #[test]

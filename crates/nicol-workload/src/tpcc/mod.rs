@@ -191,6 +191,10 @@ impl Workload for Tpcc {
         kind as usize
     }
 
+    fn adds_keys(&self, _kind: usize) -> bool {
+        true
+    }
+
     fn next_piece(&self, _kind: usize, txn: &mut Txn) -> bool {
         if txn.procedure == self.id_of(Procedure::NextOrder) {
             let Ok(mut level) = input::StockLevel::parse(txn.args()) else { return false };

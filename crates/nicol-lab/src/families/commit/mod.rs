@@ -15,7 +15,7 @@ use anyhow::{Result, anyhow, ensure};
 use nicol_check::serializability;
 use nicol_core::commit::CommitNode;
 use nicol_core::fabric::Fabric;
-use nicol_core::history::first::Event;
+use nicol_core::history::{History, Promise};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::system::SystemNode;
 use nicol_core::txn::{Abort, Procedures};
@@ -119,6 +119,7 @@ where
         words: "strictly serializable",
         checker: "serializability",
         checked: "checked_transactions",
+        promise: Promise::StrictSerializable,
     };
 
     const REPLICAS_CONVERGE: bool = true;
@@ -182,9 +183,10 @@ where
         }
     }
 
-    fn judge(history: &[Event]) -> Vec<String> {
+    fn judge(history: &History) -> Vec<String> {
         let report = serializability::check(history);
-        report.violations.iter().map(ToString::to_string).collect()
+        let undecided = report.undecided.map(|why| format!("undecided: {why}"));
+        report.violations.iter().map(ToString::to_string).chain(undecided).collect()
     }
 
     fn report(counters: &Counters) -> Addition {

@@ -1,7 +1,6 @@
 //! What `--set` may change in the systems of the commit family.
 
 use anyhow::{Result, anyhow, bail, ensure};
-use nicol_core::names::did_you_mean;
 use nicol_core::records::RecordSource;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
@@ -15,6 +14,7 @@ use nicol_store::host_table::Growth;
 use nicol_store::nic_index::NicIndex;
 use nicol_store::remote_table::{Design, INLINE_MAX};
 
+use crate::names::did_you_mean;
 use crate::settings::{EngineSettings, Setting, Settings, number, switch};
 
 /// How a system of the family runs.

@@ -19,7 +19,7 @@ struct Executed(());
 #[must_use = "validate the others"]
 struct Locked(());
 
-/// Proof that nothing read has changed since, and that what was written has room; the transaction
+/// Proof that nothing read has changed since, and that what was written has space; the transaction
 /// will commit.
 #[must_use = "log it"]
 struct Validated(());
@@ -265,8 +265,8 @@ impl<F: Fabric> Host<F> {
             && open.accesses.len() == 1
             && !matches!(open.accesses[0].source, ValidationSource::BucketVersion { .. });
         let reads = !single_key && self.sabotage() != Sabotage::NoValidate;
-        // DEVIATION [FaRM15 4 step 2]: asks for room besides, if a value takes a block of the heap,
-        // because the papers' values keep one size (`room`).
+        // DEVIATION [FaRM15 4 step 2]: asks for space besides, if a value takes a block of the
+        // heap, because the papers' values keep one size (`reservation`).
         self.hand_over(txn, open).await?;
         self.check(txn, open, reads).await?;
         Ok(Validated(()))

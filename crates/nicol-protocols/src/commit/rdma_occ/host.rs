@@ -29,7 +29,7 @@ use crate::commit::messages::{ABORT, COMMIT, EXECUTE, LOG, VALIDATE};
 /// Transactions that one engine may have open, those included that only have something to tidy up;
 /// beyond it they abort.
 pub(super) const OPEN_MAX: usize = 8_192;
-/// How long what found no room, or failed and must happen, waits before it is tried again.
+/// How long what found no space, or failed and must happen, waits before it is tried again.
 pub(super) const RETRY_WAIT: Nanos = Nanos::from_micros(5);
 
 /// What a coordinator knows of one key besides the transaction's entry.

@@ -160,7 +160,7 @@ impl<F: Fabric> Host<F> {
         if self.node.config().log_by == Primitive::OneSided {
             self.meet_backups(open).await.map_err(Abort::Fabric)?;
         }
-        // Nothing is awaited between the last look for room and the last reservation.
+        // Nothing is awaited between the last look for space and the last reservation.
         while let Some(node) = self.node_without_space(open) {
             self.free_log_space(node).await.map_err(Abort::Fabric)?;
         }
@@ -175,7 +175,7 @@ impl<F: Fabric> Host<F> {
         open.bytes.clear();
         for shard in self.fabric.view().shard_ids() {
             let written = |index| txn.update(index).is_some();
-            if !open.select_any(|index, sight| sight.shard == shard && written(index)) {
+            if !open.select_any(|index, access| access.shard == shard && written(index)) {
                 continue;
             }
             let Open { keys, bodies, shards, .. } = open;
@@ -211,7 +211,7 @@ impl<F: Fabric> Host<F> {
         lengths().sum::<u64>() + lengths().max().unwrap_or_default() <= size
     }
 
-    /// A node whose log has no room for what it is to get.
+    /// A node whose log has no space for what it is to get.
     fn node_without_space(&self, open: &Open<F>) -> Option<NodeId> {
         let one_sided = self.node.config().log_by == Primitive::OneSided;
         self.fabric.view().node_ids().find(|&node| {
@@ -352,7 +352,7 @@ impl<F: Fabric> Host<F> {
         }
     }
 
-    /// Appends to this engine's own log, if there is room.
+    /// Appends to this engine's own log, if there is space.
     pub(super) fn log_own(&self, body: &[u8]) -> bool {
         let fits = self.local_log.has_space(std::iter::once(body.len()));
         if fits {
@@ -362,7 +362,7 @@ impl<F: Fabric> Host<F> {
         fits
     }
 
-    /// Appends to this engine's own log once there is room.
+    /// Appends to this engine's own log once there is space.
     pub(super) async fn log_own_in_time(&self, body: &[u8]) {
         while !self.log_own(body) {
             self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;

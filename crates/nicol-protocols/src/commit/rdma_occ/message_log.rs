@@ -14,13 +14,13 @@
 //!   takes back, answered or not, and fences it without naming it.
 //! - A request that gives up when its timeout is over is delivered nevertheless, if late.
 //! - A message that does not fit half of a ring travels in parts, so that any message fits.
-//! - Back-pressure: what finds no room waits in a queue of its ring, in order, and is written as
+//! - Back-pressure: what finds no space waits in a queue of its ring, in order, and is written as
 //!   space is freed. If no message says so, a READ of the reader's progress does.
 //! - Two full rings of a pair cannot block each other, since reading waits for nothing: a message
 //!   is taken out of the ring, its space is free, and then it is served; its answer may have to
 //!   queue. A queue of [`WAITING_MAX`] records takes no request any more that may give up, since
 //!   those could grow without end while a node is cut off; what must happen belongs to the
-//!   transactions that are open, and answers to requests that found room.
+//!   transactions that are open, and answers to requests that found space.
 //! - A lost WRITE holds up what was written behind it, as a lost packet does on a connection: under
 //!   message faults more requests time out than by SENDs, which overtake one another.
 //!
@@ -48,7 +48,7 @@ use crate::commit::log::{self, LogMemory, LogReader, RecordKind, Tail};
 
 /// Records read before the others' tasks have their turn.
 const BATCH: usize = 64;
-/// Records that may wait for room in one ring before requests are refused: of as many transactions
+/// Records that may wait for space in one ring before requests are refused: of as many transactions
 /// as may be open.
 const WAITING_MAX: usize = OPEN_MAX;
 /// Bytes in front of a record's message: how far the ring of the other direction has been read.
@@ -78,7 +78,7 @@ struct Outbox<F: Fabric> {
     freed: Cell<u64>,
     /// Bytes that this engine has read of the log that the target writes here.
     read: Cell<u64>,
-    /// What found no room, in order.
+    /// What found no space, in order.
     waiting: RefCell<VecDeque<(RecordKind, F::Payload)>>,
     /// Is somebody writing what waits?
     draining: Cell<bool>,
@@ -109,7 +109,7 @@ impl<F: Fabric> MessageLogs<F> {
             posted: fabric.signal(),
         };
         let part_max = memory.body_max().checked_sub(READ_BYTES).filter(|&bytes| bytes > 0);
-        let Some(part_max) = part_max else { panic!("a message log has room for a message") };
+        let Some(part_max) = part_max else { panic!("a message log has space for a message") };
         Some(Self {
             outboxes: (0..fabric.view().nodes()).map(|_| outbox()).collect(),
             part_max,
@@ -124,7 +124,7 @@ impl<F: Fabric> MessageLogs<F> {
 }
 
 impl<F: Fabric> Outbox<F> {
-    /// Is there room for a record with a message, or a part of one, of `bytes` bytes?
+    /// Is there space for a record with a message, or a part of one, of `bytes` bytes?
     fn has_space(&self, bytes: usize) -> bool {
         let tail = self.tail.get();
         tail.at() + tail.needed(READ_BYTES + bytes) - self.freed.get() <= tail.size()
@@ -222,7 +222,7 @@ impl<F: Fabric> Host<F> {
         }
     }
 
-    /// Writes a record, now or when there is room for it.
+    /// Writes a record, now or when there is space for it.
     fn write_part(&self, to: NodeId, kind: RecordKind, part: &[u8]) {
         let outbox = self.message_logs().to(to);
         let in_turn = outbox.waiting.borrow().is_empty();
@@ -268,7 +268,7 @@ impl<F: Fabric> Host<F> {
         outbox.posted.notify();
     }
 
-    /// Writes what waits for room at `to`, until nothing does.
+    /// Writes what waits for space at `to`, until nothing does.
     async fn drain(self: Rc<Self>, to: NodeId) {
         let outbox = self.message_logs().to(to);
         loop {

@@ -9,7 +9,7 @@ use crate::commit::messages::{LOG, Validate, parse_count};
 
 /// Coordinator to primary: lock keys at the versions read.
 pub(super) const LOCK: u16 = 15;
-/// Coordinator to primary: take room for values whose keys are locked.
+/// Coordinator to primary: take space for values whose keys are locked.
 pub(super) const RESERVE: u16 = 17;
 /// Host engine to host engine: which memory may I reach?
 pub(super) const HELLO: u16 = 16;
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_for_room_names_keys_and_lengths() {
+    fn a_reserve_request_names_keys_and_lengths() {
         let mut txn = Txn::default();
         txn.id = TxnId(99);
         for key in 1..4 {

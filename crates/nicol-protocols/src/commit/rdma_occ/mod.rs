@@ -156,7 +156,7 @@ pub struct RdmaOccConfig {
     /// The table of a shard, without the memory for values that do not stand in their slots: a
     /// node adds it when it loads a workload.
     pub table: TableConfig,
-    /// Records that a shard's table has room for.
+    /// Records that a shard's table has space for.
     pub records: u64,
     /// Record addresses that each node remembers of each other shard; 0 switches the cache off.
     pub cached_addresses: u64,
@@ -246,7 +246,7 @@ impl RdmaOccConfig {
     /// DrTM+H: READs to cached addresses, one-sided validation and log, RPCs to lock and to
     /// commit. [Xenic21 2.2.2]
     pub fn drtm_h(records: u64, value: usize) -> Self {
-        // "The remote memory address of each key" [Xenic21 2.2.2]: room for half as many more,
+        // "The remote memory address of each key" [Xenic21 2.2.2]: space for half as many more,
         // since the cache is set-associative.
         let cached_addresses = records.max(64) * 3 / 2;
         Self { cached_addresses, warm_addresses: true, ..Self::drtm_h_nc(records, value) }

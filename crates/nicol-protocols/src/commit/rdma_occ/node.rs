@@ -223,7 +223,8 @@ impl SystemNode for Node {
     type Shard = Replica;
     type Copies = Copies;
 
-    /// A table of the size that every shard's has: coordinators reckon with it where a record stands.
+    /// A table of the size that every shard's has: coordinators reckon with it where a record
+    /// stands.
     fn empty(config: &RdmaOccConfig, source: &dyn RecordSource) -> Replica {
         let mut table = config.table;
         table.size_heap_for(&source.value_lengths());

@@ -98,7 +98,7 @@ impl Primary {
         }
     }
 
-    /// Is there room for an insertion of `key`?
+    /// Is there space for an insertion of `key`?
     pub(super) fn has_capacity(&self, key: Key) -> bool {
         key.is_ordered() || self.replica.table.has_capacity()
     }

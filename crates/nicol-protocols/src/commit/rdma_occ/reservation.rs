@@ -30,8 +30,8 @@ impl<F: Fabric> Host<F> {
         self.node.geometry().takes_block(old, new.len()) && !self.installs_unlocked()
     }
 
-    /// Has the owners take locks for theirs that were taken by CAS on keys that need room, which is
-    /// the owners' to give: WRITEs the transaction's id to their slots.
+    /// Has the owners take locks for theirs that were taken by CAS on keys that need space, which
+    /// is the owners' to give: WRITEs the transaction's id to their slots.
     pub(super) async fn hand_over(&self, txn: &Txn, open: &mut Open<F>) -> Result<(), Abort> {
         for (index, access) in open.accesses.iter().enumerate() {
             let ValidationSource::Header { address, .. } = access.source else { continue };
@@ -56,7 +56,7 @@ impl<F: Fabric> Host<F> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Takes room in this node's own shard.
+    /// Takes space in this node's own shard.
     pub(super) fn reserve_here(&self, txn: &Txn, open: &Open<F>) -> Result<(), Abort> {
         for (index, entry) in txn.entries().iter().enumerate() {
             if self.is_here(open.accesses[index].node) && self.needs_reservation(txn, index) {

@@ -13,8 +13,8 @@ use super::{Sabotage, Validation};
 use crate::commit::messages::{Validate, verdict};
 
 impl<F: Fabric> Host<F> {
-    /// Checks every key that is not locked, unless `reads` is false, and takes room for values that
-    /// need it; all nodes at once.
+    /// Checks every key that is not locked, unless `reads` is false, and takes space for values
+    /// that need it; all nodes at once.
     pub(super) async fn check(
         &self,
         txn: &Txn,

@@ -8,159 +8,59 @@
 //! | 1 | host coordinator | transaction id; state to the local NIC | `host` |
 //! | 2 | coordinator NIC, primary NICs | EXECUTE: lock the write set, read everything | `coordinator`, `server` |
 //! | 3 | host, or NIC if shipped | execution logic; further EXECUTE rounds | `host`, `coordinator` |
-//! | 4 | primary NICs | VALIDATE what was read and not locked | `server` |
-//! | 5 | backup NICs | LOG: append to the host log by DMA | `server`, `log` |
-//! | 6 | primary NICs | COMMIT: log, install in the index, pin, unlock | `server` |
-//! | 7 | host workers | apply logs to the tables; log acks free space and unpin | `worker`, `log_acks` |
+//! | 4 | coordinator NIC, primary NICs | VALIDATE what was read and not locked | `coordinator`, `server` |
+//! | 5 | coordinator NIC, backup NICs | LOG: append to the host log by DMA | `coordinator`, `server` |
+//! | 6 | coordinator NIC, primary NICs | COMMIT: log, install in the index, pin, unlock | `coordinator`, `server` |
+//! | 7 | host workers | apply logs to the tables; log acks free space and unpin | `host::worker`, `host::log_acks` |
 //!
-//! Three kinds of transaction take a shorter way:
+//! The figure is `NicCoordinator::commit_transaction`. Three kinds of transaction take a shorter
+//! way beside it:
 //!
 //! | which | how | code |
 //! |---|---|---|
-//! | one shard, or the local and one remote shard | executed by the primary NIC [4.2.3] | `multi_hop`, `shipped` |
-//! | local, writing | executed by the host on its own table [4.2.4] | `local` |
-//! | local, reading | the same, and the NIC only says whether it was current | `local` |
+//! | one shard, or the local and one remote shard | executed by the primary NIC [4.2.3] | `coordinator::multi_hop`, `server::remote_execution` |
+//! | local, writing | executed by the host on its own table [4.2.4] | `host::local`, `coordinator::local` |
+//! | local, reading | the same, and the NIC only says whether it was current | `host::local`, `coordinator::local` |
 //!
-//! The records of ordered tables stand in B+ trees, at the primary and at the backups: `ordered`.
+//! The records of ordered tables stand in B+ trees, at the primary and at the backups: a host that
+//! executes a local transaction reads and scans them itself, each range under its version, and its
+//! NIC says whether the ranges are current; a NIC asks its host (`server::lookup`, `host::trees`).
 //!
 //! Deviations from the paper are tagged where they stand. Recovery [4.2.1] is not here yet.
 
+mod broken;
+mod capacity;
+mod config;
 mod coordinator;
 mod host;
-mod local;
-mod log;
-mod log_acks;
-mod lookup;
-mod lookup_stats;
 mod messages;
-mod multi_hop;
 mod nic;
 mod node;
-mod ordered;
+mod open_txn;
 mod replica;
 mod server;
-mod shipped;
-mod split_requests;
-mod worker;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::fabric::Fabric;
+use nicol_core::fabric::{Fabric, Service};
 use nicol_core::ids::{EngineId, Side};
 use nicol_core::txn::Procedures;
-use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::View;
-use nicol_store::host_table::Growth;
 
 use super::Sabotage;
 use super::log_worker::apply_log;
-pub use host::Coordinator;
-use log_acks::LogAcks;
+use broken::Broken;
+pub use config::{ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig};
+pub use host::HostCoordinator;
+use host::log_acks::LogAcks;
+use host::trees::HostService;
+use host::worker::Worker;
 use nic::Nic;
 pub use node::Node;
-use ordered::HostService;
-use worker::Worker;
 
 /// EXECUTE rounds that one transaction may take.
 pub const ROUNDS_MAX: usize = 64;
-
-/// Host memory into which one table grows unless the configuration says otherwise.
-pub const TABLE_MEMORY_MAX: Bytes = Bytes(4 << 30);
-
-/// Where a transaction's execution logic runs. [Xenic21 4.2.2, 4.3.3]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExecuteAt {
-    /// On the host, always.
-    Host,
-    /// Where the transaction's annotation says.
-    Annotation,
-    /// On the coordinator's NIC, always.
-    Nic,
-}
-
-/// Whether the paper's gaps are closed. [AMB-06, AMB-07]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Faithful {
-    /// As printed: a multi-hop transaction does not protect what it only reads at its coordinator,
-    /// and a local one locks what it writes and checks nothing. Not serializable; for experiments.
-    Paper,
-    /// Serializable: the coordinator locks for reading what it only reads, and the NIC checks the
-    /// versions that a local transaction has read.
-    Fixed,
-}
-
-/// How a local read-only transaction makes sure of what it has read. [AMB-08]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LocalRead {
-    /// As printed: it reads the host table twice, and asks nobody. It misses what the NIC has
-    /// committed and the host has not applied; for experiments.
-    Paper,
-    /// One question to the local NIC: are these the current versions, and unlocked?
-    Strict,
-}
-
-/// How Xenic runs: every ablation is a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XenicConfig {
-    /// Objects that each node's NIC index may cache.
-    pub index_objects: usize,
-    /// Does the index know from the start what it has room for, as after a long run?
-    pub warm_index: bool,
-    /// Displacement limit D_m of the host table, in slots. [4.1.2]
-    pub displacement_max: u16,
-    /// Entries read beyond the known displacement, k. [4.1.3]
-    pub slack: u16,
-    /// Bytes of a value that a table slot holds inline. [4.1.2]
-    pub inline_value: usize,
-    /// Table slots per record, in percent.
-    pub slots_percent: u64,
-    /// May the host tables double when they are full?
-    pub growth: Growth,
-    /// Bytes of each NIC core's log in host memory.
-    pub log: Bytes,
-    /// How long a phase waits for an unreachable node before it gives up.
-    pub timeout: Nanos,
-    /// Where execution logic runs.
-    pub execute_at: ExecuteAt,
-    /// Are the paper's gaps closed?
-    pub faithful: Faithful,
-    /// Does one request lock and read, as opposed to one each, as one-sided verbs would? [5.7]
-    pub combined_ops: bool,
-    /// May a primary NIC execute a transaction for another node? Takes combined operations.
-    /// [4.2.3, 5.7]
-    pub multi_hop: bool,
-    /// May the host execute a transaction whose keys are all local? [4.2.4]
-    pub local_paths: bool,
-    /// How local read-only transactions make sure of what they read.
-    pub local_read: LocalRead,
-    /// For negative tests.
-    #[doc(hidden)]
-    pub sabotage: Sabotage,
-}
-
-impl XenicConfig {
-    /// The paper's choices, with memory for `records` records per shard of at most `value` bytes.
-    pub fn paper(records: u64, value: usize) -> Self {
-        Self {
-            index_objects: (records as usize / 4).max(1_024),
-            warm_index: true,
-            displacement_max: 16,
-            slack: 1,
-            inline_value: value.clamp(8, 256),
-            slots_percent: 125,
-            growth: Growth::Doubling { memory_max: TABLE_MEMORY_MAX },
-            log: Bytes(1 << 20),
-            timeout: Nanos::from_millis(20),
-            execute_at: ExecuteAt::Annotation,
-            faithful: Faithful::Fixed,
-            combined_ops: true,
-            multi_hop: true,
-            local_paths: true,
-            local_read: LocalRead::Strict,
-            sabotage: Sabotage::None,
-        }
-    }
-}
 
 /// Starts Xenic on one engine of `node`: a NIC engine serves; a host engine applies logs and gets
 /// a coordinator.
@@ -168,13 +68,17 @@ fn start<F: Fabric>(
     fabric: &F,
     node: &Arc<Node>,
     procedures: &Procedures,
-) -> Option<Coordinator<F>> {
+) -> Option<HostCoordinator<F>> {
     let here = fabric.here();
     assert!(here.node == node.id(), "an engine starts with its own node's memory");
     match here.side {
         Side::Nic => {
-            let nic = Nic::new(fabric.clone(), node.clone(), procedures.clone());
-            let first = fabric.serve(nic);
+            let nic = Nic::new(fabric, node, procedures);
+            let service: Rc<dyn Service> = match node.config().sabotage {
+                Sabotage::None => Rc::new(nic),
+                sabotage => Rc::new(Broken::new(fabric.clone(), nic, sabotage)),
+            };
+            let first = fabric.serve(service);
             assert!(first, "an engine runs one system");
             None
         }
@@ -189,7 +93,7 @@ fn start<F: Fabric>(
             fabric.spawn(acks.clone().send_overdue());
             let first = fabric.serve(HostService::new(fabric.clone(), node.clone()));
             assert!(first, "an engine runs one system");
-            Some(Coordinator::new(fabric.clone(), procedures.clone(), node.clone(), acks))
+            Some(HostCoordinator::new(fabric.clone(), procedures.clone(), node.clone(), acks))
         }
     }
 }

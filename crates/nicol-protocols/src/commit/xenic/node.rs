@@ -9,16 +9,17 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
-use nicol_core::txn::{Abort, Entry, Procedures, RangeVersion};
+use nicol_core::txn::{Abort, Entry, Procedures, RangeVersion, Txn};
 use nicol_core::view::{ShardMap, View};
+use nicol_core::wire::Malformed;
 use nicol_store::high_water::HighWater;
 use nicol_store::host_table::{Advance, ExhaustedSpace, Geometry, HostTable, SlotHash};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
-use super::lookup_stats::LookupCounters;
 use super::replica::Replica;
-use super::{Coordinator, Faithful, Sabotage, XenicConfig, start};
+use super::server::lookup::LookupCounters;
+use super::{Faithful, HostCoordinator, Sabotage, XenicConfig, start};
 use crate::commit::log::{LogMemory, RecordKind};
 use crate::commit::{copy_backups, load_shard};
 
@@ -113,18 +114,58 @@ impl Node {
         &self.logs[usize::from(core)]
     }
 
-    /// The shard of `key`.
-    pub(super) fn shard_of(&self, key: Key) -> ShardId {
-        self.view.shard_of(key)
-    }
-
     /// The shard of which this node holds the primary, if there is one.
     pub(super) fn shard(&self) -> Option<ShardId> {
         self.shard
     }
 
+    /// The shard of `key`.
+    pub(super) fn shard_of(&self, key: Key) -> ShardId {
+        self.view.shard_of(key)
+    }
+
+    /// The node that holds the primary of `key`.
+    pub(super) fn primary_of(&self, key: Key) -> NodeId {
+        self.view.primary(self.shard_of(key))
+    }
+
+    pub(super) fn is_primary(&self, shard: ShardId) -> bool {
+        Some(shard) == self.shard
+    }
+
     pub(super) fn is_primary_of(&self, key: Key) -> bool {
-        Some(self.view.shard_of(key)) == self.shard
+        self.is_primary(self.shard_of(key))
+    }
+
+    /// Errors: a request names a key whose primary is another node.
+    pub(super) fn expect_own(&self, keys: impl Iterator<Item = Key>) -> Result<(), Malformed> {
+        if self.is_local(keys) { Ok(()) } else { Err(Malformed { what: "a key of another shard" }) }
+    }
+
+    /// For each key of `txn` its shard, if the transaction updates it.
+    pub(super) fn shards_updated(&self, txn: &Txn) -> impl Iterator<Item = Option<ShardId>> {
+        let shard = |index| txn.update(index).map(|write| self.shard_of(write.key));
+        (0..txn.entries().len()).map(shard)
+    }
+
+    /// The LOGs that a transaction may lead to which another node executes for `coordinator`: each
+    /// shard of `shards` that it may write, and a backup of it. Both nodes go through them in this
+    /// order. `coordinator` logs to itself. [Xenic21 4.2.3]
+    pub(super) fn delegated_logs(
+        &self,
+        txn: &Txn,
+        shards: [Option<ShardId>; 2],
+        coordinator: NodeId,
+    ) -> impl Iterator<Item = (ShardId, NodeId)> {
+        let writes = |&shard: &ShardId| {
+            let mut write_set = txn.entries().iter().filter(|entry| entry.write);
+            write_set.any(|entry| self.shard_of(entry.key) == shard)
+        };
+        let backups = move |shard| {
+            let backups = self.view.backups(shard).filter(move |&node| node != coordinator);
+            backups.map(move |backup| (shard, backup))
+        };
+        shards.into_iter().flatten().filter(writes).flat_map(backups)
     }
 
     pub(super) fn is_backup_of(&self, shard: ShardId) -> bool {
@@ -142,12 +183,12 @@ impl Node {
         done
     }
 
-    /// Is there room for one more record in the primary table?
+    /// Is there space for one more record in the primary table?
     pub(super) fn has_capacity(&self) -> bool {
         self.primary.table.has_capacity()
     }
 
-    /// Which values the primary table has no room for any more.
+    /// Which values the primary table has no space for any more.
     pub(super) fn exhausted_space(&self) -> ExhaustedSpace {
         self.primary.table.exhausted_space()
     }
@@ -235,19 +276,12 @@ impl Node {
 
     /// Is what `txn` has read of an ordered table still current?
     pub(super) fn is_range_current(&self, txn: TxnId, version: RangeVersion) -> bool {
-        self.config.sabotage == Sabotage::IgnoresRangeVersions
-            || self.write_counters.is_current(version, txn)
+        self.write_counters.is_current(version, txn)
     }
 
     /// Are all of these keys of its own shard?
     pub(super) fn is_local(&self, mut keys: impl Iterator<Item = Key>) -> bool {
         keys.all(|key| self.is_primary_of(key))
-    }
-
-    /// May transactions take the shorter ways? A protocol broken on purpose is broken in the
-    /// ordinary way's steps.
-    pub(super) fn allows_shortcuts(&self) -> bool {
-        self.config.sabotage == Sabotage::None
     }
 
     /// Counts a commit.
@@ -279,7 +313,7 @@ impl Node {
     }
 }
 
-/// An empty replica with room for so many records.
+/// An empty replica with space for so many records.
 fn table_for(records: u64, config: &XenicConfig) -> Replica {
     let geometry = Geometry::new(
         (records * config.slots_percent / 100).max(1_024),
@@ -359,7 +393,7 @@ impl SystemNode for Node {
         Self {
             id,
             view: view.clone(),
-            config: config.clone(),
+            config: config.clone().without_shorter_ways_if_broken(),
             shard: view.led_by(id).next(),
             primary,
             backups,
@@ -429,7 +463,7 @@ impl SystemNode for Node {
 }
 
 impl CommitNode for Node {
-    type Coordinator<F: Fabric> = Coordinator<F>;
+    type Coordinator<F: Fabric> = HostCoordinator<F>;
 
     const SCANS: bool = true;
 
@@ -437,7 +471,7 @@ impl CommitNode for Node {
         self: &Arc<Self>,
         fabric: &F,
         procedures: &Procedures,
-    ) -> Option<Coordinator<F>> {
+    ) -> Option<HostCoordinator<F>> {
         start(fabric, self, procedures)
     }
 }

@@ -12,6 +12,7 @@ use super::benchmarks::Benchmark;
 use super::{VERBS, on_path};
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table, digest};
+use crate::profiles;
 use crate::report::BenchReport;
 use crate::runner::vain_offload;
 use crate::system::System;
@@ -95,7 +96,7 @@ impl<'c> Study<'c> {
             context,
             benchmark,
             system: find(system)?,
-            profile: Arc::new(Profile::load(&on)?),
+            profile: Arc::new(profiles::load(&on)?),
             on,
             settings: Vec::new(),
             host_engines: None,

@@ -96,12 +96,12 @@ pub(super) fn parse_update(
 /// SHIP: a transaction, with what its coordinator has read of its own shard, and the names of the
 /// requests under which the backups' acks are expected there: shard by shard, the coordinator's
 /// first, in the order of the view.
-pub(in crate::commit::xenic) struct Ship<'a> {
+pub(in crate::commit::xenic) struct Ship<'a, I> {
     pub(in crate::commit::xenic) txn: &'a Txn,
-    pub(in crate::commit::xenic) delegated: &'a [RequestId],
+    pub(in crate::commit::xenic) delegated: I,
 }
 
-impl Message for Ship<'_> {
+impl<I: ExactSizeIterator<Item = RequestId> + Clone> Message for Ship<'_, I> {
     const KIND: u16 = SHIP;
 
     fn emit(&self, to: &mut Writer<'_>) {
@@ -120,7 +120,7 @@ impl Message for Ship<'_> {
             }
         }
         to.u8(self.delegated.len() as u8);
-        for request in self.delegated {
+        for request in self.delegated.clone() {
             to.u16(request.slot);
             to.u32(request.sequence);
         }

@@ -1,12 +1,11 @@
 //! Messages of the ablation without combined operations. [Xenic21 5.7]
 
 use nicol_core::fabric::Message;
-use nicol_core::ids::TxnId;
 use nicol_core::txn::Txn;
-use nicol_core::wire::{Malformed, Reader, Writer};
+use nicol_core::wire::Writer;
 
 use super::{LOCK, READ};
-use crate::commit::messages::{Reads, Validate};
+use crate::commit::messages::Validate;
 
 /// READ: one shard's keys of this round, none of which is locked. It reads as an EXECUTE without a
 /// write set.
@@ -43,13 +42,4 @@ impl Message for Lock<'_> {
         to.u64(self.txn.id.0);
         Validate { txn: self.txn, keys: self.keys }.emit(to);
     }
-}
-
-/// The transaction of a LOCK, and its keys with what was read of them.
-pub(in crate::commit::xenic) fn parse_lock(
-    body: &[u8],
-) -> Result<(TxnId, Reads<&[u8]>), Malformed> {
-    let mut from = Reader::new(body);
-    let txn = TxnId(from.u64()?);
-    Ok((txn, Reads::parse(from.rest())?))
 }

@@ -7,8 +7,8 @@ use nicol_store::host_table::ExhaustedSpace;
 
 use super::local::{TxnLocal, parse_txn_local};
 use super::ship::{Ship, ShipReply, Shipped, parse_ship, parse_ship_reply};
-use super::split_requests::{Lock, Read, parse_lock};
-use crate::commit::messages::{ExecuteReply, Found, Keys, parse_execute_reply};
+use super::split_requests::{Lock, Read};
+use crate::commit::messages::{ExecuteReply, Found, Keys, LockReads, parse_execute_reply};
 
 fn bytes(message: &impl Message) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -77,7 +77,7 @@ fn a_shipped_transaction_arrives_whole() {
     sent.fetched(0, Version(4), None);
     sent.fetched(1, Version(11), Some(b"old"));
     let delegated = [RequestId { slot: 3, sequence: 5 }, RequestId { slot: 4, sequence: 6 }];
-    let body = bytes(&Ship { txn: &sent, delegated: &delegated });
+    let body = bytes(&Ship { txn: &sent, delegated: delegated.iter().copied() });
     let (mut txn, mut requests) = (Txn::default(), Vec::new());
     assert!(parse_ship(&body, &mut txn, &mut requests).is_ok());
     assert_eq!(requests, delegated);
@@ -146,10 +146,10 @@ fn separate_requests_name_their_keys() {
     let found: Vec<_> = keys.iter().map(|access| (access.key.0, access.write)).collect();
     assert_eq!((keys.txn, found), (done.id, vec![(2, false), (3, false)]));
     let body = bytes(&Lock { txn: &done, keys: &[2, 4] });
-    let Ok((txn, reads)) = parse_lock(&body) else { panic!("a LOCK parses") };
+    let Ok(LockReads { txn, reads }) = LockReads::parse(&body) else { panic!("a LOCK parses") };
     let found: Vec<_> = reads.iter().map(|read| (read.key.0, read.version.0)).collect();
     assert_eq!((txn, found), (done.id, vec![(3, 12), (5, 14)]));
-    withstands(&body, |body| parse_lock(body).is_ok());
+    withstands(&body, |body| LockReads::parse(body).is_ok());
 }
 
 #[test]

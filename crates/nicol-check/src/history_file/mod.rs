@@ -1,0 +1,336 @@
+//! Histories in files: JSON lines, the first of which says what the file is. `docs/history.md`
+//! describes the format.
+
+mod first;
+mod line;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Write};
+
+use nicol_core::history::{Action, Crash, History, Initial, Loaded, Operation, Promise};
+use serde::{Deserialize, Serialize};
+
+use line::{Line, Parsed};
+pub use validate::{Fault, validate};
+
+/// What the first line of a file calls its format.
+pub const SCHEMA: &str = "nicol.history/2";
+/// Records that a file may load: each is held in memory.
+const LOADED_MAX: usize = 1 << 24;
+/// What helps against most bad files.
+const REMEDY: &str = "record the history again, or correct the program that wrote it";
+
+/// What produced a history: for people, nothing is judged by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The system that ran.
+    pub system: Option<String>,
+    /// The workload that it ran.
+    pub workload: Option<String>,
+    /// The seed.
+    pub seed: Option<u64>,
+}
+
+/// A history that was read from a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileContent {
+    /// The file's format.
+    pub schema: String,
+    /// What produced it.
+    pub origin: Origin,
+    /// The history.
+    pub history: History,
+    /// What cannot be judged, because the file does not tell it.
+    pub not_told: Vec<&'static str>,
+}
+
+/// The first line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    schema: String,
+    promise: String,
+    /// Lines of operations that follow.
+    operations: usize,
+    /// The unit of times.
+    clock: Clock,
+    initial: InitialKind,
+    /// Lines of crashes that follow.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    crashes: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    system: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    workload: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// The unit of times.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Clock {
+    Ns,
+    Us,
+    Ms,
+}
+
+/// How the initial state is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum InitialKind {
+    /// By lines with `"op":"load"`; what they do not name was absent.
+    Listed,
+    /// Not at all.
+    Untold,
+}
+
+/// Why a file is not a usable history.
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryError {
+    /// It cannot be read.
+    #[error("line {line}: {reason}")]
+    Io {
+        /// The line.
+        line: usize,
+        /// What the system says.
+        reason: io::Error,
+    },
+    /// It has no first line.
+    #[error("the file is empty: the first line must be {{\"schema\":\"{SCHEMA}\", ...}}")]
+    Empty,
+    /// The first line names another format.
+    #[error(
+        "line 1: schema '{found}': this version reads {SCHEMA} and {older}; record the history again",
+        older = first::SCHEMA
+    )]
+    Schema {
+        /// What it says.
+        found: String,
+    },
+    /// A line is not what it should be.
+    #[error("line {line}: {reason}; {REMEDY}")]
+    Line {
+        /// The line.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Lines are missing at its end, or were added.
+    #[error(
+        "it has {found} {what}, and its first line says {said}: the file was cut short or changed; \
+         record the history again"
+    )]
+    Cut {
+        /// What is counted.
+        what: &'static str,
+        /// What the first line says.
+        said: usize,
+        /// What there are.
+        found: usize,
+    },
+}
+
+impl HistoryError {
+    /// Line `line` is not JSON, or not what it should be.
+    fn json(line: usize, error: &serde_json::Error) -> Self {
+        let (text, column) = (error.to_string(), error.column());
+        // The parser sees one line at a time, and would call each of them line 1.
+        let what = text.strip_suffix(&format!(" at line 1 column {column}")).unwrap_or(&text);
+        Self::Line { line, reason: format!("column {column}: {what}") }
+    }
+
+    fn line(line: usize, reason: impl Into<String>) -> Self {
+        Self::Line { line, reason: reason.into() }
+    }
+}
+
+/// Writes a history, times in nanoseconds.
+///
+/// # Errors
+/// What `out` says.
+pub fn write(out: &mut impl Write, origin: &Origin, history: &History) -> io::Result<()> {
+    let Origin { system, workload, seed } = origin.clone();
+    let (initial, loaded) = match &history.initial {
+        Initial::Untold => (InitialKind::Untold, &[][..]),
+        Initial::Listed(loaded) => (InitialKind::Listed, loaded.as_slice()),
+    };
+    let header = Header {
+        schema: SCHEMA.to_owned(),
+        promise: history.promise.to_string(),
+        operations: history.operations.len(),
+        clock: Clock::Ns,
+        initial,
+        crashes: history.crashes.len(),
+        system,
+        workload,
+        seed,
+    };
+    let mut emit = |line: &dyn erased::Emit| {
+        line.emit(&mut *out)?;
+        out.write_all(b"\n")
+    };
+    emit(&header)?;
+    loaded.iter().try_for_each(|loaded| emit(&Line::of_loaded(loaded)))?;
+    history.operations.iter().try_for_each(|operation| emit(&Line::of_operation(operation)))?;
+    history.crashes.iter().try_for_each(|crash| emit(&Line::of_crash(crash)))
+}
+
+/// Serializable values as objects.
+mod erased {
+    use std::io::{self, Write};
+
+    use serde::Serialize;
+
+    pub(super) trait Emit {
+        fn emit(&self, out: &mut dyn Write) -> io::Result<()>;
+    }
+
+    impl<T: Serialize> Emit for T {
+        fn emit(&self, out: &mut dyn Write) -> io::Result<()> {
+            serde_json::to_writer(out, self).map_err(io::Error::from)
+        }
+    }
+}
+
+/// Reads a history, of this format or `nicol.history/1`.
+///
+/// # Errors
+/// The first line that is wrong, by number, and what helps.
+pub fn read(from: impl BufRead) -> Result<FileContent, HistoryError> {
+    let mut lines = Lines { lines: from.lines(), line: 0 };
+    let (_, header) = lines.next()?.ok_or(HistoryError::Empty)?;
+    let named: serde_json::Value =
+        serde_json::from_str(&header).map_err(|error| HistoryError::json(1, &error))?;
+    match named.get("schema").and_then(serde_json::Value::as_str) {
+        Some(SCHEMA) => {}
+        Some(first::SCHEMA) => return first::read(&header, lines),
+        other => {
+            let found = other.unwrap_or_default().to_owned();
+            return Err(HistoryError::Schema { found });
+        }
+    }
+    let header: Header =
+        serde_json::from_str(&header).map_err(|error| HistoryError::json(1, &error))?;
+    let promise: Promise =
+        header.promise.parse().map_err(|reason: String| HistoryError::line(1, reason))?;
+    let (body, lines_of) = read_lines(&header, lines)?;
+    let Body { loaded, operations, crashes } = body;
+    let initial = match header.initial {
+        InitialKind::Listed => Initial::Listed(loaded),
+        InitialKind::Untold => Initial::Untold,
+    };
+    let history = History { promise, initial, operations, crashes };
+    validate(&history).map_err(|fault| fault.at_line(&lines_of))?;
+    let Header { schema, system, workload, seed, .. } = header;
+    let not_told = not_told(&history);
+    Ok(FileContent { schema, origin: Origin { system, workload, seed }, history, not_told })
+}
+
+/// What a history leaves out that its promise is about.
+fn not_told(history: &History) -> Vec<&'static str> {
+    let mut missing = Vec::new();
+    if history.initial == Initial::Untold {
+        missing.push(
+            "what was loaded: of a record that nobody wrote, 'present at version 1' and 'absent' \
+             are both believed, if all agree on one of them",
+        );
+    }
+    let reads = || {
+        history.operations.iter().flat_map(|operation| match &operation.action {
+            Action::Txn(txn) => txn.reads.as_slice(),
+            _ => &[],
+        })
+    };
+    let digests = reads().any(|read| read.digest.is_some());
+    if !digests && reads().any(|read| read.present) {
+        missing.push("digests of values: wrong bytes under a right version are not noticed");
+    }
+    missing
+}
+
+#[derive(Default)]
+struct Body {
+    loaded: Vec<Loaded>,
+    operations: Vec<Operation>,
+    crashes: Vec<Crash>,
+}
+
+/// Reads everything behind the first line; also returns the line of each operation.
+fn read_lines(
+    header: &Header,
+    mut lines: Lines<impl BufRead>,
+) -> Result<(Body, Vec<usize>), HistoryError> {
+    let mut body = Body::default();
+    let mut lines_of = Vec::new();
+    let mut loaded_at = BTreeMap::new();
+    while let Some((line, text)) = lines.next()? {
+        let parsed: Line =
+            serde_json::from_str(&text).map_err(|error| HistoryError::json(line, &error))?;
+        match parsed.parse().map_err(|reason| HistoryError::line(line, reason))? {
+            Parsed::Operation(operation) => {
+                body.operations.push(operation);
+                lines_of.push(line);
+            }
+            Parsed::Crash(crash) => body.crashes.push(crash),
+            Parsed::Loaded(_) if header.initial == InitialKind::Untold => {
+                let reason = "a load, although line 1 says that the initial state is untold";
+                return Err(HistoryError::line(line, reason));
+            }
+            Parsed::Loaded(loaded) => {
+                for record in loaded {
+                    if let Some(before) = loaded_at.insert(record.key.clone(), line) {
+                        let reason = format!("a record that line {before} loads as well");
+                        return Err(HistoryError::line(line, reason));
+                    }
+                    body.loaded.push(record);
+                }
+                if body.loaded.len() > LOADED_MAX {
+                    let reason = format!(
+                        "more than {LOADED_MAX} loaded records: list only those that operations \
+                         name or scans cover"
+                    );
+                    return Err(HistoryError::line(line, reason));
+                }
+            }
+        }
+    }
+    let counts = [
+        ("operations", header.operations, body.operations.len()),
+        ("crashes", header.crashes, body.crashes.len()),
+    ];
+    match counts.into_iter().find(|(_, said, found)| said != found) {
+        Some((what, said, found)) => Err(HistoryError::Cut { what, said, found }),
+        None => Ok((body, lines_of)),
+    }
+}
+
+/// The lines of a file that are not blank, by number.
+struct Lines<R> {
+    lines: io::Lines<R>,
+    line: usize,
+}
+
+impl<R: BufRead> Lines<R> {
+    fn next(&mut self) -> Result<Option<(usize, String)>, HistoryError> {
+        for text in self.lines.by_ref() {
+            self.line += 1;
+            let text = text.map_err(|reason| match reason.kind() {
+                io::ErrorKind::InvalidData => HistoryError::line(self.line, "not UTF-8"),
+                _ => HistoryError::Io { line: self.line, reason },
+            })?;
+            if !text.trim().is_empty() {
+                return Ok(Some((self.line, text)));
+            }
+        }
+        Ok(None)
+    }
+}

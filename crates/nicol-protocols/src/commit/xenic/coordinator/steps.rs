@@ -1,0 +1,325 @@
+//! What the steps of [`NicCoordinator::commit_transaction`] do: each sends to every node concerned,
+//! waits for all of them, and hands the next one proof. [Xenic21 4.2]
+
+use nicol_core::fabric::{Fabric, FabricError, Message, RequestId, Timeout};
+use nicol_core::ids::{EngineId, ShardId};
+use nicol_core::txn::{Abort, Entry, Outcome, Txn};
+use nicol_core::units::Nanos;
+
+use super::NicCoordinator;
+use super::local::CurrentHere;
+use crate::commit::messages::{
+    AbortLocks, Commit, Execute, Log, Validate, parse_execute_reply, verdict,
+};
+use crate::commit::xenic::capacity;
+use crate::commit::xenic::messages::HostReply;
+use crate::commit::xenic::open_txn::{LogCall, OpenTxn};
+use crate::commit::xenic::server::ReadAtOnce;
+use crate::kit::{AllGranted, HeldLocks, Selection};
+
+/// How long a request that found no free call slot waits before it tries again.
+pub(in crate::commit::xenic) const SLOT_WAIT: Nanos = Nanos::from_micros(5);
+
+/// Proof that every key has been read and every write-set key is locked.
+#[must_use = "release the locks or carry them to the next step"]
+pub(super) struct Executed(AllGranted);
+
+impl Executed {
+    /// The keys were read first, and the write set was locked at the versions read.
+    pub(super) fn separately(read: AllGranted, locked: AllGranted) -> Self {
+        Self(read.and(locked))
+    }
+}
+
+/// Proof that nothing read has changed since, so that the transaction will commit. Who says so:
+#[must_use = "log it or release the locks"]
+pub(super) enum Validated {
+    /// The primaries of all keys that are not locked.
+    Unchanged(Unchanged),
+    /// The locks on every key, all held at one instant. [Xenic21 4.2.3]
+    ReadAtOnce(ReadAtOnce),
+    /// The NIC of the only node concerned. [Xenic21 4.2.4]
+    CurrentHere(CurrentHere),
+}
+
+/// Proof that VALIDATE was granted, or that there was nothing to validate.
+pub(super) struct Unchanged(());
+
+/// Proof that every backup has logged every write: the transaction is committed, and its outcome is
+/// reported.
+#[must_use = "the primaries must install it"]
+pub(super) struct Logged(());
+
+impl<F: Fabric> NicCoordinator<F> {
+    /// EXECUTE: locks and reads the keys that have not been fetched yet, at all primaries at once.
+    pub(super) async fn execute(&self, open: &mut OpenTxn<F>) -> Result<Executed, Abort> {
+        open.note_fetched();
+        let mut last = None;
+        while let Some(shard) = self.next_shard(open, last, |entry| !entry.fetched) {
+            if open.keys.iter().any(|&index| open.txn.entries()[index].write) {
+                open.locks.asked(shard);
+            }
+            let reply = self.ask(shard, &Execute { txn: &open.txn, keys: &open.keys });
+            open.calls.push(shard, reply);
+            last = Some(shard);
+        }
+        Ok(Executed(self.gather_values(open).await?))
+    }
+
+    /// Takes what the primaries have read, and notes who holds locks now.
+    pub(super) async fn gather_values(&self, open: &mut OpenTxn<F>) -> Result<AllGranted, Abort> {
+        let OpenTxn { calls, txn, keys, locks, exhausted, .. } = open;
+        let take = |shard, reply: Result<F::Payload, FabricError>| {
+            self.select(keys, txn, shard, |entry| !entry.fetched);
+            let granted = reply.map_err(Abort::Fabric).and_then(|body| {
+                parse_execute_reply(body.as_ref(), txn, keys)
+                    .unwrap_or(Err(Abort::Fabric(FabricError::Malformed)))
+            });
+            *exhausted = exhausted.or(note_locks(locks, shard, granted)?);
+            Ok(())
+        };
+        calls.gather(take).await
+    }
+
+    /// VALIDATE: what was read and is not locked has not changed, say its primaries.
+    pub(super) async fn validate(
+        &self,
+        open: &mut OpenTxn<F>,
+        executed: Executed,
+    ) -> Result<Validated, Abort> {
+        let Executed(_) = executed;
+        let entries = open.txn.entries();
+        // AMB-34: one key, read in one request, was current at that instant.
+        if entries.len() != 1 && !entries.iter().all(|entry| entry.write) {
+            let mut last = None;
+            while let Some(shard) = self.next_shard(open, last, |entry| !entry.write) {
+                let reply = self.ask(shard, &Validate { txn: &open.txn, keys: &open.keys });
+                open.calls.push(shard, reply);
+                last = Some(shard);
+            }
+            let _ = open.calls.gather(|_, reply| verdict(reply)).await?;
+        }
+        Ok(Validated::Unchanged(Unchanged(())))
+    }
+
+    /// LOG at every backup of what is written; then the host is told the outcome.
+    ///
+    /// Errors: only before the first LOG is sent. A backup that does not answer in time makes the
+    /// outcome unknown to the client, and is asked until it does.
+    pub(super) async fn log(
+        &self,
+        open: &mut OpenTxn<F>,
+        validated: Validated,
+    ) -> Result<Logged, Abort> {
+        match validated {
+            Validated::Unchanged(_) | Validated::ReadAtOnce(_) | Validated::CurrentHere(_) => {}
+        }
+        if open.txn.updates().next().is_none() {
+            self.report(open, Outcome::Committed);
+            return Ok(Logged(()));
+        }
+        let log = self.node.log(self.fabric.here().core);
+        capacity::check_writes(open.exhausted, &open.txn, log.body_max())?;
+        let mut last = None;
+        while let Some(shard) = self.next_shard_updated(open, last) {
+            for backup in self.fabric.view().backups(shard) {
+                let timeout = Timeout::After(self.node.config().timeout);
+                let call = LogCall { shard, backup, delegated: RequestId::NONE };
+                let reply = self.send_log(open, call, timeout, None);
+                open.logs.push(call, reply);
+            }
+            last = Some(shard);
+        }
+        Ok(self.await_logs(open).await)
+    }
+
+    /// Waits for every backup's ack and reports the outcome.
+    pub(super) async fn await_logs(&self, open: &mut OpenTxn<F>) -> Logged {
+        while let Some((call, mut reply)) = open.logs.next().await {
+            let mut superseded = None;
+            while let Err(error) = reply {
+                self.report(open, Outcome::Unknown);
+                if let FabricError::TimedOut { request } = error {
+                    superseded = Some(request);
+                }
+                self.wait_for_slot().await;
+                self.select_updates(open, call.shard);
+                reply = self.send_log(open, call, Timeout::Never, superseded).await;
+            }
+        }
+        // Committed: the host learns it before the primaries do.
+        self.report(open, Outcome::Committed);
+        Logged(())
+    }
+
+    /// Sends the writes in `open.keys` to a backup.
+    pub(super) fn send_log(
+        &self,
+        open: &OpenTxn<F>,
+        call: LogCall,
+        timeout: Timeout,
+        superseded: Option<RequestId>,
+    ) -> F::Completion {
+        let message = Log { txn: &open.txn, shard: call.shard, keys: &open.keys };
+        let to = self.fabric.view().nic_of(call.backup, self.fabric.here().core);
+        match superseded {
+            Some(request) => self.fabric.call_superseding(to, &message, request),
+            None => self.fabric.call(to, &message, timeout),
+        }
+    }
+
+    /// COMMIT at the primaries of the write set: they install the writes and unlock. One that has
+    /// written nothing only gives its locks back.
+    pub(super) async fn commit(&self, open: &mut OpenTxn<F>, logged: Logged) {
+        let Logged(()) = logged;
+        if open.txn.updates().next().is_none() {
+            return self.release(open).await;
+        }
+        self.install(open).await;
+    }
+
+    /// Has the primaries install the writes.
+    pub(in crate::commit::xenic) async fn install(&self, open: &mut OpenTxn<F>) {
+        self.tell_primaries(open, |open, shard| {
+            self.demand(shard, &Commit { txn: &open.txn, shard, keys: &open.keys })
+        })
+        .await;
+    }
+
+    /// Reports that the transaction has not committed, and releases its locks.
+    pub(super) async fn abort(&self, open: &mut OpenTxn<F>, abort: Abort) {
+        self.report(open, Outcome::Aborted(abort));
+        self.release(open).await;
+    }
+
+    /// ABORT: releases every lock, of requests still under way too.
+    pub(super) async fn release(&self, open: &mut OpenTxn<F>) {
+        self.tell_primaries(open, |open, shard| {
+            let message = AbortLocks { txn: &open.txn, keys: &open.keys };
+            match open.locks.to_fence(shard) {
+                Some(request) => {
+                    self.fabric.call_superseding(self.primary_nic(shard), &message, request)
+                }
+                None => self.demand(shard, &message),
+            }
+        })
+        .await;
+    }
+
+    /// Sends each primary that may hold locks its write-set keys, and waits until it has answered.
+    async fn tell_primaries(
+        &self,
+        open: &mut OpenTxn<F>,
+        send: impl Fn(&OpenTxn<F>, ShardId) -> F::Completion,
+    ) {
+        let mut last = None;
+        while let Some(shard) = open.locks.after(last) {
+            self.select_write_set(open, shard);
+            let reply = send(open, shard);
+            open.calls.push(shard, reply);
+            last = Some(shard);
+        }
+        while let Some((shard, mut reply)) = open.calls.next().await {
+            while let Err(error) = reply {
+                let no_slot = error == FabricError::NoResources;
+                assert!(no_slot, "a primary refused to end a transaction: {error}");
+                self.wait_for_slot().await;
+                self.select_write_set(open, shard);
+                reply = send(open, shard).await;
+            }
+        }
+        open.locks.clear();
+    }
+
+    /// Tells the host how the transaction ended, unless it has been told already.
+    pub(in crate::commit::xenic) fn report(&self, open: &mut OpenTxn<F>, outcome: Outcome) {
+        if std::mem::replace(&mut open.reported, true) {
+            return;
+        }
+        if outcome == Outcome::Committed {
+            self.node.took(open.path);
+        }
+        let shipped = open.txn.ship && !matches!(outcome, Outcome::Aborted(_));
+        let shipped = shipped.then_some(&open.txn);
+        self.fabric.reply(open.host, &HostReply::Ended { outcome, shipped });
+    }
+
+    pub(super) async fn wait_for_slot(&self) {
+        self.fabric.sleep_until(self.fabric.now() + SLOT_WAIT).await;
+    }
+
+    /// The NIC engine that works for this one at the primary of `shard`.
+    pub(super) fn primary_nic(&self, shard: ShardId) -> EngineId {
+        let view = self.fabric.view();
+        view.nic_of(view.primary(shard), self.fabric.here().core)
+    }
+
+    /// A request to the primary of `shard` that may go unanswered.
+    pub(super) fn ask<M: Message>(&self, shard: ShardId, message: &M) -> F::Completion {
+        let timeout = Timeout::After(self.node.config().timeout);
+        self.fabric.call(self.primary_nic(shard), message, timeout)
+    }
+
+    /// A request to the primary of `shard` that must take effect.
+    fn demand<M: Message>(&self, shard: ShardId, message: &M) -> F::Completion {
+        self.fabric.call(self.primary_nic(shard), message, Timeout::Never)
+    }
+
+    /// Selects the keys of the next shard that has any which `wanted` accepts.
+    pub(super) fn next_shard(
+        &self,
+        open: &mut OpenTxn<F>,
+        last: Option<ShardId>,
+        wanted: impl Fn(&Entry) -> bool,
+    ) -> Option<ShardId> {
+        let OpenTxn { keys, txn, .. } = open;
+        let shard_of = |entry: &Entry| wanted(entry).then(|| self.node.shard_of(entry.key));
+        keys.next_shard(last, txn.entries().iter().map(shard_of))
+    }
+
+    /// Selects the keys of the next shard that the transaction updates.
+    fn next_shard_updated(&self, open: &mut OpenTxn<F>, last: Option<ShardId>) -> Option<ShardId> {
+        let OpenTxn { keys, txn, .. } = open;
+        keys.next_shard(last, self.node.shards_updated(txn))
+    }
+
+    /// Selects the keys that the transaction updates in `shard`.
+    pub(super) fn select_updates(&self, open: &mut OpenTxn<F>, shard: ShardId) {
+        let OpenTxn { keys, txn, .. } = open;
+        keys.of(shard, self.node.shards_updated(txn));
+    }
+
+    /// Selects the write-set keys of `shard`.
+    fn select_write_set(&self, open: &mut OpenTxn<F>, shard: ShardId) {
+        let OpenTxn { keys, txn, .. } = open;
+        self.select(keys, txn, shard, |entry| entry.write);
+    }
+
+    fn select(
+        &self,
+        keys: &mut Selection,
+        txn: &Txn,
+        shard: ShardId,
+        wanted: impl Fn(&Entry) -> bool,
+    ) {
+        let shard_of = |entry: &Entry| wanted(entry).then(|| self.node.shard_of(entry.key));
+        keys.of(shard, txn.entries().iter().map(shard_of));
+    }
+}
+
+/// Notes what a primary's answer says of the locks that it was asked for: all or none.
+pub(super) fn note_locks<T>(
+    locks: &mut HeldLocks,
+    shard: ShardId,
+    granted: Result<T, Abort>,
+) -> Result<T, Abort> {
+    match &granted {
+        Ok(_) => locks.granted(shard),
+        // It may have locked, or may still: its ABORT fences the request.
+        Err(Abort::Fabric(FabricError::TimedOut { request })) => {
+            locks.unanswered(shard, *request);
+        }
+        Err(_) => locks.denied(shard),
+    }
+    granted
+}

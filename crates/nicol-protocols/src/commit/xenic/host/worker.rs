@@ -1,0 +1,70 @@
+//! Host workers: they apply what the NIC has logged. [Xenic21 4.2 step 7]
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::fabric::{Fabric, Work};
+
+use super::log_acks::LogAcks;
+use crate::commit::log::{LogReader, logged};
+use crate::commit::log_worker::ApplyLog;
+use crate::commit::xenic::node::Node;
+
+/// Segments of a growing table that an idle worker splits before it looks at the log again.
+const IDLE_SPLITS: u64 = 4;
+
+/// Applies the log of one NIC core to the host tables.
+pub(in crate::commit::xenic) struct Worker<F: Fabric> {
+    pub(in crate::commit::xenic) fabric: F,
+    pub(in crate::commit::xenic) node: Arc<Node>,
+    pub(in crate::commit::xenic) acks: Rc<LogAcks<F>>,
+    /// The NIC core whose log it is.
+    pub(in crate::commit::xenic) core: u8,
+}
+
+impl<F: Fabric> ApplyLog for Worker<F> {
+    const BATCH: usize = 32;
+    // A core that also serves clients or a NIC has few turns to give, and a worker that falls
+    // behind lets every local transaction find the table out of date.
+    const BATCHES: usize = 16;
+
+    fn apply(&self, reader: &LogReader) {
+        for (kind, body) in reader.records() {
+            let writes = logged(body);
+            self.node.replica(writes.shard, kind).touch(writes.keys());
+        }
+        for (kind, body) in reader.records() {
+            let writes = logged(body);
+            let replica = self.node.replica(writes.shard, kind);
+            let mut written = 0;
+            for (key, version, value) in writes.installs() {
+                self.fabric.work(Work::TableApply);
+                replica.apply(key, version, value);
+                written += 1;
+            }
+            // A segment per insert keeps a doubling ahead of the inserts.
+            self.grow(written);
+        }
+    }
+
+    fn applied(&self, _records: u64, position: u64) {
+        // [Xenic21 4.2 step 7] The ack travels with the next message to the NIC.
+        self.acks.applied(self.core, position, self.node.log(self.core).size());
+        self.node.forget_deletions();
+    }
+
+    fn work_while_idle(&self) -> bool {
+        self.grow(IDLE_SPLITS) > 0
+    }
+}
+
+impl<F: Fabric> Worker<F> {
+    /// Splits segments of the tables that are doubling; returns how many.
+    fn grow(&self, segments: u64) -> u64 {
+        let done = self.node.grow(segments);
+        for _ in 0..done.records {
+            self.fabric.work(Work::TableApply);
+        }
+        done.segments
+    }
+}

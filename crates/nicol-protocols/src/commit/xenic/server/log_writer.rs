@@ -1,0 +1,98 @@
+//! The NIC's end of a log: it appends records to host memory by DMA. [Xenic21 4.2]
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nicol_core::exec::Signal;
+use nicol_core::fabric::{Fabric, FabricError};
+use nicol_core::ids::Key;
+
+use crate::commit::log::{LogMemory, RecordKind, Tail};
+
+/// The NIC's end of a log.
+pub(super) struct LogWriter<F: Fabric> {
+    fabric: F,
+    memory: Arc<LogMemory>,
+    tail: Cell<Tail>,
+    /// Bytes that the host has applied.
+    applied: Cell<u64>,
+    space: Signal,
+    pins: RefCell<VecDeque<(u64, Key)>>,
+    staging: RefCell<Vec<u8>>,
+}
+
+/// Where a record ends; once the host has applied up to there, its pins may go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Position(u64);
+
+impl<F: Fabric> LogWriter<F> {
+    pub(super) fn new(fabric: F, memory: Arc<LogMemory>) -> Self {
+        Self {
+            space: fabric.signal(),
+            fabric,
+            tail: Cell::new(Tail::new(memory.size())),
+            memory,
+            applied: Cell::new(0),
+            pins: RefCell::default(),
+            staging: RefCell::default(),
+        }
+    }
+
+    /// Appends a record and returns where it ends and the DMA that carries it, which resolves when
+    /// the record is durable. Waits while the log is full.
+    pub(super) async fn append(
+        &self,
+        kind: RecordKind,
+        body: &[u8],
+    ) -> Result<(Position, F::Completion), FabricError> {
+        if body.len() > self.memory.body_max() {
+            return Err(FabricError::NoResources);
+        }
+        loop {
+            let tail = self.tail.get();
+            if tail.at() + tail.needed(body.len()) - self.applied.get() <= self.memory.size() {
+                break;
+            }
+            // Back-pressure: the workers' log acks make space.
+            self.space.wait().await;
+        }
+        let landing = self.write(kind, body);
+        Ok((Position(self.tail.get().at()), landing))
+    }
+
+    fn write(&self, kind: RecordKind, body: &[u8]) -> F::Completion {
+        let mut tail = self.tail.get();
+        if let Some((offset, word)) = tail.skip(body.len()) {
+            self.memory.reserve(tail.at());
+            // The completion is not awaited: the record behind it lands later on the same queue.
+            drop(self.fabric.dma_write(self.memory.region(), offset, &word.to_le_bytes()));
+        }
+        let mut staging = self.staging.borrow_mut();
+        staging.clear();
+        let offset = tail.frame(kind, body, &mut staging);
+        self.memory.reserve(tail.at());
+        self.tail.set(tail);
+        self.fabric.dma_write_durable(self.memory.region(), offset, &staging)
+    }
+
+    /// Remembers that `key` is pinned until the record at `position` has been applied.
+    pub(super) fn pin(&self, position: Position, key: Key) {
+        self.pins.borrow_mut().push_back((position.0, key));
+    }
+
+    /// Takes a log ack: frees space and hands out the keys to unpin. Acks are cumulative.
+    pub(super) fn acknowledge(&self, applied: u64, mut unpin: impl FnMut(Key)) {
+        if applied <= self.applied.get() || applied > self.tail.get().at() {
+            return;
+        }
+        self.applied.set(applied);
+        self.pins.borrow_mut().retain(|&(position, key)| {
+            if position <= applied {
+                unpin(key);
+            }
+            position > applied
+        });
+        self.space.notify();
+    }
+}

@@ -1,0 +1,286 @@
+//! The server's NIC engine: what a primary and a backup do for a coordinator. [Xenic21 4.2: D]
+//!
+//! A request is parsed here, once, where it arrives; a task of its own serves it, in the step that
+//! has its name.
+
+mod lock_and_read;
+mod log_writer;
+pub(super) mod lookup;
+mod remote_execution;
+mod split_requests;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Work};
+use nicol_core::ids::{IdMap, TxnId};
+use nicol_core::txn::{Abort, Procedures};
+use nicol_core::wire::Malformed;
+
+use super::messages::ship::parse_ship_outcome;
+use super::messages::{LOCK, READ, SHIP, SHIP_OUTCOME};
+use super::node::Node;
+use super::open_txn::OpenTxns;
+use crate::commit::log::RecordKind;
+use crate::commit::messages::{
+    ABORT, Ack, COMMIT, EXECUTE, ExecuteReply, Keys, LOG, LockReads, Reads, VALIDATE,
+    ValidateReply, Writes,
+};
+use crate::kit::lock_all;
+pub(super) use lock_and_read::ReadAtOnce;
+use log_writer::LogWriter;
+use lookup::Lookups;
+use remote_execution::RemoteExecution;
+
+/// The server's side of one NIC engine.
+pub(super) struct NicServer<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+    procedures: Procedures,
+    log: LogWriter<F>,
+    lookups: Lookups<F>,
+    txns: Rc<OpenTxns<F>>,
+    /// Transactions that other coordinators have shipped here.
+    shipped: RefCell<IdMap<TxnId, RemoteExecution<F>>>,
+}
+
+impl<F: Fabric> NicServer<F> {
+    pub(super) fn new(
+        fabric: F,
+        node: Arc<Node>,
+        procedures: Procedures,
+        txns: Rc<OpenTxns<F>>,
+    ) -> Self {
+        let memory = node.log(fabric.here().core).clone();
+        Self {
+            log: LogWriter::new(fabric.clone(), memory),
+            lookups: Lookups::new(fabric.clone(), node.clone()),
+            fabric,
+            node,
+            procedures,
+            txns,
+            shipped: RefCell::default(),
+        }
+    }
+
+    /// Looks up keys of this node's shard.
+    pub(super) fn lookups(&self) -> &Lookups<F> {
+        &self.lookups
+    }
+
+    /// Takes a request of another NIC, or of this one's coordinator.
+    pub(super) fn deliver(self: &Rc<Self>, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let Some(reply_to) = delivery.reply_to else {
+            return Err(Malformed { what: "a request that wants no reply" });
+        };
+        let (body, fabric, this) = (delivery.body, &self.fabric, self.clone());
+        match delivery.kind {
+            EXECUTE | READ => {
+                let keys = self.keys(body)?.keep(fabric);
+                fabric.spawn(async move { this.execute(keys, reply_to).await });
+            }
+            LOCK => {
+                let lock = LockReads::parse(body)?;
+                self.node.expect_own(lock.reads.keys())?;
+                let lock = lock.keep(fabric);
+                fabric.spawn(async move { this.lock(lock, reply_to).await });
+            }
+            VALIDATE => {
+                let reads = self.reads(body)?.keep(fabric);
+                fabric.spawn(async move { this.validate(reads, reply_to).await });
+            }
+            LOG => {
+                let writes = Writes::parse(body)?;
+                if !self.node.is_backup_of(writes.shard) {
+                    return Err(Malformed { what: "a LOG for a shard not backed up here" });
+                }
+                let writes = writes.keep(fabric);
+                fabric.spawn(async move { this.log(writes, reply_to).await });
+            }
+            COMMIT => {
+                let writes = self.writes(body)?.keep(fabric);
+                fabric.spawn(async move { this.commit(writes, reply_to).await });
+            }
+            ABORT => {
+                let keys = self.keys(body)?.keep(fabric);
+                // A task, too, so that it runs behind an EXECUTE that was delivered before it.
+                fabric.spawn(async move { this.abort(keys, reply_to) });
+            }
+            SHIP => return self.take_ship(body, reply_to),
+            SHIP_OUTCOME => self.tell_outcome(parse_ship_outcome(body)?, reply_to),
+            _ => return Err(Malformed { what: "an unknown kind of message" }),
+        }
+        Ok(())
+    }
+
+    /// Takes a log ack of this node's host: it frees log space and unpins. [Xenic21 4.2 step 7]
+    pub(super) fn take_log_ack(&self, applied: u64) {
+        self.log.acknowledge(applied, |key| self.node.unpin(key));
+    }
+
+    /// Parses an EXECUTE, READ or ABORT of this node's keys.
+    pub(super) fn keys<'a>(&self, body: &'a [u8]) -> Result<Keys<&'a [u8]>, Malformed> {
+        let keys = Keys::parse(body)?;
+        self.node.expect_own(keys.iter().map(|access| access.key))?;
+        Ok(keys)
+    }
+
+    /// Parses a VALIDATE of this node's keys.
+    pub(super) fn reads<'a>(&self, body: &'a [u8]) -> Result<Reads<&'a [u8]>, Malformed> {
+        let reads = Reads::parse(body)?;
+        self.node.expect_own(reads.keys())?;
+        Ok(reads)
+    }
+
+    /// Parses a COMMIT of this node's keys.
+    pub(super) fn writes<'a>(&self, body: &'a [u8]) -> Result<Writes<&'a [u8]>, Malformed> {
+        let writes = Writes::parse(body)?;
+        self.node.expect_own(writes.keys())?;
+        Ok(writes)
+    }
+
+    /// EXECUTE: locks the write set or nothing, then reads every key. [Xenic21 4.2 step 2]
+    pub(super) async fn execute(self: Rc<Self>, keys: Keys<F::Payload>, reply_to: ReplyTo) {
+        // [Xenic21 4.2 step 2] "If any key exists and is locked, the NIC returns an abort."
+        if let Err(abort) = self.lock_and_check(&keys) {
+            return self.deny(reply_to, abort);
+        }
+        // [Xenic21 4.2 step 2] Values and versions, from the index or by DMA.
+        let mut found = self.lookups.batch();
+        let read = self.lookups.read_all(keys.iter().map(|access| access.key), &mut found).await;
+        let capacity = keys.iter().zip(found.iter()).all(|(access, found)| {
+            !access.write || found.value.is_some() || self.node.has_capacity()
+        });
+        match read {
+            Ok(()) if capacity => {
+                let exhausted = self.node.exhausted_space();
+                let granted = ExecuteReply::Granted(exhausted, found.iter(), &found.values);
+                self.fabric.reply(reply_to, &granted);
+            }
+            Ok(()) => {
+                self.unlock_all(&keys);
+                self.deny(reply_to, Abort::NoResources);
+            }
+            Err(error) => {
+                self.unlock_all(&keys);
+                self.fabric.refuse(reply_to, error);
+            }
+        }
+        self.lookups.give_back(found);
+    }
+
+    fn deny(&self, reply_to: ReplyTo, abort: Abort) {
+        self.fabric.reply(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort));
+    }
+
+    /// Locks the write set, all or none, and checks that nobody else holds the other keys.
+    fn lock_and_check(&self, keys: &Keys<F::Payload>) -> Result<(), Abort> {
+        let lock = |key| {
+            self.fabric.work(Work::IndexLookup);
+            self.node.lock(key, keys.txn)
+        };
+        let unlock = |key| {
+            self.node.unlock(key, keys.txn);
+        };
+        lock_all(keys.written(), lock, unlock)?;
+        for access in keys.iter().filter(|access| !access.write) {
+            self.fabric.work(Work::IndexLookup);
+            if self.node.holder(access.key).is_some_and(|holder| holder != keys.txn) {
+                self.unlock_all(keys);
+                return Err(Abort::LockConflict { key: access.key });
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases the write set.
+    pub(super) fn unlock_all(&self, keys: &Keys<F::Payload>) {
+        for key in keys.written() {
+            self.fabric.work(Work::IndexLookup);
+            self.node.unlock(key, keys.txn);
+        }
+    }
+
+    /// VALIDATE: versions unchanged and nothing locked. [Xenic21 4.2 step 4]
+    async fn validate(self: Rc<Self>, reads: Reads<F::Payload>, reply_to: ReplyTo) {
+        let mut found = self.lookups.batch();
+        let read = self.lookups.read_all(reads.keys(), &mut found).await;
+        if let Err(error) = read {
+            self.lookups.give_back(found);
+            return self.fabric.refuse(reply_to, error);
+        }
+        let mut verdict = Ok(());
+        for (read, now) in reads.iter().zip(found.iter()) {
+            let key = read.key;
+            // [Xenic21 4.2 step 4] "If the version numbers match and no keys are locked": commit.
+            if !now.is_as_read(&read) {
+                verdict = Err(Abort::Stale { key });
+                break;
+            }
+            // Checked after the read: a writer that locked since may have installed elsewhere.
+            if self.node.holder(key).is_some() {
+                verdict = Err(Abort::ValidateLocked { key });
+                break;
+            }
+        }
+        self.lookups.give_back(found);
+        self.fabric.reply(reply_to, &ValidateReply(verdict));
+    }
+
+    /// LOG: appended to the host log; acknowledged once it is durable there. [Xenic21 4.2 step 5]
+    async fn log(self: Rc<Self>, writes: Writes<F::Payload>, reply_to: ReplyTo) {
+        // [Xenic21 4.2 step 5] "Appending it to a hugepage of host memory via DMA write."
+        let landing = match self.log.append(RecordKind::Log, writes.body()).await {
+            Ok((_, landing)) => landing,
+            Err(error) => return self.fabric.refuse(reply_to, error),
+        };
+        // [Xenic21 4.2 step 5] "The NIC responds after the DMA completes": the record is durable
+        // then, where host memory is battery-backed as in the paper. A node whose log device has
+        // failed is as good as crashed: it never answers again, since a refusal would be asked
+        // again and could not be kept.
+        if landing.await.is_ok() {
+            self.fabric.reply(reply_to, &Ack);
+        }
+    }
+
+    /// COMMIT: logged, installed and pinned; then unlocked and acknowledged. [Xenic21 4.2 step 6]
+    pub(super) async fn commit(self: Rc<Self>, writes: Writes<F::Payload>, reply_to: ReplyTo) {
+        if writes.installs().next().is_some() {
+            // [Xenic21 4.2 step 6] "Appends the COMMIT request to the host-memory log."
+            let (position, landing) = match self.log.append(RecordKind::Commit, writes.body()).await
+            {
+                Ok(appended) => appended,
+                Err(error) => return self.fabric.refuse(reply_to, error),
+            };
+            // [Xenic21 4.2 step 6] The new values go to the index, and are pinned there.
+            for (key, version, value) in writes.installs() {
+                self.fabric.work(Work::IndexLookup);
+                self.node.install(key, version, value);
+                self.log.pin(position, key);
+            }
+            // As in LOG: no answer, and nobody may read what is not durable here.
+            if landing.await.is_err() {
+                return;
+            }
+        }
+        // [Xenic21 4.2 step 6] "Once the DMA has completed, the NIC releases the write-set locks."
+        self.unlock_written(&writes);
+        self.forget_shipped(writes.txn);
+        self.fabric.reply(reply_to, &Ack);
+    }
+
+    /// Releases the keys of a COMMIT, those included that are not written.
+    pub(super) fn unlock_written(&self, writes: &Writes<F::Payload>) {
+        for key in writes.keys() {
+            self.fabric.work(Work::IndexLookup);
+            self.node.unlock(key, writes.txn);
+        }
+    }
+
+    /// ABORT: releases what the transaction holds here.
+    fn abort(&self, keys: Keys<F::Payload>, reply_to: ReplyTo) {
+        self.unlock_all(&keys);
+        self.fabric.reply(reply_to, &Ack);
+    }
+}

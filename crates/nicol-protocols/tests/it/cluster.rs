@@ -1,0 +1,168 @@
+//! A cluster in the simulated world under a workload, judged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nicol_check::serializability;
+use nicol_core::commit::{CommitNode, PATHS};
+use nicol_core::engine::Start;
+use nicol_core::fabric::Fabric;
+use nicol_core::faults::FaultPlan;
+use nicol_core::history::Promise;
+use nicol_core::ids::Key;
+use nicol_core::records::Records;
+use nicol_core::system::{Sequential, load_nodes};
+use nicol_core::txn::Procedures;
+use nicol_core::units::Nanos;
+use nicol_core::view::{ShardMap, View};
+use nicol_core::workload::Workload;
+use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
+use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, history, spawn_clients};
+
+pub const NODES: u16 = 3;
+/// Host engines of a node, and NIC engines.
+const ENGINES: usize = 2;
+/// Simulated time after which a run that has not ended is stuck.
+const LIMIT: Nanos = Nanos::from_secs(20);
+
+/// How a run goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    pub on: &'static str,
+    pub replicas: usize,
+    pub clients_per_node: u32,
+    /// Transactions of all clients together.
+    pub transactions: u64,
+    /// Are messages lost, repeated, delayed and corrupted?
+    pub faults: bool,
+}
+
+/// What has become of a run.
+#[derive(Debug)]
+pub struct Ran {
+    pub counts: Counts,
+    /// Committed transactions by the way that they took.
+    pub paths: BTreeMap<&'static str, u64>,
+    /// Locks that nobody will release.
+    pub leaked: u64,
+    /// What the history breaks.
+    pub anomalies: Vec<String>,
+    /// What the state breaks.
+    pub wrong: Vec<String>,
+}
+
+impl Ran {
+    /// Did everything hold that is promised?
+    pub fn held(&self) -> bool {
+        self.leaked == 0 && self.anomalies.is_empty() && self.wrong.is_empty()
+    }
+}
+
+struct Cluster<N> {
+    nodes: Vec<Arc<N>>,
+    clients_per_host: u32,
+    workload: Arc<dyn Workload>,
+    procedures: Procedures,
+    run: Arc<RunControl>,
+}
+
+impl<N: CommitNode> Start for Cluster<N> {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let here = fabric.here();
+        let node = &self.nodes[usize::from(here.node.0)];
+        let Some(coordinator) = node.start(fabric, &self.procedures) else { return };
+        let host = u32::from(here.node.0) * ENGINES as u32 + u32::from(here.core);
+        let clients = self.clients_per_host;
+        spawn_clients(fabric, &coordinator, &self.workload, &self.run, host * clients, clients);
+    }
+}
+
+/// The records of a cluster that is quiet.
+struct Quiet<'a, N>(&'a [Arc<N>], &'a View);
+
+impl<N: CommitNode> Records for Quiet<'_, N> {
+    fn read(&mut self, key: Key) -> Option<Vec<u8>> {
+        let node = self.1.primary(self.1.shard_of(key));
+        let mut value = Vec::new();
+        self.0[usize::from(node.0)].read(key, &mut value).then_some(value)
+    }
+
+    fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8])) {
+        self.0.iter().for_each(|node| node.for_each(each));
+    }
+}
+
+/// Runs `workload` on a cluster of `N` until every client has ended and nothing is left to do.
+pub fn run<N: CommitNode>(
+    run: Run,
+    config: &N::Config,
+    workload: Arc<dyn Workload>,
+    seed: u64,
+) -> Ran {
+    let view = View::new(usize::from(NODES), run.replicas, ENGINES, ENGINES).unwrap();
+    let clients = u32::from(NODES) * run.clients_per_node;
+    let plan = RunPlan {
+        seed,
+        clients,
+        begin: Nanos::ZERO,
+        warmup_until: Nanos::ZERO,
+        stop_at: Nanos::MAX,
+        transactions_per_client: Some(run.transactions.div_ceil(clients.into())),
+        load: Load::Closed,
+        retry: RETRY,
+        record: true,
+        history_max: usize::MAX,
+    };
+    let cluster = Arc::new(Cluster::<N> {
+        nodes: load_nodes(&view, config, &*workload, &Sequential),
+        clients_per_host: run.clients_per_node / ENGINES as u32,
+        procedures: workload.procedures(),
+        run: RunControl::new(plan, workload.kinds()),
+        workload,
+    });
+    let profile = Arc::new(Profile::load(run.on).unwrap());
+    let faults = if run.faults { FaultPlan::messages(seed) } else { FaultPlan::none() };
+    let world =
+        SimCluster::new(SimConfig { faults, ..SimConfig::new(view.clone(), profile, seed) });
+    world.start(&cluster);
+    let ended = world.run_until(&mut |_| cluster.run.finished(), LIMIT);
+    assert_eq!(ended, RunEnd::Done, "seed {seed}: clients are stuck");
+    let is_settled = || cluster.nodes.iter().all(|node| node.is_settled());
+    world.run_until(&mut |_| is_settled(), LIMIT);
+    world.settle(LIMIT);
+    judge(&cluster, &view)
+}
+
+fn judge<N: CommitNode>(cluster: &Cluster<N>, view: &View) -> Ran {
+    let (mut leaked, mut wrong) = (0, Vec::new());
+    let (mut paths, mut digests) = (BTreeMap::new(), BTreeMap::new());
+    for node in &cluster.nodes {
+        if !node.is_settled() {
+            wrong.push("the cluster did not become quiet: work is stuck".to_owned());
+        } else {
+            node.check();
+        }
+        let audit = node.audit();
+        leaked += audit.leaks.iter().map(|(_, count)| count).sum::<u64>();
+        for (shard, digest) in audit.digests {
+            if *digests.entry(shard).or_insert(digest) != digest {
+                wrong.push(format!("the replicas of shard {} differ", shard.0));
+            }
+        }
+        for counter in node.counters().iter().filter(|counter| counter.group == PATHS) {
+            *paths.entry(counter.name).or_default() += counter.value;
+        }
+    }
+    let mut result = cluster.run.result();
+    let mut quiet = Quiet(&cluster.nodes, view);
+    wrong.extend(match result.whole.unknown {
+        0 => cluster.workload.audit(&mut quiet, &result.totals()),
+        _ => cluster.workload.audit_state(&mut quiet),
+    });
+    let operations = std::mem::take(&mut result.history);
+    let told = history(Promise::default(), operations, &*cluster.workload, view);
+    let report = serializability::check(&told);
+    wrong.extend(report.undecided.iter().map(|why| format!("not judged: {why:?}")));
+    let anomalies = report.violations.iter().map(ToString::to_string).collect();
+    Ran { counts: result.whole, paths, leaked, anomalies, wrong }
+}

@@ -1,0 +1,7 @@
+//! Every system in the simulated world, judged by the checkers.
+
+mod cluster;
+mod errata;
+mod sizes;
+mod slots;
+mod xenic;
