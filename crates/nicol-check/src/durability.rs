@@ -15,7 +15,12 @@
 //! the model protects and, like any other, at one point of the order of the operations before the
 //! crash. So a history between two crashes must be linearizable, too; it begins with what the crash
 //! before it left. A write whose outcome was unknown at a crash may still take effect after it.
+//!
+//! Of an operation that was under way at a crash and was acknowledged after it, the state before the
+//! crash says nothing: a write may have taken effect before it, or, sent again, after it, and a
+//! read's answer may come from either side, so that it is left out.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -111,7 +116,7 @@ pub fn check(history: &History, model: Persistency, states_max: usize) -> Report
     }
     let mut unseen = BTreeSet::new();
     let mut rest = &operations[..];
-    let mut carried: Vec<&Operation> = Vec::new();
+    let mut carried: Vec<Cow<'_, Operation>> = Vec::new();
     for number in 0..=history.crashes.len() {
         let crash = history.crashes.get(number);
         let ends = rest
@@ -119,25 +124,65 @@ pub fn check(history: &History, model: Persistency, states_max: usize) -> Report
         let (piece, later) = rest.split_at(ends);
         rest = later;
         let start = History { initial: initial.clone(), ..History::default() };
-        let all: Vec<&Operation> = carried.iter().chain(piece).copied().collect();
-        let piece = Piece { number, crash, operations: &all, earlier: history, model, states_max };
+        let all: Vec<_> =
+            carried.into_iter().chain(piece.iter().copied().map(Cow::Borrowed)).collect();
+        let known: Vec<Cow<'_, Operation>> =
+            all.iter().filter_map(|operation| as_known_at(operation, crash)).collect();
+        let known: Vec<&Operation> = known.iter().map(Cow::as_ref).collect();
+        let piece =
+            Piece { number, crash, operations: &known, earlier: history, model, states_max };
         piece.judge(&start, &unseen, &mut report);
         let Some(crash) = crash else { break };
-        initial = left_by(&initial, crash, &mut unseen, &all);
+        initial = left_by(&initial, crash, &mut unseen, &known);
         let recovered: BTreeMap<&Key, &Read> =
             crash.recovered.iter().map(|read| (&read.key, read)).collect();
-        // What was unknown and has not come to light yet may still take effect.
-        carried = all.into_iter().filter(|operation| is_open(operation, &recovered)).collect();
+        carried = all.into_iter().filter_map(|it| carry(it, crash.at, &recovered)).collect();
     }
     report
 }
 
-/// Might a write of unknown outcome take effect after a crash that left `recovered`?
-fn is_open(operation: &Operation, recovered: &BTreeMap<&Key, &Read>) -> bool {
-    let Some((key, true, value)) = linearizability::single(operation) else { return false };
-    let unknown = operation.end == End::Unknown || operation.responded.is_none();
-    let came = recovered.get(key).is_some_and(|read| value.may_be_version(&Value::read(read)));
-    unknown && !came
+/// Was `operation` acknowledged only after the crash, at which it was under way?
+fn is_under_way(operation: &Operation, at: u64) -> bool {
+    operation.end == End::Ok && operation.responded.is_some_and(|responded| responded > at)
+}
+
+/// What is known of an operation at the crash that ends its piece: one that is under way has no
+/// outcome yet.
+fn as_known_at<'o>(operation: &'o Operation, crash: Option<&Crash>) -> Option<Cow<'o, Operation>> {
+    match crash.filter(|crash| is_under_way(operation, crash.at)) {
+        None => Some(Cow::Borrowed(operation)),
+        Some(_) if matches!(linearizability::single(operation), Some((_, true, _))) => {
+            Some(Cow::Owned(Operation { end: End::Unknown, ..operation.clone() }))
+        }
+        // Transactions are counted as not judged.
+        Some(_) => operation.txn().map(|_| Cow::Borrowed(operation)),
+    }
+}
+
+/// The operation, if it may take effect after the crash at `at`, which left `recovered`: a write of
+/// unknown outcome that has not come to light, or one that was under way.
+fn carry<'o>(
+    operation: Cow<'o, Operation>,
+    at: u64,
+    recovered: &BTreeMap<&Key, &Read>,
+) -> Option<Cow<'o, Operation>> {
+    let (key, _, written) = linearizability::single(&operation).filter(|(_, writes, _)| *writes)?;
+    let read = recovered.get(key).map(|read| Value::read(read));
+    if read.is_some_and(|read| written.may_be_version(&read)) {
+        return None;
+    }
+    if operation.end == End::Unknown || operation.responded.is_none() {
+        return Some(operation);
+    }
+    if !is_under_way(&operation, at) {
+        return None;
+    }
+    // Only versions tell whether a newer write had replaced it before the crash.
+    match written.version.zip(read.and_then(|read| read.version)) {
+        Some((own, kept)) if own < kept => None,
+        Some(_) => Some(operation),
+        None => Some(Cow::Owned(Operation { end: End::Unknown, ..operation.into_owned() })),
+    }
 }
 
 /// The state that a crash left: what was recovered. A key that was not looked at is as it was if no

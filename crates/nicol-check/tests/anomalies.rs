@@ -289,3 +289,59 @@ fn what_follows_a_crash_begins_with_what_it_left() {
         assert_eq!(unseen().get(1, (110, 120), value).survives(Persistency::Event), None);
     }
 }
+
+#[test]
+fn what_is_acknowledged_after_a_crash_may_have_come_before_it_or_after() {
+    let model = Persistency::Strict;
+    for versions in [true, false] {
+        let version = |version| if versions { version } else { 0 };
+        let asked = || Story::loaded(1, 11).put(1, (0, 200), (version(2), 22));
+        let kept = |state| asked().crash(100, &[Some(state)]);
+        // It was lost and sent again, or it survived and only its acknowledgement was late.
+        for state in [(1, 11), (2, 22)] {
+            let read = kept(state).get(2, (210, 220), (version(2), 22));
+            assert_eq!(read.survives(model), None, "{versions}: after {state:?}");
+        }
+        // A newer write took its place before the crash.
+        let replaced = asked().put(2, (10, 20), (version(3), 33)).crash(100, &[Some((3, 33))]);
+        let replaced = replaced.get(2, (210, 220), (version(3), 33));
+        assert_eq!(replaced.survives(model), None, "{versions}");
+        // A read that was under way tells nothing.
+        let read = Story::loaded(1, 11).put(1, (0, 10), (version(2), 22));
+        let read = read.get(2, (20, 110), (version(2), 22)).crash(100, &[Some((1, 11))]);
+        assert_eq!(read.survives(Persistency::Renf), None, "{versions}");
+    }
+    let lost = Story::loaded(1, 11).put(1, (0, 200), (2, 22)).crash(100, &[Some((1, 11))]);
+    let lost = lost.get(2, (210, 220), (1, 11)).survives(model);
+    assert!(matches!(lost, Some(Loss::NotLinearizable(Anomaly::StaleRead))), "{lost:?}");
+}
+
+#[test]
+fn an_unknown_initial_value_is_taken_for_any_that_was_read() {
+    let unseen = || Story::loaded(1, 11).put(1, (0, 10), (0, 22)).crash(100, &[]);
+    let wrote = || unseen().put(1, (110, 120), (0, 33)).get(2, (110, 115), (0, 33));
+    for early in [11, 22] {
+        let right = wrote().get(3, (111, 115), (0, early));
+        assert_eq!(right.survives(Persistency::Event), None, "{early}");
+        let both = right.get(4, (111, 115), (0, 33 - early));
+        assert!(both.survives(Persistency::Event).is_some(), "{early} and its neighbour");
+    }
+    let late = wrote().get(3, (121, 125), (0, 11)).survives(Persistency::Event);
+    assert!(late.is_some(), "it was overwritten");
+}
+
+#[test]
+fn a_scan_that_misses_a_record_that_nobody_else_touched_is_wrong() {
+    let (first, last) = (Key::Number(0), Key::Number(9));
+    let scan = |limit| Scan {
+        first: first.clone(),
+        last: last.clone(),
+        backward: false,
+        limit,
+        found: vec![],
+    };
+    let story = |limit| Story::loaded(1, 11).add(1, (0, 10), End::Ok, Action::Scan(scan(limit)));
+    assert!(story(None).judge().is_some());
+    assert!(story(Some(1)).judge().is_some());
+    assert_eq!(story(Some(0)).judge(), None, "it asked for nothing");
+}

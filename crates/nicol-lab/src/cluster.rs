@@ -1,9 +1,10 @@
 //! A cluster's memory, its system and its clients: what a world starts on its engines.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
-use nicol_core::engine::Start;
+use nicol_core::engine::{AfterLoss, Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, Side};
 use nicol_core::records::{RecordSource, Records};
@@ -30,6 +31,8 @@ pub(crate) struct Cluster<Y: Family> {
     /// Initial records of all replicas, at most.
     pub(crate) records: u64,
     pub(crate) memory: Option<Memory>,
+    /// By node: has it crashed? Then its memory is lost.
+    down: Vec<AtomicBool>,
 }
 
 impl<Y: Family> Start for Cluster<Y> {
@@ -52,6 +55,15 @@ impl<Y: Family> Start for Cluster<Y> {
         };
         Y::start(node, fabric, &self.built.workload, &self.run, clients);
     }
+
+    fn crashed(&self, loss: &Loss) -> AfterLoss {
+        self.down[loss.node.index()].store(true, Ordering::Relaxed);
+        AfterLoss::NodeStops
+    }
+
+    /// No family can recover yet: a node that has crashed stays without a service, so that it
+    /// refuses every request, and its clients do not come back.
+    fn restart<F: Fabric>(&self, _fabric: &F, _revival: &Revival<'_>) {}
 }
 
 impl<Y: Family> Cluster<Y> {
@@ -83,6 +95,7 @@ impl<Y: Family> Cluster<Y> {
             run: RunControl::new(plan, built.kinds),
             built,
             clients_per_node,
+            down: view.node_ids().map(|_| AtomicBool::default()).collect(),
         })
     }
 
@@ -96,15 +109,26 @@ impl<Y: Family> Cluster<Y> {
     /// What its nodes have counted, by group and name.
     pub(crate) fn counters(&self) -> Counters {
         let mut groups = Counters::new();
-        for counter in self.nodes.iter().flat_map(|node| node.counters()) {
+        for counter in self.survivors().flat_map(|node| node.counters()) {
             *groups.entry(counter.group).or_default().entry(counter.name).or_default() +=
                 counter.value;
         }
         groups
     }
 
+    /// Has nothing crashed?
+    pub(crate) fn is_whole(&self) -> bool {
+        self.survivors().count() == self.nodes.len()
+    }
+
+    /// The nodes that have not crashed.
+    pub(crate) fn survivors(&self) -> impl Iterator<Item = &Arc<Y::Node>> {
+        let lives = |(_, down): &(_, &AtomicBool)| !down.load(Ordering::Relaxed);
+        self.nodes.iter().zip(&self.down).filter(lives).map(|(node, _)| node)
+    }
+
     pub(crate) fn is_settled(&self) -> bool {
-        self.nodes.iter().all(|node| node.is_settled())
+        self.survivors().all(|node| node.is_settled())
     }
 }
 

@@ -35,6 +35,10 @@ pub(crate) trait Family: Sized + 'static {
     /// may lag behind, they need not.
     const REPLICAS_CONVERGE: bool;
 
+    /// Does it serve again after a crash? If not, a node that has crashed stays down, no view moves
+    /// its shard, and the run is stopped a while later.
+    const RECOVERS: bool;
+
     /// Builds the workload and the system's configuration, for NICs with `nic_memory` where that is
     /// known.
     ///

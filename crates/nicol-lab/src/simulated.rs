@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use nicol_core::engine::Loss;
 use nicol_core::units::Nanos;
 use nicol_rt::LogDevice;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
@@ -21,6 +22,8 @@ use crate::{summary, systems};
 const SPAN: Nanos = Nanos::from_millis(10);
 /// Simulated time after which a run that has not ended is stuck.
 const LIMIT: Nanos = Nanos::from_secs(3_600);
+/// Simulated time that a system without recovery goes on for after a crash: twice a lease, and some.
+const AFTER_CRASH: Nanos = Nanos::from_millis(25);
 /// Simulated time that the cluster has to become quiet after the last client.
 const SETTLE: Nanos = Nanos::from_secs(10);
 
@@ -48,6 +51,26 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
     Ok(BenchRun { report, history })
 }
 
+/// Runs until every client has ended. A system that cannot recover goes on for a while after a
+/// crash, in which it must not answer wrongly, and is then stopped: attempts under way end as
+/// unknown.
+fn run_clients<Y: Family>(world: &SimCluster, cluster: &Cluster<Y>) -> RunEnd {
+    let mut stop_at = None;
+    let mut ended = |now: Nanos| {
+        if !cluster.is_whole() {
+            stop_at.get_or_insert(now + AFTER_CRASH);
+        }
+        cluster.run.finished() || stop_at.is_some_and(|at| now >= at)
+    };
+    let ran = world.run_until(&mut ended, LIMIT);
+    if ran == RunEnd::Done && !cluster.run.finished() {
+        for node in cluster.view.node_ids() {
+            world.crash(Loss { node, host: true, nic: true });
+        }
+    }
+    ran
+}
+
 fn simulate<Y: Family>(
     config: &BenchConfig,
     hardware: Hardware,
@@ -56,7 +79,11 @@ fn simulate<Y: Family>(
     let mut sim = SimConfig::mixed(hardware.view, hardware.profiles, config.seed);
     sim.faults = config.drawn_faults();
     // Without crashes nobody needs views or leases, and no figure moves.
-    sim.view_service = !sim.faults.crashes.is_empty();
+    sim.view_service = Y::RECOVERS && !sim.faults.crashes.is_empty();
+    if !Y::RECOVERS {
+        // Others meet silence where a node was, for as long as the run goes on.
+        sim.faults.crashes.iter_mut().for_each(|crash| crash.restart_after = None);
+    }
     let tuning = &mut sim.tuning;
     tuning.aggregation = cluster.built.engine.aggregation.unwrap_or(tuning.aggregation);
     tuning.dma_vector = cluster.built.engine.dma_vector.unwrap_or(tuning.dma_vector);
@@ -66,15 +93,17 @@ fn simulate<Y: Family>(
     let world = SimCluster::new(sim);
     world.start(cluster);
     let started_s = started.elapsed().as_secs_f64();
-    let ran = world.run_until(&mut |_| cluster.run.finished(), LIMIT);
+    let ran = run_clients(&world, cluster);
     let measured_until = world.now();
     // The measured figures end with the clients; what follows only empties logs and queues.
     let report = world.report();
     let limit = measured_until.saturating_add(SETTLE);
     // A task that waits for a timer does not keep the world from settling: ask the memory first.
-    world.run_until(&mut |_| cluster.is_settled(), limit);
+    world.run_until(&mut |_| cluster.is_settled() || !cluster.is_whole(), limit);
     let settled = world.settle(limit);
-    let quiet = ran == RunEnd::Done && settled != RunEnd::Limit && cluster.is_settled();
+    let at_rest = settled != RunEnd::Limit && cluster.is_settled();
+    // Where a node has crashed, work of others may wait for it, for a recovery that no family has.
+    let quiet = ran == RunEnd::Done && (at_rest || !cluster.is_whole());
     Measured {
         stats: report.stats,
         resources: report

@@ -142,7 +142,10 @@ pub struct SimCluster {
 
 impl Drop for SimCluster {
     fn drop(&mut self) {
-        self.engines.get_mut().iter().for_each(Engine::dismantle);
+        // A task that has panicked is still being polled: its engine cannot be taken apart.
+        if !std::thread::panicking() {
+            self.engines.get_mut().iter().for_each(Engine::dismantle);
+        }
     }
 }
 

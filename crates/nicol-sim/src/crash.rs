@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use nicol_core::engine::{Engine, Loss, Operation, Revival, Start, Transfer};
+use nicol_core::engine::{AfterLoss, Engine, Loss, Operation, Revival, Start, Transfer};
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::MediumCounts;
 
@@ -17,14 +17,14 @@ use crate::world::{Shared, SimWorld};
 /// What was started on a cluster, whatever its type.
 pub trait Started {
     /// See [`Start::crashed`].
-    fn crashed(&self, loss: &Loss);
+    fn crashed(&self, loss: &Loss) -> AfterLoss;
     /// See [`Start::restart`].
     fn restart(&self, engine: &Engine<SimWorld>, revival: &Revival<'_>);
 }
 
 impl<S: Start> Started for Arc<S> {
-    fn crashed(&self, loss: &Loss) {
-        S::crashed(self, loss);
+    fn crashed(&self, loss: &Loss) -> AfterLoss {
+        S::crashed(self, loss)
     }
 
     fn restart(&self, engine: &Engine<SimWorld>, revival: &Revival<'_>) {
@@ -104,8 +104,9 @@ impl SimCluster {
             let lost = shared.tables[usize::from(loss.node.0)].lose(side, durable);
             self.lost.borrow_mut().extend(lost);
         }
-        if let Some(started) = &*self.started.borrow() {
-            started.crashed(&loss);
+        let after = self.started.borrow().as_ref().map(|started| started.crashed(&loss));
+        if after == Some(AfterLoss::NodeStops) {
+            self.crash(Loss { host: !loss.host, nic: !loss.nic, ..loss });
         }
     }
 

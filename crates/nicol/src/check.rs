@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use nicol_check::history_file::{self, FileContent, HistoryError};
-use nicol_check::serializability;
+use nicol_check::{durability, linearizability, serializability};
 use nicol_core::history::Promise;
 use serde_json::json;
 
@@ -28,7 +28,7 @@ struct Verdict {
 /// Reads the history and prints the verdict.
 pub fn run(args: &CheckArgs) -> Result<End> {
     let content = open(&args.history)?;
-    let verdict = judge(&content)?;
+    let verdict = judge(&content);
     print(args, &content, &verdict)?;
     Ok(if verdict.held { End::Held } else { End::Failed })
 }
@@ -50,22 +50,47 @@ fn open(path: &Path) -> Result<FileContent> {
     }
 }
 
-fn judge(content: &FileContent) -> Result<Verdict> {
-    match content.history.promise {
+fn judge(content: &FileContent) -> Verdict {
+    let history = &content.history;
+    match history.promise {
         Promise::StrictSerializable | Promise::Serializable => {
-            let report = serializability::check(&content.history);
-            Ok(Verdict {
+            let report = serializability::check(history);
+            Verdict {
                 held: report.held(),
-                violations: report.violations.iter().map(ToString::to_string).collect(),
+                violations: words(&report.violations),
                 more: report.more,
                 undecided: report.undecided,
-            })
+            }
         }
-        promise @ (Promise::Linearizable | Promise::Durable(_)) => {
-            let error = anyhow!("this version judges no history whose promise is {promise}");
-            Err(Usage(error).into())
+        Promise::Linearizable => {
+            let report = linearizability::check(history, linearizability::STATES_MAX);
+            let undecided = undecided(&report.undecided, report.not_judged);
+            by_key(report.holds(), words(&report.violations), undecided)
+        }
+        Promise::Durable(model) => {
+            let report = durability::check(history, model, linearizability::STATES_MAX);
+            let undecided = undecided(&report.undecided, report.not_judged);
+            by_key(report.holds(), words(&report.violations), undecided)
         }
     }
+}
+
+/// The verdict of a checker that lists every violation.
+fn by_key(held: bool, violations: Vec<String>, undecided: Option<String>) -> Verdict {
+    Verdict { held, violations, more: 0, undecided }
+}
+
+fn words(violations: &[impl ToString]) -> Vec<String> {
+    violations.iter().map(ToString::to_string).collect()
+}
+
+/// Why a checker of single keys has not decided all.
+fn undecided(keys: &[impl ToString], transactions: usize) -> Option<String> {
+    let mut why = words(keys);
+    if transactions > 0 {
+        why.push(format!("{transactions} transactions, which only serializability judges"));
+    }
+    (!why.is_empty()).then(|| why.join("; "))
 }
 
 fn print(args: &CheckArgs, content: &FileContent, verdict: &Verdict) -> Result<()> {

@@ -154,14 +154,20 @@ fn client_order(
             edges.insert((number_of[before], number_of[at]));
         }
     }
-    // An unsure write comes after what its client did before it.
+    // An unsure write comes after what its client did before it: real time tells of all but the
+    // last one, which may have ended at the instant at which the write began.
+    let mut of_client: BTreeMap<u32, Vec<(u64, usize)>> = BTreeMap::new();
+    for (at, op) in problem.certain.iter().enumerate() {
+        of_client.entry(op.client).or_default().push((op.sequence, at));
+    }
     let unsure = written
         .iter()
         .filter(|(number, op)| op.responded == NEVER && clusters.contains_key(number));
     for (&number, write) in unsure {
-        let own = problem.certain.iter().enumerate().filter(|(_, op)| op.client == write.client);
-        for (at, _) in own.filter(|(_, op)| Problem::precedes(op, write)) {
-            edges.insert((number_of[at], number));
+        let own = of_client.get(&write.client).map_or(&[][..], Vec::as_slice);
+        let before = own.partition_point(|(sequence, _)| *sequence < write.sequence);
+        if let Some((_, last)) = before.checked_sub(1).map(|last| own[last]) {
+            edges.insert((number_of[last], number));
         }
     }
     edges

@@ -21,7 +21,7 @@ mod versions;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use nicol_core::history::{Action, End, History, Initial, Key, Operation, Scan};
+use nicol_core::history::{Action, End, History, Initial, Key, Operation, Read, Scan};
 
 pub(crate) use problem::{Op, Problem, Recovered, Value, single};
 use search::Searched;
@@ -246,36 +246,54 @@ pub(crate) fn by_key<'h>(
             (None, _) => {}
         }
     }
+    for (_, scan) in &scans {
+        for key in scanned(&sorted, scan) {
+            problems.entry(key.clone()).or_insert_with(|| fresh(key));
+        }
+    }
     for (operation, scan) in scans {
-        add_scan(&mut problems, operation, scan, &fresh);
+        add_scan(&mut problems, operation, scan);
     }
     problems.values_mut().for_each(Problem::finish);
     (problems, not_judged)
 }
 
-/// Adds a scan as reads: of what it found, and of the other keys that it says are absent.
-fn add_scan(
-    problems: &mut BTreeMap<Key, Problem>,
-    operation: &Operation,
-    scan: &Scan,
-    fresh: &impl Fn(&Key) -> Problem,
-) {
-    for found in &scan.found {
-        let problem = problems.entry(found.key.clone()).or_insert_with(|| fresh(&found.key));
-        problem.add(operation, false, Value::read(found));
+/// The keys that a scan found, and the loaded ones that it speaks of: it may have missed them.
+fn scanned<'h>(sorted: &'h Initial, scan: &'h Scan) -> impl Iterator<Item = &'h Key> {
+    let loaded = match (sorted, spoken_of(scan)) {
+        (Initial::Listed(loaded), Some((first, last))) => {
+            let from = loaded.partition_point(|one| one.key < *first);
+            &loaded[from..loaded.partition_point(|one| one.key <= *last)]
+        }
+        _ => &[],
+    };
+    scan.found.iter().map(|found| &found.key).chain(loaded.iter().map(|one| &one.key))
+}
+
+/// The range of which a scan says what is there: up to the last key found if it was full then.
+fn spoken_of(scan: &Scan) -> Option<(&Key, &Key)> {
+    if scan.limit == Some(0) || scan.first > scan.last {
+        return None;
     }
     let full = scan.limit.is_some_and(|limit| scan.found.len() >= limit as usize);
     let end = scan.found.last().filter(|_| full).map(|last| &last.key);
-    let (first, last) = match (end, scan.backward) {
+    Some(match (end, scan.backward) {
         (Some(end), false) => (&scan.first, end),
         (Some(end), true) => (end, &scan.last),
         (None, _) => (&scan.first, &scan.last),
-    };
-    if first > last {
-        return;
+    })
+}
+
+/// Adds a scan as reads: of what it found, and of the other keys that it says are absent.
+fn add_scan(problems: &mut BTreeMap<Key, Problem>, operation: &Operation, scan: &Scan) {
+    let found: BTreeMap<&Key, &Read> = scan.found.iter().map(|read| (&read.key, read)).collect();
+    for (key, read) in &found {
+        let problem = problems.get_mut(*key).expect("every key found has its problem");
+        problem.add(operation, false, Value::read(read));
     }
-    let returned = |key: &Key| scan.found.iter().any(|found| found.key == *key);
-    for (_, problem) in problems.range_mut(first..=last).filter(|(key, _)| !returned(key)) {
+    let Some((first, last)) = spoken_of(scan) else { return };
+    for (_, problem) in problems.range_mut(first..=last).filter(|(key, _)| !found.contains_key(key))
+    {
         problem.add(operation, false, Value { version: None, ..Value::ABSENT });
     }
 }

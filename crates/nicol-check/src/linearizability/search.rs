@@ -32,8 +32,8 @@ struct Configuration {
     recovered: bool,
     /// The write that the value is of: certain ones first, then unsure ones; the last is the load.
     value: usize,
-    /// What an unknown initial value was read as: the read.
-    guessed: Option<usize>,
+    /// What an unknown initial value is taken for; `None`: nobody reads it.
+    guessed: Option<Value>,
 }
 
 impl Configuration {
@@ -91,14 +91,16 @@ pub(crate) fn decide(problem: &Problem, states_max: usize) -> Searched {
     let same = writes.map(|(at, op)| *first.entry(op.value).or_insert(at)).collect();
     let search = Search { problem, read: read.into_iter().collect(), same };
     let load = problem.certain.len() + problem.unsure.len();
-    let mut open = vec![Configuration {
+    let start = |guessed| Configuration {
         base: 0,
         window: Vec::new(),
         unsure: Vec::new(),
         recovered: problem.recovered.is_none(),
         value: load,
-        guessed: None,
-    }];
+        guessed,
+    };
+    let mut open = vec![start(None)];
+    open.extend(guesses(problem).into_iter().map(|guess| start(Some(guess))));
     let mut seen = BTreeSet::new();
     let (mut longest, mut stuck) = (0, Vec::new());
     while let Some(mut configuration) = open.pop() {
@@ -120,6 +122,19 @@ pub(crate) fn decide(problem: &Problem, states_max: usize) -> Searched {
         seen.insert(configuration);
     }
     Searched::Impossible { stuck, longest }
+}
+
+/// What the initial value may have been where nobody said: what was read before any write had to
+/// be over, or recovered.
+fn guesses(problem: &Problem) -> BTreeSet<Value> {
+    if problem.initial.is_some() {
+        return BTreeSet::new();
+    }
+    let written = problem.certain.iter().filter(|op| op.writes).map(|op| op.responded).min();
+    let early = |invoked| written.is_none_or(|written| invoked <= written);
+    let reads = problem.certain.iter().filter(|op| !op.writes && early(op.invoked));
+    let recovered = problem.recovered.iter().map(|recovered| recovered.value);
+    reads.map(|op| op.value).chain(recovered).collect()
 }
 
 /// What may take effect next.
@@ -148,20 +163,16 @@ impl Search<'_> {
         Enabled { certain, until }
     }
 
-    /// The value's writer fits `read`; an unknown initial value becomes the first read's.
-    fn fits(&self, configuration: &Configuration, read: &Value) -> Option<bool> {
+    /// Does the value that `configuration` has fit `read`?
+    fn fits(&self, configuration: &Configuration, read: &Value) -> bool {
         let Problem { certain, unsure, initial, .. } = self.problem;
         let at = configuration.value;
-        let writer = match (at.checked_sub(certain.len()), initial) {
-            (None, _) => certain[at].value,
-            (Some(at), _) if at < unsure.len() => unsure[at].value,
-            (Some(_), Some(initial)) => *initial,
-            (Some(_), None) => match configuration.guessed {
-                Some(read) => certain[read].value,
-                None => return None,
-            },
+        let value = match at.checked_sub(certain.len()) {
+            None => Some(certain[at].value),
+            Some(at) if at < unsure.len() => Some(unsure[at].value),
+            Some(_) => initial.or(configuration.guessed),
         };
-        Some(writer.may_be_version(read))
+        value.is_some_and(|value| value.may_be_version(read))
     }
 
     /// Lets every read come that may come now. Returns what may come after them.
@@ -174,11 +185,7 @@ impl Search<'_> {
                 if op.writes {
                     continue;
                 }
-                let fits = self.fits(configuration, &op.value);
-                if fits.is_none() {
-                    configuration.guessed = Some(at);
-                }
-                if fits != Some(false) {
+                if self.fits(configuration, &op.value) {
                     configuration.finish(at);
                     taken = true;
                 }
@@ -197,7 +204,7 @@ impl Search<'_> {
             return false;
         };
         let due = recovered.after.iter().all(|at| configuration.is_done(*at));
-        let taken = due && self.fits(configuration, &recovered.value) != Some(false);
+        let taken = due && self.fits(configuration, &recovered.value);
         configuration.recovered |= taken;
         taken
     }

@@ -39,7 +39,8 @@ pub(crate) fn decide(problem: &Problem) -> Result<(), Found> {
     let mut slots = Slots::written(problem)?;
     slots.add_reads(problem)?;
     slots.add_unseen_deletions(problem)?;
-    let place = |value: &Value, writes: bool| slots.place(value, writes);
+    let versions: Vec<u64> = slots.by_version.keys().copied().collect();
+    let place = |value: &Value, writes: bool| place(&versions, value, writes);
     let places: Vec<usize> = problem.certain.iter().map(|op| place(&op.value, op.writes)).collect();
     in_order(problem, &places)?;
     if let Some(recovered) = &problem.recovered {
@@ -133,13 +134,6 @@ impl Slots {
         Ok(())
     }
 
-    /// Twice the position of the slot, and one more for a read of it.
-    fn place(&self, value: &Value, writes: bool) -> usize {
-        let version = value.version.unwrap_or(0);
-        let behind = self.by_version.range(..=version).count();
-        2 * behind + usize::from(!writes)
-    }
-
     /// Gives each version that no certain write explains to an unsure one.
     fn explain(&self, problem: &Problem, places: &[usize]) -> Result<(), Found> {
         let unexplained: Vec<(usize, &Slot)> = self
@@ -177,6 +171,12 @@ impl Slots {
         }
         Ok(())
     }
+}
+
+/// Twice the position of a value's slot among the slots' `versions`, and one more for a read of it.
+fn place(versions: &[u64], value: &Value, writes: bool) -> usize {
+    let version = value.version.unwrap_or(0);
+    2 * versions.partition_point(|slot| *slot <= version) + usize::from(!writes)
 }
 
 /// Names what is wrong with a version that nothing explains. `late`: an unsure write of its value
@@ -274,16 +274,21 @@ fn earliest_places(problem: &Problem, places: &[usize]) -> Vec<usize> {
     ended.sort_by_key(|at| certain[*at].responded);
     let mut ended = ended.into_iter().peekable();
     let mut highest = 0;
+    // The highest place that each client has reached by each of its operations.
+    let mut reached: BTreeMap<u32, Vec<(u64, usize)>> = BTreeMap::new();
+    for (op, place) in certain.iter().zip(places) {
+        let own = reached.entry(op.client).or_default();
+        let before = own.last().map_or(0, |(_, highest)| *highest);
+        own.push((op.sequence, before.max(*place)));
+    }
     let earliest = |op: &Op| {
         debug_assert_eq!(op.responded, NEVER, "an unsure write never ends");
         while let Some(before) = ended.next_if(|at| certain[*at].responded < op.invoked) {
             highest = highest.max(places[before]);
         }
-        let own = certain
-            .iter()
-            .enumerate()
-            .filter(|(_, before)| before.client == op.client && Problem::precedes(before, op));
-        own.map(|(at, _)| places[at]).max().unwrap_or(0).max(highest)
+        let own = reached.get(&op.client).map_or(&[][..], Vec::as_slice);
+        let before = own.partition_point(|(sequence, _)| *sequence < op.sequence);
+        before.checked_sub(1).map_or(highest, |last| own[last].1.max(highest))
     };
     problem.unsure.iter().map(earliest).collect()
 }

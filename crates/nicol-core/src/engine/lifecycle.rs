@@ -36,6 +36,15 @@ impl Loss {
     }
 }
 
+/// What becomes of a node after some of its sides have crashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterLoss {
+    /// What has not crashed goes on.
+    Continues,
+    /// The node's other side stops as well: the system cannot go on without what has crashed.
+    NodeStops,
+}
+
 /// What a new incarnation of a side finds when it starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Revival<'a> {

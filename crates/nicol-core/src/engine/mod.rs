@@ -37,7 +37,7 @@ use calls::Calls;
 pub use completions::{Completion, Wake};
 use completions::{Completions, Token};
 use fencing::KnownLives;
-pub use lifecycle::{Loss, Revival};
+pub use lifecycle::{AfterLoss, Loss, Revival};
 use outbox::{Gather, Loopback};
 use peers::Peer;
 pub use pool::Payload;
@@ -65,8 +65,9 @@ pub trait Start: Send + Sync + 'static {
     /// Sides of a node have crashed, and their engines are gone: drop what of the system's own
     /// structures was in their memory. Called once per crash, before anything else happens at the
     /// node. Regions are wiped by the world.
-    fn crashed(&self, loss: &Loss) {
+    fn crashed(&self, loss: &Loss) -> AfterLoss {
         let _nothing_outside_regions = loss;
+        AfterLoss::Continues
     }
 
     /// Installs the system on an engine of a new incarnation, like [`Start::start`] on the engine's

@@ -1,5 +1,6 @@
 //! State that all clients of a run share: its plan, whether it has ended, and its result.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -51,6 +52,10 @@ pub struct RunControl {
     plan: RunPlan,
     kinds: &'static [&'static str],
     running: AtomicU32,
+    /// Clients that took the place of one that a crash ended.
+    successors: AtomicU32,
+    /// The clients that have begun.
+    begun: Mutex<BTreeSet<u32>>,
     stopped: AtomicBool,
     result: Mutex<RunResult>,
 }
@@ -72,6 +77,8 @@ impl RunControl {
             plan,
             kinds,
             running: AtomicU32::new(plan.clients),
+            successors: AtomicU32::new(0),
+            begun: Mutex::new(BTreeSet::new()),
             stopped: AtomicBool::new(false),
             result: Mutex::new(RunResult::new(plan, kinds)),
         })
@@ -112,6 +119,17 @@ impl RunControl {
     pub fn result(&self) -> MutexGuard<'_, RunResult> {
         // A panic while merging leaves counters that are too low, which the books' check notices.
         self.result.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name in the history of a client that begins with this number: the number, or a new one if
+    /// it takes the place of a client that a crash ended. That one never learnt how its last
+    /// operation ended, so nobody may go on in its name.
+    pub(super) fn name(&self, client: u32) -> u32 {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        if begun.insert(client) {
+            return client;
+        }
+        self.plan.clients + self.successors.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Records that `clients` clients have ended, after their results were merged.

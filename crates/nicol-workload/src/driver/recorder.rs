@@ -107,6 +107,7 @@ pub(super) struct ClientSlot {
 impl ClientSlot {
     pub(super) fn new(recorder: Rc<Recorder>, client: u32) -> Self {
         recorder.slots.set(recorder.slots.get() + 1);
+        let client = recorder.run.name(client);
         Self { recorder, client, txn: Txn::default(), current: None, recorded: 0 }
     }
 

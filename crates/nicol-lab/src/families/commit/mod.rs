@@ -80,7 +80,7 @@ where
         scans: if N::SCANS { "local" } else { "none" },
         // Whatever is missing, software does.
         needs: Needs { nic_cores: false, card: false },
-        survives: "message faults, partitions, stalls",
+        survives: "message faults, partitions, stalls; stops after a crash",
         source,
         synced_log: false,
         offloads: false,
@@ -123,6 +123,8 @@ where
     };
 
     const REPLICAS_CONVERGE: bool = true;
+
+    const RECOVERS: bool = false;
 
     fn build(config: &BenchConfig, nic_memory: Option<Bytes>) -> Result<Built<Self>> {
         let mut spec = config.workload.clone();
