@@ -52,7 +52,8 @@ fn a_crash_of_everything_ends_every_client_with_its_attempt_unknown() {
         let config =
             BenchConfig { fault_plan: plan, ..config(system, "smallbank", "liquidio3", 1) };
         let (first, second) = (held(&config), held(&config));
-        assert!(first.committed > 0 && first.unknown > 10, "{first:#?}");
+        // Of 24 clients; those between two attempts end without one.
+        assert!(first.committed > 0 && (4..=24).contains(&first.unknown), "{first:#?}");
         assert_eq!(first.trace_digest, second.trace_digest, "{system}");
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! | the key's operations | decider | cost |
 //! |---|---|---|
-//! | all have versions | the order of versions is that of the writes | n log n |
+//! | all have versions, but for absences that scans found | the order of versions is that of the writes | n log n |
 //! | put values that are all different, and no deletions | clusters of a write and its reads | n log n |
 //! | anything else | a search with a bound on configurations, or "undecided" | exponential in what overlaps |
 //!
@@ -204,11 +204,7 @@ pub(crate) enum Decision {
 
 /// Decides one key.
 pub(crate) fn decide(problem: &Problem, states_max: usize) -> Decision {
-    let decided = if versions::applies(problem) {
-        Some(versions::decide(problem))
-    } else {
-        clusters::decide(problem)
-    };
+    let decided = versions::decide(problem).or_else(|| clusters::decide(problem));
     match decided {
         Some(Ok(())) => Decision::Linearizable,
         Some(Err(found)) => Decision::Wrong(found),

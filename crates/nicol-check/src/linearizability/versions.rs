@@ -28,20 +28,40 @@ struct Slots {
     by_version: BTreeMap<u64, Slot>,
 }
 
-/// Can `problem` be decided by versions?
-pub(crate) fn applies(problem: &Problem) -> bool {
-    problem.certain.iter().all(|op| op.value.version.is_some())
-        && problem.recovered.as_ref().is_none_or(|recovered| recovered.value.version.is_some())
+/// Can `problem` be decided by versions? A read that found no record need not tell a floor: a scan
+/// knows none.
+fn applies(problem: &Problem) -> bool {
+    let told = |value: &Value| value.version.is_some();
+    problem.certain.iter().all(|op| told(&op.value) || is_unplaced(op))
+        && problem.recovered.as_ref().is_none_or(|recovered| told(&recovered.value))
 }
 
-/// Decides `problem`.
-pub(crate) fn decide(problem: &Problem) -> Result<(), Found> {
+/// Did this read find no record, and no version that says when?
+fn is_unplaced(op: &Op) -> bool {
+    !op.writes && op.value.is_absent() && op.value.version.is_none()
+}
+
+/// Decides `problem`; `None` if its versions do not tell.
+pub(crate) fn decide(problem: &Problem) -> Option<Result<(), Found>> {
+    if !applies(problem) {
+        return None;
+    }
+    let decided = by_versions(problem);
+    // A deletion of unknown outcome may explain an absence at any place.
+    let guessed = problem.certain.iter().any(is_unplaced)
+        && problem.unsure.iter().any(|op| op.value.present != Some(true));
+    (decided.is_ok() || !guessed).then_some(decided)
+}
+
+fn by_versions(problem: &Problem) -> Result<(), Found> {
     let mut slots = Slots::written(problem)?;
     slots.add_reads(problem)?;
     slots.add_unseen_deletions(problem)?;
     let versions: Vec<u64> = slots.by_version.keys().copied().collect();
     let place = |value: &Value, writes: bool| place(&versions, value, writes);
-    let places: Vec<usize> = problem.certain.iter().map(|op| place(&op.value, op.writes)).collect();
+    let mut places: Vec<usize> =
+        problem.certain.iter().map(|op| place(&op.value, op.writes)).collect();
+    slots.place_absences(problem, &mut places)?;
     in_order(problem, &places)?;
     if let Some(recovered) = &problem.recovered {
         let own = place(&recovered.value, false);
@@ -104,7 +124,8 @@ impl Slots {
     /// A read found no record where the newest write that is known had put one: somebody unsure has
     /// deleted it in between.
     fn add_unseen_deletions(&mut self, problem: &Problem) -> Result<(), Found> {
-        let reads = problem.certain.iter().filter(|op| !op.writes && op.value.is_absent());
+        let reads = problem.certain.iter();
+        let reads = reads.filter(|op| !op.writes && op.value.is_absent() && !is_unplaced(op));
         let recovered = problem.recovered.iter().filter(|found| found.value.is_absent());
         let mut floors: Vec<(u64, u64)> = reads
             .map(|op| (op.value.version.unwrap_or(0), op.id))
@@ -130,6 +151,37 @@ impl Slots {
             let value = Value { version: Some(floor), ..Value::ABSENT };
             let slot = Slot { value, writer: None, least: version + 1, read: Some(id) };
             self.by_version.insert(floor, slot);
+        }
+        Ok(())
+    }
+
+    /// Gives each read that found no record and has no version the first place that is behind all
+    /// that precedes it, and at which there is no record: a later one would allow less.
+    fn place_absences(&self, problem: &Problem, places: &mut [usize]) -> Result<(), Found> {
+        let certain = &problem.certain;
+        if !certain.iter().any(is_unplaced) {
+            return Ok(());
+        }
+        let at_first = problem.initial.is_none().then_some(1);
+        let slots = self.by_version.values().enumerate();
+        let absent = slots.filter(|(_, slot)| slot.value.is_absent());
+        let absent: Vec<usize> =
+            at_first.into_iter().chain(absent.map(|(number, _)| 2 * (number + 1) + 1)).collect();
+        let mut ended: Vec<usize> = (0..certain.len()).collect();
+        ended.sort_by_key(|at| certain[*at].responded);
+        let mut ended = ended.into_iter().peekable();
+        let (mut highest, mut of_client) = (0, BTreeMap::new());
+        for (at, op) in certain.iter().enumerate() {
+            while let Some(before) = ended.next_if(|at| certain[*at].responded < op.invoked) {
+                highest = highest.max(places[before]);
+            }
+            let own = of_client.entry(op.client).or_insert(0);
+            if is_unplaced(op) {
+                let least = highest.max(*own);
+                let place = absent[absent.partition_point(|place| *place < least)..].first();
+                places[at] = *place.ok_or(Found::at(Anomaly::WrongPresence, [op.id, op.id]))?;
+            }
+            *own = places[at].max(*own);
         }
         Ok(())
     }

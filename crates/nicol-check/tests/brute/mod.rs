@@ -191,6 +191,8 @@ pub fn draw(random: &mut Stream, kind: Kind, crash: bool) -> History {
     }
     if kind != Kind::Versions {
         strip_versions(&mut history);
+    } else if random.below(2) == 0 {
+        strip_floors(&mut history);
     }
     history
 }
@@ -298,6 +300,22 @@ fn change(random: &mut Stream, history: &mut History, kind: Kind) {
         _ => {
             operation.responded = operation.responded.map(|at| at.saturating_sub(random.below(2)));
             operation.responded = operation.responded.max(Some(operation.invoked));
+        }
+    }
+}
+
+/// Gets that found no record tell no version, as scans do: only where no deletion of unknown outcome
+/// could explain them at any place.
+fn strip_floors(history: &mut History) {
+    let unsure = |operation: &Operation| {
+        matches!(operation.action, Action::Delete { .. }) && operation.end == End::Unknown
+    };
+    if history.operations.iter().any(unsure) {
+        return;
+    }
+    for operation in &mut history.operations {
+        if let Action::Get { found: Some(found), .. } = &mut operation.action {
+            found.version = found.version.filter(|_| found.present);
         }
     }
 }

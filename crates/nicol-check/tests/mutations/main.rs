@@ -1,0 +1,41 @@
+//! The table of mutations: honest histories are changed in every way that the checkers of single
+//! keys must refuse, and in ways that they must accept. `--nocapture` prints it.
+
+mod honest;
+mod kinds;
+
+use nicol_check::linearizability;
+use nicol_core::rng::{Purpose, Stream};
+
+const SEEDS: u64 = 40;
+const STATES: usize = 200_000;
+
+#[test]
+fn every_wrong_change_is_refused_and_every_harmless_one_accepted() {
+    println!("{:<46} versions  expected  tried  refused", "change");
+    for versions in [true, false] {
+        for seed in 0..SEEDS {
+            let report = linearizability::check(&honest::draw(seed, versions).history, STATES);
+            assert!(report.holds(), "honest, seed {seed}: {report:?}");
+        }
+        for &(name, wrong, change) in kinds::KINDS {
+            let (mut tried, mut refused) = (0, 0);
+            for seed in 0..SEEDS {
+                let mut told = honest::draw(seed, versions);
+                if !change(&mut told, &mut Stream::new(seed, Purpose::Test, 2)) {
+                    continue;
+                }
+                let report = linearizability::check(&told.history, STATES);
+                assert_eq!(report.undecided, [], "{name}, seed {seed}");
+                let found = &report.violations;
+                assert_eq!(!found.is_empty(), wrong, "{name}, seed {seed}, {versions}: {found:?}");
+                (tried, refused) = (tried + 1, refused + usize::from(!found.is_empty()));
+            }
+            let expected = if wrong { "wrong" } else { "harmless" };
+            println!("{name:<46} {versions:>8}  {expected:>8}  {tried:>5}  {refused:>7}");
+            let needs_versions =
+                name.contains("version") || name.contains("deleted") || name.contains("not found");
+            assert!(tried > 0 || !versions && needs_versions, "{name} was never tried");
+        }
+    }
+}
