@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Result;
 use nicol_core::engine::{AfterLoss, Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
-use nicol_core::ids::{Key, Side};
+use nicol_core::ids::{Key, NodeId, Side};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::system::{SystemNode, load_nodes};
-use nicol_core::view::{ShardMap, View};
+use nicol_core::view::{Role, ShardMap, View};
 use nicol_workload::driver::{RunControl, RunPlan};
 
 use crate::config::{BenchConfig, Length};
@@ -39,16 +39,17 @@ impl<Y: Family> Start for Cluster<Y> {
     fn start<F: Fabric>(&self, fabric: &F) {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
-        let clients = match here.side {
-            Side::Nic => 0..0,
-            Side::Host => {
+        let position = self.hosts_of_clients().position(|node| node == here.node);
+        let clients = match (here.side, position) {
+            (Side::Nic, _) | (_, None) => 0..0,
+            (Side::Host, Some(position)) => {
                 let hosts = self.view.engines(here.node, Side::Host);
                 // Clients of a node are dealt out to its host engines, the first ones getting the
                 // rest.
                 let core = usize::from(here.core);
                 let share = |core: usize| (self.clients_per_node + hosts - 1 - core) / hosts;
                 let before: usize = (0..core).map(share).sum();
-                let first = usize::from(here.node.0) * self.clients_per_node + before;
+                let first = position * self.clients_per_node + before;
                 first as u32..(first + share(core)) as u32
             }
         };
@@ -75,7 +76,7 @@ impl<Y: Family> Cluster<Y> {
         clients_per_node: usize,
     ) -> Result<Self> {
         let source: &dyn RecordSource = &*built.source;
-        let copies = (view.nodes() * view.replicas()) as u64;
+        let copies = usize::from(view.shards()) as u64 * view.replicas() as u64;
         let records = source.records_per_shard() * copies;
         let value_bytes = built.value_bytes as u64;
         memory::refuse_beyond_machine(records, value_bytes, SIZE_FLAGS)?;
@@ -88,7 +89,7 @@ impl<Y: Family> Cluster<Y> {
         let nodes = load_nodes::<Y::Node>(view, &built.system, source, &parallel::Threads(records));
         Ok(Self {
             records,
-            memory: loading.end(records),
+            memory: loading.end(records, view.nodes()),
             view: view.clone(),
             nodes,
             run: RunControl::new(plan, built.kinds),
@@ -96,6 +97,13 @@ impl<Y: Family> Cluster<Y> {
             clients_per_node,
             down: view.node_ids().map(|_| AtomicBool::default()).collect(),
         })
+    }
+
+    /// The nodes that run clients: those for clients alone if there are any, else all.
+    fn hosts_of_clients(&self) -> impl Iterator<Item = NodeId> {
+        let apart = self.view.nodes_of(Role::Client).next().is_some();
+        let role = if apart { Role::Client } else { Role::Server };
+        self.view.nodes_of(role)
     }
 
     /// What its nodes have counted, by group and name.

@@ -29,17 +29,20 @@ pub struct BenchConfig {
     pub system: String,
     /// Settings of the system, as key=value.
     pub settings: Vec<String>,
-    /// `threads`, or the name or file of a profile.
+    /// `threads`, or the name or file of a profile, or a profile for each role or node, such as
+    /// `server=liquidio3,client=connectx5`.
     pub on: String,
-    /// Nodes.
+    /// Nodes that hold shards.
     pub nodes: usize,
+    /// Nodes for clients alone; 0: clients run on the nodes that hold shards.
+    pub client_nodes: usize,
     /// Copies of each shard.
     pub replicas: usize,
     /// Host engines per node.
     pub host_engines: Option<usize>,
     /// NIC engines per node.
     pub nic_engines: Option<usize>,
-    /// Clients per node.
+    /// Clients per node that has any.
     pub clients: Option<usize>,
     /// The measured part.
     pub length: Option<Length>,
@@ -80,6 +83,7 @@ impl BenchConfig {
             settings: Vec::new(),
             on: on.to_owned(),
             nodes: 3,
+            client_nodes: 0,
             replicas: 3,
             host_engines: None,
             nic_engines: None,
@@ -99,6 +103,11 @@ impl BenchConfig {
     pub(crate) fn clients_per_node(&self) -> usize {
         let most = self.workload.terminals_per_node().unwrap_or(CLIENTS);
         self.clients.unwrap_or(CLIENTS.min(most))
+    }
+
+    /// How many nodes run clients.
+    pub fn nodes_with_clients(&self) -> usize {
+        if self.client_nodes > 0 { self.client_nodes } else { self.nodes }
     }
 
     /// What goes wrong in the run.
@@ -123,7 +132,7 @@ impl BenchConfig {
         clients_per_node: usize,
         record: bool,
     ) -> RunPlan {
-        let clients = (clients_per_node * self.nodes) as u64;
+        let clients = (clients_per_node * self.nodes_with_clients()) as u64;
         let (warmup, stop_at, transactions) = match length {
             Length::Time(span) => (warmup, warmup + span, None),
             Length::Transactions(count) => (Nanos::ZERO, Nanos::MAX, Some(count.div_ceil(clients))),

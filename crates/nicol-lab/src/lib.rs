@@ -11,6 +11,7 @@ pub mod experiments;
 pub mod families;
 mod family;
 pub mod figures;
+mod hardware;
 mod judge;
 mod live;
 mod measured;

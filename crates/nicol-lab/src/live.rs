@@ -12,12 +12,12 @@ use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
 use nicol_workload::driver::RunPlan;
 
 use crate::cluster::Cluster;
-use crate::config::{BenchConfig, Length, refused_view};
+use crate::config::{BenchConfig, Length};
 use crate::family::Family;
 use crate::judge::judge;
 use crate::measured::Measured;
 use crate::report::{BenchRun, Check, Resource};
-use crate::{memory, settings, summary};
+use crate::{hardware, memory, settings, summary};
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_secs(10);
@@ -45,8 +45,7 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
         config.drawn_faults().crashes.is_empty(),
         "--faults crashes: engines on threads do not crash yet; use a profile with --on"
     );
-    let (host, nic) = (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
-    let view = View::new(config.nodes, config.replicas, host, nic).map_err(refused_view)?;
+    let view = hardware::live_view(config)?;
     let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));
@@ -112,6 +111,7 @@ fn drive<Y: Family>(
     };
     let started = Instant::now();
     let world = LiveCluster::launch(&live, cluster)?;
+    let started_s = started.elapsed().as_secs_f64();
     world.run_until(|| cluster.run.finished(), POLL)?;
     let wall_s = started.elapsed().as_secs_f64();
     let deadline = Instant::now() + SETTLE;
@@ -123,5 +123,6 @@ fn drive<Y: Family>(
         utilization: *busy,
     };
     let resources = busy.iter().enumerate().map(thread).collect();
-    Ok(Measured { stats, resources, core_time: Vec::new(), settled, simulated: None, wall_s })
+    let (core_time, simulated) = (Vec::new(), None);
+    Ok(Measured { stats, resources, core_time, settled, simulated, started_s, wall_s })
 }

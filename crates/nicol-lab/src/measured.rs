@@ -14,6 +14,8 @@ pub(crate) struct Measured {
     pub(crate) core_time: Vec<Spending>,
     pub(crate) settled: bool,
     pub(crate) simulated: Option<Simulated>,
+    /// How long starting every engine took.
+    pub(crate) started_s: f64,
     pub(crate) wall_s: f64,
 }
 

@@ -74,7 +74,7 @@ impl Loading {
     }
 
     /// What loading so many copies of records took.
-    pub(crate) fn end(self, records: u64) -> Option<Memory> {
+    pub(crate) fn end(self, records: u64, nodes: usize) -> Option<Memory> {
         let (before, after) = (self.before?, Resident::read()?);
         let loaded = after.now.saturating_sub(before.now);
         // A peak that was there before says nothing about this load.
@@ -84,6 +84,7 @@ impl Loading {
             records,
             loaded_bytes: loaded,
             bytes_per_record: loaded as f64 / records.max(1) as f64,
+            bytes_per_node: loaded as f64 / nodes.max(1) as f64,
             loading_peak_bytes: peak.max(loaded),
             peak_bytes: after.peak,
         })
@@ -127,7 +128,7 @@ mod tests {
         }
         let loading = Loading::start();
         let loaded = std::hint::black_box(vec![1_u8; 64 << 20]);
-        let memory = loading.end(1 << 20).expect("the system says");
+        let memory = loading.end(1 << 20, 1).expect("the system says");
         drop(loaded);
         // Other tests of this process load and free at the same time, but far less.
         assert!((32..512).contains(&(memory.bytes_per_record as u64)), "{memory:?}");

@@ -21,6 +21,8 @@ pub fn command(config: &BenchConfig, plan: Option<&Path>) -> String {
     add("--system", Some(config.system.clone()));
     add("--on", Some(config.on.clone()));
     add("--nodes", Some(config.nodes.to_string()));
+    let apart = Some(config.client_nodes).filter(|&nodes| nodes > 0);
+    add("--client-nodes", apart.map(|nodes| nodes.to_string()));
     add("--replicas", Some(config.replicas.to_string()));
     add("--host-engines", config.host_engines.map(|count| count.to_string()));
     add("--nic-engines", config.nic_engines.map(|count| count.to_string()));

@@ -26,16 +26,20 @@ pub struct BenchReport {
     /// What a reader must know before the numbers: settings under which the system is not correct,
     /// hardware on which it gains nothing.
     pub warnings: Vec<String>,
-    /// Nodes of the cluster.
+    /// Nodes that hold shards.
     pub nodes: usize,
+    /// Nodes for clients alone.
+    pub client_nodes: usize,
     /// Copies of each shard.
     pub replicas: usize,
     /// Host engines per node.
     pub host_engines: usize,
     /// NIC engines per node.
     pub nic_engines: usize,
-    /// Clients per node.
+    /// Clients per node that has any.
     pub clients_per_node: usize,
+    /// How long it took to start every engine, by node.
+    pub start_us_per_node: f64,
     /// `closed` or `open`.
     pub load: &'static str,
     /// Transactions per second asked for, in an open loop.
@@ -174,6 +178,8 @@ pub struct Memory {
     pub loaded_bytes: u64,
     /// The same by record.
     pub bytes_per_record: f64,
+    /// The same by node.
+    pub bytes_per_node: f64,
     /// The most that loading had added at any time.
     pub loading_peak_bytes: u64,
     /// The most that the process ever had, the recorded history and its check included.

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use nicol_sim::{Profile, checks};
 
 use crate::config::BenchConfig;
 use crate::family::Family;
-use crate::names::did_you_mean;
-use crate::profiles;
+use crate::hardware::THREADS;
 use crate::report::BenchRun;
 
 /// Runs a benchmark of a family's system.
@@ -16,16 +15,10 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
     if config.rate == Some(0) {
         bail!("--rate 0: an open loop needs at least one transaction per second");
     }
-    if config.on == "threads" {
+    if config.on == THREADS {
         return crate::live::run::<Y>(config);
     }
-    crate::simulated::run::<Y>(config, &profile(config)?)
-}
-
-/// The hardware profile of a simulated run.
-pub(crate) fn profile(config: &BenchConfig) -> Result<Arc<Profile>> {
-    let on = || format!("--on {}{}", config.on, did_you_mean(&config.on, ["threads"]));
-    Ok(Arc::new(profiles::load(&config.on).with_context(on)?))
+    crate::simulated::run::<Y>(config)
 }
 
 /// A system that works on NIC cores is flagged where these save no latency. [Xenic21 4.3.4]

@@ -5,19 +5,18 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use nicol_core::engine::Loss;
-use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
-use nicol_core::view::View;
 use nicol_rt::LogDevice;
-use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
+use nicol_sim::{RunEnd, SimCluster, SimConfig};
 
 use crate::cluster::Cluster;
-use crate::config::{BenchConfig, Length, refused_view};
+use crate::config::{BenchConfig, Length};
 use crate::family::Family;
+use crate::hardware::Hardware;
 use crate::judge::judge;
 use crate::measured::{Measured, Simulated};
 use crate::report::{BenchRun, Resource};
-use crate::summary;
+use crate::{summary, systems};
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_millis(10);
@@ -29,12 +28,12 @@ const AFTER_CRASH: Nanos = Nanos::from_millis(25);
 const SETTLE: Nanos = Nanos::from_secs(10);
 
 /// Runs a benchmark on a profile.
-pub(crate) fn run<Y: Family>(config: &BenchConfig, profile: &Arc<Profile>) -> Result<BenchRun> {
+pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
     ensure!(
         config.log_device == LogDevice::Memory,
         "--log-device: a simulated world has its profile's; only --on threads takes another"
     );
-    let view = view(config, profile)?;
+    let hardware = Hardware::of(config, systems::find(&config.system)?)?;
     let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));
@@ -43,24 +42,13 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig, profile: &Arc<Profile>) -> Re
         Length::Transactions(_) => Nanos::ZERO,
     });
     let plan = config.plan(length, warmup, clients, true);
-    let built = Y::build(config, Some(profile.cores.nic_memory.value))?;
-    let cluster = Arc::new(Cluster::<Y>::load(config, &view, built, plan, clients)?);
-    let measured = simulate(config, profile, &cluster);
+    let built = Y::build(config, Some(hardware.profiles[0].cores.nic_memory.value))?;
+    let cluster = Arc::new(Cluster::<Y>::load(config, &hardware.view, built, plan, clients)?);
+    let profile = hardware.name(config);
+    let measured = simulate(config, hardware, &cluster);
     let (check, history) = judge(&cluster, measured.settled);
-    let report = summary::report(config, &cluster, Some(&profile.name), &measured, check);
+    let report = summary::report(config, &cluster, Some(&profile), &measured, check);
     Ok(BenchRun { report, history })
-}
-
-fn view(config: &BenchConfig, profile: &Profile) -> Result<View> {
-    let engines = |asked: Option<usize>, side: Side, flag: &str| {
-        let most = profile.engines(side);
-        let engines = asked.unwrap_or(most);
-        ensure!(engines <= most, "{flag} {engines}: {} has {most} such cores", profile.name);
-        Ok(engines)
-    };
-    let host = engines(config.host_engines, Side::Host, "--host-engines")?;
-    let nic = engines(config.nic_engines, Side::Nic, "--nic-engines")?;
-    View::new(config.nodes, config.replicas, host, nic).map_err(refused_view)
 }
 
 /// Runs until every client has ended. A system that cannot recover goes on for a while after a
@@ -85,10 +73,10 @@ fn run_clients<Y: Family>(world: &SimCluster, cluster: &Cluster<Y>) -> RunEnd {
 
 fn simulate<Y: Family>(
     config: &BenchConfig,
-    profile: &Arc<Profile>,
+    hardware: Hardware,
     cluster: &Arc<Cluster<Y>>,
 ) -> Measured {
-    let mut sim = SimConfig::new(cluster.view.clone(), profile.clone(), config.seed);
+    let mut sim = SimConfig::mixed(hardware.view, hardware.profiles, config.seed);
     sim.faults = config.drawn_faults();
     // Without crashes nobody needs views or leases, and no figure moves.
     sim.view_service = Y::RECOVERS && !sim.faults.crashes.is_empty();
@@ -104,6 +92,7 @@ fn simulate<Y: Family>(
     let started = Instant::now();
     let world = SimCluster::new(sim);
     world.start(cluster);
+    let started_s = started.elapsed().as_secs_f64();
     let ran = run_clients(&world, cluster);
     let measured_until = world.now();
     // The measured figures end with the clients; what follows only empties logs and queues.
@@ -129,6 +118,7 @@ fn simulate<Y: Family>(
             events: world.report().events,
             digest: world.report().digest,
         }),
+        started_s,
         wall_s: started.elapsed().as_secs_f64(),
     }
 }

@@ -36,6 +36,8 @@ pub(crate) fn report<Y: Family>(
         profile: profile.map(str::to_owned),
         warnings: cluster.built.warnings.clone(),
         nodes: config.nodes,
+        client_nodes: config.client_nodes,
+        start_us_per_node: measured.started_s * 1e6 / cluster.view.nodes() as f64,
         replicas: config.replicas,
         host_engines: cluster.view.engines_most(Side::Host),
         nic_engines: cluster.view.engines_most(Side::Nic),

@@ -6,13 +6,15 @@ use anyhow::{Result, anyhow};
 use nicol_core::commit::Backend;
 use nicol_core::txn::Procedures;
 use nicol_rt::{LiveCluster, LiveConfig};
+use nicol_sim::Profile;
+use nicol_sim::profile::{Capabilities, NicCores, OneSidedBy};
 use serde::Serialize;
 
 use crate::config::BenchConfig;
 use crate::report::BenchRun;
-use crate::runner;
 use crate::settings::Setting;
 use crate::workloads::WorkloadSpec;
+use crate::{hardware, runner};
 
 /// A system.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -28,8 +30,9 @@ pub struct System {
     pub replication: &'static str,
     /// Which ordered tables its transactions may scan: those of the client's own node, or none.
     pub scans: &'static str,
-    /// Where it runs.
-    pub worlds: &'static str,
+    /// What it needs of the hardware on which it is simulated.
+    #[serde(skip)]
+    pub needs: Needs,
     /// Which faults it survives.
     pub survives: &'static str,
     /// The paper.
@@ -40,6 +43,10 @@ pub struct System {
     /// Does it work on NIC cores, in the hope of lower latency?
     #[serde(skip)]
     pub offloads: bool,
+    /// Does host engine i of a node work with host engine i of every other node? Then all nodes have as
+    /// many.
+    #[serde(skip)]
+    pub mirrors_engines: bool,
     /// Does each node remember where records of other shards stand?
     #[serde(skip)]
     pub caches_addresses: bool,
@@ -65,6 +72,23 @@ pub struct System {
     pub(crate) serve: Result<fn(&ServeConfig) -> Result<Served>, &'static str>,
 }
 
+/// What a system cannot do without. Threads offer neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// NIC cores of their own: host cores must not stand in for them.
+    pub nic_cores: bool,
+    /// One-sided operations that no core executes.
+    pub card: bool,
+}
+
+impl Needs {
+    /// Does hardware that can do this suffice?
+    pub fn are_met_by(self, can: Capabilities) -> bool {
+        let cores = !self.nic_cores || can.nic_cores != NicCores::Host;
+        cores && (!self.card || can.one_sided_by == OneSidedBy::Card)
+    }
+}
+
 /// An empty store to be served to clients from elsewhere.
 pub struct ServeConfig {
     /// The system's name.
@@ -86,11 +110,42 @@ pub struct Served {
 }
 
 impl System {
+    /// Where it runs: on threads, and on those of the built-in profiles that have what it needs.
+    pub fn worlds(&self) -> Result<Vec<&'static str>> {
+        let mut worlds = Vec::new();
+        if self.needs == Needs::default() {
+            worlds.push(hardware::THREADS);
+        }
+        for name in Profile::list() {
+            if self.needs.are_met_by(Profile::load(name)?.capabilities()) {
+                worlds.push(name);
+            }
+        }
+        Ok(worlds)
+    }
+
+    /// That all of `profiles` have what it needs.
+    ///
+    /// # Errors
+    /// The profile that has not.
+    pub(crate) fn ensure_runs_on(&self, profiles: &[Arc<Profile>]) -> Result<()> {
+        match profiles.iter().find(|profile| !self.needs.are_met_by(profile.capabilities())) {
+            None => Ok(()),
+            Some(profile) => Err(anyhow!(
+                "--on: {} lacks what {} needs; it runs on {}",
+                profile.name,
+                self.name,
+                self.worlds()?.join(", ")
+            )),
+        }
+    }
+
     /// Runs a benchmark of it.
     pub(crate) fn run(&self, config: &BenchConfig) -> Result<BenchRun> {
         let mut ran = (self.run)(config)?;
         if self.offloads && ran.report.profile.is_some() {
-            ran.report.warnings.extend(runner::vain_offload(&runner::profile(config)?)?);
+            let profile = hardware::first_profile(config)?;
+            ran.report.warnings.extend(runner::vain_offload(&profile)?);
         }
         Ok(ran)
     }

@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 
 use crate::families;
 use crate::names::did_you_mean;
-pub use crate::system::{ServeConfig, Served, System};
+pub use crate::system::{Needs, ServeConfig, Served, System};
 use crate::workloads::{WORKLOADS, WorkloadSpec};
 
 /// Every system, family by family.
@@ -55,6 +55,18 @@ mod tests {
         for (workload, _) in WORKLOADS {
             assert!(runs.iter().any(|pairing| pairing.workload == workload), "{workload}");
         }
+    }
+
+    #[test]
+    fn where_a_system_runs_follows_from_what_it_needs() {
+        let on = |nic_cores, card| {
+            let system = System { needs: Needs { nic_cores, card }, ..*find("xenic").unwrap() };
+            system.worlds().unwrap().join(" ")
+        };
+        assert_eq!(on(false, false), "threads bluefield1 connectx5 liquidio3 stingray");
+        assert_eq!(on(true, false), "bluefield1 liquidio3 stingray");
+        assert_eq!(on(false, true), "bluefield1 connectx5 stingray");
+        assert_eq!(on(true, true), "bluefield1 stingray");
     }
 
     #[test]

@@ -31,7 +31,7 @@ const PARK_MAX: Duration = Duration::from_millis(100);
 /// What to launch.
 #[derive(Clone, Debug)]
 pub struct LiveConfig {
-    /// The cluster.
+    /// The cluster: its servers first, then other nodes.
     pub view: View,
     /// Engine threads; `None` takes one per engine if there are cores for that, else one per node,
     /// and no more than there are cores.

@@ -153,7 +153,8 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
     );
     check_log_device(&args.log_device, args.system.replicas())?;
-    let clients = args.clients.unwrap_or(1).saturating_mul(args.system.nodes);
+    let homes = if args.client_nodes > 0 { args.client_nodes } else { args.system.nodes };
+    let clients = args.clients.unwrap_or(1).saturating_mul(homes);
     ensure!(
         clients <= CLIENTS_MAX as usize,
         "--clients: {clients} in all nodes together; give at most {CLIENTS_MAX}"
@@ -163,6 +164,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         config.workload.enlarge()?;
     }
     Ok(BenchConfig {
+        client_nodes: args.client_nodes,
         host_engines: args.host_engines,
         nic_engines: args.nic_engines,
         clients: args.clients,
@@ -269,16 +271,25 @@ fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
     };
     vec![
         ("system", format!("{} on {world}, seed {}", report.system, report.seed)),
-        (
-            "cluster",
-            format!(
-                "{} nodes, {} replicas, {} host + {} NIC engines per node",
-                report.nodes, report.replicas, report.host_engines, report.nic_engines
-            ),
-        ),
+        ("cluster", cluster(report)),
         ("load", load),
         ("log device", log_device.to_owned()),
     ]
+}
+
+fn cluster(report: &BenchReport) -> String {
+    let apart = match report.client_nodes {
+        0 => String::new(),
+        nodes => format!(" and {nodes} for clients alone"),
+    };
+    format!(
+        "{} nodes{apart}, {} replicas, {} host + {} NIC engines per node, started in {:.0} us each",
+        report.nodes,
+        report.replicas,
+        report.host_engines,
+        report.nic_engines,
+        report.start_us_per_node
+    )
 }
 
 /// What did not commit, and what each transaction took.
@@ -359,11 +370,12 @@ fn core_time(times: &[CoreTime], side: &str) -> Option<String> {
 fn memory(memory: &Memory) -> String {
     let mb = |bytes: u64| bytes as f64 / 1e6;
     format!(
-        "{} records (all copies) in {:.0} MB: {:.0} bytes each; peak {:.0} MB while loading, \
+        "{} records (all copies) in {:.0} MB: {:.0} bytes each, {:.1} MB a node; peak {:.0} MB while loading, \
          {:.0} MB in all",
         memory.records,
         mb(memory.loaded_bytes),
         memory.bytes_per_record,
+        memory.bytes_per_node / 1e6,
         mb(memory.loading_peak_bytes),
         mb(memory.peak_bytes),
     )

@@ -245,15 +245,19 @@ pub struct BenchArgs {
     /// On which system.
     #[command(flatten)]
     pub system: SystemArgs,
-    /// The world: `threads` for this machine, or a hardware profile for the simulator.
+    /// The world: `threads` for this machine, or a hardware profile for the simulator, or one for
+    /// each role or node, as in `server=liquidio3,client=connectx5` or `0-1=liquidio3,2=connectx5`.
     #[arg(long, default_value = "threads", value_name = "threads|PROFILE", env = "NICOL_ON")]
     pub on: String,
+    /// Nodes for clients alone, beside those that hold shards; 0: clients run on these.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub client_nodes: usize,
     /// Use the scale of Xenic's paper unless a flag overrides it: 2,400,000 accounts, 1,000,000
     /// records or 72 warehouses per node. The paper has 6 nodes and 3 replicas. The records must
     /// fit into this machine's memory.
     #[arg(long)]
     pub full_size: bool,
-    /// Closed-loop clients per node, each with one transaction at a time [default: 64; tpcc,
+    /// Closed-loop clients per node that has any, each with one transaction at a time [default: 64; tpcc,
     /// tpcc-no: 10 per warehouse, at most 64].
     #[arg(long, value_name = "N")]
     pub clients: Option<usize>,

@@ -23,6 +23,7 @@ fn row(system: &System) -> Result<Value> {
             Some(reason) => refused.push(format!("{}: {reason}", pairing.workload)),
         }
     }
+    row["worlds"] = json!(system.worlds()?.join(", "));
     row["workloads"] = json!(workloads.join(" "));
     row["refuses"] = json!(refused.join("; "));
     row["serves"] = match system.ensure_serves() {

@@ -7,7 +7,7 @@
 use std::io::{self, Read};
 
 use nicol_core::ids::{EngineId, NodeId};
-use nicol_core::view::{View, ViewError};
+use nicol_core::view::{Role, View, ViewError};
 
 /// The first bytes of every log file.
 const MAGIC: [u8; 8] = *b"NICOLLOG";
@@ -21,7 +21,7 @@ mod header {
 
     pub const MAGIC: Range<usize> = 0..8;
     pub const VERSION: Range<usize> = 8..12;
-    /// Node, nodes, replicas, host engines, NIC engines.
+    /// Node, nodes that hold shards, replicas, host engines, NIC engines.
     pub const LAYOUT: Range<usize> = 12..32;
     pub const HASH_SEED: Range<usize> = 32..40;
     pub const CHECKSUM: Range<usize> = 40..44;
@@ -110,7 +110,8 @@ impl LogHeader {
         bytes[header::VERSION].copy_from_slice(&VERSION.to_le_bytes());
         let view = &self.view;
         let (hosts, nics) = (view.engines_most(Side::Host), view.engines_most(Side::Nic));
-        let counts = [usize::from(self.node.0), view.nodes(), view.replicas(), hosts, nics];
+        let servers = view.nodes_of(Role::Server).count();
+        let counts = [usize::from(self.node.0), servers, view.replicas(), hosts, nics];
         for (field, count) in bytes[header::LAYOUT].chunks_exact_mut(4).zip(counts) {
             field.copy_from_slice(&(count as u32).to_le_bytes());
         }

@@ -25,7 +25,7 @@ pub use format::{
 use nicol_core::engine::{Operation, Transfer};
 use nicol_core::fabric::FabricError;
 use nicol_core::ids::EngineId;
-use nicol_core::view::View;
+use nicol_core::view::{Role, View};
 
 /// Bytes after which a group is written, even if more persists wait: bounds the buffer.
 const GROUP_BYTES_MAX: usize = 4 << 20;
@@ -106,12 +106,18 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error + use<'_> {
 
 /// Makes the files of one launch, in a folder of its own, with their headers durable. Errors name
 /// the file or folder.
+///
+/// # Panics
+/// If a node that is no server comes before one that is.
 pub(crate) fn create(dir: &Path, view: &View) -> io::Result<Vec<LogFile>> {
     fs::create_dir_all(dir).map_err(at(dir))?;
     check_runs(dir)?;
     let run = new_run(dir)?;
     let mut files = Vec::new();
-    for node in view.node_ids() {
+    let mut servers = view.nodes_of(Role::Server).enumerate();
+    assert!(servers.all(|(number, node)| node.index() == number), "servers come first");
+    // Nodes without a shard have nothing to make durable.
+    for node in view.nodes_of(Role::Server) {
         let path = run.join(format!("node-{}.log", node.0));
         // The header holds the seed of the key hash, which clients must not learn.
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);

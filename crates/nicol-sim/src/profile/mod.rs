@@ -1,5 +1,6 @@
 //! Hardware profiles: every number of the model, with its unit and its source.
 
+mod capabilities;
 mod off_path;
 mod overrides;
 mod sourced;
@@ -8,6 +9,7 @@ mod values;
 use std::io::ErrorKind;
 use std::path::Path;
 
+pub use capabilities::{Capabilities, NicCores, OneSidedBy};
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use nicol_core::view::{View, ViewError};

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use nicol_check::serializability;
 use nicol_core::commit::CommitNode;
 use nicol_core::fabric::Fabric;
@@ -34,13 +34,14 @@ use crate::family::{Addition, Built, Counters, Family};
 use crate::report::Promised;
 use crate::runner;
 use crate::settings::{apply, keys};
-use crate::system::System;
+use crate::system::{Needs, System};
 
 /// The systems of the family.
 pub(crate) static SYSTEMS: &[System] = &[
     System {
         synced_log: true,
         offloads: true,
+        mirrors_engines: false,
         serve: Ok(serve::serve::<xenic::Node>),
         ..system::<xenic::Node>("xenic", "Xenic, SOSP '21")
     },
@@ -77,11 +78,13 @@ where
         guarantee: "strictly serializable",
         replication: "primary-backup, all acknowledge",
         scans: if N::SCANS { "local" } else { "none" },
-        worlds: "threads, liquidio3, connectx5",
+        // Whatever is missing, software does.
+        needs: Needs { nic_cores: false, card: false },
         survives: "message faults, partitions, stalls; stops after a crash",
         source,
         synced_log: false,
         offloads: false,
+        mirrors_engines: true,
         caches_addresses: false,
         coverage: &Abort::NAMES,
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
@@ -130,9 +133,15 @@ where
         }
         if let Some(Length::Transactions(count)) = config.length {
             // Each client runs as many: up to one more than its share.
-            let clients = config.nodes * config.clients_per_node();
+            let clients = config.nodes_with_clients() * config.clients_per_node();
             spec.transactions.get_or_insert(count + clients as u64);
         }
+        ensure!(
+            config.client_nodes == 0 || !workloads::is_local(&spec),
+            "--client-nodes {}: {} scans the trees of its client's own node; leave it out",
+            config.client_nodes,
+            spec.name
+        );
         let BuiltWorkload { workload, value_bytes } = workloads::build(&spec, config.nodes)?;
         let source: Arc<dyn RecordSource> = workload.clone();
         let sizes = Sizes { source: &*source, value_bytes, nic_memory };

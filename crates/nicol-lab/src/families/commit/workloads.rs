@@ -39,6 +39,15 @@ pub(super) fn accepts(spec: &WorkloadSpec, scans: bool) -> Result<(), String> {
     }
 }
 
+/// Has it transactions that scan the trees of their client's own node?
+pub(super) fn is_local(spec: &WorkloadSpec) -> bool {
+    match spec.name.as_str() {
+        "churn-ordered" => true,
+        "ycsb" => spec.mix.unwrap_or_default().scans(),
+        _ => spec.is_tpcc() && spec.indices == Some(Indices::Trees),
+    }
+}
+
 /// A workload and the bytes of its largest value.
 #[derive(Clone)]
 pub struct BuiltWorkload {

@@ -1,0 +1,69 @@
+//! What hardware can do, as fields: whoever decides by hardware decides by these, never by a name.
+
+use super::Profile;
+
+/// Where a node's NIC engines run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NicCores {
+    /// Nowhere but on cores of the host that stand in for them.
+    Host,
+    /// On the card, on the path of every packet. [Xenic21 3.1]
+    OnPath,
+    /// On the card, beside that path, behind its switch. [Xenic21 3.1]
+    OffPath,
+}
+
+/// Who executes the one-sided operations that reach a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OneSidedBy {
+    /// The card, in hardware, if the requester's card posts verbs as well; else software as below.
+    Card,
+    /// Software on NIC cores, or the cores of a SoC.
+    NicCores,
+    /// Software on cores of the host.
+    HostCores,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Where its NIC engines run.
+    pub nic_cores: NicCores,
+    /// Who executes one-sided operations.
+    pub one_sided_by: OneSidedBy,
+}
+
+impl Profile {
+    /// What the hardware can do.
+    pub fn capabilities(&self) -> Capabilities {
+        let cores = &self.cores;
+        let nic_cores = match (cores.nic_is_separate.value, cores.on_path.value) {
+            (false, _) => NicCores::Host,
+            (true, true) => NicCores::OnPath,
+            (true, false) => NicCores::OffPath,
+        };
+        let one_sided_by = match (self.verbs.present.value, nic_cores) {
+            (true, _) => OneSidedBy::Card,
+            (false, NicCores::Host) => OneSidedBy::HostCores,
+            (false, NicCores::OnPath | NicCores::OffPath) => OneSidedBy::NicCores,
+        };
+        Capabilities { nic_cores, one_sided_by }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_profiles_can_do_what_their_papers_say() {
+        let of = |name| {
+            let can = Profile::load(name).unwrap().capabilities();
+            (can.nic_cores, can.one_sided_by)
+        };
+        assert_eq!(of("liquidio3"), (NicCores::OnPath, OneSidedBy::NicCores));
+        assert_eq!(of("connectx5"), (NicCores::Host, OneSidedBy::Card));
+        assert_eq!(of("bluefield1"), (NicCores::OffPath, OneSidedBy::Card));
+        assert_eq!(of("stingray"), (NicCores::OffPath, OneSidedBy::Card));
+    }
+}
