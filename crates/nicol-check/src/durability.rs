@@ -117,6 +117,7 @@ pub fn check(history: &History, model: Persistency, states_max: usize) -> Report
     let mut unseen = BTreeSet::new();
     let mut rest = &operations[..];
     let mut carried: Vec<Cow<'_, Operation>> = Vec::new();
+    let writers = writers(history);
     for number in 0..=history.crashes.len() {
         let crash = history.crashes.get(number);
         let ends = rest
@@ -136,7 +137,12 @@ pub fn check(history: &History, model: Persistency, states_max: usize) -> Report
         initial = left_by(&initial, crash, &mut unseen, &known);
         let recovered: BTreeMap<&Key, &Read> =
             crash.recovered.iter().map(|read| (&read.key, read)).collect();
-        carried = all.into_iter().filter_map(|it| carry(it, crash.at, &recovered)).collect();
+        let keeps_read = matches!(model, Persistency::Synch | Persistency::Renf);
+        let read = read_values(&known);
+        let came = Came { writers: &writers, recovered: &recovered, read, keeps_read };
+        let came: Vec<bool> = all.iter().map(|operation| came.has(operation)).collect();
+        let open = all.into_iter().zip(came).filter(|(_, came)| !came);
+        carried = open.filter_map(|(it, _)| carry(it, crash.at, &recovered)).collect();
     }
     report
 }
@@ -159,8 +165,79 @@ fn as_known_at<'o>(operation: &'o Operation, crash: Option<&Crash>) -> Option<Co
     }
 }
 
-/// The operation, if it may take effect after the crash at `at`, which left `recovered`: a write of
-/// unknown outcome that has not come to light, or one that was under way.
+/// How many writes may have put a value, the load among them.
+type Writers<'h> = BTreeMap<(&'h Key, u64), usize>;
+
+fn writers(history: &History) -> Writers<'_> {
+    let mut writers = Writers::new();
+    if let Initial::Listed(loaded) = &history.initial {
+        for one in loaded {
+            *writers.entry((&one.key, one.digest.unwrap_or(0))).or_default() += 1;
+        }
+    }
+    for operation in history.operations.iter().filter(|operation| operation.end != End::Failed) {
+        if let Some((key, true, Value { digest: Some(digest), .. })) =
+            linearizability::single(operation)
+        {
+            *writers.entry((key, digest)).or_default() += 1;
+        }
+    }
+    writers
+}
+
+/// The values that reads and scans returned, with their versions.
+fn read_values<'o>(operations: &[&'o Operation]) -> BTreeMap<(&'o Key, u64), Option<u64>> {
+    let mut values = BTreeMap::new();
+    for operation in operations.iter().filter(|operation| operation.end == End::Ok) {
+        match &operation.action {
+            Action::Get { key, found: Some(found) } => {
+                values.extend(found.digest.map(|digest| ((key, digest), found.version)));
+            }
+            Action::Scan(scan) => {
+                let found = scan.found.iter();
+                values.extend(
+                    found.filter_map(|read| Some(((&read.key, read.digest?), read.version))),
+                );
+            }
+            _ => {}
+        }
+    }
+    values
+}
+
+/// Which writes have come to light by a crash.
+struct Came<'a, 'h> {
+    writers: &'a Writers<'h>,
+    recovered: &'a BTreeMap<&'h Key, &'h Read>,
+    /// What was read before the crash.
+    read: BTreeMap<(&'a Key, u64), Option<u64>>,
+    /// Does the model keep what was read? What a crash lost may come again.
+    keeps_read: bool,
+}
+
+impl Came<'_, '_> {
+    /// Has this write taken effect for certain, for good? Its version was recovered; or its value was,
+    /// or was read and not lost, and no other write put that.
+    fn has(&self, operation: &Operation) -> bool {
+        let Some((key, true, written)) = linearizability::single(operation) else { return false };
+        let kept = self.recovered.get(key).map(|read| Value::read(read));
+        let found = kept.filter(|found| written.may_be_version(found));
+        if found.is_some_and(|found| found.version.is_some() && found.version == written.version) {
+            return true;
+        }
+        written.digest.is_some_and(|digest| {
+            self.writers.get(&(key, digest)) == Some(&1)
+                && (found.is_some()
+                    || self.read.get(&(key, digest)).is_some_and(|read| {
+                        let versions = read.zip(kept.and_then(|kept| kept.version));
+                        versions.map_or(self.keeps_read, |(read, kept)| read <= kept)
+                    }))
+        })
+    }
+}
+
+/// The operation, if it may take effect after the crash at `at`, which left `recovered`, although it
+/// did not come to light before: a write of unknown outcome, or one that was under way.
 fn carry<'o>(
     operation: Cow<'o, Operation>,
     at: u64,
@@ -168,9 +245,6 @@ fn carry<'o>(
 ) -> Option<Cow<'o, Operation>> {
     let (key, _, written) = linearizability::single(&operation).filter(|(_, writes, _)| *writes)?;
     let read = recovered.get(key).map(|read| Value::read(read));
-    if read.is_some_and(|read| written.may_be_version(&read)) {
-        return None;
-    }
     if operation.end == End::Unknown || operation.responded.is_none() {
         return Some(operation);
     }

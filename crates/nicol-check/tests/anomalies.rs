@@ -345,3 +345,26 @@ fn a_scan_that_misses_a_record_that_nobody_else_touched_is_wrong() {
     assert!(story(Some(1)).judge().is_some());
     assert_eq!(story(Some(0)).judge(), None, "it asked for nothing");
 }
+
+#[test]
+fn an_unknown_write_that_was_seen_before_a_crash_does_not_come_again_after_it() {
+    for versions in [true, false] {
+        let version = |version| if versions { version } else { 0 };
+        let unknown = || Story::loaded(1, 11).put_ended(1, (0, 10), End::Unknown, (0, 22));
+        let replaced = |story: Story| story.put(2, (30, 35), (version(3), 33));
+        let seen = replaced(unknown().get(2, (20, 25), (version(2), 22)));
+        let again = |story: Story| {
+            let story = story.crash(100, &[Some((3, 33))]);
+            story.get(3, (110, 115), (version(4), 22)).survives(Persistency::Renf)
+        };
+        assert!(again(seen.clone()).is_some(), "{versions}");
+        assert_eq!(again(replaced(unknown())), None, "{versions}: nobody had seen it");
+        let two = seen.put_ended(4, (0, 10), End::Unknown, (0, 22));
+        assert_eq!(again(two), None, "{versions}: one of each");
+        // What the crash lost may come again, if the model permits the loss.
+        let lost = unknown().get(2, (20, 25), (version(2), 22)).crash(100, &[Some((1, 11))]);
+        let lost = lost.get(3, (110, 115), (version(2), 22));
+        assert_eq!(lost.survives(Persistency::Event), None, "{versions}");
+        assert_eq!(lost.survives(Persistency::Renf), Some(Loss::Lost), "{versions}");
+    }
+}
