@@ -28,4 +28,5 @@ mod summary;
 pub mod sweep;
 mod system;
 pub mod systems;
+pub mod trace;
 pub mod workloads;
