@@ -17,6 +17,7 @@ pub mod memory;
 pub mod records;
 pub mod rng;
 pub mod system;
+pub mod trace;
 pub mod txn;
 pub mod units;
 pub mod view;

@@ -1,6 +1,9 @@
 //! What a benchmark runs: the flags of `nicol bench`, checked by whoever they concern.
 
+use std::sync::Arc;
+
 use nicol_core::faults::{FaultFamilies, FaultPlan};
+use nicol_core::trace::Sink;
 use nicol_core::units::Nanos;
 use nicol_core::view::ViewError;
 use nicol_rt::LogDevice;
@@ -60,6 +63,8 @@ pub struct BenchConfig {
     pub threads: Option<usize>,
     /// What makes writes durable in the live world.
     pub log_device: LogDevice,
+    /// Where the measured run is recorded, if it is.
+    pub trace: Option<Arc<Sink>>,
 }
 
 /// A view that there cannot be, under the flag that asked for it.
@@ -96,6 +101,7 @@ impl BenchConfig {
             fault_plan: None,
             threads: None,
             log_device: LogDevice::Memory,
+            trace: None,
         }
     }
 

@@ -29,4 +29,5 @@ mod summary;
 pub mod sweep;
 mod system;
 pub mod systems;
+pub mod trace;
 pub mod workloads;

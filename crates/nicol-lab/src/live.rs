@@ -84,7 +84,8 @@ fn record<Y: Family>(
     // A workload that hands out new records does so from the start.
     let built = Y::build(config, None)?;
     let cluster = Arc::new(Cluster::<Y>::load(config, view, built, plan, clients)?);
-    let measured = drive(config, view, &cluster)?;
+    let untraced = BenchConfig { trace: None, ..config.clone() };
+    let measured = drive(&untraced, view, &cluster)?;
     let (second, history) = judge(&cluster, measured.settled);
     check.add(second);
     Ok(history)
@@ -108,6 +109,7 @@ fn drive<Y: Family>(
             let plan = config.drawn_faults();
             FaultPlan { quiet_after: plan.quiet_after.max(FAULTY), ..plan }
         }),
+        trace: config.trace.clone(),
     };
     let started = Instant::now();
     let world = LiveCluster::launch(&live, cluster)?;

@@ -78,6 +78,7 @@ fn simulate<Y: Family>(
 ) -> Measured {
     let mut sim = SimConfig::mixed(hardware.view, hardware.profiles, config.seed);
     sim.faults = config.drawn_faults();
+    sim.trace = config.trace.clone();
     // Without crashes nobody needs views or leases, and no figure moves.
     sim.view_service = Y::RECOVERS && !sim.faults.crashes.is_empty();
     if !Y::RECOVERS {

@@ -11,6 +11,7 @@ use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
 use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::EngineId;
 use nicol_core::memory::RegionTable;
+use nicol_core::trace::Sink;
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 
@@ -47,13 +48,15 @@ pub struct LiveConfig {
     pub log: LogDevice,
     /// What goes wrong between nodes, for tests.
     pub faults: Option<FaultPlan>,
+    /// Where the run is recorded, if it is.
+    pub trace: Option<Arc<Sink>>,
 }
 
 impl LiveConfig {
     /// Threads as fit the machine, not pinned, spinning, seed 0, durable memory, no faults.
     pub fn new(view: View) -> Self {
         let (threads, log) = (None, LogDevice::Memory);
-        Self { view, threads, pin: false, spin: true, seed: 0, log, faults: None }
+        Self { view, threads, pin: false, spin: true, seed: 0, log, faults: None, trace: None }
     }
 }
 
@@ -176,6 +179,7 @@ impl LiveCluster {
             view: view.clone(),
             tuning: tuning(config.faults.is_some()),
             faults: config.faults.clone(),
+            trace: config.trace.clone(),
             regions: view.node_ids().map(|_| RegionTable::default()).collect(),
             started,
             ready: view.engine_ids().map(|_| ReadySet::new(view.engine_count())).collect(),

@@ -4,8 +4,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use nicol_core::faults::{FaultCounts, FaultPlan, Faults};
+use nicol_core::faults::{FaultCounts, FaultPlan, Faults, FrameFault};
 use nicol_core::ids::NodeId;
+use nicol_core::trace::{Tracer, What};
 use nicol_core::units::Nanos;
 
 /// A frame on its way: when it arrives, its number, the engine it goes to, its bytes.
@@ -16,15 +17,16 @@ type Late = (Nanos, u64, usize, Vec<u8>);
 pub(crate) struct FaultyWire {
     faults: Faults,
     late: BinaryHeap<Reverse<Late>>,
+    trace: Option<Tracer>,
     sent: u64,
 }
 
 impl FaultyWire {
     /// The wire of engine `index` under `plan`.
-    pub(crate) fn new(plan: FaultPlan, seed: u64, index: usize) -> Self {
+    pub(crate) fn new(plan: FaultPlan, seed: u64, index: usize, trace: Option<Tracer>) -> Self {
         // Owner 1 draws the plan itself.
         let faults = Faults::new(plan, seed, 2 + index as u32);
-        Self { faults, late: BinaryHeap::new(), sent: 0 }
+        Self { faults, late: BinaryHeap::new(), trace, sent: 0 }
     }
 
     /// Takes a frame from one node to another; [`FaultyWire::due`] yields what arrives of it.
@@ -36,8 +38,13 @@ impl FaultyWire {
         mut frame: Vec<u8>,
     ) {
         let fault = self.faults.judge(now, from, to);
+        self.trace_fault(now, (from, to), &frame, &fault);
         if let Some(after) = fault.again {
-            self.hold(now + after, engine, frame.clone());
+            let copy = frame.clone();
+            if let Some(trace) = &self.trace {
+                trace.sink().frame_copied(&frame, &copy);
+            }
+            self.hold(now + after, engine, copy);
         }
         if let Some(after) = fault.arrives {
             if fault.flips > 0 {
@@ -45,6 +52,32 @@ impl FaultyWire {
             }
             self.hold(now + after, engine, frame);
         }
+    }
+
+    /// Records what happens to a frame.
+    fn trace_fault(&self, at: Nanos, ends: (NodeId, NodeId), frame: &[u8], fault: &FrameFault) {
+        let Some(trace) = &self.trace else { return };
+        let faults = [
+            (fault.arrives.is_none(), "lost"),
+            (fault.arrives.is_some_and(|delay| delay > Nanos::ZERO), "late"),
+            (fault.again.is_some(), "duplicated"),
+            (fault.flips > 0, "damaged"),
+        ];
+        let number = trace.sink().frame_of(frame);
+        let (from, to) = ends;
+        for (_, fault) in faults.into_iter().filter(|(struck, _)| *struck) {
+            trace.record(at, What::FrameFault { fault, frame: number, from, to });
+        }
+        if fault.arrives.is_none() {
+            trace.sink().frame_ended(frame);
+        }
+    }
+
+    /// Records that a frame from `from` found no room at its receiver.
+    pub(crate) fn lost(&self, at: Nanos, from: NodeId, frame: &[u8]) {
+        let Some(trace) = &self.trace else { return };
+        let frame = trace.sink().frame_ended(frame);
+        trace.record(at, What::FrameFault { fault: "no room", frame, from, to: from });
     }
 
     fn hold(&mut self, at: Nanos, engine: usize, frame: Vec<u8>) {

@@ -14,6 +14,7 @@ use nicol_core::faults::{FaultCounts, FaultPlan};
 use nicol_core::ids::{EngineId, Incarnation, NodeId};
 use nicol_core::memory::RegionTable;
 use nicol_core::rng::{Purpose, Stream};
+use nicol_core::trace::{Sink, Tracer, Track};
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) persisted: Vec<Persisted>,
     /// What goes wrong between nodes.
     pub(crate) faults: Option<FaultPlan>,
+    /// Where the run is recorded, if it is.
+    pub(crate) trace: Option<Arc<Sink>>,
 }
 
 /// One engine's world: rings to the others, shared memory, the machine's clock.
@@ -70,7 +73,11 @@ impl LiveWorld {
         rings: (Vec<Outgoing>, Vec<Incoming>),
     ) -> Self {
         let words = shared.view.engine_count().div_ceil(64);
-        let wire = |plan: &FaultPlan| RefCell::new(FaultyWire::new(plan.clone(), seed, index));
+        let wire = |plan: &FaultPlan| {
+            let trace = shared.trace.as_ref();
+            let trace = trace.map(|sink| Tracer::new(sink, Track::Hardware(here.node)));
+            RefCell::new(FaultyWire::new(plan.clone(), seed, index, trace))
+        };
         let wire = shared.faults.as_ref().map(wire);
         Self {
             shared,
@@ -131,7 +138,9 @@ impl LiveWorld {
         let now = self.now();
         while let Some((engine, frame)) = wire.due(now) {
             // A full ring loses it, as a full switch would.
-            let _lost = self.put(engine, frame);
+            if let Err(frame) = self.put(engine, frame) {
+                wire.lost(now, self.here.node, &frame);
+            }
         }
     }
 
@@ -166,6 +175,10 @@ impl World for LiveWorld {
 
     fn now(&self) -> Nanos {
         Nanos(self.shared.started.elapsed().as_nanos() as u64)
+    }
+
+    fn trace(&self) -> Option<&Arc<Sink>> {
+        self.shared.trace.as_ref()
     }
 
     fn charge(&self, _charge: Charge) {}

@@ -9,6 +9,7 @@ use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::Medium;
 use nicol_core::memory::Region;
 use nicol_core::rng::{Purpose, Stream};
+use nicol_core::trace::Sink;
 use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::View;
 
@@ -20,6 +21,7 @@ use crate::profile::Profile;
 use crate::report::{self, SimReport};
 use crate::slab::Slab;
 use crate::state::{Core, State};
+use crate::trace::HardwareTrace;
 use crate::view_service::ViewService;
 use crate::world::{Shared, SimWorld, Spent};
 use nicol_core::faults::{FaultPlan, Faults};
@@ -37,6 +39,8 @@ pub struct SimConfig {
     pub faults: FaultPlan,
     /// How engines behave. [`SimCluster::new`] turns checksums on where faults damage frames.
     pub tuning: Tuning,
+    /// Where the run is recorded, if it is. It computes the same with and without.
+    pub trace: Option<Arc<Sink>>,
     /// How long after a crash or a restart the engines of other nodes learn of it: a perfect
     /// detector, for clusters without a service of views. `None`: from frames only.
     pub detect_after: Option<Nanos>,
@@ -96,6 +100,7 @@ impl SimConfig {
             seed,
             faults: FaultPlan::none(),
             tuning,
+            trace: None,
             detect_after: None,
             view_service: false,
             keeps_content: false,
@@ -146,6 +151,9 @@ impl Drop for SimCluster {
         if !std::thread::panicking() {
             self.engines.get_mut().iter().for_each(Engine::dismantle);
         }
+        if let Some(trace) = &self.shared.trace {
+            trace.flush();
+        }
     }
 }
 
@@ -156,7 +164,11 @@ impl SimCluster {
     /// If there is no profile for a node, or a node has more engines on a side than its profile has
     /// cores; ask [`Profile::check_node`] first where a user chose the numbers.
     pub fn new(config: SimConfig) -> Self {
-        let SimConfig { view, profiles, seed, faults, mut tuning, sabotage, .. } = config;
+        let SimConfig { view, profiles, seed, faults, mut tuning, sabotage, trace, .. } = config;
+        let trace = trace.map(|sink| HardwareTrace::new(&sink, view.node_ids()));
+        if let Some(trace) = &trace {
+            trace.plan(&faults);
+        }
         let keeps_content = config.keeps_content || !faults.crashes.is_empty();
         let detect_after = config.detect_after;
         tuning.checksums |= faults.corrupt > 0;
@@ -188,6 +200,7 @@ impl SimCluster {
         (shared.keeps_content, shared.detect_after) = (keeps_content, detect_after);
         shared.keeps_unsynced = sabotage == CrashSabotage::MediumKeepsAll;
         shared.ignores_fences = sabotage == CrashSabotage::FenceIgnored;
+        shared.trace = trace;
         let shared = Rc::new(shared);
         let world = |index| SimWorld::new(&shared, index, seed);
         let engines = shared.engines.iter().enumerate();
@@ -388,6 +401,10 @@ impl SimCluster {
         // A round that found its timers answered early must still look at the next one.
         if let Some(deadline) = engine.next_deadline() {
             state.request_timer(index, deadline);
+        }
+        if let Some(trace) = &self.shared.trace {
+            let node = world.here().node;
+            trace.backlogs(end, node, &state.nodes[usize::from(node.0)]);
         }
         self.wake_watchers(state, end);
         self.check_lost_memory();

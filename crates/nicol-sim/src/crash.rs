@@ -86,6 +86,14 @@ impl SimCluster {
 
     fn take_apart(&self, loss: Loss) {
         let shared = &*self.shared;
+        if let Some(trace) = &shared.trace {
+            let fault = match (loss.host, loss.nic) {
+                (true, true) => "crash of the node",
+                (true, false) => "crash of the host",
+                _ => "crash of the NIC",
+            };
+            trace.fault(self.now(), loss.node, fault);
+        }
         shared.take_down(&mut shared.state.borrow_mut(), loss);
         let keeps_engines = self.sabotage == CrashSabotage::TimersFire;
         for index in (0..shared.engines.len()).filter(|&index| is_hit(shared.engines[index], &loss))
@@ -122,6 +130,13 @@ impl SimCluster {
             let state = &mut *shared.state.borrow_mut();
             state.lives[usize::from(node.0)][side as usize].up = true;
             shared.tell(state, node, side);
+            if let Some(trace) = &shared.trace {
+                let fault = match side {
+                    Side::Host => "restart of the host",
+                    Side::Nic => "restart of the NIC",
+                };
+                trace.fault(self.now(), node, fault);
+            }
         }
         for (index, id) in shared.engines.iter().enumerate() {
             if !sides.contains(&(id.node, id.side)) {

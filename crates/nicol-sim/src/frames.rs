@@ -1,5 +1,6 @@
 //! Frames on their way: which resources they occupy, one after another.
 
+use nicol_core::faults::FrameFault;
 use nicol_core::ids::{EngineId, Side};
 use nicol_core::units::{Nanos, Picos};
 
@@ -187,9 +188,13 @@ impl Shared {
         // The receiver's link carries the first bit while the sender's still sends the last.
         let arrives = (slot.start + model.wire_latency).to_nanos_up();
         let fault = state.faults.judge(now, source.node, target.node);
+        self.trace_fault(state, number, &fault);
         if let Some(delay) = fault.again {
             let FrameInFlight { frame, since, .. } = state.frames.get_mut(number);
             let (frame, since, first) = (frame.clone(), *since, Stage::Ingress);
+            if let Some(trace) = &self.trace {
+                trace.sink().frame_copied(&state.frames.get_mut(number).frame, &frame);
+            }
             let (stage, rings, queued) = (first, false, false);
             let copy = FrameInFlight { frame, from, to, stage, first, rings, queued, since };
             let copy = state.frames.insert(copy);
@@ -201,6 +206,26 @@ impl Shared {
         }
         state.frames.get_mut(number).stage = Stage::Ingress;
         state.kernel.push(arrives + delay, Event::Frame(number));
+    }
+
+    /// Records what happens to frame `number` on the wire.
+    fn trace_fault(&self, state: &mut State, number: u32, fault: &FrameFault) {
+        let Some(trace) = &self.trace else { return };
+        let now = state.kernel.now();
+        let frame = &state.frames.get_mut(number);
+        let ends = [frame.from, frame.to].map(|end| self.engines[end as usize].node);
+        let ends = (ends[0], ends[1]);
+        let cut = state.faults.is_cut(now, ends.0, ends.1);
+        let faults = [
+            (fault.arrives.is_none() && cut, "cut off"),
+            (fault.arrives.is_none() && !cut, "lost"),
+            (fault.arrives.is_some_and(|delay| delay > Nanos::ZERO), "late"),
+            (fault.again.is_some(), "duplicated"),
+            (fault.flips > 0, "damaged"),
+        ];
+        for (_, fault) in faults.into_iter().filter(|(struck, _)| *struck) {
+            trace.frame(now, fault, &frame.frame, ends);
+        }
     }
 
     fn leave_queue(&self, state: &mut State, number: u32) {
@@ -218,7 +243,11 @@ impl Shared {
     /// Forgets frame `number`.
     pub fn drop_frame(&self, state: &mut State, number: u32) {
         self.leave_queue(state, number);
-        self.recycle_frame(state.frames.remove(number).frame);
+        let frame = state.frames.remove(number).frame;
+        if let Some(trace) = &self.trace {
+            trace.sink().frame_ended(&frame);
+        }
+        self.recycle_frame(frame);
     }
 
     fn deliver(&self, state: &mut State, number: u32) {
@@ -226,6 +255,11 @@ impl Shared {
         state.kernel.note(u64::from(from) << 40 ^ u64::from(to) << 20 ^ frame.len() as u64);
         if state.cores[to as usize].dead {
             state.faults.counts.dead += 1;
+            if let Some(trace) = &self.trace {
+                let ends = (self.engines[from as usize].node, self.engines[to as usize].node);
+                trace.frame(state.kernel.now(), "receiver is down", &frame, ends);
+                trace.sink().frame_ended(&frame);
+            }
             self.recycle_frame(frame);
             return;
         }

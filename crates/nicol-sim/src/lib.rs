@@ -20,6 +20,7 @@ pub mod profile;
 mod report;
 mod slab;
 mod state;
+mod trace;
 mod transfer;
 pub mod view_service;
 mod world;

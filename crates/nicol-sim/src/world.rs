@@ -9,12 +9,14 @@ use nicol_core::fabric::HasDoorbell;
 use nicol_core::ids::{EngineId, Incarnation, NodeId, Side};
 use nicol_core::memory::RegionTable;
 use nicol_core::rng::{Purpose, Stream};
+use nicol_core::trace::Sink;
 use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::View;
 
 use crate::doorbells::Doorbells;
 use crate::hw::{Costs, NodeModel, picos};
 use crate::state::State;
+use crate::trace::HardwareTrace;
 
 /// Spare frame buffers that a cluster keeps: about what is under way at once under load.
 const BUFFERS_MAX: usize = 8_192;
@@ -42,6 +44,8 @@ pub struct Shared {
     pub(crate) keeps_unsynced: bool,
     /// Broken on purpose: frames of and for earlier incarnations are taken.
     pub(crate) ignores_fences: bool,
+    /// Where the run is recorded, if it is.
+    pub(crate) trace: Option<HardwareTrace>,
     buffers: RefCell<Vec<Vec<u8>>>,
 }
 
@@ -67,6 +71,7 @@ impl Shared {
             keeps_content: false,
             keeps_unsynced: false,
             ignores_fences: false,
+            trace: None,
             buffers: RefCell::default(),
             view,
             tuning,
@@ -255,6 +260,10 @@ impl World for SimWorld {
 
     fn is_ahead(&self) -> bool {
         self.local.get() > picos(self.shared.now.get())
+    }
+
+    fn trace(&self) -> Option<&Arc<Sink>> {
+        self.shared.trace.as_ref().map(HardwareTrace::sink)
     }
 
     fn charge(&self, charge: Charge) {

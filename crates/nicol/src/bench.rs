@@ -25,7 +25,7 @@ use crate::cli::{
     SystemArgs, WorkloadArgs,
 };
 use crate::serve::check_log_device;
-use crate::{End, Usage, blame, interrupt, output};
+use crate::{End, Usage, blame, interrupt, output, trace};
 
 /// The most transactions of a run: more than any machine finishes, and few enough to count with.
 const TRANSACTIONS_MAX: u64 = 1_000_000_000_000;
@@ -35,7 +35,8 @@ pub fn run(args: &BenchArgs) -> Result<End> {
     if args.system.settings.iter().any(|setting| setting == "help") {
         return help_settings(&args.system.system, args.format);
     }
-    let config = config(args).map_err(Usage)?;
+    let sink = trace::sink(args).map_err(Usage)?;
+    let config = BenchConfig { trace: sink.clone(), ..config(args).map_err(Usage)? };
     interrupt::end_with("interrupted: a run that has not ended reports nothing".to_owned())?;
     let spinner = spinner(&format!("{} on {}", config.workload.name, config.on));
     let ran = bench::run(&config);
@@ -45,6 +46,9 @@ pub fn run(args: &BenchArgs) -> Result<End> {
     print(args.format, &ran.report)?;
     if let Some(path) = &args.history {
         write_history(path, &ran).context("--history")?;
+    }
+    if let Some(sink) = sink {
+        trace::save(args, &sink.take())?;
     }
     Ok(if ran.report.check.held() { End::Held } else { End::Failed })
 }
@@ -58,7 +62,7 @@ fn help_settings(system: &str, format: Format) -> Result<End> {
     Ok(End::Held)
 }
 
-fn seconds(flag: &str, seconds: f64, least: f64) -> Result<Nanos> {
+pub(crate) fn seconds(flag: &str, seconds: f64, least: f64) -> Result<Nanos> {
     ensure!(
         (least..=86_400.0).contains(&seconds),
         "{flag} {seconds:?}: give {least} to 86400 seconds"

@@ -40,6 +40,8 @@ pub enum Command {
     Sweep(SweepArgs),
     /// Judge a recorded history by the promise that it names.
     Check(CheckArgs),
+    /// List the messages of a recorded trace, for example those about a key.
+    Trace(TraceArgs),
     /// Reproduce the figures and tables of the papers.
     Lab(LabArgs),
     /// List the systems with their guarantees and worlds.
@@ -288,6 +290,18 @@ pub struct BenchArgs {
     /// Write the history that the checkers judged to FILE, as JSON lines.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
+    /// Write a trace of the measured run to FILE, for https://ui.perfetto.dev and `nicol trace`.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Events that the trace holds at most; later ones are left out.
+    #[arg(long, value_name = "N", default_value_t = 500_000, requires = "trace")]
+    pub trace_limit: u64,
+    /// Trace only from this time of the run on, in seconds.
+    #[arg(long, value_name = "S", requires = "trace")]
+    pub trace_from: Option<f64>,
+    /// Trace only until this time of the run, in seconds.
+    #[arg(long, value_name = "S", requires = "trace")]
+    pub trace_until: Option<f64>,
     /// Engine threads of the live world [default: one per engine if the cores suffice, else one per
     /// node].
     #[arg(long, value_name = "N")]
@@ -434,6 +448,33 @@ pub struct CheckArgs {
     /// How to print.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
+}
+
+/// `nicol trace`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  nicol bench smallbank --on liquidio3 --transactions 200 \
+    --trace run.trace.json\n  nicol trace run.trace.json --key 17\n\nThe file also opens in \
+    https://ui.perfetto.dev.")]
+pub struct TraceArgs {
+    /// The trace, as `nicol bench --trace` writes it.
+    pub trace: PathBuf,
+    /// List only messages about KEY (a number, also in hexadecimal with 0x, as violations name it)
+    /// and the replies to those.
+    #[arg(long, value_name = "KEY", value_parser = key)]
+    pub key: Option<u64>,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// A key as violations name it.
+fn key(text: &str) -> Result<u64, String> {
+    let number = text.strip_prefix("Key(").and_then(|rest| rest.strip_suffix(')')).unwrap_or(text);
+    let parsed = match number.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => number.parse(),
+    };
+    parsed.map_err(|_| "write a number, as in 17 or 0x11".to_owned())
 }
 
 /// `nicol systems`.

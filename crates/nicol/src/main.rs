@@ -12,6 +12,7 @@ mod profiles;
 mod serve;
 mod sweep;
 mod systems;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -75,6 +76,7 @@ fn run(command: &Command) -> Result<End> {
         Command::Bench(args) => bench::run(args),
         Command::Sweep(args) => sweep::run(args),
         Command::Check(args) => check::run(args),
+        Command::Trace(args) => trace::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Systems(args) => systems::run(args).map(|()| End::Held),
         Command::Profiles(args) => profiles::run(args),

@@ -65,7 +65,12 @@ pub fn run(args: &SweepArgs) -> Result<End> {
     let missing = report.missing();
     print(args, &report, &missing)?;
     for failure in &report.failures {
-        output::tell(&format!("failed: replay with: {}", replay(args, failure)?));
+        let replay = replay(args, failure)?;
+        output::tell(&format!("failed: replay with: {replay}"));
+        output::tell(&format!(
+            "        and see the messages about a key with: {replay} --trace run.trace.json; \
+             nicol trace run.trace.json --key KEY"
+        ));
     }
     let unseen = args.require_coverage && !missing.is_empty() && !report.interrupted;
     if unseen {

@@ -6,6 +6,7 @@ use super::{Charge, Completion, Engine, Payload, Timer, Wake, World};
 use crate::exec::Signal;
 use crate::fabric::{Completions, Local, Work};
 use crate::ids::EngineId;
+use crate::trace::Phase;
 use crate::units::Nanos;
 use crate::view::View;
 
@@ -49,7 +50,14 @@ impl<W: World> Local for Engine<W> {
     }
 
     fn spawn<T: Future<Output = ()> + 'static>(&self, task: T) {
-        self.0.executor.spawn(task);
+        let task_ref = self.0.executor.spawn(task);
+        if let Some(trace) = &self.0.trace {
+            trace.task_begins::<T>(self.0.world.now(), task_ref);
+        }
+    }
+
+    fn phase(&self, name: &'static str) -> Phase {
+        if self.0.trace.is_none() { Phase::default() } else { self.open_phase(name) }
     }
 
     fn work(&self, work: Work) {

@@ -72,7 +72,10 @@ impl<W: World> Messages for Engine<W> {
 }
 
 impl<W: World> Engine<W> {
-    fn body<M: Message>(&self, message: &M) -> Vec<u8> {
+    pub(super) fn body<M: Message>(&self, message: &M) -> Vec<u8> {
+        if let Some(trace) = &self.0.trace {
+            trace.describe(message);
+        }
         let mut body = self.0.pool.take();
         message.emit(&mut Writer::new(&mut body));
         body

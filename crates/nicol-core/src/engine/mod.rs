@@ -22,6 +22,7 @@ mod receive;
 mod shared_memory;
 mod sparse;
 mod stats;
+mod tracing;
 mod transmit;
 mod world;
 
@@ -45,6 +46,7 @@ use pool::Pool;
 use sparse::Sparse;
 pub use stats::EngineStats;
 use stats::{Counters, count};
+use tracing::EngineTrace;
 pub use world::{Charge, Operation, Route, Transfer, Tuning, World};
 
 use crate::exec::{Executor, Signal};
@@ -133,6 +135,7 @@ struct Inner<W: World> {
     watches: RefCell<Vec<Watch>>,
     yielded: RefCell<VecDeque<Token>>,
     counters: Counters,
+    trace: Option<EngineTrace>,
 }
 
 /// A handle of one engine; clones are handles of the same engine. Implements [`Fabric`].
@@ -156,6 +159,7 @@ impl<W: World> Engine<W> {
         };
         let incarnation = world.incarnation();
         let views = Views::new(view.clone());
+        let trace = world.trace().map(|sink| EngineTrace::new(sink, here));
         let executor = Rc::new(Executor::default());
         let view_changes = Signal::new(executor.clone());
         let completions = Completions::new(executor.clone());
@@ -184,6 +188,7 @@ impl<W: World> Engine<W> {
             watches: RefCell::default(),
             yielded: RefCell::default(),
             counters: Counters::default(),
+            trace,
         }))
     }
 
@@ -206,6 +211,9 @@ impl<W: World> Engine<W> {
         self.0.executor.clear();
         let service = self.0.service.take();
         drop(service);
+        if let Some(trace) = &self.0.trace {
+            trace.ends(self.0.world.now());
+        }
     }
 
     /// Tasks that are not finished.
@@ -236,6 +244,10 @@ impl<W: World> Engine<W> {
 
     /// One poll round. True if anything was done.
     pub fn round(&self) -> bool {
+        let inner = &*self.0;
+        if let Some(trace) = &inner.trace {
+            trace.round_begins(inner.world.now());
+        }
         let mut progress = self.take_frames();
         progress |= self.take_finished();
         progress |= self.0.fire_timers(self);
@@ -249,7 +261,11 @@ impl<W: World> Engine<W> {
             }
         }
         for _ in 0..TURNS_MAX {
-            let polled = self.0.executor.run(self.0.world.tuning().tasks_per_round);
+            let limit = inner.world.tuning().tasks_per_round;
+            let polled = match &inner.trace {
+                None => inner.executor.run(limit),
+                Some(_) => inner.executor.run_observed(limit, inner),
+            };
             count(&self.0.counters.tasks, polled as u64);
             let looped = self.take_loopback();
             if polled == 0 && !looped {
@@ -262,6 +278,10 @@ impl<W: World> Engine<W> {
         if progress {
             count(&self.0.counters.rounds, 1);
         }
+        if let Some(trace) = &inner.trace {
+            let counted = [inner.executor.live(), self.calls_in_flight()];
+            trace.round_ends(inner.world.now(), counted.map(|count| count as u64));
+        }
         progress
     }
 
@@ -271,6 +291,9 @@ impl<W: World> Engine<W> {
         while let Some(done) = inner.world.finished() {
             progress = true;
             let Some(done) = self.persist_landed(done) else { continue };
+            if let Some(trace) = &inner.trace {
+                trace.transfer_ends(inner.world.now(), &done);
+            }
             let result = match done.result {
                 Ok(()) => Ok(inner.pool.payload(done.buffer)),
                 Err(error) => {

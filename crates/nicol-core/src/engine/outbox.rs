@@ -14,6 +14,8 @@ pub(super) struct Gather {
     pub(super) count: u16,
     /// Is the destination on the list of those to flush?
     pub(super) listed: bool,
+    /// The frame's number where a trace is taken.
+    pub(super) traced: u64,
     /// Frames that the transport had no space for, oldest first.
     pub(super) held: VecDeque<Vec<u8>>,
 }

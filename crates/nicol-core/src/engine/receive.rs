@@ -13,6 +13,7 @@ use crate::fabric::{
     Completions, Delivery, FabricError, Local, Messages, ReplyTo, RequestId, Work,
 };
 use crate::ids::{EngineId, Side};
+use crate::trace::Flow;
 use crate::wire::{Class, Frame, Malformed, MessageHeader};
 
 impl<W: World> Engine<W> {
@@ -24,7 +25,9 @@ impl<W: World> Engine<W> {
             let Some(frame) = world.receive() else { break };
             progress = true;
             count(&self.0.counters.frames_received, 1);
-            if self.take_frame(&frame).is_err() {
+            let traced = self.0.trace.as_ref();
+            let traced = traced.and_then(|trace| trace.sink().frame_ended(&frame));
+            if self.take_frame(&frame, traced).is_err() {
                 count(&self.0.counters.malformed, 1);
             }
             world.recycle(frame);
@@ -39,11 +42,18 @@ impl<W: World> Engine<W> {
             let next = self.0.loopback.borrow_mut().queue.pop_front();
             let Some((header, body)) = next else { return progress };
             progress = true;
+            if let Some(trace) = &self.0.trace {
+                trace.delivers_own(self.0.world.now(), &header);
+            }
             self.dispatch(self.0.here, Route::Reliable, header, &body);
+            if let Some(trace) = &self.0.trace {
+                trace.end(self.0.world.now());
+            }
         }
     }
 
-    fn take_frame(&self, bytes: &[u8]) -> Result<(), Malformed> {
+    /// `traced` is the frame's number where a trace is taken.
+    fn take_frame(&self, bytes: &[u8], traced: Option<u64>) -> Result<(), Malformed> {
         let world = &self.0.world;
         let mut frame = Frame::parse(bytes, world.tuning().checksums)?;
         let from = frame.header.from;
@@ -56,15 +66,24 @@ impl<W: World> Engine<W> {
             return Ok(());
         }
         let route = world.route(from);
+        let mut place = 0;
         // Within a node nobody else could serve instead: what is under way there goes on.
         let serves = from.node == self.0.here.node || self.is_leased();
         while let Some((header, body)) = frame.next_message()? {
+            if let Some(trace) = &self.0.trace {
+                let flow = traced.map(|frame| Flow::new(frame, place));
+                trace.delivers(world.now(), flow, from, &header);
+                place += 1;
+            }
             world.charge(Charge::MessageReceived { bytes: header.length });
             count(&self.0.counters.messages_received, 1);
             if serves || header.class == Class::Reply {
                 self.dispatch(from, route, header, body);
             } else {
                 count(&self.0.counters.unleased, 1);
+            }
+            if let Some(trace) = &self.0.trace {
+                trace.end(world.now());
             }
         }
         Ok(())

@@ -8,6 +8,7 @@ use super::{Charge, Engine, Operation, Route, Timer, Transfer, World};
 use crate::chain::error_status;
 use crate::fabric::{FabricError, Message, ReplyTo, RequestId, Timeout};
 use crate::ids::{EngineId, NodeId};
+use crate::trace::Flow;
 use crate::units::Nanos;
 use crate::wire::{
     Class, FRAME_HEADER, FrameHeader, MESSAGES_MAX, MessageHeader, Window, Writer, seal,
@@ -135,8 +136,7 @@ impl<W: World> Engine<W> {
 
     /// Sends a one-way message.
     pub(super) fn send_message<M: Message>(&self, to: EngineId, message: &M) {
-        let mut body = self.0.pool.take();
-        message.emit(&mut Writer::new(&mut body));
+        let body = self.body(message);
         let request = RequestId::NONE;
         let length = body.len() as u32;
         let header = MessageHeader { class: Class::OneWay, kind: M::KIND, request, length };
@@ -173,6 +173,9 @@ impl<W: World> Engine<W> {
     fn append(&self, to: EngineId, header: &MessageHeader, body: &[u8]) {
         let inner = &*self.0;
         if to == inner.here {
+            if let Some(trace) = &inner.trace {
+                trace.sent_to_itself(inner.world.now(), header);
+            }
             let kept = inner.pool.copy(body);
             inner.loopback.borrow_mut().queue.push_back((*header, kept));
             return;
@@ -181,6 +184,7 @@ impl<W: World> Engine<W> {
         if inner.lives.is_down(to) {
             return;
         }
+        let since = inner.trace.as_ref().map(|_| inner.world.now());
         inner.world.charge(Charge::MessageSent { bytes: body.len() as u32 });
         count(&inner.counters.messages_sent, 1);
         count(&inner.counters.message_bytes_sent, body.len() as u64);
@@ -189,6 +193,13 @@ impl<W: World> Engine<W> {
             let gather = gathers.entry(index);
             if gather.frame.is_empty() && gather.frame.capacity() == 0 {
                 gather.frame = inner.world.frame_buffer();
+            }
+            if let (Some(trace), Some(since)) = (&inner.trace, since) {
+                if gather.count == 0 {
+                    gather.traced = trace.sink().number_frame();
+                }
+                let flow = Flow::new(gather.traced, gather.count);
+                trace.sent((since, inner.world.now()), flow, to, header);
             }
             gather.append(header, body);
             if !gather.listed {
@@ -225,6 +236,9 @@ impl<W: World> Engine<W> {
         gather.count = 0;
         assert!((frame.len() > FRAME_HEADER) == (header.count > 0), "a count is that of messages");
         seal(&mut frame, header, inner.world.tuning().checksums);
+        if let Some(trace) = &inner.trace {
+            trace.sink().frame_sent(&frame, gather.traced);
+        }
         let bytes = frame.len() as u32;
         count(&inner.counters.frames_sent, 1);
         count(&inner.counters.frame_bytes_sent, u64::from(bytes));
@@ -316,9 +330,15 @@ impl<W: World> Engine<W> {
                 inner.world.regions().adopt(region, inner.here.side.other());
             }
         }
+        if let Some(trace) = &inner.trace {
+            trace.transfer_begins(inner.world.now(), &operation);
+        }
         if W::SHARED_MEMORY && is_dma {
             operation.execute_local();
             if let Some(operation) = self.persist_landed(operation) {
+                if let Some(trace) = &inner.trace {
+                    trace.transfer_ends(inner.world.now(), &operation);
+                }
                 let result = operation.result.map(|()| inner.pool.payload(operation.buffer));
                 inner.completions.resolve(token, result);
             }
@@ -380,6 +400,9 @@ impl<W: World> Engine<W> {
         let (Token(token), completion) = inner.completions.open();
         let operation = Operation { transfer: Transfer::Verbs, buffer, result: Ok(()), token };
         count(&inner.counters.verbs, u64::from(operation.verbs()));
+        if let Some(trace) = &inner.trace {
+            trace.transfer_begins(inner.world.now(), &operation);
+        }
         let batches = &mut *inner.batches.borrow_mut();
         let batch = batches.verbs.entry(node.index());
         if batch.is_empty() {

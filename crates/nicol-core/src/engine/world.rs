@@ -8,6 +8,7 @@ use crate::chain::Encoded;
 use crate::fabric::{FabricError, HasDoorbell, Work};
 use crate::ids::{EngineId, Incarnation, NodeId};
 use crate::memory::{Region, RegionTable};
+use crate::trace::Sink;
 use crate::units::Nanos;
 use crate::view::View;
 
@@ -298,6 +299,10 @@ pub trait World: 'static {
     /// A scheduling point before an access to shared memory. `wait` waits until other engines have
     /// come to the time that this one's clock shows.
     fn access(&self, wait: impl FnOnce() -> Wake) -> Self::Access;
+    /// Where this run is recorded, if it is.
+    fn trace(&self) -> Option<&Arc<Sink>> {
+        None
+    }
     /// Is this engine's clock ahead of the memory that it sees?
     fn is_ahead(&self) -> bool {
         false

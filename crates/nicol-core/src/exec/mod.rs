@@ -9,4 +9,4 @@ mod tasks;
 pub use join::{JoinAll, join_all};
 pub use quorum::{Detached, JoinQuorum, join_quorum};
 pub use signal::{Signal, SignalWait};
-pub use tasks::{Executor, TaskRef};
+pub use tasks::{Executor, Observer, TaskRef};

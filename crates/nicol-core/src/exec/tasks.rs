@@ -14,6 +14,26 @@ use std::task::{Context, Poll, Waker};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskRef(u32);
 
+impl TaskRef {
+    /// Its place in the executor's table.
+    pub const fn place(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Sees each poll of a task; see [`Executor::run_observed`].
+pub trait Observer {
+    /// `task` is about to be polled.
+    fn poll_begins(&self, task: TaskRef);
+    /// `task` was polled, and has finished if `done`: then its name may be given to another task.
+    fn poll_ends(&self, task: TaskRef, done: bool);
+}
+
+impl Observer for () {
+    fn poll_begins(&self, _: TaskRef) {}
+    fn poll_ends(&self, _: TaskRef, _: bool) {}
+}
+
 /// A slot that can hold a future of one type, again and again.
 trait Slot: Any {
     /// Polls the future; on completion drops it and reports `Ready`.
@@ -92,8 +112,13 @@ impl Executor {
         task
     }
 
-    /// Adds a task; it runs in the current or the next [`Executor::run`].
-    pub fn spawn<T: Future<Output = ()> + 'static>(&self, task: T) {
+    /// The task being polled, if any is.
+    pub fn running(&self) -> Option<TaskRef> {
+        self.current.get()
+    }
+
+    /// Adds a task; it runs in the current or the next [`Executor::run`]. Its name.
+    pub fn spawn<T: Future<Output = ()> + 'static>(&self, task: T) -> TaskRef {
         let slot = self.slot(task);
         let vacant = self.vacant.borrow_mut().pop();
         let mut slots = self.slots.borrow_mut();
@@ -106,6 +131,7 @@ impl Executor {
         *entry = TaskSlot { slot: Some(slot), queued: true };
         self.ready.borrow_mut().push_back(index);
         self.live.set(self.live.get() + 1);
+        TaskRef(index)
     }
 
     /// Makes `task` ready. Waking a ready or finished task does nothing.
@@ -122,6 +148,11 @@ impl Executor {
     /// Polls ready tasks, those made ready meanwhile included, until none is ready or `limit` were
     /// polled; returns how many were.
     pub fn run(&self, limit: usize) -> usize {
+        self.run_observed(limit, &())
+    }
+
+    /// Like [`Executor::run`]; `observer` sees each poll.
+    pub fn run_observed(&self, limit: usize, observer: &impl Observer) -> usize {
         let mut context = Context::from_waker(Waker::noop());
         for polled in 0..limit {
             let Some(index) = self.ready.borrow_mut().pop_front() else { return polled };
@@ -133,8 +164,10 @@ impl Executor {
             };
             let Some(slot) = slot else { continue };
             self.current.set(Some(TaskRef(index)));
+            observer.poll_begins(TaskRef(index));
             let done = slot.poll(&mut context).is_ready();
             self.current.set(None);
+            observer.poll_ends(TaskRef(index), done);
             if done {
                 self.retire(index, slot);
             }

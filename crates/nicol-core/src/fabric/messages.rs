@@ -1,9 +1,11 @@
 //! Messages between engines: one-way messages, calls and replies.
 
+use std::any::type_name;
 use std::rc::Rc;
 
 use super::{Completions, FabricError};
-use crate::ids::EngineId;
+use crate::ids::{EngineId, Key};
+use crate::trace::short_name;
 use crate::units::Nanos;
 use crate::wire::{Malformed, Writer};
 
@@ -46,6 +48,17 @@ pub trait Message {
 
     /// Appends the body.
     fn emit(&self, to: &mut Writer<'_>);
+
+    /// The type's name in traces: the last part of its path.
+    fn name() -> &'static str {
+        short_name(type_name::<Self>())
+    }
+
+    /// Calls `each` with the keys that the message is about, for traces only. A reply is about the keys
+    /// of its request, and need not name them.
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        let _names_none = each;
+    }
 }
 
 /// A message as it reaches a service. The body is only valid during `deliver`.

@@ -67,6 +67,11 @@ impl Message for Ack {
     fn emit(&self, _to: &mut Writer<'_>) {}
 }
 
+/// Calls `each` with the keys at `places` of `txn`, for traces.
+pub(super) fn each_key(txn: &Txn, places: &[usize], each: &mut dyn FnMut(Key)) {
+    places.iter().for_each(|&place| each(txn.entries()[place].key));
+}
+
 /// The keys of `txn` in one message, with their place in the read or write set.
 pub(super) fn emit_keys<'a>(entries: impl Iterator<Item = &'a Entry> + Clone, to: &mut Writer<'_>) {
     to.u16(entries.clone().count() as u16);
@@ -130,6 +135,10 @@ impl Message for Execute<'_> {
     fn emit(&self, to: &mut Writer<'_>) {
         to.u64(self.txn.id.0);
         emit_keys(self.keys.iter().map(|&index| &self.txn.entries()[index]), to);
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each_key(self.txn, self.keys, each);
     }
 }
 
@@ -265,6 +274,10 @@ impl Message for Validate<'_> {
             to.u64(entry.version.0);
             to.u8(u8::from(entry.present));
         }
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each_key(self.txn, self.keys, each);
     }
 }
 
@@ -415,6 +428,10 @@ impl Message for Log<'_> {
     fn emit(&self, to: &mut Writer<'_>) {
         WriteSet { txn: self.txn, shard: self.shard, keys: self.keys }.emit(false, to);
     }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each_key(self.txn, self.keys, each);
+    }
 }
 
 /// COMMIT: a shard's writes, and the keys that are only unlocked. [Xenic21 4.2 step 6]
@@ -430,6 +447,10 @@ impl Message for Commit<'_> {
     fn emit(&self, to: &mut Writer<'_>) {
         WriteSet { txn: self.txn, shard: self.shard, keys: self.keys }.emit(true, to);
     }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each_key(self.txn, self.keys, each);
+    }
 }
 
 /// ABORT: the keys that the transaction may have locked at this primary.
@@ -444,6 +465,10 @@ impl Message for AbortLocks<'_> {
     fn emit(&self, to: &mut Writer<'_>) {
         to.u64(self.txn.id.0);
         emit_keys(self.keys.iter().map(|&index| &self.txn.entries()[index]), to);
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each_key(self.txn, self.keys, each);
     }
 }
 

@@ -27,6 +27,11 @@ impl Resource {
         Slot { start, end: self.free_at }
     }
 
+    /// When it is free, as far as it is reserved now.
+    pub const fn free_at(&self) -> Picos {
+        self.free_at
+    }
+
     /// How long it was taken until `now`.
     pub const fn busy(&self, now: Picos) -> Picos {
         Picos(self.busy.0.saturating_sub(self.free_at.0.saturating_sub(now.0)))

@@ -82,6 +82,7 @@ impl<F: Fabric> Host<F> {
     }
 
     async fn execute(&self, txn: &mut Txn, open: &mut Open<F>) -> Result<Executed, Abort> {
+        let _phase = self.fabric.phase("EXECUTE");
         for _ in 0..ROUNDS_MAX {
             let executed = self.fetch(txn, open).await?;
             self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
@@ -243,6 +244,7 @@ impl<F: Fabric> Host<F> {
         open: &mut Open<F>,
         executed: Executed,
     ) -> Result<Locked, Abort> {
+        let _phase = self.fabric.phase("LOCK");
         let Executed(()) = executed;
         if let Execution::Read(Locking { by, keys: LockKeys::Written }) =
             self.node.config().execution
@@ -258,6 +260,7 @@ impl<F: Fabric> Host<F> {
         open: &mut Open<F>,
         locked: Locked,
     ) -> Result<Validated, Abort> {
+        let _phase = self.fabric.phase("VALIDATE");
         let Locked(()) = locked;
         // AMB-34: one key, read in one request, was current at that instant. A walk that found
         // nothing was several requests. A range version is checked in any case.

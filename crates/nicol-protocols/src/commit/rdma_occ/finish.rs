@@ -41,6 +41,7 @@ impl<F: Fabric> Host<F> {
 
     /// Ends what is still locked, all nodes at once.
     pub(super) async fn release_all(&self, txn: &Txn, open: &mut Open<F>, decision: Decision) {
+        let _phase = self.fabric.phase("COMMIT or ABORT");
         self.release_here(txn, open);
         self.post_releases(txn, open);
         self.send_ends(txn, open, decision);

@@ -153,6 +153,7 @@ impl<F: Fabric> Host<F> {
         txn: &Txn,
         open: &mut Open<F>,
     ) -> Result<Outcome, Abort> {
+        let _phase = self.fabric.phase("LOG");
         self.emit_bodies(txn, open);
         if self.fabric.view().node_ids().any(|node| !self.ever_fits(open, node)) {
             return Err(Abort::NoResources);

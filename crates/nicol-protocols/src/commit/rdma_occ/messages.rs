@@ -5,7 +5,7 @@ use nicol_core::ids::{Key, RKey, TxnId};
 use nicol_core::txn::{Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
-use crate::commit::messages::{LOG, Validate, parse_count};
+use crate::commit::messages::{LOG, Validate, each_key, parse_count};
 
 /// Coordinator to primary: lock keys at the versions read.
 pub(super) const LOCK: u16 = 15;
@@ -27,6 +27,10 @@ impl Message for Lock<'_> {
         to.u64(self.txn.id.0);
         Validate { txn: self.txn, keys: self.keys }.emit(to);
     }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each_key(self.txn, self.keys, each);
+    }
 }
 
 /// RESERVE: keys that the transaction has locked, with the bytes of their new values.
@@ -46,6 +50,10 @@ impl Message for Reserve<'_> {
             to.u64(self.txn.entries()[index].key.0);
             to.u32(value.map_or(0, <[u8]>::len) as u32);
         }
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each_key(self.txn, self.keys, each);
     }
 }
 

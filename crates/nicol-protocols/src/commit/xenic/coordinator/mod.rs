@@ -150,6 +150,7 @@ impl<F: Fabric> NicCoordinator<F> {
 
     /// One round of execution logic, where the transaction says. [Xenic21 4.2.2]
     async fn compute(&self, open: &mut InHand<F>) -> Result<Computed, Abort> {
+        let _phase = self.fabric.phase("step 3: execution logic");
         if open.rounds == super::ROUNDS_MAX {
             return Err(Abort::NoResources);
         }

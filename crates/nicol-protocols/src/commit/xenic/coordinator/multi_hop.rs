@@ -126,6 +126,7 @@ impl<F: Fabric> NicCoordinator<F> {
         execution: Execution,
         remote: ShardId,
     ) -> Result<(), Abort> {
+        let _phase = self.fabric.phase("4.2.3: SHIP");
         self.open_delegated_logs(open, execution);
         let shipped = self.ask_to_execute(open, remote).await;
         self.server.unlock_shared(open);

@@ -53,6 +53,7 @@ pub(super) struct Logged(());
 impl<F: Fabric> NicCoordinator<F> {
     /// EXECUTE: locks and reads the keys that have not been fetched yet, at all primaries at once.
     pub(super) async fn execute(&self, open: &mut OpenTxn<F>) -> Result<Executed, Abort> {
+        let _phase = self.fabric.phase("step 2: EXECUTE");
         open.note_fetched();
         let mut last = None;
         while let Some(shard) = self.next_shard(open, last, |entry| !entry.fetched) {
@@ -87,6 +88,7 @@ impl<F: Fabric> NicCoordinator<F> {
         open: &mut OpenTxn<F>,
         executed: Executed,
     ) -> Result<Validated, Abort> {
+        let _phase = self.fabric.phase("step 4: VALIDATE");
         let Executed(_) = executed;
         let entries = open.txn.entries();
         // AMB-34: one key, read in one request, was current at that instant.
@@ -111,6 +113,7 @@ impl<F: Fabric> NicCoordinator<F> {
         open: &mut OpenTxn<F>,
         validated: Validated,
     ) -> Result<Logged, Abort> {
+        let _phase = self.fabric.phase("step 5: LOG");
         match validated {
             Validated::Unchanged(_) | Validated::ReadAtOnce(_) | Validated::CurrentHere(_) => {}
         }
@@ -180,6 +183,7 @@ impl<F: Fabric> NicCoordinator<F> {
 
     /// Has the primaries install the writes.
     pub(in crate::commit::xenic) async fn install(&self, open: &mut OpenTxn<F>) {
+        let _phase = self.fabric.phase("step 6: COMMIT");
         self.tell_primaries(open, |open, shard| {
             self.demand(shard, &Commit { txn: &open.txn, shard, keys: &open.keys })
         })
@@ -194,6 +198,7 @@ impl<F: Fabric> NicCoordinator<F> {
 
     /// ABORT: releases every lock, of requests still under way too.
     pub(super) async fn release(&self, open: &mut OpenTxn<F>) {
+        let _phase = self.fabric.phase("ABORT");
         self.tell_primaries(open, |open, shard| {
             let message = AbortLocks { txn: &open.txn, keys: &open.keys };
             match open.locks.to_fence(shard) {

@@ -44,6 +44,10 @@ impl Message for TxnLocal<'_> {
             }
         }
     }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        self.txn.entries().iter().for_each(|entry| each(entry.key));
+    }
 }
 
 /// Fills `txn` from a TXN_LOCAL; returns whether the application has refused.

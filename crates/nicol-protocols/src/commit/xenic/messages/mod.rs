@@ -56,6 +56,10 @@ impl Message for TxnRequest<'_> {
         to.bytes(args);
         emit_keys(self.txn.entries().iter(), to);
     }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        self.txn.entries().iter().for_each(|entry| each(entry.key));
+    }
 }
 
 /// Fills `txn` from a TXN_REQUEST; returns whether its execution is shipped.
@@ -127,6 +131,10 @@ impl Message for TxnCommit<'_> {
             to.u16(index as u16);
             emit_value(update, to);
         }
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        self.0.updates().for_each(|update| each(update.key));
     }
 }
 

@@ -125,6 +125,10 @@ impl<I: ExactSizeIterator<Item = RequestId> + Clone> Message for Ship<'_, I> {
             to.u32(request.sequence);
         }
     }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        self.txn.entries().iter().for_each(|entry| each(entry.key));
+    }
 }
 
 /// Fills `txn` and `expected` from a SHIP.

@@ -1,11 +1,12 @@
 //! Messages of the ablation without combined operations. [Xenic21 5.7]
 
 use nicol_core::fabric::Message;
+use nicol_core::ids::Key;
 use nicol_core::txn::Txn;
 use nicol_core::wire::Writer;
 
 use super::{LOCK, READ};
-use crate::commit::messages::Validate;
+use crate::commit::messages::{Validate, each_key};
 
 /// READ: one shard's keys of this round, none of which is locked. It reads as an EXECUTE without a
 /// write set.
@@ -26,6 +27,10 @@ impl Message for Read<'_> {
             to.u8(0);
         }
     }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each_key(self.txn, self.keys, each);
+    }
 }
 
 /// LOCK: one shard's part of the write set, with the versions read.
@@ -41,5 +46,9 @@ impl Message for Lock<'_> {
     fn emit(&self, to: &mut Writer<'_>) {
         to.u64(self.txn.id.0);
         Validate { txn: self.txn, keys: self.keys }.emit(to);
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each_key(self.txn, self.keys, each);
     }
 }

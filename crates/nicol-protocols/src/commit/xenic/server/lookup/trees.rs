@@ -33,6 +33,10 @@ impl Message for TreeLookup<'_> {
             to.u64(asked.key.0);
         }
     }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        self.0.iter().for_each(|asked| each(asked.key));
+    }
 }
 
 impl<F: Fabric> Lookups<F> {

@@ -1,0 +1,300 @@
+//! What happened in a run, as plain values: rounds, tasks, protocol phases, messages, transfers,
+//! faults. Both worlds record; whoever asked for the trace writes it.
+//!
+//! A [`Sink`] collects the events of one run. Each engine records through a [`Tracer`] of its own, and
+//! so does whatever else has a track. Recording changes nothing that a simulated run computes: it
+//! charges no time, draws no random bits and adds no events to the kernel.
+
+mod sink;
+
+use std::fmt;
+use std::rc::Rc;
+
+pub use sink::{Limits, Recorded, Sink, Tracer};
+
+use crate::fabric::ReplyTo;
+use crate::ids::{EngineId, Key, NodeId};
+use crate::units::Nanos;
+
+/// Who recorded an event. Events of one track are in the order of their times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Track {
+    /// An engine.
+    Engine(EngineId),
+    /// The hardware and the wires of a node: resources, faults.
+    Hardware(NodeId),
+}
+
+impl Track {
+    /// The node that it belongs to.
+    pub const fn node(self) -> NodeId {
+        match self {
+            Self::Engine(engine) => engine.node,
+            Self::Hardware(node) => node,
+        }
+    }
+}
+
+/// Names one message on its way: the frame that carries it, and its place in that frame. A duplicate
+/// of the frame carries the same ones; a retransmission is a message of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Flow {
+    /// The frame's number in the run.
+    pub frame: u64,
+    /// The place in the frame, from 0.
+    pub place: u16,
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}.{}", self.frame, self.place)
+    }
+}
+
+/// Names one task of one engine for the whole run.
+pub type TaskNumber = u32;
+
+/// Something that happened at an instant of its track.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Event {
+    /// When.
+    pub at: Nanos,
+    /// What.
+    pub what: What,
+}
+
+/// What a message was sent as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// One-way.
+    OneWay,
+    /// A request, or its repeat.
+    Request,
+    /// A reply, or its repeat.
+    Reply,
+}
+
+/// What an engine moves besides messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferKind {
+    /// A DMA read.
+    DmaRead,
+    /// A DMA write, up to its persist if it is durable.
+    DmaWrite,
+    /// A verb or a chain.
+    Verb,
+    /// A persist.
+    Persist,
+}
+
+impl TransferKind {
+    /// Its name in traces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DmaRead => "DMA read",
+            Self::DmaWrite => "DMA write",
+            Self::Verb => "verb",
+            Self::Persist => "persist",
+        }
+    }
+}
+
+/// What happened. A slice that begins on an engine ends before the one around it does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum What {
+    /// The engine begins a poll round: a slice.
+    Round,
+    /// The engine polls a task: a slice.
+    Poll(TaskNumber),
+    /// The engine takes a message, of which it knows the kind: a slice.
+    Deliver {
+        /// The message; `None` if it came in a frame that this trace has not seen leave.
+        flow: Option<Flow>,
+        /// Its sender.
+        from: EngineId,
+        /// Its kind, or its status if it is a reply.
+        kind: u16,
+        /// Is it a reply?
+        reply: bool,
+    },
+    /// The innermost slice of the engine ends.
+    End,
+    /// The engine appended a message to a frame, or to what it sends to itself.
+    Sent {
+        /// The message.
+        flow: Flow,
+        /// When it began to.
+        since: Nanos,
+        /// Its receiver.
+        to: EngineId,
+        /// As what.
+        class: Class,
+        /// The message's type.
+        name: &'static str,
+        /// The request that it is, repeats or answers; [`RequestId::NONE`](crate::fabric::RequestId::NONE)
+        /// if it is none.
+        request: ReplyTo,
+        /// Bytes of its body.
+        bytes: u32,
+    },
+    /// A key that the message sent last is about.
+    About(Key),
+    /// A task was spawned.
+    TaskBegins {
+        /// The task.
+        task: TaskNumber,
+        /// The path of the function that it runs.
+        name: &'static str,
+    },
+    /// A task has finished.
+    TaskEnds(TaskNumber),
+    /// A task enters a phase of its protocol.
+    PhaseBegins {
+        /// The task; `None` outside tasks, where a phase is a slice of the engine.
+        task: Option<TaskNumber>,
+        /// The step, named as its tag names it.
+        name: &'static str,
+    },
+    /// A task leaves the phase that it entered last.
+    PhaseEnds {
+        /// The task.
+        task: Option<TaskNumber>,
+        /// The phase.
+        name: &'static str,
+    },
+    /// A transfer was asked for.
+    TransferBegins {
+        /// Names it among those that the engine has under way.
+        id: u32,
+        /// What it is.
+        kind: TransferKind,
+        /// Bytes that it moves.
+        bytes: u64,
+    },
+    /// A transfer is complete, or has failed.
+    TransferEnds {
+        /// See [`What::TransferBegins`].
+        id: u32,
+        /// Did it succeed?
+        ok: bool,
+    },
+    /// A counter has a new value.
+    Counter {
+        /// Which one.
+        name: &'static str,
+        /// The value.
+        value: u64,
+    },
+    /// A fault struck a frame on the wire.
+    FrameFault {
+        /// What happened to it.
+        fault: &'static str,
+        /// The frame; `None` if this trace has not seen it leave.
+        frame: Option<u64>,
+        /// Its sender's node.
+        from: NodeId,
+        /// Its receiver's node.
+        to: NodeId,
+    },
+    /// A fault struck the node: a crash, a restart, a partition.
+    Fault(&'static str),
+}
+
+/// A phase of a protocol, which ends when this is dropped. Holds nothing where no trace is taken.
+#[derive(Default)]
+#[must_use = "a phase ends when it is dropped: bind it to a name"]
+pub struct Phase(Option<OpenPhase>);
+
+struct OpenPhase {
+    log: Rc<dyn PhaseLog>,
+    task: Option<TaskNumber>,
+    name: &'static str,
+}
+
+/// Where phases are recorded: an engine.
+pub(crate) trait PhaseLog {
+    /// Records the end of a phase.
+    fn phase_ends(&self, task: Option<TaskNumber>, name: &'static str);
+}
+
+impl Phase {
+    /// A phase that `log` has recorded the beginning of.
+    pub(crate) fn open(
+        log: Rc<dyn PhaseLog>,
+        task: Option<TaskNumber>,
+        name: &'static str,
+    ) -> Self {
+        Self(Some(OpenPhase { log, task, name }))
+    }
+}
+
+impl Drop for OpenPhase {
+    fn drop(&mut self) {
+        self.log.phase_ends(self.task, self.name);
+    }
+}
+
+impl fmt::Debug for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Phase({})", self.0.as_ref().map_or("not traced", |open| open.name))
+    }
+}
+
+/// The last part of a type's path, without its parameters: what a message or a task is called.
+///
+/// Of an `async` block it is the function around it, with the module that the function is in, unless
+/// it belongs to a type with parameters.
+pub fn short_name(path: &'static str) -> &'static str {
+    let mut rest = path;
+    while let Some(outer) = rest.strip_suffix("::{{closure}}") {
+        rest = outer;
+    }
+    let is_block = rest.len() < path.len();
+    let (outer, name) = last_part(rest);
+    let Some(outer) = outer.filter(|_| is_block) else { return name };
+    let (_, module) = last_part(outer);
+    if outer.ends_with(module) {
+        let begin = outer.len() - module.len();
+        &path[begin..outer.len() + "::".len() + name.len()]
+    } else {
+        name
+    }
+}
+
+/// Splits a path before its last part, which comes without its parameters.
+fn last_part(path: &'static str) -> (Option<&'static str>, &'static str) {
+    let mut depth = 0_usize;
+    let mut end = path.len();
+    for (at, letter) in path.char_indices().rev() {
+        match letter {
+            '>' => depth += 1,
+            '<' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    end = at;
+                }
+            }
+            ':' if depth == 0 => {
+                let outer = path[..at].trim_end_matches(':');
+                return (Some(outer), &path[at + 1..end.max(at + 1)]);
+            }
+            _ => {}
+        }
+    }
+    (None, &path[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short_name;
+
+    #[test]
+    fn names_are_the_last_parts_of_paths() {
+        assert_eq!(short_name("nicol::xenic::messages::Log<'_>"), "Log");
+        assert_eq!(short_name("nicol::xenic::server::serve_log::{{closure}}"), "server::serve_log");
+        assert_eq!(short_name("a::b::run<c::F<G>>::{{closure}}::{{closure}}"), "b::run");
+        assert_eq!(short_name("a::Nic<c::F>::serve::{{closure}}"), "serve");
+        assert_eq!(short_name("a::Reply<'_, core::slice::Iter<u8>>"), "Reply");
+        assert_eq!(short_name("u32"), "u32");
+    }
+}

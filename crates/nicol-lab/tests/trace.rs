@@ -1,0 +1,172 @@
+//! Traces of runs in both worlds: read back, their slices nest, their flows match, their times never
+//! go back; and a traced simulated run computes what the same run computes without.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use nicol_core::trace::{Limits, Recorded, Sink};
+use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
+use nicol_lab::trace::{timeline, write};
+use nicol_lab::workloads::WorkloadSpec;
+use serde_json::Value;
+
+fn config(on: &str, faults: &str) -> BenchConfig {
+    let workload = WorkloadSpec { records: Some(200), ..WorkloadSpec::named("smallbank") };
+    BenchConfig {
+        length: Some(Length::Transactions(300)),
+        clients: Some(4),
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        faults: faults.parse().unwrap(),
+        ..BenchConfig::new("xenic", workload, on, 1)
+    }
+}
+
+fn traced(config: &BenchConfig, limit: u64) -> (BenchRun, Recorded) {
+    let sink = Sink::new(Limits::events(limit));
+    let ran =
+        bench::run(&BenchConfig { trace: Some(Arc::clone(&sink)), ..config.clone() }).unwrap();
+    (ran, sink.take())
+}
+
+fn written(recorded: &Recorded) -> Vec<u8> {
+    let mut file = Vec::new();
+    write(&mut file, recorded).unwrap();
+    file
+}
+
+/// What a file has of each kind of event, once all of it was found to be sound.
+#[derive(Debug, Default)]
+struct Seen {
+    events: BTreeMap<String, usize>,
+    names: BTreeSet<String>,
+}
+
+impl Seen {
+    fn count(&self, kind: &str) -> usize {
+        self.events.get(kind).copied().unwrap_or_default()
+    }
+}
+
+fn nanos(event: &Value, field: &str) -> u64 {
+    (event[field].as_f64().unwrap() * 1e3).round() as u64
+}
+
+/// Reads a file as any reader of the format does.
+fn sound(file: &[u8]) -> Seen {
+    let trace: Value = serde_json::from_slice(file).unwrap();
+    let mut seen = Seen::default();
+    let mut clocks: BTreeMap<(u64, u64), [u64; 2]> = BTreeMap::new();
+    let mut open: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+    let mut tasks: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    let mut flows: BTreeMap<String, [Vec<u64>; 2]> = BTreeMap::new();
+    for event in trace["traceEvents"].as_array().unwrap() {
+        let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        let kind = text("ph");
+        *seen.events.entry(kind.clone()).or_default() += 1;
+        seen.names.insert(text("name"));
+        if kind == "M" {
+            continue;
+        }
+        let thread = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
+        let at = nanos(event, "ts");
+        // A flow begins with the slice before it; whatever else comes is not before that has ended.
+        let [clock, sent] = clocks.entry(thread).or_default();
+        let earliest = if kind == "s" { *clock } else { *sent };
+        assert!(at >= earliest, "the time of a track goes back: {event} after {earliest}");
+        (*clock, *sent) = (at, at.max(*sent));
+        let depth = open.entry(thread).or_default();
+        match kind.as_str() {
+            "B" => *depth += 1,
+            "E" => *depth = depth.checked_sub(1).expect("a slice ends that has begun"),
+            "X" => {
+                *sent = at + nanos(event, "dur");
+                assert!(*depth > 0, "a message is sent within a round: {event}");
+            }
+            "b" => tasks.entry((text("cat"), text("id"))).or_default().push(text("name")),
+            "e" => {
+                let ended = tasks.get_mut(&(text("cat"), text("id"))).and_then(Vec::pop);
+                assert_eq!(ended, Some(text("name")), "slices of a task nest");
+            }
+            "s" => flows.entry(text("id")).or_default()[0].push(at),
+            "f" => {
+                assert!(*depth > 0, "a flow ends in a slice");
+                flows.entry(text("id")).or_default()[1].push(at);
+            }
+            "C" | "i" => {}
+            other => panic!("an event of kind {other}"),
+        }
+    }
+    assert!(open.values().all(|&depth| depth == 0), "every slice ends");
+    assert!(tasks.values().all(Vec::is_empty), "every task ends");
+    for (flow, [sent, taken]) in &flows {
+        assert_eq!((sent.len(), taken.len()), (1, 1), "flow {flow} has two ends");
+        assert!(sent[0] <= taken[0], "flow {flow} arrives after it left");
+    }
+    seen
+}
+
+#[test]
+fn a_simulated_run_computes_the_same_with_a_trace_and_without() {
+    for faults in ["none", "messages"] {
+        let config = config("liquidio3", faults);
+        let plain = bench::run(&config).unwrap().report;
+        let (ran, recorded) = traced(&config, 10_000_000);
+        assert_eq!(ran.report.trace_digest, plain.trace_digest);
+        assert_eq!(ran.report.committed, plain.committed);
+        assert_eq!(recorded.full_at, None);
+        let seen = sound(&written(&recorded));
+        for kind in ["B", "E", "X", "b", "e", "s", "f", "C"] {
+            assert!(seen.count(kind) > 100, "{faults}: {kind}: {seen:?}");
+        }
+        assert_eq!(seen.count("s"), seen.count("f"));
+        assert!(seen.count("s") <= seen.count("X"));
+        for name in ["Execute", "send Log", "DMA write", "round", "step 2: EXECUTE", "step 5: LOG"]
+        {
+            assert!(seen.names.contains(name), "{faults}: no {name:?} in {:?}", seen.names);
+        }
+        let lost = seen.names.contains("frame lost") || seen.names.contains("frame cut off");
+        assert_eq!(lost, faults == "messages", "{:?}", seen.names);
+    }
+}
+
+#[test]
+fn a_live_run_is_traced() {
+    for faults in ["none", "messages"] {
+        let config = BenchConfig { threads: Some(2), ..config("threads", faults) };
+        let (ran, recorded) = traced(&config, 10_000_000);
+        assert!(ran.report.check.held());
+        let seen = sound(&written(&recorded));
+        for kind in ["B", "E", "X", "b", "e", "s", "f", "C"] {
+            assert!(seen.count(kind) > 100, "{faults}: {kind}: {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_full_trace_is_sound_and_says_since_when_it_is_full() {
+    let (_, recorded) = traced(&config("liquidio3", "none"), 5_000);
+    assert!(recorded.full_at.is_some());
+    let events: usize = recorded.tracks.values().map(Vec::len).sum();
+    assert!((4_900..=5_000).contains(&events), "{events} events: the ends of slices count as well");
+    sound(&written(&recorded));
+}
+
+#[test]
+fn a_timeline_has_the_messages_about_a_key_and_their_replies() {
+    let (_, recorded) = traced(&config("liquidio3", "messages"), 10_000_000);
+    let file = written(&recorded);
+    let all = timeline(&file[..], None).unwrap();
+    let text = String::from_utf8(file.clone()).unwrap();
+    let named = text.split("\"keys\":[\"").nth(1).unwrap().split('"').next().unwrap();
+    let about = timeline(&file[..], Some(named.parse().unwrap())).unwrap();
+    assert!(!about.is_empty() && about.len() < all.len() / 4, "{} of {}", about.len(), all.len());
+    assert!(about.iter().any(|row| row.message == "Execute"), "{about:?}");
+    assert!(about.iter().any(|row| row.message.ends_with("Reply")), "{about:?}");
+    assert!(about.is_sorted_by_key(|row| row.sent_us));
+    assert!(all.iter().any(|row| row.taken_us.is_none() && !row.faults.is_empty()));
+    assert!(timeline(&file[..], Some(u64::MAX)).unwrap().is_empty());
+    let cut = &file[..file.len() / 2];
+    assert!(timeline(cut, None).is_err(), "a file that was cut off is refused");
+    assert!(timeline(&b"{}"[..], None).is_err(), "so is another file");
+}

@@ -1,0 +1,55 @@
+//! `nicol trace`, and `nicol bench --trace`.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use nicol_core::trace::{Limits, Recorded, Sink};
+use nicol_core::units::Nanos;
+use nicol_lab::experiments::write_atomically_by;
+use nicol_lab::trace::{timeline, write};
+use serde_json::json;
+
+use crate::bench::seconds;
+use crate::cli::{BenchArgs, TraceArgs};
+use crate::{End, Usage, output};
+
+/// Lists messages.
+pub fn run(args: &TraceArgs) -> Result<End> {
+    let path = args.trace.display();
+    let file = File::open(&args.trace).with_context(|| format!("cannot open {path}"))?;
+    let rows = timeline(BufReader::new(file), args.key).with_context(|| path.to_string());
+    let rows = rows.map_err(Usage)?;
+    let rows = rows.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+    output::rows(args.format, &rows, |rows| json!({"schema": "nicol.trace/1", "rows": rows}))?;
+    Ok(End::Held)
+}
+
+/// Where `bench` records, if it is asked to.
+pub fn sink(args: &BenchArgs) -> Result<Option<Arc<Sink>>> {
+    if args.trace.is_none() {
+        return Ok(None);
+    }
+    ensure!(args.trace_limit > 0, "--trace-limit 0: give at least 1");
+    let from = args.trace_from.map(|at| seconds("--trace-from", at, 0.0)).transpose()?;
+    let until = args.trace_until.map(|at| seconds("--trace-until", at, 0.0)).transpose()?;
+    let window = from.unwrap_or(Nanos::ZERO)..until.unwrap_or(Nanos::MAX);
+    ensure!(window.start < window.end, "--trace-until: give a time after --trace-from");
+    Ok(Some(Sink::new(Limits { events: args.trace_limit, window })))
+}
+
+/// Writes what `bench` has recorded.
+pub fn save(args: &BenchArgs, recorded: &Recorded) -> Result<()> {
+    let Some(path) = &args.trace else { return Ok(()) };
+    write_atomically_by(path, |out| write(out, recorded)).context("--trace")?;
+    if let Some(at) = recorded.full_at {
+        output::tell(&format!(
+            "the trace is full: nothing after {:.6} s is in it (--trace-limit {}); give a higher limit, \
+             or --trace-from and --trace-until",
+            at.as_secs_f64(),
+            args.trace_limit
+        ));
+    }
+    Ok(())
+}
