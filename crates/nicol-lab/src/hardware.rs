@@ -63,7 +63,8 @@ fn load(name: &str) -> Result<Arc<Profile>> {
 
 /// The profile of each of these nodes. Errors name the part of `--on`.
 fn profiles_of(on: &str, roles: &[Role]) -> Result<Vec<Arc<Profile>>> {
-    if !on.contains('=') {
+    // In `NAME:section.key=value` a value of one profile for all is changed.
+    if on.split_once('=').is_none_or(|(nodes, _)| nodes.contains(':')) {
         let flag = || format!("--on {on}{}", did_you_mean(on, [THREADS]));
         return Ok(vec![load(on).with_context(flag)?; roles.len()]);
     }
@@ -182,6 +183,17 @@ mod tests {
             names("0-1=connectx5, 2=liquidio3,client=connectx5").unwrap(),
             [cx5, cx5, liquid, cx5]
         );
+    }
+
+    #[test]
+    fn a_changed_value_is_not_taken_for_nodes() {
+        let latencies = |on: &str| -> Vec<_> {
+            let found = profiles_of(on, &ROLES).unwrap();
+            found.iter().map(|profile| profile.link.latency.value.to_nanos_up().0).collect()
+        };
+        assert_eq!(latencies("liquidio3:link.latency=100us"), [100_000; 4]);
+        let mixed = latencies("server=liquidio3,client=connectx5:link.latency=100us");
+        assert!(mixed[0] < 100_000 && mixed[3] == 100_000, "{mixed:?}");
     }
 
     #[test]

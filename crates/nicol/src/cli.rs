@@ -290,7 +290,7 @@ pub struct BenchArgs {
     /// Write the history that the checkers judged to FILE, as JSON lines.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
-    /// Write a trace of the measured run to FILE, for https://ui.perfetto.dev and `nicol trace`.
+    /// Write a trace of the measured run to FILE, for ui.perfetto.dev and `nicol trace`.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Events that the trace holds at most; later ones are left out.
