@@ -27,7 +27,8 @@ const BENCH: [&str; 10] = [
 ];
 
 /// Fields that depend on the wall clock or the allocator; everything else must be the same.
-const WALL: [&str; 4] = ["wall_s", "events_per_wall_s", "simulated_to_wall", "memory"];
+const WALL: [&str; 5] =
+    ["wall_s", "events_per_wall_s", "simulated_to_wall", "memory", "start_us_per_node"];
 
 /// Makes each run twice with `release` and once with `debug`, and compares the reports.
 pub(super) fn check(release: &Path, debug: &Path) -> Result<()> {
