@@ -72,8 +72,7 @@ impl fmt::Display for Violation {
         };
         let key = KeyName(&self.key);
         write!(f, "{:?}: {key}, crash {}: {what}", self.anomaly, self.crash)?;
-        let ids: Vec<_> = self.operations.iter().map(u64::to_string).collect();
-        if ids.is_empty() { Ok(()) } else { write!(f, " (operations {})", ids.join(", ")) }
+        linearizability::write_operations(f, &self.operations)
     }
 }
 

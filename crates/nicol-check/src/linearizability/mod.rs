@@ -95,9 +95,14 @@ impl fmt::Display for Violation {
             Anomaly::NotLinearizable => "no order of the operations explains what was returned",
         };
         write!(f, "{:?}: {}: {what}", self.anomaly, KeyName(&self.key))?;
-        let ids: Vec<_> = self.operations.iter().map(u64::to_string).collect();
-        if ids.is_empty() { Ok(()) } else { write!(f, " (operations {})", ids.join(", ")) }
+        write_operations(f, &self.operations)
     }
+}
+
+/// Writes which operations show a violation, if any do.
+pub(crate) fn write_operations(f: &mut fmt::Formatter<'_>, operations: &[u64]) -> fmt::Result {
+    let ids: Vec<_> = operations.iter().map(u64::to_string).collect();
+    if ids.is_empty() { Ok(()) } else { write!(f, " (operations {})", ids.join(", ")) }
 }
 
 /// A key in words.

@@ -287,38 +287,26 @@ fn has_versions(told: &Told) -> bool {
     told.history.operations.iter().filter_map(found).any(|found| found.version.is_some())
 }
 
+/// Adds an operation behind everything else, which takes `span`.
+fn add(told: &mut Told, client: u32, span: u64, end: End, action: Action) {
+    told.end += 10;
+    let (id, sequence, invoked) = (told.end, told.end, told.end);
+    let responded = Some(invoked + span);
+    let operation = Operation { client, sequence, id, invoked, responded, end, action };
+    told.history.operations.push(operation);
+}
+
 /// Adds a get behind everything else.
 fn add_get(told: &mut Told, client: u32, key: u64, found: Found) -> bool {
-    told.end += 10;
-    let (id, invoked, responded) = (told.end, told.end, Some(told.end + 5));
     let action = Action::Get { key: Key::Number(key), found: Some(found) };
-    let (sequence, end) = (told.end, End::Ok);
-    told.history.operations.push(Operation {
-        client,
-        sequence,
-        id,
-        invoked,
-        responded,
-        end,
-        action,
-    });
+    add(told, client, 5, End::Ok, action);
     true
 }
 
 fn put(told: &mut Told, client: u32, end: End, version: Option<u64>, digest: u64) {
-    told.end += 10;
     let effect = Effect::Put { digest: Some(digest) };
     let action = Action::Put { write: Write { key: Key::Number(0), effect, version }, scope: None };
-    let (id, sequence, invoked, responded) = (told.end, told.end, told.end, Some(told.end + 10));
-    told.history.operations.push(Operation {
-        client,
-        sequence,
-        id,
-        invoked,
-        responded,
-        end,
-        action,
-    });
+    add(told, client, 10, end, action);
 }
 
 fn add_put(told: &mut Told, end: End) -> bool {
@@ -415,20 +403,9 @@ fn scan(told: &mut Told, missing: usize, old: bool) -> bool {
         records.remove(at);
         changed = true;
     }
-    told.end += 10;
     let (first, last) = (Key::Number(0), Key::Number(KEYS));
     let scan = Scan { first, last, backward: false, limit: None, found: records };
-    let (id, sequence, invoked, responded) = (told.end, told.end, told.end, Some(told.end + 5));
-    let (client, end, action) = (950, End::Ok, Action::Scan(scan));
-    told.history.operations.push(Operation {
-        client,
-        sequence,
-        id,
-        invoked,
-        responded,
-        end,
-        action,
-    });
+    add(told, 950, 5, End::Ok, Action::Scan(scan));
     changed
 }
 
