@@ -118,6 +118,7 @@ pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     }
     if profile.verbs.present.value && profile.off_path.is_none() {
         lines.extend(throughput::verbs(profile)?);
+        lines.extend(throughput::two_sided(profile)?);
         lines.extend(latency::verbs(profile)?);
     }
     if let Some(published) = &profile.published {

@@ -7,7 +7,7 @@ use nicol_core::ids::{EngineId, Side};
 use nicol_core::units::{Nanos, Picos};
 
 use super::Hardware;
-use crate::profile::Profile;
+use crate::profile::{Profile, TwoSided};
 
 /// The hardware of a node: its profile, and the numbers of it that are asked for at every event.
 /// Nodes of one cluster may differ.
@@ -28,6 +28,7 @@ pub struct NodeModel {
     pub queue_frames: u64,
     pub wire_latency: Picos,
     pub to_nic_latency: Picos,
+    /// From the NIC to the handling of a frame by software on the host.
     pub to_host_latency: Picos,
     pub host_latency: Nanos,
     pub nic_latency: Nanos,
@@ -38,6 +39,8 @@ impl NodeModel {
     pub fn new(profile: &Arc<Profile>, tuning: Tuning) -> Self {
         let off_path = profile.off_path.as_ref().map(|way| way.latency.value);
         let pcie = &profile.pcie;
+        let two_sided = profile.two_sided.as_ref().map_or(Picos(0), TwoSided::latency);
+        let to_host_latency = pcie.to_host_latency.value + two_sided;
         Self {
             tuning,
             hardware: Hardware::new(profile),
@@ -45,11 +48,11 @@ impl NodeModel {
             on_path: profile.cores.on_path.value,
             off_path: off_path.unwrap_or_default(),
             off_path_out: off_path.map_or(Picos(0), |way| way + pcie.to_nic_latency.value),
-            off_path_in: off_path.map_or(Picos(0), |way| way + pcie.to_host_latency.value),
+            off_path_in: off_path.map_or(Picos(0), |way| way + to_host_latency),
             queue_frames: profile.link.queue_frames.value,
             wire_latency: profile.link.latency.value,
             to_nic_latency: pcie.to_nic_latency.value,
-            to_host_latency: pcie.to_host_latency.value,
+            to_host_latency,
             host_latency: profile.within.host_latency.value.to_nanos_up(),
             nic_latency: profile.within.nic_latency.value.to_nanos_up(),
             profile: profile.clone(),

@@ -4,6 +4,7 @@ mod capabilities;
 mod off_path;
 mod overrides;
 mod sourced;
+mod two_sided;
 mod values;
 
 use std::io::ErrorKind;
@@ -16,6 +17,7 @@ use nicol_core::view::{View, ViewError};
 pub use off_path::{OffPath, Published};
 use serde::Deserialize;
 pub use sourced::{Quantity, RawValue, Sourced};
+pub use two_sided::TwoSided;
 pub use values::{Assumption, Measured, Stated};
 
 /// The profiles that come with Nicol: name and text.
@@ -101,6 +103,8 @@ pub struct Profile {
     pub dma: Dma,
     /// The verb engine.
     pub verbs: Verbs,
+    /// How late software takes what arrives; none where that is measured as a part of `[pcie]`.
+    pub two_sided: Option<TwoSided>,
     /// The network.
     pub link: Link,
     /// PCIe and its packet queues.
