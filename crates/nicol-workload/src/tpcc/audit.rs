@@ -13,10 +13,7 @@ use super::Kind;
 use super::config::{Indices, Mix, TpccConfig};
 use super::key::{self, DISTRICTS, District, LINES_MAX, districts};
 use super::load::FIRST_PAYMENT;
-use super::row::{
-    customer, district, history, new_order, order, order_line, order_number, parse, stock,
-    warehouse,
-};
+use super::row::{customer, district, history, parse, stock, warehouse};
 use crate::placement::Violations;
 
 /// The quantities that New-Orders took from a stock.
@@ -150,6 +147,10 @@ impl<'a> Audit<'a> {
         for item in 1..=self.config.items {
             let key = key::stock(warehouse, item);
             let Some(row) = self.row::<{ stock::LEN }>(key) else { continue };
+            let (orders, changes) = (stock::ORDERS.get(&row), stock::CHANGES.get(&row));
+            self.expect(orders == changes, || {
+                format!("stock {key:?}: {orders} orders, {changes} changes")
+            });
             let found = Taken {
                 quantity: stock::YTD.get(&row),
                 orders: stock::ORDERS.get(&row),
@@ -201,13 +202,19 @@ impl<'a> Audit<'a> {
         self.delivered += i128::from(oldest) - i128::from(self.config.delivered()) - 1;
     }
 
+    /// The order that the index names at `key`; a missing or malformed row is noted.
+    fn order_number(&mut self, key: Key) -> Option<u32> {
+        let row = self.state.read(key);
+        self.expect(row.is_some(), || format!("{key:?} is lost"));
+        let number = self.config.schema().order_number(&row?);
+        self.expect(number.is_some(), || format!("{key:?} is malformed"));
+        number
+    }
+
     /// The oldest undelivered order as the index has it, if that is a record.
     fn oldest(&mut self, district: District, first: u32) -> Option<u32> {
         match self.config.indices {
-            Indices::Records => {
-                let row = self.row::<{ order_number::LEN }>(district.oldest_new_order())?;
-                Some(order_number::ORDER.get(&row))
-            }
+            Indices::Records => self.order_number(district.oldest_new_order()),
             Indices::Trees => Some(first),
         }
     }
@@ -215,27 +222,25 @@ impl<'a> Audit<'a> {
     /// Where trees are scanned, every order is among its customer's.
     fn indexed(&mut self, district: District, customer: u16, order: u32) {
         if self.config.indices == Indices::Trees {
-            let row = self.row::<{ order_number::LEN }>(district.order_of(customer, order));
-            let named = row.is_none_or(|row| order_number::ORDER.get(&row) == order);
+            let named = self.order_number(district.order_of(customer, order));
+            let named = named.is_none_or(|named| named == order);
             self.expect(named, || format!("index: {district:?} order {order} has another number"));
         }
     }
 
     fn has_new_order(&mut self, district: District, number: u32) -> bool {
-        let Some(row) = self.find::<{ new_order::LEN }>(district.new_order(number)) else {
-            return false;
-        };
-        let named = new_order::ORDER.get(&row) == number
-            && new_order::DISTRICT.get(&row) == u16::from(district.number)
-            && new_order::WAREHOUSE.get(&row) == district.warehouse;
-        self.expect(named, || format!("{district:?} new order {number} names another order"));
+        let Some(row) = self.state.read(district.new_order(number)) else { return false };
+        let expected = self.config.schema().new_order_row(district, number);
+        self.expect(*row == *expected.bytes(), || {
+            format!("{district:?} new order {number} names another order")
+        });
         true
     }
 
     /// Conditions 2, 3 and 11: the numbers of orders and of undelivered ones.
     fn queue(&mut self, district: District, pending: &[u32], next: u32, oldest: u32) {
-        let order = self.find::<{ order::LEN }>(district.order(next));
-        let undelivered = self.find::<{ new_order::LEN }>(district.new_order(next));
+        let order = self.state.read(district.order(next));
+        let undelivered = self.state.read(district.new_order(next));
         self.expect(order.is_none() && undelivered.is_none(), || {
             format!("condition 2: {district:?}: order {next}, which is the next one, exists")
         });
@@ -265,18 +270,20 @@ impl<'a> Audit<'a> {
 
     /// Conditions 2, 5, 6 and 7 of one order; returns it, and O_OL_CNT.
     fn order(&mut self, district: District, number: u32, pending: bool) -> Option<(Seen, u32)> {
-        let Some(row) = self.find::<{ order::LEN }>(district.order(number)) else {
+        let Some(row) = self.state.read(district.order(number)) else {
             self.violations.add(|| format!("condition 2: {district:?}: order {number} is lost"));
             return None;
         };
-        let carrier = order::CARRIER.get(&row);
-        let named = order::ORDER.get(&row) == number;
-        self.expect(named, || format!("{district:?} order {number} holds another order"));
+        let Some(order) = self.config.schema().order(number, &row) else {
+            self.violations.add(|| format!("{district:?} order {number} holds another order"));
+            return None;
+        };
+        let carrier = order.carrier;
         self.expect((carrier == 0) == pending, || {
             format!("condition 5: {district:?} order {number}: carrier {carrier}, new {pending}")
         });
         let mut seen = Seen {
-            customer: order::CUSTOMER.get(&row) as usize,
+            customer: order.customer as usize,
             lines: 0,
             amount: 0,
             delivered: carrier != 0,
@@ -284,7 +291,7 @@ impl<'a> Audit<'a> {
         for line in 1..=LINES_MAX {
             self.order_line(district, number, line, &mut seen);
         }
-        let stated = u32::from(order::LINES.get(&row));
+        let stated = u32::from(order.lines);
         let found = seen.lines;
         self.expect(stated == found, || {
             format!("condition 6: {district:?} order {number}: O_OL_CNT {stated}, lines {found}")
@@ -294,10 +301,14 @@ impl<'a> Audit<'a> {
 
     fn order_line(&mut self, district: District, number: u32, line: u8, seen: &mut Seen) {
         let key = district.order_line(number, line);
-        let Some(row) = self.find::<{ order_line::LEN }>(key) else { return };
+        let Some(row) = self.state.read(key) else { return };
+        let Some(found) = self.config.schema().order_line(&row) else {
+            self.violations.add(|| format!("{key:?} is malformed"));
+            return;
+        };
         seen.lines += 1;
-        seen.amount += order_line::AMOUNT.get(&row);
-        let date = order_line::DELIVERY_DATE.get(&row);
+        seen.amount += found.amount;
+        let date = found.delivery_date;
         let delivered = seen.delivered;
         self.expect((date != 0) == delivered, || {
             format!(
@@ -306,17 +317,17 @@ impl<'a> Audit<'a> {
             )
         });
         if number > u32::from(self.config.customers_per_district) {
-            let supply = order_line::SUPPLY_WAREHOUSE.get(&row);
-            let taken = self.taken.entry((supply, order_line::ITEM.get(&row))).or_default();
-            taken.quantity += order_line::QUANTITY.get(&row);
+            let taken = self.taken.entry((found.supply, found.item)).or_default();
+            taken.quantity += found.quantity;
             taken.orders += 1;
-            taken.remote += u32::from(supply != district.warehouse);
+            taken.remote += u32::from(found.supply != district.warehouse);
         }
     }
 
     /// Conditions 10 and 12 of one customer, its history and its index.
     fn customer(&mut self, district: District, number: u16, account: &Account) {
-        let Some(row) = self.row::<{ customer::LEN }>(district.customer(number)) else { return };
+        let key = self.config.schema().customer(district, number);
+        let Some(row) = self.row::<{ customer::LEN }>(key) else { return };
         let payments = customer::PAYMENTS.get(&row);
         let mut paid = 0_i64;
         for payment in 1..=payments {
@@ -358,8 +369,7 @@ impl<'a> Audit<'a> {
         if self.config.indices == Indices::Trees {
             return;
         }
-        let newest = self.row::<{ order_number::LEN }>(district.newest_order(number));
-        let newest = newest.map_or(0, |row| order_number::ORDER.get(&row));
+        let newest = self.order_number(district.newest_order(number)).unwrap_or(0);
         self.expect(newest == account.newest, || {
             format!(
                 "index: {district:?} customer {number}: newest order {}, index says {newest}",

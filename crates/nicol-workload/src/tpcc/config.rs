@@ -1,7 +1,8 @@
 //! The values of a TPC-C run.
 
 use super::key::{CUSTOMERS_MAX, DISTRICTS, ITEMS_MAX, LINES_MAX, NAMES};
-use super::row::{customer, stock};
+use super::row::{customer, stock_texts};
+use super::schema::Schema;
 
 /// Which transactions run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +101,14 @@ impl TpccConfig {
         self
     }
 
+    /// Which rows there are. Without scans New-Order-only runs have the specification's, too.
+    pub(super) const fn schema(&self) -> Schema {
+        match (self.mix, self.indices) {
+            (Mix::NewOrderOnly, Indices::Trees) => Schema::Baselines,
+            (_, indices) => Schema::Specification(indices),
+        }
+    }
+
     /// Warehouses of the cluster, numbered from 0. Warehouse `w` is at node `w % nodes`.
     pub const fn warehouses(&self) -> u16 {
         self.nodes * self.warehouses_per_node
@@ -125,7 +134,8 @@ impl TpccConfig {
         let undelivered = customers - self.delivered() as u64;
         // CUSTOMER, HISTORY, ORDER, newest order; DISTRICT, oldest undelivered order.
         let district = 4 * customers + lines + undelivered + self.names() as u64 + 2;
-        let warehouse = 1 + self.items as u64 + DISTRICTS as u64 * district;
+        let texts = if self.schema().has_texts() { self.items as u64 } else { 0 };
+        let warehouse = 1 + self.items as u64 + texts + DISTRICTS as u64 * district;
         self.items as u64 + self.warehouses_per_node as u64 * warehouse
     }
 
@@ -139,21 +149,29 @@ impl TpccConfig {
             Indices::Records => 0,
             Indices::Trees => customers,
         };
-        let district = customers + lines + undelivered + index;
-        self.warehouses_per_node as u64 * DISTRICTS as u64 * district
+        let (ordered_customers, items) = match self.schema() {
+            Schema::Specification(_) => (0, 0),
+            Schema::Baselines => (customers, self.items as u64),
+        };
+        let district = customers + lines + undelivered + index + ordered_customers;
+        items + self.warehouses_per_node as u64 * DISTRICTS as u64 * district
     }
 
-    /// The rows of a shard that are longer than 96 bytes. A name's customers are 2 bytes each in
+    /// The rows of a shard's hashed tables that are longer than 96 bytes. A name's customers are 2 bytes each in
     /// the index: however they are spread, its rows take no more than two that list them all.
     pub(super) fn value_lengths(&self) -> Vec<(u32, u64)> {
         let warehouses = u64::from(self.warehouses_per_node);
         let districts = warehouses * u64::from(DISTRICTS);
         let customers = self.customers_per_district;
-        vec![
-            (stock::LEN as u32, warehouses * u64::from(self.items)),
-            (customer::LEN as u32, districts * u64::from(customers)),
-            (2 * u32::from(customers), 2 * districts),
-        ]
+        let names = (2 * u32::from(customers), 2 * districts);
+        match self.schema() {
+            Schema::Baselines => vec![names],
+            Schema::Specification(_) => vec![
+                (stock_texts::LEN as u32, warehouses * u64::from(self.items)),
+                (customer::LEN as u32, districts * u64::from(customers)),
+                names,
+            ],
+        }
     }
 
     pub(super) fn check(&self) {

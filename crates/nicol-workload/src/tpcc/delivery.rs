@@ -3,10 +3,10 @@
 use super::config::Indices;
 use super::input::Delivery;
 use super::key::{DISTRICTS, District, order_in};
-use super::new_order::order_number_row;
 use super::order_status::line_count;
 use super::row::{customer, new_order, order, order_line, order_number};
 use super::rows::{Rows, Step, Stop};
+use super::schema::Schema;
 
 /// An order to deliver, by the indices of its rows.
 #[derive(Clone, Copy)]
@@ -101,7 +101,9 @@ fn deliver(rows: &mut Rows<'_>, input: &Delivery, due: &Due) -> Step<()> {
     rows.put(due.order, &order);
     rows.delete(due.pending);
     if let Some(oldest) = due.oldest {
-        rows.put(oldest, &order_number_row(due.number.checked_add(1).ok_or(Stop::Refuse)?));
+        let next = due.number.checked_add(1).ok_or(Stop::Refuse)?;
+        let row = Schema::Specification(Indices::Records).order_number_row(due.district, 0, next);
+        rows.put(oldest, row.bytes());
     }
     Ok(())
 }

@@ -33,8 +33,10 @@ pub const ORDER: TableId = ordered(6);
 pub const ORDER_LINE: TableId = ordered(7);
 /// ITEM, by item: read-only, a copy per shard, whose partition is the shard's number.
 pub const ITEM: TableId = table(8);
-/// STOCK, by item.
+/// STOCK, by item: what New-Order changes.
 pub const STOCK: TableId = table(9);
+/// The texts of STOCK, by item; read-only.
+pub const STOCK_TEXTS: TableId = table(14);
 /// Index: the customers of a last name, in the order of their first names, by district and name.
 pub const CUSTOMERS_BY_NAME: TableId = table(10);
 /// Index where trees are not scanned: a customer's newest order, by district and customer.
@@ -44,6 +46,11 @@ pub const NEWEST_ORDER: TableId = table(11);
 pub const OLDEST_NEW_ORDER: TableId = table(12);
 /// Index where trees are scanned: the orders of a customer, by district, customer and order.
 pub const ORDERS_OF_CUSTOMER: TableId = ordered(13);
+
+/// CUSTOMER where only its warehouse's clients read it, by district and customer.
+pub const ORDERED_CUSTOMER: TableId = ordered(15);
+/// ITEM beside such customers, by item.
+pub const ORDERED_ITEM: TableId = ordered(16);
 
 /// Districts of a warehouse.
 pub const DISTRICTS: u8 = 10;
@@ -105,6 +112,11 @@ impl District {
     /// A CUSTOMER row.
     pub(super) const fn customer(self, customer: u16) -> Key {
         self.key(CUSTOMER, CUSTOMER_BITS, customer as u64)
+    }
+
+    /// A CUSTOMER row in the ordered table.
+    pub(super) const fn ordered_customer(self, customer: u16) -> Key {
+        self.key(ORDERED_CUSTOMER, CUSTOMER_BITS, customer as u64)
     }
 
     /// The HISTORY row of a customer's payment.
@@ -199,6 +211,16 @@ pub(super) const fn warehouse(warehouse: u16) -> Key {
 /// An ITEM row of the copy in `partition`.
 pub(super) const fn item(partition: u16, item: u32) -> Key {
     Key::partitioned(ITEM, partition, item as u64)
+}
+
+/// An ITEM row of the copy in `partition`, in the ordered table.
+pub(super) const fn ordered_item(partition: u16, item: u32) -> Key {
+    Key::partitioned(ORDERED_ITEM, partition, item as u64)
+}
+
+/// The texts of a STOCK row.
+pub(super) const fn stock_texts(warehouse: u16, item: u32) -> Key {
+    Key::partitioned(STOCK_TEXTS, warehouse, item as u64)
 }
 
 /// A STOCK row.

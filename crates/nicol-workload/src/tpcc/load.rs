@@ -7,11 +7,11 @@ use nicol_core::view::ShardMap;
 use super::config::{Indices, TpccConfig};
 use super::draw::TODAY;
 use super::key::{self, District, NAMES, districts};
-use super::new_order::order_number_row;
 use super::random::{NonUniform, data, digits, last_name, letters, within};
 use super::row::{
-    address, customer, district, history, item, new_order, order, order_line, stock, warehouse,
+    address, customer, district, history, item, order_line, stock, stock_texts, warehouse,
 };
+use super::schema::{Order, OrderLine};
 use crate::placement::holds;
 
 /// The seed of the initial population: the same in every run, so that runs differ only in what
@@ -63,17 +63,20 @@ fn load_items(config: &TpccConfig, partition: u16, each: &mut Each<'_>) {
         letters(random, 14, &mut row[item::NAME]);
         item::PRICE.set(&mut row, within(random, 100, 10_000) as u32);
         data(random, 26, &mut row[item::DATA]);
-        each(key::item(partition, number), &row);
+        each(config.schema().item(partition, number), &row);
     }
 }
 
 fn load_stock(config: &TpccConfig, warehouse: u16, random: &mut Stream, each: &mut Each<'_>) {
-    let mut row = [0; stock::LEN];
+    let (mut row, mut texts) = ([0; stock::LEN], [0; stock_texts::LEN]);
     for number in 1..=config.items {
         stock::QUANTITY.set(&mut row, within(random, 10, 100) as u16);
-        letters(random, stock::DISTS.len(), &mut row[stock::DISTS]);
-        data(random, 26, &mut row[stock::DATA]);
         each(key::stock(warehouse, number), &row);
+        if config.schema().has_texts() {
+            letters(random, stock_texts::DISTS.len(), &mut texts[stock_texts::DISTS]);
+            data(random, 26, &mut texts[stock_texts::DATA]);
+            each(key::stock_texts(warehouse, number), &texts);
+        }
     }
 }
 
@@ -170,7 +173,7 @@ impl DistrictLoader<'_, '_> {
         customer::YTD_PAYMENT.set(&mut row, FIRST_PAYMENT);
         customer::PAYMENTS.set(&mut row, 1);
         letters(random, 300, &mut row[customer::DATA]);
-        (self.each)(self.district.customer(number), &row);
+        (self.each)(self.config.schema().customer(self.district, number), &row);
         let mut first = [0; 16];
         first.copy_from_slice(&row[customer::FIRST]);
         (name, first, number)
@@ -202,50 +205,50 @@ impl DistrictLoader<'_, '_> {
                 Indices::Records => self.district.newest_order(customer),
                 Indices::Trees => self.district.order_of(customer, number),
             };
-            (self.each)(index, &order_number_row(number));
+            let row = self.config.schema().order_number_row(self.district, customer, number);
+            (self.each)(index, row.bytes());
         }
         if self.config.indices == Indices::Records {
-            let oldest = order_number_row(self.config.delivered() + 1);
-            (self.each)(self.district.oldest_new_order(), &oldest);
+            let oldest = self.config.delivered() + 1;
+            let row = self.config.schema().order_number_row(self.district, 0, oldest);
+            (self.each)(self.district.oldest_new_order(), row.bytes());
         }
     }
 
     fn order(&mut self, number: u32, customer: u16) {
         let delivered = number <= self.config.delivered();
         let lines = within(self.random, 5, 15) as u8;
-        let mut row = [0; order::LEN];
-        order::ORDER.set(&mut row, number);
-        order::CUSTOMER.set(&mut row, u32::from(customer));
-        order::ENTRY_DATE.set(&mut row, TODAY);
-        if delivered {
-            order::CARRIER.set(&mut row, within(self.random, 1, 10) as u16);
-        }
-        order::LINES.set(&mut row, u16::from(lines));
-        order::ALL_LOCAL.set(&mut row, 1);
-        (self.each)(self.district.order(number), &row);
+        let made = Order {
+            customer: u32::from(customer),
+            entry_date: TODAY,
+            carrier: if delivered { within(self.random, 1, 10) as u16 } else { 0 },
+            lines: u16::from(lines),
+            all_local: true,
+        };
+        let schema = self.config.schema();
+        (self.each)(self.district.order(number), schema.order_row(number, &made).bytes());
         for line in 1..=lines {
             self.order_line(number, line, delivered);
         }
         if !delivered {
-            let mut row = [0; new_order::LEN];
-            new_order::ORDER.set(&mut row, number);
-            new_order::DISTRICT.set(&mut row, u16::from(self.district.number));
-            new_order::WAREHOUSE.set(&mut row, self.district.warehouse);
-            (self.each)(self.district.new_order(number), &row);
+            let row = schema.new_order_row(self.district, number);
+            (self.each)(self.district.new_order(number), row.bytes());
         }
     }
 
     fn order_line(&mut self, order: u32, line: u8, delivered: bool) {
-        let mut row = [0; order_line::LEN];
-        order_line::ITEM.set(&mut row, within(self.random, 1, u64::from(self.config.items)) as u32);
-        order_line::SUPPLY_WAREHOUSE.set(&mut row, self.district.warehouse);
-        order_line::QUANTITY.set(&mut row, 5);
-        if delivered {
-            order_line::DELIVERY_DATE.set(&mut row, TODAY);
-        } else {
-            order_line::AMOUNT.set(&mut row, within(self.random, 1, 999_999) as i64);
-        }
-        letters(self.random, order_line::DIST_INFO.len(), &mut row[order_line::DIST_INFO]);
-        (self.each)(self.district.order_line(order, line), &row);
+        let item = within(self.random, 1, u64::from(self.config.items)) as u32;
+        let amount = if delivered { 0 } else { within(self.random, 1, 999_999) as i64 };
+        let made = OrderLine {
+            item,
+            supply: self.district.warehouse,
+            delivery_date: if delivered { TODAY } else { 0 },
+            quantity: 5,
+            amount,
+        };
+        let mut text = [0; order_line::DIST_INFO.end - order_line::DIST_INFO.start];
+        letters(self.random, text.len(), &mut text);
+        let row = self.config.schema().order_line_row(&made, &text);
+        (self.each)(self.district.order_line(order, line), row.bytes());
     }
 }

@@ -5,7 +5,8 @@
 //! and a district's oldest undelivered order are found by a scan of an ordered table if the system
 //! has such tables ([`Indices::Trees`]), else by an index record. The customers of a last name are
 //! a record in either case, since customers of other nodes' warehouses pay too. ITEM, which is
-//! never written, has a copy per shard.
+//! never written, has a copy per shard. STOCK stands in two tables: what New-Order changes, and the
+//! texts. `tpcc-no` has the rows of the code that the RDMA baselines share ([`schema`], AMB-43).
 //!
 //! | transaction | share | runs on | database transactions |
 //! |---|---|---|---|
@@ -33,6 +34,7 @@ mod payment;
 mod random;
 mod row;
 mod rows;
+mod schema;
 mod stock_level;
 #[cfg(test)]
 mod tests;
@@ -48,6 +50,7 @@ pub use config::{Chopping, Indices, Mix, Suppliers, TpccConfig};
 
 use crate::mix::TransactionMix;
 use key::DISTRICTS;
+use schema::Schema;
 
 /// The TPC-C workload.
 #[derive(Clone, Debug)]
@@ -76,7 +79,7 @@ const MIX: TransactionMix<Kind, 5> = TransactionMix::new([
 
 const NAMES: [&str; 5] = ["new_order", "payment", "order_status", "delivery", "stock_level"];
 
-/// The database transactions, in the order of [`LOGIC`], which has them for each of [`Indices`].
+/// The database transactions, in the order of [`LOGIC`], which has them for each [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Procedure {
     NewOrder,
@@ -89,19 +92,26 @@ enum Procedure {
 
 const PROCEDURES: usize = 6;
 
-const LOGIC: [Execute; 2 * PROCEDURES] = [
-    |txn| rows::run(txn, |rows| new_order::new_order(rows, Indices::Records)),
+const LOGIC: [Execute; Schema::ALL.len() * PROCEDURES] = [
+    |txn| rows::run(txn, |rows| new_order::new_order(rows, Schema::ALL[0])),
     |txn| rows::run(txn, payment::payment),
     |txn| rows::run(txn, |rows| order_status::order_status(rows, Indices::Records)),
     |txn| rows::run(txn, |rows| delivery::delivery(rows, Indices::Records)),
     |txn| rows::run(txn, stock_level::next_order),
     |txn| rows::run(txn, |rows| stock_level::stock_level(rows, Indices::Records)),
-    |txn| rows::run(txn, |rows| new_order::new_order(rows, Indices::Trees)),
+    |txn| rows::run(txn, |rows| new_order::new_order(rows, Schema::ALL[1])),
     |txn| rows::run(txn, payment::payment),
     |txn| rows::run(txn, |rows| order_status::order_status(rows, Indices::Trees)),
     |txn| rows::run(txn, |rows| delivery::delivery(rows, Indices::Trees)),
     |txn| rows::run(txn, stock_level::next_order),
     |txn| rows::run(txn, |rows| stock_level::stock_level(rows, Indices::Trees)),
+    |txn| rows::run(txn, |rows| new_order::new_order(rows, Schema::ALL[2])),
+    // The others are not part of it.
+    |_| Verdict::Refuse,
+    |_| Verdict::Refuse,
+    |_| Verdict::Refuse,
+    |_| Verdict::Refuse,
+    |_| Verdict::Refuse,
 ];
 
 impl Tpcc {
@@ -115,10 +125,7 @@ impl Tpcc {
     }
 
     fn id_of(&self, procedure: Procedure) -> ProcedureId {
-        let first = match self.config.indices {
-            Indices::Records => 0,
-            Indices::Trees => PROCEDURES as u16,
-        };
+        let first = self.config.schema().number() * PROCEDURES as u16;
         ProcedureId(first + procedure as u16)
     }
 

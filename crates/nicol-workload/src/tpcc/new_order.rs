@@ -3,11 +3,9 @@
 use super::config::Indices;
 use super::input::{Line, NewOrder};
 use super::key::{self, CUSTOMER_ORDER_MAX, LINES_MAX};
-use super::row::{
-    ORIGINAL, customer, district, item, new_order, order, order_line, order_number, stock,
-    warehouse,
-};
+use super::row::{ORIGINAL, customer, district, item, stock, stock_texts, warehouse};
 use super::rows::{Rows, Step, Stop};
+use super::schema::{Order, OrderLine, Row, Schema};
 
 /// Below what is left after an order, stock is filled up by [`REFILL`]. (2.4.2.2)
 const LEFT_AT_LEAST: u16 = 10;
@@ -19,28 +17,31 @@ const ONE: i128 = 10_000;
 ///
 /// Rounds: the rows that the arguments name, at their warehouses; then the district's next order,
 /// at home. An item that does not exist refuses. (2.4.2.3)
-pub(super) fn new_order(rows: &mut Rows<'_>, indices: Indices) -> Step<()> {
+pub(super) fn new_order(rows: &mut Rows<'_>, schema: Schema) -> Step<()> {
     let input = NewOrder::parse(rows.args())?;
     let home = input.home;
     let warehouse = rows.read(key::warehouse(home.warehouse))?;
     let district = rows.write(home.row())?;
-    let customer = rows.read(home.customer(input.customer))?;
-    if indices == Indices::Records {
+    let customer = rows.read(schema.customer(home, input.customer))?;
+    if schema.indices() == Indices::Records {
         rows.write(home.newest_order(input.customer))?;
     }
-    let (mut items, mut stocks) = ([0; LINES_MAX as usize], [0; LINES_MAX as usize]);
-    for (position, line) in input.lines().iter().enumerate() {
-        items[position] = rows.read(key::item(input.items_at, line.item))?;
-        stocks[position] = rows.write(key::stock(line.supply, line.item))?;
+    let mut supplies = [Supply::default(); LINES_MAX as usize];
+    for (supply, line) in supplies.iter_mut().zip(input.lines()) {
+        supply.item = rows.read(schema.item(input.items_at, line.item))?;
+        supply.stock = rows.write(key::stock(line.supply, line.item))?;
+        if schema.has_texts() {
+            supply.texts = Some(rows.read(key::stock_texts(line.supply, line.item))?);
+        }
     }
     rows.complete()?;
-    for &item in &items[..input.lines().len()] {
-        rows.row::<{ item::LEN }>(item)?;
+    for supply in &supplies[..input.lines().len()] {
+        rows.row::<{ item::LEN }>(supply.item)?;
     }
 
     let mut district_row = *rows.row::<{ district::LEN }>(district)?;
     let number = district::NEXT_ORDER.get(&district_row);
-    let newest = match indices {
+    let newest = match schema.indices() {
         Indices::Records => rows.write(home.newest_order(input.customer))?,
         Indices::Trees if number <= CUSTOMER_ORDER_MAX => {
             rows.write(home.order_of(input.customer, number))?
@@ -58,13 +59,13 @@ pub(super) fn new_order(rows: &mut Rows<'_>, indices: Indices) -> Step<()> {
     let next = number.checked_add(1).ok_or(Stop::Refuse)?;
     district::NEXT_ORDER.set(&mut district_row, next);
     rows.put(district, &district_row);
-    rows.put(newest, &order_number_row(number));
-    rows.put(order, &order_row(&input, number));
-    rows.put(pending, &new_order_row(&input, number));
+    rows.put(newest, schema.order_number_row(home, input.customer, number).bytes());
+    rows.put(order, schema.order_row(number, &entered(&input)).bytes());
+    rows.put(pending, schema.new_order_row(home, number).bytes());
     let (mut sum, mut brands) = (0_i64, 0_u16);
     for (position, line) in input.lines().iter().enumerate() {
-        let ordered = order_item(rows, &input, line, items[position], stocks[position])?;
-        rows.put(lines[position], &ordered.row);
+        let ordered = order_item(rows, schema, &input, line, supplies[position])?;
+        rows.put(lines[position], ordered.row.bytes());
         sum += ordered.amount;
         brands |= u16::from(ordered.brand) << position;
     }
@@ -79,27 +80,51 @@ pub(super) fn new_order(rows: &mut Rows<'_>, indices: Indices) -> Step<()> {
     Ok(())
 }
 
+/// Where the rows of a line's item are.
+#[derive(Clone, Copy, Default)]
+struct Supply {
+    item: usize,
+    stock: usize,
+    texts: Option<usize>,
+}
+
 /// An order line, made.
 struct Ordered {
-    row: [u8; order_line::LEN],
+    row: Row,
     amount: i64,
     brand: bool,
 }
 
-/// Takes a line's items from its stock.
+/// Takes a line's items from its stock. Without texts no line is a "brand" one.
 fn order_item(
     rows: &mut Rows<'_>,
+    schema: Schema,
     input: &NewOrder,
     line: &Line,
-    item: usize,
-    stock: usize,
+    supply: Supply,
 ) -> Step<Ordered> {
-    let item_row = rows.row::<{ item::LEN }>(item)?;
+    let item_row = rows.row::<{ item::LEN }>(supply.item)?;
     let price = i64::from(item::PRICE.get(item_row));
-    let may_brand = contains_original(&item_row[item::DATA]);
-    let mut stock_row = *rows.row::<{ stock::LEN }>(stock)?;
-    let brand = may_brand && contains_original(&stock_row[stock::DATA]);
+    let texts = match supply.texts {
+        Some(texts) => Some(rows.row::<{ stock_texts::LEN }>(texts)?),
+        None => None,
+    };
+    let brand = texts.is_some_and(|texts| {
+        contains_original(&item_row[item::DATA]) && contains_original(&texts[stock_texts::DATA])
+    });
+    let text = texts.map_or(&[][..], |texts| &texts[stock_texts::dist(input.home.number)]);
     let quantity = u16::from(line.quantity);
+    let amount = i64::from(quantity) * price;
+    let made = OrderLine {
+        item: line.item,
+        supply: line.supply,
+        delivery_date: 0,
+        quantity: u32::from(quantity),
+        amount,
+    };
+    let row = schema.order_line_row(&made, text);
+
+    let mut stock_row = *rows.row::<{ stock::LEN }>(supply.stock)?;
     let have = stock::QUANTITY.get(&stock_row);
     let refill = if have >= quantity + LEFT_AT_LEAST { 0 } else { REFILL };
     let left = have.checked_add(refill).and_then(|have| have.checked_sub(quantity));
@@ -108,15 +133,8 @@ fn order_item(
     stock::ORDERS.add(&mut stock_row, 1)?;
     let remote = line.supply != input.home.warehouse;
     stock::REMOTE_ORDERS.add(&mut stock_row, u32::from(remote))?;
-    rows.put(stock, &stock_row);
-
-    let amount = i64::from(quantity) * price;
-    let mut row = [0; order_line::LEN];
-    order_line::ITEM.set(&mut row, line.item);
-    order_line::SUPPLY_WAREHOUSE.set(&mut row, line.supply);
-    order_line::QUANTITY.set(&mut row, u32::from(quantity));
-    order_line::AMOUNT.set(&mut row, amount);
-    row[order_line::DIST_INFO].copy_from_slice(&stock_row[stock::dist(input.home.number)]);
+    stock::CHANGES.add(&mut stock_row, 1)?;
+    rows.put(supply.stock, &stock_row);
     Ok(Ordered { row, amount, brand })
 }
 
@@ -124,28 +142,13 @@ fn contains_original(data: &[u8]) -> bool {
     data.windows(ORIGINAL.len()).any(|window| window == ORIGINAL)
 }
 
-/// The index rows that hold an order's number.
-pub(super) fn order_number_row(number: u32) -> [u8; order_number::LEN] {
-    let mut row = [0; order_number::LEN];
-    order_number::ORDER.set(&mut row, number);
-    row
-}
-
-fn order_row(input: &NewOrder, number: u32) -> [u8; order::LEN] {
-    let all_local = input.lines().iter().all(|line| line.supply == input.home.warehouse);
-    let mut row = [0; order::LEN];
-    order::ORDER.set(&mut row, number);
-    order::CUSTOMER.set(&mut row, u32::from(input.customer));
-    order::ENTRY_DATE.set(&mut row, input.date);
-    order::LINES.set(&mut row, input.lines().len() as u16);
-    order::ALL_LOCAL.set(&mut row, u16::from(all_local));
-    row
-}
-
-fn new_order_row(input: &NewOrder, number: u32) -> [u8; new_order::LEN] {
-    let mut row = [0; new_order::LEN];
-    new_order::ORDER.set(&mut row, number);
-    new_order::DISTRICT.set(&mut row, u16::from(input.home.number));
-    new_order::WAREHOUSE.set(&mut row, input.home.warehouse);
-    row
+/// The order that `input` enters.
+fn entered(input: &NewOrder) -> Order {
+    Order {
+        customer: u32::from(input.customer),
+        entry_date: input.date,
+        carrier: 0,
+        lines: input.lines().len() as u16,
+        all_local: input.lines().iter().all(|line| line.supply == input.home.warehouse),
+    }
 }

@@ -13,7 +13,8 @@
 //! | ORDER | 18 | 24 |
 //! | ORDER-LINE | 46 | 54 |
 //! | ITEM | 82 | 82 |
-//! | STOCK | 304 | 306 |
+//! | STOCK | 18 | 306, with the next |
+//! | STOCK's texts | 290 | |
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -188,15 +189,24 @@ pub(super) mod item {
     pub(crate) const LEN: usize = DATA.end;
 }
 
+/// The columns of STOCK that New-Order changes.
 pub(super) mod stock {
-    use super::{Column, Range, text};
+    use super::Column;
     pub(crate) const QUANTITY: Column<u16> = Column::at(0);
-    /// Ten texts of 24 bytes, one per district.
-    pub(crate) const DISTS: Range<usize> = text(QUANTITY.end(), 240);
-    pub(crate) const YTD: Column<u32> = Column::at(DISTS.end);
+    pub(crate) const YTD: Column<u32> = Column::at(QUANTITY.end());
     pub(crate) const ORDERS: Column<u32> = Column::at(YTD.end());
     pub(crate) const REMOTE_ORDERS: Column<u32> = Column::at(ORDERS.end());
-    pub(crate) const DATA: Range<usize> = text(REMOTE_ORDERS.end(), 50);
+    /// How often the row has changed: not in the specification, but in the baselines' code.
+    pub(crate) const CHANGES: Column<u32> = Column::at(REMOTE_ORDERS.end());
+    pub(crate) const LEN: usize = CHANGES.end();
+}
+
+/// The columns of STOCK that are never written.
+pub(super) mod stock_texts {
+    use super::{Range, text};
+    /// Ten texts of 24 bytes, one per district.
+    pub(crate) const DISTS: Range<usize> = text(0, 240);
+    pub(crate) const DATA: Range<usize> = text(DISTS.end, 50);
     pub(crate) const LEN: usize = DATA.end;
     /// S_DIST_xx of `district`, which counts from 1.
     pub(crate) fn dist(district: u8) -> Range<usize> {
@@ -214,6 +224,48 @@ pub(super) mod order_number {
     pub(crate) const LEN: usize = ORDER.end();
 }
 
+/// The rows of the code that the RDMA baselines share, where they differ. AMB-43
+pub(super) mod baselines {
+    pub(crate) mod new_order {
+        use crate::tpcc::row::Column;
+        pub(crate) const ORDER: Column<u32> = Column::at(0);
+        pub(crate) const DISTRICT: Column<u32> = Column::at(ORDER.end());
+        pub(crate) const WAREHOUSE: Column<u32> = Column::at(DISTRICT.end());
+        pub(crate) const LEN: usize = WAREHOUSE.end();
+    }
+
+    pub(crate) mod order {
+        use crate::tpcc::row::Column;
+        pub(crate) const CUSTOMER: Column<u32> = Column::at(0);
+        /// 0: null, not delivered yet.
+        pub(crate) const CARRIER: Column<u32> = Column::at(CUSTOMER.end());
+        pub(crate) const LINES: Column<u8> = Column::at(CARRIER.end());
+        pub(crate) const ALL_LOCAL: Column<u8> = Column::at(LINES.end());
+        pub(crate) const ENTRY_DATE: Column<u32> = Column::at(ALL_LOCAL.end() + 2);
+        pub(crate) const LEN: usize = ENTRY_DATE.end();
+    }
+
+    pub(crate) mod order_line {
+        use crate::tpcc::row::Column;
+        pub(crate) const ITEM: Column<u32> = Column::at(0);
+        /// 0: null, not delivered yet.
+        pub(crate) const DELIVERY_DATE: Column<u32> = Column::at(ITEM.end());
+        pub(crate) const AMOUNT: Column<u32> = Column::at(DELIVERY_DATE.end());
+        pub(crate) const SUPPLY_WAREHOUSE: Column<u32> = Column::at(AMOUNT.end());
+        pub(crate) const QUANTITY: Column<u8> = Column::at(SUPPLY_WAREHOUSE.end());
+        pub(crate) const LEN: usize = QUANTITY.end() + 3;
+    }
+
+    pub(crate) mod order_of_customer {
+        use crate::tpcc::row::Column;
+        pub(crate) const ORDER: Column<u32> = Column::at(0);
+        pub(crate) const CUSTOMER: Column<u32> = Column::at(ORDER.end());
+        pub(crate) const DISTRICT: Column<u32> = Column::at(CUSTOMER.end());
+        pub(crate) const WAREHOUSE: Column<u32> = Column::at(DISTRICT.end());
+        pub(crate) const LEN: usize = WAREHOUSE.end();
+    }
+}
+
 const _: () = {
     assert!(warehouse::LEN == 91);
     assert!(district::LEN == 95);
@@ -223,7 +275,12 @@ const _: () = {
     assert!(order::LEN == 18);
     assert!(order_line::LEN == 46);
     assert!(item::LEN == 82);
-    assert!(stock::LEN == 304);
+    assert!(stock::LEN == 18);
+    assert!(stock_texts::LEN == 290);
+    assert!(baselines::new_order::LEN == 12);
+    assert!(baselines::order::LEN == 16);
+    assert!(baselines::order_line::LEN == 20);
+    assert!(baselines::order_of_customer::LEN == 16);
 };
 
 /// The row in `value`; `None` if it has another size.

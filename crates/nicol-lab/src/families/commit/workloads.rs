@@ -157,7 +157,7 @@ fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
     Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: VALUE_BYTES as usize })
 }
 
-/// Bytes that a slot holds inline: all rows but CUSTOMER's and STOCK's, and some of the index by
+/// Bytes that a slot holds inline: all rows but CUSTOMER's, STOCK's texts, and some of the index by
 /// last name.
 const TPCC_INLINE: usize = 96;
 
@@ -203,7 +203,7 @@ pub(super) fn write_set_bytes(spec: &WorkloadSpec) -> u64 {
         }
         "retwis" => 5 * (ENTRY + u64::from(VALUE_BYTES)),
         "ycsb" => ENTRY + u64::from(spec.value_bytes.unwrap_or(VALUE_BYTES)),
-        // An order of fifteen lines, its stock rows included.
-        _ => 15 * (2 * ENTRY + 310 + 54),
+        // An order of fifteen lines, its stock rows included; the district's and the order's rows.
+        _ => 15 * (2 * ENTRY + 18 + 46) + 512,
     }
 }

@@ -11,6 +11,7 @@ use crate::tpcc::input::{Customer, Delivery, NewOrder, OrderStatus, Payment, Sto
 use crate::tpcc::key::{self, District, districts};
 use crate::tpcc::random::last_name;
 use crate::tpcc::row;
+use crate::tpcc::schema::Schema;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CustomerRow {
@@ -88,7 +89,7 @@ impl Model {
                 let stock = get(key::stock(number, item)).unwrap();
                 model.stock.insert((number, item), stock_row(stock));
                 let partition = number % config.nodes;
-                let item_row = get(key::item(partition, item)).unwrap();
+                let item_row = get(config.schema().item(partition, item)).unwrap();
                 let price = i64::from(row::item::PRICE.get(item_row));
                 let known = *model.prices.entry(item).or_insert(price);
                 assert_eq!(known, price, "every copy of ITEM is the same");
@@ -105,7 +106,8 @@ impl Model {
         let tax = i64::from(row::district::TAX.get(found));
         self.districts.insert(district, (tax, row::district::YTD.get(found), next));
         for number in 1..=config.customers_per_district {
-            let found = customer_row(get(district.customer(number)).unwrap());
+            let key = config.schema().customer(district, number);
+            let found = customer_row(get(key).unwrap());
             for payment in 1..=found.payments {
                 let paid = get(district.history(number, payment)).unwrap();
                 self.history.insert((district, number, payment), history_row(paid));
@@ -114,13 +116,15 @@ impl Model {
         }
         for number in 1..next {
             let found = get(district.order(number)).unwrap();
-            let lines = 1..=row::order::LINES.get(found) as u8;
-            let lines = lines.map(|line| line_row(get(district.order_line(number, line)).unwrap()));
+            let schema = config.schema();
+            let found = schema.order(number, found).unwrap();
+            let line = |line| get(district.order_line(number, line)).unwrap();
+            let lines = (1..=found.lines as u8).map(|number| line_row(schema, line(number)));
             let order = OrderRow {
-                customer: row::order::CUSTOMER.get(found) as u16,
-                carrier: row::order::CARRIER.get(found),
-                date: row::order::ENTRY_DATE.get(found),
-                all_local: row::order::ALL_LOCAL.get(found) == 1,
+                customer: found.customer as u16,
+                carrier: found.carrier,
+                date: found.entry_date,
+                all_local: found.all_local,
                 lines: lines.collect(),
             };
             self.orders.insert((district, number), order);
@@ -258,14 +262,14 @@ fn customer_row(found: &[u8]) -> CustomerRow {
     }
 }
 
-fn line_row(found: &[u8]) -> LineRow {
-    use row::order_line::*;
+fn line_row(schema: Schema, found: &[u8]) -> LineRow {
+    let found = schema.order_line(found).unwrap();
     LineRow {
-        item: ITEM.get(found),
-        supply: SUPPLY_WAREHOUSE.get(found),
-        date: DELIVERY_DATE.get(found),
-        quantity: QUANTITY.get(found),
-        amount: AMOUNT.get(found),
+        item: found.item,
+        supply: found.supply,
+        date: found.delivery_date,
+        quantity: found.quantity,
+        amount: found.amount,
     }
 }
 

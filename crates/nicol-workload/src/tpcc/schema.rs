@@ -1,0 +1,245 @@
+//! Which rows a run has, and where they stand: those of the specification, or those of the code
+//! that the RDMA baselines share. AMB-43
+
+use nicol_core::ids::Key;
+
+use super::config::Indices;
+use super::key::{self, District};
+use super::row::{Column, baselines, new_order, order, order_line, order_number, parse};
+
+/// The tables of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Schema {
+    /// The specification's rows. STOCK stands in two tables, as clause 1.4 permits.
+    Specification(Indices),
+    /// What the baselines' New-Order needs and no more: narrow rows, no texts of STOCK and of order
+    /// lines, and CUSTOMER and ITEM in ordered tables of their warehouse's node.
+    Baselines,
+}
+
+/// A row of at most as many bytes as the longest that is made here.
+pub(super) struct Row {
+    bytes: [u8; order_line::LEN],
+    len: usize,
+}
+
+impl Row {
+    const fn zeroed(len: usize) -> Self {
+        Self { bytes: [0; order_line::LEN], len }
+    }
+
+    fn set<T: super::row::Number>(mut self, column: &Column<T>, value: T) -> Self {
+        column.set(&mut self.bytes, value);
+        self
+    }
+
+    /// Its bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// An ORDER; its number is in its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    pub(super) customer: u32,
+    pub(super) entry_date: u32,
+    /// 0: null, not delivered yet.
+    pub(super) carrier: u16,
+    pub(super) lines: u16,
+    pub(super) all_local: bool,
+}
+
+/// An ORDER-LINE without its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OrderLine {
+    pub(super) item: u32,
+    pub(super) supply: u16,
+    /// 0: null, not delivered yet.
+    pub(super) delivery_date: u32,
+    pub(super) quantity: u32,
+    pub(super) amount: i64,
+}
+
+impl Schema {
+    /// All, in the order of their numbers.
+    pub(super) const ALL: [Self; 3] = [
+        Self::Specification(Indices::Records),
+        Self::Specification(Indices::Trees),
+        Self::Baselines,
+    ];
+
+    /// Its number.
+    pub(super) const fn number(self) -> u16 {
+        match self {
+            Self::Specification(Indices::Records) => 0,
+            Self::Specification(Indices::Trees) => 1,
+            Self::Baselines => 2,
+        }
+    }
+
+    /// How orders are found.
+    pub(super) const fn indices(self) -> Indices {
+        match self {
+            Self::Specification(indices) => indices,
+            Self::Baselines => Indices::Trees,
+        }
+    }
+
+    /// Are there the texts of STOCK, and that of the district on each order line?
+    pub(super) const fn has_texts(self) -> bool {
+        matches!(self, Self::Specification(_))
+    }
+
+    /// A CUSTOMER row.
+    pub(super) const fn customer(self, district: District, customer: u16) -> Key {
+        match self {
+            Self::Specification(_) => district.customer(customer),
+            Self::Baselines => district.ordered_customer(customer),
+        }
+    }
+
+    /// An ITEM row of the copy in `partition`.
+    pub(super) const fn item(self, partition: u16, item: u32) -> Key {
+        match self {
+            Self::Specification(_) => key::item(partition, item),
+            Self::Baselines => key::ordered_item(partition, item),
+        }
+    }
+
+    /// The row of the index that holds the order `number` of `customer`.
+    pub(super) fn order_number_row(self, district: District, customer: u16, number: u32) -> Row {
+        match self {
+            Self::Specification(_) => {
+                Row::zeroed(order_number::LEN).set(&order_number::ORDER, number)
+            }
+            Self::Baselines => Row::zeroed(baselines::order_of_customer::LEN)
+                .set(&baselines::order_of_customer::ORDER, number)
+                .set(&baselines::order_of_customer::CUSTOMER, customer.into())
+                .set(&baselines::order_of_customer::DISTRICT, district.number.into())
+                .set(&baselines::order_of_customer::WAREHOUSE, district.warehouse.into()),
+        }
+    }
+
+    /// The order that a row of the index names; `None` if it is no such row.
+    pub(super) fn order_number(self, row: &[u8]) -> Option<u32> {
+        match self {
+            Self::Specification(_) => {
+                Some(order_number::ORDER.get(parse::<{ order_number::LEN }>(row)?))
+            }
+            Self::Baselines => {
+                use baselines::order_of_customer::{LEN, ORDER};
+                Some(ORDER.get(parse::<LEN>(row)?))
+            }
+        }
+    }
+
+    /// A NEW-ORDER row.
+    pub(super) fn new_order_row(self, district: District, number: u32) -> Row {
+        match self {
+            Self::Specification(_) => Row::zeroed(new_order::LEN)
+                .set(&new_order::ORDER, number)
+                .set(&new_order::DISTRICT, district.number.into())
+                .set(&new_order::WAREHOUSE, district.warehouse),
+            Self::Baselines => Row::zeroed(baselines::new_order::LEN)
+                .set(&baselines::new_order::ORDER, number)
+                .set(&baselines::new_order::DISTRICT, district.number.into())
+                .set(&baselines::new_order::WAREHOUSE, district.warehouse.into()),
+        }
+    }
+
+    /// An ORDER row.
+    pub(super) fn order_row(self, number: u32, made: &Order) -> Row {
+        match self {
+            Self::Specification(_) => Row::zeroed(order::LEN)
+                .set(&order::ORDER, number)
+                .set(&order::CUSTOMER, made.customer)
+                .set(&order::ENTRY_DATE, made.entry_date)
+                .set(&order::CARRIER, made.carrier)
+                .set(&order::LINES, made.lines)
+                .set(&order::ALL_LOCAL, made.all_local.into()),
+            Self::Baselines => Row::zeroed(baselines::order::LEN)
+                .set(&baselines::order::CUSTOMER, made.customer)
+                .set(&baselines::order::ENTRY_DATE, made.entry_date)
+                .set(&baselines::order::CARRIER, made.carrier.into())
+                .set(&baselines::order::LINES, made.lines as u8)
+                .set(&baselines::order::ALL_LOCAL, made.all_local.into()),
+        }
+    }
+
+    /// What an ORDER row says; `None` if it is no such row, or that of another order.
+    pub(super) fn order(self, number: u32, row: &[u8]) -> Option<Order> {
+        match self {
+            Self::Specification(_) => {
+                let row = parse::<{ order::LEN }>(row)?;
+                (order::ORDER.get(row) == number).then(|| Order {
+                    customer: order::CUSTOMER.get(row),
+                    entry_date: order::ENTRY_DATE.get(row),
+                    carrier: order::CARRIER.get(row),
+                    lines: order::LINES.get(row),
+                    all_local: order::ALL_LOCAL.get(row) == 1,
+                })
+            }
+            Self::Baselines => {
+                use baselines::order as columns;
+                let row = parse::<{ columns::LEN }>(row)?;
+                Some(Order {
+                    customer: columns::CUSTOMER.get(row),
+                    entry_date: columns::ENTRY_DATE.get(row),
+                    carrier: columns::CARRIER.get(row) as u16,
+                    lines: columns::LINES.get(row).into(),
+                    all_local: columns::ALL_LOCAL.get(row) == 1,
+                })
+            }
+        }
+    }
+
+    /// An ORDER-LINE row; `text` is OL_DIST_INFO, of 24 bytes, which only the specification has.
+    pub(super) fn order_line_row(self, made: &OrderLine, text: &[u8]) -> Row {
+        match self {
+            Self::Specification(_) => {
+                let mut row = Row::zeroed(order_line::LEN)
+                    .set(&order_line::ITEM, made.item)
+                    .set(&order_line::SUPPLY_WAREHOUSE, made.supply)
+                    .set(&order_line::DELIVERY_DATE, made.delivery_date)
+                    .set(&order_line::QUANTITY, made.quantity)
+                    .set(&order_line::AMOUNT, made.amount);
+                row.bytes[order_line::DIST_INFO].copy_from_slice(text);
+                row
+            }
+            Self::Baselines => Row::zeroed(baselines::order_line::LEN)
+                .set(&baselines::order_line::ITEM, made.item)
+                .set(&baselines::order_line::SUPPLY_WAREHOUSE, made.supply.into())
+                .set(&baselines::order_line::DELIVERY_DATE, made.delivery_date)
+                .set(&baselines::order_line::QUANTITY, made.quantity as u8)
+                .set(&baselines::order_line::AMOUNT, made.amount as u32),
+        }
+    }
+
+    /// What an ORDER-LINE row says; `None` if it is no such row.
+    pub(super) fn order_line(self, row: &[u8]) -> Option<OrderLine> {
+        match self {
+            Self::Specification(_) => {
+                let row = parse::<{ order_line::LEN }>(row)?;
+                Some(OrderLine {
+                    item: order_line::ITEM.get(row),
+                    supply: order_line::SUPPLY_WAREHOUSE.get(row),
+                    delivery_date: order_line::DELIVERY_DATE.get(row),
+                    quantity: order_line::QUANTITY.get(row),
+                    amount: order_line::AMOUNT.get(row),
+                })
+            }
+            Self::Baselines => {
+                use baselines::order_line as columns;
+                let row = parse::<{ columns::LEN }>(row)?;
+                Some(OrderLine {
+                    item: columns::ITEM.get(row),
+                    supply: columns::SUPPLY_WAREHOUSE.get(row) as u16,
+                    delivery_date: columns::DELIVERY_DATE.get(row),
+                    quantity: columns::QUANTITY.get(row).into(),
+                    amount: columns::AMOUNT.get(row).into(),
+                })
+            }
+        }
+    }
+}
