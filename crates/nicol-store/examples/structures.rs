@@ -23,7 +23,7 @@ use nicol_core::ids::{Key, Version};
 use nicol_store::btree::BTree;
 use nicol_store::host_table::{INLINE_MAX, SEGMENT_SLOTS, SlotHash};
 use nicol_store::lookup_cost::{COMPARED, Filled, LookupCost, Structure, keys};
-use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
+use nicol_store::nic_index::{HomesPerHint, IndexConfig, IndexLookup, NicIndex};
 use nicol_store::remote_table::Design;
 use serde_json::{Value, json};
 
@@ -165,6 +165,7 @@ fn nic_index(load: &Load) -> Row {
             segments,
             cached_objects_max: room,
             busy_objects_max: room,
+            homes_per_hint: HomesPerHint::ONE,
         });
         let value = vec![0x6e; value_bytes];
         for key in keys(records, load.seed) {

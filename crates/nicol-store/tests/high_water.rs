@@ -8,7 +8,7 @@ use nicol_core::ids::{Key, TableId, TxnId, Version};
 use nicol_core::txn::{RangeVersion, VersionRange};
 use nicol_store::high_water::HighWater;
 use nicol_store::host_table::SlotHash;
-use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
+use nicol_store::nic_index::{HomesPerHint, IndexConfig, IndexLookup, NicIndex};
 use nicol_store::ordered::{OrderedTable, WriteCounters};
 use proptest::prelude::*;
 
@@ -119,7 +119,12 @@ fn take_one<T>(from: &mut Vec<T>, choice: usize) -> Option<T> {
 
 impl Model {
     fn new(segments: u64, loaded: u64, warm: bool) -> Self {
-        let config = IndexConfig { segments, cached_objects_max: CACHED, busy_objects_max: 64 };
+        let config = IndexConfig {
+            segments,
+            cached_objects_max: CACHED,
+            busy_objects_max: 64,
+            homes_per_hint: HomesPerHint::ONE,
+        };
         let mut model = Self {
             table: OrderedTable::default(),
             write_counters: WriteCounters::default(),

@@ -28,6 +28,7 @@ mod split;
 mod writer;
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -178,23 +179,26 @@ pub struct SegmentHeader {
 
 /// An overflow page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PageRef(pub(crate) u64);
+pub struct PageRef(pub(crate) NonZeroU64);
 
 impl PageRef {
     const fn parse(word: u64) -> Option<Self> {
-        if word == 0 { None } else { Some(Self(word)) }
+        match NonZeroU64::new(word) {
+            Some(word) => Some(Self(word)),
+            None => None,
+        }
     }
 
     const fn new(chunk: u32, page: u32) -> Self {
-        Self(((chunk as u64) << 32) | (page as u64 + 1))
+        Self(NonZeroU64::MIN.saturating_add(((chunk as u64) << 32) | page as u64))
     }
 
     const fn chunk(self) -> u32 {
-        (self.0 >> 32) as u32
+        (self.0.get() >> 32) as u32
     }
 
     const fn page(self) -> u64 {
-        (self.0 as u32 - 1) as u64
+        (self.0.get() as u32 - 1) as u64
     }
 }
 

@@ -232,6 +232,6 @@ impl HostTable {
 
     pub(super) fn set_link(&self, page: PageRef, next: Option<PageRef>) {
         let (region, offset) = self.link_offset(page);
-        store(region, offset, next.map_or(0, |next| next.0));
+        store(region, offset, next.map_or(0, |next| next.0.get()));
     }
 }

@@ -282,7 +282,7 @@ impl HostTable {
 
     fn set_overflow(&self, chunk: u32, local: u64, page: Option<PageRef>) {
         let at = local * HEADER_BYTES + header::OVERFLOW;
-        store(self.chunk(chunk), at, page.map_or(0, |page| page.0));
+        store(self.chunk(chunk), at, page.map_or(0, |page| page.0.get()));
     }
 
     fn raise_floor(&self, home: Home, version: Version) {

@@ -6,7 +6,10 @@ use nicol_core::units::Bytes;
 
 use super::{LookupCost, SLACK, Structure, Tally, keys, slots_for};
 use crate::address_cache::AddressCache;
-use crate::host_table::{self, Growth, Home, HostTable, PageRef, Progress, SlotHash, SlotView};
+use crate::host_table::{
+    self, Growth, Home, HostTable, PageRef, Progress, SEGMENT_SLOTS, SlotHash, SlotView,
+};
+use crate::nic_index::HomesPerHint;
 use crate::remote_table::{Design, Geometry, RemoteTable, Reread, Step, TableConfig};
 
 /// Cached addresses per record: two, so that few sets overflow.
@@ -50,13 +53,13 @@ impl Filled {
             table
         };
         let table = match structure {
-            Structure::Robinhood { displacement_max: Some(probe_length) } => {
+            Structure::Robinhood { displacement_max: Some(probe_length), homes_per_hint } => {
                 let geometry = host_table::Geometry::new(slots, probe_length, value_bytes.max(8));
                 let table = HostTable::new(geometry, records, Growth::Off);
                 keys(records, seed).for_each(|key| table.load(key, &value));
-                Table::Robinhood(Hinted { table, probe_length, hints: Vec::new() })
+                Table::Robinhood(Hinted { table, probe_length, homes_per_hint, hints: Vec::new() })
             }
-            Structure::Robinhood { displacement_max: None } => {
+            Structure::Robinhood { displacement_max: None, .. } => {
                 panic!("no table has runs without a limit")
             }
             Structure::Remote(design) => Table::Remote(remote(design)),
@@ -69,7 +72,8 @@ impl Filled {
     pub fn teach(&mut self) {
         match &mut self.table {
             Table::Robinhood(hinted) => {
-                hinted.hints = vec![0; hinted.table.geometry().segments() as usize];
+                let shared = u64::from(hinted.homes_per_hint.get());
+                hinted.hints = vec![0; (hinted.table.geometry().slots() / shared) as usize];
             }
             Table::Remote(_) => return,
             Table::Cached(_, addresses) => {
@@ -178,8 +182,9 @@ fn reread(
 pub(super) struct Hinted {
     pub(super) table: HostTable,
     pub(super) probe_length: u16,
-    /// d_i of each segment.
-    pub(super) hints: Vec<u16>,
+    pub(super) homes_per_hint: HomesPerHint,
+    /// d_i of each group of homes.
+    pub(super) hints: Vec<u8>,
 }
 
 impl Hinted {
@@ -190,8 +195,10 @@ impl Hinted {
 
     pub(super) fn lookup(&mut self, key: Key, tally: &mut Tally, bytes: &mut Vec<u8>) {
         let home = self.home(key);
-        let segment = home.segment as usize;
-        let first = (self.hints[segment] + SLACK + 1).min(self.probe_length);
+        let group = self.homes_per_hint.group(SlotHash::of(key), self.table.geometry().segments());
+        let groups = SEGMENT_SLOTS / u64::from(self.homes_per_hint.get());
+        let hint = (home.segment * groups) as usize + group;
+        let first = (u16::from(self.hints[hint]) + SLACK + 1).min(self.probe_length);
         let mut slots = |from, to| self.slots(key, home, (from, to), tally, bytes);
         let near = slots(0, first);
         let far = || if first < self.probe_length { slots(first, self.probe_length) } else { None };
@@ -200,7 +207,7 @@ impl Hinted {
             // Says that overflow may hold the segment's objects, as the NIC's lookups do.
             self.probe_length - 1
         });
-        self.hints[segment] = self.hints[segment].max(displacement);
+        self.hints[hint] = self.hints[hint].max(displacement as u8);
     }
 
     /// Reads the slots `from..to` behind the key's home; the displacement if the key is there.

@@ -7,7 +7,8 @@
 //!
 //! Robinhood's lookups follow the NIC index's rule (AMB-04): the first read covers d_i + k + 1
 //! slots from the key's home, D_m at most; a second, adjacent one the rest up to D_m; then come the
-//! overflow pages, whose address the index entry holds. The hints are those of a warm index, taught
+//! overflow pages, whose address the index entry holds. How many homes share a d_i is a parameter
+//! (AMB-46). The hints are those of a warm index, taught
 //! by a first pass over all keys, which is not counted. Without D_m an insertion's probe may pass
 //! thousands of slots, which no table here supports. Since the positions then do not depend on the
 //! order of insertion, they are computed.
@@ -17,6 +18,7 @@ mod filled;
 use nicol_core::ids::Key;
 
 use crate::host_table::SEGMENT_SLOTS;
+use crate::nic_index::HomesPerHint;
 use crate::remote_table::{Design, Geometry};
 pub use filled::Filled;
 use filled::config;
@@ -36,6 +38,8 @@ pub enum Structure {
     Robinhood {
         /// D_m, if there is a limit.
         displacement_max: Option<u16>,
+        /// How many homes share a d_i.
+        homes_per_hint: HomesPerHint,
     },
     /// FaRM's hopscotch table or DrTM+H's chained buckets.
     Remote(Design),
@@ -45,10 +49,10 @@ pub enum Structure {
 
 /// The structures that Xenic's paper compares.
 pub const COMPARED: [Structure; 8] = [
-    Structure::Robinhood { displacement_max: Some(8) },
-    Structure::Robinhood { displacement_max: Some(16) },
-    Structure::Robinhood { displacement_max: Some(32) },
-    Structure::Robinhood { displacement_max: None },
+    Structure::robinhood(Some(8), HomesPerHint::ONE),
+    Structure::robinhood(Some(16), HomesPerHint::ONE),
+    Structure::robinhood(Some(32), HomesPerHint::ONE),
+    Structure::robinhood(None, HomesPerHint::ONE),
     Structure::Remote(Design::Hopscotch { neighbourhood: 8 }),
     Structure::Remote(Design::Chained { bucket: 4 }),
     Structure::Remote(Design::Chained { bucket: 8 }),
@@ -56,6 +60,19 @@ pub const COMPARED: [Structure; 8] = [
 ];
 
 impl Structure {
+    /// Xenic's table with this D_m, and hints of this granularity.
+    pub const fn robinhood(displacement_max: Option<u16>, homes_per_hint: HomesPerHint) -> Self {
+        Self::Robinhood { displacement_max, homes_per_hint }
+    }
+
+    /// How many homes share a d_i; `None` for structures without hints.
+    pub const fn homes_per_hint(&self) -> Option<HomesPerHint> {
+        match *self {
+            Self::Robinhood { homes_per_hint, .. } => Some(homes_per_hint),
+            Self::Remote(_) | Self::Cached(_) => None,
+        }
+    }
+
     /// Its name.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -70,7 +87,7 @@ impl Structure {
     /// Its parameter: D_m, H or B; `None` for Robinhood without a limit.
     pub const fn parameter(&self) -> Option<u16> {
         match *self {
-            Self::Robinhood { displacement_max } => displacement_max,
+            Self::Robinhood { displacement_max, .. } => displacement_max,
             Self::Remote(design) | Self::Cached(design) => Some(match design {
                 Design::Hopscotch { neighbourhood } => neighbourhood,
                 Design::Chained { bucket } => bucket,
@@ -105,6 +122,11 @@ impl LookupCost {
         self.objects as f64 / self.records as f64
     }
 
+    /// Mean bytes read per lookup.
+    pub fn bytes_read(&self) -> f64 {
+        self.bytes as f64 / self.records as f64
+    }
+
     /// Mean round trips per lookup.
     pub fn mean_roundtrips(&self) -> f64 {
         self.roundtrips as f64 / self.records as f64
@@ -125,10 +147,11 @@ impl LookupCost {
 pub fn measure(structure: Structure, records: u64, seed: u64) -> LookupCost {
     assert!(records > 0, "something is looked up");
     let slots = slots_for(records);
-    if structure == (Structure::Robinhood { displacement_max: None }) {
+    if let Structure::Robinhood { displacement_max: None, homes_per_hint } = structure {
         // One slot a bucket: the geometry's bucket is a uniform home.
         let one = Geometry::new(config(Design::Chained { bucket: 1 }, slots, VALUE_BYTES));
-        let tally = unlimited(keys(records, seed).map(|key| one.bucket(key)), slots);
+        let tally =
+            unlimited(keys(records, seed).map(|key| one.bucket(key)), slots, homes_per_hint);
         return tally.cost(structure, records, 0);
     }
     let mut filled = Filled::new(structure, records, VALUE_BYTES, seed);
@@ -175,16 +198,17 @@ impl Tally {
 
 /// Looks every object of a Robinhood table without D_m up, given their homes: in the order of
 /// homes, an object stands at home or right behind the one before it.
-fn unlimited(homes: impl Iterator<Item = u64>, slots: u64) -> Tally {
+fn unlimited(homes: impl Iterator<Item = u64>, slots: u64, homes_per_hint: HomesPerHint) -> Tally {
     let mut counts = vec![0u16; slots.next_multiple_of(SEGMENT_SLOTS) as usize];
     for home in homes {
         counts[home as usize] += 1;
     }
     let (mut tally, mut free) = (Tally::default(), 0);
-    for (segment, homes) in counts.chunks(SEGMENT_SLOTS as usize).enumerate() {
+    let shared = usize::from(homes_per_hint.get());
+    for (group, homes) in counts.chunks(shared).enumerate() {
         let (mut displacement, mut objects) = (0, 0);
         for (slot, count) in homes.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let home = segment as u64 * SEGMENT_SLOTS + slot as u64;
+            let home = (group * shared + slot) as u64;
             free = home.max(free) + u64::from(*count);
             displacement = displacement.max(free - 1 - home);
             objects += u64::from(*count);

@@ -50,14 +50,15 @@ fn a_limit_that_is_never_met_costs_what_none_does() {
         table.load(key, b"value");
     }
     assert_eq!(table.overflowed(), 0, "half full, it does not overflow");
-    let hints = vec![0; (geometry.slots() / SEGMENT_SLOTS) as usize];
-    let mut nic = Hinted { table, probe_length: 64, hints };
+    let hints = vec![0; geometry.segments() as usize];
+    let homes_per_hint = HomesPerHint::SEGMENT;
+    let mut nic = Hinted { table, probe_length: 64, homes_per_hint, hints };
     let mut bytes = Vec::new();
     let (mut teaching, mut tally) = (Tally::default(), Tally::default());
     keys(RECORDS, 5).for_each(|key| nic.lookup(key, &mut teaching, &mut bytes));
     keys(RECORDS, 5).for_each(|key| nic.lookup(key, &mut tally, &mut bytes));
     let homes = keys(RECORDS, 5).map(|key| SlotHash::of(key).base_slot(geometry.slots()));
-    let computed = unlimited(homes, geometry.slots());
+    let computed = unlimited(homes, geometry.slots(), homes_per_hint);
     assert_eq!(
         (computed.objects, computed.roundtrips),
         (tally.objects, tally.roundtrips),
@@ -69,11 +70,25 @@ fn a_limit_that_is_never_met_costs_what_none_does() {
 #[test]
 fn a_tighter_limit_reads_less_and_overflows_more() {
     let costs = [8, 16, 32]
-        .map(|limit| measure(Structure::Robinhood { displacement_max: Some(limit) }, RECORDS, 2));
+        .map(|limit| measure(Structure::robinhood(Some(limit), HomesPerHint::SEGMENT), RECORDS, 2));
     assert!(costs[0].objects < costs[1].objects && costs[1].objects < costs[2].objects);
     assert!(costs[0].overflowed > costs[1].overflowed);
     assert!(costs[1].overflowed > costs[2].overflowed);
     assert!(costs[0].roundtrips > costs[2].roundtrips);
+}
+
+#[test]
+fn a_finer_hint_reads_less_and_the_first_read_still_suffices() {
+    for limit in [None, Some(16)] {
+        let costs = [16, 8, 4, 2, 1].map(|homes| {
+            let shared = HomesPerHint::new(homes).unwrap();
+            measure(Structure::robinhood(limit, shared), RECORDS, 6)
+        });
+        for pair in costs.windows(2) {
+            assert!(pair[1].objects < pair[0].objects, "{limit:?}: {costs:?}");
+            assert_eq!(pair[1].roundtrips, pair[0].roundtrips, "{limit:?}: warm hints suffice");
+        }
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //! the next one. Objects: `cached_objects_max`, and `busy_objects_max` more that are locked or
 //! pinned.
 
+mod hints;
 mod readers;
 mod stripe;
 
@@ -25,6 +26,7 @@ use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::units::Bytes;
 
 use crate::host_table::{LocatedRecord, PageRef, Progress, SegmentHeader, SlotHash};
+pub use hints::HomesPerHint;
 use stripe::{Limits, Stripe};
 
 /// Mutexes that the segments are spread over.
@@ -39,6 +41,8 @@ pub struct IndexConfig {
     pub cached_objects_max: usize,
     /// Objects that may come on top; beyond, no lock is granted on a key without an object.
     pub busy_objects_max: usize,
+    /// How many homes of a segment share a displacement d_i.
+    pub homes_per_hint: HomesPerHint,
 }
 
 /// Why a lock was not granted.
@@ -56,7 +60,7 @@ pub enum LockRefused {
 /// may be out of date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint {
-    /// Highest known displacement of the segment's objects, d_i.
+    /// Highest known displacement of objects of the same home, or of its neighbours, d_i.
     pub displacement: u16,
     /// Its first overflow page, if one is known.
     pub overflow: Option<PageRef>,
@@ -85,6 +89,7 @@ pub enum IndexLookup {
 /// See the module documentation.
 pub struct NicIndex {
     segments: u64,
+    homes_per_hint: HomesPerHint,
     stripes: Vec<Mutex<Stripe>>,
     locked: AtomicUsize,
     pinned: AtomicUsize,
@@ -102,6 +107,7 @@ impl NicIndex {
         };
         Self {
             segments: config.segments,
+            homes_per_hint: config.homes_per_hint,
             stripes: (0..STRIPES).map(|_| Mutex::new(Stripe::new(entries, limits))).collect(),
             locked: AtomicUsize::new(0),
             pinned: AtomicUsize::new(0),
@@ -119,8 +125,8 @@ impl NicIndex {
     /// displacement.
     pub fn preload(&self, hash: SlotHash, record: &LocatedRecord<'_>) {
         let (mut stripe, number) = self.open(hash);
-        let entry = stripe.entry(number);
-        entry.displacement = entry.displacement.max(record.displacement);
+        let group = self.homes_per_hint.group(hash, self.segments);
+        stripe.entry(number).displacements.raise(group, record.displacement);
         if let Some(index) = stripe.add_if_capacity(number, hash, record.key) {
             let object = stripe.object(index);
             object.set_known(record.version, true);
@@ -202,7 +208,8 @@ impl NicIndex {
                 return IndexLookup::Hit { version, present };
             }
         }
-        IndexLookup::Miss(stripe.entry(entry).hint())
+        let group = self.homes_per_hint.group(hash, self.segments);
+        IndexLookup::Miss(stripe.entry(entry).hint(group))
     }
 
     /// The version of every absent key of the segment that has no object of its own.
@@ -227,7 +234,8 @@ impl NicIndex {
         let entry = stripe.entry(number);
         if let Some((_, displacement)) = found {
             // [Xenic21 4.1.3] d_i learns upward.
-            entry.displacement = entry.displacement.max(displacement);
+            let group = self.homes_per_hint.group(hash, self.segments);
+            entry.displacements.raise(group, displacement);
         }
         if entry.epoch != epoch {
             return false;

@@ -3,6 +3,7 @@
 use nicol_core::ids::{Key, TxnId, Version};
 
 use super::Hint;
+use super::hints::Displacements;
 use crate::host_table::{PageRef, Progress, SlotHash};
 
 const NONE: u32 = u32::MAX;
@@ -42,7 +43,7 @@ struct Page {
 pub(super) struct Entry {
     positions: [Position; POSITIONS],
     page: u32,
-    pub(super) displacement: u16,
+    pub(super) displacements: Displacements,
     pub(super) epoch: u64,
     pub(super) floor: Version,
     pub(super) overflow: Option<PageRef>,
@@ -57,7 +58,7 @@ impl Entry {
         Self {
             positions: [FREE; POSITIONS],
             page: NONE,
-            displacement: 0,
+            displacements: Displacements::default(),
             overflow: None,
             seen: (0, 1),
             epoch,
@@ -66,9 +67,10 @@ impl Entry {
         }
     }
 
-    pub(super) fn hint(&self) -> Hint {
+    /// What is known of the keys whose homes are in `group`.
+    pub(super) fn hint(&self, group: usize) -> Hint {
         Hint {
-            displacement: self.displacement,
+            displacement: self.displacements.get(group),
             overflow: self.overflow,
             seen: self.seen.1.is_multiple_of(2).then_some(self.seen),
             epoch: self.epoch,

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -11,7 +12,12 @@ mod edges;
 const SEGMENTS: u64 = 96;
 
 fn index(cached_objects_max: usize, busy_objects_max: usize) -> NicIndex {
-    NicIndex::new(IndexConfig { segments: SEGMENTS, cached_objects_max, busy_objects_max })
+    NicIndex::new(IndexConfig {
+        segments: SEGMENTS,
+        cached_objects_max,
+        busy_objects_max,
+        homes_per_hint: HomesPerHint::SEGMENT,
+    })
 }
 
 fn of(key: u64) -> (SlotHash, Key) {
@@ -339,7 +345,7 @@ fn hints_learn_upward_and_tell_whose_header_was_seen() {
     let header = SegmentHeader { moves: 6, overflow: None, floor: Version(0), level: 0 };
     index.learn_header(hash, 5, &header);
     assert_eq!(hint(&index, 1).and_then(|hint| hint.seen), Some((5, 6)));
-    let overflow = Some(PageRef(3));
+    let overflow = Some(PageRef(NonZeroU64::MIN));
     index.learn_header(hash, 5, &SegmentHeader { moves: 7, overflow, ..header });
     let last = hint(&index, 1).map(|hint| (hint.overflow, hint.seen));
     assert_eq!(last, Some((overflow, None)));
@@ -414,6 +420,7 @@ fn cores_that_share_it_see_no_old_value_and_never_hold_one_lock_twice() {
         segments,
         cached_objects_max: 8 * STRIPES,
         busy_objects_max: 64 * STRIPES,
+        homes_per_hint: HomesPerHint::ONE,
     });
     let keys = 300;
     let host: Vec<_> = (0..keys).map(|_| AtomicU64::new(0)).collect();

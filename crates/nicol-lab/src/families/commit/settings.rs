@@ -11,7 +11,7 @@ use nicol_protocols::commit::xenic::{
     ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig,
 };
 use nicol_store::host_table::Growth;
-use nicol_store::nic_index::NicIndex;
+use nicol_store::nic_index::{HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};
 
 use crate::names::did_you_mean;
@@ -97,6 +97,11 @@ impl Settings for XenicConfig {
         ("warm_index", "on|off", "start with a NIC index filled up to its capacity"),
         ("displacement_max", "1..64", "displacement limit D_m of the host table"),
         ("slack", "0..64", "slots read beyond the known displacement, k"),
+        (
+            "homes_per_hint",
+            "1|2|4|8|16",
+            "homes of a segment that share a known displacement, d_i [default: 1]",
+        ),
         ("slots_percent", "1..1000", "initial table slots per record, in percent"),
         ("growth", "on|off", "double host tables when they are full"),
         ("table_bytes", "BYTES", "limit of one table's host memory"),
@@ -144,6 +149,12 @@ impl Settings for XenicConfig {
             "warm_index" => self.warm_index = switch(value)?,
             "displacement_max" => self.displacement_max = number(value, 1, 64)? as u16,
             "slack" => self.slack = number(value, 0, 64)? as u16,
+            "homes_per_hint" => {
+                let homes = number(value, 1, 16)? as u8;
+                let known = HomesPerHint::new(homes);
+                self.homes_per_hint =
+                    known.ok_or_else(|| anyhow!("'{value}': choose 1, 2, 4, 8 or 16"))?;
+            }
             "slots_percent" => self.slots_percent = number(value, 1, 1_000)?,
             "growth" => {
                 self.growth = match switch(value)? {

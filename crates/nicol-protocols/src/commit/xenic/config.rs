@@ -2,6 +2,7 @@
 
 use nicol_core::units::{Bytes, Nanos};
 use nicol_store::host_table::Growth;
+use nicol_store::nic_index::HomesPerHint;
 
 use crate::commit::Sabotage;
 
@@ -51,6 +52,8 @@ pub struct XenicConfig {
     pub displacement_max: u16,
     /// Entries read beyond the known displacement, k. [4.1.3]
     pub slack: u16,
+    /// How many homes of a segment share a known displacement d_i. [4.1.3] AMB-46
+    pub homes_per_hint: HomesPerHint,
     /// Bytes of a value that a table slot holds inline. [4.1.2]
     pub inline_value: usize,
     /// Table slots per record, in percent.
@@ -87,6 +90,7 @@ impl XenicConfig {
             warm_index: true,
             displacement_max: 16,
             slack: 1,
+            homes_per_hint: HomesPerHint::ONE,
             inline_value: value.clamp(8, 256),
             slots_percent: 125,
             growth: Growth::Doubling { memory_max: TABLE_MEMORY_MAX },

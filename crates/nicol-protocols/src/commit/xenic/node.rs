@@ -372,6 +372,7 @@ impl SystemNode for Node {
             segments: primary.table.geometry().segments(),
             cached_objects_max: config.index_objects,
             busy_objects_max: BUSY_OBJECTS_MAX,
+            homes_per_hint: config.homes_per_hint,
         });
         let write_counters = WriteCounters::default();
         if config.warm_index {
