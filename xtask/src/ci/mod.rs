@@ -22,11 +22,14 @@ pub enum Extent {
     Quick,
 }
 
-/// The seed sweeps: Xenic on many seeds, and every system under every workload on a few.
-const SWEEPS: [[&str; 8]; 3] = [
-    ["sweep", "smallbank", "--system", "xenic", "--on", WORLDS, "--seeds", "0..40"],
-    ["sweep", "churn", "--system", "xenic", "--on", WORLDS, "--seeds", "0..40"],
-    ["sweep", "all", "--system", "all", "--on", WORLDS, "--seeds", "4..7"],
+/// The seed sweeps: every system on many seeds of the workloads that are hardest on a protocol,
+/// under message faults and under crashes; then every workload on a few.
+const SWEEPS: [&[&str]; 5] = [
+    &["smallbank", "--on", WORLDS, "--seeds", "0..40"],
+    &["churn", "--on", WORLDS, "--seeds", "0..40"],
+    &["smallbank", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
+    &["churn", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
+    &["all", "--on", WORLDS, "--seeds", "4..10"],
 ];
 const WORLDS: &str = "liquidio3,connectx5";
 
@@ -73,7 +76,8 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
         step("seed sweeps", || {
             for sweep in SWEEPS {
                 let mut nicol = Command::new(binary(&target, "release"));
-                finish(nicol.args(sweep).stdout(Stdio::null()))?;
+                nicol.arg("sweep").args(sweep).args(["--system", "all"]);
+                finish(nicol.stdout(Stdio::null()))?;
             }
             Ok(())
         })?;
