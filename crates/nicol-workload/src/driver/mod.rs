@@ -197,7 +197,9 @@ impl<F: Local, C: CommitProtocol> Client<F, C> {
                     return (Ending::Committed, now);
                 }
                 Outcome::Unknown => return (Ending::Unknown, now),
-                Outcome::Aborted(reason) if !reason.retryable() => return (Ending::Refused, now),
+                Outcome::Aborted(Abort::Refused) => return (Ending::Refused, now),
+                // Nobody serves what it needs.
+                Outcome::Aborted(reason) if !reason.retryable() => return (Ending::Failed, now),
                 Outcome::Aborted(reason) => full += u32::from(reason == Abort::NoResources),
             }
             if attempts == plan.retry.attempts_max || full >= plan.retry.full_max {

@@ -27,7 +27,7 @@ pub struct Counts {
     pub committed: u64,
     /// Refused by the application, which is a complete transaction that changed nothing.
     pub refused: u64,
-    /// Aborted at every attempt.
+    /// Aborted at every attempt, or for a reason that no further attempt can mend.
     pub failed: u64,
     /// Aborted, and the run ended before another attempt.
     pub abandoned: u64,

@@ -86,7 +86,7 @@ where
         offloads: false,
         mirrors_engines: true,
         caches_addresses: false,
-        coverage: &Abort::NAMES,
+        coverage: Abort::NAMES.split_at(Abort::WITHOUT_CRASHES).0,
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
         settings: || keys::<N::Config>().collect(),
         accepts: |_, spec| workloads::accepts(spec, N::SCANS),

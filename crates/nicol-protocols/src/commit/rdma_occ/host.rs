@@ -218,7 +218,7 @@ impl<F: Fabric> Host<F> {
         self.opened.set(self.opened.get() + 1);
         self.node.opened();
         self.sequence.set(self.sequence.get() + 1);
-        let id = TxnId::new(self.fabric.here(), self.sequence.get());
+        let id = TxnId::new(self.fabric.here(), self.fabric.incarnation(), self.sequence.get());
         let spare = self.spare.borrow_mut().pop();
         Some((id, spare.unwrap_or_else(|| Box::new(Open::new()))))
     }

@@ -182,7 +182,7 @@ impl Primary {
 
 #[cfg(test)]
 mod tests {
-    use nicol_core::ids::{EngineId, NodeId, TableId};
+    use nicol_core::ids::{EngineId, Incarnation, NodeId, TableId};
     use nicol_core::txn::{KeyRange, ProcedureId, Txn};
     use nicol_core::units::Bytes;
     use nicol_store::remote_table::{Design, Geometry, TableConfig};
@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn txn(number: u64) -> TxnId {
-        TxnId::new(EngineId::host(NodeId(0), 0), number)
+        TxnId::new(EngineId::host(NodeId(0), 0), Incarnation::FIRST, number)
     }
 
     fn read(primary: &Primary, key: Key) -> Lookup {
