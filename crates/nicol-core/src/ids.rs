@@ -221,30 +221,46 @@ impl Version {
     }
 }
 
-/// A transaction: the coordinator's engine and a sequence number of that engine. [Xenic21 4.2 (1)]
+/// A transaction: the coordinator's engine, its life, and a sequence number of that life.
+/// [Xenic21 4.2 (1)]
+///
+/// From the highest bit: the packed engine in 24 bits, of which it leaves three free; those and the
+/// next five are the life, counted from the first and modulo 256, as far as frames tell lives apart;
+/// then the sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TxnId(pub u64);
 
 impl TxnId {
     /// Bits of the sequence number.
-    const SEQUENCE_BITS: u32 = 40;
+    const SEQUENCE_BITS: u32 = 35;
+    /// Where the low bits of the life stand, and how many there are.
+    const LIFE: (u32, u32) = (Self::SEQUENCE_BITS, 5);
+    /// Where its high bits stand: those that [`EngineId::pack`] leaves free.
+    const LIFE_HIGH: u32 = 40 + 13;
+    /// The same, as a mask.
+    const LIFE_HIGH_MASK: u64 = 0b111 << Self::LIFE_HIGH;
 
-    /// The `sequence`-th transaction of `engine`; sequences start at 1 so that no id is 0.
+    /// The `sequence`-th transaction of life `incarnation` of `engine`; sequences start at 1 so that
+    /// no id is 0. They begin again after 2^35, nine hours at a million a second: by then the
+    /// transactions of the first ones have long ended.
     ///
     /// # Panics
-    /// If `sequence` is 0 or needs more than 40 bits (34 years at 1,000 a second, 12 days at a
-    /// million a second: an engine restarts under a new epoch long before).
-    pub const fn new(engine: EngineId, sequence: u64) -> Self {
-        assert!(sequence != 0 && sequence >> Self::SEQUENCE_BITS == 0, "sequence out of range");
-        Self((engine.pack() as u64) << Self::SEQUENCE_BITS | sequence)
+    /// If `sequence` is 0.
+    pub const fn new(engine: EngineId, incarnation: Incarnation, sequence: u64) -> Self {
+        assert!(sequence != 0, "sequences start at 1");
+        let sequence = (sequence - 1) % ((1 << Self::SEQUENCE_BITS) - 1) + 1;
+        let life = (incarnation.0 - Incarnation::FIRST.0) as u64 & 0xff;
+        let (at, bits) = Self::LIFE;
+        let life = (life >> bits) << Self::LIFE_HIGH | (life & ((1 << bits) - 1)) << at;
+        Self((engine.pack() as u64) << 40 | life | sequence)
     }
 
     /// The engine that coordinates it.
     pub const fn engine(self) -> Option<EngineId> {
-        EngineId::unpack((self.0 >> Self::SEQUENCE_BITS) as u32)
+        EngineId::unpack(((self.0 & !Self::LIFE_HIGH_MASK) >> 40) as u32)
     }
 
-    /// Its number among that engine's.
+    /// Its number among those of that engine's life.
     pub const fn sequence(self) -> u64 {
         self.0 & ((1 << Self::SEQUENCE_BITS) - 1)
     }
@@ -295,3 +311,26 @@ impl std::hash::Hasher for IdHasher {
 
 /// A map by id with a deterministic hash: reuses its memory, must not be iterated.
 pub type IdMap<K, V> = std::collections::HashMap<K, V, std::hash::BuildHasherDefault<IdHasher>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_names_one_transaction_of_one_life_and_its_engine() {
+        let engines = [EngineId::host(NodeId(0), 0), EngineId::nic(NodeId(4_095), 254)];
+        let mut ids = std::collections::BTreeSet::new();
+        for engine in engines {
+            for life in [1, 2, 32, 33, 64, 255, 256] {
+                for sequence in [1, 2, (1 << 35) - 1] {
+                    let id = TxnId::new(engine, Incarnation(life), sequence);
+                    assert_eq!((id.engine(), id.sequence()), (Some(engine), sequence));
+                    assert!(ids.insert(id), "{id} of life {life}");
+                }
+            }
+        }
+        let first = |sequence| TxnId::new(engines[0], Incarnation::FIRST, sequence);
+        assert_eq!(first(7).0, 7, "the first life's ids are as narrow as they can be");
+        assert_eq!(first(1 << 35), first(1), "and begin again, but never at 0");
+    }
+}

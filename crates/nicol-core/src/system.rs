@@ -2,7 +2,8 @@
 //! what an audit finds.
 //!
 //! A family adds how its engines start and what its clients call: for transactions that is
-//! [`CommitNode`](crate::commit::CommitNode).
+//! [`CommitNode`](crate::commit::CommitNode), for single operations
+//! [`KeyValueNode`](crate::key_value::KeyValueNode).
 
 use std::sync::Arc;
 
@@ -14,6 +15,14 @@ use crate::view::View;
 pub trait SystemNode: Send + Sync + Sized + 'static {
     /// How the system runs.
     type Config: Clone + Send + Sync + 'static;
+
+    /// Do all replicas of a shard hold the same bytes once everything is at rest? Where a minority may
+    /// lag behind, they need not.
+    const REPLICAS_CONVERGE: bool = true;
+
+    /// Does it serve again after a crash? If not, a node that has crashed stays down, and no view moves
+    /// its shard.
+    const RECOVERS: bool = false;
 
     /// What a node holds of a shard.
     type Shard: Send + Sync;

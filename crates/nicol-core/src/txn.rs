@@ -7,7 +7,7 @@ mod scan;
 
 use self::key_index::KeyIndex;
 use crate::fabric::FabricError;
-use crate::ids::{Key, TxnId, Version};
+use crate::ids::{Key, ShardId, TxnId, Version};
 pub use procedures::{Execute, Procedures};
 pub use scan::{Collector, KeyRange, RangeVersion, SCANS_MAX, Scan, VersionRange};
 
@@ -283,7 +283,8 @@ impl Entry {
     }
 }
 
-/// Why a transaction did not commit. Nothing of it is visible; it may be retried.
+/// Why a transaction did not commit. Nothing of it is visible; it may be retried if the reason is
+/// [retryable](Abort::retryable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abort {
     /// EXECUTE found `key` locked by another transaction.
@@ -307,12 +308,34 @@ pub enum Abort {
     NoResources,
     /// The fabric failed before the commit point.
     Fabric(FabricError),
+    /// The node that holds the primary of `shard` has crashed, and no view has moved the shard:
+    /// nobody serves it.
+    ShardUnavailable {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// `key` is locked by a transaction that a crashed node has left undecided: only a recovery may
+    /// release it.
+    AwaitsRecovery {
+        /// The key.
+        key: Key,
+    },
 }
 
 impl Abort {
     /// Every reason's name, in the order of reports.
-    pub const NAMES: [&str; 6] =
-        ["lock_conflict", "stale", "validate_locked", "refused", "no_resources", "fabric"];
+    pub const NAMES: [&str; 8] = [
+        "lock_conflict",
+        "stale",
+        "validate_locked",
+        "refused",
+        "no_resources",
+        "fabric",
+        "shard_unavailable",
+        "awaits_recovery",
+    ];
+    /// How many of [`Abort::NAMES`], from the first on, need no crash.
+    pub const WITHOUT_CRASHES: usize = 6;
 
     /// The reason's index into [`Abort::NAMES`].
     pub const fn index(&self) -> usize {
@@ -323,6 +346,8 @@ impl Abort {
             Self::Refused => 3,
             Self::NoResources => 4,
             Self::Fabric(_) => 5,
+            Self::ShardUnavailable { .. } => 6,
+            Self::AwaitsRecovery { .. } => 7,
         }
     }
 
@@ -333,7 +358,7 @@ impl Abort {
 
     /// Would the same transaction, tried again later, have a fair chance?
     pub const fn retryable(&self) -> bool {
-        !matches!(self, Self::Refused)
+        !matches!(self, Self::Refused | Self::ShardUnavailable { .. } | Self::AwaitsRecovery { .. })
     }
 }
 

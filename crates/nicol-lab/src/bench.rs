@@ -5,7 +5,7 @@ use nicol_rt::LogDevice;
 
 pub use crate::config::{BenchConfig, Length, refused_view};
 pub use crate::report::BenchRun;
-use crate::systems;
+use crate::{hardware, systems};
 
 /// Runs a benchmark in its world.
 pub fn run(config: &BenchConfig) -> Result<BenchRun> {
@@ -18,5 +18,10 @@ pub fn run(config: &BenchConfig) -> Result<BenchRun> {
     if let Err(reason) = (system.accepts)(system, &config.workload) {
         anyhow::bail!("{} on {}: {reason}", config.workload.name, system.name);
     }
-    system.run(config)
+    let mut ran = (system.run)(system, config)?;
+    if system.offloads && ran.report.profile.is_some() {
+        let profile = hardware::first_profile(config)?;
+        ran.report.warnings.extend(hardware::vain_offload(&profile)?);
+    }
+    Ok(ran)
 }

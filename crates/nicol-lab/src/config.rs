@@ -11,6 +11,9 @@ use nicol_workload::driver::{Load, RETRY, RunPlan};
 
 use crate::workloads::WorkloadSpec;
 
+/// The live world's name, for `--on`.
+pub(crate) const THREADS: &str = "threads";
+
 /// Clients per node where neither the user nor the workload says anything.
 const CLIENTS: usize = 64;
 
@@ -105,6 +108,17 @@ impl BenchConfig {
         }
     }
 
+    /// The workload, with the number of the run's transactions if that is known: up to one more for
+    /// each client than its share.
+    pub(crate) fn sized_workload(&self) -> WorkloadSpec {
+        let mut spec = self.workload.clone();
+        if let Some(Length::Transactions(count)) = self.length {
+            let clients = self.nodes_with_clients() * self.clients_per_node();
+            spec.transactions.get_or_insert(count + clients as u64);
+        }
+        spec
+    }
+
     /// Clients per node, by the workload where the user says nothing.
     pub(crate) fn clients_per_node(&self) -> usize {
         let most = self.workload.terminals_per_node().unwrap_or(CLIENTS);
@@ -149,7 +163,7 @@ impl BenchConfig {
             begin: Nanos::ZERO,
             warmup_until: warmup,
             stop_at,
-            transactions_per_client: transactions,
+            operations_per_client: transactions,
             load: self.load(),
             retry: RETRY,
             record,

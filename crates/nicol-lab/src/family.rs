@@ -25,19 +25,9 @@ pub(crate) trait Family: Sized + 'static {
     /// What its clients run.
     type Workload: Send + Sync + 'static;
 
-    /// Why an attempt of a client may fail: names, in the order of the driver's counts.
+    /// Why an attempt of a client may fail: names, in the order of the driver's counts,
+    /// [`ABORTS_MAX`](nicol_workload::driver::ABORTS_MAX) of them at most.
     const ABORTS: &'static [&'static str];
-
-    /// What it promises, and what that is of.
-    const PROMISE: Promised;
-
-    /// Do all replicas of a shard hold the same bytes once everything is at rest? Where a minority
-    /// may lag behind, they need not.
-    const REPLICAS_CONVERGE: bool;
-
-    /// Does it serve again after a crash? If not, a node that has crashed stays down, no view moves
-    /// its shard, and the run is stopped a while later.
-    const RECOVERS: bool;
 
     /// Builds the workload and the system's configuration, for NICs with `nic_memory` where that is
     /// known.
@@ -50,7 +40,7 @@ pub(crate) trait Family: Sized + 'static {
     fn start<F: Fabric>(
         node: &Arc<Self::Node>,
         fabric: &F,
-        workload: &Self::Workload,
+        workload: &Arc<Self::Workload>,
         run: &Arc<RunControl>,
         clients: Range<u32>,
     );
@@ -92,6 +82,8 @@ pub(crate) struct Built<Y: Family> {
     pub(crate) name: &'static str,
     /// The names of its operations.
     pub(crate) kinds: &'static [&'static str],
+    /// What the system promises as it is set, and what that is of.
+    pub(crate) promised: Promised,
     /// What is loaded.
     pub(crate) source: Arc<dyn RecordSource>,
     /// Bytes of a value that stand in a table slot.

@@ -6,15 +6,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::view::{NODES_MAX, NodeSpec, Role, View};
-use nicol_sim::Profile;
+use nicol_sim::{Profile, checks};
 
-use crate::config::{BenchConfig, refused_view};
+use crate::config::{BenchConfig, THREADS, refused_view};
 use crate::names::did_you_mean;
 use crate::profiles;
 use crate::system::System;
-
-/// The live world's name.
-pub(crate) const THREADS: &str = "threads";
 
 /// The nodes of a run and their hardware.
 #[derive(Clone, Debug)]
@@ -118,6 +115,24 @@ pub(crate) fn live_view(config: &BenchConfig) -> Result<View> {
 /// The profile of the first node, a server.
 pub(crate) fn first_profile(config: &BenchConfig) -> Result<Arc<Profile>> {
     Ok(profiles_of(&config.on, &roles(config)?)?.swap_remove(0))
+}
+
+/// A system that works on NIC cores is flagged where these save no latency. [Xenic21 4.3.4]
+pub(crate) fn vain_offload(profile: &Arc<Profile>) -> Result<Option<String>> {
+    let name = &profile.name;
+    Ok(match checks::offload(profile)? {
+        None => Some(format!(
+            "{name} has no NIC cores: what the system puts there runs on cores of the host"
+        )),
+        Some(offload) if !offload.saves_latency() => Some(format!(
+            "on {name} the NIC saves no latency: it answers in {:.1} us from its own memory and in \
+             {:.1} us from the host's, a host RPC takes {:.1} us",
+            offload.served_ns / 1e3,
+            offload.fetched_ns / 1e3,
+            offload.host_rpc_ns / 1e3
+        )),
+        Some(_) => None,
+    })
 }
 
 impl Hardware {

@@ -20,9 +20,9 @@ pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, H
     let operations = std::mem::take(&mut cluster.run.result().history);
     let mut judged = History::default();
     let mut check = Check {
-        promised: Y::PROMISE,
+        promised: cluster.built.promised,
         invariants: true,
-        replicas_converge: Y::REPLICAS_CONVERGE.then_some(true),
+        replicas_converge: Y::Node::REPLICAS_CONVERGE.then_some(true),
         ..Check::default()
     };
     if !settled {
@@ -35,12 +35,13 @@ pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, H
     audit_memory(cluster, &mut check);
     audit_invariants(cluster, &mut check);
     if cluster.run.plan().record {
-        judged = history(Y::PROMISE.promise, operations, &*cluster.built.source, &cluster.view);
+        let promise = cluster.built.promised.promise;
+        judged = history(promise, operations, &*cluster.built.source, &cluster.view);
         let violations = Y::judge(&judged);
         check.held_promise = Some(violations.is_empty());
         check.checked = judged.operations.len() as u64;
         for violation in violations.iter().take(VIOLATIONS_SHOWN) {
-            check.violations.push(format!("{}: {violation}", Y::PROMISE.checker));
+            check.violations.push(format!("{}: {violation}", check.promised.checker));
         }
     }
     (check, judged)
@@ -64,7 +65,7 @@ fn audit_memory<Y: Family>(cluster: &Cluster<Y>, check: &mut Check) {
         check.violations.push(format!("{count} {} leaked", name.replace('_', " ")));
     }
     // What a crash has cut off may have reached some replicas only.
-    if !Y::REPLICAS_CONVERGE || !cluster.is_whole() {
+    if !Y::Node::REPLICAS_CONVERGE || !cluster.is_whole() {
         return;
     }
     let mut digests = BTreeMap::new();

@@ -1,6 +1,8 @@
 //! `--set key=value`: every mechanism of a system that can be varied.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use nicol_core::records::RecordSource;
+use nicol_core::units::Bytes;
 
 use crate::names::did_you_mean;
 
@@ -17,6 +19,57 @@ pub trait Settings {
     /// Changes `key`, which is one of [`Settings::KEYS`] or hidden. Errors say what is wrong with
     /// the value.
     fn set(&mut self, key: &str, value: &str) -> Result<()>;
+}
+
+/// How a system runs: what `--set` may change in it, and what else the harness asks of that.
+pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
+    /// The published choices of the system of this name, with memory of these sizes.
+    fn published(system: &str, sizes: &Sizes<'_>) -> Self;
+
+    /// The same for a store that takes what clients from elsewhere ask for.
+    fn serving(self) -> Self {
+        self
+    }
+
+    /// What a reader of results must know: settings under which the system is not correct.
+    fn warnings(&self) -> Vec<String>;
+
+    /// How its engines behave unless `--set` says otherwise.
+    fn engines(&self) -> EngineSettings {
+        EngineSettings::default()
+    }
+}
+
+/// What a system's memory must hold.
+pub struct Sizes<'a> {
+    /// Its records.
+    pub source: &'a dyn RecordSource,
+    /// Bytes of a value that a table slot should hold.
+    pub value_bytes: usize,
+    /// What NICs have, where that is known.
+    pub nic_memory: Option<Bytes>,
+}
+
+/// The hidden key of systems that can be broken on purpose, so that a sweep can show that its
+/// checkers see it.
+pub(crate) const SABOTAGE: Setting = ("sabotage", "NAME", "break the protocol on purpose");
+
+/// The sabotage of this name.
+pub(crate) fn sabotage<T: Copy>(known: &[(&'static str, T)], name: &str) -> Result<T> {
+    let names = || known.iter().map(|(name, _)| *name);
+    let found = known.iter().find(|(known, _)| *known == name);
+    found.map(|(_, sabotage)| *sabotage).ok_or_else(|| {
+        let (meant, all) = (did_you_mean(name, names()), names().collect::<Vec<_>>().join(", "));
+        anyhow!("no such sabotage{meant}: choose one of {all}")
+    })
+}
+
+/// The warning of a protocol that is broken on purpose.
+pub(crate) fn broken<T: PartialEq>(known: &[(&'static str, T)], sabotage: T) -> Vec<String> {
+    let found = known.iter().find(|(_, known)| *known == sabotage);
+    let warning =
+        |name| format!("sabotage={name}: broken on purpose; only a checker should meet it");
+    found.map(|(name, _)| warning(name)).into_iter().collect()
 }
 
 /// What `--set` may change besides the system's own settings: how engines behave.

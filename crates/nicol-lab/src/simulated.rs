@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use nicol_core::engine::Loss;
+use nicol_core::system::SystemNode;
 use nicol_core::units::Nanos;
 use nicol_rt::LogDevice;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
@@ -16,7 +17,8 @@ use crate::hardware::Hardware;
 use crate::judge::judge;
 use crate::measured::{Measured, Simulated};
 use crate::report::{BenchRun, Resource};
-use crate::{summary, systems};
+use crate::summary;
+use crate::system::System;
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_millis(10);
@@ -28,12 +30,12 @@ const AFTER_CRASH: Nanos = Nanos::from_millis(25);
 const SETTLE: Nanos = Nanos::from_secs(10);
 
 /// Runs a benchmark on a profile.
-pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
+pub(crate) fn run<Y: Family>(system: &System, config: &BenchConfig) -> Result<BenchRun> {
     ensure!(
         config.log_device == LogDevice::Memory,
         "--log-device: a simulated world has its profile's; only --on threads takes another"
     );
-    let hardware = Hardware::of(config, systems::find(&config.system)?)?;
+    let hardware = Hardware::of(config, system)?;
     let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));
@@ -80,8 +82,8 @@ fn simulate<Y: Family>(
     sim.faults = config.drawn_faults();
     sim.trace = config.trace.clone();
     // Without crashes nobody needs views or leases, and no figure moves.
-    sim.view_service = Y::RECOVERS && !sim.faults.crashes.is_empty();
-    if !Y::RECOVERS {
+    sim.view_service = Y::Node::RECOVERS && !sim.faults.crashes.is_empty();
+    if !Y::Node::RECOVERS {
         // Others meet silence where a node was, for as long as the run goes on.
         sim.faults.crashes.iter_mut().for_each(|crash| crash.restart_after = None);
     }

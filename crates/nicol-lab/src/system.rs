@@ -10,11 +10,10 @@ use nicol_sim::Profile;
 use nicol_sim::profile::{Capabilities, NicCores, OneSidedBy};
 use serde::Serialize;
 
-use crate::config::BenchConfig;
+use crate::config::{BenchConfig, THREADS};
 use crate::report::BenchRun;
 use crate::settings::Setting;
 use crate::workloads::WorkloadSpec;
-use crate::{hardware, runner};
 
 /// A system.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -66,7 +65,7 @@ pub struct System {
     #[serde(skip)]
     pub variation: fn(&System, &WorkloadSpec, u64) -> Vec<String>,
     #[serde(skip)]
-    pub(crate) run: fn(&BenchConfig) -> Result<BenchRun>,
+    pub(crate) run: fn(&System, &BenchConfig) -> Result<BenchRun>,
     /// How it serves an empty store; or why it cannot.
     #[serde(skip)]
     pub(crate) serve: Result<fn(&ServeConfig) -> Result<Served>, &'static str>,
@@ -114,7 +113,7 @@ impl System {
     pub fn worlds(&self) -> Result<Vec<&'static str>> {
         let mut worlds = Vec::new();
         if self.needs == Needs::default() {
-            worlds.push(hardware::THREADS);
+            worlds.push(THREADS);
         }
         for name in Profile::list() {
             if self.needs.are_met_by(Profile::load(name)?.capabilities()) {
@@ -138,16 +137,6 @@ impl System {
                 self.worlds()?.join(", ")
             )),
         }
-    }
-
-    /// Runs a benchmark of it.
-    pub(crate) fn run(&self, config: &BenchConfig) -> Result<BenchRun> {
-        let mut ran = (self.run)(config)?;
-        if self.offloads && ran.report.profile.is_some() {
-            let profile = hardware::first_profile(config)?;
-            ran.report.warnings.extend(runner::vain_offload(&profile)?);
-        }
-        Ok(ran)
     }
 
     /// Starts an empty store.

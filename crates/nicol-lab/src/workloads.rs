@@ -93,6 +93,14 @@ impl WorkloadSpec {
         })
     }
 
+    /// Records that the operations of `ycsb` insert at most, by the number of operations; without one,
+    /// as many as are loaded.
+    pub(crate) fn insertions(&self, ycsb: &YcsbConfig) -> u64 {
+        let share = PartsPerMillion(PartsPerMillion::ALL.0 - ycsb.reads.0);
+        let most = |count| share.of(count) * 5 / 4 + 1_000;
+        if ycsb.mix.inserts() { self.transactions.map_or(ycsb.records, most) } else { 0 }
+    }
+
     /// Clients that a node has at most where the user does not say: each district of TPC-C has a
     /// terminal, and more would mostly wait for one another.
     pub(crate) fn terminals_per_node(&self) -> Option<usize> {

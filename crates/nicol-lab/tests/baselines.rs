@@ -58,7 +58,7 @@ fn every_baseline_commits_every_workload_on_both_profiles() {
 #[test]
 fn message_faults_leave_no_lock_and_no_anomaly() {
     for system in SYSTEMS {
-        let mut seen = [0; 6];
+        let mut seen = [0; Abort::WITHOUT_CRASHES];
         let mut unknown = 0;
         for seed in 0..8 {
             for workload in WORKLOADS {

@@ -116,7 +116,7 @@ fn a_scan_without_range_versions_is_caught_within_200_seeds() {
 
 #[test]
 fn message_faults_leave_no_lock_and_no_anomaly() {
-    let mut seen = [0; 6];
+    let mut seen = [0; nicol_core::txn::Abort::WITHOUT_CRASHES];
     let mut unknown = 0;
     for seed in 0..24 {
         for (workload, on) in [("smallbank", "liquidio3"), ("churn", "connectx5")] {

@@ -289,6 +289,12 @@ impl Front {
                 count(&shared.counters.aborted, 1);
                 let text = match abort {
                     Abort::Refused => REFUSED.to_vec(),
+                    abort if !abort.retryable() => format!(
+                        "CLUSTERDOWN a record that the transaction needs is not served since a node \
+                         has crashed, and it had no effect: {}",
+                        abort.name()
+                    )
+                    .into_bytes(),
                     abort => format!(
                         "TRYAGAIN the transaction had no effect after {} attempts: {}",
                         transaction.attempts,

@@ -83,7 +83,7 @@ fn allocations<N: CommitNode>(transactions: u64, config: &N::Config) -> u64 {
         begin: Nanos::ZERO,
         warmup_until: Nanos::ZERO,
         stop_at: Nanos::MAX,
-        transactions_per_client: Some(transactions),
+        operations_per_client: Some(transactions),
         load: Load::Closed,
         retry: RETRY,
         record: false,

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use nicol_core::commit::CommitProtocol;
 use nicol_core::exec::{Executor, Signal, TaskRef};
 use nicol_core::fabric::{Local, Work};
-use nicol_core::ids::{EngineId, Key, NodeId, ShardId, TxnId, Version};
+use nicol_core::ids::{EngineId, Incarnation, Key, NodeId, ShardId, TxnId, Version};
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::{Abort, KeyRange, Outcome, Procedures, Txn, Verdict};
 use nicol_core::units::Nanos;
@@ -98,6 +98,9 @@ impl Local for FakeEngine {
 
     fn here(&self) -> EngineId {
         EngineId::host(NodeId(0), 0)
+    }
+    fn incarnation(&self) -> Incarnation {
+        Incarnation::FIRST
     }
     fn view_changes(&self) -> Signal {
         self.signal()
@@ -266,7 +269,7 @@ impl CommitProtocol for FakeProtocol {
     async fn run(&self, txn: &mut Txn) -> Outcome {
         let attempt = self.attempts.get() + 1;
         self.attempts.set(attempt);
-        txn.id = TxnId::new(self.fabric.here(), attempt);
+        txn.id = TxnId::new(self.fabric.here(), self.fabric.incarnation(), attempt);
         self.step().await;
         loop {
             self.make_scans(txn);

@@ -1,14 +1,16 @@
 //! Workloads and the client driver.
 //!
-//! A workload implements [`nicol_core::workload::Workload`]: it loads records, draws transactions
-//! from a seeded stream, supplies their execution logic as pure functions, and audits the final
-//! state. The [`driver`] runs clients against any commit protocol and records what they saw.
+//! A workload of transactions implements [`nicol_core::workload::Workload`]: it loads records, draws
+//! transactions from a seeded stream, supplies their execution logic as pure functions, and audits
+//! the final state. A [`key_value::KeyValueWorkload`] does the same with single operations. The
+//! [`driver`] runs clients against a system of any family and records what they saw.
 #![forbid(unsafe_code)]
 
 pub mod chooser;
 pub mod churn;
 mod counter;
 pub mod driver;
+pub mod key_value;
 mod mix;
 mod placement;
 pub mod retwis;

@@ -32,7 +32,7 @@ fn plan() -> RunPlan {
         begin: Nanos::ZERO,
         warmup_until: Nanos::ZERO,
         stop_at: Nanos::MAX,
-        transactions_per_client: Some(TRANSACTIONS),
+        operations_per_client: Some(TRANSACTIONS),
         load: Load::Closed,
         retry: Retry {
             attempts_max: 10_000,

@@ -5,7 +5,7 @@ use std::future::Future;
 use super::{Charge, Completion, Engine, Payload, Timer, Wake, World};
 use crate::exec::Signal;
 use crate::fabric::{Completions, Local, Work};
-use crate::ids::EngineId;
+use crate::ids::{EngineId, Incarnation};
 use crate::trace::Phase;
 use crate::units::Nanos;
 use crate::view::View;
@@ -15,6 +15,10 @@ impl<W: World> Local for Engine<W> {
 
     fn here(&self) -> EngineId {
         self.0.here
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.0.incarnation
     }
 
     fn view(&self) -> &View {

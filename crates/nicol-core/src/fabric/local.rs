@@ -4,7 +4,7 @@ use std::future::Future;
 
 use super::Work;
 use crate::exec::Signal;
-use crate::ids::EngineId;
+use crate::ids::{EngineId, Incarnation};
 use crate::trace::Phase;
 use crate::units::Nanos;
 use crate::view::View;
@@ -25,6 +25,9 @@ pub trait Local: Clone + 'static {
 
     /// The engine this is a handle of.
     fn here(&self) -> EngineId;
+
+    /// The life of its side that the engine belongs to: what another life numbered is another thing.
+    fn incarnation(&self) -> Incarnation;
 
     /// The newest view that this engine knows. What is borrowed here stays as it is when a newer
     /// one comes.

@@ -2,12 +2,17 @@
 //! what its clients do and who judges them, its experiments.
 
 pub mod commit;
+pub mod key_value;
 
 use crate::experiments::Experiment;
 use crate::system::System;
 
 /// The systems of every family.
-pub(crate) static SYSTEMS: &[&[System]] = &[commit::SYSTEMS];
+pub(crate) static SYSTEMS: &[&[System]] = &[
+    commit::SYSTEMS,
+    #[cfg(test)]
+    key_value::tests::SYSTEMS,
+];
 
 /// The experiments of every family, in the order of the papers.
 pub(crate) fn experiments() -> impl Iterator<Item = &'static Experiment> {

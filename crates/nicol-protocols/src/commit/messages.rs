@@ -101,7 +101,11 @@ pub(super) fn parse_key(from: &mut Reader<'_>) -> Result<Access, Malformed> {
 pub(super) fn emit_abort(abort: Abort, to: &mut Writer<'_>) {
     to.u8(abort.index() as u8);
     let key = match abort {
-        Abort::LockConflict { key } | Abort::Stale { key } | Abort::ValidateLocked { key } => key,
+        Abort::LockConflict { key }
+        | Abort::Stale { key }
+        | Abort::ValidateLocked { key }
+        | Abort::AwaitsRecovery { key } => key,
+        Abort::ShardUnavailable { shard } => Key(shard.0.into()),
         Abort::Refused | Abort::NoResources | Abort::Fabric(_) => Key(0),
     };
     to.u64(key.0);
@@ -118,6 +122,11 @@ pub(super) fn parse_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
         3 => Abort::Refused,
         4 => Abort::NoResources,
         5 => Abort::Fabric(nicol_core::fabric::FabricError::Unreachable),
+        6 => {
+            let shard = u16::try_from(key.0).map_err(|_| Malformed { what: "a shard's number" })?;
+            Abort::ShardUnavailable { shard: ShardId(shard) }
+        }
+        7 => Abort::AwaitsRecovery { key },
         _ => return Err(Malformed { what: "an abort reason" }),
     })
 }

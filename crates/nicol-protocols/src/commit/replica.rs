@@ -37,6 +37,49 @@ pub trait ShardTable {
     fn check(&self) -> Vec<String>;
 }
 
+/// A hash table as a [`ShardTable`], by its own methods of the same names; in braces, those that
+/// differ.
+macro_rules! shard_table {
+    ($table:ty { $($own:item)* }) => {
+        impl ShardTable for $table {
+            fn copy(&self) -> Self {
+                Self::copy(self)
+            }
+
+            fn touch(&self, keys: impl Iterator<Item = Key>) {
+                Self::touch(self, keys);
+            }
+
+            fn load(&self, key: Key, value: &[u8]) {
+                Self::load(self, key, value);
+            }
+
+            fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) {
+                Self::apply(self, key, version, value);
+            }
+
+            fn forget_old_deletions(&self) {
+                Self::forget_old_deletions(self);
+            }
+
+            fn for_each(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
+                Self::for_each(self, each);
+            }
+
+            fn len(&self) -> u64 {
+                Self::len(self)
+            }
+
+            fn digest(&self) -> u64 {
+                Self::digest(self)
+            }
+
+            $($own)*
+        }
+    };
+}
+pub(super) use shard_table;
+
 /// A shard's records at one node: most in a hash table, those of ordered tables in a B+ tree.
 /// [Xenic21 4.1, 5.2]
 #[derive(Debug)]

@@ -64,6 +64,11 @@ impl Selection {
         self.0.push(index);
     }
 
+    /// Keeps only the keys that `kept` accepts.
+    pub(crate) fn retain(&mut self, mut kept: impl FnMut(usize) -> bool) {
+        self.0.retain(|&index| kept(index));
+    }
+
     /// Keeps only the first `len` keys.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.0.truncate(len);

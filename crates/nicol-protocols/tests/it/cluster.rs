@@ -107,7 +107,7 @@ pub fn run<N: CommitNode>(
         begin: Nanos::ZERO,
         warmup_until: Nanos::ZERO,
         stop_at: Nanos::MAX,
-        transactions_per_client: Some(run.transactions.div_ceil(clients.into())),
+        operations_per_client: Some(run.transactions.div_ceil(clients.into())),
         load: Load::Closed,
         retry: RETRY,
         record: true,

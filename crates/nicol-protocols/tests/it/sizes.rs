@@ -157,7 +157,7 @@ fn run<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64)
         begin: Nanos::ZERO,
         warmup_until: Nanos::ZERO,
         stop_at: Nanos::MAX,
-        transactions_per_client: Some(80),
+        operations_per_client: Some(80),
         load: Load::Closed,
         retry: RETRY,
         record: true,

@@ -154,7 +154,7 @@ fn run_with<N: CommitNode>(
         begin: Nanos::ZERO,
         warmup_until: Nanos::ZERO,
         stop_at: Nanos::MAX,
-        transactions_per_client: Some(want.transactions),
+        operations_per_client: Some(want.transactions),
         load: Load::Closed,
         retry: RETRY,
         record: true,

@@ -15,7 +15,7 @@ pub const CLIENTS_MAX: u32 = 1 << 20;
 /// The values of a run. Times are instants of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunPlan {
-    /// Seeds every client's stream of transactions.
+    /// Seeds every client's stream of operations.
     pub seed: u64,
     /// Clients of the whole cluster, numbered from 0.
     pub clients: u32,
@@ -23,12 +23,12 @@ pub struct RunPlan {
     pub begin: Nanos,
     /// The start of the measured window.
     pub warmup_until: Nanos,
-    /// The end of the measured window: no transaction starts from here on. [`Nanos::MAX`]: the run
-    /// ends with the last client's last transaction.
+    /// The end of the measured window: no operation starts from here on. [`Nanos::MAX`]: the run
+    /// ends with the last client's last operation.
     pub stop_at: Nanos,
-    /// Transactions after which a client stops.
-    pub transactions_per_client: Option<u64>,
-    /// How transactions arrive.
+    /// Operations after which a client stops.
+    pub operations_per_client: Option<u64>,
+    /// How operations arrive.
     pub load: Load,
     /// How aborted ones are retried.
     pub retry: Retry,
@@ -70,9 +70,9 @@ impl RunControl {
         assert!((1..=CLIENTS_MAX).contains(&plan.clients), "1 to {CLIENTS_MAX} clients");
         assert!(plan.begin <= plan.warmup_until, "the window is within the run");
         assert!(plan.warmup_until < plan.stop_at, "the window is not empty");
-        assert!(plan.retry.attempts_max > 0, "a transaction is tried at least once");
-        let ends = plan.stop_at < Nanos::MAX || plan.transactions_per_client.is_some();
-        assert!(ends, "a run ends at a time or after a number of transactions");
+        assert!(plan.retry.attempts_max > 0, "an operation is tried at least once");
+        let ends = plan.stop_at < Nanos::MAX || plan.operations_per_client.is_some();
+        assert!(ends, "a run ends at a time or after a number of operations");
         Arc::new(Self {
             plan,
             kinds,
@@ -89,7 +89,7 @@ impl RunControl {
         &self.plan
     }
 
-    /// The names of the workload's transaction types.
+    /// The names of the workload's kinds of operations.
     pub fn kinds(&self) -> &'static [&'static str] {
         self.kinds
     }
@@ -141,7 +141,7 @@ impl RunControl {
 
 /// The default of [`Retry`] in commands: waits of up to 2 us at first and 1 ms at most, a thousand
 /// attempts. A round trip is about 2.5 us on the papers' testbeds, so a first wait of that order
-/// lets the other transaction finish.
+/// lets the other operation finish.
 pub const RETRY: Retry = Retry {
     attempts_max: 1_000,
     full_max: 16,

@@ -48,9 +48,14 @@ fn named(operations: &[Operation]) -> IdMap<u64, ()> {
         }
     };
     for operation in operations {
-        if let Action::Txn(txn) = &operation.action {
-            txn.reads.iter().for_each(|read| add(&read.key));
-            txn.writes.iter().for_each(|write| add(&write.key));
+        match &operation.action {
+            Action::Txn(txn) => {
+                txn.reads.iter().for_each(|read| add(&read.key));
+                txn.writes.iter().for_each(|write| add(&write.key));
+            }
+            Action::Get { key, .. } => add(key),
+            Action::Put { write, .. } | Action::Delete { write, .. } => add(&write.key),
+            Action::Scan(_) | Action::Persist { .. } => {}
         }
     }
     named
@@ -60,6 +65,7 @@ fn named(operations: &[Operation]) -> IdMap<u64, ()> {
 fn scanned(operations: &[Operation]) -> Vec<(u64, u64)> {
     let scans = operations.iter().flat_map(|operation| match &operation.action {
         Action::Txn(txn) => txn.scans.as_slice(),
+        Action::Scan(scan) => std::slice::from_ref(scan),
         _ => &[],
     });
     let mut ranges: Vec<(u64, u64)> = scans

@@ -1,29 +1,37 @@
-//! The client driver: clients that issue a workload's transactions to a commit protocol, retry
-//! aborted ones, and record what they saw.
+//! The client driver: clients that issue a family's operations to a system, retry aborted ones, and
+//! record what they saw.
 //!
-//! One [`RunControl`] is shared by the whole run; each engine makes a [`Recorder`] of it and spawns
-//! its [`client`]s. When the run is [finished](RunControl::finished), its
+//! It knows no family. What an operation is, how it is tried and what it tells the history is said
+//! by a [`Session`]; that of the commit family is a workload's transactions ([`spawn_clients`]).
+//!
+//! One [`RunControl`] is shared by the whole run; each engine makes a [`Recorder`] of it and
+//! [spawns](spawn) its clients. When the run is [finished](RunControl::finished), its
 //! [result](RunControl::result) is complete.
 //!
-//! - **Window**: latency is that of commits whose start lies in the measured window, throughput
-//!   counts the commits whose end does. In an open loop a transaction starts when it is due.
-//! - **Retries**: an aborted transaction is retried with the same arguments after a random wait.
-//!   Its bound grows exponentially and starts at about the duration of the attempt. Refusals and
-//!   unknown outcomes are final.
-//! - **Pieces**: a chopped transaction commits piece by piece and counts once, at its last one.
-//! - **History**: one operation per attempt. Its reads are all keys that were fetched, those of the
-//!   write set included, and its scans the ranges read; its writes are the updates that execution
-//!   decided on. An attempt that was never numbered was seen by nobody and is left out.
+//! - **Window**: latency is that of operations that took effect and whose start lies in the measured
+//!   window, throughput counts those whose end does. In an open loop an operation starts when it is
+//!   due.
+//! - **Retries**: an aborted operation is retried with the same arguments after a random wait. Its
+//!   bound grows exponentially and starts at about the duration of the attempt. Refusals and unknown
+//!   outcomes are final.
+//! - **Pieces**: an operation in pieces, such as a chopped transaction, takes effect piece by piece
+//!   and counts once, at its last one.
+//! - **History**: one operation per attempt. Of a transaction its reads are all keys that were
+//!   fetched, those of the write set included, and its scans the ranges read; its writes are the
+//!   updates that execution decided on. An attempt that was never numbered was seen by nobody and is
+//!   left out.
 
 mod control;
 mod initial;
 mod recorder;
 mod result;
 mod schedule;
+mod session;
 #[cfg(test)]
 mod tests;
+mod transactions;
 
-use std::future::Future;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -32,99 +40,73 @@ pub use initial::history;
 pub use recorder::Recorder;
 pub use result::{Counts, KindResult, LATENCY_MAX, RunResult, latency_histogram};
 pub use schedule::{Load, Retry};
+pub use session::{ABORTS_MAX, Again, Attempted, ClientOperation, Session, Told};
+pub use transactions::spawn_clients;
 
-use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Local, Work};
 use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::rng::{Purpose, Stream};
-use nicol_core::txn::{Abort, Outcome};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
-use nicol_core::workload::Workload;
 
 use recorder::{ClientSlot, Ending};
 use schedule::Schedule;
 
-/// A client, as a task for the engine of `fabric`, which must be the coordinator's: issues
-/// transactions until the run ends.
+/// Spawns the clients of these numbers in the whole cluster, each with its `session`, on the engine
+/// of `fabric`: each issues operations until the run ends. `session` is given a client's number, and
+/// its name in the history: the number, or a new one for a client that takes the place of one that a
+/// crash ended.
 ///
-/// `client` is its number in the whole cluster, below the plan's number of clients. It counts as
-/// running from this call on: dropping the task, even before it ran, ends the client.
+/// A client counts as running from this call on: dropping its task, even before it ran, ends it.
 ///
 /// # Panics
-/// If the number is out of range, or `recorder` belongs to another run.
-pub fn client<F: Local, C: CommitProtocol>(
-    fabric: F,
-    protocol: C,
-    workload: Arc<dyn Workload>,
-    run: Arc<RunControl>,
-    client: u32,
-    recorder: Rc<Recorder>,
-) -> impl Future<Output = ()> + 'static {
-    assert!(std::ptr::eq(recorder.run(), &*run), "the recorder is of this run");
-    let plan = *run.plan();
-    let client = Client {
-        home: home_of(fabric.view(), fabric.here().node, client),
-        schedule: Schedule::new(plan.load, plan.begin, client, plan.clients),
-        random: Stream::new(plan.seed, Purpose::Workload, client),
-        slot: ClientSlot::new(Rc::clone(&recorder), client),
-        fabric,
-        protocol,
-        workload,
-        run,
-        recorder,
-    };
-    client.drive()
-}
-
-/// Makes the recorder of an engine and spawns its `clients` there, the first one numbered `first`.
-pub fn spawn_clients<F: Local, C: CommitProtocol>(
+/// If a number is not below the plan's number of clients.
+pub fn spawn<F: Local, S: Session>(
     fabric: &F,
-    protocol: &C,
-    workload: &Arc<dyn Workload>,
-    run: &Arc<RunControl>,
-    first: u32,
-    clients: u32,
+    recorder: &Rc<Recorder>,
+    clients: Range<u32>,
+    mut session: impl FnMut(u32, u32) -> S,
 ) {
-    let recorder = Recorder::new(run);
-    for number in first..first + clients {
-        fabric.spawn(client(
-            fabric.clone(),
-            protocol.clone(),
-            Arc::clone(workload),
-            Arc::clone(run),
-            number,
-            Rc::clone(&recorder),
-        ));
+    let plan = *recorder.run().plan();
+    for number in clients {
+        let slot = ClientSlot::new(Rc::clone(recorder), number);
+        let client = Client {
+            session: session(number, slot.name()),
+            slot,
+            fabric: fabric.clone(),
+            schedule: Schedule::new(plan.load, plan.begin, number, plan.clients),
+            random: Stream::new(plan.seed, Purpose::Workload, number),
+            run: Arc::clone(recorder.run()),
+            recorder: Rc::clone(recorder),
+        };
+        fabric.spawn(client.drive());
     }
 }
 
-/// The node whose data a client prefers: its own, or, where that holds no shard, one after the
-/// other of those that do.
-fn home_of(view: &View, node: NodeId, client: u32) -> NodeId {
+/// The node whose data a client on `node` prefers: its own, or, where that holds no shard, one after
+/// the other of those that do.
+pub fn home_of(view: &View, node: NodeId, client: u32) -> NodeId {
     if view.role(node) != Some(Role::Client) {
         return node;
     }
     view.primary(ShardId((client % u32::from(view.shards())) as u16))
 }
 
-struct Client<F, C> {
-    home: NodeId,
+struct Client<F, S: Session> {
     // Before the slot: what an attempt holds is dropped before the attempt is recorded as cut off.
-    protocol: C,
-    slot: ClientSlot,
+    session: S,
+    slot: ClientSlot<S::Operation>,
     fabric: F,
     schedule: Schedule,
     random: Stream,
-    workload: Arc<dyn Workload>,
     run: Arc<RunControl>,
     recorder: Rc<Recorder>,
 }
 
-impl<F: Local, C: CommitProtocol> Client<F, C> {
+impl<F: Local, S: Session> Client<F, S> {
     async fn drive(mut self) {
         let plan = *self.run.plan();
-        let mut left = plan.transactions_per_client.unwrap_or(u64::MAX);
+        let mut left = plan.operations_per_client.unwrap_or(u64::MAX);
         // Reading the clock costs as much as a message: once before and once after each attempt.
         let mut now = self.fabric.now();
         while left > 0 {
@@ -141,7 +123,7 @@ impl<F: Local, C: CommitProtocol> Client<F, C> {
                 }
             }
             self.schedule.advance();
-            now = self.transact(due, now).await;
+            now = self.operate(due, now).await;
             left -= 1;
         }
         if left > 0 && plan.stop_at < Nanos::MAX {
@@ -149,30 +131,29 @@ impl<F: Local, C: CommitProtocol> Client<F, C> {
         }
     }
 
-    /// Has the run ended for this client at `now`, even if transactions are still due?
+    /// Has the run ended for this client at `now`, even if operations are still due?
     fn must_stop(&self, now: Nanos) -> bool {
         self.run.stopped() || now >= self.run.plan().stop_at || self.recorder.is_full()
     }
 
-    /// Runs the next transaction, due at `due`, from `now` to its end, which it returns.
-    async fn transact(&mut self, due: Nanos, mut now: Nanos) -> Nanos {
+    /// Runs the next operation, due at `due`, from `now` to its end, which it returns.
+    async fn operate(&mut self, due: Nanos, mut now: Nanos) -> Nanos {
         self.fabric.work(Work::Client);
-        let kind = self.workload.next(self.home, &mut self.random, &mut self.slot.txn);
-        // A closed loop's transaction starts now, which is not before it was due.
+        let kind = self.session.next(&mut self.random, &mut self.slot.operation);
+        // A closed loop's operation starts now, which is not before it was due.
         let start = match self.run.plan().load {
             Load::Closed => now,
             Load::Open { .. } => due,
         };
-        self.slot.begin(kind, self.workload.adds_keys(kind), start);
+        self.slot.begin(kind, start);
         let mut ending;
         loop {
-            let initial = self.slot.txn.entries().len();
-            (ending, now) = self.attempts(initial, now).await;
-            if ending != Ending::Committed {
+            (ending, now) = self.attempts(now).await;
+            if ending != Ending::Done {
                 break;
             }
-            let left = self.slot.left();
-            if !self.workload.next_piece(kind, &mut self.slot.txn) {
+            let left = self.slot.operation.left();
+            if !self.session.next_piece(kind, &mut self.slot.operation) {
                 break;
             }
             self.slot.piece(left);
@@ -181,24 +162,22 @@ impl<F: Local, C: CommitProtocol> Client<F, C> {
         now
     }
 
-    /// Retries the transaction until it ends.
-    async fn attempts(&mut self, initial: usize, mut now: Nanos) -> (Ending, Nanos) {
+    /// Retries the operation until it ends.
+    async fn attempts(&mut self, mut now: Nanos) -> (Ending, Nanos) {
         let plan = *self.run.plan();
         let mut full = 0;
         for attempts in 1..=plan.retry.attempts_max {
             self.slot.attempt(now);
             let began = now;
-            let outcome = self.protocol.run(&mut self.slot.txn).await;
+            let attempted = self.session.attempt(&mut self.slot.operation).await;
             now = self.fabric.now();
-            self.slot.attempted(outcome, now);
-            match outcome {
-                Outcome::Committed => {
-                    self.slot.check_added_keys(initial);
-                    return (Ending::Committed, now);
-                }
-                Outcome::Unknown => return (Ending::Unknown, now),
-                Outcome::Aborted(reason) if !reason.retryable() => return (Ending::Refused, now),
-                Outcome::Aborted(reason) => full += u32::from(reason == Abort::NoResources),
+            self.slot.attempted(attempted, now);
+            match attempted {
+                Attempted::Done => return (Ending::Done, now),
+                Attempted::Unknown => return (Ending::Unknown, now),
+                Attempted::Aborted { again: Again::Refused, .. } => return (Ending::Refused, now),
+                Attempted::Aborted { again: Again::Never, .. } => return (Ending::Failed, now),
+                Attempted::Aborted { again, .. } => full += u32::from(again == Again::WhenFull),
             }
             if attempts == plan.retry.attempts_max || full >= plan.retry.full_max {
                 break;
@@ -213,7 +192,7 @@ impl<F: Local, C: CommitProtocol> Client<F, C> {
             if self.must_stop(now) {
                 return (Ending::Abandoned, now);
             }
-            self.slot.txn.rewind(initial);
+            self.slot.operation.rewind();
         }
         (Ending::Failed, now)
     }

@@ -5,13 +5,17 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::history::{self, Action, Effect, End, Operation, digest};
-use nicol_core::ids::TxnId;
-use nicol_core::txn::{Outcome, Txn};
+use nicol_core::history::Operation;
 use nicol_core::units::Nanos;
 
-use super::control::RunControl;
+use super::control::{CLIENTS_MAX, RunControl};
 use super::result::{Counts, RunResult};
+use super::session::{Attempted, ClientOperation, Told};
+
+/// Bits of an id that number a client's operations; the others number the client. Those that took the
+/// place of others come behind all of the plan.
+const SEQUENCE_BITS: u32 = 40;
+const _: () = assert!((CLIENTS_MAX as u64) < 1 << (63 - SEQUENCE_BITS), "there are as many again");
 
 /// One engine's part of a run's result, shared by its clients. The last one to end merges it.
 #[derive(Debug)]
@@ -31,7 +35,7 @@ impl Recorder {
         })
     }
 
-    pub(super) fn run(&self) -> &RunControl {
+    pub(super) fn run(&self) -> &Arc<RunControl> {
         &self.run
     }
 
@@ -43,8 +47,8 @@ impl Recorder {
         full
     }
 
-    pub(super) fn add_overdue(&self, transactions: u64) {
-        self.result.borrow_mut().overdue += transactions;
+    pub(super) fn add_overdue(&self, operations: u64) {
+        self.result.borrow_mut().overdue += operations;
     }
 
     fn count(&self, start: Nanos, count: impl Fn(&mut Counts)) {
@@ -63,128 +67,117 @@ impl Recorder {
             return;
         }
         let mut own = self.result.replace(RunResult::new(*self.run.plan(), self.run.kinds()));
-        assert!(own.whole.balance(), "every issued transaction ended: {:?}", own.whole);
-        assert!(own.window.balance(), "every measured transaction ended: {:?}", own.window);
+        assert!(own.whole.balance(), "every issued operation ended: {:?}", own.whole);
+        assert!(own.window.balance(), "every measured operation ended: {:?}", own.window);
         self.run.result().merge(&mut own);
     }
 }
 
-/// How a transaction ended, after all its attempts.
+/// How an operation ended, after all its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    Committed,
+    Done,
     Refused,
     Failed,
     Abandoned,
     Unknown,
 }
 
-/// The transaction that is under way.
+/// The operation that is under way.
 #[derive(Clone, Copy, Debug)]
 struct Current {
     kind: usize,
     /// When it was due: what latency and the window go by.
     start: Nanos,
-    /// May its execution write keys that are not in its first request?
-    adds_keys: bool,
     /// The start of the attempt under way, if one is.
     attempt: Option<Nanos>,
 }
 
-/// A client's place at its engine's recorder, with the transaction it runs. It outlives the
-/// client's calls: if the engine crashes and drops the client in the middle of an attempt, the
-/// attempt is recorded as unknown, because others may see what it wrote.
+/// A client's place at its engine's recorder, with the operation it runs. It outlives the client's
+/// calls: if the engine crashes and drops the client in the middle of an attempt, the attempt is
+/// recorded as unknown, because others may see what it wrote.
 #[derive(Debug)]
-pub(super) struct ClientSlot {
+pub(super) struct ClientSlot<O: ClientOperation> {
     recorder: Rc<Recorder>,
     client: u32,
-    pub(super) txn: Txn,
+    pub(super) operation: O,
     current: Option<Current>,
     /// Attempts recorded so far.
     recorded: u64,
 }
 
-impl ClientSlot {
+impl<O: ClientOperation> ClientSlot<O> {
     pub(super) fn new(recorder: Rc<Recorder>, client: u32) -> Self {
         recorder.slots.set(recorder.slots.get() + 1);
         let client = recorder.run.name(client);
-        Self { recorder, client, txn: Txn::default(), current: None, recorded: 0 }
+        Self { recorder, client, operation: O::default(), current: None, recorded: 0 }
     }
 
-    /// Notes that a transaction of `kind`, due at `start`, begins. `adds_keys`: its execution may
-    /// write keys that are not in its first request.
-    pub(super) fn begin(&mut self, kind: usize, adds_keys: bool, start: Nanos) {
-        assert!(self.current.is_none(), "a client runs one transaction at a time");
-        self.current = Some(Current { kind, start, adds_keys, attempt: None });
+    /// The client's name in the history.
+    pub(super) fn name(&self) -> u32 {
+        self.client
+    }
+
+    /// Notes that an operation of `kind`, due at `start`, begins.
+    pub(super) fn begin(&mut self, kind: usize, start: Nanos) {
+        assert!(self.current.is_none(), "a client runs one operation at a time");
+        self.current = Some(Current { kind, start, attempt: None });
         self.count(start, |counts| counts.issued += 1);
     }
 
     /// Notes that an attempt begins.
     pub(super) fn attempt(&mut self, at: Nanos) {
-        let current = self.current.as_mut().expect("an attempt is one of a transaction");
-        assert!(current.attempt.is_none(), "a transaction has one attempt at a time");
+        let current = self.current.as_mut().expect("an attempt is one at an operation");
+        assert!(current.attempt.is_none(), "an operation has one attempt at a time");
         current.attempt = Some(at);
         let start = current.start;
         self.count(start, |counts| counts.attempts += 1);
     }
 
     /// Notes how the attempt under way ended.
-    pub(super) fn attempted(&mut self, outcome: Outcome, at: Nanos) {
-        self.end_attempt(outcome, Some(at));
+    pub(super) fn attempted(&mut self, attempted: Attempted, at: Nanos) {
+        self.end_attempt(attempted, Some(at));
     }
 
     /// Ends the attempt under way; `at` is when its client learnt how, if it did.
-    fn end_attempt(&mut self, outcome: Outcome, at: Option<Nanos>) {
-        let current = self.current.as_mut().expect("an attempt is one of a transaction");
+    fn end_attempt(&mut self, attempted: Attempted, at: Option<Nanos>) {
+        let current = self.current.as_mut().expect("an attempt is one at an operation");
         let began = current.attempt.take().expect("an attempt ends after it began");
         let start = current.start;
-        if let Outcome::Aborted(reason) = outcome {
-            self.count(start, |counts| counts.aborts[reason.index()] += 1);
+        if let Attempted::Aborted { reason, .. } = attempted {
+            self.count(start, |counts| counts.aborts[reason] += 1);
         }
-        self.record(outcome, began, at);
+        self.record(attempted, began, at);
     }
 
-    /// Checks, once an attempt has committed, that only a kind of which that was said has added
-    /// keys to the `initial` ones and written them.
-    pub(super) fn check_added_keys(&self, initial: usize) {
-        let adds_keys = self.current.is_some_and(|current| current.adds_keys);
-        let mut added = self.txn.entries()[initial..].iter();
-        assert!(adds_keys || !added.any(|entry| entry.write), "Workload::adds_keys says that too");
-    }
-
-    /// What the attempt that just committed left for the audit's sums: 0 if nothing.
-    pub(super) fn left(&self) -> i64 {
-        self.txn.output.first_chunk::<8>().map_or(0, |left| i64::from_le_bytes(*left))
-    }
-
-    /// Notes that a piece of the transaction under way has committed and was not the last one;
+    /// Notes that a piece of the operation under way has taken effect and was not the last one;
     /// `left` is what it left.
     pub(super) fn piece(&mut self, left: i64) {
-        let current = self.current.expect("a piece is one of a transaction");
+        let current = self.current.expect("a piece is one of an operation");
         self.recorder.result.borrow_mut().kinds[current.kind].total += i128::from(left);
         self.count(current.start, |counts| counts.pieces += 1);
     }
 
-    /// Notes how the transaction under way ended, at `at`.
+    /// Notes how the operation under way ended, at `at`.
     pub(super) fn end(&mut self, ending: Ending, at: Nanos) {
         let Current { kind, start, attempt, .. } =
-            self.current.take().expect("a transaction ends after it began");
+            self.current.take().expect("an operation ends after it began");
         assert!(attempt.is_none(), "the last attempt has ended");
         self.count(start, |counts| match ending {
-            Ending::Committed => counts.committed += 1,
+            Ending::Done => counts.committed += 1,
             Ending::Refused => counts.refused += 1,
             Ending::Failed => counts.failed += 1,
             Ending::Abandoned => counts.abandoned += 1,
             Ending::Unknown => counts.unknown += 1,
         });
-        if ending == Ending::Committed {
-            self.commit(kind, start, at);
+        if ending == Ending::Done {
+            self.done(kind, start, at);
         }
     }
 
-    fn commit(&self, kind: usize, start: Nanos, end: Nanos) {
+    fn done(&self, kind: usize, start: Nanos, end: Nanos) {
         let plan = self.recorder.run.plan();
-        let left = self.left();
+        let left = self.operation.left();
         let mut result = self.recorder.result.borrow_mut();
         result.last_end = result.last_end.max(end);
         if plan.measures(start) {
@@ -208,39 +201,28 @@ impl ClientSlot {
 
     /// Records the attempt that began at `invoked`; `responded` is when its client learnt the end,
     /// if it did.
-    fn record(&mut self, outcome: Outcome, invoked: Nanos, responded: Option<Nanos>) {
+    fn record(&mut self, attempted: Attempted, invoked: Nanos, responded: Option<Nanos>) {
         if !self.recorder.run.plan().record {
             return;
         }
-        let txn = &self.txn;
-        if txn.id == TxnId(0) {
-            // It ended before the coordinator numbered it, so that nobody can have seen it.
-            assert!(outcome != Outcome::Committed, "a committed transaction has an id");
-            return;
-        }
-        let current = self.current.expect("an attempt is one of a transaction");
-        let end = match outcome {
-            Outcome::Committed => End::Ok,
-            Outcome::Aborted(_) => End::Failed,
-            Outcome::Unknown => End::Unknown,
-        };
-        let is_unknown = end == End::Unknown;
+        let end = attempted.end();
+        let Some(Told { id, action }) = self.operation.told(end) else { return };
         let operation = Operation {
             client: self.client,
             sequence: self.recorded,
-            id: txn.id.0,
+            id: id.unwrap_or_else(|| self.next_id()),
             invoked: invoked.0,
             responded: responded.map(|responded| responded.0),
             end,
-            action: Action::Txn(history::Txn {
-                reads: reads(txn),
-                scans: scans(txn),
-                writes: writes(txn, is_unknown),
-                writes_more: is_unknown && txn.ship && current.adds_keys,
-            }),
+            action,
         };
         self.recorded += 1;
         self.recorder.result.borrow_mut().history.push(operation);
+    }
+
+    /// An id of the next operation to be recorded that no other client gives; never 0.
+    fn next_id(&self) -> u64 {
+        (u64::from(self.client) + 1) << SEQUENCE_BITS | self.recorded
     }
 
     /// Ends what a crash cut off.
@@ -249,7 +231,7 @@ impl ClientSlot {
         match current.attempt {
             Some(began) => {
                 // The engine may be gone, and with it the time: the client never learnt the end.
-                self.end_attempt(Outcome::Unknown, None);
+                self.end_attempt(Attempted::Unknown, None);
                 self.end(Ending::Unknown, began);
             }
             None => self.end(Ending::Abandoned, current.start),
@@ -257,7 +239,7 @@ impl ClientSlot {
     }
 }
 
-impl Drop for ClientSlot {
+impl<O: ClientOperation> Drop for ClientSlot<O> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // The books may not balance; do not hide the first panic behind a second. The other
@@ -270,63 +252,4 @@ impl Drop for ClientSlot {
         self.recorder.leave();
         self.recorder.run.ended(1);
     }
-}
-
-/// What was read of each key, what scans found included.
-fn reads(txn: &Txn) -> Vec<history::Read> {
-    let fetched = |index: &usize| txn.entries()[*index].fetched;
-    (0..txn.entries().len()).filter(fetched).map(|index| read(txn, index)).collect()
-}
-
-/// What was read of the key at `index`. Of what was executed elsewhere the value is not known.
-fn read(txn: &Txn, index: usize) -> history::Read {
-    let entry = &txn.entries()[index];
-    let value = if entry.remote { None } else { txn.value(index) };
-    history::Read {
-        key: entry.key.into(),
-        present: entry.present,
-        version: Some(entry.version.0),
-        digest: value.map(digest),
-    }
-}
-
-/// The ranges that were read.
-fn scans(txn: &Txn) -> Vec<history::Scan> {
-    let made = (0..txn.scans().len()).filter_map(|scan| Some((scan, txn.found(scan)?)));
-    made.map(|(scan, found)| {
-        let range = txn.scans()[scan].range;
-        let fetched = |index: &&u32| txn.entries()[**index as usize].fetched;
-        history::Scan {
-            first: range.first.into(),
-            last: range.last.into(),
-            backward: range.backward,
-            limit: Some(range.limit),
-            found: found.iter().filter(fetched).map(|&at| read(txn, at as usize)).collect(),
-        }
-    })
-    .collect()
-}
-
-/// What was written; where the outcome is unknown, also the keys that may have been.
-fn writes(txn: &Txn, is_unknown: bool) -> Vec<history::Write> {
-    let write = |index: usize| {
-        let entry = &txn.entries()[index];
-        let update = txn.update(index).filter(|_| entry.fetched);
-        let key = entry.key.into();
-        match update {
-            Some(update) => {
-                let known = update.value.filter(|_| !entry.remote).map(digest);
-                let effect = match update.value {
-                    Some(_) => Effect::Put { digest: known },
-                    None => Effect::Delete,
-                };
-                Some(history::Write { key, effect, version: Some(update.version.0) })
-            }
-            None if entry.write && is_unknown => {
-                Some(history::Write { key, effect: Effect::Unknown, version: None })
-            }
-            None => None,
-        }
-    };
-    (0..txn.entries().len()).filter_map(write).collect()
 }

@@ -2,10 +2,10 @@
 
 use hdrhistogram::Histogram;
 use nicol_core::history::Operation;
-use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 
 use super::control::RunPlan;
+use super::session::ABORTS_MAX;
 
 /// The longest latency that the histogram distinguishes.
 pub const LATENCY_MAX: Nanos = Nanos::from_secs(100);
@@ -18,27 +18,27 @@ pub fn latency_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_MAX.0, 3).expect("constant bounds are valid")
 }
 
-/// Ends of transactions. Each issued transaction ends in exactly one of the other ways.
+/// Ends of operations. Each issued operation ends in exactly one of the other ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Transactions started.
+    /// Operations started.
     pub issued: u64,
-    /// Committed.
+    /// Took effect: committed.
     pub committed: u64,
-    /// Refused by the application, which is a complete transaction that changed nothing.
+    /// Refused by the application, which is a complete operation that changed nothing.
     pub refused: u64,
-    /// Aborted at every attempt.
+    /// Aborted at every attempt, or for a reason that no further attempt can mend.
     pub failed: u64,
     /// Aborted, and the run ended before another attempt.
     pub abandoned: u64,
-    /// Unknown: a fault at or after the commit point.
+    /// Unknown: it may have taken effect, or may still.
     pub unknown: u64,
-    /// Pieces of chopped transactions that committed and were not the last one.
+    /// Pieces of operations that took effect and were not the last one.
     pub pieces: u64,
     /// Attempts of all of these.
     pub attempts: u64,
-    /// Attempts that aborted, by reason, in the order of [`Abort::NAMES`].
-    pub aborts: [u64; Abort::NAMES.len()],
+    /// Attempts that aborted, by reason, in the order of the family's names.
+    pub aborts: [u64; ABORTS_MAX],
 }
 
 impl Counts {
@@ -62,7 +62,7 @@ impl Counts {
         self.aborts.iter().sum()
     }
 
-    /// Returns true if the counts add up, which holds once no transaction is in progress.
+    /// Returns true if the counts add up, which holds once no operation is in progress.
     pub fn balance(&self) -> bool {
         let ended = self.committed + self.refused + self.failed + self.abandoned + self.unknown;
         let attempts = self.aborted() + self.committed + self.pieces + self.unknown;
@@ -70,19 +70,19 @@ impl Counts {
     }
 }
 
-/// The measurements of one kind of transaction.
+/// The measurements of one kind of operation.
 #[derive(Clone, Debug)]
 pub struct KindResult {
     /// Its name.
     pub name: &'static str,
-    /// Commits of the whole run, warm-up included.
+    /// Operations that took effect in the whole run, warm-up included.
     pub committed: u64,
-    /// Commits whose end lies in the measured window: what throughput is.
+    /// Those whose end lies in the measured window: what throughput is.
     pub committed_in_window: u64,
-    /// The sum of the first eight bytes of committed transactions' outputs, over the whole run:
-    /// what [`nicol_core::workload::Workload::audit`] takes.
+    /// The sum of what these have left: of transactions the first eight bytes of their outputs,
+    /// which is what [`nicol_core::workload::Workload::audit`] takes.
     pub total: i128,
-    /// Latency in nanoseconds of the commits whose start lies in the measured window.
+    /// Latency in nanoseconds of those whose start lies in the measured window.
     pub latency: Histogram<u64>,
 }
 
@@ -90,18 +90,18 @@ pub struct KindResult {
 #[derive(Clone, Debug)]
 pub struct RunResult {
     plan: RunPlan,
-    /// The ends of all transactions.
+    /// The ends of all operations.
     pub whole: Counts,
     /// The ends of those whose start lies in the measured window.
     pub window: Counts,
     /// By kind, in the workload's order.
     pub kinds: Vec<KindResult>,
-    /// Transactions of an open loop that were due before the end and never issued, because their
+    /// Operations of an open loop that were due before the end and never issued, because their
     /// clients were busy: the system did not keep up. Latency does not include them.
     pub overdue: u64,
-    /// The earliest start of a measured transaction.
+    /// The earliest start of a measured operation.
     pub first_start: Nanos,
-    /// The latest end of a commit.
+    /// The latest end of an operation that took effect.
     pub last_end: Nanos,
     /// What the clients saw, if recorded; sorted by start, then id, once merged.
     pub history: Vec<Operation>,
@@ -159,10 +159,10 @@ impl RunResult {
         self.history.sort_unstable_by_key(|operation| (operation.invoked, operation.id));
     }
 
-    /// The measured window's length: as planned, or up to the last commit if the run was stopped, a
-    /// history filled up, or the clients had a number of transactions to run.
+    /// The measured window's length: as planned, or up to the last end if the run was stopped, a
+    /// history filled up, or the clients had a number of operations to run.
     pub fn window_length(&self) -> Nanos {
-        let by_count = self.plan.transactions_per_client.is_some();
+        let by_count = self.plan.operations_per_client.is_some();
         if by_count || self.history_full || self.stopped {
             let end = self.last_end.min(self.plan.stop_at);
             return end.since(self.first_start.max(self.plan.warmup_until));
@@ -170,12 +170,12 @@ impl RunResult {
         self.plan.stop_at.since(self.plan.warmup_until)
     }
 
-    /// Commits per second in the measured window, of all kinds; 0 if nothing was measured.
+    /// Operations that took effect per second of the measured window, of all kinds; 0 if nothing was measured.
     pub fn throughput_per_s(&self) -> f64 {
         self.kinds.iter().map(|kind| self.throughput_of(kind)).sum()
     }
 
-    /// Commits per second of one kind.
+    /// The same of one kind.
     pub fn throughput_of(&self, kind: &KindResult) -> f64 {
         let seconds = self.window_length().as_secs_f64();
         if seconds > 0.0 { kind.committed_in_window as f64 / seconds } else { 0.0 }

@@ -1,21 +1,21 @@
-//! When a client issues its next transaction, and how long it backs off.
+//! When a client issues its next operation, and how long it backs off.
 
 use nicol_core::units::Nanos;
 
-/// How transactions arrive.
+/// How operations arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// A client issues the next transaction when its last one ended.
+    /// A client issues the next operation when its last one ended.
     Closed,
-    /// Transactions are due at a fixed rate, whether or not earlier ones have ended. Latency is
+    /// Operations are due at a fixed rate, whether or not earlier ones have ended. Latency is
     /// measured from the due time, so a slow system cannot hide its queueing.
     Open {
-        /// Transactions per second of all clients together.
+        /// Operations per second of all clients together.
         per_second: u64,
     },
 }
 
-/// When the transactions of one client are due.
+/// When the operations of one client are due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     load: Load,
@@ -34,7 +34,7 @@ impl Schedule {
         Self { load, begin, clients: u64::from(clients), next: u64::from(client) }
     }
 
-    /// The due time of the next transaction, `now` at the earliest. Does not advance.
+    /// The due time of the next operation, `now` at the earliest. Does not advance.
     pub(super) fn due(&self, now: Nanos) -> Nanos {
         match self.load {
             Load::Closed => now.max(self.begin),
@@ -43,12 +43,12 @@ impl Schedule {
         }
     }
 
-    /// Advances to the next transaction.
+    /// Advances to the next operation.
     pub(super) fn advance(&mut self) {
         self.next = self.next.saturating_add(self.clients);
     }
 
-    /// Transactions that are due from the next one on and before `end`; none in a closed loop.
+    /// Operations that are due from the next one on and before `end`; none in a closed loop.
     pub(super) fn due_before(&self, end: Nanos) -> u64 {
         let Load::Open { per_second } = self.load else { return 0 };
         let span = u128::from(end.since(self.begin).0);
@@ -64,16 +64,16 @@ fn offset(turn: u64, per_second: u64) -> Nanos {
     Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// How an aborted transaction is retried.
+/// How an aborted operation is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Attempts of one transaction, the first included; then it counts as failed.
+    /// Attempts at one operation, the first included; then it counts as failed.
     pub attempts_max: u32,
     /// Attempts that a table, log or limit may refuse. A full one seldom empties before a retry,
     /// and one that is too small never does.
     pub full_max: u32,
     /// The longest wait before the second attempt. If the first attempt took longer, its duration
-    /// is used, since the conflicting transaction takes about as long. The bound doubles with each
+    /// is used, since the conflicting operation takes about as long. The bound doubles with each
     /// further attempt.
     pub first: Nanos,
     /// The longest wait before any attempt.

@@ -1,6 +1,5 @@
 //! The driver in a fake world.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::history::{End, Operation};
@@ -8,6 +7,7 @@ use nicol_core::units::Nanos;
 use nicol_core::view::View;
 use nicol_core::workload::Workload;
 
+use super::transactions::spawn_recorded;
 use super::*;
 use crate::fake::{FakeConfig, FakeEngine, FakeProtocol, Validation};
 use crate::smallbank::{Smallbank, SmallbankConfig};
@@ -22,7 +22,7 @@ fn plan(load: Load) -> RunPlan {
         begin: Nanos::from_micros(10),
         warmup_until: Nanos::from_micros(20),
         stop_at: Nanos::from_micros(100),
-        transactions_per_client: None,
+        operations_per_client: None,
         load,
         retry: Retry { attempts_max: 20, full_max: 20, first: Nanos(100), longest: Nanos(5_000) },
         record: false,
@@ -99,7 +99,7 @@ fn an_open_loop_charges_a_slow_system_for_its_queue() {
 fn a_fixed_number_of_transactions_is_run() {
     let mut plan = plan(Load::Closed);
     plan.stop_at = Nanos::MAX;
-    plan.transactions_per_client = Some(100);
+    plan.operations_per_client = Some(100);
     let result = finish(&set_up(plan, 10_000, 500, 0));
     assert_eq!(result.whole.issued, 400);
     assert!(result.window_length() > Nanos::from_micros(20));
@@ -191,14 +191,9 @@ fn engines_that_share_a_run_are_merged() {
     let run = RunControl::new(plan, workload.kinds());
     let recorders = [Recorder::new(&run), Recorder::new(&run)];
     for number in 0..plan.clients {
-        setting.fabric.spawn(client(
-            setting.fabric.clone(),
-            setting.protocol.clone(),
-            Arc::clone(&workload),
-            Arc::clone(&run),
-            number,
-            Rc::clone(&recorders[number as usize % 2]),
-        ));
+        let recorder = &recorders[number as usize % 2];
+        let clients = number..number + 1;
+        spawn_recorded(&setting.fabric, &setting.protocol, &workload, recorder, clients);
     }
     setting.fabric.run_until(Nanos::from_secs(1));
     assert!(run.finished());

@@ -33,7 +33,7 @@ pub fn byte_key(record: u64) -> [u8; KEY_BYTES] {
 
 /// A bijection of the numbers below `2^bits` that scatters neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Scatter {
+pub(crate) struct Scatter {
     bits: u32,
 }
 
@@ -60,7 +60,7 @@ impl Scatter {
     ///
     /// # Panics
     /// Unless there are 1 to 63 bits.
-    pub(super) const fn new(bits: u32) -> Self {
+    pub(crate) const fn new(bits: u32) -> Self {
         assert!(0 < bits && bits < 64, "1 to 63 bits");
         Self { bits }
     }
@@ -70,12 +70,12 @@ impl Scatter {
     }
 
     /// Where `number` goes.
-    pub(super) const fn apply(self, number: u64) -> u64 {
+    pub(crate) const fn apply(self, number: u64) -> u64 {
         number.wrapping_mul(FACTOR) & self.mask()
     }
 
     /// The number that goes to `row`.
-    pub(super) const fn undo(self, row: u64) -> u64 {
+    pub(crate) const fn undo(self, row: u64) -> u64 {
         row.wrapping_mul(INVERSE) & self.mask()
     }
 }

@@ -26,14 +26,14 @@ use nicol_workload::driver::{RunControl, RunResult, spawn_clients};
 use nicol_workload::tpcc::Indices;
 
 pub use report::Lookups;
-use settings::{SABOTAGES, Sizes, SystemConfig};
+use settings::SABOTAGES;
 pub use workloads::{BuiltWorkload, build};
 
-use crate::config::{BenchConfig, Length};
+use crate::config::BenchConfig;
 use crate::family::{Addition, Built, Counters, Family};
 use crate::report::Promised;
 use crate::runner;
-use crate::settings::{apply, keys};
+use crate::settings::{Sizes, SystemConfig, apply, keys};
 use crate::system::{Needs, System};
 
 /// The systems of the family.
@@ -86,7 +86,7 @@ where
         offloads: false,
         mirrors_engines: true,
         caches_addresses: false,
-        coverage: &Abort::NAMES,
+        coverage: Abort::NAMES.split_at(Abort::WITHOUT_CRASHES).0,
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
         settings: || keys::<N::Config>().collect(),
         accepts: |_, spec| workloads::accepts(spec, N::SCANS),
@@ -95,6 +95,15 @@ where
         serve: Err("its tables have a fixed size; xenic's grow"),
     }
 }
+
+/// What it promises.
+const PROMISED: Promised = Promised {
+    field: "serializable",
+    words: "strictly serializable",
+    checker: "serializability",
+    checked: "checked_transactions",
+    promise: Promise::StrictSerializable,
+};
 
 /// The family, on nodes of type `N`.
 struct Transactions<N>(PhantomData<N>);
@@ -114,27 +123,10 @@ where
 
     const ABORTS: &'static [&'static str] = &Abort::NAMES;
 
-    const PROMISE: Promised = Promised {
-        field: "serializable",
-        words: "strictly serializable",
-        checker: "serializability",
-        checked: "checked_transactions",
-        promise: Promise::StrictSerializable,
-    };
-
-    const REPLICAS_CONVERGE: bool = true;
-
-    const RECOVERS: bool = false;
-
     fn build(config: &BenchConfig, nic_memory: Option<Bytes>) -> Result<Built<Self>> {
-        let mut spec = config.workload.clone();
+        let mut spec = config.sized_workload();
         if N::SCANS && spec.is_tpcc() {
             spec.indices.get_or_insert(Indices::Trees);
-        }
-        if let Some(Length::Transactions(count)) = config.length {
-            // Each client runs as many: up to one more than its share.
-            let clients = config.nodes_with_clients() * config.clients_per_node();
-            spec.transactions.get_or_insert(count + clients as u64);
         }
         ensure!(
             config.client_nodes == 0 || !workloads::is_local(&spec),
@@ -151,6 +143,7 @@ where
         Ok(Built {
             name: workload.name(),
             kinds: workload.kinds(),
+            promised: PROMISED,
             source,
             value_bytes,
             warnings: system.warnings(),
@@ -163,7 +156,7 @@ where
     fn start<F: Fabric>(
         node: &Arc<N>,
         fabric: &F,
-        clients: &ClientWorkload,
+        clients: &Arc<ClientWorkload>,
         run: &Arc<RunControl>,
         numbers: Range<u32>,
     ) {

@@ -15,7 +15,7 @@ use nicol_core::system::{Sequential, SystemNode, load_nodes};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 use nicol_rt::{LiveCluster, Mailbox};
 
-use super::settings::{Sizes, SystemConfig};
+use crate::settings::{Sizes, SystemConfig};
 use crate::system::{ServeConfig, Served, System};
 
 /// Requests that wait for one host engine; beyond it the front is told to try again.

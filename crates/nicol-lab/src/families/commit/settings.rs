@@ -1,7 +1,6 @@
 //! What `--set` may change in the systems of the commit family.
 
-use anyhow::{Result, anyhow, bail, ensure};
-use nicol_core::records::RecordSource;
+use anyhow::{Result, bail, ensure};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
 use nicol_protocols::commit::rdma_occ::{
@@ -14,37 +13,10 @@ use nicol_store::host_table::Growth;
 use nicol_store::nic_index::{HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};
 
-use crate::names::did_you_mean;
-use crate::settings::{EngineSettings, Setting, Settings, number, switch};
-
-/// How a system of the family runs.
-pub(super) trait SystemConfig: Settings + Clone + Send + Sync + 'static {
-    /// The published choices of the system of this name, with memory of these sizes.
-    fn published(system: &str, sizes: &Sizes<'_>) -> Self;
-
-    /// The same for a store that takes transactions of any size.
-    fn serving(self) -> Self {
-        self
-    }
-
-    /// What a reader of results must know: settings under which the system is not correct.
-    fn warnings(&self) -> Vec<String>;
-
-    /// How its engines behave unless `--set` says otherwise.
-    fn engines(&self) -> EngineSettings {
-        EngineSettings::default()
-    }
-}
-
-/// What a system's memory must hold.
-pub(super) struct Sizes<'a> {
-    /// Its records.
-    pub(super) source: &'a dyn RecordSource,
-    /// Bytes of a value that a table slot should hold.
-    pub(super) value_bytes: usize,
-    /// What NICs have, where that is known.
-    pub(super) nic_memory: Option<Bytes>,
-}
+use crate::settings::{
+    EngineSettings, SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
+    switch,
+};
 
 /// Each NIC engine's log of a store that serves: capacity for the largest transaction twice over.
 const SERVING_LOG: Bytes = Bytes(16 << 20);
@@ -60,24 +32,7 @@ pub(super) const SABOTAGES: [(&str, Sabotage); 7] = [
     ("ignores_range_versions", Sabotage::IgnoresRangeVersions),
 ];
 
-const HIDDEN: &[Setting] = &[("sabotage", "NAME", "break the protocol on purpose")];
-
-fn sabotage(name: &str) -> Result<Sabotage> {
-    let names = || SABOTAGES.iter().map(|(name, _)| *name);
-    let found = SABOTAGES.iter().find(|(known, _)| *known == name);
-    found.map(|(_, sabotage)| *sabotage).ok_or_else(|| {
-        let (meant, all) = (did_you_mean(name, names()), names().collect::<Vec<_>>().join(", "));
-        anyhow!("no such sabotage{meant}: choose one of {all}")
-    })
-}
-
-/// The warning of a protocol that is broken on purpose.
-fn broken(sabotage: Sabotage) -> Vec<String> {
-    let found = SABOTAGES.iter().find(|(_, known)| *known == sabotage);
-    let warning =
-        |name| format!("sabotage={name}: broken on purpose; only a checker should meet it");
-    found.map(|(name, _)| warning(name)).into_iter().collect()
-}
+const HIDDEN: &[Setting] = &[SABOTAGE];
 
 impl Settings for XenicConfig {
     const HIDDEN: &'static [Setting] = HIDDEN;
@@ -168,7 +123,7 @@ impl Settings for XenicConfig {
             }
             "log_bytes" => self.log = Bytes(number(value, 128, 1 << 32)?),
             "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 60_000_000)?),
-            "sabotage" => self.sabotage = sabotage(value)?,
+            "sabotage" => self.sabotage = sabotage(&SABOTAGES, value)?,
             _ => unreachable!("{key} is not among Xenic's keys"),
         }
         Ok(())
@@ -192,7 +147,7 @@ impl SystemConfig for XenicConfig {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let mut warnings = broken(self.sabotage);
+        let mut warnings = broken(&SABOTAGES, self.sabotage);
         if self.faithful == Faithful::Paper {
             warnings.push("faithful=paper: as printed, and so not serializable".to_owned());
         }
@@ -310,7 +265,7 @@ fn set_memory(config: &mut RdmaOccConfig, key: &str, value: &str) -> Result<()> 
         "log_bytes" => config.log = Bytes(number(value, 128, 1 << 32)?),
         "message_log_bytes" => config.message_log = Bytes(number(value, 128, 1 << 32)?),
         "timeout_us" => config.timeout = Nanos::from_micros(number(value, 1, 60_000_000)?),
-        "sabotage" => config.sabotage = sabotage(value)?,
+        "sabotage" => config.sabotage = sabotage(&SABOTAGES, value)?,
         _ => unreachable!("{key} is not among the baselines' keys"),
     }
     Ok(())
@@ -328,7 +283,7 @@ impl SystemConfig for RdmaOccConfig {
     }
 
     fn warnings(&self) -> Vec<String> {
-        broken(self.sabotage)
+        broken(&SABOTAGES, self.sabotage)
     }
 
     fn engines(&self) -> EngineSettings {

@@ -135,11 +135,7 @@ fn ycsb(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
         ycsb.keys == KeyForm::Number,
         "--key-form bytes: records of the commit family have 8-byte keys; leave it out"
     );
-    // Without a number of operations, as many as were loaded.
-    let inserts = PartsPerMillion(PartsPerMillion::ALL.0 - ycsb.reads.0);
-    let most = spec.transactions.map_or(ycsb.records, |count| inserts.of(count) * 5 / 4 + 1_000);
-    let insert_capacity = if ycsb.mix.inserts() { most } else { 0 };
-    let value_bytes = ycsb.value_bytes;
+    let (insert_capacity, value_bytes) = (spec.insertions(&ycsb), ycsb.value_bytes);
     let config = TransactionsConfig { ycsb, nodes, insert_capacity, ship: true };
     Ok(BuiltWorkload { workload: Arc::new(Transactions::new(config)), value_bytes })
 }

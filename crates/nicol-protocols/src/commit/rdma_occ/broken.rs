@@ -1,98 +1,133 @@
-//! Protocols broken on purpose, for the checkers' negative tests.
+//! The RDMA systems broken on purpose, for the checkers' negative tests: an owner that stands before
+//! a shard's true one and spoils what it does. The steps know nothing of it.
+//!
+//! What the steps do past an owner's CPU it could not spoil. So a system whose owner is broken locks,
+//! validates and commits by RPC, whatever it would choose (`RdmaOccConfig::in_force`).
 
 use std::rc::Rc;
+use std::sync::Arc;
 
-use nicol_core::fabric::{Fabric, ReplyTo};
+use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, TxnId, Version};
-use nicol_core::txn::{Outcome, Txn};
+use nicol_core::txn::{Abort, RangeVersion};
 use nicol_core::units::Nanos;
 
-use super::Sabotage;
-use super::finish::Decision;
-use super::host::{Held, Host, Open};
-use crate::commit::messages::{Ack, Writes};
+use super::node::Node;
+use super::owner::{OwnShard, Owner};
+use crate::commit::Sabotage;
+use crate::commit::messages::{Found, ReadOf};
 
 /// How long records that should be locked are left unprotected.
-pub(super) const GAP: Nanos = Nanos::from_micros(3);
+const GAP: Nanos = Nanos::from_micros(3);
 
-impl<F: Fabric> Host<F> {
-    pub(super) fn sabotage(&self) -> Sabotage {
-        self.node.config().sabotage
+/// An owner that breaks one step.
+pub(super) struct BrokenOwner<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+    own: Rc<OwnShard<F>>,
+    sabotage: Sabotage,
+}
+
+impl<F: Fabric> BrokenOwner<F> {
+    pub(super) fn new(fabric: F, node: Arc<Node>, sabotage: Sabotage) -> Self {
+        let own = Rc::new(OwnShard::new(fabric.clone(), node.clone()));
+        Self { fabric, node, own, sabotage }
     }
 
-    /// Are writes installed that no lock protects?
-    pub(super) fn installs_unlocked(&self) -> bool {
-        matches!(self.sabotage(), Sabotage::UnlockFirst | Sabotage::NoLocks | Sabotage::EarlyUnlock)
-    }
-
-    /// [`Sabotage::NoLocks`]: notes that keys are locked which are not.
-    pub(super) fn pretend_locks(
-        &self,
-        txn: &Txn,
-        open: &mut Open<F>,
-        wanted: &impl Fn(&Txn, usize) -> bool,
-    ) {
-        for (index, access) in open.accesses.iter_mut().enumerate() {
-            if wanted(txn, index) {
-                access.held = Held::ByOwner;
-            }
-        }
-    }
-
-    /// [`Sabotage::EarlyUnlock`]: gives the locks back, and notes that what was written is locked.
-    pub(super) async fn unlock_early(&self, txn: &Txn, open: &mut Open<F>) {
-        self.release_all(txn, open, Decision::Abort).await;
-        self.pretend_locks(txn, open, &|txn: &Txn, index| txn.update(index).is_some());
-    }
-
-    /// What a transaction's locks come to; with [`Sabotage::AbortInstalls`] its writes are
-    /// installed where it holds their locks, whatever its outcome.
-    pub(super) fn decision_of(&self, outcome: Outcome) -> Decision {
-        match outcome {
-            Outcome::Committed | Outcome::Unknown => Decision::Commit,
-            Outcome::Aborted(_) if self.sabotage() == Sabotage::AbortInstalls => Decision::Commit,
-            Outcome::Aborted(_) => Decision::Abort,
-        }
-    }
-
-    /// [`Sabotage::AbortInstalls`]: installs the write to the key at `index` if it is locked, even if
-    /// it is not what was read.
-    pub(super) async fn install_whatever(&self, txn: &Txn, open: &mut Open<F>, index: usize) {
-        let held = std::mem::replace(&mut open.accesses[index].held, Held::No);
-        if let (Held::ByOwner, Some(write)) = (held, txn.update(index)) {
-            self.install_unlocked(write.key, txn.id, write.version, write.value).await;
-        }
-    }
-
-    /// Unlocks, and installs later.
-    pub(super) fn commit_broken(self: Rc<Self>, body: &[u8], reply_to: ReplyTo) {
-        let body = self.fabric.keep(body);
-        let fabric = self.fabric.clone();
-        fabric.spawn(async move {
-            let Ok(writes) = Writes::parse(body.as_ref()) else { return };
-            writes.iter().for_each(|(key, ..)| self.unlock_own(key, writes.txn));
-            self.fabric.sleep_until(self.fabric.now() + GAP).await;
-            for (key, version, value) in writes.installs() {
-                self.install_unlocked(key, writes.txn, version, value).await;
-            }
-            self.answer(reply_to, &Ack);
+    /// Runs `task` after [`GAP`]; until then this node is not settled.
+    fn later(&self, task: impl Future<Output = ()> + 'static) {
+        let (fabric, node) = (self.fabric.clone(), self.node.clone());
+        node.opened();
+        self.fabric.spawn(async move {
+            fabric.sleep_until(fabric.now() + GAP).await;
+            task.await;
+            node.closed();
         });
     }
 
-    /// What a broken protocol does: installs over whatever has happened meanwhile.
-    pub(super) async fn install_unlocked(
-        &self,
-        key: Key,
-        txn: TxnId,
-        version: Version,
-        value: Option<&[u8]>,
-    ) {
-        loop {
-            if let Ok(granted) = self.node.primary().lock(key, txn) {
-                let version = version.max(granted.version.next());
-                return self.install_own(key, txn, version, value);
+    /// Installs a write, later, over whatever has happened meanwhile.
+    fn install_later(&self, key: Key, txn: TxnId, version: Version, value: Option<&[u8]>) {
+        let (fabric, node, own) = (self.fabric.clone(), self.node.clone(), self.own.clone());
+        let value = value.map(<[u8]>::to_vec);
+        self.later(async move {
+            loop {
+                if let Ok(granted) = node.primary().lock(key, txn) {
+                    let version = version.max(granted.version.next());
+                    return own.install(key, txn, version, value.as_deref());
+                }
+                fabric.sleep_until(fabric.now() + GAP).await;
             }
-            self.fabric.sleep_until(self.fabric.now() + GAP).await;
+        });
+    }
+}
+
+impl<F: Fabric> Owner for BrokenOwner<F> {
+    fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
+        match self.sabotage {
+            Sabotage::NoLocks => Ok(()),
+            Sabotage::EarlyUnlock => {
+                self.own.lock(key, txn)?;
+                let own = self.own.clone();
+                self.later(async move { own.unlock(key, txn) });
+                Ok(())
+            }
+            _ => self.own.lock(key, txn),
+        }
+    }
+
+    fn unlock(&self, key: Key, txn: TxnId) {
+        self.own.unlock(key, txn);
+    }
+
+    fn check_locked(&self, txn: TxnId, read: ReadOf) -> Result<(), Abort> {
+        match self.sabotage {
+            Sabotage::NoLocks => Ok(()),
+            _ => self.own.check_locked(txn, read),
+        }
+    }
+
+    fn read(&self, key: Key, mine: bool, values: &mut Vec<u8>) -> Result<Found, Abort> {
+        self.own.read(key, mine, values)
+    }
+
+    fn check(&self, read: ReadOf) -> Result<(), Abort> {
+        match self.sabotage {
+            Sabotage::NoValidate => Ok(()),
+            Sabotage::ValidateIgnoresLocks => self.own.validate(read, false),
+            _ => self.own.check(read),
+        }
+    }
+
+    fn check_range(&self, version: RangeVersion, txn: TxnId) -> Result<(), Abort> {
+        match self.sabotage {
+            Sabotage::NoValidate | Sabotage::IgnoresRangeVersions => Ok(()),
+            _ => self.own.check_range(version, txn),
+        }
+    }
+
+    fn reserve(&self, key: Key, txn: TxnId, len: usize) -> Result<(), Abort> {
+        match self.sabotage {
+            // A reservation belongs to a lock, and there may be none.
+            Sabotage::NoLocks | Sabotage::EarlyUnlock => Ok(()),
+            _ => self.own.reserve(key, txn, len),
+        }
+    }
+
+    fn install(&self, key: Key, txn: TxnId, version: Version, value: Option<&[u8]>) {
+        match self.sabotage {
+            Sabotage::NoLocks | Sabotage::EarlyUnlock | Sabotage::UnlockFirst => {
+                self.own.unlock(key, txn);
+                self.install_later(key, txn, version, value);
+            }
+            Sabotage::AbortInstalls => match self.node.primary().lock(key, txn) {
+                // What was locked may have changed since it was read.
+                Ok(granted) => {
+                    let version = version.max(granted.version.next());
+                    self.own.install(key, txn, version, value);
+                }
+                Err(_) => self.install_later(key, txn, version, value),
+            },
+            _ => self.own.install(key, txn, version, value),
         }
     }
 }

@@ -40,10 +40,11 @@ use nicol_core::fabric::{
 use nicol_core::ids::{EngineId, NodeId};
 use nicol_core::wire::Writer;
 
-use super::host::{Host, OPEN_MAX, RETRY_WAIT};
+use super::OPEN_MAX;
 use super::messages::{FramedLog, Letter, LetterHead};
 use super::node::Node;
-use super::rings::LogHandle;
+use super::reach::{LogHandle, Reach};
+use super::rings::write_in_time;
 use crate::commit::log::{self, LogMemory, LogReader, RecordKind, Tail};
 
 /// Records read before the others' tasks have their turn.
@@ -56,6 +57,8 @@ const READ_BYTES: usize = 8;
 
 /// The message logs that one engine writes.
 pub(super) struct MessageLogs<F: Fabric> {
+    fabric: F,
+    reach: Rc<Reach<F>>,
     /// By node; that of the own node is not used.
     outboxes: Vec<Outbox<F>>,
     /// Bytes of a message that one record may hold.
@@ -97,7 +100,7 @@ struct Flying<F: Fabric> {
 
 impl<F: Fabric> MessageLogs<F> {
     /// Those of the engine of `fabric`; `None` if messages are SENDs.
-    pub(super) fn new(fabric: &F, node: &Node) -> Option<Self> {
+    pub(super) fn new(fabric: &F, node: &Node, reach: &Rc<Reach<F>>) -> Option<Self> {
         let memory = node.messages_of(fabric.here())?;
         let outbox = || Outbox {
             tail: Cell::new(Tail::new(memory.size())),
@@ -111,6 +114,8 @@ impl<F: Fabric> MessageLogs<F> {
         let part_max = memory.body_max().checked_sub(READ_BYTES).filter(|&bytes| bytes > 0);
         let Some(part_max) = part_max else { panic!("a message log has space for a message") };
         Some(Self {
+            fabric: fabric.clone(),
+            reach: reach.clone(),
             outboxes: (0..fabric.view().nodes()).map(|_| outbox()).collect(),
             part_max,
             letter: RefCell::default(),
@@ -135,20 +140,27 @@ impl<F: Fabric> Outbox<F> {
     }
 }
 
-/// Starts reading what others write to this engine, and watching over what it writes.
-pub(super) fn start<F: Fabric>(host: &Rc<Host<F>>) {
-    let fabric = &host.fabric;
-    for other in fabric.view().node_ids().filter(|&other| !host.is_here(other)) {
-        let from = host.engine_of(other);
-        if let Some(memory) = host.node.messages_of(from) {
-            fabric.spawn(read_messages(host.clone(), from, memory.clone()));
-            fabric.spawn(host.clone().see_land(other));
+/// Starts reading what others write to this engine, for `service`, and watching over what it
+/// writes.
+pub(super) fn start<F: Fabric>(logs: &Rc<MessageLogs<F>>, node: &Node, service: &Rc<dyn Service>) {
+    let MessageLogs { fabric, reach, .. } = &**logs;
+    for other in fabric.view().node_ids().filter(|&other| !reach.is_here(other)) {
+        let from = reach.engine_of(other);
+        if let Some(memory) = node.messages_of(from) {
+            let (logs, service, memory) = (logs.clone(), service.clone(), memory.clone());
+            fabric.spawn(read_messages(logs.clone(), service, from, memory));
+            fabric.spawn(logs.see_land(other));
         }
     }
 }
 
 /// Polls the message log that `from` writes, for ever.
-async fn read_messages<F: Fabric>(host: Rc<Host<F>>, from: EngineId, memory: Arc<LogMemory>) {
+async fn read_messages<F: Fabric>(
+    logs: Rc<MessageLogs<F>>,
+    service: Rc<dyn Service>,
+    from: EngineId,
+    memory: Arc<LogMemory>,
+) {
     let doorbell: Arc<dyn HasDoorbell> = memory.region().clone();
     let mut reader = LogReader::new(memory);
     // The parts of a message that is not complete.
@@ -157,40 +169,33 @@ async fn read_messages<F: Fabric>(host: Rc<Host<F>>, from: EngineId, memory: Arc
         let seen = doorbell.doorbell().rings();
         let read = reader.read(BATCH);
         // Before they are served: their answers say so.
-        host.message_logs().to(from.node).read.set(reader.applied());
+        logs.to(from.node).read.set(reader.applied());
         for (kind, record) in reader.records() {
-            host.take_record(from, kind, record, &mut parts);
+            logs.take_record(&*service, from, kind, record, &mut parts);
         }
         if read == BATCH || doorbell.doorbell().rings() > seen {
-            host.fabric.yield_now().await;
+            logs.fabric.yield_now().await;
         } else {
-            host.fabric.wait_for_doorbell(&doorbell, seen).await;
+            logs.fabric.wait_for_doorbell(&doorbell, seen).await;
         }
     }
 }
 
-impl<F: Fabric> Host<F> {
-    fn message_logs(&self) -> &MessageLogs<F> {
-        match &self.messages {
-            Some(logs) => logs,
-            None => panic!("messages are WRITEs only where there are logs for them"),
-        }
-    }
-
+impl<F: Fabric> MessageLogs<F> {
     /// Sends a request as a WRITE; resolves to its answer.
     pub(super) fn write_request<M: Message>(
-        &self,
+        self: &Rc<Self>,
         node: NodeId,
         message: &M,
         timeout: Timeout,
     ) -> F::Completion {
-        let (asker, reply) = self.fabric.open_delegated_call(self.engine_of(node));
+        let (asker, reply) = self.fabric.open_delegated_call(self.reach.engine_of(node));
         let request = asker.request;
         if request == RequestId::NONE {
             return reply;
         }
         if let Timeout::After(span) = timeout {
-            if self.message_logs().to(node).waiting.borrow().len() >= WAITING_MAX {
+            if self.to(node).waiting.borrow().len() >= WAITING_MAX {
                 self.fabric.refuse(asker, FabricError::NoResources);
                 return reply;
             }
@@ -201,21 +206,20 @@ impl<F: Fabric> Host<F> {
     }
 
     /// Answers a request by a WRITE.
-    pub(super) fn write_answer<M: Message>(&self, to: ReplyTo, message: &M) {
+    pub(super) fn write_answer<M: Message>(self: &Rc<Self>, to: ReplyTo, message: &M) {
         let head = LetterHead { letter: Letter::Answer, request: to.request };
         self.write_letter(to.engine.node, head, message);
     }
 
-    fn write_letter<M: Message>(&self, to: NodeId, head: LetterHead, message: &M) {
-        assert!(!self.is_here(to), "what is here is reached in local memory");
-        let logs = self.message_logs();
-        let letter = &mut *logs.letter.borrow_mut();
+    fn write_letter<M: Message>(self: &Rc<Self>, to: NodeId, head: LetterHead, message: &M) {
+        assert!(!self.reach.is_here(to), "what is here is reached in local memory");
+        let letter = &mut *self.letter.borrow_mut();
         letter.clear();
         let mut writer = Writer::new(letter);
         head.emit(&mut writer);
         message.emit(&mut writer);
         self.fabric.work(Work::MessageFramed { bytes: letter.len() as u32 });
-        let mut parts = letter.chunks(logs.part_max).peekable();
+        let mut parts = letter.chunks(self.part_max).peekable();
         while let Some(part) = parts.next() {
             let last = parts.peek().is_none();
             self.write_part(to, if last { RecordKind::Message } else { RecordKind::Part }, part);
@@ -223,8 +227,8 @@ impl<F: Fabric> Host<F> {
     }
 
     /// Writes a record, now or when there is space for it.
-    fn write_part(&self, to: NodeId, kind: RecordKind, part: &[u8]) {
-        let outbox = self.message_logs().to(to);
+    fn write_part(self: &Rc<Self>, to: NodeId, kind: RecordKind, part: &[u8]) {
+        let outbox = self.to(to);
         let in_turn = outbox.waiting.borrow().is_empty();
         if in_turn
             && outbox.has_space(part.len())
@@ -233,29 +237,27 @@ impl<F: Fabric> Host<F> {
             return self.post_part(log, kind, part);
         }
         outbox.waiting.borrow_mut().push_back((kind, self.fabric.keep(part)));
-        if !outbox.draining.replace(true)
-            && let Some(this) = self.this.upgrade()
-        {
-            self.fabric.spawn(this.drain(to));
+        if !outbox.draining.replace(true) {
+            self.fabric.spawn(self.clone().drain(to));
         }
     }
 
     /// Where this engine's message log at `node` is, once that node has been asked.
     fn message_log_handle(&self, node: NodeId) -> Option<LogHandle> {
-        let rkey = self.find_handles(node)?.messages?;
-        Some(LogHandle { node, rkey, size: self.message_logs().to(node).tail.get().size() })
+        let rkey = self.reach.find_handles(node)?.messages?;
+        Some(LogHandle { node, rkey, size: self.to(node).tail.get().size() })
     }
 
     fn post_part(&self, log: LogHandle, kind: RecordKind, part: &[u8]) {
-        let logs = self.message_logs();
-        let outbox = logs.to(log.node);
-        let Framing { body, record } = &mut *logs.framing.borrow_mut();
+        let outbox = self.to(log.node);
+        let Framing { body, record } = &mut *self.framing.borrow_mut();
         body.clear();
         body.extend_from_slice(&outbox.read.get().to_le_bytes());
         body.extend_from_slice(part);
         let mut tail = outbox.tail.get();
         let post = |offset: u64, end: u64, bytes: &[u8]| {
-            let (record, done) = (self.fabric.keep(bytes), self.write_log(log, offset, bytes));
+            let (record, done) =
+                (self.fabric.keep(bytes), self.reach.write_log(log, offset, bytes));
             outbox.flying.borrow_mut().push_back(Flying { record, offset, end, done });
         };
         if let Some((offset, word)) = tail.skip(body.len()) {
@@ -270,7 +272,7 @@ impl<F: Fabric> Host<F> {
 
     /// Writes what waits for space at `to`, until nothing does.
     async fn drain(self: Rc<Self>, to: NodeId) {
-        let outbox = self.message_logs().to(to);
+        let outbox = self.to(to);
         loop {
             let next = outbox.waiting.borrow().front().map(|(_, part)| part.as_ref().len());
             let Some(bytes) = next else {
@@ -278,7 +280,7 @@ impl<F: Fabric> Host<F> {
                 return;
             };
             let progress = match self.message_log_handle(to) {
-                None => self.remote_handles(to).await.is_ok(),
+                None => self.reach.handles_of(to).await.is_ok(),
                 Some(log) if outbox.has_space(bytes) => {
                     let part = outbox.waiting.borrow_mut().pop_front();
                     if let Some((kind, part)) = part {
@@ -289,16 +291,16 @@ impl<F: Fabric> Host<F> {
                 Some(log) => self.check_log_space(log).await,
             };
             if !progress {
-                self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
+                self.reach.wait_to_retry().await;
             }
         }
     }
 
     /// Looks how far the target has read its log; is that further than it has said before?
     async fn check_log_space(&self, log: LogHandle) -> bool {
-        let outbox = self.message_logs().to(log.node);
+        let outbox = self.to(log.node);
         let before = outbox.freed.get();
-        if let Ok(read) = self.read_log_word(log, log::applied_offset(log.size)).await {
+        if let Ok(read) = self.reach.read_log_word(log, log::applied_offset(log.size)).await {
             outbox.free(read);
         }
         outbox.freed.get() > before
@@ -306,7 +308,7 @@ impl<F: Fabric> Host<F> {
 
     /// Retries until every record for `to` has landed; never gives up.
     async fn see_land(self: Rc<Self>, to: NodeId) {
-        let outbox = self.message_logs().to(to);
+        let outbox = self.to(to);
         loop {
             let next = outbox.flying.borrow_mut().pop_front();
             let Some(Flying { record, offset, end, done }) = next else {
@@ -316,28 +318,35 @@ impl<F: Fabric> Host<F> {
             if done.await.is_err()
                 && let Some(log) = self.message_log_handle(to)
             {
-                self.write_in_time(log, record.as_ref(), offset, end).await;
+                write_in_time(&self.reach, log, record.as_ref(), offset, end).await;
             }
         }
     }
 
     /// Takes a record that `from` has written.
-    fn take_record(&self, from: EngineId, kind: RecordKind, record: &[u8], parts: &mut Vec<u8>) {
+    fn take_record(
+        self: &Rc<Self>,
+        service: &dyn Service,
+        from: EngineId,
+        kind: RecordKind,
+        record: &[u8],
+        parts: &mut Vec<u8>,
+    ) {
         let Some((read, part)) = record.split_first_chunk::<READ_BYTES>() else {
             panic!("a record of a message log that was valid when written is too short");
         };
-        self.message_logs().to(from.node).free(u64::from_le_bytes(*read));
+        self.to(from.node).free(u64::from_le_bytes(*read));
         if kind == RecordKind::Message && parts.is_empty() {
-            return self.take_letter(from, part);
+            return self.take_letter(service, from, part);
         }
         parts.extend_from_slice(part);
         if kind == RecordKind::Message {
-            self.take_letter(from, parts);
+            self.take_letter(service, from, parts);
             parts.clear();
         }
     }
 
-    fn take_letter(&self, from: EngineId, letter: &[u8]) {
+    fn take_letter(self: &Rc<Self>, service: &dyn Service, from: EngineId, letter: &[u8]) {
         self.fabric.work(Work::MessagePolled { bytes: letter.len() as u32 });
         let Ok((LetterHead { letter, request }, body)) = LetterHead::parse(letter) else {
             panic!("a message that was valid when written cannot be parsed any more");
@@ -347,7 +356,7 @@ impl<F: Fabric> Host<F> {
         match letter {
             Letter::Request(kind) => {
                 let reply_to = Some(ReplyTo { engine: from, request });
-                if self.deliver(Delivery { from, reply_to, kind, body }).is_err() {
+                if service.deliver(Delivery { from, reply_to, kind, body }).is_err() {
                     let head = LetterHead { letter: Letter::Refusal, request };
                     self.write_letter(from.node, head, &FramedLog(&[]));
                 }

@@ -6,6 +6,7 @@ use nicol_core::txn::{Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
 use crate::commit::messages::{LOG, Validate, each_key, parse_count};
+use crate::kit::{Item, Items};
 
 /// Coordinator to primary: lock keys at the versions read.
 pub(super) const LOCK: u16 = 15;
@@ -57,39 +58,39 @@ impl Message for Reserve<'_> {
     }
 }
 
-/// A parsed RESERVE.
-#[derive(Clone, Copy)]
-pub(super) struct ReserveRequest<'a> {
-    pub(super) txn: TxnId,
-    count: u16,
-    from: Reader<'a>,
+/// A key of a RESERVE, and the bytes of its new value.
+pub(super) struct ReservationOf;
+
+impl Item for ReservationOf {
+    type Of<'a> = (Key, usize);
+
+    fn parse(from: &mut Reader<'_>) -> Result<(Key, usize), Malformed> {
+        match (Key(from.u64()?), from.u32()? as usize) {
+            (key, len) if len <= VALUE_MAX => Ok((key, len)),
+            _ => Err(Malformed { what: "a value longer than the limit" }),
+        }
+    }
 }
 
-impl<'a> ReserveRequest<'a> {
+/// A parsed RESERVE.
+#[derive(Clone, Copy)]
+pub(super) struct ReserveRequest<B> {
+    pub(super) txn: TxnId,
+    reservations: Items<B, ReservationOf>,
+}
+
+impl<'a> ReserveRequest<&'a [u8]> {
     /// Parses and checks every key.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(body);
         let txn = TxnId(from.u64()?);
         let count = parse_count(&mut from)?;
-        let request = Self { txn, count, from };
-        for _ in 0..count {
-            parse_reserve(&mut from)?;
-        }
-        from.finish()?;
-        Ok(request)
+        Ok(Self { txn, reservations: Items::parse(body, from, count)? })
     }
 
     /// The keys and the bytes of their values, in the sender's order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, usize)> + use<'a> {
-        let mut from = self.from;
-        (0..self.count).map_while(move |_| parse_reserve(&mut from).ok())
-    }
-}
-
-fn parse_reserve(from: &mut Reader<'_>) -> Result<(Key, usize), Malformed> {
-    match (Key(from.u64()?), from.u32()? as usize) {
-        (key, len) if len <= VALUE_MAX => Ok((key, len)),
-        _ => Err(Malformed { what: "a value longer than the limit" }),
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, usize)> + Clone {
+        self.reservations.iter()
     }
 }
 

@@ -8,33 +8,27 @@
 //! in either world, which real ConnectX NICs do not promise (there, the owner would lock through
 //! its own NIC, or wrap its accesses in HTM as DrTM+R does).
 //!
+//! The figure is `Steps::commit_transaction` in `coordinator`; which system chooses which primitive
+//! is a table in `config`.
+//!
 //! | step | choices | code |
 //! |---|---|---|
-//! | 1 READ | one-sided READs along the structure or to a cached address; or one RPC per primary that also locks the write set | `reads`, `coordinator` |
-//! | 2 execution logic | on the coordinator; may add keys, then step 1 repeats | `coordinator` |
-//! | 3 LOCK at the version read | RPC, or one-sided CAS; written keys before commit, or every key when it is read | `locks` |
-//! | 4 VALIDATE what is not locked | one-sided READ of the header, or RPC | `validate` |
-//! | with it, RESERVE for values that take a block | RPC | `reservation` |
-//! | 5 LOG at every backup | one-sided WRITE into a ring of the backup, or RPC | `logging` |
-//! | 6 COMMIT at the primaries | RPC, or one-sided WRITE and unlock | `finish` |
-//! | 7 apply the logs | the backups' host workers | `worker` |
-//! | every RPC, and its answer | a SEND, or a one-sided WRITE into a message log that the target polls | `host`, `message_log` |
+//! | READ | one-sided READs along the structure or to a cached address; or one RPC per primary that also locks the write set | `coordinator::execute`, `coordinator::reads` |
+//! | execution logic | on the coordinator; may add keys, then READ repeats | `coordinator` |
+//! | 1 LOCK at the version read | RPC, or one-sided CAS; written keys before commit, or every key when it is read | `coordinator::lock` |
+//! | 2 VALIDATE what is not locked | one-sided READ of the header, or RPC | `coordinator::validate` |
+//! | with it, RESERVE for values that take a block | RPC | `coordinator::reserve` |
+//! | 3 LOG at every backup | one-sided WRITE into a ring of the backup, or RPC | `coordinator::log` |
+//! | 4 COMMIT at the primaries | RPC, or one-sided WRITE and unlock | `coordinator::finish` |
+//! | 5 apply the logs | the backups' host workers | `worker` |
 //!
-//! Which system chooses what (the constructors of [`RdmaOccConfig`]):
-//!
-//! | | FaRM | FaSST | DrTM+R | DrTM+R original | DrTM+H | DrTM+H NC |
-//! |---|---|---|---|---|---|---|
-//! | table | hopscotch | chained | chained | chained | chained | chained |
-//! | read | walk | RPC | cached address | cached address | cached address | walk |
-//! | lock | RPC | in the read | CAS | CAS, every key | RPC | RPC |
-//! | validate | READ, RPC above t_r | RPC | READ | nothing is left | READ | READ |
-//! | log | WRITE | RPC | WRITE | WRITE | WRITE | WRITE |
-//! | commit | RPC | RPC | WRITE | WRITE | RPC | RPC |
-//! | RPCs travel by | WRITE | SEND | SEND | SEND | SEND | SEND |
-//!
-//! DrTM+H commits by RPC here since that is how Xenic describes and measures it: "writes, during
-//! the execution and commit phases, are done via RPCs" [Xenic21 2.2.2]. As in DrTM+H, nobody waits
-//! for the answers to COMMIT: the client has its outcome once every backup has logged.
+//! | beside the steps | code |
+//! |---|---|
+//! | what an owner's CPU does to its records, for its own coordinator and for others' | `owner` |
+//! | the requests that it serves | `server` |
+//! | every RPC, and its answer: a SEND, or a one-sided WRITE into a message log that the target polls | `rpc`, `message_log` |
+//! | verbs, and the handles that they need | `reach`, `rings` |
+//! | what is broken on purpose for the checkers' sake | `broken` |
 //!
 //! What holds in all of them:
 //!
@@ -52,238 +46,49 @@
 //!   target's memory and the verb is posted again if it did not.
 
 mod broken;
+mod config;
 mod coordinator;
-mod finish;
 mod host;
-mod locks;
-mod logging;
+mod local_log;
 mod message_log;
 mod messages;
 mod node;
-mod ordered;
-mod reads;
+mod owner;
+mod reach;
 mod replica;
-mod reservation;
 mod rings;
+mod rpc;
 mod server;
-mod validate;
 mod worker;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::fabric::Fabric;
+use nicol_core::fabric::{Fabric, Service};
 use nicol_core::ids::Side;
 use nicol_core::txn::Procedures;
-use nicol_core::units::{Bytes, Nanos};
-use nicol_store::remote_table::{Design, INLINE_MAX, TableConfig};
 
 use super::Sabotage;
 use super::log_worker::apply_log;
+use broken::BrokenOwner;
+pub use config::{
+    Execution, LockKeys, Locking, Primitive, RdmaOccConfig, SYSTEMS, Transport, Validation,
+};
 pub use coordinator::Coordinator;
-use host::Host;
+use host::HostEngine;
+use local_log::LocalLog;
 pub use node::Node;
+use owner::{OwnShard, Owner};
+use reach::Reach;
+use rpc::Rpc;
+use server::Server;
 use worker::Worker;
 
 /// Execution rounds that one transaction may take.
 pub const ROUNDS_MAX: usize = 64;
-/// Keys of one primary above which FaRM validates by RPC, t_r. [FaRM15 4]
-const FARM_VALIDATE_BY_RPC_ABOVE: usize = 4;
-/// Slots of a neighbourhood of FaRM's table, H. [Xenic21 4.1.4]
-const FARM_NEIGHBOURHOOD: u16 = 8;
-/// Slots of a bucket of DrTM+H's table, B: the middle one of those that Xenic looks at. [4.1.4]
-const DRTM_BUCKET: u16 = 8;
-
-/// How a key is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Execution {
-    /// One-sided READs; what is written is locked afterwards.
-    Read(Locking),
-    /// One RPC per primary locks the write set and reads every key, as FaSST does.
-    Rpc,
-}
-
-/// How and when a key that was READ is locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Locking {
-    /// By which primitive.
-    pub by: Primitive,
-    /// Which keys, and so when.
-    pub keys: LockKeys,
-}
-
-/// Which keys are locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockKeys {
-    /// Those that execution wrote, before validation.
-    Written,
-    /// Every key, as soon as it was read. [DrTM+R]
-    Every,
-}
-
-/// One-sided or two-sided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Primitive {
-    /// READ, WRITE or CAS, without the target's CPU.
-    OneSided,
-    /// A message to a host engine of the target, and its answer.
-    Rpc,
-}
-
-/// How RPCs and their answers travel between host engines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// Two-sided: a packet to the target's receive queue. As in FaSST. [Xenic21 2.2.2]
-    Send,
-    /// A one-sided WRITE into a message log of the pair, which the target polls. As in FaRM.
-    /// [Xenic21 2.2.2]
-    Write,
-}
-
-/// How what was read is validated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Validation {
-    /// A READ of each key's header.
-    Read,
-    /// READs, but one RPC to a primary of which more keys than this are validated. [FaRM15 4]
-    ReadUpTo(usize),
-    /// One RPC per primary.
-    Rpc,
-}
-
-/// How a baseline runs: every choice is a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RdmaOccConfig {
-    /// The table of a shard, without the memory for values that do not stand in their slots: a
-    /// node adds it when it loads a workload.
-    pub table: TableConfig,
-    /// Records that a shard's table has space for.
-    pub records: u64,
-    /// Record addresses that each node remembers of each other shard; 0 switches the cache off.
-    pub cached_addresses: u64,
-    /// Does each node know where all initial records stand from the start, as after a long run? If
-    /// not, it learns addresses as it walks.
-    pub warm_addresses: bool,
-    /// How keys are read and locked.
-    pub execution: Execution,
-    /// How what was read is validated.
-    pub validation: Validation,
-    /// How backups get their log records.
-    pub log_by: Primitive,
-    /// How primaries get their writes.
-    pub commit_by: Primitive,
-    /// Bytes of each log: one per host engine, and one per host engine of every other node.
-    pub log: Bytes,
-    /// How RPCs travel.
-    pub rpc_by: Transport,
-    /// Bytes of each message log, where RPCs are WRITEs: one per host engine of every other node.
-    /// A full one holds messages back.
-    pub message_log: Bytes,
-    /// How long a phase waits for an unreachable node before it gives up.
-    pub timeout: Nanos,
-    /// For negative tests; those that break what is not there do nothing.
-    #[doc(hidden)]
-    pub sabotage: Sabotage,
-}
-
-/// The names of the systems.
-pub const SYSTEMS: [&str; 6] =
-    ["farm", "fasst", "drtm-r", "drtm-r-original", "drtm-h", "drtm-h-nc"];
-
-impl RdmaOccConfig {
-    /// The published choices of the system of this name, one of [`SYSTEMS`].
-    pub fn named(system: &str, records: u64, value: usize) -> Option<Self> {
-        Some(match system {
-            "farm" => Self::farm(records, value),
-            "fasst" => Self::fasst(records, value),
-            "drtm-r" => Self::drtm_r(records, value),
-            "drtm-r-original" => Self::drtm_r_original(records, value),
-            "drtm-h" => Self::drtm_h(records, value),
-            "drtm-h-nc" => Self::drtm_h_nc(records, value),
-            _ => return None,
-        })
-    }
-
-    /// FaRM: hopscotch table, one-sided reads, validation and log, RPCs to lock and to commit by
-    /// WRITEs to pairwise message logs [Xenic21 2.2.2]. `records` per shard, values of at most
-    /// `value` bytes; so for all systems.
-    pub fn farm(records: u64, value: usize) -> Self {
-        let design = Design::Hopscotch { neighbourhood: FARM_NEIGHBOURHOOD };
-        Self {
-            validation: Validation::ReadUpTo(FARM_VALIDATE_BY_RPC_ABOVE),
-            rpc_by: Transport::Write,
-            ..Self::one_sided(design, records, value)
-        }
-    }
-
-    /// FaSST: RPCs only; one RPC locks and reads.
-    pub fn fasst(records: u64, value: usize) -> Self {
-        Self {
-            execution: Execution::Rpc,
-            validation: Validation::Rpc,
-            log_by: Primitive::Rpc,
-            ..Self::one_sided(CHAINED, records, value)
-        }
-    }
-
-    /// DrTM+R as Xenic compares with it: one-sided everything under DrTM+H's optimistic protocol.
-    /// [Xenic21 5.1]
-    pub fn drtm_r(records: u64, value: usize) -> Self {
-        let locking = Locking { by: Primitive::OneSided, keys: LockKeys::Written };
-        Self {
-            execution: Execution::Read(locking),
-            commit_by: Primitive::OneSided,
-            ..Self::drtm_h(records, value)
-        }
-    }
-
-    /// DrTM+R as published: locks every key by CAS, so that nothing is left to validate.
-    /// [Xenic21 2.2.2]
-    pub fn drtm_r_original(records: u64, value: usize) -> Self {
-        let locking = Locking { by: Primitive::OneSided, keys: LockKeys::Every };
-        Self { execution: Execution::Read(locking), ..Self::drtm_r(records, value) }
-    }
-
-    /// DrTM+H: READs to cached addresses, one-sided validation and log, RPCs to lock and to
-    /// commit. [Xenic21 2.2.2]
-    pub fn drtm_h(records: u64, value: usize) -> Self {
-        // "The remote memory address of each key" [Xenic21 2.2.2]: space for half as many more,
-        // since the cache is set-associative.
-        let cached_addresses = records.max(64) * 3 / 2;
-        Self { cached_addresses, warm_addresses: true, ..Self::drtm_h_nc(records, value) }
-    }
-
-    /// DrTM+H without the address cache. [Xenic21 5.1]
-    pub fn drtm_h_nc(records: u64, value: usize) -> Self {
-        Self::one_sided(CHAINED, records, value)
-    }
-
-    /// One-sided reads, validation and log; RPCs to lock and to commit; no cache.
-    fn one_sided(design: Design, records: u64, value: usize) -> Self {
-        let records = records.max(64);
-        // Filled to nine tenths, where Xenic measures lookups [4.1.4]; chains take the rest.
-        let slots = records * 10 / 9;
-        let inline = value.clamp(8, INLINE_MAX);
-        let overflow_slots = slots / 2 + 256;
-        let table = TableConfig { design, slots, overflow_slots, inline, heap: Bytes(0) };
-        Self {
-            table,
-            records,
-            cached_addresses: 0,
-            warm_addresses: false,
-            execution: Execution::Read(Locking { by: Primitive::Rpc, keys: LockKeys::Written }),
-            validation: Validation::Read,
-            log_by: Primitive::OneSided,
-            commit_by: Primitive::Rpc,
-            log: Bytes(128 << 10),
-            rpc_by: Transport::Send,
-            message_log: Bytes(32 << 10),
-            timeout: Nanos::from_millis(20),
-            sabotage: Sabotage::None,
-        }
-    }
-}
-
-const CHAINED: Design = Design::Chained { bucket: DRTM_BUCKET };
+/// Transactions that one engine may have open, those included that only have something to tidy up;
+/// beyond it they abort.
+const OPEN_MAX: usize = 8_192;
 
 /// Starts a baseline on one engine of `node`: a host engine coordinates, serves and applies logs; a
 /// NIC engine has nothing to do, since the NIC executes verbs by itself.
@@ -297,13 +102,22 @@ fn start<F: Fabric>(
     if here.side == Side::Nic {
         return None;
     }
-    let host = Host::new(fabric.clone(), node.clone(), procedures.clone());
-    let first = fabric.serve(host.clone());
+    let owner: Rc<dyn Owner> = match node.config().sabotage {
+        Sabotage::None => Rc::new(OwnShard::new(fabric.clone(), node.clone())),
+        sabotage => Rc::new(BrokenOwner::new(fabric.clone(), node.clone(), sabotage)),
+    };
+    let reach = Rc::new(Reach::new(fabric.clone(), node.clone()));
+    let rpc = Rc::new(Rpc::new(fabric.clone(), node.clone(), reach.clone()));
+    let log = LocalLog::new(fabric.clone(), reach.clone(), node.log_of(here).clone());
+    let engine = HostEngine { owner, log: Rc::new(log), reach, rpc };
+    let server = Server::new(fabric.clone(), node.clone(), engine.clone());
+    let service: Rc<dyn Service> = Rc::new(server);
+    let first = fabric.serve(service.clone());
     assert!(first, "an engine runs one system");
     for log in node.logs_of(here.core) {
         let worker = Worker { fabric: fabric.clone(), node: node.clone() };
         fabric.spawn(apply_log(fabric.clone(), log, worker));
     }
-    message_log::start(&host);
-    Some(Coordinator::new(host))
+    engine.rpc.start(&service);
+    Some(Coordinator::new(fabric, node, procedures, engine))
 }

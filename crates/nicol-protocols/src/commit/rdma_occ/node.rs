@@ -14,8 +14,9 @@ use nicol_core::view::{ShardMap, View};
 use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
+use super::config::{RdmaOccConfig, Transport};
 use super::replica::{Primary, Replica};
-use super::{Coordinator, RdmaOccConfig, Transport, start};
+use super::{Coordinator, start};
 use crate::commit::log::LogMemory;
 use crate::commit::{copy_backups, load_shard};
 
@@ -280,7 +281,7 @@ impl SystemNode for Node {
         Self {
             id,
             view: view.clone(),
-            config: config.clone(),
+            config: config.in_force(),
             geometry: primary.table.geometry(),
             shard: view.led_by(id).next(),
             primary: Primary::new(primary),

@@ -10,48 +10,16 @@ use nicol_store::host_table::{Applied, Lookup};
 use nicol_store::ordered::WriteCounters;
 use nicol_store::remote_table::{Busy, Found, LockRefused, RemoteTable};
 
-use crate::commit::replica::{self, ShardTable};
+use crate::commit::replica::{self, ShardTable, shard_table};
 
 /// The records that a node holds of a shard.
 pub type Replica = replica::Replica<RemoteTable>;
 
-impl ShardTable for RemoteTable {
-    fn copy(&self) -> Self {
-        Self::copy(self)
-    }
-
-    fn touch(&self, keys: impl Iterator<Item = Key>) {
-        Self::touch(self, keys);
-    }
-
-    fn load(&self, key: Key, value: &[u8]) {
-        Self::load(self, key, value);
-    }
-
-    fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) {
-        Self::apply(self, key, version, value);
-    }
-
-    fn forget_old_deletions(&self) {
-        Self::forget_old_deletions(self);
-    }
-
-    fn for_each(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
-        Self::for_each(self, each);
-    }
-
-    fn len(&self) -> u64 {
-        Self::len(self)
-    }
-
-    fn digest(&self) -> u64 {
-        Self::digest(self)
-    }
-
+shard_table!(RemoteTable {
     fn check(&self) -> Vec<String> {
         Self::check(self)
     }
-}
+});
 
 /// The replica that transactions read and write: its records, and the locks on those of ordered
 /// tables, which no header word holds.
@@ -182,7 +150,7 @@ impl Primary {
 
 #[cfg(test)]
 mod tests {
-    use nicol_core::ids::{EngineId, NodeId, TableId};
+    use nicol_core::ids::{EngineId, Incarnation, NodeId, TableId};
     use nicol_core::txn::{KeyRange, ProcedureId, Txn};
     use nicol_core::units::Bytes;
     use nicol_store::remote_table::{Design, Geometry, TableConfig};
@@ -207,7 +175,7 @@ mod tests {
     }
 
     fn txn(number: u64) -> TxnId {
-        TxnId::new(EngineId::host(NodeId(0), 0), number)
+        TxnId::new(EngineId::host(NodeId(0), 0), Incarnation::FIRST, number)
     }
 
     fn read(primary: &Primary, key: Key) -> Lookup {

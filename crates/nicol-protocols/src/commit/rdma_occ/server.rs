@@ -1,33 +1,61 @@
 //! The server's side of a host engine: what a primary and a backup do for a coordinator by RPC.
 
-use std::rc::Rc;
+use std::cell::RefCell;
+use std::sync::Arc;
 
-use nicol_core::fabric::{Fabric, ReplyTo, Work};
-use nicol_core::ids::{Key, TxnId, Version};
+use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Service};
+use nicol_core::ids::Key;
 use nicol_core::txn::Abort;
 use nicol_core::wire::Malformed;
 use nicol_store::host_table::ExhaustedSpace;
-use nicol_store::remote_table::Found as Looked;
 
-use super::Sabotage;
-use super::host::Host;
+use super::host::HostEngine;
+use super::messages::{HELLO, LOCK, RESERVE, ReserveRequest};
+use super::node::Node;
 use crate::commit::messages::{
-    Ack, Change, ExecuteReply, Found, Keys, LockReads, Reads, ValidateReply, Writes,
+    ABORT, Ack, COMMIT, Change, EXECUTE, ExecuteReply, Found, Keys, LOG, LockReads, Reads,
+    VALIDATE, ValidateReply, Writes,
 };
-use crate::kit::lock_all;
+
+/// The server's side of one host engine.
+pub(super) struct Server<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+    engine: HostEngine<F>,
+    scratch: RefCell<Scratch>,
+}
 
 /// Buffers of one request; nothing is awaited while they are in use.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
-    pub(super) found: Vec<Found>,
-    pub(super) values: Vec<u8>,
+struct Scratch {
+    found: Vec<Found>,
+    values: Vec<u8>,
 }
 
-impl<F: Fabric> Host<F> {
+impl<F: Fabric> Server<F> {
+    pub(super) fn new(fabric: F, node: Arc<Node>, engine: HostEngine<F>) -> Self {
+        Self { fabric, node, engine, scratch: RefCell::default() }
+    }
+
+    /// Takes a request.
+    fn serve(&self, delivery: Delivery<'_>, reply_to: ReplyTo) -> Result<(), Malformed> {
+        let body = delivery.body;
+        match delivery.kind {
+            EXECUTE => self.execute(self.keys(body)?, reply_to),
+            LOCK => self.lock(self.lock_reads(body)?, reply_to),
+            VALIDATE => self.validate(self.reads(body)?, reply_to),
+            RESERVE => self.reserve(self.reservations(body)?, reply_to),
+            LOG => self.log(self.records(body)?, reply_to),
+            COMMIT => self.commit(self.writes(body)?, reply_to),
+            ABORT => self.abort(self.keys(body)?, reply_to),
+            HELLO => return self.engine.reach.serve_hello(delivery, reply_to),
+            _ => return Err(Malformed { what: "an unknown kind of message" }),
+        }
+        Ok(())
+    }
+
     /// EXECUTE: locks the write set or nothing, then reads every key. [FaSST; Xenic21 2.2.2]
-    pub(super) fn serve_execute(&self, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
-        let keys = Keys::parse(body)?;
-        self.refuse_foreign(keys.iter().map(|access| access.key))?;
+    fn execute(&self, keys: Keys<&[u8]>, reply_to: ReplyTo) {
         let scratch = &mut *self.scratch.borrow_mut();
         scratch.found.clear();
         scratch.values.clear();
@@ -36,25 +64,23 @@ impl<F: Fabric> Host<F> {
                 let found = scratch.found.iter().copied();
                 let granted =
                     ExecuteReply::Granted(ExhaustedSpace::default(), found, &scratch.values);
-                self.answer(reply_to, &granted);
+                self.engine.rpc.answer(reply_to, &granted);
             }
             Err(abort) => {
-                self.answer(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort));
+                self.engine
+                    .rpc
+                    .answer(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort));
             }
         }
-        Ok(())
     }
 
     fn lock_and_read(&self, keys: &Keys<&[u8]>, scratch: &mut Scratch) -> Result<(), Abort> {
-        if self.sabotage() != Sabotage::NoLocks {
-            self.lock_all(keys.written(), keys.txn)?;
-        }
+        self.engine.owner.lock_all(keys.written(), keys.txn)?;
         for access in keys.iter() {
-            let found = self.read_own(access.key, access.write, &mut scratch.values);
-            match found {
+            match self.engine.owner.read(access.key, access.write, &mut scratch.values) {
                 Ok(found) => scratch.found.push(found),
                 Err(abort) => {
-                    keys.written().for_each(|key| self.unlock_own(key, keys.txn));
+                    keys.written().for_each(|key| self.engine.owner.unlock(key, keys.txn));
                     return Err(abort);
                 }
             }
@@ -62,131 +88,117 @@ impl<F: Fabric> Host<F> {
         Ok(())
     }
 
-    fn lock_all(&self, keys: impl Iterator<Item = Key> + Clone, txn: TxnId) -> Result<(), Abort> {
-        lock_all(keys, |key| self.lock_own(key, txn), |key| self.unlock_own(key, txn))
-    }
-
-    pub(super) fn unlock_own(&self, key: Key, txn: TxnId) {
-        self.fabric.work(Work::TableLookup);
-        self.node.primary().unlock(key, txn);
-    }
-
-    /// Reads a key of this node's shard; its value is appended to `values`. `mine` says that the
-    /// transaction has locked it.
-    pub(super) fn read_own(
-        &self,
-        key: Key,
-        mine: bool,
-        values: &mut Vec<u8>,
-    ) -> Result<Found, Abort> {
-        if !mine {
-            // Else it was looked up to be locked.
-            self.fabric.work(Work::TableLookup);
-        }
-        let start = values.len() as u32;
-        match self.node.primary().get(key, values) {
-            Ok(Looked { version, present, locked }) if mine || !locked => {
-                let value = present.then_some((start, values.len() as u32 - start));
-                Ok(Found { version, value })
-            }
-            // Locked, or in the middle of a one-sided commit.
-            Ok(_) | Err(_) => Err(Abort::LockConflict { key }),
-        }
-    }
-
     /// LOCK: every key at the version read, or none.
-    pub(super) fn serve_lock(&self, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
-        let LockReads { txn, reads } = LockReads::parse(body)?;
-        self.refuse_foreign(reads.keys())?;
-        let mut verdict = self.lock_all(reads.keys(), txn);
+    fn lock(&self, LockReads { txn, reads }: LockReads<&[u8]>, reply_to: ReplyTo) {
+        let mut verdict = self.engine.owner.lock_all(reads.keys(), txn);
         if verdict.is_ok() {
-            verdict = reads
-                .iter()
-                .try_for_each(|read| self.check_locked(read.key, txn, read.version, read.present));
+            verdict = reads.iter().try_for_each(|read| self.engine.owner.check_locked(txn, read));
             if verdict.is_err() {
-                reads.keys().for_each(|key| self.unlock_own(key, txn));
+                reads.keys().for_each(|key| self.engine.owner.unlock(key, txn));
             }
         }
-        self.answer(reply_to, &ValidateReply(verdict));
-        Ok(())
+        self.engine.rpc.answer(reply_to, &ValidateReply(verdict));
     }
 
     /// VALIDATE: versions unchanged and nothing locked.
-    pub(super) fn serve_validate(&self, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
-        let reads = Reads::parse(body)?;
-        self.refuse_foreign(reads.keys())?;
+    fn validate(&self, reads: Reads<&[u8]>, reply_to: ReplyTo) {
+        let verdict = reads.iter().try_for_each(|read| self.engine.owner.check(read));
+        self.engine.rpc.answer(reply_to, &ValidateReply(verdict));
+    }
+
+    /// RESERVE: for every value or, once the transaction gives its locks back, for none. One that
+    /// comes behind its transaction's ABORT finds no lock, and takes nothing.
+    fn reserve(&self, request: ReserveRequest<&[u8]>, reply_to: ReplyTo) {
+        let txn = request.txn;
         let verdict =
-            reads.iter().try_for_each(|read| self.check_own(read.key, read.version, read.present));
-        self.answer(reply_to, &ValidateReply(verdict));
-        Ok(())
+            request.iter().try_for_each(|(key, len)| self.engine.owner.reserve(key, txn, len));
+        self.engine.rpc.answer(reply_to, &ValidateReply(verdict));
     }
 
     /// LOG: appended to this engine's log; acknowledged once it is there.
-    pub(super) fn serve_log(
-        self: Rc<Self>,
-        body: &[u8],
-        reply_to: ReplyTo,
-    ) -> Result<(), Malformed> {
-        if self.node.backup(Writes::parse(body)?.shard).is_none() {
-            return Err(Malformed { what: "a LOG for a shard not backed up here" });
+    fn log(&self, writes: Writes<&[u8]>, reply_to: ReplyTo) {
+        if self.engine.log.try_append(writes.body()) {
+            return self.engine.rpc.answer(reply_to, &Ack);
         }
-        if self.log_own(body) {
-            self.answer(reply_to, &Ack);
-            return Ok(());
-        }
-        let body = self.fabric.keep(body);
-        let fabric = self.fabric.clone();
-        fabric.spawn(async move {
-            self.log_own_in_time(body.as_ref()).await;
-            self.answer(reply_to, &Ack);
+        let writes = writes.keep(&self.fabric);
+        let (log, rpc) = (self.engine.log.clone(), self.engine.rpc.clone());
+        self.fabric.spawn(async move {
+            log.append_in_time(writes.body()).await;
+            rpc.answer(reply_to, &Ack);
         });
-        Ok(())
     }
 
     /// COMMIT: installed and unlocked.
-    pub(super) fn serve_commit(
-        self: Rc<Self>,
-        body: &[u8],
-        reply_to: ReplyTo,
-    ) -> Result<(), Malformed> {
-        let writes = Writes::parse(body)?;
-        self.refuse_foreign(writes.keys())?;
-        if self.installs_unlocked() {
-            self.commit_broken(body, reply_to);
-            return Ok(());
-        }
+    fn commit(&self, writes: Writes<&[u8]>, reply_to: ReplyTo) {
         for (key, version, change) in writes.iter() {
             match change {
-                Change::Put(value) => self.install_own(key, writes.txn, version, Some(value)),
-                Change::Delete => self.install_own(key, writes.txn, version, None),
-                Change::UnlockOnly => self.unlock_own(key, writes.txn),
+                Change::Put(value) => {
+                    self.engine.owner.install(key, writes.txn, version, Some(value))
+                }
+                Change::Delete => self.engine.owner.install(key, writes.txn, version, None),
+                Change::UnlockOnly => self.engine.owner.unlock(key, writes.txn),
             }
         }
-        self.answer(reply_to, &Ack);
-        Ok(())
-    }
-
-    pub(super) fn install_own(&self, key: Key, txn: TxnId, version: Version, value: Option<&[u8]>) {
-        self.fabric.work(Work::TableApply);
-        self.node.primary().install(key, txn, version, value);
+        self.engine.rpc.answer(reply_to, &Ack);
     }
 
     /// ABORT: releases what the transaction holds here.
-    pub(super) fn serve_abort(&self, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
-        let keys = Keys::parse(body)?;
-        self.refuse_foreign(keys.iter().map(|access| access.key))?;
-        keys.iter().for_each(|access| self.unlock_own(access.key, keys.txn));
-        self.answer(reply_to, &Ack);
-        Ok(())
+    fn abort(&self, keys: Keys<&[u8]>, reply_to: ReplyTo) {
+        keys.iter().for_each(|access| self.engine.owner.unlock(access.key, keys.txn));
+        self.engine.rpc.answer(reply_to, &Ack);
     }
 
-    pub(super) fn refuse_foreign(
-        &self,
-        mut keys: impl Iterator<Item = Key>,
-    ) -> Result<(), Malformed> {
+    fn keys<'a>(&self, body: &'a [u8]) -> Result<Keys<&'a [u8]>, Malformed> {
+        let keys = Keys::parse(body)?;
+        self.refuse_foreign(keys.iter().map(|access| access.key))?;
+        Ok(keys)
+    }
+
+    fn lock_reads<'a>(&self, body: &'a [u8]) -> Result<LockReads<&'a [u8]>, Malformed> {
+        let locks = LockReads::parse(body)?;
+        self.refuse_foreign(locks.reads.keys())?;
+        Ok(locks)
+    }
+
+    fn reads<'a>(&self, body: &'a [u8]) -> Result<Reads<&'a [u8]>, Malformed> {
+        let reads = Reads::parse(body)?;
+        self.refuse_foreign(reads.keys())?;
+        Ok(reads)
+    }
+
+    fn reservations<'a>(&self, body: &'a [u8]) -> Result<ReserveRequest<&'a [u8]>, Malformed> {
+        let request = ReserveRequest::parse(body)?;
+        self.refuse_foreign(request.iter().map(|(key, _)| key))?;
+        Ok(request)
+    }
+
+    fn records<'a>(&self, body: &'a [u8]) -> Result<Writes<&'a [u8]>, Malformed> {
+        let writes = Writes::parse(body)?;
+        match self.node.backup(writes.shard) {
+            Some(_) => Ok(writes),
+            None => Err(Malformed { what: "a LOG for a shard not backed up here" }),
+        }
+    }
+
+    fn writes<'a>(&self, body: &'a [u8]) -> Result<Writes<&'a [u8]>, Malformed> {
+        let writes = Writes::parse(body)?;
+        self.refuse_foreign(writes.keys())?;
+        Ok(writes)
+    }
+
+    fn refuse_foreign(&self, mut keys: impl Iterator<Item = Key>) -> Result<(), Malformed> {
         if keys.any(|key| !self.node.is_primary_of(key)) {
             return Err(Malformed { what: "a key of another shard" });
         }
         Ok(())
+    }
+}
+
+impl<F: Fabric> Service for Server<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        match delivery.reply_to {
+            Some(reply_to) => self.serve(delivery, reply_to),
+            None => Err(Malformed { what: "a request that wants no reply" }),
+        }
     }
 }

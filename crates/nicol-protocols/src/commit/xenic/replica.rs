@@ -4,47 +4,15 @@
 use nicol_core::ids::{Key, Version};
 use nicol_store::host_table::{Advance, HostTable, LocatedRecord, Lookup};
 
-use crate::commit::replica::{self, ShardTable};
+use crate::commit::replica::{self, ShardTable, shard_table};
 
 /// The records that a node holds of a shard.
 pub type Replica = replica::Replica<HostTable>;
 
-impl ShardTable for HostTable {
-    fn copy(&self) -> Self {
-        Self::copy(self)
-    }
-
-    fn touch(&self, keys: impl Iterator<Item = Key>) {
-        Self::touch(self, keys);
-    }
-
-    fn load(&self, key: Key, value: &[u8]) {
-        Self::load(self, key, value);
-    }
-
-    fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) {
-        Self::apply(self, key, version, value);
-    }
-
+shard_table!(HostTable {
     /// The NIC's index has one floor for all keys of an entry, those of ordered tables included.
     fn deleted_elsewhere(&self, key: Key, version: Version) {
         Self::deleted_elsewhere(self, key, version);
-    }
-
-    fn forget_old_deletions(&self) {
-        Self::forget_old_deletions(self);
-    }
-
-    fn for_each(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
-        Self::for_each(self, each);
-    }
-
-    fn len(&self) -> u64 {
-        Self::len(self)
-    }
-
-    fn digest(&self) -> u64 {
-        Self::digest(self)
     }
 
     /// Panics at the first breach instead of returning it.
@@ -52,7 +20,7 @@ impl ShardTable for HostTable {
         Self::check(self);
         Vec::new()
     }
-}
+});
 
 impl Replica {
     /// Looks `key` up in local memory; a value found is appended to `into`.

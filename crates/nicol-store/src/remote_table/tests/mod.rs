@@ -5,7 +5,7 @@ mod threads;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nicol_core::ids::NodeId;
+use nicol_core::ids::{Incarnation, NodeId};
 use nicol_core::rng::{Purpose, Stream, test_steps};
 use nicol_core::units::Bytes;
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ fn geometry(design: Design, slots: u64) -> Geometry {
 }
 
 fn txn(core: u8, sequence: u64) -> TxnId {
-    TxnId::new(EngineId::nic(NodeId(7), core), sequence)
+    TxnId::new(EngineId::nic(NodeId(7), core), Incarnation::FIRST, sequence)
 }
 
 /// A coordinator that has the geometry and one-sided operations, and nothing else.

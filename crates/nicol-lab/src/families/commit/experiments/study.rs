@@ -12,9 +12,9 @@ use super::benchmarks::Benchmark;
 use super::{VERBS, on_path};
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table, digest};
+use crate::hardware::vain_offload;
 use crate::profiles;
 use crate::report::BenchReport;
-use crate::runner::vain_offload;
 use crate::system::System;
 
 /// Servers of the testbed. [Xenic21 5]
@@ -158,7 +158,8 @@ impl<'c> Study<'c> {
         let memory = self.benchmark.memory(self.context.options.form, self.system)?;
         let hardware = digest(&format!("{:?}", self.profile));
         let run = format!("{} {hardware:016x} {config:?}", self.benchmark.name);
-        self.context.point(&run, memory, || self.point(&self.system.run(&config)?.report))
+        self.context
+            .point(&run, memory, || self.point(&(self.system.run)(self.system, &config)?.report))
     }
 
     fn point(&self, report: &BenchReport) -> Result<Point> {

@@ -98,7 +98,7 @@ impl<F: Fabric> HostCoordinator<F> {
     /// An id for one attempt at the NIC.
     fn next_id(&self) -> TxnId {
         self.sequence.set(self.sequence.get() + 1);
-        TxnId::new(self.fabric.here(), self.sequence.get())
+        TxnId::new(self.fabric.here(), self.fabric.incarnation(), self.sequence.get())
     }
 
     /// The core of this node's NIC that coordinates a transaction. [Xenic21 4.3.2]: flows are

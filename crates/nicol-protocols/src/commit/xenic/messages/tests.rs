@@ -1,5 +1,5 @@
 use nicol_core::fabric::{FabricError, Message, RequestId};
-use nicol_core::ids::{Key, TxnId, Version};
+use nicol_core::ids::{Key, ShardId, TxnId, Version};
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::{Abort, ProcedureId, RangeVersion, Txn, VersionRange};
 use nicol_core::wire::Writer;
@@ -104,6 +104,16 @@ fn what_was_executed_elsewhere_comes_back_whole() {
     assert!(matches!(reply, Ok(Shipped::Denied(Abort::LockConflict { key: Key(3) }))));
     let reply = parse_ship_reply(&bytes(&ShipReply::More), &mut keys());
     assert!(matches!(reply, Ok(Shipped::More)));
+    let reasons = [
+        Abort::Stale { key: Key(4) },
+        Abort::ShardUnavailable { shard: ShardId(u16::MAX) },
+        Abort::AwaitsRecovery { key: Key(u64::MAX) },
+    ];
+    for reason in reasons {
+        let body = bytes(&ShipReply::Denied(reason));
+        let reply = parse_ship_reply(&body, &mut keys());
+        assert!(matches!(reply, Ok(Shipped::Denied(told)) if told == reason), "{reason:?}");
+    }
     let fabric = bytes(&ShipReply::Denied(Abort::Fabric(FabricError::Unreachable)));
     withstands(&fabric, |body| parse_ship_reply(body, &mut keys()).is_ok());
 }

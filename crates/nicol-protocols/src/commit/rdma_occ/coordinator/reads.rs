@@ -1,39 +1,19 @@
 //! One-sided reads: along the structure, or to a remembered address.
 
-use nicol_core::fabric::{Fabric, FabricError, OneSided};
-use nicol_core::ids::{NodeId, Version};
+use nicol_core::fabric::{Fabric, FabricError};
+use nicol_core::ids::NodeId;
 use nicol_core::txn::{Abort, Txn};
-use nicol_store::remote_table::{BlockRef, Record, Reread, Span, Step, StoredValue, Walk};
+use nicol_store::remote_table::{BlockRef, Record, Reread, Span, Step, StoredValue};
 
-use super::host::{AccessRecord, Held, Host, Open, ValidationSource};
+use super::Steps;
+use super::open_txn::{AccessRecord, At, Held, Lookup, OpenTxn, ValidationSource};
 
 /// READs of one key before it counts as locked: its writer is slow.
 const READS_MAX: u32 = 64;
 
-/// A key that is being read.
-pub(super) struct Lookup<F: Fabric> {
-    index: usize,
-    node: NodeId,
-    at: At,
-    /// READs so far, one after the other.
-    reads: u32,
-    done: F::Completion,
-    /// The READ of the block where the value stood last, posted with that of its slot.
-    ahead: Option<(BlockRef, F::Completion)>,
-}
-
-/// What a lookup is reading.
-#[derive(Clone, Copy, Debug)]
-enum At {
-    Address(u64),
-    Bucket(Walk),
-    /// The value of a record whose slot it has read.
-    Block {
-        block: BlockRef,
-        version: Version,
-        source: ValidationSource,
-    },
-}
+/// Proof that the state of every key is known for which a lookup was started.
+#[must_use = "it is a part of the proof that every key was read"]
+pub(super) struct AllRead(());
 
 /// What a READ has led to.
 enum Next {
@@ -43,9 +23,9 @@ enum Next {
     Read(At),
 }
 
-impl<F: Fabric> Host<F> {
+impl<F: Fabric> Steps<F> {
     /// Starts to read the key at `index`, whose primary is another node.
-    pub(super) fn start_lookup(&self, txn: &Txn, open: &mut Open<F>, index: usize) {
+    pub(super) fn start_lookup(&self, txn: &Txn, open: &mut OpenTxn<F>, index: usize) {
         let (key, node) = (txn.entries()[index].key, open.accesses[index].node);
         let (at, block) = match self.node.address_of(key) {
             Some((address, block)) => (At::Address(address), block),
@@ -53,20 +33,20 @@ impl<F: Fabric> Host<F> {
         };
         let done = self.read_at(node, at);
         let ahead = block.map(|block| (block, self.read_block(node, block)));
-        open.lookups.push_back(Lookup { index, node, at, reads: 1, done, ahead });
+        open.lookups.push(Lookup { index, node, at, reads: 1, ahead }, done);
     }
 
     /// Reads until the state of every key is known that a lookup was started for.
     pub(super) async fn finish_lookups(
         &self,
         txn: &mut Txn,
-        open: &mut Open<F>,
-    ) -> Result<(), Abort> {
+        open: &mut OpenTxn<F>,
+    ) -> Result<AllRead, Abort> {
         let mut failure = None;
         // All are under way together; one that must read on goes to the end of the queue.
-        while let Some(lookup) = open.lookups.pop_front() {
-            let Lookup { index, node, at, reads, done, ahead } = lookup;
-            let next = match done.await {
+        while let Some((lookup, read)) = open.lookups.next().await {
+            let Lookup { index, node, at, reads, ahead } = lookup;
+            let next = match read {
                 Ok(bytes) => self.look(txn, open, index, at, bytes.as_ref()),
                 Err(error) => Err(Abort::Fabric(error)),
             };
@@ -82,15 +62,15 @@ impl<F: Fabric> Host<F> {
                         (At::Block { block, .. }, Some((known, done))) if known == block => done,
                         _ => self.read_at(node, at),
                     };
-                    let (reads, ahead) = (reads + 1, None);
-                    open.lookups.push_back(Lookup { index, node, at, reads, done, ahead });
+                    let lookup = Lookup { index, node, at, reads: reads + 1, ahead: None };
+                    open.lookups.push(lookup, done);
                 }
                 Err(abort) => {
                     failure.get_or_insert(abort);
                 }
             }
         }
-        failure.map_or(Ok(()), Err)
+        failure.map_or(Ok(AllRead(())), Err)
     }
 
     fn read_at(&self, node: NodeId, at: At) -> F::Completion {
@@ -99,26 +79,20 @@ impl<F: Fabric> Host<F> {
             At::Bucket(walk) => walk.span(),
             At::Block { block, .. } => return self.read_block(node, block),
         };
-        self.read_span(node, span)
+        self.reach.read(node, span)
     }
 
     fn read_block(&self, node: NodeId, block: BlockRef) -> F::Completion {
         // Checked when its slot was read.
         let span = self.node.geometry().block_span(block);
-        self.read_span(node, span.unwrap_or(Span { offset: block.offset, len: 0 }))
-    }
-
-    fn read_span(&self, node: NodeId, span: Span) -> F::Completion {
-        let rkey = self.known_handles(node).table;
-        let read = OneSided::Read { rkey, offset: span.offset, len: span.len as u32 };
-        self.fabric.one_sided(node, read)
+        self.reach.read(node, span.unwrap_or(Span { offset: block.offset, len: 0 }))
     }
 
     /// Takes what a READ of the key at `index` brought.
     fn look(
         &self,
         txn: &mut Txn,
-        open: &mut Open<F>,
+        open: &mut OpenTxn<F>,
         index: usize,
         at: At,
         bytes: &[u8],
@@ -168,7 +142,7 @@ impl<F: Fabric> Host<F> {
     fn found(
         &self,
         txn: &mut Txn,
-        open: &mut Open<F>,
+        open: &mut OpenTxn<F>,
         index: usize,
         again: At,
         record: Record<'_>,

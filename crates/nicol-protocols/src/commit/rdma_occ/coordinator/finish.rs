@@ -1,18 +1,19 @@
-//! What is left to do once the client has its outcome: COMMIT at the primaries, or give the locks
-//! back. It must happen, so that it is tried until it has.
+//! COMMIT at the primaries, or ABORT: what is left to do once the client has its outcome. It must
+//! happen, so that it is tried until it has.
 
 use std::rc::Rc;
 
-use nicol_core::fabric::{Fabric, FabricError, OneSided};
-use nicol_core::ids::NodeId;
-use nicol_core::txn::Txn;
+use nicol_core::fabric::{Fabric, FabricError};
+use nicol_core::ids::{NodeId, ShardId};
+use nicol_core::txn::{Outcome, Txn};
 use nicol_store::remote_table::Header;
 
-use super::broken::GAP;
-use super::host::{Held, Host, Open, RETRY_WAIT, Sent, ValidationSource, Verb};
-use super::locks::previous_word;
-use super::{Primitive, Sabotage};
+use super::Steps;
+use super::log::Logged;
+use super::open_txn::{Held, InHand, OpenTxn, ValidationSource};
 use crate::commit::messages::{AbortLocks, Commit};
+use crate::commit::rdma_occ::config::Primitive;
+use crate::commit::rdma_occ::reach::word_of;
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,107 +22,120 @@ pub(super) enum Decision {
     Abort,
 }
 
-impl<F: Fabric> Host<F> {
-    /// Ends a transaction that is decided.
-    pub(super) async fn finish(self: Rc<Self>, mut open: Box<Open<F>>, decision: Decision) {
+impl<F: Fabric> Steps<F> {
+    /// COMMIT: has the primaries install the writes and unlock, or does it one-sidedly, in a task
+    /// of its own. One that has written nothing only gives its locks back. What the client is told.
+    pub(super) fn commit(
+        self: &Rc<Self>,
+        txn: &Txn,
+        open: &mut InHand<F>,
+        logged: Logged,
+    ) -> Outcome {
+        let outcome = logged.outcome();
+        self.end(txn, open, Decision::Commit);
+        outcome
+    }
+
+    /// ABORT: gives back the locks of what has not committed, in a task of its own.
+    pub(super) fn abort(self: &Rc<Self>, txn: &Txn, open: &mut InHand<F>) {
+        self.end(txn, open, Decision::Abort);
+    }
+
+    /// Ends a transaction in a task of its own, if it holds anything: the client need not wait.
+    fn end(self: &Rc<Self>, txn: &Txn, open: &mut InHand<F>, decision: Decision) {
+        if let Some(mut open) = self.txns.close_idle(open.hand_over()) {
+            open.txn.copy_from(txn);
+            self.fabric.spawn(self.clone().finish(open, decision));
+        }
+    }
+
+    async fn finish(self: Rc<Self>, mut open: Box<OpenTxn<F>>, decision: Decision) {
         let txn = std::mem::take(&mut open.txn);
         if decision == Decision::Commit {
             self.recover_records(&mut open).await;
-            self.commit_here(&txn, &mut open).await;
+            self.commit_here(&txn, &mut open);
         }
         // Before the WRITEs, which take longer.
         self.release_here(&txn, &mut open);
         if decision == Decision::Commit {
             self.write_records(&txn, &mut open).await;
         }
-        self.release_all(&txn, &mut open, decision).await;
+        self.release_elsewhere(&txn, &mut open, decision).await;
         open.txn = txn;
-        self.close(open);
+        self.txns.close(open);
+    }
+
+    /// Installs the writes to this node's own shard.
+    fn commit_here(&self, txn: &Txn, open: &mut OpenTxn<F>) {
+        for (index, access) in open.accesses.iter_mut().enumerate() {
+            let Some(write) = txn.update(index).filter(|_| access.here) else { continue };
+            assert!(access.held == Held::ByOwner, "a write is locked");
+            access.held = Held::No;
+            self.owner.install(write.key, txn.id, write.version, write.value);
+        }
+    }
+
+    pub(super) fn release_here(&self, txn: &Txn, open: &mut OpenTxn<F>) {
+        for (entry, access) in txn.entries().iter().zip(&mut open.accesses) {
+            if access.held == Held::ByOwner && access.here {
+                self.owner.unlock(entry.key, txn.id);
+                access.held = Held::No;
+            }
+        }
     }
 
     /// Ends what is still locked, all nodes at once.
-    pub(super) async fn release_all(&self, txn: &Txn, open: &mut Open<F>, decision: Decision) {
+    pub(super) async fn release_elsewhere(
+        &self,
+        txn: &Txn,
+        open: &mut OpenTxn<F>,
+        decision: Decision,
+    ) {
         let _phase = self.fabric.phase("COMMIT or ABORT");
-        self.release_here(txn, open);
         self.post_releases(txn, open);
         self.send_ends(txn, open, decision);
         self.take_unlocks(txn, open).await;
         self.take_ends(txn, open, decision).await;
     }
 
-    /// Installs the writes to this node's own shard.
-    async fn commit_here(&self, txn: &Txn, open: &mut Open<F>) {
-        for (index, entry) in txn.entries().iter().enumerate() {
-            let Some(write) = txn.update(index) else { continue };
-            if !self.is_here(open.accesses[index].node) {
-                continue;
-            }
-            if self.sabotage() == Sabotage::AbortInstalls {
-                self.install_whatever(txn, open, index).await;
-                continue;
-            }
-            assert!(open.accesses[index].held == Held::ByOwner, "a write is locked");
-            open.accesses[index].held = Held::No;
-            if self.installs_unlocked() {
-                self.unlock_own(entry.key, txn.id);
-                self.fabric.sleep_until(self.fabric.now() + GAP).await;
-                self.install_unlocked(entry.key, txn.id, write.version, write.value).await;
-            } else {
-                self.install_own(entry.key, txn.id, write.version, write.value);
-            }
-        }
-    }
-
-    fn release_here(&self, txn: &Txn, open: &mut Open<F>) {
-        for (entry, access) in txn.entries().iter().zip(&mut open.accesses) {
-            if access.held == Held::ByOwner && self.is_here(access.node) {
-                self.unlock_own(entry.key, txn.id);
-                access.held = Held::No;
-            }
-        }
-    }
-
     /// WRITEs the records that are committed one-sidedly, and to those that only their owner can
     /// commit, whom it does that for; then unlocks the former under their new versions.
-    async fn write_records(&self, txn: &Txn, open: &mut Open<F>) {
+    async fn write_records(&self, txn: &Txn, open: &mut OpenTxn<F>) {
         for index in 0..txn.entries().len() {
             let held = open.accesses[index].held;
             let written = held != Held::No && txn.update(index).is_some();
             if written && (held == Held::BySwap || self.stands_in_slot(txn, open, index)) {
                 let done = self.write_record(txn, open, index);
-                open.writes.push(Verb { index, done });
+                open.writes.push(index, done);
             }
         }
-        let mut writes = std::mem::take(&mut open.writes);
-        for Verb { index, mut done } in writes.drain(..) {
+        while let Some((index, mut written)) = open.writes.next().await {
             // Nobody else writes to a locked record: a WRITE may be repeated.
-            while done.await.is_err() {
-                self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
-                done = self.write_record(txn, open, index);
+            while written.is_err() {
+                self.reach.wait_to_retry().await;
+                written = self.write_record(txn, open, index).await;
             }
             if self.stands_in_slot(txn, open, index) {
                 open.accesses[index].held = Held::Written;
                 let done = self.unlock(txn, open, index);
-                open.verbs.push(Verb { index, done });
+                open.verbs.push(index, done);
             } else {
                 open.accesses[index].held = Held::ByOwner;
             }
         }
-        open.writes = writes;
     }
 
     /// Is the write to the key at `index` one that its coordinator may make?
-    fn stands_in_slot(&self, txn: &Txn, open: &Open<F>, index: usize) -> bool {
+    fn stands_in_slot(&self, txn: &Txn, open: &OpenTxn<F>, index: usize) -> bool {
         let config = self.node.config();
         let fits = |value: &[u8]| value.len() <= self.node.geometry().inline();
         let put = txn.update(index).and_then(|write| write.value);
         config.commit_by == Primitive::OneSided
-            && !self.installs_unlocked()
             && matches!(open.accesses[index].source, ValidationSource::Header { inline: true, .. })
             && put.is_some_and(fits)
     }
 
-    fn write_record(&self, txn: &Txn, open: &mut Open<F>, index: usize) -> F::Completion {
+    fn write_record(&self, txn: &Txn, open: &mut OpenTxn<F>, index: usize) -> F::Completion {
         let in_slot = self.stands_in_slot(txn, open, index);
         let (node, address, unlocked) = self.record_handle(open, index);
         let geometry = self.node.geometry();
@@ -135,17 +149,16 @@ impl<F: Fabric> Host<F> {
             }
             _ => bytes.extend_from_slice(&txn.id.0.to_le_bytes()),
         }
-        let rkey = self.known_handles(node).table;
         let offset = if in_slot {
             geometry.commit_address(address)
         } else {
             geometry.holder_address(address)
         };
-        self.fabric.one_sided(node, OneSided::Write { rkey, offset, bytes })
+        self.reach.write(node, offset, bytes)
     }
 
     /// The node, address and header before the lock of a record whose slot was read.
-    fn record_handle(&self, open: &Open<F>, index: usize) -> (NodeId, u64, Header) {
+    fn record_handle(&self, open: &OpenTxn<F>, index: usize) -> (NodeId, u64, Header) {
         let access = open.accesses[index];
         let ValidationSource::Header { address, unlocked, .. } = access.source else {
             panic!("only a record that was seen is locked one-sidedly");
@@ -154,7 +167,7 @@ impl<F: Fabric> Host<F> {
     }
 
     /// Posts the CAS that unlocks the key at `index`: under its new version if it was written.
-    fn unlock(&self, txn: &Txn, open: &Open<F>, index: usize) -> F::Completion {
+    fn unlock(&self, txn: &Txn, open: &OpenTxn<F>, index: usize) -> F::Completion {
         let (node, address, unlocked) = self.record_handle(open, index);
         let after = match txn.update(index) {
             Some(write) if open.accesses[index].held == Held::Written => {
@@ -162,25 +175,24 @@ impl<F: Fabric> Host<F> {
             }
             _ => unlocked,
         };
-        self.swap(node, address, unlocked.locked_by(self.fabric.here()), after)
+        self.reach.swap(node, address, unlocked.locked_by(self.fabric.here()), after)
     }
 
     /// Posts what gives back the locks that were taken by CAS.
-    fn post_releases(&self, txn: &Txn, open: &mut Open<F>) {
+    fn post_releases(&self, txn: &Txn, open: &mut OpenTxn<F>) {
         for index in 0..txn.entries().len() {
             if matches!(open.accesses[index].held, Held::BySwap | Held::Perhaps) {
                 let done = self.unlock(txn, open, index);
-                open.verbs.push(Verb { index, done });
+                open.verbs.push(index, done);
             }
         }
     }
 
-    async fn take_unlocks(&self, txn: &Txn, open: &mut Open<F>) {
-        let mut verbs = std::mem::take(&mut open.verbs);
-        for Verb { index, done } in verbs.drain(..) {
+    async fn take_unlocks(&self, txn: &Txn, open: &mut OpenTxn<F>) {
+        while let Some((index, swapped)) = open.verbs.next().await {
             let (_, _, unlocked) = self.record_handle(open, index);
             let locked = unlocked.locked_by(self.fabric.here()).word();
-            match done.await.and_then(|bytes| previous_word(bytes.as_ref())) {
+            match swapped.and_then(|bytes| word_of(bytes.as_ref())) {
                 Ok(found) => {
                     let mine = found == locked || open.accesses[index].held == Held::Perhaps;
                     assert!(mine, "nobody else changes a locked header");
@@ -190,23 +202,20 @@ impl<F: Fabric> Host<F> {
             open.accesses[index].held = Held::No;
             self.stop_swapping(txn, index);
         }
-        open.verbs = verbs;
     }
 
     /// Unlocks after a CAS that failed. It took place or it did not, and what has happened to the
     /// slot since then may look like our lock to a CAS alone; but not under our key, of which this
     /// engine lets no other transaction try for the lock meanwhile.
-    async fn unlock_in_time(&self, txn: &Txn, open: &Open<F>, index: usize) {
+    async fn unlock_in_time(&self, txn: &Txn, open: &OpenTxn<F>, index: usize) {
         let (node, address, unlocked) = self.record_handle(open, index);
         let key = txn.entries()[index].key;
         let geometry = self.node.geometry();
         let span = geometry.record_span(address);
-        let rkey = self.known_handles(node).table;
         let locked = unlocked.locked_by(self.fabric.here());
         loop {
-            self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
-            let read = OneSided::Read { rkey, offset: span.offset, len: span.len as u32 };
-            let Ok(bytes) = self.fabric.one_sided(node, read).await else { continue };
+            self.reach.wait_to_retry().await;
+            let Ok(bytes) = self.reach.read(node, span).await else { continue };
             let mine = geometry.stands_under(key, locked, bytes.as_ref());
             if !mine || self.unlock(txn, open, index).await.is_ok() {
                 return;
@@ -215,57 +224,48 @@ impl<F: Fabric> Host<F> {
     }
 
     /// Sends COMMIT or ABORT to the owners that hold locks, or may.
-    fn send_ends(&self, txn: &Txn, open: &mut Open<F>, decision: Decision) {
-        for node in self.fabric.view().node_ids() {
-            if self.select_held(open, node) {
-                let reply = self.send_end(txn, open, node, decision);
-                open.calls.push(Sent { to: node, reply });
-            }
+    fn send_ends(&self, txn: &Txn, open: &mut OpenTxn<F>, decision: Decision) {
+        let mut last = None;
+        while let Some(shard) = open.next_shard(last, |_, access| access.is_owners()) {
+            let reply = self.send_end(txn, open, shard, decision);
+            open.calls.push(shard, reply);
+            last = Some(shard);
         }
     }
 
-    /// Puts the keys that `node` holds locked, or may, into `open.keys`; are there any?
-    fn select_held(&self, open: &mut Open<F>, node: NodeId) -> bool {
-        open.select(node, |_, access| matches!(access.held, Held::ByOwner | Held::Asked))
-    }
-
+    /// Sends COMMIT or ABORT with the keys that are selected, which are those of `shard`.
     fn send_end(
         &self,
         txn: &Txn,
-        open: &mut Open<F>,
-        node: NodeId,
+        open: &OpenTxn<F>,
+        shard: ShardId,
         decision: Decision,
     ) -> F::Completion {
+        let (node, keys) = (self.primary(shard), &*open.keys);
         if decision == Decision::Commit {
-            // A node holds the primary of one shard, so that its keys have it in common.
-            let shard = open.accesses[open.keys[0]].shard;
-            let message = Commit { txn, shard, keys: &open.keys };
-            return self.demand(node, &message, None);
+            return self.rpc.demand(node, &Commit { txn, shard, keys }, None);
         }
-        let message = AbortLocks { txn, keys: &open.keys };
         // Looked up, not taken: the message may find no slot and be sent again.
-        let unanswered = open.unanswered.iter().find(|&&(at, _)| at == node);
-        self.demand(node, &message, unanswered.map(|&(_, request)| request))
+        let unanswered = open.unanswered.iter().find(|&&(at, _)| at == shard);
+        let unanswered = unanswered.map(|&(_, request)| request);
+        self.rpc.demand(node, &AbortLocks { txn, keys }, unanswered)
     }
 
-    async fn take_ends(&self, txn: &Txn, open: &mut Open<F>, decision: Decision) {
-        let mut calls = std::mem::take(&mut open.calls);
-        for sent in calls.drain(..) {
-            let mut reply = sent.reply.await;
+    async fn take_ends(&self, txn: &Txn, open: &mut OpenTxn<F>, decision: Decision) {
+        while let Some((shard, mut reply)) = open.calls.next().await {
             while let Err(error) = reply {
                 let no_slot = error == FabricError::NoResources;
                 assert!(no_slot, "a primary refused to end a transaction: {error}");
-                self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
-                self.select_held(open, sent.to);
-                reply = self.send_end(txn, open, sent.to, decision).await;
+                self.reach.wait_to_retry().await;
+                open.select_held(shard);
+                reply = self.send_end(txn, open, shard, decision).await;
             }
-            self.select_held(open, sent.to);
-            for &index in &open.keys {
+            open.select_held(shard);
+            for &index in &*open.keys {
                 open.accesses[index].held = Held::No;
                 self.stop_swapping(txn, index);
             }
         }
-        open.calls = calls;
         open.unanswered.clear();
     }
 }

@@ -1,0 +1,161 @@
+//! What the families of single operations share, such as key-value stores and registers: their
+//! clients run YCSB's operations or churn, their histories are judged key by key.
+//!
+//! Such a family has a folder beside this one. It adds its systems, each [`system`] with what is
+//! different about it: a node that implements [`KeyValueNode`], and a configuration that implements
+//! [`SystemConfig`].
+
+#[cfg(test)]
+pub(crate) mod tests;
+mod workloads;
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use anyhow::Result;
+use nicol_check::{durability, linearizability};
+use nicol_core::fabric::Fabric;
+use nicol_core::history::{History, Promise};
+use nicol_core::key_value::{KeyValueNode, Reason};
+use nicol_core::records::Records;
+use nicol_core::system::SystemNode;
+use nicol_core::units::Bytes;
+use nicol_workload::driver::{RunControl, RunResult};
+use nicol_workload::key_value::{KeyValueWorkload, spawn_clients};
+
+use crate::config::BenchConfig;
+use crate::family::{Built, Family};
+use crate::report::Promised;
+use crate::runner;
+use crate::settings::{Sizes, SystemConfig, apply, keys};
+use crate::system::{Needs, System};
+
+/// How a system of single operations runs.
+pub trait KeyValueConfig: SystemConfig {
+    /// What the system promises as it is set: linearizable operations, and what else survives a crash.
+    fn promise(&self) -> Promise {
+        Promise::Linearizable
+    }
+}
+
+/// The system called `name` of a family, on nodes of type `N`, from `source`: linearizable, and
+/// without anything that only some have.
+pub const fn system<N>(family: &'static str, name: &'static str, source: &'static str) -> System
+where
+    N: KeyValueNode + SystemNode<Config: KeyValueConfig>,
+{
+    System {
+        name,
+        family,
+        guarantee: "linearizable",
+        replication: "none",
+        scans: if N::OFFERED.scans { "all" } else { "none" },
+        needs: Needs { nic_cores: false, card: false },
+        survives: "message faults, partitions, stalls; stops after a crash",
+        source,
+        synced_log: false,
+        offloads: false,
+        mirrors_engines: false,
+        caches_addresses: false,
+        coverage: &[],
+        sabotages: Vec::new,
+        settings: || keys::<N::Config>().collect(),
+        accepts: |_, spec| workloads::accepts(spec, N::OFFERED),
+        variation: |_, _, _| Vec::new(),
+        run: runner::run::<SingleOperations<N>>,
+        serve: Err("its clients run single operations, and those of a server transactions"),
+    }
+}
+
+/// The families, on nodes of type `N`.
+struct SingleOperations<N>(PhantomData<N>);
+
+impl<N> Family for SingleOperations<N>
+where
+    N: KeyValueNode + SystemNode<Config: KeyValueConfig>,
+{
+    type Node = N;
+    type Workload = KeyValueWorkload;
+
+    const ABORTS: &'static [&'static str] = &Reason::NAMES;
+
+    fn build(config: &BenchConfig, nic_memory: Option<Bytes>) -> Result<Built<Self>> {
+        let workload = Arc::new(workloads::build(&config.sized_workload(), config.nodes)?);
+        let value_bytes = workload.value_bytes();
+        let sizes = Sizes { source: &*workload, value_bytes, nic_memory };
+        let mut system = N::Config::published(&config.system, &sizes);
+        let mut engine = system.engines();
+        apply(&config.settings, &mut system, &mut engine)?;
+        Ok(Built {
+            name: workload.name(),
+            kinds: workload.kinds(),
+            promised: promised(system.promise()),
+            source: workload.clone(),
+            value_bytes,
+            warnings: system.warnings(),
+            system,
+            engine,
+            workload,
+        })
+    }
+
+    fn start<F: Fabric>(
+        node: &Arc<N>,
+        fabric: &F,
+        workload: &Arc<KeyValueWorkload>,
+        run: &Arc<RunControl>,
+        numbers: Range<u32>,
+    ) {
+        if let Some(client) = node.start(fabric) {
+            spawn_clients(fabric, &client, workload, run, numbers);
+        }
+    }
+
+    fn invariants(
+        workload: &KeyValueWorkload,
+        state: &mut dyn Records,
+        result: &RunResult,
+    ) -> Vec<String> {
+        let is_known = result.whole.unknown == 0 && N::REPLICAS_CONVERGE;
+        workload.audit(state, is_known.then(|| result.totals().iter().sum()))
+    }
+
+    fn judge(history: &History) -> Vec<String> {
+        match history.promise {
+            Promise::Durable(model) => {
+                let report = durability::check(history, model, linearizability::STATES_MAX);
+                lines(&report.violations).chain(lines(&report.undecided)).collect()
+            }
+            _ => {
+                let report = linearizability::check(history, linearizability::STATES_MAX);
+                lines(&report.violations).chain(lines(&report.undecided)).collect()
+            }
+        }
+    }
+}
+
+fn lines(found: &[impl ToString]) -> impl Iterator<Item = String> {
+    found.iter().map(ToString::to_string)
+}
+
+/// How a promise is called in reports.
+fn promised(promise: Promise) -> Promised {
+    let checked = "checked_operations";
+    match promise {
+        Promise::Durable(_) => Promised {
+            field: "durable",
+            words: "linearizable and durable",
+            checker: "durability",
+            checked,
+            promise,
+        },
+        _ => Promised {
+            field: "linearizable",
+            words: "linearizable",
+            checker: "linearizability",
+            checked,
+            promise,
+        },
+    }
+}

@@ -1,0 +1,68 @@
+//! The workloads of the families of single operations, at a scale.
+
+use anyhow::{Result, bail, ensure};
+use nicol_core::key_value::Offered;
+use nicol_core::view::NODES_MAX;
+use nicol_workload::key_value::KeyValueWorkload;
+use nicol_workload::ycsb::KeyForm;
+
+use crate::workloads::WorkloadSpec;
+
+/// The workloads that these families run.
+const NAMES: [&str; 2] = ["ycsb", "churn"];
+
+/// Records of churn per node by default.
+const CHURN_ROWS: u64 = 64;
+
+/// Can a system that offers these operations run this workload? Otherwise, why not.
+pub(super) fn accepts(spec: &WorkloadSpec, offered: Offered) -> Result<(), String> {
+    let asked = match spec.name.as_str() {
+        "ycsb" => {
+            let mix = spec.mix.unwrap_or_default();
+            Offered { inserts: mix.inserts(), deletes: false, scans: mix.scans() }
+        }
+        "churn" => Offered { inserts: true, deletes: true, scans: false },
+        _ => {
+            let known = NAMES.join(", ");
+            return Err(format!("its clients run single operations: choose one of {known}"));
+        }
+    };
+    let mix = if spec.name == "ycsb" {
+        format!("--mix {}: ", spec.mix.unwrap_or_default().name())
+    } else {
+        String::new()
+    };
+    for (asks, offers, what) in [
+        (asked.scans, offered.scans, "scans"),
+        (asked.inserts, offered.inserts, "inserts records"),
+        (asked.deletes, offered.deletes, "deletes records"),
+    ] {
+        if asks && !offers {
+            return Err(format!("{mix}it {what}, and the system does not offer that"));
+        }
+    }
+    Ok(())
+}
+
+/// Builds a workload for `nodes` nodes. Errors name the flag and the remedy.
+pub(super) fn build(spec: &WorkloadSpec, nodes: usize) -> Result<KeyValueWorkload> {
+    ensure!((1..=NODES_MAX).contains(&nodes), "--nodes {nodes}: give 1 to {NODES_MAX}");
+    let nodes = nodes as u16;
+    spec.refuse_foreign_flags()?;
+    match spec.name.as_str() {
+        "ycsb" => {
+            let ycsb = spec.ycsb(nodes)?;
+            ensure!(
+                ycsb.keys == KeyForm::Number,
+                "--key-form bytes: records have 8-byte keys here; leave it out"
+            );
+            Ok(KeyValueWorkload::ycsb(ycsb, nodes, spec.insertions(&ycsb)))
+        }
+        "churn" => {
+            let rows = spec.records.unwrap_or(CHURN_ROWS) * u64::from(nodes);
+            ensure!((1..=1 << 32).contains(&rows), "--records: give 1 to 2^32 in the cluster");
+            Ok(KeyValueWorkload::churn(rows, nodes))
+        }
+        other => bail!("unknown workload '{other}': choose one of {}", NAMES.join(", ")),
+    }
+}

@@ -1,0 +1,248 @@
+//! LOG: every backup of every shard written has the record before anyone may see the write.
+//! One-sided into rings (`log_rings`), or by RPC.
+
+use std::ops::Range;
+
+use nicol_core::fabric::{Fabric, FabricError, Message, RequestId};
+use nicol_core::ids::NodeId;
+use nicol_core::txn::{Abort, Outcome, Txn};
+use nicol_core::wire::Writer;
+
+use super::Steps;
+use super::log_rings::LogRing;
+use super::open_txn::{OpenTxn, Record, Way};
+use super::validate::Validated;
+use crate::commit::log::{self, RecordKind};
+use crate::commit::messages::Log;
+use crate::commit::rdma_occ::config::Primitive;
+use crate::commit::rdma_occ::messages::FramedLog;
+use crate::commit::rdma_occ::reach::LogHandle;
+use crate::commit::rdma_occ::rings::write_in_time;
+
+/// Proof that every backup has logged every write, or will: it is asked until it has.
+#[must_use = "the primaries must install it"]
+pub(super) struct Logged {
+    /// What the client is told: committed, or unknown if a backup has not answered in time.
+    outcome: Outcome,
+}
+
+impl Logged {
+    /// What the client is told.
+    pub(super) fn outcome(self) -> Outcome {
+        self.outcome
+    }
+}
+
+impl<F: Fabric> Steps<F> {
+    /// Logs at every backup. Records that did not arrive in time stay in `open`.
+    ///
+    /// Errors: only before the first record is sent.
+    pub(super) async fn log(
+        &self,
+        txn: &Txn,
+        open: &mut OpenTxn<F>,
+        validated: Validated,
+    ) -> Result<Logged, Abort> {
+        let _ = validated.granted();
+        if txn.updates().next().is_none() {
+            return Ok(Logged { outcome: Outcome::Committed });
+        }
+        let _phase = self.fabric.phase("LOG");
+        self.emit_bodies(txn, open);
+        if self.fabric.view().node_ids().any(|node| !self.ever_fits(open, node)) {
+            return Err(Abort::NoResources);
+        }
+        if self.node.config().log_by == Primitive::OneSided {
+            self.meet_backups(open).await.map_err(Abort::Fabric)?;
+        }
+        // Nothing is awaited between the last look for space and the last reservation.
+        while let Some(node) = self.node_without_space(open) {
+            self.free_log_space(node).await.map_err(Abort::Fabric)?;
+        }
+        self.post_records(open);
+        Ok(self.take_records(open).await)
+    }
+
+    /// Puts what is to be logged of each shard into `open.bodies`.
+    fn emit_bodies(&self, txn: &Txn, open: &mut OpenTxn<F>) {
+        open.shards.clear();
+        open.bodies.clear();
+        open.bytes.clear();
+        let mut last = None;
+        while let Some(shard) = open.next_shard(last, |index, _| txn.update(index).is_some()) {
+            let OpenTxn { keys, bodies, shards, .. } = open;
+            let start = bodies.len();
+            Log { txn, shard, keys }.emit(&mut Writer::new(bodies));
+            shards.push((shard, start..bodies.len()));
+            last = Some(shard);
+        }
+    }
+
+    /// Asks for the handles of the nodes whose rings are WRITTEN.
+    async fn meet_backups(&self, open: &OpenTxn<F>) -> Result<(), FabricError> {
+        for (shard, _) in &open.shards {
+            for backup in self.fabric.view().backups(*shard) {
+                if !self.reach.is_here(backup) {
+                    self.reach.handles_of(backup).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The sizes of the bodies that `node` backs up.
+    fn bodies_for(&self, open: &OpenTxn<F>, node: NodeId) -> impl Iterator<Item = usize> {
+        let view = self.fabric.view();
+        let theirs = move |shard| view.backups(shard).any(|backup| backup == node);
+        open.shards.iter().filter(move |(shard, _)| theirs(*shard)).map(|(_, body)| body.len())
+    }
+
+    /// Could the log of `node` take all its records at once, were it empty?
+    fn ever_fits(&self, open: &OpenTxn<F>, node: NodeId) -> bool {
+        let lengths = || self.bodies_for(open, node).map(log::record_len);
+        // One of them may have to leave the end of the ring unused.
+        lengths().sum::<u64>() + lengths().max().unwrap_or_default() <= self.ring(node).size()
+    }
+
+    /// A node whose log has no space for what it is to get.
+    fn node_without_space(&self, open: &OpenTxn<F>) -> Option<NodeId> {
+        let one_sided = self.node.config().log_by == Primitive::OneSided;
+        self.fabric.view().node_ids().find(|&node| {
+            let bodies = self.bodies_for(open, node);
+            match self.reach.is_here(node) {
+                true => !self.log.has_space(bodies),
+                false => one_sided && !self.ring(node).has_space(bodies),
+            }
+        })
+    }
+
+    /// Back-pressure: looks how far the workers of `node` have come, and waits if that is no
+    /// further than before.
+    async fn free_log_space(&self, node: NodeId) -> Result<(), FabricError> {
+        if !self.reach.is_here(node) {
+            let log = self.log_handle(node);
+            let applied = self.reach.read_log_word(log, log::applied_offset(log.size)).await?;
+            if self.ring(node).free(applied) {
+                return Ok(());
+            }
+        }
+        self.reach.wait_to_retry().await;
+        Ok(())
+    }
+
+    fn post_records(&self, open: &mut OpenTxn<F>) {
+        let by_rpc = self.node.config().log_by == Primitive::Rpc;
+        for number in 0..open.shards.len() {
+            let (shard, body) = open.shards[number].clone();
+            for backup in self.fabric.view().backups(shard) {
+                if self.reach.is_here(backup) {
+                    self.log.append(&open.bodies[body.clone()]);
+                } else if by_rpc {
+                    let start = open.bytes.len();
+                    open.bytes.extend_from_slice(&open.bodies[body.clone()]);
+                    let bytes = start..open.bytes.len();
+                    let reply = self.rpc.ask(backup, &FramedLog(&open.bytes[bytes.clone()]));
+                    open.records.push(Record { to: backup, bytes, way: Way::Rpc(None) }, reply);
+                } else {
+                    self.post_to_ring(open, backup, body.clone());
+                }
+            }
+        }
+    }
+
+    fn post_to_ring(&self, open: &mut OpenTxn<F>, to: NodeId, body: Range<usize>) {
+        let OpenTxn { bodies, bytes, records, .. } = open;
+        let (ring, log) = (self.ring(to), self.log_handle(to));
+        let mut tail = ring.tail();
+        let mut post = |offset: u64, range: Range<usize>, end: u64, bytes: &[u8]| {
+            ring.post(end);
+            let done = self.reach.write_log(log, offset, &bytes[range.clone()]);
+            records.push(Record { to, bytes: range, way: Way::Write { offset, end } }, done);
+        };
+        if let Some((offset, word)) = tail.skip(body.len()) {
+            let start = bytes.len();
+            bytes.extend_from_slice(&word.to_le_bytes());
+            post(offset, start..bytes.len(), tail.at(), bytes);
+        }
+        let start = bytes.len();
+        let offset = tail.frame(RecordKind::Log, &bodies[body], bytes);
+        post(offset, start..bytes.len(), tail.at(), bytes);
+        ring.advance(tail);
+    }
+
+    fn ring(&self, node: NodeId) -> &LogRing {
+        &self.rings[usize::from(node.0)]
+    }
+
+    /// Where this engine's log of `node` is.
+    fn log_handle(&self, node: NodeId) -> LogHandle {
+        let size = self.ring(node).size();
+        LogHandle { node, rkey: self.reach.known_handles(node).ring, size }
+    }
+
+    /// Waits for every record; notes those that failed.
+    async fn take_records(&self, open: &mut OpenTxn<F>) -> Logged {
+        while let Some((mut record, arrived)) = open.records.next().await {
+            match &mut record.way {
+                Way::Rpc(request) => *request = arrived.as_ref().err().and_then(unanswered),
+                Way::Write { end, .. } => {
+                    if arrived.is_ok() {
+                        self.ring(record.to).land(*end);
+                    }
+                    open.ends.push((record.to, *end));
+                }
+            }
+            if arrived.is_err() {
+                open.lost.push(record);
+            }
+        }
+        if !open.lost.is_empty() {
+            return Logged { outcome: Outcome::Unknown };
+        }
+        self.wait_in_line(open).await;
+        Logged { outcome: Outcome::Committed }
+    }
+
+    /// Waits for whatever was reserved before this transaction's records.
+    async fn wait_in_line(&self, open: &mut OpenTxn<F>) {
+        for (to, end) in open.ends.drain(..) {
+            self.ring(to).landed_up_to(end).await;
+        }
+    }
+
+    /// Gets every lost record to its backup, however long it takes.
+    pub(super) async fn recover_records(&self, open: &mut OpenTxn<F>) {
+        let mut lost = std::mem::take(&mut open.lost);
+        for Record { to, bytes, way } in lost.drain(..) {
+            let bytes = &open.bytes[bytes];
+            match way {
+                Way::Rpc(request) => self.log_again(to, bytes, request).await,
+                Way::Write { offset, end } => {
+                    write_in_time(&self.reach, self.log_handle(to), bytes, offset, end).await;
+                    self.ring(to).land(end);
+                }
+            }
+        }
+        open.lost = lost;
+        self.wait_in_line(open).await;
+    }
+
+    async fn log_again(&self, to: NodeId, body: &[u8], mut request: Option<RequestId>) {
+        let message = FramedLog(body);
+        loop {
+            let Err(error) = self.rpc.demand(to, &message, request).await else { return };
+            assert!(error != FabricError::Malformed, "a backup refused a record");
+            // One that found no slot was never sent.
+            request = unanswered(&error).or(request);
+            self.reach.wait_to_retry().await;
+        }
+    }
+}
+
+/// The request that may still take effect after this error.
+fn unanswered(error: &FabricError) -> Option<RequestId> {
+    match error {
+        FabricError::TimedOut { request } => Some(*request),
+        _ => None,
+    }
+}

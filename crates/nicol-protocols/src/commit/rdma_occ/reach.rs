@@ -1,0 +1,179 @@
+//! Other nodes' memory: the handles under which one host engine reaches it, and the verbs that do.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use nicol_core::fabric::{Delivery, Fabric, FabricError, OneSided, ReplyTo, Timeout};
+use nicol_core::ids::{EngineId, NodeId, RKey};
+use nicol_core::memory::{Access, WORD};
+use nicol_core::units::Nanos;
+use nicol_core::wire::Malformed;
+use nicol_store::remote_table::{Header, Span};
+
+use super::config::Transport;
+use super::messages::{Hello, RemoteHandles, parse_handles, parse_hello};
+use super::node::Node;
+use crate::commit::log::LogMemory;
+
+/// How long what found no space, or failed and must happen, waits before it is tried again.
+const RETRY_WAIT: Nanos = Nanos::from_micros(5);
+
+/// What one host engine may reach of other nodes, and what it lets their engines reach.
+pub(super) struct Reach<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+    /// This node's own table, for others.
+    table: RKey,
+    /// What this engine may reach, by node, as far as it has asked.
+    handles: RefCell<Vec<Option<RemoteHandles>>>,
+    /// What others may reach here, by node, as far as they have asked.
+    granted: RefCell<Vec<Option<RemoteHandles>>>,
+}
+
+/// The word that a READ of one has brought, or that a CAS, which never fails halfway, has found.
+pub(super) fn word_of(bytes: &[u8]) -> Result<u64, FabricError> {
+    bytes.first_chunk().map(|word| u64::from_le_bytes(*word)).ok_or(FabricError::Malformed)
+}
+
+impl<F: Fabric> Reach<F> {
+    pub(super) fn new(fabric: F, node: Arc<Node>) -> Self {
+        let nodes = fabric.view().nodes();
+        let table = fabric.register(node.primary().replica.table.region(), Access::ReadWrite);
+        let (handles, granted) = (RefCell::new(vec![None; nodes]), RefCell::new(vec![None; nodes]));
+        Self { fabric, node, table, handles, granted }
+    }
+
+    /// The host engine of `node` that works for this one.
+    pub(super) fn engine_of(&self, node: NodeId) -> EngineId {
+        EngineId::host(node, self.fabric.here().core)
+    }
+
+    pub(super) fn is_here(&self, node: NodeId) -> bool {
+        node == self.fabric.here().node
+    }
+
+    /// Waits before what found no space, or failed and must happen, is tried again.
+    pub(super) async fn wait_to_retry(&self) {
+        self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
+    }
+
+    /// What this engine may reach of `node`, asked for at first use.
+    pub(super) async fn handles_of(&self, node: NodeId) -> Result<RemoteHandles, FabricError> {
+        loop {
+            if let Some(handles) = self.find_handles(node) {
+                return Ok(handles);
+            }
+            // Where answers are WRITEs, the other must know this engine's handles, too.
+            let writes = self.node.config().rpc_by == Transport::Write;
+            let mine = writes.then(|| self.grant(self.engine_of(node)));
+            let timeout = Timeout::After(self.node.config().timeout);
+            match self.fabric.call(self.engine_of(node), &Hello(mine), timeout).await {
+                Ok(body) => {
+                    let handles =
+                        parse_handles(body.as_ref()).map_err(|_| FabricError::Malformed)?;
+                    self.handles.borrow_mut()[usize::from(node.0)] = Some(handles);
+                }
+                // It has not started yet.
+                Err(FabricError::Unreachable) => self.wait_to_retry().await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The handles of `node`, if they are known.
+    pub(super) fn find_handles(&self, node: NodeId) -> Option<RemoteHandles> {
+        self.handles.borrow()[usize::from(node.0)]
+    }
+
+    /// The handles of a node that has been asked before.
+    pub(super) fn known_handles(&self, node: NodeId) -> RemoteHandles {
+        match self.find_handles(node) {
+            Some(handles) => handles,
+            None => panic!("a node is asked for its handles before anything is posted to it"),
+        }
+    }
+
+    /// Registers the logs that `engine` writes here, once.
+    fn grant(&self, engine: EngineId) -> RemoteHandles {
+        let granted = &mut self.granted.borrow_mut()[usize::from(engine.node.0)];
+        let register = |log: &LogMemory| self.fabric.register(log.region(), Access::ReadWrite);
+        *granted.get_or_insert_with(|| RemoteHandles {
+            table: self.table,
+            ring: register(self.node.log_of(engine)),
+            messages: self.node.messages_of(engine).map(|log| register(log)),
+        })
+    }
+
+    /// Answers HELLO.
+    pub(super) fn serve_hello(
+        &self,
+        delivery: Delivery<'_>,
+        reply_to: ReplyTo,
+    ) -> Result<(), Malformed> {
+        let from = delivery.from;
+        if from != self.engine_of(from.node) {
+            return Err(Malformed { what: "HELLO from an engine that works for others" });
+        }
+        if let Some(handles) = parse_hello(delivery.body)? {
+            self.handles.borrow_mut()[usize::from(from.node.0)] = Some(handles);
+        }
+        self.fabric.reply(reply_to, &self.grant(from));
+        Ok(())
+    }
+
+    /// READs `span` of the table of `node`.
+    pub(super) fn read(&self, node: NodeId, span: Span) -> F::Completion {
+        let rkey = self.known_handles(node).table;
+        let read = OneSided::Read { rkey, offset: span.offset, len: span.len as u32 };
+        self.fabric.one_sided(node, read)
+    }
+
+    /// READs the word at `address` of the table of `node`.
+    pub(super) fn read_word(&self, node: NodeId, address: u64) -> F::Completion {
+        self.read(node, Span { offset: address, len: WORD })
+    }
+
+    /// WRITEs to the table of `node`.
+    pub(super) fn write(&self, node: NodeId, offset: u64, bytes: &[u8]) -> F::Completion {
+        let rkey = self.known_handles(node).table;
+        self.fabric.one_sided(node, OneSided::Write { rkey, offset, bytes })
+    }
+
+    /// CASes a header word of the table of `node`.
+    pub(super) fn swap(
+        &self,
+        node: NodeId,
+        address: u64,
+        expected: Header,
+        new: Header,
+    ) -> F::Completion {
+        let rkey = self.known_handles(node).table;
+        let (expected, new) = (expected.word(), new.word());
+        let swap = OneSided::CompareSwap { rkey, offset: address, expected, new };
+        self.fabric.one_sided(node, swap)
+    }
+
+    /// READs a word of a ring of another node, or one that its reader keeps behind it.
+    pub(super) async fn read_log_word(
+        &self,
+        log: LogHandle,
+        offset: u64,
+    ) -> Result<u64, FabricError> {
+        let read = OneSided::Read { rkey: log.rkey, offset, len: WORD as u32 };
+        word_of(self.fabric.one_sided(log.node, read).await?.as_ref())
+    }
+
+    /// WRITEs to a ring of another node.
+    pub(super) fn write_log(&self, log: LogHandle, offset: u64, bytes: &[u8]) -> F::Completion {
+        let write = OneSided::Write { rkey: log.rkey, offset, bytes };
+        self.fabric.one_sided(log.node, write)
+    }
+}
+
+/// A ring in another node's memory that this engine alone writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogHandle {
+    pub(super) node: NodeId,
+    pub(super) rkey: RKey,
+    pub(super) size: u64,
+}

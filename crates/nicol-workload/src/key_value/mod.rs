@@ -1,0 +1,247 @@
+//! Workloads of single operations, for key-value stores and registers: YCSB's mixes A to F, and
+//! churn, which also inserts and deletes.
+//!
+//! Every value that is written is written once: it names its writer. A checker therefore knows of
+//! each value read which operation wrote it, also where the system exports no versions.
+
+mod session;
+
+use nicol_core::ids::{Key, ShardId, TableId};
+use nicol_core::key_value::Offered;
+use nicol_core::records::{RecordSource, Records};
+use nicol_core::rng::Stream;
+use nicol_core::view::ShardMap;
+
+use crate::counter::{VALUE_BYTES_MAX, emit, parse};
+use crate::placement::{Violations, holds, records_at_most};
+use crate::ycsb::{Generator, KeyForm, Operation, Scatter, YcsbConfig};
+
+pub use session::spawn_clients;
+
+/// The only table.
+const TABLE: TableId = TableId(1);
+/// The last key of the table: no scan goes beyond it.
+const LAST: Key = Key::new(TABLE, (1 << Key::ROW_BITS) - 1);
+/// Bits of the rows over which records are scattered that are scanned.
+const SCATTER_BITS: u32 = 40;
+
+/// Of a hundred operations of churn: reads, and reads and writes.
+const CHURN_READS: u64 = 50;
+const CHURN_READS_AND_PUTS: u64 = 80;
+/// Bytes of a value of churn.
+const CHURN_BYTES: usize = 16;
+
+/// What is asked for in one operation, or in one piece of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request {
+    Get(Key),
+    Put(Key),
+    /// Of a record that nobody has put before.
+    Insert(Key),
+    Delete(Key),
+    Scan {
+        first: Key,
+        limit: u32,
+    },
+}
+
+/// What comes next: one request, or a read and a write of the same record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Drawn {
+    kind: usize,
+    request: Request,
+    then: Option<Request>,
+}
+
+#[derive(Debug)]
+enum Draw {
+    Ycsb(Generator),
+    /// Reads, writes and deletions of so many rows, of which every other one is loaded.
+    Churn {
+        rows: u64,
+    },
+}
+
+/// A workload of single operations, at a scale. The clients of a run share one.
+#[derive(Debug)]
+pub struct KeyValueWorkload {
+    nodes: u16,
+    value_bytes: usize,
+    /// Records for whose insertion the tables have capacity, in the whole cluster.
+    insert_capacity: u64,
+    draw: Draw,
+    /// Where records that are scanned stand.
+    scatter: Option<Scatter>,
+}
+
+impl KeyValueWorkload {
+    /// YCSB's operations on `nodes` nodes whose tables have capacity for so many insertions.
+    ///
+    /// # Panics
+    /// If keys are byte strings; if a value is not of 8 to 1,024 bytes.
+    pub fn ycsb(config: YcsbConfig, nodes: u16, insert_capacity: u64) -> Self {
+        assert!(config.keys == KeyForm::Number, "keys are numbers");
+        assert!((8..=VALUE_BYTES_MAX).contains(&config.value_bytes), "a value names its writer");
+        Self {
+            nodes,
+            value_bytes: config.value_bytes,
+            insert_capacity: if config.mix.inserts() { insert_capacity } else { 0 },
+            scatter: config.mix.scans().then_some(Scatter::new(SCATTER_BITS)),
+            draw: Draw::Ycsb(Generator::new(config)),
+        }
+    }
+
+    /// Reads, writes and deletions of `rows` records of the whole cluster.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn churn(rows: u64, nodes: u16) -> Self {
+        assert!(rows > 0, "there is a record");
+        let draw = Draw::Churn { rows };
+        Self {
+            nodes,
+            value_bytes: CHURN_BYTES,
+            insert_capacity: rows.div_ceil(2),
+            draw,
+            scatter: None,
+        }
+    }
+
+    /// Its name on the command line.
+    pub fn name(&self) -> &'static str {
+        match self.draw {
+            Draw::Ycsb(_) => "ycsb",
+            Draw::Churn { .. } => "churn",
+        }
+    }
+
+    /// The names of its kinds of operations.
+    pub fn kinds(&self) -> &'static [&'static str] {
+        match &self.draw {
+            Draw::Ycsb(generator) => generator.config().mix.kinds(),
+            Draw::Churn { .. } => &["get", "put", "delete"],
+        }
+    }
+
+    /// What it asks for besides reads and writes of records that exist.
+    pub fn asks(&self) -> Offered {
+        match &self.draw {
+            Draw::Ycsb(generator) => {
+                let mix = generator.config().mix;
+                Offered { inserts: mix.inserts(), deletes: false, scans: mix.scans() }
+            }
+            Draw::Churn { .. } => Offered { inserts: true, deletes: true, scans: false },
+        }
+    }
+
+    /// Bytes of a value.
+    pub fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
+    fn key(&self, record: u64) -> Key {
+        let row = self.scatter.map_or(record, |scatter| scatter.apply(record));
+        Key::new(TABLE, row)
+    }
+
+    fn next(&self, random: &mut Stream) -> Drawn {
+        let generator = match &self.draw {
+            Draw::Ycsb(generator) => generator,
+            Draw::Churn { rows } => {
+                let key = self.key(random.below(*rows));
+                let (kind, request) = match random.below(100) {
+                    0..CHURN_READS => (0, Request::Get(key)),
+                    CHURN_READS..CHURN_READS_AND_PUTS => (1, Request::Put(key)),
+                    _ => (2, Request::Delete(key)),
+                };
+                return Drawn { kind, request, then: None };
+            }
+        };
+        let operation = generator.next(random);
+        let (request, then) = match operation {
+            Operation::Read { record } => (Request::Get(self.key(record)), None),
+            Operation::Update { record } => (Request::Put(self.key(record)), None),
+            Operation::Insert { record } => (Request::Insert(self.key(record)), None),
+            Operation::Scan { record, limit } => {
+                (Request::Scan { first: self.key(record), limit }, None)
+            }
+            Operation::ReadModifyWrite { record } => {
+                let key = self.key(record);
+                (Request::Get(key), Some(Request::Put(key)))
+            }
+        };
+        Drawn { kind: usize::from(!operation.only_reads()), request, then }
+    }
+
+    /// The numbers of the loaded records.
+    fn loaded(&self) -> impl Iterator<Item = u64> {
+        let (records, step) = match &self.draw {
+            Draw::Ycsb(generator) => (generator.config().records, 1),
+            Draw::Churn { rows } => (*rows, 2),
+        };
+        (0..records).step_by(step)
+    }
+
+    /// How many records are loaded.
+    fn records(&self) -> u64 {
+        match &self.draw {
+            Draw::Ycsb(generator) => generator.config().records,
+            Draw::Churn { rows } => rows.div_ceil(2),
+        }
+    }
+
+    /// Judges the final state: one line per violated invariant. `inserted` is how many records were
+    /// inserted, if every outcome is known and every replica has what was acknowledged.
+    pub fn audit(&self, state: &mut dyn Records, inserted: Option<i128>) -> Vec<String> {
+        let mut violations = Violations::default();
+        let mut found = 0_i128;
+        state.for_each(&mut |key, value| {
+            found += 1;
+            let whole = value.len() == self.value_bytes && parse(value, key.row()).is_some();
+            if !whole {
+                violations.add(|| format!("{key:?} holds a torn or foreign value"));
+            }
+        });
+        if self.asks().deletes {
+            return violations.into_lines();
+        }
+        let loaded = i128::from(self.records());
+        let (expected, is_exact) = match inserted {
+            Some(inserted) => (loaded + inserted, true),
+            None => (loaded, false),
+        };
+        if found < expected || is_exact && found > expected {
+            violations.add(|| format!("there are {found} records instead of {expected}"));
+        }
+        violations.into_lines()
+    }
+}
+
+impl RecordSource for KeyValueWorkload {
+    fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
+        let mut value = [0; VALUE_BYTES_MAX];
+        let value = &mut value[..self.value_bytes];
+        for key in self.loaded().map(|record| self.key(record)) {
+            if holds(shards, shard, key) {
+                emit(value, key.row(), 0);
+                each(key, value);
+            }
+        }
+    }
+
+    fn records_per_shard(&self) -> u64 {
+        records_at_most(self.records(), self.nodes)
+    }
+
+    fn growth_per_shard(&self) -> u64 {
+        if self.insert_capacity == 0 {
+            0
+        } else {
+            records_at_most(self.insert_capacity, self.nodes)
+        }
+    }
+
+    fn value_lengths(&self) -> Vec<(u32, u64)> {
+        vec![(self.value_bytes as u32, self.records_per_shard() + self.growth_per_shard())]
+    }
+}

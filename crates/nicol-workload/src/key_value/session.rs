@@ -1,0 +1,185 @@
+//! What clients of the families of single operations do.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use nicol_core::fabric::Local;
+use nicol_core::history::{self, Action, Effect, End, Found, digest};
+use nicol_core::ids::{Key, Version};
+use nicol_core::key_value::{Failure, Got, KeyValue, Reason, Scanned};
+use nicol_core::rng::Stream;
+
+use super::{Drawn, KeyValueWorkload, LAST, Request};
+use crate::counter::emit;
+use crate::driver::{
+    Again, Attempted, ClientOperation, Recorder, RunControl, Session, Told, spawn,
+};
+
+/// Bits of the number that a value names its writer by which count the client's writes.
+const WRITE_BITS: u32 = 40;
+
+/// Makes the recorder of an engine and spawns the clients of these numbers there, which run the
+/// operations of `workload` on `store`.
+///
+/// # Panics
+/// If a number is out of the run's range.
+pub fn spawn_clients<F: Local, K: KeyValue>(
+    fabric: &F,
+    store: &K,
+    workload: &Arc<KeyValueWorkload>,
+    run: &Arc<RunControl>,
+    clients: Range<u32>,
+) {
+    spawn(fabric, &Recorder::new(run), clients, |_, name| KeyValueSession {
+        store: store.clone(),
+        workload: Arc::clone(workload),
+        then: None,
+        name,
+    });
+}
+
+/// The session of a client of this name.
+struct KeyValueSession<K> {
+    store: K,
+    workload: Arc<KeyValueWorkload>,
+    /// The second piece of the operation under way.
+    then: Option<Request>,
+    name: u32,
+}
+
+/// An operation under way, or a piece of one.
+#[derive(Debug, Default)]
+struct KeyValueOperation {
+    request: Option<Request>,
+    /// What a write writes, or a read has read.
+    value: Vec<u8>,
+    /// What the attempt has read, or which version it has installed.
+    got: Option<Got>,
+    found: Vec<Scanned>,
+    /// The writer, as a value names it: the client and its writes so far.
+    writer: u64,
+}
+
+impl KeyValueOperation {
+    /// Makes `request` the next one; a write's value has `bytes` bytes.
+    fn ask(&mut self, request: Request, bytes: usize) {
+        self.request = Some(request);
+        (self.got, self.found) = (None, Vec::new());
+        self.value.resize(bytes, 0);
+        self.sign();
+    }
+
+    /// Gives a write a value of its own.
+    fn sign(&mut self) {
+        if let Some(Request::Put(key) | Request::Insert(key)) = self.request {
+            self.writer += 1;
+            emit(&mut self.value, key.row(), self.writer);
+        }
+    }
+}
+
+impl<K: KeyValue> Session for KeyValueSession<K> {
+    type Operation = KeyValueOperation;
+
+    fn next(&mut self, random: &mut Stream, operation: &mut KeyValueOperation) -> usize {
+        let Drawn { kind, request, then } = self.workload.next(random);
+        if operation.request.is_none() {
+            // Loaded values name writer 0.
+            operation.writer = (u64::from(self.name) + 1) << WRITE_BITS;
+        }
+        operation.ask(request, self.workload.value_bytes());
+        self.then = then;
+        kind
+    }
+
+    async fn attempt(&self, operation: &mut KeyValueOperation) -> Attempted {
+        let KeyValueOperation { request, value, found, .. } = operation;
+        let written = |version: Option<Version>| Some(Got { present: true, version });
+        let done = match request.expect("an attempt is one at what was drawn") {
+            Request::Get(key) => self.store.get(key, value).await.map(Some),
+            Request::Put(key) | Request::Insert(key) => {
+                self.store.put(key, value).await.map(written)
+            }
+            Request::Delete(key) => self.store.delete(key).await.map(written),
+            Request::Scan { first, limit } => {
+                self.store.scan(first, limit, found).await.map(|()| None)
+            }
+        };
+        match done {
+            Ok(got) => {
+                operation.got = got;
+                Attempted::Done
+            }
+            Err(Failure::Unknown) => Attempted::Unknown,
+            Err(Failure::Aborted(reason)) => {
+                let full = reason == Reason::NoResources;
+                let again = if full { Again::WhenFull } else { Again::Yes };
+                Attempted::Aborted { reason: reason.index(), again }
+            }
+        }
+    }
+
+    fn next_piece(&mut self, _kind: usize, operation: &mut KeyValueOperation) -> bool {
+        let Some(then) = self.then.take() else { return false };
+        operation.ask(then, self.workload.value_bytes());
+        true
+    }
+}
+
+impl ClientOperation for KeyValueOperation {
+    fn rewind(&mut self) {
+        (self.got, self.found) = (None, Vec::new());
+        // Whoever reads what a failed attempt wrote must be told apart from who reads this one's.
+        self.sign();
+    }
+
+    /// Insertions.
+    fn left(&self) -> i64 {
+        i64::from(matches!(self.request, Some(Request::Insert(_))))
+    }
+
+    fn told(&self, end: End) -> Option<Told> {
+        let number = |version: Version| version.0;
+        let version = self.got.and_then(|got| got.version).map(number);
+        let write = |key: Key, effect| history::Write { key: key.into(), effect, version };
+        let put = |key| {
+            let effect = Effect::Put { digest: Some(digest(&self.value)) };
+            Action::Put { write: write(key, effect), scope: None }
+        };
+        let action = match self.request? {
+            Request::Get(key) => {
+                let found = |got: Got| Found {
+                    present: got.present,
+                    version,
+                    digest: got.present.then(|| digest(&self.value)),
+                };
+                let found = self.got.filter(|_| end == End::Ok).map(found);
+                Action::Get { key: key.into(), found }
+            }
+            Request::Put(key) | Request::Insert(key) => put(key),
+            Request::Delete(key) => {
+                Action::Delete { write: write(key, Effect::Delete), scope: None }
+            }
+            Request::Scan { first, limit } => {
+                let found = if end == End::Ok { self.found.as_slice() } else { &[] };
+                Action::Scan(history::Scan {
+                    first: first.into(),
+                    last: LAST.into(),
+                    backward: false,
+                    limit: Some(limit),
+                    found: found.iter().map(read).collect(),
+                })
+            }
+        };
+        Some(Told { id: None, action })
+    }
+}
+
+fn read(found: &Scanned) -> history::Read {
+    history::Read {
+        key: found.key.into(),
+        present: true,
+        version: found.version.map(|version| version.0),
+        digest: Some(digest(&found.value)),
+    }
+}
