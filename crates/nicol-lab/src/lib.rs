@@ -16,6 +16,7 @@ mod judge;
 mod live;
 mod measured;
 pub mod memory;
+pub mod museum;
 pub mod names;
 mod parallel;
 pub mod profiles;

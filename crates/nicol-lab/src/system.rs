@@ -55,6 +55,12 @@ pub struct System {
     /// Names of the ways to break it on purpose, for `--set sabotage=NAME`.
     #[serde(skip)]
     pub sabotages: fn() -> Vec<&'static str>,
+    /// Those of `sabotages` that change nothing in this system, and why.
+    #[serde(skip)]
+    pub harmless: &'static [(&'static str, &'static str)],
+    /// Runs of one seed that show what a sabotage does.
+    #[serde(skip)]
+    pub trials: fn(&System, u64) -> Vec<BenchConfig>,
     /// What `--set` may change in it.
     #[serde(skip)]
     pub settings: fn() -> Vec<&'static Setting>,

@@ -7,6 +7,7 @@ mod cli;
 mod doctor;
 mod interrupt;
 mod lab;
+mod museum;
 mod output;
 mod profiles;
 mod serve;
@@ -75,6 +76,7 @@ fn run(command: &Command) -> Result<End> {
     match command {
         Command::Bench(args) => bench::run(args),
         Command::Sweep(args) => sweep::run(args),
+        Command::Museum(args) => museum::run(args),
         Command::Check(args) => check::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Lab(args) => lab::run(args),

@@ -4,6 +4,7 @@ pub(crate) mod experiments;
 mod report;
 mod serve;
 mod settings;
+mod trials;
 mod variation;
 mod workloads;
 
@@ -53,11 +54,20 @@ pub(crate) static SYSTEMS: &[System] = &[
     },
     System {
         caches_addresses: true,
+        harmless: &[
+            ("no_validate", LOCKS_ALL),
+            ("validate_ignores_locks", LOCKS_ALL),
+            ("abort_installs", LOCKS_ALL),
+        ],
         ..system::<rdma_occ::Node>("drtm-r-original", "DrTM+R, EuroSys '16")
     },
     System { caches_addresses: true, ..system::<rdma_occ::Node>("drtm-h", "DrTM+H, OSDI '18") },
     system::<rdma_occ::Node>("drtm-h-nc", "DrTM+H, OSDI '18, without its address cache"),
 ];
+
+/// Why some sabotages change nothing in DrTM+R's own protocol.
+const LOCKS_ALL: &str =
+    "it locks whatever it reads, so that it validates nothing and aborts before it writes";
 
 /// The system of this name.
 ///
@@ -88,6 +98,8 @@ where
         caches_addresses: false,
         coverage: Abort::NAMES.split_at(Abort::WITHOUT_CRASHES).0,
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
+        harmless: &[],
+        trials: trials::trials,
         settings: || keys::<N::Config>().collect(),
         accepts: |_, spec| workloads::accepts(spec, N::SCANS),
         variation: variation::variation,

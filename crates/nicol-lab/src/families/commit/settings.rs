@@ -1,6 +1,6 @@
 //! What `--set` may change in the systems of the commit family.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
 use nicol_protocols::commit::rdma_occ::{

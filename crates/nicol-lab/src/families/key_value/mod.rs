@@ -60,6 +60,8 @@ where
         caches_addresses: false,
         coverage: &[],
         sabotages: Vec::new,
+        harmless: &[],
+        trials: |_, _| Vec::new(),
         settings: || keys::<N::Config>().collect(),
         accepts: |_, spec| workloads::accepts(spec, N::OFFERED),
         variation: |_, _, _| Vec::new(),
