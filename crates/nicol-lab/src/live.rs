@@ -97,7 +97,6 @@ fn drive<Y: Family>(
     cluster: &Arc<Cluster<Y>>,
 ) -> Result<Measured> {
     let live = LiveConfig {
-        view: view.clone(),
         threads: config.threads,
         // Runs under faults are not measured and stand beside one another, as in a sweep: they must
         // not be pinned to the same cores, nor spin on those that the others wait for.
@@ -110,6 +109,7 @@ fn drive<Y: Family>(
             FaultPlan { quiet_after: plan.quiet_after.max(FAULTY), ..plan }
         }),
         trace: config.trace.clone(),
+        ..LiveConfig::new(view.clone())
     };
     let started = Instant::now();
     let world = LiveCluster::launch(&live, cluster)?;
