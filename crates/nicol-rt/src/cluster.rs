@@ -328,6 +328,12 @@ impl LiveCluster {
         self.control.check()
     }
 
+    /// Looks at what the engines share while nothing crashes or starts: what is lost meanwhile must
+    /// not be accessed.
+    pub fn between_crashes<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.crasher.between_crashes(look)
+    }
+
     /// What crashes did to writes that log devices had not synced.
     pub fn medium_counts(&self) -> MediumCounts {
         self.crasher.medium_counts()

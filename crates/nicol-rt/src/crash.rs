@@ -99,6 +99,11 @@ impl Crasher {
         self.books().medium
     }
 
+    pub(crate) fn between_crashes<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _held = self.books();
+        look()
+    }
+
     /// Crashes what of these sides lives, all at one time.
     pub(crate) fn crash(&self, losses: impl FnOnce(&Lives) -> Vec<Loss>) {
         let books = &mut *self.books();

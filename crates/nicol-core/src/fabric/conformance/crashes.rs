@@ -35,7 +35,7 @@ const UNDER_WAY: u64 = 4;
 /// How often somebody looks again.
 const LOOK: Nanos = Nanos::from_micros(20);
 /// Looks before something that should happen is taken to fail.
-const LOOKS_MAX: usize = 5_000;
+const LOOKS_MAX: usize = 50_000;
 
 /// What the suite asks its world to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
