@@ -10,6 +10,7 @@ mod lab;
 mod output;
 mod profiles;
 mod serve;
+mod span;
 mod sweep;
 mod systems;
 mod trace;

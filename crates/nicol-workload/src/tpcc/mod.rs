@@ -33,6 +33,7 @@ mod payment;
 mod random;
 mod row;
 mod rows;
+mod step;
 mod stock_level;
 #[cfg(test)]
 mod tests;
