@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nicol_core::fabric::conformance::{Act, CrashSuite};
-use nicol_core::faults::FaultPlan;
+use nicol_core::engine::{Loss, Revival, Start};
+use nicol_core::fabric::Fabric;
+use nicol_core::fabric::conformance::{Act, AskingNode1, CrashSuite};
+use nicol_core::faults::{FaultFamilies, FaultPlan};
+use nicol_core::ids::{NodeId, Side};
 use nicol_core::medium::MediumCounts;
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
-use nicol_rt::{CrashSabotage, LiveCluster, LiveConfig, LogDevice, Views};
+use nicol_rt::{CrashSabotage, LiveCluster, LiveConfig, LiveError, LogDevice, Views};
 
 /// The test that is broken must not wait for what never comes.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -145,4 +148,51 @@ fn timers_of_a_dead_engine_are_caught() {
         let found = |what: &str| ran.failures.iter().any(|failure| failure.contains(what));
         assert!(found("the tasks of a side that has crashed are gone"), "{:?}", ran.failures);
     }
+}
+
+#[test]
+fn a_cluster_stops_whatever_is_down_and_in_the_middle_of_a_crash() {
+    let crashes = FaultFamilies { crashes: true, ..FaultFamilies::NONE };
+    let mut longest = Duration::ZERO;
+    for seed in 0..40 {
+        let config = on_files("crashes-stop", config(1 + seed as usize % 5, seed));
+        let views = [Views::Frames, Views::Detector, Views::Service][seed as usize % 3];
+        let config = LiveConfig { faults: Some(crashes.draw(seed)), views, ..config };
+        let asking = Arc::new(AskingNode1::new(Nanos::from_micros(100)));
+        let cluster = LiveCluster::launch(&config, &asking).unwrap();
+        let runs = Duration::from_micros(200 + seed * 500);
+        let begun = Instant::now();
+        cluster.run_until(|| begun.elapsed() > runs, Duration::from_micros(100)).unwrap();
+        let stopping = Instant::now();
+        if seed % 2 == 0 {
+            cluster.stop().unwrap();
+        } else {
+            drop(cluster);
+        }
+        longest = longest.max(stopping.elapsed());
+    }
+    assert!(longest < Duration::from_secs(20), "{longest:?}");
+}
+
+/// Does nothing, and cannot start again.
+struct Unrestartable;
+
+impl Start for Unrestartable {
+    fn start<F: Fabric>(&self, _: &F) {}
+
+    fn restart<F: Fabric>(&self, _: &F, _: &Revival<'_>) {
+        panic!("on purpose");
+    }
+}
+
+#[test]
+fn a_panic_in_a_restart_stops_the_cluster_and_is_reported() {
+    let cluster = LiveCluster::launch(&config(3, 1), &Arc::new(Unrestartable)).unwrap();
+    let node = NodeId(1);
+    cluster.crash(&[Loss { node, host: true, nic: true }]).unwrap();
+    let restarted = cluster.restart(&[(node, Side::Nic)]);
+    assert!(matches!(&restarted, Err(LiveError::Panicked(text)) if text == "on purpose"));
+    let again = cluster.crash(&[Loss { node: NodeId(0), host: true, nic: true }]);
+    assert!(matches!(again, Err(LiveError::Panicked(_))), "nothing more happens, nor waits");
+    assert!(cluster.stop().is_err());
 }

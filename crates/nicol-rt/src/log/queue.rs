@@ -197,7 +197,8 @@ impl Persisted {
 
     /// Nobody waits any more for what earlier lives than `life` have asked for.
     pub(crate) fn begin(&self, life: Incarnation) {
-        *self.lock() = (life, Vec::new());
+        let mut of_life = self.lock();
+        *of_life = (life, Vec::new());
         self.any.store(false, Ordering::SeqCst);
     }
 

@@ -26,7 +26,8 @@ const ONCE: u16 = 4;
 const VICTIM: NodeId = NodeId(1);
 /// The log's name on the medium.
 const LABEL: u32 = 9;
-const LOG: Bytes = Bytes(4 << 20);
+/// Its places must not run out before the suite ends, however long that takes on threads.
+const LOG: Bytes = Bytes(32 << 20);
 /// Bytes of a record in the log, and of its place.
 const RECORD: usize = 200;
 const PLACE: u64 = 256;
@@ -351,6 +352,7 @@ async fn log_records<F: Fabric>(fabric: F, suite: Arc<CrashSuite>, life: Incarna
             Err(error) => {
                 let unreachable = error == FabricError::Unreachable;
                 suite.expect("a DMA to a host that is down is unreachable", unreachable);
+                fabric.sleep_until(fabric.now() + LOOK * 10).await;
             }
         }
         pause(&fabric).await;
