@@ -27,7 +27,8 @@ pub struct RunPlan {
     /// Record a history of every attempt?
     pub record: bool,
     /// Capacity of each engine's history in events. When it is full its clients stop, since an
-    /// incomplete history proves nothing, and [`RunResult::history_full`] is set.
+    /// incomplete history proves nothing, and
+    /// [`RunResult::history_full`](super::RunResult::history_full) is set.
     pub history_max: usize,
 }
 
