@@ -120,6 +120,9 @@ pub trait KeyValueNode: SystemNode {
     /// What it offers.
     const OFFERED: Offered;
 
+    /// Bytes of the largest value that it holds, 8 at least.
+    const VALUE_BYTES_MAX: u32 = 1_024;
+
     /// Starts the system on one engine of this node, in whatever role the node has; host engines get
     /// a client.
     fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Self::Client<F>>;

@@ -6,6 +6,7 @@
 //! which incarnation, and in the placement of shards.
 
 mod placement;
+mod service;
 mod set;
 mod views;
 
@@ -15,6 +16,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use placement::{Placement, successive};
 pub use placement::{REPLICAS_MAX, ReplicaSet};
+pub use service::{Asking, Membership};
 pub use set::{Member, NodeSet, Set, ShardSet};
 pub use views::Views;
 

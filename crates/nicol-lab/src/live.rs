@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use nicol_core::engine::Loss;
 use nicol_core::faults::FaultPlan;
 use nicol_core::history::History;
+use nicol_core::system::SystemNode;
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
-use nicol_rt::{LiveCluster, LiveConfig, LiveReport};
+use nicol_rt::{LiveCluster, LiveConfig, LiveReport, Views};
 use nicol_workload::driver::RunPlan;
 
 use crate::cluster::Cluster;
@@ -28,6 +30,10 @@ const RECORDED_SPAN: Nanos = Nanos::from_secs(10);
 /// How long messages are lost, doubled, late and damaged: most of the time that a run of a sweep
 /// takes, which is some ten times what it takes on modelled hardware.
 const FAULTY: Nanos = Nanos::from_millis(200);
+/// How much later crashes and restarts come than a plan is drawn for, by the same ratio.
+const SLOWER: u64 = 10;
+/// Time that a system without recovery goes on for after a crash.
+const AFTER_CRASH: Duration = Duration::from_millis(250);
 /// How often the driver looks whether the clients are done.
 const POLL: Duration = Duration::from_millis(2);
 /// How long the cluster has to become quiet after the last client.
@@ -40,10 +46,6 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
     ensure!(
         !settings::change_engines(&config.settings),
         "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
-    );
-    ensure!(
-        config.drawn_faults().crashes.is_empty(),
-        "--faults crashes: engines on threads do not crash yet; use a profile with --on"
     );
     let view = hardware::live_view(config)?;
     let clients = config.clients_per_node();
@@ -91,13 +93,48 @@ fn record<Y: Family>(
     Ok(history)
 }
 
+/// What goes wrong in a run. A plan that was drawn is stretched to the time that runs take here; one
+/// that was given holds as it is.
+fn planned(config: &BenchConfig, recovers: bool) -> FaultPlan {
+    let mut plan = config.drawn_faults();
+    plan.quiet_after = plan.quiet_after.max(FAULTY);
+    for crash in &mut plan.crashes {
+        if config.fault_plan.is_none() {
+            crash.at = crash.at * SLOWER;
+            crash.restart_after = crash.restart_after.map(|after| after * SLOWER);
+        }
+        // Others meet silence where a node was, for as long as the run goes on.
+        crash.restart_after = crash.restart_after.filter(|_| recovers);
+    }
+    plan
+}
+
+/// Runs until every client has ended. A system that cannot recover goes on for a while after a
+/// crash, in which it must not answer wrongly, and is then stopped: attempts under way end as
+/// unknown.
+fn run_clients<Y: Family>(world: &LiveCluster, cluster: &Cluster<Y>) -> Result<()> {
+    let mut stop_at = None;
+    let ended = || {
+        if !cluster.is_whole() {
+            stop_at.get_or_insert_with(|| Instant::now() + AFTER_CRASH);
+        }
+        cluster.run.finished() || stop_at.is_some_and(|at| Instant::now() >= at)
+    };
+    world.run_until(ended, POLL)?;
+    if !cluster.run.finished() {
+        let crash = |node| Loss { node, host: true, nic: true };
+        world.crash(&cluster.view.node_ids().map(crash).collect::<Vec<_>>())?;
+    }
+    Ok(())
+}
+
 fn drive<Y: Family>(
     config: &BenchConfig,
     view: &View,
     cluster: &Arc<Cluster<Y>>,
 ) -> Result<Measured> {
+    let faults = config.is_faulty().then(|| planned(config, Y::Node::RECOVERS));
     let live = LiveConfig {
-        view: view.clone(),
         threads: config.threads,
         // Runs under faults are not measured and stand beside one another, as in a sweep: they must
         // not be pinned to the same cores, nor spin on those that the others wait for.
@@ -105,20 +142,25 @@ fn drive<Y: Family>(
         spin: !config.is_faulty(),
         seed: config.seed,
         log: config.log_device.clone(),
-        faults: config.is_faulty().then(|| {
-            let plan = config.drawn_faults();
-            FaultPlan { quiet_after: plan.quiet_after.max(FAULTY), ..plan }
-        }),
+        // Without crashes nobody needs views or leases.
+        views: match &faults {
+            Some(plan) if Y::Node::RECOVERS && !plan.crashes.is_empty() => Views::Service,
+            _ => Views::Frames,
+        },
+        faults,
         trace: config.trace.clone(),
+        ..LiveConfig::new(view.clone())
     };
     let started = Instant::now();
     let world = LiveCluster::launch(&live, cluster)?;
     let started_s = started.elapsed().as_secs_f64();
-    world.run_until(|| cluster.run.finished(), POLL)?;
+    run_clients(&world, cluster)?;
     let wall_s = started.elapsed().as_secs_f64();
+    // Where a node has crashed, work of others may wait for it, for a recovery that no family has.
+    let at_rest = || world.between_crashes(|| cluster.is_settled() || !cluster.is_whole());
     let deadline = Instant::now() + SETTLE;
-    world.run_until(|| cluster.is_settled() || Instant::now() > deadline, POLL)?;
-    let settled = cluster.is_settled();
+    world.run_until(|| at_rest() || Instant::now() > deadline, POLL)?;
+    let settled = at_rest() && cluster.run.finished();
     let LiveReport { busy, stats, .. } = world.stop()?;
     let thread = |(number, busy): (usize, &f64)| Resource {
         name: format!("thread {number}"),

@@ -43,11 +43,41 @@ fn no_system_answers_wrongly_under_crashes_and_messages_that_are_lost() {
 }
 
 #[test]
+fn no_system_answers_wrongly_when_engines_crash_on_threads() {
+    for system in ["xenic", "farm", "drtm-h"] {
+        let (mut unknown, mut committed) = (0, 0);
+        for seed in 0..6 {
+            let workload = ["smallbank", "churn"][seed as usize / 2 % 2];
+            let families = ["crashes", "messages,crashes"][seed as usize % 2];
+            let config = BenchConfig {
+                faults: families.parse().unwrap(),
+                threads: Some(1 + seed as usize % 3),
+                ..config(system, workload, "threads", seed)
+            };
+            let report = held(&config);
+            assert_eq!(report.trace_digest, None, "a live run");
+            (unknown, committed) = (unknown + report.unknown, committed + report.committed);
+        }
+        assert!(unknown > 10 && committed > 100, "{system}: {unknown} and {committed}");
+    }
+}
+
+#[test]
 fn a_crash_of_everything_ends_every_client_with_its_attempt_unknown() {
     let at = Nanos::from_micros(60);
     let crash = Crash { scope: CrashScope::All, node: 0, at, restart_after: None };
     let plan = FaultPlan { crashes: vec![crash], ..FaultPlan::none() };
     for system in ["xenic", "drtm-h"] {
+        let later = Crash { at: Nanos::from_millis(40), ..crash };
+        let later = FaultPlan { crashes: vec![later], ..FaultPlan::none() };
+        let live = BenchConfig {
+            fault_plan: Some(later),
+            threads: Some(2),
+            length: Some(Length::Transactions(1_000_000)),
+            ..config(system, "smallbank", "threads", 1)
+        };
+        let live = held(&live);
+        assert!(live.committed > 0 && (1..=24).contains(&live.unknown), "{live:#?}");
         let plan = Some(plan.clone());
         let config =
             BenchConfig { fault_plan: plan, ..config(system, "smallbank", "liquidio3", 1) };

@@ -1,33 +1,46 @@
 //! A cluster of engines on this machine's threads.
 
-use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
+use nicol_core::engine::{CrashSabotage, EngineStats, Lives, Loss, Start, Tuning};
 use nicol_core::faults::{FaultCounts, FaultPlan};
-use nicol_core::ids::EngineId;
+use nicol_core::ids::{EngineId, NodeId, Side};
+use nicol_core::medium::MediumCounts;
 use nicol_core::memory::RegionTable;
 use nicol_core::trace::Sink;
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 
+use crate::control::Control;
+use crate::crash::Crasher;
 use crate::log::{self, LogDevice, LogFile, LogQueue};
+use crate::orders::Orders;
 use crate::parker::Parker;
-use crate::ring::{self, Incoming, Outgoing, ReadySet};
-use crate::world::{LiveWorld, Shared};
+use crate::ring::ReadySet;
+use crate::thread::{EngineSlot, Setting, ThreadReport, drive, engine_slots};
+use crate::view_service::{self, Requests};
+use crate::world::Shared;
 
 /// Empty turns that a thread spins, where it has a core of its own.
 const SPINS: u32 = 2_000;
-/// Empty turns that it then yields its core before it parks.
-const YIELDS: u32 = 50;
 /// The first repeat of a request where frames are lost on purpose.
 const RETRANSMIT_FAULTY: Nanos = Nanos::from_micros(500);
-/// The longest sleep; work always wakes a thread earlier.
-const PARK_MAX: Duration = Duration::from_millis(100);
+
+/// How engines learn who lives, and who may serve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Views {
+    /// From frames of new lives alone. Every engine serves for ever.
+    #[default]
+    Frames,
+    /// At once, from a perfect detector. Every engine serves for ever.
+    Detector,
+    /// From a service outside the nodes, which hands out leases of
+    /// [`LEASE`](crate::view_service::LEASE): an engine without one serves nobody.
+    Service,
+}
 
 /// What to launch.
 #[derive(Clone, Debug)]
@@ -46,17 +59,32 @@ pub struct LiveConfig {
     pub seed: u64,
     /// What makes writes durable.
     pub log: LogDevice,
-    /// What goes wrong between nodes, for tests.
+    /// What goes wrong, for tests: between nodes, and crashes at instants since the launch.
     pub faults: Option<FaultPlan>,
+    /// How engines learn of crashes.
+    pub views: Views,
     /// Where the run is recorded, if it is.
     pub trace: Option<Arc<Sink>>,
+    /// Crashes broken on purpose; for negative tests only.
+    #[doc(hidden)]
+    pub sabotage: CrashSabotage,
 }
 
 impl LiveConfig {
     /// Threads as fit the machine, not pinned, spinning, seed 0, durable memory, no faults.
     pub fn new(view: View) -> Self {
-        let (threads, log) = (None, LogDevice::Memory);
-        Self { view, threads, pin: false, spin: true, seed: 0, log, faults: None, trace: None }
+        Self {
+            view,
+            threads: None,
+            pin: false,
+            spin: true,
+            seed: 0,
+            log: LogDevice::Memory,
+            faults: None,
+            views: Views::default(),
+            trace: None,
+            sabotage: CrashSabotage::None,
+        }
     }
 }
 
@@ -95,40 +123,18 @@ pub struct LiveReport {
     pub elapsed: Duration,
 }
 
-#[derive(Debug, Default)]
-struct Control {
-    stop: AtomicBool,
-    panicked: Mutex<Option<String>>,
-    log_failed: Mutex<Option<String>>,
-}
-
 /// A running cluster. Dropping it stops it.
 #[derive(Debug)]
 pub struct LiveCluster {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<ThreadReport>>,
+    /// Whoever stands outside the nodes: the view service, and who carries out planned crashes.
+    outside: Vec<JoinHandle<()>>,
     logs: Vec<JoinHandle<()>>,
     parkers: Vec<Arc<Parker>>,
     control: Arc<Control>,
+    crasher: Arc<Crasher>,
     started: Instant,
-}
-
-#[derive(Debug, Default)]
-struct ThreadReport {
-    turns: u64,
-    parks: u64,
-    busy: Duration,
-    elapsed: Duration,
-    stats: EngineStats,
-    faults: FaultCounts,
-}
-
-/// An engine's rings before its thread exists.
-struct EngineSlot {
-    index: usize,
-    id: EngineId,
-    outgoing: Vec<Outgoing>,
-    incoming: Vec<Incoming>,
 }
 
 /// A node's engines on one thread keep its memory in one cache and balance by themselves; spread
@@ -153,6 +159,33 @@ fn assign(view: &View, threads: usize) -> Vec<usize> {
     assigned
 }
 
+/// What all engines share.
+fn shared(config: &LiveConfig, assigned: &[usize], parkers: &[Arc<Parker>], logs: usize) -> Shared {
+    let view = &config.view;
+    Shared {
+        view: view.clone(),
+        tuning: tuning(config.faults.is_some()),
+        faults: config.faults.clone(),
+        ignores_fences: config.sabotage == CrashSabotage::FenceIgnored,
+        trace: config.trace.clone(),
+        regions: view.node_ids().map(|_| RegionTable::default()).collect(),
+        started: Instant::now(),
+        ready: view.engine_ids().map(|_| ReadySet::new(view.engine_count())).collect(),
+        parkers: assigned.iter().map(|&thread| parkers[thread].clone()).collect(),
+        logs: (0..logs).map(|_| LogQueue::default()).collect(),
+        persisted: view.engine_ids().map(|_| Default::default()).collect(),
+    }
+}
+
+/// Spinning helps only where nobody waits for the core.
+fn spins(spin: bool, threads: usize, cores: usize) -> u32 {
+    match spin {
+        true if threads < cores => SPINS,
+        true => SPINS / 20,
+        false => 0,
+    }
+}
+
 impl LiveCluster {
     /// Starts `start` on every engine, each on its thread.
     ///
@@ -174,62 +207,136 @@ impl LiveCluster {
         };
         let assigned = assign(view, threads);
         let parkers: Vec<Arc<Parker>> = (0..threads).map(|_| Arc::default()).collect();
-        let started = Instant::now();
-        let shared = Arc::new(Shared {
-            view: view.clone(),
-            tuning: tuning(config.faults.is_some()),
-            faults: config.faults.clone(),
-            trace: config.trace.clone(),
-            regions: view.node_ids().map(|_| RegionTable::default()).collect(),
-            started,
-            ready: view.engine_ids().map(|_| ReadySet::new(view.engine_count())).collect(),
-            parkers: assigned.iter().map(|&thread| parkers[thread].clone()).collect(),
-            logs: files.iter().map(|_| LogQueue::default()).collect(),
-            persisted: view.engine_ids().map(|_| Default::default()).collect(),
-        });
+        let orders: Vec<Arc<Orders>> = (0..threads).map(|_| Arc::default()).collect();
+        let shared = Arc::new(shared(config, &assigned, &parkers, files.len()));
         let mut slots: Vec<Vec<EngineSlot>> = (0..threads).map(|_| Vec::new()).collect();
         for slot in engine_slots(view) {
             slots[assigned[slot.index]].push(slot);
         }
-        // Spinning helps only where nobody waits for the core.
-        let spins = match config.spin {
-            true if threads < cores => SPINS,
-            true => SPINS / 20,
-            false => 0,
-        };
-        let pins =
-            core_affinity::get_core_ids().filter(|cores| config.pin && cores.len() >= threads);
-        let mut cluster = Self {
-            shared: shared.clone(),
-            threads: Vec::new(),
-            logs: Vec::new(),
-            parkers,
-            control: Arc::default(),
-            started,
-        };
+        let control = Arc::<Control>::default();
+        let requests = (config.views == Views::Service).then(Arc::<Requests>::default);
+        let crasher = Arc::new(Crasher::new(
+            (shared.clone(), control.clone()),
+            start.clone(),
+            (orders.clone(), assigned),
+            config.views,
+            (config.seed, config.sabotage),
+        ));
+        let started = shared.started;
+        let (threads, outside, logs) = (Vec::new(), Vec::new(), Vec::new());
+        let mut cluster =
+            Self { shared, threads, outside, logs, parkers, control, crasher, started };
         for (node, file) in files.into_iter().enumerate() {
             cluster.start_log(node, file)?;
         }
-        for (number, slots) in slots.into_iter().enumerate() {
-            let (shared, start) = (shared.clone(), start.clone());
-            let (control, parker) = (cluster.control.clone(), cluster.parkers[number].clone());
-            let pin = pins.as_ref().map(|cores| cores[number]);
-            let seed = config.seed;
-            let body = move || {
-                if let Some(core) = pin {
-                    core_affinity::set_for_current(core);
-                }
-                parker.adopt();
-                let run = || drive(slots, &shared, &*start, &control, &parker, (seed, spins));
-                panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|cause| {
-                    control.fail(&*cause);
-                    ThreadReport::default()
-                })
+        let pins =
+            core_affinity::get_core_ids().filter(|cores| config.pin && cores.len() >= slots.len());
+        let spins = spins(config.spin, slots.len(), cores);
+        for (number, (slots, orders)) in slots.into_iter().zip(orders).enumerate() {
+            let setting = Setting {
+                shared: cluster.shared.clone(),
+                start: start.clone(),
+                control: cluster.control.clone(),
+                parker: cluster.parkers[number].clone(),
+                orders,
+                requests: requests.clone(),
+                seed: config.seed,
+                spins,
+                sabotage: config.sabotage,
             };
-            let builder = thread::Builder::new().name(format!("nicol-engine-{number}"));
-            cluster.threads.push(builder.spawn(body).map_err(LiveError::Thread)?);
+            cluster.start_thread(
+                number,
+                slots,
+                setting,
+                pins.as_ref().map(|cores| cores[number]),
+            )?;
+        }
+        if let Some(requests) = requests {
+            let serve = move |crasher: &_| view_service::serve(&requests, crasher);
+            cluster.start_outside("nicol-views", serve)?;
+        }
+        let planned = config.faults.as_ref().map(|plan| plan.crashes.clone()).unwrap_or_default();
+        if !planned.is_empty() {
+            cluster.start_outside("nicol-crashes", move |crasher| crasher.carry_out(&planned))?;
         }
         Ok(cluster)
+    }
+
+    fn start_thread<S: Start>(
+        &mut self,
+        number: usize,
+        slots: Vec<EngineSlot>,
+        setting: Setting<S>,
+        pin: Option<core_affinity::CoreId>,
+    ) -> Result<(), LiveError> {
+        let (control, parker) = (self.control.clone(), setting.parker.clone());
+        let body = move || {
+            if let Some(core) = pin {
+                core_affinity::set_for_current(core);
+            }
+            parker.adopt();
+            let run = || drive(slots, setting);
+            panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|cause| {
+                control.fail(&*cause);
+                ThreadReport::default()
+            })
+        };
+        let builder = thread::Builder::new().name(format!("nicol-engine-{number}"));
+        self.threads.push(builder.spawn(body).map_err(LiveError::Thread)?);
+        Ok(())
+    }
+
+    /// Starts a thread that is of no node.
+    fn start_outside(
+        &mut self,
+        name: &str,
+        body: impl FnOnce(&Arc<Crasher>) + Send + 'static,
+    ) -> Result<(), LiveError> {
+        let (crasher, control) = (self.crasher.clone(), self.control.clone());
+        let body = move || {
+            let run = || body(&crasher);
+            if let Err(cause) = panic::catch_unwind(AssertUnwindSafe(run)) {
+                control.fail(&*cause);
+            }
+        };
+        let builder = thread::Builder::new().name(name.to_owned());
+        self.outside.push(builder.spawn(body).map_err(LiveError::Thread)?);
+        Ok(())
+    }
+
+    /// Crashes what lives of these sides, all at one time: their engines are taken apart, and what
+    /// is lost is lost. Returns when that has happened, or the cluster stops.
+    ///
+    /// # Errors
+    /// If an engine panicked or a log device failed.
+    pub fn crash(&self, losses: &[Loss]) -> Result<(), LiveError> {
+        let living = |lives: &Lives| losses.iter().filter_map(|&loss| lives.living(loss)).collect();
+        self.crasher.crash(living);
+        self.control.check()
+    }
+
+    /// Starts a new incarnation of each of these sides that is down. Returns when that has happened,
+    /// or the cluster stops.
+    ///
+    /// # Errors
+    /// If an engine panicked or a log device failed.
+    pub fn restart(&self, sides: &[(NodeId, Side)]) -> Result<(), LiveError> {
+        let is_down = |lives: &Lives, &(node, side): &(NodeId, Side)| !lives.is_up(node, side);
+        let down =
+            |lives: &Lives| sides.iter().filter(|side| is_down(lives, side)).copied().collect();
+        self.crasher.restart(down);
+        self.control.check()
+    }
+
+    /// Looks at what the engines share while nothing crashes or starts: what is lost meanwhile must
+    /// not be accessed.
+    pub fn between_crashes<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.crasher.between_crashes(look)
+    }
+
+    /// What crashes did to writes that log devices had not synced.
+    pub fn medium_counts(&self) -> MediumCounts {
+        self.crasher.medium_counts()
     }
 
     /// Waits until `done`, looking every `poll`.
@@ -251,7 +358,8 @@ impl LiveCluster {
     /// Stops every engine and says what they did.
     ///
     /// # Errors
-    /// If an engine panicked or a log device failed.
+    /// If an engine panicked, a log device failed, or memory was accessed that a crash had taken
+    /// away.
     pub fn stop(mut self) -> Result<LiveReport, LiveError> {
         let mut report = LiveReport::default();
         for one in self.halt() {
@@ -263,6 +371,7 @@ impl LiveCluster {
         }
         report.elapsed = self.started.elapsed();
         self.control.check()?;
+        self.crasher.check_lost_memory()?;
         Ok(report)
     }
 
@@ -272,7 +381,7 @@ impl LiveCluster {
         let body = move || {
             let done = |persist: log::Persist| {
                 let Some(index) = shared.view.index_of(persist.from) else { return };
-                shared.persisted[index].leave(persist.operation);
+                shared.persisted[index].leave(persist.life, persist.operation);
                 shared.parkers[index].wake();
             };
             let failed = |error: &_| control.fail_log(node, error);
@@ -280,6 +389,7 @@ impl LiveCluster {
             if let Err(cause) = panic::catch_unwind(AssertUnwindSafe(run)) {
                 control.fail(&*cause);
             }
+            shared.logs[node].end();
         };
         let builder = thread::Builder::new().name(format!("nicol-log-{node}"));
         self.logs.push(builder.spawn(body).map_err(LiveError::Thread)?);
@@ -289,9 +399,12 @@ impl LiveCluster {
     /// Ends every thread, the engines' before the logs', and returns what the engines' did. A panic
     /// was caught inside its thread and is in `control`.
     fn halt(&mut self) -> Vec<ThreadReport> {
-        self.control.stop.store(true, Ordering::SeqCst);
+        self.control.stop();
         self.parkers.iter().for_each(|parker| parker.wake());
         let reports = self.threads.drain(..).filter_map(|thread| thread.join().ok()).collect();
+        for thread in self.outside.drain(..) {
+            let _ended = thread.join();
+        }
         self.shared.logs.iter().for_each(LogQueue::close);
         for thread in self.logs.drain(..) {
             let _ended = thread.join();
@@ -303,39 +416,6 @@ impl LiveCluster {
 impl Drop for LiveCluster {
     fn drop(&mut self) {
         let _reports = self.halt();
-    }
-}
-
-/// What a caught panic said.
-pub fn panic_text(cause: &(dyn Any + Send)) -> String {
-    cause
-        .downcast_ref::<String>()
-        .cloned()
-        .or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-        .unwrap_or_else(|| "no message".to_owned())
-}
-
-impl Control {
-    fn fail(&self, cause: &(dyn Any + Send)) {
-        let text = panic_text(cause);
-        self.panicked.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
-        self.stop.store(true, Ordering::SeqCst);
-    }
-
-    fn fail_log(&self, node: usize, error: &std::io::Error) {
-        let mut failed = self.log_failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.get_or_insert_with(|| format!("node {node}: {error}"));
-    }
-
-    fn check(&self) -> Result<(), LiveError> {
-        let failed = self.log_failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(text) = failed {
-            return Err(LiveError::LogDevice(text));
-        }
-        match &*self.panicked.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(text) => Err(LiveError::Panicked(text.clone())),
-            None => Ok(()),
-        }
     }
 }
 
@@ -353,117 +433,4 @@ fn tuning(faulty: bool) -> Tuning {
         one_sided_timeout: Nanos::from_secs(2),
         checksums: faulty,
     }
-}
-
-/// A ring for every ordered pair of engines.
-fn engine_slots(view: &View) -> Vec<EngineSlot> {
-    let count = view.engine_count();
-    let mut slots: Vec<EngineSlot> = view
-        .engine_ids()
-        .enumerate()
-        .map(|(index, id)| EngineSlot { index, id, outgoing: Vec::new(), incoming: Vec::new() })
-        .collect();
-    for from in 0..count {
-        for to in 0..count {
-            let (outgoing, incoming) = ring::ring();
-            slots[from].outgoing.push(outgoing);
-            slots[to].incoming.push(incoming);
-        }
-    }
-    for slot in &slots {
-        assert!(slot.outgoing.len() == count, "an engine has a ring to every engine");
-        assert!(slot.incoming.len() == count, "an engine has a ring from every engine");
-    }
-    slots
-}
-
-/// Turns in a row that did something. The clock is read between them only, so that a loaded thread
-/// pays nothing for being measured.
-struct Stretch {
-    /// The end of the last empty turn or sleep.
-    since: Instant,
-    working: bool,
-    /// What earlier stretches took.
-    busy: Duration,
-}
-
-impl Stretch {
-    fn end(&mut self) {
-        let now = Instant::now();
-        if std::mem::take(&mut self.working) {
-            self.busy += now - self.since;
-        }
-        self.since = now;
-    }
-}
-
-/// One thread's life: rounds of its engines, then less and less eager waiting.
-fn drive<S: Start>(
-    slots: Vec<EngineSlot>,
-    shared: &Arc<Shared>,
-    start: &S,
-    control: &Control,
-    parker: &Parker,
-    (seed, spins): (u64, u32),
-) -> ThreadReport {
-    let engines: Vec<Engine<LiveWorld>> = slots
-        .into_iter()
-        .map(|slot| {
-            let rings = (slot.outgoing, slot.incoming);
-            let world = LiveWorld::new(shared.clone(), slot.index, slot.id, seed, rings);
-            Engine::new(slot.id, world)
-        })
-        .collect();
-    for engine in &engines {
-        start.start(engine);
-    }
-    let mut report = ThreadReport::default();
-    let mut idle = 0_u32;
-    let begun = Instant::now();
-    let mut stretch = Stretch { since: begun, working: false, busy: Duration::ZERO };
-    while !control.stop.load(Ordering::Relaxed) {
-        let mut progress = false;
-        for engine in &engines {
-            if engine.world().stalled_until().is_none() {
-                progress |= engine.round();
-            }
-        }
-        report.turns += 1;
-        if progress {
-            stretch.working = true;
-            idle = 0;
-            continue;
-        }
-        stretch.end();
-        idle = idle.saturating_add(1);
-        if idle < spins {
-            std::hint::spin_loop();
-        } else if idle < spins + YIELDS {
-            thread::yield_now();
-        } else {
-            report.parks += 1;
-            sleep(&engines, shared, control, parker);
-            stretch.since = Instant::now();
-        }
-    }
-    stretch.end();
-    (report.busy, report.elapsed) = (stretch.busy, begun.elapsed());
-    for engine in &engines {
-        report.stats.add(&engine.stats());
-        report.faults.add(&engine.world().fault_counts());
-        engine.dismantle();
-    }
-    report
-}
-
-fn sleep(engines: &[Engine<LiveWorld>], shared: &Shared, control: &Control, parker: &Parker) {
-    let now = Nanos(shared.started.elapsed().as_nanos() as u64);
-    let deadlines = engines.iter().filter_map(Engine::next_deadline);
-    let faults = engines.iter().filter_map(|engine| engine.world().next_fault());
-    let deadline = deadlines.chain(faults).min();
-    let until = deadline.map_or(PARK_MAX, |deadline| Duration::from_nanos(deadline.since(now).0));
-    parker.park(until.min(PARK_MAX), || {
-        control.stop.load(Ordering::SeqCst)
-            || engines.iter().any(|engine| engine.is_ready() || engine.world().has_arrivals())
-    });
 }

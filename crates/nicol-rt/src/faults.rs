@@ -103,6 +103,28 @@ impl FaultyWire {
         self.faults.stalled_until(now, index, count)
     }
 
+    /// Does a cut separate `node` from what stands outside of all nodes?
+    pub(crate) fn cuts_off(&self, now: Nanos, node: NodeId) -> bool {
+        self.faults.cuts_off(now, node)
+    }
+
+    /// A frame has arrived for an engine that is down.
+    pub(crate) fn count_dead(&mut self) {
+        self.faults.counts.dead += 1;
+    }
+
+    /// The wire with all that is on it, for the next life of the engine; leaves one without faults
+    /// behind.
+    pub(crate) fn pass_on(&mut self) -> Self {
+        let none = Faults::new(FaultPlan::none(), 0, 0);
+        Self {
+            faults: std::mem::replace(&mut self.faults, none),
+            late: std::mem::take(&mut self.late),
+            trace: self.trace.take(),
+            sent: self.sent,
+        }
+    }
+
     /// How often each fault struck.
     pub(crate) fn counts(&self) -> FaultCounts {
         self.faults.counts

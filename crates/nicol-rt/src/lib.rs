@@ -5,17 +5,25 @@
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod control;
+mod crash;
 mod faults;
 mod log;
 mod mailbox;
+mod orders;
 mod parker;
 mod ring;
+mod thread;
+pub mod view_service;
 mod world;
 
-pub use cluster::{LiveCluster, LiveConfig, LiveError, LiveReport, panic_text};
+pub use cluster::{LiveCluster, LiveConfig, LiveError, LiveReport, Views};
+pub use control::panic_text;
 pub use log::{
     HEADER_LEN, LogDevice, LogEnd, LogFileError, LogHeader, LogReader, LogRecord, RECORD_BYTES_MAX,
     RECORD_FRAMING, Torn, UnknownLogDevice,
 };
 pub use mailbox::Mailbox;
+#[doc(hidden)]
+pub use nicol_core::engine::CrashSabotage;
 pub use world::LiveWorld;

@@ -16,7 +16,7 @@ use nicol_core::memory::RegionTable;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::trace::{Sink, Tracer, Track};
 use nicol_core::units::Nanos;
-use nicol_core::view::View;
+use nicol_core::view::{Asking, View};
 
 use crate::faults::FaultyWire;
 use crate::log::{LogQueue, Persisted};
@@ -41,10 +41,20 @@ pub(crate) struct Shared {
     pub(crate) logs: Vec<LogQueue>,
     /// Per engine: persists that are done.
     pub(crate) persisted: Vec<Persisted>,
-    /// What goes wrong between nodes.
+    /// What goes wrong.
     pub(crate) faults: Option<FaultPlan>,
+    /// Broken on purpose: frames of and for earlier incarnations are taken.
+    pub(crate) ignores_fences: bool,
     /// Where the run is recorded, if it is.
     pub(crate) trace: Option<Arc<Sink>>,
+}
+
+impl Shared {
+    /// The time since the launch.
+    #[inline]
+    pub(crate) fn now(&self) -> Nanos {
+        Nanos(self.started.elapsed().as_nanos() as u64)
+    }
 }
 
 /// One engine's world: rings to the others, shared memory, the machine's clock.
@@ -53,6 +63,7 @@ pub struct LiveWorld {
     shared: Arc<Shared>,
     index: usize,
     here: EngineId,
+    life: Incarnation,
     random: RefCell<Stream>,
     outgoing: RefCell<Vec<Outgoing>>,
     incoming: RefCell<Vec<Incoming>>,
@@ -83,6 +94,7 @@ impl LiveWorld {
             shared,
             index,
             here,
+            life: Incarnation::FIRST,
             random: RefCell::new(Stream::new(seed, Purpose::Protocol, index as u32)),
             outgoing: RefCell::new(rings.0),
             incoming: RefCell::new(rings.1),
@@ -92,6 +104,62 @@ impl LiveWorld {
             finished: RefCell::default(),
             wire,
         }
+    }
+
+    /// The world of `life`, which follows that of `old`: it takes over the rings, the frames on the
+    /// wire and the random streams. What has arrived for `old` is lost.
+    pub(crate) fn reborn(old: &Self, life: Incarnation) -> Self {
+        old.shared.persisted[old.index].begin(life);
+        let wire = old.wire.as_ref();
+        Self {
+            shared: old.shared.clone(),
+            index: old.index,
+            here: old.here,
+            life,
+            random: old.random.clone(),
+            outgoing: RefCell::new(old.outgoing.take()),
+            incoming: RefCell::new(old.incoming.take()),
+            marks: RefCell::new(old.marks.take()),
+            source: Cell::new(0),
+            spare: RefCell::new(old.spare.take()),
+            finished: RefCell::default(),
+            wire: wire.map(|wire| RefCell::new(wire.borrow_mut().pass_on())),
+        }
+    }
+
+    /// Loses what has arrived for an engine that is down, and lets frames of its earlier lives
+    /// arrive elsewhere.
+    pub(crate) fn lose_arrivals(&self) {
+        while let Some(frame) = self.receive() {
+            if let Some(sink) = self.trace() {
+                sink.frame_ended(&frame);
+            }
+            self.recycle(frame);
+            if let Some(wire) = &self.wire {
+                wire.borrow_mut().count_dead();
+            }
+        }
+    }
+
+    /// The engine's position in the view.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The engine.
+    pub(crate) fn here(&self) -> EngineId {
+        self.here
+    }
+
+    /// The engine's side and its life.
+    pub(crate) fn life(&self) -> Asking {
+        (self.here.node, self.here.side, self.life)
+    }
+
+    /// Does a cut of the network separate the engine's node from the service of views?
+    pub(crate) fn is_cut_off(&self) -> bool {
+        let cut = |wire: &RefCell<FaultyWire>| wire.borrow().cuts_off(self.now(), self.here.node);
+        self.wire.as_ref().is_some_and(cut)
     }
 
     /// Has anyone left a frame, or the log device a result?
@@ -120,7 +188,9 @@ impl LiveWorld {
 
     /// Puts a frame into the ring of an engine; gives it back if there is no space.
     fn put(&self, engine: usize, frame: Vec<u8>) -> Result<(), Vec<u8>> {
-        let ring = &mut self.outgoing.borrow_mut()[engine];
+        // A life that is over has no rings any more.
+        let outgoing = &mut *self.outgoing.borrow_mut();
+        let Some(ring) = outgoing.get_mut(engine) else { return Ok(()) };
         while let Ok(returned) = ring.returned.pop() {
             self.keep(returned);
         }
@@ -174,7 +244,7 @@ impl World for LiveWorld {
     type Access = Immediate;
 
     fn now(&self) -> Nanos {
-        Nanos(self.shared.started.elapsed().as_nanos() as u64)
+        self.shared.now()
     }
 
     fn trace(&self) -> Option<&Arc<Sink>> {
@@ -204,7 +274,11 @@ impl World for LiveWorld {
     }
 
     fn incarnation(&self) -> Incarnation {
-        Incarnation::FIRST
+        self.life
+    }
+
+    fn fences(&self) -> bool {
+        !self.shared.ignores_fences
     }
 
     fn tuning(&self) -> &Tuning {
@@ -275,7 +349,8 @@ impl World for LiveWorld {
 
     fn submit(&self, batch: &mut Vec<Operation>) {
         // Only persists come here, and only where there is a log device.
-        self.shared.logs[usize::from(self.here.node.0)].add(self.here, batch.drain(..));
+        let queue = &self.shared.logs[usize::from(self.here.node.0)];
+        queue.add((self.here, self.life), batch.drain(..));
     }
 
     fn card_executes(&self, _node: NodeId) -> bool {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::engine::{Engine, EngineStats, Start, Tuning};
+use nicol_core::engine::{CrashSabotage, Engine, EngineStats, Lives, Start, Started, Tuning};
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::Medium;
 use nicol_core::memory::Region;
@@ -13,10 +13,8 @@ use nicol_core::trace::Sink;
 use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::View;
 
-use crate::crash::Started;
 use crate::hw::{NodeHardware, NodeModel, picos};
 use crate::kernel::{Event, Kernel};
-use crate::lives::Life;
 use crate::profile::Profile;
 use crate::report::{self, SimReport};
 use crate::slab::Slab;
@@ -53,23 +51,6 @@ pub struct SimConfig {
     /// Crashes broken on purpose; for negative tests only.
     #[doc(hidden)]
     pub sabotage: CrashSabotage,
-}
-
-/// What crashes and restarts get wrong on purpose.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CrashSabotage {
-    /// Nothing.
-    #[default]
-    None,
-    /// The medium keeps every write that was submitted, synced or not.
-    MediumKeepsAll,
-    /// Frames of earlier incarnations are taken.
-    FenceIgnored,
-    /// The engines of a side that has crashed go on in its next incarnation, timers and all.
-    TimersFire,
-    /// Leases never end at the engines.
-    LeaseEndless,
 }
 
 impl SimConfig {
@@ -137,7 +118,7 @@ pub struct SimCluster {
     pub(crate) shared: Rc<Shared>,
     pub(crate) engines: RefCell<Vec<Engine<SimWorld>>>,
     /// What runs on the engines, for telling it of crashes.
-    pub(crate) started: RefCell<Option<Box<dyn Started>>>,
+    pub(crate) started: RefCell<Option<Arc<dyn Started<SimWorld> + Send + Sync>>>,
     /// What engines had counted that crashed.
     pub(crate) retired: RefCell<EngineStats>,
     /// Memory that crashes have taken away.
@@ -191,7 +172,7 @@ impl SimCluster {
             vectors: Slab::default(),
             verbs: Slab::default(),
             faults: Faults::new(faults, seed, 0),
-            lives: view.node_ids().map(|_| [Life::FIRST; 2]).collect(),
+            lives: Lives::new(view.nodes()),
             news: Vec::new(),
             media: view.node_ids().map(|_| Medium::default()).collect(),
             medium_rng: Stream::new(seed, Purpose::Medium, 0),
@@ -222,7 +203,7 @@ impl SimCluster {
             start.start(engine);
             self.shared.state.borrow_mut().request_round(index, self.now());
         }
-        *self.started.borrow_mut() = Some(Box::new(start.clone()));
+        *self.started.borrow_mut() = Some(start.clone());
     }
 
     /// The time.

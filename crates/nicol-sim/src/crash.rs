@@ -1,60 +1,29 @@
 //! Crashes and restarts of a simulated cluster: engines are taken apart and started anew, and what
 //! is under way is cut off.
 
-use std::fmt;
-use std::sync::Arc;
-
-use nicol_core::engine::{AfterLoss, Engine, Loss, Operation, Revival, Start, Transfer};
+use nicol_core::engine::{
+    AfterLoss, CrashSabotage, Engine, Loss, Operation, Revival, Transfer, restart_name,
+};
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::MediumCounts;
 
-use crate::cluster::{CrashSabotage, SimCluster};
-use crate::lives::{Life, News};
+use crate::cluster::SimCluster;
+use crate::lives::News;
 use crate::state::State;
 use crate::transfer::Vector;
 use crate::world::{Shared, SimWorld};
-
-/// What was started on a cluster, whatever its type.
-pub trait Started {
-    /// See [`Start::crashed`].
-    fn crashed(&self, loss: &Loss) -> AfterLoss;
-    /// See [`Start::restart`].
-    fn restart(&self, engine: &Engine<SimWorld>, revival: &Revival<'_>);
-}
-
-impl<S: Start> Started for Arc<S> {
-    fn crashed(&self, loss: &Loss) -> AfterLoss {
-        S::crashed(self, loss)
-    }
-
-    fn restart(&self, engine: &Engine<SimWorld>, revival: &Revival<'_>) {
-        S::restart(self, engine, revival);
-    }
-}
-
-impl fmt::Debug for dyn Started {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Started")
-    }
-}
 
 impl SimCluster {
     /// Crashes sides of nodes now: their engines are taken apart, and what is lost is lost. Sides
     /// that are down already stay down.
     pub fn crash(&self, loss: Loss) {
-        let living = {
-            let state = self.shared.state.borrow();
-            let host = loss.host && state.is_up(loss.node, Side::Host);
-            Loss { host, nic: loss.nic && state.is_up(loss.node, Side::Nic), ..loss }
-        };
-        if living.host || living.nic {
-            self.take_apart(living);
-        }
+        let living = self.shared.state.borrow().lives.living(loss);
+        living.into_iter().for_each(|loss| self.take_apart(loss));
     }
 
     /// Starts a new incarnation of each of these sides of a node that is down.
     pub fn restart(&self, node: NodeId, sides: &[Side]) {
-        let down = |side: &&Side| !self.shared.state.borrow().is_up(node, **side);
+        let down = |side: &&Side| !self.shared.state.borrow().lives.is_up(node, **side);
         let sides: Vec<_> = sides.iter().filter(down).map(|&side| (node, side)).collect();
         self.bring_back(&sides);
     }
@@ -74,25 +43,23 @@ impl SimCluster {
             if let Some(at) = crash.restarts_at() {
                 state.kernel.push(at, crate::kernel::Event::Restart(index as u32));
             }
-            self.shared.losses(state, index)
+            state.lives.losses(&crash)
         };
         losses.into_iter().for_each(|loss| self.take_apart(loss));
     }
 
     pub(crate) fn planned_restart(&self, index: usize) {
-        let sides = self.shared.returns(&self.shared.state.borrow(), index);
+        let sides = {
+            let state = self.shared.state.borrow();
+            state.lives.returns(&state.faults.plan().crashes[index])
+        };
         self.bring_back(&sides);
     }
 
     fn take_apart(&self, loss: Loss) {
         let shared = &*self.shared;
         if let Some(trace) = &shared.trace {
-            let fault = match (loss.host, loss.nic) {
-                (true, true) => "crash of the node",
-                (true, false) => "crash of the host",
-                _ => "crash of the NIC",
-            };
-            trace.fault(self.now(), loss.node, fault);
+            trace.fault(self.now(), loss.node, loss.name());
         }
         shared.take_down(&mut shared.state.borrow_mut(), loss);
         let keeps_engines = self.sabotage == CrashSabotage::TimersFire;
@@ -128,14 +95,10 @@ impl SimCluster {
         let shared = &*self.shared;
         for &(node, side) in sides {
             let state = &mut *shared.state.borrow_mut();
-            state.lives[usize::from(node.0)][side as usize].up = true;
+            state.lives.bring_up(node, side);
             shared.tell(state, node, side);
             if let Some(trace) = &shared.trace {
-                let fault = match side {
-                    Side::Host => "restart of the host",
-                    Side::Nic => "restart of the NIC",
-                };
-                trace.fault(self.now(), node, fault);
+                trace.fault(self.now(), node, restart_name(side));
             }
         }
         for (index, id) in shared.engines.iter().enumerate() {
@@ -145,7 +108,7 @@ impl SimCluster {
             let (incarnation, medium) = {
                 let state = &mut *shared.state.borrow_mut();
                 state.cores[index].dead = false;
-                let life = state.lives[usize::from(id.node.0)][id.side as usize];
+                let life = state.lives.of(id.node, id.side);
                 (life.incarnation, state.media[usize::from(id.node.0)].writes().to_vec())
             };
             let memory_is_durable = shared.model(id.node).memory_is_durable();
@@ -166,13 +129,9 @@ impl SimCluster {
             // It has to register first.
             engine.revoke_lease();
         }
-        for (node, lives) in self.shared.view.node_ids().zip(&state.lives) {
-            for (side, life) in [Side::Host, Side::Nic].into_iter().zip(lives) {
-                // Nobody has told it yet of those that are down just now.
-                if life.up {
-                    engine.welcome(node, side, life.incarnation);
-                }
-            }
+        // Nobody has told it yet of those that are down just now.
+        for (node, side, life) in state.lives.iter().filter(|(.., life)| life.up) {
+            engine.welcome(node, side, life.incarnation);
         }
     }
 
@@ -188,7 +147,7 @@ impl SimCluster {
             if self.shared.state.borrow().cores[index].dead {
                 continue;
             }
-            learn(&self.engines.borrow()[index], node, side, life);
+            self.engine_at(index).learn(node, side, life);
             self.shared.state.borrow_mut().request_round(index, self.now());
         }
     }
@@ -200,14 +159,6 @@ impl SimCluster {
             let accesses = region.lost_accesses();
             assert!(accesses == 0, "{region:?} was lost in a crash and is accessed afterwards");
         }
-    }
-}
-
-fn learn(engine: &Engine<SimWorld>, node: NodeId, side: Side, life: Life) {
-    if life.up {
-        engine.welcome(node, side, life.incarnation);
-    } else {
-        engine.fence(node, side, life.incarnation);
     }
 }
 

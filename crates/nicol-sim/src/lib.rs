@@ -25,9 +25,9 @@ mod transfer;
 pub mod view_service;
 mod world;
 
-#[doc(hidden)]
-pub use cluster::CrashSabotage;
 pub use cluster::{RunEnd, SimCluster, SimConfig};
+#[doc(hidden)]
+pub use nicol_core::engine::CrashSabotage;
 pub use profile::{Profile, ProfileError};
 pub use report::{SimReport, Spending, Utilization};
 pub use world::SimWorld;

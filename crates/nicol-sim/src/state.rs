@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use nicol_core::engine::{Charge, Operation};
+use nicol_core::engine::{Charge, Lives, Operation};
 use nicol_core::medium::Medium;
 use nicol_core::rng::Stream;
 use nicol_core::units::{Nanos, Picos};
@@ -10,7 +10,7 @@ use nicol_core::units::{Nanos, Picos};
 use crate::frames::FrameInFlight;
 use crate::hw::{NodeHardware, Resource, picos};
 use crate::kernel::{Event, Kernel};
-use crate::lives::{Life, News};
+use crate::lives::News;
 use crate::slab::Slab;
 use crate::transfer::{Vector, VerbInFlight};
 use crate::view_service::ViewService;
@@ -90,8 +90,8 @@ pub struct State {
     pub faults: Faults,
     /// Who hands out views and leases, if anybody does.
     pub view_service: Option<ViewService>,
-    /// By node: its host and its NIC.
-    pub lives: Vec<[Life; 2]>,
+    /// Which sides live.
+    pub lives: Lives,
     /// What engines are about to learn; an event's number is a place here.
     pub news: Vec<News>,
     /// By node: what its log device holds. Only a plan with crashes has content kept.

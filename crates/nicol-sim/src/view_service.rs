@@ -8,14 +8,13 @@
 
 use std::collections::VecDeque;
 
-use nicol_core::engine::Loss;
-use nicol_core::ids::{Incarnation, NodeId, Side};
+use nicol_core::engine::{Life, Loss};
+use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::Nanos;
-use nicol_core::view::{SideState, View};
+use nicol_core::view::{Asking, Membership, SideState, View};
 
 use crate::cluster::SimCluster;
 use crate::kernel::Event;
-use crate::lives::Life;
 use crate::state::State;
 use crate::world::Shared;
 
@@ -32,10 +31,7 @@ const SIDES: [Side; 2] = [Side::Host, Side::Nic];
 /// See the module.
 #[derive(Debug)]
 pub struct ViewService {
-    /// The newest view.
-    view: View,
-    /// By node and side: when the lease ends by the service's clock.
-    leases: Vec<[Nanos; 2]>,
+    members: Membership,
     /// Answers under way, in the order in which they arrive.
     answers: VecDeque<Answers>,
     /// Broken on purpose: leases never end at the engines.
@@ -47,46 +43,13 @@ pub struct ViewService {
 struct Answers {
     view: View,
     lease_until: Nanos,
-    sides: Vec<(NodeId, Side, Incarnation)>,
+    sides: Vec<Asking>,
 }
 
 impl ViewService {
     /// A service whose first view is `view`; every side of it has a lease.
     pub fn new(view: View, endless: bool) -> Self {
-        let leases = vec![[LEASE; 2]; view.nodes()];
-        Self { view, leases, answers: VecDeque::new(), endless }
-    }
-
-    /// Takes the requests of the sides that reach it now; the changes of the view.
-    fn take_requests(
-        &mut self,
-        now: Nanos,
-        asking: &[(NodeId, Side, Incarnation)],
-    ) -> Vec<(NodeId, Side, SideState)> {
-        let mut changes = Vec::new();
-        for &(node, side, incarnation) in asking {
-            let known = self.view.side(node, side);
-            // One that was given up must start anew: its incarnation is over.
-            if incarnation < known.incarnation {
-                continue;
-            }
-            let registered = SideState { up: true, incarnation };
-            if registered != known {
-                changes.push((node, side, registered));
-            }
-            self.leases[node.index()][side as usize] = now + SERVICE_LATENCY + LEASE;
-        }
-        for node in self.view.node_ids() {
-            for side in SIDES {
-                let SideState { up, incarnation } = self.view.side(node, side);
-                let over = self.leases[node.index()][side as usize] < now;
-                if up && over {
-                    let incarnation = incarnation.next();
-                    changes.push((node, side, SideState { up: false, incarnation }));
-                }
-            }
-        }
-        changes
+        Self { members: Membership::new(view, LEASE), answers: VecDeque::new(), endless }
     }
 }
 
@@ -98,12 +61,9 @@ impl SimCluster {
         let now = state.kernel.now();
         let asking = shared.asking(state, now);
         let Some(service) = &mut state.view_service else { return };
-        let changes = service.take_requests(now, &asking);
-        if !changes.is_empty() {
-            service.view = service.view.with_sides(&changes);
-        }
+        service.members.update(now, &asking, now + SERVICE_LATENCY + LEASE);
         let lease_until = if service.endless { Nanos::MAX } else { now.saturating_add(LEASE) };
-        let view = service.view.clone();
+        let view = service.members.view().clone();
         service.answers.push_back(Answers { view, lease_until, sides: asking });
         state.kernel.push(now + SERVICE_LATENCY * 2, Event::ViewAnswers);
         state.kernel.push(now + RENEWAL, Event::LeaseRenewal);
@@ -121,7 +81,7 @@ impl SimCluster {
         for (node, side, incarnation) in sides {
             let lives = {
                 let state = shared.state.borrow();
-                let Life { up, incarnation: newest } = state.lives[node.index()][side as usize];
+                let Life { up, incarnation: newest } = state.lives.of(node, side);
                 up && newest == incarnation
             };
             let SideState { up, incarnation: registered } = view.side(node, side);
@@ -144,7 +104,7 @@ impl SimCluster {
 impl Shared {
     /// The sides that ask now and whose requests arrive: those that live, are not stalled, and are
     /// not cut off.
-    fn asking(&self, state: &State, now: Nanos) -> Vec<(NodeId, Side, Incarnation)> {
+    fn asking(&self, state: &State, now: Nanos) -> Vec<Asking> {
         let count = self.engines.len();
         let mut asking = Vec::new();
         for node in self.view.node_ids() {
@@ -152,7 +112,7 @@ impl Shared {
                 continue;
             }
             for side in SIDES {
-                let Life { up, incarnation } = state.lives[node.index()][side as usize];
+                let Life { up, incarnation } = state.lives.of(node, side);
                 // Its first engine asks for the side.
                 let mut engines = self.engines_of(node, side);
                 let stalled = |index| state.faults.stalled_until(now, index, count).is_some();

@@ -284,7 +284,7 @@ impl World for SimWorld {
 
     fn incarnation(&self) -> Incarnation {
         let state = self.shared.state.borrow();
-        state.lives[usize::from(self.here.node.0)][self.here.side as usize].incarnation
+        state.lives.of(self.here.node, self.here.side).incarnation
     }
 
     fn tuning(&self) -> &Tuning {

@@ -8,7 +8,6 @@ use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
 use nicol_check::history_file::{self, Origin};
 use nicol_core::faults::FaultPlan;
-use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::experiments::write_atomically_by;
 use nicol_lab::names::did_you_mean;
@@ -25,6 +24,7 @@ use crate::cli::{
     SystemArgs, WorkloadArgs,
 };
 use crate::serve::check_log_device;
+use crate::span::seconds;
 use crate::{End, Usage, blame, interrupt, output, trace};
 
 /// The most transactions of a run: more than any machine finishes, and few enough to count with.
@@ -60,14 +60,6 @@ fn help_settings(system: &str, format: Format) -> Result<End> {
         .collect();
     output::rows(format, &rows, |rows| json!({"schema": "nicol.settings/1", "rows": rows}))?;
     Ok(End::Held)
-}
-
-pub(crate) fn seconds(flag: &str, seconds: f64, least: f64) -> Result<Nanos> {
-    ensure!(
-        (least..=86_400.0).contains(&seconds),
-        "{flag} {seconds:?}: give {least} to 86400 seconds"
-    );
-    Ok(Nanos((seconds * 1e9) as u64))
 }
 
 /// A number of transactions that a run can count.

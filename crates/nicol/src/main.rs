@@ -11,6 +11,7 @@ mod museum;
 mod output;
 mod profiles;
 mod serve;
+mod span;
 mod sweep;
 mod systems;
 mod trace;

@@ -11,8 +11,8 @@ use nicol_lab::experiments::write_atomically_by;
 use nicol_lab::trace::{timeline, write};
 use serde_json::json;
 
-use crate::bench::seconds;
 use crate::cli::{BenchArgs, TraceArgs};
+use crate::span::seconds;
 use crate::{End, Usage, output};
 
 /// Lists messages.

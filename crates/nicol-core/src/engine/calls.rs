@@ -2,11 +2,13 @@
 
 use super::completions::Token;
 use super::pool::Payload;
-use super::transmit::ONE_SIDED_KIND;
 use crate::fabric::{FabricError, RequestId, Timeout};
 use crate::ids::{EngineId, Incarnation};
 use crate::units::Nanos;
 use crate::wire::{Class, MessageHeader};
+
+/// Kind of the engine's own requests for one-sided operations in software.
+pub(super) const ONE_SIDED_KIND: u16 = 0xff01;
 
 /// Requests that an engine may have in flight; a further call resolves to `NoResources`.
 pub const CALLS_MAX: usize = 32_768;

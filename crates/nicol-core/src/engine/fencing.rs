@@ -5,36 +5,25 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::stats::count;
-use super::{Engine, World};
+use super::{Engine, Life, World};
 use crate::fabric::FabricError;
 use crate::ids::{EngineId, Incarnation, NodeId, Side};
 use crate::wire::FrameHeader;
 
 /// The sides of which more is known than that they began: few or none.
 #[derive(Debug, Default)]
-pub(super) struct KnownLives(RefCell<BTreeMap<(NodeId, Side), Known>>);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
-    /// The newest life: the one that is up, or the one that will be.
-    incarnation: Incarnation,
-    up: bool,
-}
-
-impl Known {
-    const FIRST: Self = Self { incarnation: Incarnation::FIRST, up: true };
-}
+pub(super) struct KnownLives(RefCell<BTreeMap<(NodeId, Side), Life>>);
 
 impl KnownLives {
     /// What an engine knows when it starts: the life of its own side.
     pub(super) fn of(own: (NodeId, Side), incarnation: Incarnation) -> Self {
-        let known = Known { incarnation, up: true };
-        let own = (known != Known::FIRST).then_some((own, known));
+        let known = Life { incarnation, up: true };
+        let own = (known != Life::FIRST).then_some((own, known));
         Self(RefCell::new(own.into_iter().collect()))
     }
 
-    fn side(&self, node: NodeId, side: Side) -> Known {
-        self.0.borrow().get(&(node, side)).copied().unwrap_or(Known::FIRST)
+    fn side(&self, node: NodeId, side: Side) -> Life {
+        self.0.borrow().get(&(node, side)).copied().unwrap_or(Life::FIRST)
     }
 
     /// The newest life of the side of `engine` that is known of.
@@ -57,13 +46,13 @@ impl<W: World> Engine<W> {
     /// ever, and so does what is asked of it until it is [welcomed](Engine::welcome) or one of its
     /// frames comes. Does nothing if that is known.
     pub fn fence(&self, node: NodeId, side: Side, next: Incarnation) {
-        self.learn(node, side, Known { incarnation: next, up: false });
+        self.learn(node, side, Life { incarnation: next, up: false });
     }
 
     /// Life `incarnation` of `side` of `node` is up. What waits for earlier ones ends as in
     /// [`Engine::fence`].
     pub fn welcome(&self, node: NodeId, side: Side, incarnation: Incarnation) {
-        self.learn(node, side, Known { incarnation, up: true });
+        self.learn(node, side, Life { incarnation, up: true });
     }
 
     /// Is `side` of `node` known to be down?
@@ -91,7 +80,9 @@ impl<W: World> Engine<W> {
         meant == Ordering::Equal
     }
 
-    fn learn(&self, node: NodeId, side: Side, news: Known) {
+    /// Learns the state of a side: [fences](Engine::fence) it if it is down, otherwise
+    /// [welcomes](Engine::welcome) it.
+    pub fn learn(&self, node: NodeId, side: Side, news: Life) {
         let inner = &*self.0;
         if (node, side) == (inner.here.node, inner.here.side) {
             return;

@@ -12,6 +12,9 @@
 //! | writes that were acknowledged as durable | kept | kept | kept |
 //! | writes that the log device had not synced | lost, torn or kept | kept | lost, torn or kept |
 
+use std::fmt;
+
+use super::{Engine, Start, World};
 use crate::ids::{Incarnation, NodeId, Side};
 use crate::medium::MediumWrite;
 
@@ -33,6 +36,23 @@ impl Loss {
             Side::Host => self.host,
             Side::Nic => self.nic,
         }
+    }
+
+    /// What a trace calls it.
+    pub const fn name(&self) -> &'static str {
+        match (self.host, self.nic) {
+            (true, true) => "crash of the node",
+            (true, false) => "crash of the host",
+            _ => "crash of the NIC",
+        }
+    }
+}
+
+/// What a trace calls the restart of a side.
+pub const fn restart_name(side: Side) -> &'static str {
+    match side {
+        Side::Host => "restart of the host",
+        Side::Nic => "restart of the NIC",
     }
 }
 
@@ -56,4 +76,45 @@ pub struct Revival<'a> {
     /// Did the node's [log regions](crate::memory::Region::for_log) keep their bytes, because its
     /// memory is battery-backed?
     pub memory_is_durable: bool,
+}
+
+/// What was started on the engines of a world, whatever its type: whom the world tells of crashes.
+pub trait Started<W: World> {
+    /// See [`Start::crashed`].
+    fn crashed(&self, loss: &Loss) -> AfterLoss;
+    /// See [`Start::restart`].
+    fn restart(&self, engine: &Engine<W>, revival: &Revival<'_>);
+}
+
+impl<S: Start, W: World> Started<W> for S {
+    fn crashed(&self, loss: &Loss) -> AfterLoss {
+        S::crashed(self, loss)
+    }
+
+    fn restart(&self, engine: &Engine<W>, revival: &Revival<'_>) {
+        S::restart(self, engine, revival);
+    }
+}
+
+impl<W: World> fmt::Debug for dyn Started<W> + Send + Sync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Started")
+    }
+}
+
+/// What a world's crashes and restarts get wrong on purpose.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CrashSabotage {
+    /// Nothing.
+    #[default]
+    None,
+    /// The medium keeps every write that was submitted, synced or not.
+    MediumKeepsAll,
+    /// Frames of earlier incarnations are taken.
+    FenceIgnored,
+    /// The engines of a side that has crashed go on in its next incarnation, timers and all.
+    TimersFire,
+    /// Leases never end at the engines.
+    LeaseEndless,
 }

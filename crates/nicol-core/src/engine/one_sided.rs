@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::transmit::ONE_SIDED_KIND;
+use super::calls::ONE_SIDED_KIND;
 use super::{Completion, Engine, World};
 use crate::chain::Encoded;
 use crate::fabric::{FabricError, Local, OneSided, OneSidedOps, Timeout};

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use super::calls::ONE_SIDED_KIND;
 use super::peers::Arrival;
 use super::stats::count;
-use super::transmit::ONE_SIDED_KIND;
 use super::{Charge, Engine, Route, Transfer, World};
 use crate::chain::{ChainAccess, Encoded, STATUS_OK, Touch, run, status_error};
 use crate::fabric::{

@@ -14,9 +14,6 @@ use crate::wire::{
     Class, FRAME_HEADER, FrameHeader, MESSAGES_MAX, MessageHeader, Window, Writer, seal,
 };
 
-/// Kind of the engine's own requests for one-sided operations in software.
-pub(super) const ONE_SIDED_KIND: u16 = 0xff01;
-
 /// A frame is flushed when it has grown to this size, whatever the round still brings.
 const FRAME_BYTES_MAX: usize = 32 << 10;
 

@@ -5,6 +5,7 @@
 
 mod chains;
 mod crashes;
+mod views;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use chains::Ground;
 pub use crashes::{Act, CrashSuite};
+pub use views::AskingNode1;
 
 use super::{
     Delivery, Fabric, FabricError, Message, OneSided, ReplyTo, RequestId, Service, Timeout, Work,

@@ -1,5 +1,6 @@
 //! Memory that other engines, nodes or threads may touch: regions, their keys, doorbells.
 
+mod atomic;
 mod buffers;
 mod doorbell;
 mod region;

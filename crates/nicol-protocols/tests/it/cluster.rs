@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nicol_check::serializability;
 use nicol_core::commit::{CommitNode, PATHS};
-use nicol_core::engine::Start;
+use nicol_core::engine::{EngineStats, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
 use nicol_core::history::Promise;
@@ -29,6 +29,7 @@ const LIMIT: Nanos = Nanos::from_secs(20);
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     pub on: &'static str,
+    pub nodes: u16,
     pub replicas: usize,
     pub clients_per_node: u32,
     /// Transactions of all clients together.
@@ -41,6 +42,10 @@ pub struct Run {
 #[derive(Debug)]
 pub struct Ran {
     pub counts: Counts,
+    /// What the engines did until the last client ended.
+    pub stats: EngineStats,
+    /// The median latency.
+    pub latency: Nanos,
     /// Committed transactions by the way that they took.
     pub paths: BTreeMap<&'static str, u64>,
     /// Locks that nobody will release.
@@ -60,7 +65,7 @@ impl Ran {
 
 struct Cluster<N> {
     nodes: Vec<Arc<N>>,
-    clients_per_host: u32,
+    clients_per_node: u32,
     workload: Arc<dyn Workload>,
     procedures: Procedures,
     run: Arc<RunControl>,
@@ -71,9 +76,13 @@ impl<N: CommitNode> Start for Cluster<N> {
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
         let Some(coordinator) = node.start(fabric, &self.procedures) else { return };
-        let host = u32::from(here.node.0) * ENGINES as u32 + u32::from(here.core);
-        let clients = self.clients_per_host;
-        spawn_clients(fabric, &coordinator, &self.workload, &self.run, host * clients, clients);
+        // The first host engine has the odd one.
+        let engines = ENGINES as u32;
+        let core = u32::from(here.core);
+        let share = |core: u32| (self.clients_per_node + engines - 1 - core) / engines;
+        let before: u32 = (0..core).map(share).sum();
+        let first = u32::from(here.node.0) * self.clients_per_node + before;
+        spawn_clients(fabric, &coordinator, &self.workload, &self.run, first, share(core));
     }
 }
 
@@ -99,8 +108,8 @@ pub fn run<N: CommitNode>(
     workload: Arc<dyn Workload>,
     seed: u64,
 ) -> Ran {
-    let view = View::new(usize::from(NODES), run.replicas, ENGINES, ENGINES).unwrap();
-    let clients = u32::from(NODES) * run.clients_per_node;
+    let view = View::new(usize::from(run.nodes), run.replicas, ENGINES, ENGINES).unwrap();
+    let clients = u32::from(run.nodes) * run.clients_per_node;
     let plan = RunPlan {
         seed,
         clients,
@@ -115,7 +124,7 @@ pub fn run<N: CommitNode>(
     };
     let cluster = Arc::new(Cluster::<N> {
         nodes: load_nodes(&view, config, &*workload, &Sequential),
-        clients_per_host: run.clients_per_node / ENGINES as u32,
+        clients_per_node: run.clients_per_node,
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
@@ -127,13 +136,14 @@ pub fn run<N: CommitNode>(
     world.start(&cluster);
     let ended = world.run_until(&mut |_| cluster.run.finished(), LIMIT);
     assert_eq!(ended, RunEnd::Done, "seed {seed}: clients are stuck");
+    let stats = world.report().stats;
     let is_settled = || cluster.nodes.iter().all(|node| node.is_settled());
     world.run_until(&mut |_| is_settled(), LIMIT);
     world.settle(LIMIT);
-    judge(&cluster, &view)
+    judge(&cluster, &view, stats)
 }
 
-fn judge<N: CommitNode>(cluster: &Cluster<N>, view: &View) -> Ran {
+fn judge<N: CommitNode>(cluster: &Cluster<N>, view: &View, stats: EngineStats) -> Ran {
     let (mut leaked, mut wrong) = (0, Vec::new());
     let (mut paths, mut digests) = (BTreeMap::new(), BTreeMap::new());
     for node in &cluster.nodes {
@@ -164,5 +174,6 @@ fn judge<N: CommitNode>(cluster: &Cluster<N>, view: &View) -> Ran {
     let report = serializability::check(&told);
     wrong.extend(report.undecided.iter().map(|why| format!("not judged: {why:?}")));
     let anomalies = report.violations.iter().map(ToString::to_string).collect();
-    Ran { counts: result.whole, paths, leaked, anomalies, wrong }
+    let latency = Nanos(result.latency().value_at_quantile(0.5));
+    Ran { counts: result.whole, stats, latency, paths, leaked, anomalies, wrong }
 }

@@ -40,6 +40,7 @@ impl Erratum {
         }));
         let how = Run {
             on: "liquidio3",
+            nodes: NODES,
             replicas: 2,
             clients_per_node: 8,
             transactions: 600,

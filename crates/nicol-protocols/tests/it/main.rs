@@ -4,4 +4,5 @@ mod cluster;
 mod errata;
 mod sizes;
 mod slots;
+mod ways;
 mod xenic;

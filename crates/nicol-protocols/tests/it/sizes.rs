@@ -1,32 +1,26 @@
 //! Values whose lengths change on a memory that is nearly full: what finds no space aborts, and
 //! whatever commits is stored everywhere.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nicol_check::serializability;
 use nicol_core::commit::CommitNode;
-use nicol_core::engine::Start;
-use nicol_core::fabric::Fabric;
-use nicol_core::faults::FaultPlan;
-use nicol_core::history::Promise;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
-use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::txn::{Abort, ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::units::{Bytes, Nanos};
-use nicol_core::view::{ShardMap, View};
+use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
 use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
-use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 use nicol_store::host_table::Growth;
-use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, history, spawn_clients};
 
-const NODES: u16 = 3;
+use crate::cluster::{NODES, Run, run};
+use crate::xenic::RUN;
+
 const ROWS: u64 = 90;
-const CLIENTS: u32 = 4;
+/// Clients of a node.
+const CLIENTS: u32 = 8;
 /// Bytes of a value that stand in a slot.
 const INLINE: usize = 64;
 const LONGEST: u64 = 4_000;
@@ -129,76 +123,25 @@ impl Workload for Sizes {
     }
 }
 
-struct Cluster<N> {
-    nodes: Vec<Arc<N>>,
-    workload: Arc<dyn Workload>,
-    procedures: Procedures,
-    run: Arc<RunControl>,
-}
-
-impl<N: CommitNode> Start for Cluster<N> {
-    fn start<F: Fabric>(&self, fabric: &F) {
-        let here = fabric.here();
-        let node = &self.nodes[usize::from(here.node.0)];
-        if let Some(coordinator) = node.start(fabric, &self.procedures) {
-            let first = (u32::from(here.node.0) * 2 + u32::from(here.core)) * CLIENTS;
-            spawn_clients(fabric, &coordinator, &self.workload, &self.run, first, CLIENTS);
-        }
-    }
-}
-
 /// Runs the workload, judges it, and returns commits and aborts for want of space.
-fn run<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
-    let view = View::new(usize::from(NODES), usize::from(NODES), 2, 1).unwrap();
-    let workload: Arc<dyn Workload> = Arc::new(Sizes);
-    let plan = RunPlan {
-        seed,
-        clients: u32::from(NODES) * 2 * CLIENTS,
-        begin: Nanos::ZERO,
-        warmup_until: Nanos::ZERO,
-        stop_at: Nanos::MAX,
-        operations_per_client: Some(80),
-        load: Load::Closed,
-        retry: RETRY,
-        record: true,
-        history_max: 1 << 20,
+fn fill<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64) {
+    let clients = u64::from(NODES) * u64::from(CLIENTS);
+    let how = Run {
+        on: "connectx5",
+        clients_per_node: CLIENTS,
+        transactions: 80 * clients,
+        faults,
+        ..RUN
     };
-    let cluster = Arc::new(Cluster {
-        nodes: load_nodes::<N>(&view, config, &*workload, &Sequential),
-        procedures: workload.procedures(),
-        run: RunControl::new(plan, workload.kinds()),
-        workload,
-    });
-    let profile = Arc::new(Profile::load("connectx5").unwrap());
-    let mut sim = SimConfig::new(view.clone(), profile, seed);
-    if faults {
-        sim.faults = FaultPlan::messages(seed);
-    }
-    let world = SimCluster::new(sim);
-    world.start(&cluster);
-    let ran = world.run_until(&mut |_| cluster.run.finished(), Nanos::from_secs(600));
-    assert_eq!(ran, RunEnd::Done);
-    let limit = world.now().saturating_add(Nanos::from_secs(10));
-    world.run_until(&mut |_| cluster.nodes.iter().all(|node| node.is_settled()), limit);
-    assert!(world.settle(limit) != RunEnd::Limit, "work is stuck");
-    let mut digests = BTreeMap::new();
-    for node in &cluster.nodes {
-        node.check();
-        let audit = node.audit();
-        assert_eq!(audit.leaks.iter().map(|(_, count)| count).sum::<u64>(), 0);
-        for (shard, digest) in audit.digests {
-            assert_eq!(*digests.entry(shard).or_insert(digest), digest, "{shard:?} diverges");
-        }
-        node.for_each(&mut |key, value| assert!(belongs(key, value), "{key:?} is whole"));
-    }
-    let mut result = cluster.run.result();
-    let operations = std::mem::take(&mut result.history);
-    let judged =
-        serializability::check(&history(Promise::default(), operations, &*cluster.workload, &view));
-    assert!(judged.held(), "{judged:#?}");
-    let aborts = Abort::NAMES.iter().zip(result.whole.aborts);
-    let full = aborts.filter(|(name, _)| **name == "no_resources").map(|(_, count)| count).sum();
-    (result.whole.committed, full)
+    let ran = run::<N>(how, config, Arc::new(Sizes), seed);
+    assert!(
+        ran.held(),
+        "seed {seed}: {} leaked, {:#?} {:#?}",
+        ran.leaked,
+        ran.anomalies,
+        ran.wrong
+    );
+    (ran.counts.committed, ran.counts.aborts[Abort::NoResources.index()])
 }
 
 #[test]
@@ -211,7 +154,7 @@ fn values_without_space_abort_under_every_baseline() {
             if faults {
                 config.timeout = Nanos::from_micros(500);
             }
-            let (commits, aborts) = run::<rdma_occ::Node>(&config, seed, faults);
+            let (commits, aborts) = fill::<rdma_occ::Node>(&config, seed, faults);
             (committed, full) = (committed + commits, full + aborts);
         }
         assert!(committed > 5_000 && full > 100, "{system}: {committed} committed, {full} aborted");
@@ -234,7 +177,7 @@ fn values_without_space_abort_on_every_path_of_xenic() {
     for (way, config) in ways.iter().enumerate() {
         let (mut committed, mut full) = (0, 0);
         for seed in 0..4 {
-            let (commits, aborts) = run::<xenic::Node>(config, seed, seed >= 2);
+            let (commits, aborts) = fill::<xenic::Node>(config, seed, seed >= 2);
             (committed, full) = (committed + commits, full + aborts);
         }
         assert!(

@@ -1,5 +1,5 @@
-//! Xenic under every checker: its steps, the ways that a transaction may take, and what is broken
-//! on purpose.
+//! Xenic under every checker: its steps, the ways that a transaction may take ([`crate::ways`] has
+//! what each saves), and what is broken on purpose.
 
 use std::sync::Arc;
 
@@ -13,10 +13,16 @@ use nicol_workload::tpcc::{Tpcc, TpccConfig};
 
 use crate::cluster::{NODES, Ran, Run, run};
 
-const RUN: Run =
-    Run { on: "liquidio3", replicas: 3, clients_per_node: 8, transactions: 1_000, faults: false };
+pub const RUN: Run = Run {
+    on: "liquidio3",
+    nodes: NODES,
+    replicas: 3,
+    clients_per_node: 8,
+    transactions: 1_000,
+    faults: false,
+};
 
-fn smallbank(accounts: u64) -> Arc<dyn Workload> {
+pub fn smallbank(accounts: u64) -> Arc<dyn Workload> {
     Arc::new(Smallbank::new(SmallbankConfig::paper(NODES, accounts)))
 }
 
@@ -36,11 +42,11 @@ fn tpcc() -> Arc<dyn Workload> {
 }
 
 /// Space for records of the workload, whose values have `value` bytes at most.
-fn config(workload: &Arc<dyn Workload>, value: usize) -> XenicConfig {
+pub fn config(workload: &Arc<dyn Workload>, value: usize) -> XenicConfig {
     XenicConfig::paper(workload.records_per_shard() + workload.growth_per_shard(), value)
 }
 
-fn held(how: Run, config: &XenicConfig, workload: &Arc<dyn Workload>, seed: u64) -> Ran {
+pub fn held(how: Run, config: &XenicConfig, workload: &Arc<dyn Workload>, seed: u64) -> Ran {
     let ran = run::<Node>(how, config, workload.clone(), seed);
     assert!(ran.held(), "seed {seed}: {config:?}: {:#?} {:#?}", ran.anomalies, ran.wrong);
     ran

@@ -12,7 +12,7 @@ use nicol_core::view::{Role, View, ViewError};
 /// The first bytes of every log file.
 const MAGIC: [u8; 8] = *b"NICOLLOG";
 /// The version that this code writes, and the only one that it reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes of the largest record: more than any log ring holds of one transaction.
 pub const RECORD_BYTES_MAX: usize = 64 << 20;
 
@@ -37,7 +37,8 @@ mod record {
     pub const CHECKSUM: Range<usize> = 4..8;
     pub const SEQUENCE: Range<usize> = 8..16;
     pub const ENGINE: Range<usize> = 16..20;
-    pub const OFFSET: Range<usize> = 20..28;
+    pub const LABEL: Range<usize> = 20..24;
+    pub const OFFSET: Range<usize> = 24..32;
 }
 
 /// Bytes of a record besides what it carries.
@@ -59,7 +60,9 @@ pub struct LogRecord<'a> {
     pub sequence: u64,
     /// The engine.
     pub engine: EngineId,
-    /// Where the bytes stood in the engine's memory.
+    /// The label of the region that the bytes stood in: of a log its name, else 0.
+    pub label: u32,
+    /// Where they stood in it.
     pub offset: u64,
     /// The bytes.
     pub bytes: &'a [u8],
@@ -155,6 +158,7 @@ impl LogRecord<'_> {
         to.extend_from_slice(&[0; 4]);
         to.extend_from_slice(&self.sequence.to_le_bytes());
         to.extend_from_slice(&self.engine.pack().to_le_bytes());
+        to.extend_from_slice(&self.label.to_le_bytes());
         to.extend_from_slice(&self.offset.to_le_bytes());
         assert!(to.len() - start == RECORD_FRAMING, "every field has its place");
         to.extend_from_slice(self.bytes);
@@ -271,6 +275,7 @@ impl<R: Read> LogReader<R> {
         LogRecord {
             sequence: self.sequence,
             engine,
+            label: u32_at(&self.record[record::LABEL]),
             offset: u64_at(&self.record[record::OFFSET]),
             bytes: &self.record[RECORD_FRAMING..],
         }
@@ -298,7 +303,7 @@ mod tests {
         for (number, bytes) in bodies.iter().enumerate() {
             let sequence = number as u64 + 1;
             let engine = EngineId::nic(NodeId(1), number as u8 % 2);
-            LogRecord { sequence, engine, offset: 8 * sequence, bytes }.emit(&mut file);
+            LogRecord { sequence, engine, label: 3, offset: 8 * sequence, bytes }.emit(&mut file);
         }
         file
     }
@@ -308,7 +313,7 @@ mod tests {
         let mut reader = LogReader::open(file).unwrap();
         let mut bodies = Vec::new();
         while let Some(record) = reader.next().unwrap() {
-            assert_eq!(record.offset, 8 * record.sequence);
+            assert_eq!((record.label, record.offset), (3, 8 * record.sequence));
             bodies.push(record.bytes.to_vec());
         }
         assert!(reader.next().unwrap().is_none(), "the end stays the end");
@@ -361,7 +366,7 @@ mod tests {
         let engine = EngineId::nic(NodeId(1), 0);
         for (sequence, engine) in [(1, engine), (3, engine), (2, EngineId::nic(NodeId(0), 0))] {
             let mut file = file(&[b"first"]);
-            LogRecord { sequence, engine, offset: 0, bytes: b"stale" }.emit(&mut file);
+            LogRecord { sequence, engine, label: 3, offset: 0, bytes: b"stale" }.emit(&mut file);
             let (found, end) = read(&file);
             assert_eq!(found, [b"first"]);
             assert_eq!(end.torn, Some(Torn::Misplaced));

@@ -6,29 +6,29 @@
 //!
 //! Persists that wait are bounded by the calls in flight: each belongs to a request that is not
 //! answered before.
+//!
+//! A crash of the host decides about every persist that was not handed back: its record is whole,
+//! gone or torn. Whoever starts the host again gets the records up to the first that is not whole,
+//! read from the file.
 
+mod device;
 mod format;
+mod queue;
 
-use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+pub(crate) use device::serve;
 pub use format::{
     HEADER_LEN, LogEnd, LogFileError, LogHeader, LogReader, LogRecord, RECORD_BYTES_MAX,
     RECORD_FRAMING, Torn,
 };
-use nicol_core::engine::{Operation, Transfer};
-use nicol_core::fabric::FabricError;
-use nicol_core::ids::EngineId;
 use nicol_core::view::{Role, View};
+pub(crate) use queue::{LogQueue, Persist, Persisted};
 
-/// Bytes after which a group is written, even if more persists wait: bounds the buffer.
-const GROUP_BYTES_MAX: usize = 4 << 20;
 /// Runs that may share a folder.
 const RUNS_MAX: u32 = 1_000_000;
 
@@ -80,6 +80,10 @@ pub(crate) trait Disk {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Returns when everything appended is durable.
     fn sync(&mut self) -> io::Result<()>;
+    /// Cuts off what lies behind the first `len` bytes.
+    fn cut(&mut self, len: u64) -> io::Result<()>;
+    /// All that was written, from the first byte.
+    fn content(&self) -> io::Result<Box<dyn Read + '_>>;
 }
 
 /// A node's log file; its errors name it.
@@ -96,6 +100,15 @@ impl Disk for LogFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync_data().map_err(at(&self.path))
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len).map_err(at(&self.path))
+    }
+
+    fn content(&self) -> io::Result<Box<dyn Read + '_>> {
+        let file = File::open(&self.path).map_err(at(&self.path))?;
+        Ok(Box::new(BufReader::new(file)))
     }
 }
 
@@ -120,7 +133,7 @@ pub(crate) fn create(dir: &Path, view: &View) -> io::Result<Vec<LogFile>> {
     for node in view.nodes_of(Role::Server) {
         let path = run.join(format!("node-{}.log", node.0));
         // The header holds the seed of the key hash, which clients must not learn.
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let made = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
         let mut file = LogFile { file: made.map_err(at(&path))?, path };
         file.append(&LogHeader { node, view: view.clone() }.emit())?;
         file.file.sync_all().map_err(at(&file.path))?;
@@ -184,262 +197,4 @@ fn check_file(path: &Path, node: u32) -> io::Result<()> {
 /// The number behind `prefix` that is the rest of a file's name.
 fn numbered(path: &Path, prefix: &str) -> Option<u32> {
     path.file_name()?.to_str()?.strip_prefix(prefix)?.parse().ok()
-}
-
-/// Persists on their way to a node's log thread.
-#[derive(Debug, Default)]
-pub(crate) struct LogQueue {
-    waiting: Mutex<Waiting>,
-    filled: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    persists: VecDeque<Persist>,
-    closed: bool,
-}
-
-/// A persist and the engine that waits for it.
-#[derive(Debug)]
-pub(crate) struct Persist {
-    pub(crate) from: EngineId,
-    pub(crate) operation: Operation,
-}
-
-impl LogQueue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Queues persists of one engine.
-    pub(crate) fn add(&self, from: EngineId, operations: impl Iterator<Item = Operation>) {
-        let mut waiting = self.lock();
-        let idle = waiting.persists.is_empty();
-        waiting.persists.extend(operations.map(|operation| Persist { from, operation }));
-        drop(waiting);
-        if idle {
-            self.filled.notify_one();
-        }
-    }
-
-    /// No more persists will come: the thread ends once it has made durable what waits.
-    pub(crate) fn close(&self) {
-        self.lock().closed = true;
-        self.filled.notify_one();
-    }
-
-    /// Swaps all that waits with the empty `into`; false if there will be nothing any more.
-    fn take(&self, into: &mut VecDeque<Persist>) -> bool {
-        assert!(into.is_empty(), "the last group is finished");
-        let mut waiting = self.lock();
-        while waiting.persists.is_empty() && !waiting.closed {
-            waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-        }
-        std::mem::swap(&mut waiting.persists, into);
-        !into.is_empty()
-    }
-}
-
-/// Persists on their way back to an engine.
-#[derive(Debug, Default)]
-pub(crate) struct Persisted {
-    any: AtomicBool,
-    operations: Mutex<Vec<Operation>>,
-}
-
-impl Persisted {
-    fn lock(&self) -> MutexGuard<'_, Vec<Operation>> {
-        self.operations.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Leaves an operation; the engine's thread is to be woken afterwards.
-    pub(crate) fn leave(&self, operation: Operation) {
-        self.lock().push(operation);
-        self.any.store(true, Ordering::SeqCst);
-    }
-
-    /// Is there something to take?
-    pub(crate) fn any(&self) -> bool {
-        self.any.load(Ordering::SeqCst)
-    }
-
-    /// Moves all of them to `into`.
-    pub(crate) fn take(&self, into: &mut VecDeque<Operation>) {
-        if self.any.load(Ordering::Relaxed) {
-            let mut operations = self.lock();
-            self.any.store(false, Ordering::SeqCst);
-            into.extend(operations.drain(..));
-        }
-    }
-}
-
-/// A log thread's life: groups, until the queue is closed and empty. `done` gets every persist with
-/// its result, in order; `failed` is told of the first error.
-///
-/// A device that has failed once is not tried again: after a failed sync nobody knows what is on
-/// it.
-pub(crate) fn serve(
-    queue: &LogQueue,
-    mut disk: impl Disk,
-    mut done: impl FnMut(Persist),
-    mut failed: impl FnMut(&io::Error),
-) {
-    let mut writer = GroupWriter::default();
-    let mut group = VecDeque::new();
-    let mut healthy = true;
-    while queue.take(&mut group) {
-        while !group.is_empty() {
-            let count = writer.encode(&group);
-            if healthy {
-                let written = disk.append(&writer.bytes).and_then(|()| disk.sync());
-                if let Err(error) = written {
-                    healthy = false;
-                    failed(&error);
-                }
-            }
-            for mut persist in group.drain(..count) {
-                let fits = persist.operation.buffer.len() <= RECORD_BYTES_MAX;
-                if !healthy || !fits {
-                    persist.operation.result = Err(FabricError::NoResources);
-                }
-                done(persist);
-            }
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct GroupWriter {
-    bytes: Vec<u8>,
-    sequence: u64,
-}
-
-impl GroupWriter {
-    /// Encodes the first records of `group`, at least one; returns how many.
-    fn encode(&mut self, group: &VecDeque<Persist>) -> usize {
-        self.bytes.clear();
-        for (count, Persist { from, operation }) in group.iter().enumerate() {
-            if self.bytes.len() >= GROUP_BYTES_MAX {
-                return count;
-            }
-            let Transfer::Persist { offset, .. } = operation.transfer else {
-                panic!("the log device persists, and nothing else");
-            };
-            if operation.buffer.len() > RECORD_BYTES_MAX {
-                continue;
-            }
-            self.sequence += 1;
-            let (sequence, bytes) = (self.sequence, &operation.buffer[..]);
-            LogRecord { sequence, engine: *from, offset, bytes }.emit(&mut self.bytes);
-        }
-        group.len()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use nicol_core::ids::NodeId;
-    use nicol_core::memory::Region;
-    use nicol_core::units::Bytes;
-
-    use super::*;
-
-    /// A disk that is full after so many bytes, and remembers what it was asked.
-    struct Small<'a> {
-        room: usize,
-        file: &'a mut Vec<u8>,
-        synced: &'a mut Vec<usize>,
-    }
-
-    impl Small<'_> {
-        fn full() -> io::Error {
-            io::Error::from(io::ErrorKind::StorageFull)
-        }
-    }
-
-    impl Disk for Small<'_> {
-        fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-            let fits = bytes.len().min(self.room - self.file.len());
-            self.file.extend_from_slice(&bytes[..fits]);
-            if fits < bytes.len() { Err(Self::full()) } else { Ok(()) }
-        }
-
-        fn sync(&mut self) -> io::Result<()> {
-            self.synced.push(self.file.len());
-            Ok(())
-        }
-    }
-
-    const NIC: EngineId = EngineId::nic(NodeId(0), 0);
-
-    fn persist(bytes: usize, token: u32) -> Operation {
-        let region = Arc::new(Region::new(Bytes(8)));
-        let transfer = Transfer::Persist { region, offset: 0, len: bytes as u32 };
-        Operation { transfer, buffer: vec![token as u8; bytes], result: Ok(()), token }
-    }
-
-    #[derive(Default)]
-    struct Served {
-        /// Tokens, and whether they are durable.
-        results: Vec<(u32, bool)>,
-        errors: usize,
-        /// Sizes of the file when it was synced.
-        synced: Vec<usize>,
-        file: Vec<u8>,
-    }
-
-    /// Serves persists of these sizes that wait already.
-    fn serve_all(room: usize, sizes: &[usize]) -> Served {
-        let queue = LogQueue::default();
-        let numbered = sizes.iter().zip(0..);
-        queue.add(NIC, numbered.map(|(&size, number)| persist(size, number)));
-        queue.close();
-        let view = View::new(1, 1, 1, 1).unwrap();
-        let header = LogHeader { node: NodeId(0), view }.emit().to_vec();
-        let mut served = Served { file: header, ..Served::default() };
-        let disk = Small { room, file: &mut served.file, synced: &mut served.synced };
-        let done = |Persist { operation, .. }| {
-            assert!(operation.result.is_ok() || operation.result == Err(FabricError::NoResources));
-            served.results.push((operation.token, operation.result.is_ok()));
-        };
-        serve(&queue, disk, done, |_| served.errors += 1);
-        served
-    }
-
-    #[test]
-    fn persists_that_wait_together_are_synced_together() {
-        let Served { results, errors, synced, file } = serve_all(1 << 30, &[8, 0, 100]);
-        assert_eq!(results, [(0, true), (1, true), (2, true)]);
-        assert_eq!((errors, &synced[..]), (0, &[file.len()][..]));
-        // A group ends where it grows beyond its bound.
-        let Served { results, synced, .. } = serve_all(1 << 30, &[3 << 20, 3 << 20, 3 << 20]);
-        assert_eq!((results.len(), synced.len()), (3, 2));
-    }
-
-    #[test]
-    fn a_full_disk_is_a_result_and_ends_the_device() {
-        let sizes = [GROUP_BYTES_MAX, GROUP_BYTES_MAX, 8, 8];
-        let Served { results, errors, synced, file } = serve_all(6 << 20, &sizes);
-        assert_eq!(results, [(0, true), (1, false), (2, false), (3, false)]);
-        assert_eq!((errors, synced.len()), (1, 1), "nothing is tried after an error");
-        // What was acknowledged is there, and the torn rest is seen as such.
-        let mut reader = LogReader::open(&*file).unwrap();
-        assert_eq!(reader.next().unwrap().unwrap().bytes.len(), GROUP_BYTES_MAX);
-        assert!(reader.next().unwrap().is_none());
-        let end = reader.end().unwrap();
-        assert_eq!((end.valid_bytes, end.torn), (synced[0] as u64, Some(Torn::Cut)));
-    }
-
-    #[test]
-    fn what_no_reader_would_take_is_refused_alone() {
-        let Served { results, errors, file, .. } =
-            serve_all(1 << 30, &[8, RECORD_BYTES_MAX + 1, 8]);
-        assert_eq!(results, [(0, true), (1, false), (2, true)]);
-        assert_eq!(errors, 0);
-        let mut reader = LogReader::open(&*file).unwrap();
-        while reader.next().unwrap().is_some() {}
-        assert_eq!(reader.end(), Some(LogEnd { valid_bytes: file.len() as u64, torn: None }));
-    }
 }

@@ -24,15 +24,8 @@ use std::sync::atomic::Ordering;
 use nicol_core::ids::{Key, TxnId, Version};
 
 use super::heap::Heap;
-use super::writer::Writer;
+use super::writer::{Stray, Writer};
 use super::{BlockRef, Found, Geometry, RemoteTable};
-
-/// A record that a replica could not store in its table.
-#[derive(Clone, Debug)]
-pub(super) struct Stray {
-    pub(super) version: Version,
-    pub(super) value: Vec<u8>,
-}
 
 impl Geometry {
     /// Returns true if a value of `new` bytes needs another block than the record has. `old` is the

@@ -10,7 +10,6 @@ use crate::tombstones::Tombstones;
 
 use super::heap::Heap;
 use super::layout::{self, Body, Header, Shape, bucket, field};
-use super::reservation::Stray;
 use super::{
     Applied, BlockRef, Design, Geometry, Granted, LockRefused, RemoteTable, Sought, StoredValue,
     engine_of,
@@ -20,6 +19,13 @@ use crate::access::{load, read, store, swap, write};
 /// Buckets that a hopscotch insertion probes for an empty slot, which bounds its cost. Then it
 /// appends to the overflow chain, as FaRM does.
 const PROBE_MAX: u64 = 128;
+
+/// A record that a replica could not store in its table.
+#[derive(Clone, Debug)]
+pub(super) struct Stray {
+    pub(super) version: Version,
+    pub(super) value: Vec<u8>,
+}
 
 /// What the writer keeps besides the table's memory.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! State that all clients of a run share: its plan, whether it has ended, and its result.
+//! State that all clients of a run share: whether it has ended, and its result.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -6,45 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::units::Nanos;
 
+use super::plan::RunPlan;
 use super::result::RunResult;
-use super::schedule::{Load, Retry};
+use super::schedule::Retry;
 
 /// Clients that a run may have.
 pub const CLIENTS_MAX: u32 = 1 << 20;
-
-/// The values of a run. Times are instants of the world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunPlan {
-    /// Seeds every client's stream of operations.
-    pub seed: u64,
-    /// Clients of the whole cluster, numbered from 0.
-    pub clients: u32,
-    /// When the clients start.
-    pub begin: Nanos,
-    /// The start of the measured window.
-    pub warmup_until: Nanos,
-    /// The end of the measured window: no operation starts from here on. [`Nanos::MAX`]: the run
-    /// ends with the last client's last operation.
-    pub stop_at: Nanos,
-    /// Operations after which a client stops.
-    pub operations_per_client: Option<u64>,
-    /// How operations arrive.
-    pub load: Load,
-    /// How aborted ones are retried.
-    pub retry: Retry,
-    /// Record a history of every attempt?
-    pub record: bool,
-    /// Capacity of each engine's history in events. When it is full its clients stop, since an
-    /// incomplete history proves nothing, and [`RunResult::history_full`] is set.
-    pub history_max: usize,
-}
-
-impl RunPlan {
-    /// Is `at` within the measured window?
-    pub fn measures(&self, at: Nanos) -> bool {
-        self.warmup_until <= at && at < self.stop_at
-    }
-}
 
 /// The state that the clients of a run share across threads.
 #[derive(Debug)]

@@ -23,6 +23,7 @@
 
 mod control;
 mod initial;
+mod plan;
 mod recorder;
 mod result;
 mod schedule;
@@ -35,8 +36,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub use control::{CLIENTS_MAX, RETRY, RunControl, RunPlan};
+pub use control::{CLIENTS_MAX, RETRY, RunControl};
 pub use initial::history;
+pub use plan::RunPlan;
 pub use recorder::Recorder;
 pub use result::{Counts, KindResult, LATENCY_MAX, RunResult, latency_histogram};
 pub use schedule::{Load, Retry};

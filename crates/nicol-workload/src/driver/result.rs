@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use nicol_core::history::Operation;
 use nicol_core::units::Nanos;
 
-use super::control::RunPlan;
+use super::plan::RunPlan;
 use super::session::ABORTS_MAX;
 
 /// The longest latency that the histogram distinguishes.

@@ -35,6 +35,7 @@ mod random;
 mod row;
 mod rows;
 mod schema;
+mod step;
 mod stock_level;
 #[cfg(test)]
 mod tests;

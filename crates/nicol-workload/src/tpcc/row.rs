@@ -19,7 +19,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::rows::{Step, Stop};
+use super::step::{Step, Stop};
 
 /// A number as stored in records.
 pub(super) trait Number: Copy {

@@ -6,27 +6,9 @@
 
 use nicol_core::ids::Key;
 use nicol_core::txn::{KEYS_MAX, KeyRange, SCANS_MAX, Txn, Verdict, VersionRange};
-use nicol_core::wire::Malformed;
 
 use super::row::parse;
-
-/// Why a procedure's run ends before its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// Rows were added that must be fetched first.
-    More,
-    /// The application refuses, or the rows or arguments are invalid.
-    Refuse,
-}
-
-impl From<Malformed> for Stop {
-    fn from(_: Malformed) -> Self {
-        Self::Refuse
-    }
-}
-
-/// What a step of a procedure returns.
-pub(super) type Step<T> = Result<T, Stop>;
+pub(super) use super::step::{Step, Stop};
 
 /// A transaction's rows.
 pub(super) struct Rows<'t> {

@@ -63,7 +63,7 @@ where
         harmless: &[],
         trials: |_, _| Vec::new(),
         settings: || keys::<N::Config>().collect(),
-        accepts: |_, spec| workloads::accepts(spec, N::OFFERED),
+        accepts: |_, spec| workloads::accepts(spec, N::OFFERED, N::VALUE_BYTES_MAX),
         variation: |_, _, _| Vec::new(),
         run: runner::run::<SingleOperations<N>>,
         serve: Err("its clients run single operations, and those of a server transactions"),
@@ -83,7 +83,9 @@ where
     const ABORTS: &'static [&'static str] = &Reason::NAMES;
 
     fn build(config: &BenchConfig, nic_memory: Option<Bytes>) -> Result<Built<Self>> {
-        let workload = Arc::new(workloads::build(&config.sized_workload(), config.nodes)?);
+        let mut spec = config.sized_workload();
+        workloads::fit(&mut spec, N::VALUE_BYTES_MAX);
+        let workload = Arc::new(workloads::build(&spec, config.nodes)?);
         let value_bytes = workload.value_bytes();
         let sizes = Sizes { source: &*workload, value_bytes, nic_memory };
         let mut system = N::Config::published(&config.system, &sizes);

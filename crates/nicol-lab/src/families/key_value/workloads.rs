@@ -6,7 +6,7 @@ use nicol_core::view::NODES_MAX;
 use nicol_workload::key_value::KeyValueWorkload;
 use nicol_workload::ycsb::KeyForm;
 
-use crate::workloads::WorkloadSpec;
+use crate::workloads::{VALUE_BYTES, WorkloadSpec};
 
 /// The workloads that these families run.
 const NAMES: [&str; 2] = ["ycsb", "churn"];
@@ -14,8 +14,16 @@ const NAMES: [&str; 2] = ["ycsb", "churn"];
 /// Records of churn per node by default.
 const CHURN_ROWS: u64 = 64;
 
-/// Can a system that offers these operations run this workload? Otherwise, why not.
-pub(super) fn accepts(spec: &WorkloadSpec, offered: Offered) -> Result<(), String> {
+/// Can a system that offers these operations, on values of so many bytes at most, run this workload?
+/// Otherwise, why not.
+pub(super) fn accepts(
+    spec: &WorkloadSpec,
+    offered: Offered,
+    value_bytes_max: u32,
+) -> Result<(), String> {
+    if let Some(bytes) = spec.value_bytes.filter(|bytes| *bytes > value_bytes_max) {
+        return Err(format!("--value-bytes {bytes}: it holds values of {value_bytes_max} at most"));
+    }
     let asked = match spec.name.as_str() {
         "ycsb" => {
             let mix = spec.mix.unwrap_or_default();
@@ -42,6 +50,13 @@ pub(super) fn accepts(spec: &WorkloadSpec, offered: Offered) -> Result<(), Strin
         }
     }
     Ok(())
+}
+
+/// Takes values that a system can hold, of so many bytes at most, where no size was given.
+pub(super) fn fit(spec: &mut WorkloadSpec, value_bytes_max: u32) {
+    if spec.name == "ycsb" {
+        spec.value_bytes.get_or_insert(VALUE_BYTES.min(value_bytes_max));
+    }
 }
 
 /// Builds a workload for `nodes` nodes. Errors name the flag and the remedy.

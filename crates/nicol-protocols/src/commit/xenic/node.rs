@@ -18,7 +18,7 @@ use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
 use super::replica::Replica;
-use super::server::lookup::LookupCounters;
+use super::server::lookup::stats::LookupCounters;
 use super::{Faithful, HostCoordinator, Sabotage, XenicConfig, start};
 use crate::commit::log::{LogMemory, RecordKind};
 use crate::commit::{copy_backups, load_shard};

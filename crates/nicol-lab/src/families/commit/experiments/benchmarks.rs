@@ -4,10 +4,15 @@ use anyhow::Result;
 use nicol_core::units::Nanos;
 
 use super::super::build;
-use super::study::{NODES, REPLICAS};
 use crate::experiments::{Form, Table};
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
+
+/// Servers of the testbed. [Xenic21 5]
+pub(super) const NODES: usize = 6;
+
+/// Copies of each shard, the primary included. [Xenic21 5.2]
+pub(super) const REPLICAS: usize = 3;
 
 /// A workload at a scale.
 pub(crate) struct Benchmark {

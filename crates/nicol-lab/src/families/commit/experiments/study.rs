@@ -8,7 +8,7 @@ use nicol_sim::Profile;
 use serde::{Deserialize, Serialize};
 
 use super::super::find;
-use super::benchmarks::Benchmark;
+use super::benchmarks::{Benchmark, NODES, REPLICAS};
 use super::{VERBS, on_path};
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table, digest};
@@ -16,11 +16,6 @@ use crate::hardware::vain_offload;
 use crate::profiles;
 use crate::report::BenchReport;
 use crate::system::System;
-
-/// Servers of the testbed. [Xenic21 5]
-pub(super) const NODES: usize = 6;
-/// Copies of each shard, the primary included. [Xenic21 5.2]
-pub(super) const REPLICAS: usize = 3;
 
 /// A system under a benchmark, with what is varied.
 #[derive(Clone)]

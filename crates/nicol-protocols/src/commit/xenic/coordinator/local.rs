@@ -12,7 +12,6 @@ use nicol_core::txn::{Abort, Entry, Txn};
 use nicol_core::wire::Malformed;
 
 use super::NicCoordinator;
-use super::steps::Validated;
 use crate::commit::xenic::Faithful;
 use crate::commit::xenic::messages::local::parse_txn_local;
 use crate::commit::xenic::node::Path;
@@ -61,7 +60,7 @@ impl<F: Fabric> NicCoordinator<F> {
             return Err(Abort::Refused);
         }
         // [Xenic21 4.2 step 5] LOG at every backup.
-        let logged = self.log(open, Validated::CurrentHere(current)).await?;
+        let logged = self.log(open, current.into()).await?;
         // [Xenic21 4.2 step 6] COMMIT at this primary.
         self.commit(open, logged).await;
         Ok(())

@@ -42,6 +42,12 @@ pub(super) enum Validated {
     CurrentHere(CurrentHere),
 }
 
+impl From<CurrentHere> for Validated {
+    fn from(current: CurrentHere) -> Self {
+        Self::CurrentHere(current)
+    }
+}
+
 /// Proof that VALIDATE was granted, or that there was nothing to validate.
 pub(super) struct Unchanged(());
 

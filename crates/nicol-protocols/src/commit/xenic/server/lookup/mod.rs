@@ -1,7 +1,7 @@
 //! Lookups on the NIC: its index first, the host table by DMA on a miss. [Xenic21 4.1]
 
 mod search;
-mod stats;
+pub(in crate::commit::xenic) mod stats;
 mod trees;
 
 use std::cell::RefCell;
@@ -16,8 +16,7 @@ use nicol_store::nic_index::{Hint, IndexLookup};
 use crate::commit::messages::Found;
 use crate::commit::xenic::node::Node;
 use search::Search;
-use stats::Count;
-pub(in crate::commit::xenic) use stats::LookupCounters;
+use stats::{Count, LookupCounters};
 use trees::Asked;
 
 /// Spare batches kept for reuse.

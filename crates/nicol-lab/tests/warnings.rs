@@ -1,0 +1,50 @@
+//! What a report warns of.
+
+use nicol_core::units::Nanos;
+use nicol_lab::bench::{BenchConfig, Length, run};
+use nicol_lab::workloads::WorkloadSpec;
+
+fn warnings(system: &str, on: &str, settings: &[&str]) -> Vec<String> {
+    let spec = WorkloadSpec { records: Some(500), ..WorkloadSpec::named("ycsb-t") };
+    let config = BenchConfig {
+        settings: settings.iter().map(|&setting| setting.to_owned()).collect(),
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        clients: Some(8),
+        length: Some(Length::Transactions(50)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new(system, spec, on, 6)
+    };
+    run(&config).unwrap().report.warnings
+}
+
+#[test]
+fn a_report_warns_of_settings_that_are_not_serializable() {
+    let warnings = |setting| warnings("xenic", "liquidio3", &[setting]);
+    assert_eq!(warnings("faithful=fixed"), [""; 0]);
+    assert_eq!(warnings("local_read=paper").len(), 1);
+    assert_eq!(warnings("faithful=paper").len(), 2);
+}
+
+/// [Xenic21 4.3.4]
+#[test]
+fn a_report_warns_of_hardware_on_which_offloading_gains_nothing() {
+    let warnings = |system, on| warnings(system, on, &[]);
+    assert_eq!(warnings("xenic", "liquidio3"), [""; 0]);
+    let slow = warnings("xenic", "liquidio3:dma.read_latency=9us");
+    assert!(slow.len() == 1 && slow[0].contains("saves no latency"), "{slow:?}");
+    for (off_path, own_memory, host_memory, host_rpc) in
+        [("bluefield1", "9.1", "15.3", "7.0"), ("stingray", "13.9", "23.1", "12.9")]
+    {
+        let found = warnings("xenic", off_path);
+        let figures = format!(
+            "on {off_path} the NIC saves no latency: it answers in {own_memory} us from its own memory \
+             and in {host_memory} us from the host's, a host RPC takes {host_rpc} us"
+        );
+        assert_eq!(found, [figures]);
+        assert_eq!(warnings("drtm-h", off_path), [""; 0], "it leaves the NIC cores alone");
+    }
+    let none = warnings("xenic", "connectx5");
+    assert!(none.len() == 1 && none[0].contains("has no NIC cores"), "{none:?}");
+    assert_eq!(warnings("drtm-h", "connectx5"), [""; 0]);
+}

@@ -1,0 +1,313 @@
+//! Crashes and restarts of a live cluster.
+//!
+//! The threads that run engines of a node stop between two rounds while sides of it crash or start:
+//! nothing of the node runs while its memory goes. Each engine is taken apart by its own thread.
+//! Crashes and restarts come one after the other.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nicol_core::engine::{AfterLoss, CrashSabotage, Life, Lives, Loss, Started, restart_name};
+use nicol_core::faults::Crash;
+use nicol_core::ids::{NodeId, Side};
+use nicol_core::medium::MediumCounts;
+use nicol_core::memory::Region;
+use nicol_core::rng::{Purpose, Stream};
+use nicol_core::trace::{Tracer, Track, What};
+use nicol_core::view::Asking;
+
+use crate::cluster::{LiveError, Views};
+use crate::control::Control;
+use crate::orders::{Order, Orders, Rebirth};
+use crate::world::{LiveWorld, Shared};
+
+const SIDES: [Side; 2] = [Side::Host, Side::Nic];
+
+/// What crashes and restarts of a cluster need.
+#[derive(Debug)]
+pub(crate) struct Crasher {
+    shared: Arc<Shared>,
+    control: Arc<Control>,
+    started: Arc<dyn Started<LiveWorld> + Send + Sync>,
+    /// By thread.
+    orders: Vec<Arc<Orders>>,
+    /// By engine: its thread.
+    assigned: Vec<usize>,
+    views: Views,
+    sabotage: CrashSabotage,
+    books: Mutex<Books>,
+}
+
+/// Held during a crash or a restart.
+#[derive(Debug)]
+struct Books {
+    lives: Lives,
+    /// Memory that crashes have taken away.
+    lost: Vec<Arc<Region>>,
+    medium: MediumCounts,
+    dice: Stream,
+}
+
+/// Threads that stand still until this is dropped.
+struct Paused<'a> {
+    crasher: &'a Crasher,
+    threads: Vec<usize>,
+}
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        for &thread in &self.threads {
+            self.crasher.give(thread, Order::Resume);
+        }
+    }
+}
+
+impl Crasher {
+    pub(crate) fn new(
+        (shared, control): (Arc<Shared>, Arc<Control>),
+        started: Arc<dyn Started<LiveWorld> + Send + Sync>,
+        (orders, assigned): (Vec<Arc<Orders>>, Vec<usize>),
+        views: Views,
+        (seed, sabotage): (u64, CrashSabotage),
+    ) -> Self {
+        let books = Mutex::new(Books {
+            lives: Lives::new(shared.view.nodes()),
+            lost: Vec::new(),
+            medium: MediumCounts::default(),
+            dice: Stream::new(seed, Purpose::Medium, 0),
+        });
+        Self { shared, control, started, orders, assigned, views, sabotage, books }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn sabotage(&self) -> CrashSabotage {
+        self.sabotage
+    }
+
+    pub(crate) fn stops(&self) -> bool {
+        self.control.stops()
+    }
+
+    pub(crate) fn medium_counts(&self) -> MediumCounts {
+        self.books().medium
+    }
+
+    pub(crate) fn between_crashes<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _held = self.books();
+        look()
+    }
+
+    /// Crashes what of these sides lives, all at one time.
+    pub(crate) fn crash(&self, losses: impl FnOnce(&Lives) -> Vec<Loss>) {
+        let books = &mut *self.books();
+        let losses = losses(&books.lives);
+        self.crash_all(books, &losses);
+    }
+
+    fn crash_all(&self, books: &mut Books, losses: &[Loss]) {
+        let nodes: Vec<NodeId> = losses.iter().map(|loss| loss.node).collect();
+        let Some(_paused) = self.pause(&nodes) else { return };
+        for &loss in losses {
+            if !self.take_apart(books, loss) {
+                return;
+            }
+        }
+    }
+
+    /// Ends a life of a side that the view service has given up, unless it is over already.
+    pub(crate) fn end_life(&self, loss: Loss, (node, side, incarnation): Asking) {
+        let books = &mut *self.books();
+        if books.lives.of(node, side) == (Life { up: true, incarnation }) {
+            self.crash_all(books, &[loss]);
+        }
+    }
+
+    /// Starts what is down of these sides.
+    pub(crate) fn restart(&self, sides: impl FnOnce(&Lives) -> Vec<(NodeId, Side)>) {
+        let books = &mut *self.books();
+        let sides = sides(&books.lives);
+        let nodes: Vec<NodeId> = sides.iter().map(|&(node, _)| node).collect();
+        let Some(_paused) = self.pause(&nodes) else { return };
+        self.bring_back(books, &sides);
+    }
+
+    /// Carries out the crashes of a plan, until the last one or until the cluster stops.
+    pub(crate) fn carry_out(&self, crashes: &[Crash]) {
+        let mut due: Vec<_> = crashes.iter().map(|crash| (crash.at, false, crash)).collect();
+        let back = crashes.iter().filter_map(|crash| Some((crash.restarts_at()?, true, crash)));
+        due.extend(back);
+        due.sort_by_key(|&(at, ..)| at);
+        for (at, restarts, crash) in due {
+            if self.control.wait_until(self.shared.started + Duration::from_nanos(at.0)) {
+                return;
+            }
+            if restarts {
+                self.restart(|lives| lives.returns(crash));
+            } else {
+                self.crash(|lives| lives.losses(crash));
+            }
+        }
+    }
+
+    /// # Errors
+    /// If anything has accessed memory that a crash has taken away: a bug.
+    pub(crate) fn check_lost_memory(&self) -> Result<(), LiveError> {
+        let books = self.books();
+        let accessed = books.lost.iter().find(|region| region.lost_accesses() > 0);
+        accessed.map_or(Ok(()), |region| {
+            let text = format!("{region:?} was lost in a crash and is accessed afterwards");
+            Err(LiveError::Panicked(text))
+        })
+    }
+
+    /// Leaves an order for every thread with engines of `node`.
+    pub(crate) fn tell(&self, node: NodeId, order: &Order) {
+        for thread in self.threads_of(|of| of == node) {
+            self.give(thread, order.clone());
+        }
+    }
+
+    fn threads_of(&self, hit: impl Fn(NodeId) -> bool) -> Vec<usize> {
+        let engines = self.shared.view.engine_ids().zip(&self.assigned);
+        let mut threads: Vec<usize> =
+            engines.filter(|(engine, _)| hit(engine.node)).map(|(_, &thread)| thread).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        threads
+    }
+
+    fn give(&self, thread: usize, order: Order) -> u64 {
+        let number = self.orders[thread].give(order);
+        let engine = self.assigned.iter().position(|&of| of == thread);
+        engine.into_iter().for_each(|engine| self.shared.parkers[engine].wake());
+        number
+    }
+
+    /// Gives an order to these threads and waits until they have followed it; false if the cluster
+    /// stops instead.
+    fn have(&self, threads: &[usize], order: &Order) -> bool {
+        let given: Vec<_> =
+            threads.iter().map(|&thread| (thread, self.give(thread, order.clone()))).collect();
+        let stops = || self.control.stops();
+        given.into_iter().all(|(thread, number)| self.orders[thread].wait_for(number, stops))
+    }
+
+    /// Stops the threads with engines of these nodes; `None` if there is nothing to stop, or the
+    /// cluster stops.
+    fn pause(&self, nodes: &[NodeId]) -> Option<Paused<'_>> {
+        let threads = self.threads_of(|node| nodes.contains(&node));
+        if threads.is_empty() {
+            return None;
+        }
+        let stopped = self.have(&threads, &Order::Pause);
+        let paused = Paused { crasher: self, threads };
+        stopped.then_some(paused)
+    }
+
+    /// Takes apart what of `loss` lives, while the threads of the node stand still; false if the
+    /// cluster stops.
+    fn take_apart(&self, books: &mut Books, loss: Loss) -> bool {
+        let Some(loss) = books.lives.living(loss) else { return true };
+        let node = loss.node;
+        self.trace(node, loss.name());
+        let hit = || SIDES.into_iter().filter(|&side| loss.of(side));
+        hit().for_each(|side| books.lives.take_down(node, side));
+        let next = SIDES.map(|side| books.lives.of(node, side).incarnation);
+        let threads = self.threads_of(|of| of == node);
+        if !self.have(&threads, &Order::TakeApart(loss, next)) {
+            return false;
+        }
+        let log = self.shared.logs.get(node.index());
+        if let Some(log) = log.filter(|_| loss.host) {
+            let keeps_all = self.sabotage == CrashSabotage::MediumKeepsAll;
+            books.medium.add(&log.crash(books.dice.bits(), keeps_all));
+        }
+        let regions = &self.shared.regions[node.index()];
+        for side in hit() {
+            books.lost.extend(regions.lose(side, self.memory_is_durable()));
+        }
+        if loss.nic {
+            // NIC engines execute the chains here.
+            regions.forget_chains();
+        }
+        let after = self.started.crashed(&loss);
+        hit().all(|side| self.spread(books, node, side))
+            && (after == AfterLoss::Continues
+                || self.take_apart(books, Loss { host: !loss.host, nic: !loss.nic, ..loss }))
+    }
+
+    fn memory_is_durable(&self) -> bool {
+        self.shared.logs.is_empty()
+    }
+
+    /// Starts sides that are down, while the threads of their nodes stand still.
+    fn bring_back(&self, books: &mut Books, sides: &[(NodeId, Side)]) {
+        for &(node, side) in sides {
+            books.lives.bring_up(node, side);
+            self.trace(node, restart_name(side));
+        }
+        let mut content: Option<(NodeId, Arc<[_]>)> = None;
+        for (index, id) in self.shared.view.engine_ids().enumerate() {
+            if !sides.contains(&(id.node, id.side)) {
+                continue;
+            }
+            let medium = match &content {
+                Some((node, medium)) if *node == id.node => medium.clone(),
+                _ => self
+                    .shared
+                    .logs
+                    .get(id.node.index())
+                    .map(|log| log.content())
+                    .into_iter()
+                    .flatten()
+                    .collect(),
+            };
+            content = Some((id.node, medium.clone()));
+            let up = books.lives.iter().filter(|(.., life)| life.up);
+            let rebirth = Order::Restart(Arc::new(Rebirth {
+                engine: index,
+                incarnation: books.lives.of(id.node, id.side).incarnation,
+                medium,
+                memory_is_durable: self.memory_is_durable(),
+                known: up.collect(),
+                needs_lease: self.views == Views::Service,
+            }));
+            if !self.have(&[self.assigned[index]], &rebirth) {
+                return;
+            }
+        }
+        for &(node, side) in sides {
+            self.spread(books, node, side);
+        }
+    }
+
+    /// Lets engines learn what has happened to a side: the node's other side, which sees it over
+    /// PCIe, and the others if somebody tells them. False if the cluster stops.
+    fn spread(&self, books: &Books, node: NodeId, side: Side) -> bool {
+        let life = books.lives.of(node, side);
+        let (near, far) = (true, self.views == Views::Detector);
+        let order = Order::Learn { node, side, life, near, far };
+        let threads = self.threads_of(|of| of == node);
+        let others = self.threads_of(|_| far);
+        let told = self.have(&threads, &order);
+        let others = others.into_iter().filter(|thread| !threads.contains(thread));
+        others.for_each(|thread| {
+            self.give(thread, order.clone());
+        });
+        told
+    }
+
+    fn trace(&self, node: NodeId, fault: &'static str) {
+        if let Some(sink) = &self.shared.trace {
+            let tracer = Tracer::new(sink, Track::Hardware(node));
+            tracer.record(self.shared.now(), What::Fault(fault));
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! A log thread's life: groups, and what crashes leave of them.
+
+use std::collections::VecDeque;
+use std::io;
+
+use nicol_core::engine::Transfer;
+use nicol_core::fabric::FabricError;
+use nicol_core::medium::{Medium, MediumCounts, MediumWrite};
+use nicol_core::rng::{Purpose, Stream};
+
+use super::queue::{Answer, Ask, LogQueue, Next, Persist};
+use super::{Disk, HEADER_LEN, LogReader, LogRecord, RECORD_BYTES_MAX, RECORD_FRAMING};
+
+/// Bytes after which a group is written, even if more persists wait: bounds the buffer.
+const GROUP_BYTES_MAX: usize = 4 << 20;
+
+/// Serves groups, until the queue is closed and empty. `done` gets every persist with its result,
+/// in order; `failed` is told of the first error.
+///
+/// A device that has failed once is not tried again: after a failed sync nobody knows what is on
+/// it.
+pub(crate) fn serve(
+    queue: &LogQueue,
+    disk: impl Disk,
+    done: impl FnMut(Persist),
+    failed: impl FnMut(&io::Error),
+) {
+    let writer = GroupWriter::default();
+    let synced = HEADER_LEN as u64;
+    let mut device = Device { disk, writer, synced, healthy: true, done, failed };
+    let mut group = VecDeque::new();
+    loop {
+        match queue.next(&mut group) {
+            Next::Closed => return,
+            Next::Group => device.write(queue, &mut group),
+            Next::Asked(Ask::Crash { seed, keeps_all }) => {
+                let counts = device.crash(&mut group, seed, keeps_all);
+                queue.answer(Answer::Crashed(counts));
+            }
+            Next::Asked(Ask::Content) => queue.answer(Answer::Content(device.read_back())),
+        }
+    }
+}
+
+struct Device<D, N, X> {
+    disk: D,
+    writer: GroupWriter,
+    /// Bytes of the file whose persists were handed back.
+    synced: u64,
+    healthy: bool,
+    done: N,
+    failed: X,
+}
+
+impl<D: Disk, N: FnMut(Persist), X: FnMut(&io::Error)> Device<D, N, X> {
+    /// Makes a group durable, in parts if it is large, and hands it back.
+    fn write(&mut self, queue: &LogQueue, group: &mut VecDeque<Persist>) {
+        while !group.is_empty() {
+            let first = self.writer.sequence;
+            let count = self.writer.encode(group);
+            self.try_to(|disk, writer| disk.append(&writer.bytes).and_then(|()| disk.sync()));
+            if let Some(Ask::Crash { seed, keeps_all }) = queue.crashed_under_way(group) {
+                self.writer.sequence = first;
+                let counts = self.crash(group, seed, keeps_all);
+                queue.answer(Answer::Crashed(counts));
+                return;
+            }
+            self.synced += self.writer.bytes.len() as u64;
+            for mut persist in group.drain(..count) {
+                if !self.healthy || !fits(&persist) {
+                    persist.operation.result = Err(FabricError::NoResources);
+                }
+                (self.done)(persist);
+            }
+        }
+    }
+
+    /// Does something to a device that has not failed before.
+    fn try_to(&mut self, act: impl FnOnce(&mut D, &GroupWriter) -> io::Result<()>) {
+        if self.healthy
+            && let Err(error) = act(&mut self.disk, &self.writer)
+        {
+            self.healthy = false;
+            (self.failed)(&error);
+        }
+    }
+
+    /// Decides about persists that were not handed back when the host crashed: each one's record is
+    /// there, gone or torn. Whoever waits for one still learns that the host is down.
+    fn crash(
+        &mut self,
+        pending: &mut VecDeque<Persist>,
+        seed: u64,
+        keeps_all: bool,
+    ) -> MediumCounts {
+        let mut medium = Medium::default();
+        for Persist { from, operation, .. } in pending.iter().filter(|persist| fits(persist)) {
+            let (label, offset) = place(operation);
+            medium.submit(*from, label, offset, &operation.buffer);
+        }
+        if !keeps_all {
+            medium.crash(&mut Stream::new(seed, Purpose::Medium, 0));
+        }
+        let sequence = self.writer.sequence;
+        self.writer.encode_left(pending, medium.writes());
+        let synced = self.synced;
+        self.try_to(|disk, writer| {
+            disk.cut(synced)?;
+            disk.append(&writer.bytes)?;
+            disk.sync()
+        });
+        self.writer.sequence = sequence;
+        for mut persist in pending.drain(..) {
+            persist.operation.result = Err(FabricError::Unreachable);
+            (self.done)(persist);
+        }
+        medium.counts()
+    }
+
+    /// The records that a new life of the host finds: up to the first that is not whole. What
+    /// follows them is cut off.
+    fn read_back(&mut self) -> Vec<MediumWrite> {
+        let mut writes = Vec::new();
+        let mut end = None;
+        self.try_to(|disk, _| {
+            let mut reader = LogReader::open(disk.content()?).map_err(io::Error::other)?;
+            while let Some(record) = reader.next()? {
+                let LogRecord { sequence, engine, label, offset, bytes } = record;
+                let bytes = bytes.to_vec();
+                writes.push(MediumWrite { sequence, engine, label, offset, bytes, intact: true });
+            }
+            end = reader.end();
+            let valid = end.map_or(HEADER_LEN as u64, |end| end.valid_bytes);
+            drop(reader);
+            disk.cut(valid)?;
+            disk.sync()
+        });
+        if let Some(end) = end.filter(|_| self.healthy) {
+            self.synced = end.valid_bytes;
+            self.writer.sequence = writes.len() as u64;
+        }
+        writes
+    }
+}
+
+/// May a record be so large?
+fn fits(persist: &Persist) -> bool {
+    persist.operation.buffer.len() <= RECORD_BYTES_MAX
+}
+
+/// The label and the offset of what an operation persists.
+fn place(operation: &nicol_core::engine::Operation) -> (u32, u64) {
+    let Transfer::Persist { region, offset, .. } = &operation.transfer else {
+        panic!("the log device persists, and nothing else");
+    };
+    (region.label(), *offset)
+}
+
+#[derive(Debug, Default)]
+struct GroupWriter {
+    bytes: Vec<u8>,
+    /// Of the last record.
+    sequence: u64,
+}
+
+impl GroupWriter {
+    /// Encodes the first records of `group`, at least one; returns how many.
+    fn encode(&mut self, group: &VecDeque<Persist>) -> usize {
+        self.bytes.clear();
+        for (count, persist) in group.iter().enumerate() {
+            if self.bytes.len() >= GROUP_BYTES_MAX {
+                return count;
+            }
+            if fits(persist) {
+                self.emit(persist);
+            }
+        }
+        group.len()
+    }
+
+    /// Encodes what a crash leaves of the records of `pending`, which `left` numbers from 1: zeros
+    /// where one is lost, and a checksum that does not fit where one is torn.
+    fn encode_left(&mut self, pending: &VecDeque<Persist>, left: &[MediumWrite]) {
+        self.bytes.clear();
+        let mut written = 0;
+        for (number, persist) in (1..).zip(pending.iter().filter(|persist| fits(persist))) {
+            let start = self.bytes.len();
+            self.emit(persist);
+            match left.iter().find(|write| write.sequence == number) {
+                None => self.bytes[start..].fill(0),
+                Some(write) => {
+                    self.bytes[start + RECORD_FRAMING..].copy_from_slice(&write.bytes);
+                    written = self.bytes.len();
+                }
+            }
+        }
+        // Nothing marks the end of what is lost behind everything else.
+        self.bytes.truncate(written);
+    }
+
+    fn emit(&mut self, Persist { from, operation, .. }: &Persist) {
+        let (label, offset) = place(operation);
+        self.sequence += 1;
+        let (sequence, bytes) = (self.sequence, &operation.buffer[..]);
+        LogRecord { sequence, engine: *from, label, offset, bytes }.emit(&mut self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nicol_core::engine::Operation;
+    use nicol_core::ids::{EngineId, Incarnation, NodeId};
+    use nicol_core::memory::Region;
+    use nicol_core::units::Bytes;
+    use nicol_core::view::View;
+
+    use super::super::{LogEnd, LogHeader, Torn};
+    use super::*;
+
+    /// A disk that is full after so many bytes, and remembers what it was asked.
+    struct Small<'a> {
+        room: usize,
+        file: &'a mut Vec<u8>,
+        synced: &'a mut Vec<usize>,
+    }
+
+    impl Small<'_> {
+        fn full() -> io::Error {
+            io::Error::from(io::ErrorKind::StorageFull)
+        }
+    }
+
+    impl Disk for Small<'_> {
+        fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+            let fits = bytes.len().min(self.room - self.file.len());
+            self.file.extend_from_slice(&bytes[..fits]);
+            if fits < bytes.len() { Err(Self::full()) } else { Ok(()) }
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            self.synced.push(self.file.len());
+            Ok(())
+        }
+
+        fn cut(&mut self, len: u64) -> io::Result<()> {
+            self.file.truncate(len as usize);
+            Ok(())
+        }
+
+        fn content(&self) -> io::Result<Box<dyn io::Read + '_>> {
+            Ok(Box::new(&self.file[..]))
+        }
+    }
+
+    const NIC: EngineId = EngineId::nic(NodeId(0), 0);
+
+    fn persist(bytes: usize, token: u32) -> Operation {
+        let region = Arc::new(Region::new(Bytes(8)));
+        let transfer = Transfer::Persist { region, offset: 0, len: bytes as u32 };
+        Operation { transfer, buffer: vec![token as u8; bytes], result: Ok(()), token }
+    }
+
+    #[derive(Default)]
+    struct Served {
+        /// Tokens, and whether they are durable.
+        results: Vec<(u32, bool)>,
+        errors: usize,
+        /// Sizes of the file when it was synced.
+        synced: Vec<usize>,
+        file: Vec<u8>,
+    }
+
+    /// Serves persists of these sizes that wait already.
+    fn serve_all(room: usize, sizes: &[usize]) -> Served {
+        let queue = LogQueue::default();
+        let numbered = sizes.iter().zip(0..);
+        queue.add((NIC, Incarnation::FIRST), numbered.map(|(&size, number)| persist(size, number)));
+        queue.close();
+        let view = View::new(1, 1, 1, 1).unwrap();
+        let header = LogHeader { node: NodeId(0), view }.emit().to_vec();
+        let mut served = Served { file: header, ..Served::default() };
+        let disk = Small { room, file: &mut served.file, synced: &mut served.synced };
+        let done = |Persist { operation, .. }| {
+            assert!(operation.result.is_ok() || operation.result == Err(FabricError::NoResources));
+            served.results.push((operation.token, operation.result.is_ok()));
+        };
+        serve(&queue, disk, done, |_| served.errors += 1);
+        served
+    }
+
+    #[test]
+    fn persists_that_wait_together_are_synced_together() {
+        let Served { results, errors, synced, file } = serve_all(1 << 30, &[8, 0, 100]);
+        assert_eq!(results, [(0, true), (1, true), (2, true)]);
+        assert_eq!((errors, &synced[..]), (0, &[file.len()][..]));
+        // A group ends where it grows beyond its bound.
+        let Served { results, synced, .. } = serve_all(1 << 30, &[3 << 20, 3 << 20, 3 << 20]);
+        assert_eq!((results.len(), synced.len()), (3, 2));
+    }
+
+    #[test]
+    fn a_full_disk_is_a_result_and_ends_the_device() {
+        let sizes = [GROUP_BYTES_MAX, GROUP_BYTES_MAX, 8, 8];
+        let Served { results, errors, synced, file } = serve_all(6 << 20, &sizes);
+        assert_eq!(results, [(0, true), (1, false), (2, false), (3, false)]);
+        assert_eq!((errors, synced.len()), (1, 1), "nothing is tried after an error");
+        // What was acknowledged is there, and the torn rest is seen as such.
+        let mut reader = LogReader::open(&*file).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap().bytes.len(), GROUP_BYTES_MAX);
+        assert!(reader.next().unwrap().is_none());
+        let end = reader.end().unwrap();
+        assert_eq!((end.valid_bytes, end.torn), (synced[0] as u64, Some(Torn::Cut)));
+    }
+
+    #[test]
+    fn what_no_reader_would_take_is_refused_alone() {
+        let Served { results, errors, file, .. } =
+            serve_all(1 << 30, &[8, RECORD_BYTES_MAX + 1, 8]);
+        assert_eq!(results, [(0, true), (1, false), (2, true)]);
+        assert_eq!(errors, 0);
+        let mut reader = LogReader::open(&*file).unwrap();
+        while reader.next().unwrap().is_some() {}
+        assert_eq!(reader.end(), Some(LogEnd { valid_bytes: file.len() as u64, torn: None }));
+    }
+
+    /// A device that has handed three records back and has three under way when its host crashes,
+    /// and what it reads back afterwards.
+    fn crashed(seed: u64, keeps_all: bool) -> (MediumCounts, Vec<MediumWrite>) {
+        let view = View::new(1, 1, 1, 1).unwrap();
+        let mut file = LogHeader { node: NodeId(0), view }.emit().to_vec();
+        let (mut synced, mut results) = (Vec::new(), Vec::new());
+        let disk = Small { room: 1 << 20, file: &mut file, synced: &mut synced };
+        let queue = LogQueue::default();
+        let done = |Persist { operation, .. }| results.push((operation.token, operation.result));
+        let (writer, synced) = (GroupWriter::default(), HEADER_LEN as u64);
+        let mut device = Device { disk, writer, synced, healthy: true, done, failed: |_: &_| () };
+        let group = |tokens: std::ops::Range<u32>| {
+            let life = Incarnation::FIRST;
+            let of = |token| Persist { from: NIC, life, operation: persist(200, token) };
+            tokens.map(of).collect::<VecDeque<_>>()
+        };
+        device.write(&queue, &mut group(1..4));
+        let counts = device.crash(&mut group(4..7), seed, keeps_all);
+        let writes = device.read_back();
+        // The next life goes on behind the last whole record.
+        device.write(&queue, &mut group(7..8));
+        let after = device.read_back();
+        assert_eq!((after.len(), &after[..writes.len()]), (writes.len() + 1, &writes[..]));
+        assert!(results[..3].iter().all(|(_, result)| result.is_ok()));
+        assert!(results[3..6].iter().all(|(_, result)| *result == Err(FabricError::Unreachable)));
+        (counts, writes)
+    }
+
+    #[test]
+    fn a_crash_keeps_what_was_handed_back_and_the_rest_whole_lost_or_torn() {
+        let (mut sum, mut by_length) = (MediumCounts::default(), [0; 7]);
+        for seed in 0..200 {
+            let (counts, writes) = crashed(seed, false);
+            assert_eq!(counts.whole + counts.lost + counts.torn, 3);
+            sum.add(&counts);
+            by_length[writes.len()] += 1;
+            for (number, write) in (1..).zip(&writes) {
+                assert_eq!(
+                    (write.sequence, write.bytes.clone()),
+                    (number, vec![number as u8; 200])
+                );
+            }
+            assert!(writes.len() >= 3 && writes.len() as u64 <= 3 + counts.whole);
+        }
+        assert!([sum.whole, sum.lost, sum.torn, sum.reordered].iter().all(|&n| n > 30), "{sum:?}");
+        assert!(by_length[3..].iter().all(|&runs| runs > 3), "{by_length:?}");
+        let (counts, writes) = crashed(1, true);
+        assert_eq!((counts, writes.len()), (MediumCounts::default(), 6), "kept on purpose");
+    }
+}

@@ -1,0 +1,218 @@
+//! Persists on their way to a node's log thread and back, and what crashes ask of it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use nicol_core::engine::Operation;
+use nicol_core::ids::{EngineId, Incarnation};
+use nicol_core::medium::{MediumCounts, MediumWrite};
+
+/// Persists on their way to a node's log thread.
+#[derive(Debug, Default)]
+pub(crate) struct LogQueue {
+    waiting: Mutex<Waiting>,
+    filled: Condvar,
+    answered: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    persists: VecDeque<Persist>,
+    asked: Option<Ask>,
+    answer: Option<Answer>,
+    closed: bool,
+    ended: bool,
+}
+
+/// A persist and the engine that waits for it.
+#[derive(Debug)]
+pub(crate) struct Persist {
+    pub(crate) from: EngineId,
+    /// The engine's life that waits: nobody else is told.
+    pub(crate) life: Incarnation,
+    pub(crate) operation: Operation,
+}
+
+/// What a log thread is asked for, one thing at a time.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    /// The host has crashed: decide about what was not handed back.
+    Crash {
+        /// Of the dice.
+        seed: u64,
+        /// Broken on purpose: everything is there.
+        keeps_all: bool,
+    },
+    /// Read the records back, and cut off what follows them.
+    Content,
+}
+
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Crashed(MediumCounts),
+    Content(Vec<MediumWrite>),
+}
+
+/// What a log thread does next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// A group of persists waits.
+    Group,
+    Asked(Ask),
+    /// Nothing will come any more.
+    Closed,
+}
+
+impl LogQueue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues persists of one life of an engine.
+    pub(crate) fn add(
+        &self,
+        (from, life): (EngineId, Incarnation),
+        operations: impl Iterator<Item = Operation>,
+    ) {
+        let mut waiting = self.lock();
+        let idle = waiting.persists.is_empty();
+        waiting.persists.extend(operations.map(|operation| Persist { from, life, operation }));
+        drop(waiting);
+        if idle {
+            self.filled.notify_one();
+        }
+    }
+
+    /// No more persists will come: the thread ends once it has made durable what waits.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.filled.notify_one();
+    }
+
+    /// The thread has ended, however: nobody must wait for it.
+    pub(crate) fn end(&self) {
+        self.lock().ended = true;
+        self.answered.notify_all();
+    }
+
+    /// The host has crashed, and no engine of the node runs. Returns once it is decided what is
+    /// left of each write that was not handed back, by dice of `seed`.
+    pub(crate) fn crash(&self, seed: u64, keeps_all: bool) -> MediumCounts {
+        match self.ask(Ask::Crash { seed, keeps_all }) {
+            Some(Answer::Crashed(counts)) => counts,
+            _ => MediumCounts::default(),
+        }
+    }
+
+    /// What the device holds. Nothing if its thread has ended.
+    pub(crate) fn content(&self) -> Vec<MediumWrite> {
+        match self.ask(Ask::Content) {
+            Some(Answer::Content(writes)) => writes,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Asks the thread and waits for its answer; `None` if it has ended.
+    fn ask(&self, ask: Ask) -> Option<Answer> {
+        let mut waiting = self.lock();
+        assert!(waiting.asked.is_none(), "crashes and restarts come one after the other");
+        (waiting.asked, waiting.answer) = (Some(ask), None);
+        self.filled.notify_one();
+        while waiting.answer.is_none() && !waiting.ended {
+            waiting = self.answered.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        waiting.answer.take()
+    }
+
+    /// Answers what the thread was asked.
+    pub(crate) fn answer(&self, answer: Answer) {
+        self.lock().answer = Some(answer);
+        self.answered.notify_all();
+    }
+
+    /// Waits for something to do. A group that waits is swapped with the empty `into`, and so is
+    /// what waits when the host crashes.
+    pub(crate) fn next(&self, into: &mut VecDeque<Persist>) -> Next {
+        assert!(into.is_empty(), "the last group is finished");
+        let mut waiting = self.lock();
+        loop {
+            if let Some(ask) = waiting.asked.take() {
+                if matches!(ask, Ask::Crash { .. }) {
+                    std::mem::swap(&mut waiting.persists, into);
+                }
+                return Next::Asked(ask);
+            }
+            if !waiting.persists.is_empty() {
+                std::mem::swap(&mut waiting.persists, into);
+                return Next::Group;
+            }
+            if waiting.closed {
+                return Next::Closed;
+            }
+            waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Has the host crashed while a group was under way? Then the group was not made durable in
+    /// time, and what waits behind it is moved to its end.
+    pub(crate) fn crashed_under_way(&self, group: &mut VecDeque<Persist>) -> Option<Ask> {
+        let mut waiting = self.lock();
+        if !matches!(waiting.asked, Some(Ask::Crash { .. })) {
+            return None;
+        }
+        group.append(&mut waiting.persists);
+        waiting.asked.take()
+    }
+}
+
+/// Persists on their way back to an engine.
+#[derive(Debug)]
+pub(crate) struct Persisted {
+    any: AtomicBool,
+    of_life: Mutex<(Incarnation, Vec<Operation>)>,
+}
+
+impl Default for Persisted {
+    fn default() -> Self {
+        let of_life = Mutex::new((Incarnation::FIRST, Vec::new()));
+        Self { any: AtomicBool::new(false), of_life }
+    }
+}
+
+impl Persisted {
+    fn lock(&self) -> MutexGuard<'_, (Incarnation, Vec<Operation>)> {
+        self.of_life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves an operation if the life that waits for it is not over; the engine's thread is to be
+    /// woken afterwards.
+    pub(crate) fn leave(&self, life: Incarnation, operation: Operation) {
+        let mut of_life = self.lock();
+        if of_life.0 == life {
+            of_life.1.push(operation);
+            self.any.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Nobody waits any more for what earlier lives than `life` have asked for.
+    pub(crate) fn begin(&self, life: Incarnation) {
+        let mut of_life = self.lock();
+        *of_life = (life, Vec::new());
+        self.any.store(false, Ordering::SeqCst);
+    }
+
+    /// Is there something to take?
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::SeqCst)
+    }
+
+    /// Moves all of them to `into`.
+    pub(crate) fn take(&self, into: &mut VecDeque<Operation>) {
+        if self.any.load(Ordering::Relaxed) {
+            let mut of_life = self.lock();
+            self.any.store(false, Ordering::SeqCst);
+            into.extend(of_life.1.drain(..));
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! An engine thread: rounds of its engines, then less and less eager waiting; orders in between.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nicol_core::engine::{CrashSabotage, Engine, EngineStats, Life, Loss, Revival, Start};
+use nicol_core::faults::FaultCounts;
+use nicol_core::ids::{EngineId, Incarnation, NodeId, Side};
+use nicol_core::units::Nanos;
+use nicol_core::view::{Asking, View};
+
+use crate::control::Control;
+use crate::orders::{Order, Orders, Rebirth};
+use crate::parker::Parker;
+use crate::ring::{self, Incoming, Outgoing};
+use crate::view_service::{LEASE, RENEWAL, Requests};
+use crate::world::{LiveWorld, Shared};
+
+/// Empty turns that a thread yields its core, after it has spun and before it parks.
+const YIELDS: u32 = 50;
+/// The longest sleep; work always wakes a thread earlier.
+const PARK_MAX: Duration = Duration::from_millis(100);
+
+/// What a thread did.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadReport {
+    pub(crate) turns: u64,
+    pub(crate) parks: u64,
+    pub(crate) busy: Duration,
+    pub(crate) elapsed: Duration,
+    pub(crate) stats: EngineStats,
+    pub(crate) faults: FaultCounts,
+}
+
+/// An engine's rings before its thread exists.
+pub(crate) struct EngineSlot {
+    pub(crate) index: usize,
+    id: EngineId,
+    outgoing: Vec<Outgoing>,
+    incoming: Vec<Incoming>,
+}
+
+/// A ring for every ordered pair of engines.
+pub(crate) fn engine_slots(view: &View) -> Vec<EngineSlot> {
+    let count = view.engine_count();
+    let mut slots: Vec<EngineSlot> = view
+        .engine_ids()
+        .enumerate()
+        .map(|(index, id)| EngineSlot { index, id, outgoing: Vec::new(), incoming: Vec::new() })
+        .collect();
+    for from in 0..count {
+        for to in 0..count {
+            let (outgoing, incoming) = ring::ring();
+            slots[from].outgoing.push(outgoing);
+            slots[to].incoming.push(incoming);
+        }
+    }
+    for slot in &slots {
+        assert!(slot.outgoing.len() == count, "an engine has a ring to every engine");
+        assert!(slot.incoming.len() == count, "an engine has a ring from every engine");
+    }
+    slots
+}
+
+/// What a thread runs with.
+pub(crate) struct Setting<S> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) start: Arc<S>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) parker: Arc<Parker>,
+    pub(crate) orders: Arc<Orders>,
+    /// Where leases are asked for, if there is a service of views.
+    pub(crate) requests: Option<Arc<Requests>>,
+    pub(crate) seed: u64,
+    /// Empty turns that the thread spins.
+    pub(crate) spins: u32,
+    pub(crate) sabotage: CrashSabotage,
+}
+
+/// One thread's life.
+pub(crate) fn drive<S: Start>(slots: Vec<EngineSlot>, setting: Setting<S>) -> ThreadReport {
+    let Setting { shared, seed, .. } = &setting;
+    let engine = |slot: EngineSlot| {
+        let rings = (slot.outgoing, slot.incoming);
+        let world = LiveWorld::new(shared.clone(), slot.index, slot.id, *seed, rings);
+        Engine::new(slot.id, world)
+    };
+    let living: Vec<_> = slots.into_iter().map(engine).collect();
+    let attends = setting.requests.is_some();
+    let mut thread = EngineThread {
+        living,
+        down: Vec::new(),
+        attends,
+        asks_at: Nanos::ZERO,
+        report: ThreadReport::default(),
+        setting,
+    };
+    for engine in &thread.living {
+        if attends {
+            engine.grant_lease(LEASE);
+        }
+        thread.setting.start.start(engine);
+    }
+    thread.run();
+    thread.end()
+}
+
+struct EngineThread<S> {
+    /// In the view's order.
+    living: Vec<Engine<LiveWorld>>,
+    /// Engines of sides that are down, as they will be in their next lives.
+    down: Vec<Engine<LiveWorld>>,
+    /// Is there anything to attend to besides rounds?
+    attends: bool,
+    /// When leases are asked for again.
+    asks_at: Nanos,
+    report: ThreadReport,
+    setting: Setting<S>,
+}
+
+/// Turns in a row that did something. The clock is read between them only, so that a loaded thread
+/// pays nothing for being measured.
+struct Stretch {
+    /// The end of the last empty turn or sleep.
+    since: Instant,
+    working: bool,
+    /// What earlier stretches took.
+    busy: Duration,
+}
+
+impl Stretch {
+    fn end(&mut self) {
+        let now = Instant::now();
+        if std::mem::take(&mut self.working) {
+            self.busy += now - self.since;
+        }
+        self.since = now;
+    }
+}
+
+impl<S: Start> EngineThread<S> {
+    fn run(&mut self) {
+        let spins = self.setting.spins;
+        let mut idle = 0_u32;
+        let begun = Instant::now();
+        let mut stretch = Stretch { since: begun, working: false, busy: Duration::ZERO };
+        while !self.setting.control.stops() {
+            if self.setting.orders.any() {
+                stretch.end();
+                self.follow_orders();
+            }
+            if self.attends {
+                self.attend();
+            }
+            let mut progress = false;
+            for engine in &self.living {
+                if engine.world().stalled_until().is_none() {
+                    progress |= engine.round();
+                }
+            }
+            self.report.turns += 1;
+            if progress {
+                stretch.working = true;
+                idle = 0;
+                continue;
+            }
+            stretch.end();
+            idle = idle.saturating_add(1);
+            if idle < spins {
+                std::hint::spin_loop();
+            } else if idle < spins + YIELDS {
+                thread::yield_now();
+            } else {
+                self.report.parks += 1;
+                self.sleep();
+                stretch.since = Instant::now();
+            }
+        }
+        stretch.end();
+        (self.report.busy, self.report.elapsed) = (stretch.busy, begun.elapsed());
+    }
+
+    fn end(mut self) -> ThreadReport {
+        for engine in self.living.iter().chain(&self.down) {
+            self.report.stats.add(&engine.stats());
+            self.report.faults.add(&engine.world().fault_counts());
+            engine.dismantle();
+        }
+        self.report
+    }
+
+    fn now(&self) -> Nanos {
+        self.setting.shared.now()
+    }
+
+    fn sleep(&self) {
+        let now = self.now();
+        let deadlines = self.living.iter().filter_map(Engine::next_deadline);
+        let every = || self.living.iter().chain(&self.down).map(Engine::world);
+        let faults = every().filter_map(LiveWorld::next_fault);
+        let asks = self.setting.requests.as_ref().map(|_| self.asks_at);
+        let deadline = deadlines.chain(faults).chain(asks).min();
+        let until =
+            deadline.map_or(PARK_MAX, |deadline| Duration::from_nanos(deadline.since(now).0));
+        self.setting.parker.park(until.min(PARK_MAX), || {
+            self.setting.control.stops_before_sleep()
+                || self.setting.orders.any_before_sleep()
+                || self.living.iter().any(Engine::is_ready)
+                || every().any(LiveWorld::has_arrivals)
+        });
+    }
+
+    /// Loses what comes for engines that are down, and asks for leases.
+    fn attend(&mut self) {
+        self.down.iter().for_each(|engine| engine.world().lose_arrivals());
+        let Some(requests) = &self.setting.requests else { return };
+        let now = self.now();
+        if now < self.asks_at {
+            return;
+        }
+        self.asks_at = now + RENEWAL;
+        // The first engine of a side asks for the side.
+        let first = self.living.iter().map(Engine::world).filter(|world| world.here().core == 0);
+        let asking = first.filter(|world| world.stalled_until().is_none() && !world.is_cut_off());
+        requests.leave(asking.map(|world| (world.life(), now)));
+    }
+
+    fn follow_orders(&mut self) {
+        let orders = self.setting.orders.clone();
+        while let Some(order) = orders.take() {
+            let pauses = matches!(order, Order::Pause);
+            self.follow(order);
+            orders.done();
+            if pauses {
+                self.stay_paused(&orders);
+            }
+        }
+        self.attends = self.setting.requests.is_some() || !self.down.is_empty();
+    }
+
+    /// Follows orders until one says to go on, or the cluster stops.
+    fn stay_paused(&mut self, orders: &Orders) {
+        let control = self.setting.control.clone();
+        while let Some(order) = orders.wait(|| control.stops()) {
+            let resumes = matches!(order, Order::Resume);
+            self.follow(order);
+            orders.done();
+            if resumes {
+                return;
+            }
+        }
+    }
+
+    fn follow(&mut self, order: Order) {
+        match order {
+            Order::Pause | Order::Resume => {}
+            Order::TakeApart(loss, next) => self.take_apart(loss, next),
+            Order::Restart(rebirth) => self.restart(&rebirth),
+            Order::Learn { node, side, life, near, far } => {
+                let news = (node, side, life);
+                self.learn(news, near, far);
+            }
+            Order::Serve { side, view, until } => self.serve(side, &view, until),
+        }
+    }
+
+    fn take_apart(&mut self, loss: Loss, next: [Incarnation; 2]) {
+        if self.setting.sabotage == CrashSabotage::TimersFire {
+            return;
+        }
+        let is_hit = |engine: &Engine<LiveWorld>| {
+            let here = engine.world().here();
+            here.node == loss.node && loss.of(here.side)
+        };
+        let (hit, living) = std::mem::take(&mut self.living).into_iter().partition(is_hit);
+        self.living = living;
+        let hit: Vec<Engine<LiveWorld>> = hit;
+        for old in hit {
+            let here = old.world().here();
+            // It takes the rings: what the ends of tasks still send goes nowhere.
+            let world = LiveWorld::reborn(old.world(), next[here.side as usize]);
+            world.lose_arrivals();
+            self.report.stats.add(&old.stats());
+            old.dismantle();
+            self.down.push(Engine::new(here, world));
+        }
+    }
+
+    fn restart(&mut self, rebirth: &Rebirth) {
+        let Rebirth { incarnation, ref medium, memory_is_durable, .. } = *rebirth;
+        let is_it = |engine: &Engine<LiveWorld>| engine.world().index() == rebirth.engine;
+        if let Some(place) = self.down.iter().position(is_it) {
+            let engine = self.down.remove(place);
+            if rebirth.needs_lease {
+                engine.revoke_lease();
+            }
+            for &(node, side, life) in &rebirth.known {
+                engine.learn(node, side, life);
+            }
+            self.living.push(engine);
+            self.living.sort_by_key(|engine| engine.world().index());
+            // It asks at once.
+            self.asks_at = Nanos::ZERO;
+        }
+        let revival = Revival { incarnation, medium, memory_is_durable };
+        if let Some(engine) = self.living.iter().find(|engine| is_it(engine)) {
+            self.setting.start.restart(engine, &revival);
+        }
+    }
+
+    fn learn(&self, (node, side, life): (NodeId, Side, Life), near: bool, far: bool) {
+        for engine in &self.living {
+            let of_node = engine.world().here().node == node;
+            if of_node && near || !of_node && far {
+                engine.learn(node, side, life);
+            }
+        }
+    }
+
+    fn serve(&self, (node, side, incarnation): Asking, view: &View, until: Nanos) {
+        for engine in &self.living {
+            if engine.world().life() == (node, side, incarnation) {
+                engine.install_view(view);
+                engine.grant_lease(until);
+            }
+        }
+    }
+}

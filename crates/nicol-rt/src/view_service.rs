@@ -1,0 +1,82 @@
+//! The view service of the live world: a thread beside the engines' that hands out leases, notices
+//! whose lease has run out, and makes views. It does not fail.
+//!
+//! The first engine of each side asks for a lease every [`RENEWAL`]. The side reckons its lease from
+//! when it asked, the service from when it answered, both by the machine's clock, so that a side has
+//! stopped to serve before the service goes on without it. What a cut of the network separates from
+//! the other nodes is separated from the service as well, and an engine that stalls does not ask.
+//!
+//! An engine looks at its lease when it takes a frame: a thread that loses its core in the middle of
+//! a round may still answer what it took in time.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use nicol_core::engine::{CrashSabotage, Loss};
+use nicol_core::ids::Side;
+use nicol_core::units::Nanos;
+use nicol_core::view::{Asking, Membership};
+
+use crate::crash::Crasher;
+use crate::orders::Order;
+
+/// How long a lease is. Where more threads want the cores than there are, each may wait for tens of
+/// milliseconds, and a renewal passes three waits: of the engine that asks, of the service, and of
+/// the engine that takes the answer. So a lease is several times what these add up to.
+pub const LEASE: Nanos = Nanos::from_millis(500);
+/// How often a side asks for its lease anew.
+pub const RENEWAL: Nanos = Nanos::from_millis(25);
+
+/// Sides that ask for a lease, and when they asked.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    waiting: Mutex<Vec<(Asking, Nanos)>>,
+    filled: Condvar,
+}
+
+impl Requests {
+    /// Leaves requests.
+    pub(crate) fn leave(&self, asking: impl Iterator<Item = (Asking, Nanos)>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.extend(asking);
+        if !waiting.is_empty() {
+            self.filled.notify_one();
+        }
+    }
+
+    /// Takes all requests, waiting for some if there are none, for one renewal at most.
+    fn take(&self) -> Vec<(Asking, Nanos)> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.is_empty() {
+            let most = Duration::from_nanos(RENEWAL.0);
+            let waited = self.filled.wait_timeout(waiting, most);
+            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        std::mem::take(&mut *waiting)
+    }
+}
+
+/// The service's thread, until the cluster stops.
+pub(crate) fn serve(requests: &Requests, crasher: &Arc<Crasher>) {
+    let first = crasher.shared().view.clone();
+    let mut members = Membership::new(first, LEASE);
+    let endless = crasher.sabotage() == CrashSabotage::LeaseEndless;
+    while !crasher.stops() {
+        let asked = requests.take();
+        let now = crasher.shared().now();
+        let asking: Vec<Asking> = asked.iter().map(|&(side, _)| side).collect();
+        members.update(now, &asking, now.saturating_add(LEASE));
+        for &(side, asked_at) in &asked {
+            let (node, of, _) = side;
+            if members.has(side) {
+                let until = if endless { Nanos::MAX } else { asked_at.saturating_add(LEASE) };
+                let view = members.view().clone();
+                crasher.tell(node, &Order::Serve { side, view, until });
+            } else {
+                // It has been given up: the others have gone on without it.
+                let loss = Loss { node, host: of == Side::Host, nic: of == Side::Nic };
+                crasher.end_life(loss, side);
+            }
+        }
+    }
+}

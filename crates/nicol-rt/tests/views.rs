@@ -1,0 +1,105 @@
+//! The view service on threads: who is given up, who learns of it, and that nobody serves without a
+//! lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nicol_core::fabric::conformance::AskingNode1;
+use nicol_core::faults::{Crash, CrashScope, FaultPlan, Partition};
+use nicol_core::ids::{Epoch, NodeId, Side};
+use nicol_core::units::Nanos;
+use nicol_core::view::{NodeSet, View};
+use nicol_rt::view_service::LEASE;
+use nicol_rt::{CrashSabotage, LiveCluster, LiveConfig, LiveReport, Views};
+
+/// What a thread may lose its core for between a look at the lease and the answer.
+const LOST_CORE: Nanos = Nanos::from_millis(100);
+const RUN: Nanos = Nanos(LEASE.0 * 4);
+
+/// Runs for [`RUN`] with a service of views.
+fn run(faults: FaultPlan, sabotage: CrashSabotage) -> (AskingNode1, LiveReport) {
+    let view = View::new(3, 2, 1, 1).unwrap();
+    let (faults, views) = (Some(faults), Views::Service);
+    let config = LiveConfig::new(view);
+    let config = LiveConfig { threads: Some(2), spin: false, faults, views, sabotage, ..config };
+    let asking = AskingNode1::new(Nanos::from_millis(1));
+    let cluster = LiveCluster::launch(&config, &Arc::new(asking.clone())).unwrap();
+    let until = std::time::Instant::now() + Duration::from_nanos(RUN.0);
+    let over = || std::time::Instant::now() > until;
+    cluster.run_until(over, Duration::from_millis(5)).unwrap();
+    (asking, cluster.stop().unwrap())
+}
+
+/// The service, and node 2, cannot be reached from nodes 0 and 1 between these instants: node 0,
+/// who asks, is on node 1's side of the cut.
+fn cut(from: Nanos, until: Nanos) -> FaultPlan {
+    let side = [NodeId(0), NodeId(1)].into_iter().collect::<NodeSet>();
+    let partitions = vec![Partition { from, until, side, one_way: false }];
+    FaultPlan { partitions, ..FaultPlan::none() }
+}
+
+const CUT: Nanos = Nanos::from_millis(200);
+/// Node 1 has its last lease by then.
+const LAST_LEASE_ENDS: Nanos = Nanos(CUT.0 + LEASE.0);
+
+/// When node 1 answered although its lease was over for long.
+fn stale(asking: &AskingNode1) -> usize {
+    asking.served().iter().filter(|&&at| at >= LAST_LEASE_ENDS + LOST_CORE).count()
+}
+
+#[test]
+fn a_node_that_is_cut_off_from_the_service_serves_nobody_after_its_lease() {
+    let (asking, report) = run(cut(CUT, RUN), CrashSabotage::None);
+    assert!(asking.served().iter().any(|&at| at > CUT + LEASE / 4), "it goes on with its lease");
+    assert_eq!(stale(&asking), 0, "stale answers");
+    assert!(report.stats.unleased > 0);
+}
+
+#[test]
+fn an_endless_lease_is_caught() {
+    let (asking, _) = run(cut(CUT, RUN), CrashSabotage::LeaseEndless);
+    assert!(stale(&asking) > 0);
+}
+
+#[test]
+fn a_short_cut_costs_nobody_its_place() {
+    let (asking, report) = run(cut(CUT, CUT + LEASE / 5), CrashSabotage::None);
+    assert_eq!(asking.seen(), None, "no view but the first");
+    assert!(asking.served().last() > Some(&Nanos(RUN.0 / 10 * 9)));
+    assert_eq!(report.stats.unleased, 0);
+}
+
+#[test]
+fn a_crashed_node_is_given_up_and_comes_back_as_a_new_incarnation() {
+    let crash = |restart_after| {
+        let crash = Crash { scope: CrashScope::Node, node: 1, at: CUT, restart_after };
+        FaultPlan { crashes: vec![crash], ..FaultPlan::none() }
+    };
+    let (asking, _) = run(crash(None), CrashSabotage::None);
+    let (epoch, seen) = asking.seen().expect("a view without the node");
+    // Its sides asked one after the other, so that their leases may end in two views.
+    assert!((Epoch::FIRST.next()..=Epoch::FIRST.next().next()).contains(&epoch), "{epoch:?}");
+    assert!(seen > CUT + LEASE / 2 && seen < CUT + LEASE * 2, "{seen:?}");
+    assert!(asking.unreachable() > 0, "calls to the dead end");
+    assert!(asking.served().iter().all(|&at| at < CUT + LOST_CORE));
+
+    let (asking, _) = run(crash(Some(LEASE * 2)), CrashSabotage::None);
+    let (epoch, seen) = asking.seen().expect("a view without the node, and one with it");
+    assert!(epoch >= Epoch::FIRST.next().next() && seen > CUT + LEASE * 2, "{epoch:?} {seen:?}");
+    assert!(asking.served().last() > Some(&Nanos(RUN.0 / 10 * 9)), "it serves again");
+}
+
+#[test]
+fn a_node_that_was_given_up_while_it_lived_stops_when_it_learns_so() {
+    // Nothing comes from node 1, which hears the others all the same.
+    let side = [NodeId(1)].into_iter().collect::<NodeSet>();
+    let cut = Partition { from: CUT, until: CUT + LEASE * 2, side, one_way: true };
+    let faults = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
+    let (asking, report) = run(faults, CrashSabotage::None);
+    assert_eq!(stale(&asking), 0, "stale answers");
+    assert!(report.stats.unleased > 0);
+    let crashes = asking.crashes();
+    assert!(crashes.iter().all(|loss| loss.node == NodeId(1)), "{crashes:?}");
+    let of = |side| crashes.iter().filter(|loss| loss.of(side)).count();
+    assert_eq!([of(Side::Host), of(Side::Nic)], [1, 1], "{crashes:?}");
+}
