@@ -365,8 +365,9 @@ fn other(
     let Action::Local(local) = spec.action else { return After::Go };
     let after = local::run(local, session, shared, command, out);
     if after == After::Watch {
-        let limits = &shared.config.limits;
-        let observed = match session.watches.len() + command.len() - 1 > limits.transaction_keys {
+        let max = shared.config.limits.transaction_keys;
+        let many = session.watches.len() + command.len() - 1 > max;
+        let observed = match many && watched(session, shared, spec, command) > max {
             true => Err(b"ERR too many watched keys".to_vec()),
             false => translator(shared).observe(batch, spec, command),
         };
@@ -376,6 +377,15 @@ fn other(
         }
     }
     after
+}
+
+/// The records watched once `command`, a WATCH, has been executed.
+fn watched(session: &Session, shared: &Shared, spec: &Spec, command: &Command<'_>) -> usize {
+    let mut rows = translator(shared).rows(spec, command);
+    rows.extend(session.watches.iter().map(|watch| watch.row));
+    rows.sort_unstable();
+    rows.dedup();
+    rows.len()
 }
 
 /// Queues a command after MULTI. A command without records is answered now and its reply queued.
@@ -388,10 +398,15 @@ fn queue(
 ) {
     let limits = &shared.config.limits;
     let Some(mut multi) = session.multi.take() else { return };
-    let keys = multi.plan.keys() + session.watches.len() + Translator::keys(spec, command);
+    let named = multi.plan.keys() + session.watches.len() + Translator::keys(spec, command);
     let bytes = multi.plan.bytes() + command.bytes();
+    let many = named > limits.transaction_keys && {
+        let further = translator(shared).rows(spec, command);
+        let watched = session.watches.iter().map(|watch| watch.row);
+        multi.plan.records(further.into_iter().chain(watched)) > limits.transaction_keys
+    };
     let mut refusal = None;
-    if keys > limits.transaction_keys {
+    if many {
         refusal = Some(format!("ERR too many keys (limit {} keys)", limits.transaction_keys));
     } else if bytes > limits.transaction_bytes || multi.plan.commands() >= COMMANDS_MAX {
         let max = limits.transaction_bytes;

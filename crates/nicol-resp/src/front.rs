@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use nicol_core::rng::Stream;
+use socket2::{Domain, Socket, Type};
 
 use super::clients::Client;
 use super::completions::{Completion, Mailbox};
@@ -44,6 +45,8 @@ pub struct Front {
     /// Every thread's mailbox, this one's included: accepted connections go round.
     peers: Vec<Arc<Mailbox>>,
     listener: Option<TcpListener>,
+    /// A descriptor that is given up for a moment to refuse a connection when there is no other.
+    spare: Option<Socket>,
     poll: Poll,
     pub(super) connections: Vec<Option<Connection>>,
     free: Vec<usize>,
@@ -77,6 +80,7 @@ impl Front {
             mailbox,
             peers,
             listener,
+            spare: None,
             poll,
             connections: Vec::new(),
             free: Vec::new(),
@@ -185,8 +189,13 @@ impl Front {
         self.connections.get_mut(slot)?.as_mut()
     }
 
+    /// Takes up every connection that waits.
     fn accept(&mut self) {
         while let Some(listener) = &self.listener {
+            if self.spare.is_none() {
+                // If there is none now, the next connection or the next sweep tries again.
+                self.spare = Socket::new(Domain::IPV4, Type::DGRAM, None).ok();
+            }
             match listener.accept() {
                 Ok((stream, _)) => {
                     let to = self.accepted % self.peers.len();
@@ -196,12 +205,36 @@ impl Front {
                         to => self.peers[to].accept(stream),
                     }
                 }
+                // The client has gone meanwhile.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Out of descriptors: the event comes again only with the next connection, so the
-                // ones that wait are taken up when a sweep calls this again.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // Out of descriptors, most likely.
+                Err(_) if self.refuse_one() => {}
+                // The event comes again only with the next connection, so the ones that wait are
+                // taken up when a sweep calls this again.
                 Err(_) => return,
             }
         }
+    }
+
+    /// Refuses the first connection that waits, in the place of the spare descriptor.
+    fn refuse_one(&mut self) -> bool {
+        let (Some(listener), Some(spare)) = (&self.listener, self.spare.take()) else {
+            return false;
+        };
+        drop(spare);
+        let Ok((stream, _)) = listener.accept() else { return false };
+        count(&self.shared.counters.accepted, 1);
+        self.refuse(stream, b"-ERR max number of clients reached: no file descriptor is left\r\n");
+        true
+    }
+
+    /// Closes a new connection with a line that says why.
+    fn refuse(&self, mut stream: TcpStream, why: &[u8]) {
+        count(&self.shared.counters.rejected, 1);
+        // One line fits any new socket's buffer; a client that is gone needs no answer.
+        let _ = std::io::Write::write(&mut stream, why);
     }
 
     fn adopt(&mut self, mut stream: TcpStream) {
@@ -211,9 +244,7 @@ impl Front {
         let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
         if counters.connected.fetch_add(1, Ordering::SeqCst) >= limits.clients as u64 {
             counters.connected.fetch_sub(1, Ordering::SeqCst);
-            count(&counters.rejected, 1);
-            // One line fits any new socket's buffer; a client that is gone needs no answer.
-            let _ = std::io::Write::write(&mut stream, b"-ERR max number of clients reached\r\n");
+            self.refuse(stream, b"-ERR max number of clients reached\r\n");
             return;
         }
         let slot = self.free.pop().unwrap_or(self.connections.len());

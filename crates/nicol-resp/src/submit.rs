@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
@@ -14,7 +15,7 @@ use super::gate::Waiter;
 use super::joined::JOINED_BATCH;
 use super::plan::Planned;
 use super::plan::{Kind, Plan, parse_observations};
-use super::procedure::COUNT_LEN;
+use super::procedure::OutputHead;
 use super::reaper::REAPER;
 use super::shared::count;
 
@@ -28,6 +29,7 @@ const BACK_OFF_DOUBLINGS: u32 = 6;
 
 const UNKNOWN: &[u8] =
     b"UNKNOWN the outcome of the transaction is unknown: it may or may not take effect";
+const OUT_OF_MEMORY: &[u8] = b"OOM command not allowed when used memory > 'maxmemory'.";
 const REFUSED: &[u8] = b"ERR internal error: the store refused the transaction";
 
 impl Front {
@@ -124,6 +126,11 @@ impl Front {
     /// Handles the outcome of an attempt.
     pub(super) fn completed(&mut self, completion: Completion) {
         let Completion { slot, connection: id, request, response } = completion;
+        if response.outcome == Outcome::Committed
+            && let Some((head, _)) = OutputHead::parse(&response.output)
+        {
+            self.shared.keys.fetch_add(head.grown, Ordering::Relaxed);
+        }
         match slot {
             REAPER => return self.reaped(&request, &response),
             JOINED_BATCH => return self.arrived(&request, &response),
@@ -192,6 +199,9 @@ impl Front {
         let splits = failed.kind == Kind::Batch && failed.commands > 1;
         let too_large = abort == Abort::NoResources;
         if splits && (too_large || attempts >= ATTEMPTS_WHOLE) {
+            return false;
+        }
+        if too_large && self.shared.backend.is_full() {
             return false;
         }
         let limits = &self.shared.config.limits;
@@ -274,7 +284,10 @@ impl Front {
                     fail(connection, &transaction, REFUSED);
                 }
                 let null = transaction.kind == Kind::Exec
-                    && matches!(response.output.get(COUNT_LEN..), Some(b"*-1\r\n" | b"_\r\n"));
+                    && matches!(
+                        response.output.get(OutputHead::LEN..),
+                        Some(b"*-1\r\n" | b"_\r\n")
+                    );
                 count(&shared.counters.watch_failures, u64::from(null));
             }
             Outcome::Unknown => {
@@ -295,6 +308,10 @@ impl Front {
                         abort.name()
                     )
                     .into_bytes(),
+                    Abort::NoResources if shared.backend.is_full() => {
+                        count(&shared.counters.out_of_memory, 1);
+                        OUT_OF_MEMORY.to_vec()
+                    }
                     abort => format!(
                         "TRYAGAIN the transaction had no effect after {} attempts: {}",
                         transaction.attempts,
@@ -310,8 +327,7 @@ impl Front {
 
 /// Appends the replies of a committed transaction. `None`: its output is not in the layout.
 fn answer(connection: &mut Connection, done: &Transaction, output: &[u8]) -> Option<()> {
-    let (executed, replies) = output.split_first_chunk::<COUNT_LEN>()?;
-    let executed = u32::from_le_bytes(*executed) as usize;
+    let (OutputHead { executed, .. }, replies) = OutputHead::parse(output)?;
     if done.kind == Kind::Watch {
         for watch in parse_observations(replies).ok()? {
             // The first observation of a record counts: what was watched earlier may have changed.

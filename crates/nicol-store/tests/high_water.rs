@@ -119,7 +119,12 @@ fn take_one<T>(from: &mut Vec<T>, choice: usize) -> Option<T> {
 
 impl Model {
     fn new(segments: u64, loaded: u64, warm: bool) -> Self {
-        let config = IndexConfig { segments, cached_objects_max: CACHED, busy_objects_max: 64 };
+        let config = IndexConfig {
+            segments,
+            cached_objects_max: CACHED,
+            busy_objects_max: 64,
+            value_bytes_max: usize::MAX,
+        };
         let mut model = Self {
             table: OrderedTable::default(),
             write_counters: WriteCounters::default(),

@@ -93,6 +93,7 @@ fn keys_with_the_same_tag_are_distinguished() {
         segments: 1,
         cached_objects_max: 64 * STRIPES,
         busy_objects_max: 64,
+        value_bytes_max: usize::MAX,
     });
     let mut tags = BTreeMap::new();
     let meets = |key: u64| tags.insert(of(key).0.tag(), key).map(|earlier| (earlier, key));
@@ -106,8 +107,12 @@ fn keys_with_the_same_tag_are_distinguished() {
 #[test]
 fn released_space_is_free_at_once() {
     let segments = 1;
-    let config =
-        IndexConfig { segments, cached_objects_max: 4 * STRIPES, busy_objects_max: 1 << 12 };
+    let config = IndexConfig {
+        segments,
+        cached_objects_max: 4 * STRIPES,
+        busy_objects_max: 1 << 12,
+        value_bytes_max: usize::MAX,
+    };
     let known = |index: &NicIndex, key: u64| {
         assert!(!access(index, key), "learnt twice");
     };
