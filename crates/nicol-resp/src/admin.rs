@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use super::clients;
-use super::commands::{TABLE, lookup, takes};
+use super::commands::{CLIENT, CommandNumber, TABLE, lookup, takes};
 use super::local::COMPATIBLE_VERSION;
 use super::parse::Command;
 use super::session::{After, Session};
@@ -26,19 +27,6 @@ pub fn set_name(session: &Session, name: &[u8]) -> Result<(), &'static [u8]> {
 fn unknown(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
     session.reply(out).error(&unknown_subcommand(command));
 }
-
-/// The subcommands of CLIENT with their arities.
-const CLIENT: [(&str, i32); 9] = [
-    ("client|getname", 2),
-    ("client|help", 2),
-    ("client|id", 2),
-    ("client|info", 2),
-    ("client|kill", -3),
-    ("client|list", -2),
-    ("client|no-evict", 3),
-    ("client|setinfo", 4),
-    ("client|setname", 3),
-];
 
 const CLIENT_HELP: [&str; 11] = [
     "CLIENT <subcommand> [<arg> ...]. Subcommands are:",
@@ -62,16 +50,17 @@ pub fn client(
     out: &mut Vec<u8>,
 ) -> After {
     let asked = [b"client|", command.arg(1).to_ascii_lowercase().as_slice()].concat();
-    let Some((name, arity)) = CLIENT.iter().find(|(name, _)| name.as_bytes() == asked) else {
+    let Some(place) = CLIENT.iter().position(|(name, _)| name.as_bytes() == asked) else {
         unknown(session, command, out);
         return After::Go;
     };
+    let (name, arity) = &CLIENT[place];
     if !takes(*arity, command.len()) {
         session.reply(out).error(&arity_error(name));
         return After::Go;
     }
-    session.last_command = name;
-    session.client.seen().last_command = name;
+    session.last_command = CommandNumber::of_client(place);
+    session.publish(Instant::now());
     let done = match *name {
         "client|getname" => {
             let name = session.client.seen().name.clone();

@@ -32,6 +32,18 @@ pub struct JoinedBatch {
     waiters: Vec<Waiter>,
 }
 
+impl JoinedBatch {
+    /// Is `request` its commands?
+    pub fn is(&self, request: &Arc<Request>) -> bool {
+        Arc::ptr_eq(&self.request, request)
+    }
+
+    /// The places and ids of those who wait.
+    pub fn places(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.waiters.iter().map(|waiter| (waiter.slot, waiter.connection))
+    }
+}
+
 impl Front {
     /// Submits what the gate has let in, with those behind it that can go along.
     pub(super) fn depart(&mut self, first: Waiter) {

@@ -37,6 +37,7 @@ pub mod encode;
 mod expiry;
 mod front;
 mod gate;
+mod in_flight;
 mod inline;
 mod joined;
 mod local;
