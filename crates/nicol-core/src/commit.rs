@@ -7,6 +7,7 @@ use crate::fabric::Fabric;
 use crate::ids::Key;
 use crate::system::SystemNode;
 use crate::txn::{Outcome, ProcedureId, Procedures, Txn};
+use crate::units::Bytes;
 
 /// A coordinator on one host engine: runs transactions to their end, many at a time.
 pub trait CommitProtocol: Clone + 'static {
@@ -64,6 +65,22 @@ pub struct Response {
 /// outcome counts as unknown.
 pub type Done = Box<dyn FnOnce(Response) + Send>;
 
+/// The memory of a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreMemory {
+    /// What it takes, by name.
+    pub parts: Vec<(&'static str, Bytes)>,
+    /// What all parts together may take; `None`: not limited.
+    pub limit: Option<Bytes>,
+}
+
+impl StoreMemory {
+    /// All parts.
+    pub fn used(&self) -> Bytes {
+        Bytes(self.parts.iter().map(|(_, bytes)| bytes.0).sum())
+    }
+}
+
 /// Runs transactions for a front on other threads, such as a server's.
 pub trait Backend: Send + Sync {
     /// Runs `request` once, without retries: the front retries what may be retried, so that a
@@ -73,8 +90,22 @@ pub trait Backend: Send + Sync {
     /// has at most one transaction in progress.
     fn submit(&self, connection: u64, request: Arc<Request>, done: Done);
 
-    /// How many records there are, if that can be told cheaply (DBSIZE, INFO keyspace).
-    fn records(&self) -> Option<u64> {
-        None
+    /// Records that its tables hold. A front asks before its first request and counts from there:
+    /// what has been committed may not be in the tables yet.
+    fn records(&self) -> u64;
+
+    /// The memory that it takes. Default: not counted.
+    ///
+    /// Cost: some hundred short mutexes.
+    fn memory(&self) -> StoreMemory {
+        StoreMemory::default()
+    }
+
+    /// Is its memory used up? A transaction that inserts a record or makes one larger then aborts
+    /// with `NoResources`, and trying again is of no use.
+    ///
+    /// Cost: some loads.
+    fn is_full(&self) -> bool {
+        false
     }
 }

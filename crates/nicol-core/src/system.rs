@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::ids::{Key, NodeId, ShardId};
 use crate::records::RecordSource;
+use crate::units::Bytes;
 use crate::view::View;
 
 /// One node of a system: its memory, shared by its engines.
@@ -77,6 +78,17 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// If an invariant does not hold.
     fn check(&self) {}
 
+    /// The memory that it takes; `None` of a system that does not count it, and serves no store.
+    fn memory(&self) -> Option<NodeMemory> {
+        None
+    }
+
+    /// Has the table of its own shard reached its limit? Then a write that needs more memory aborts
+    /// with `NoResources`.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// Records of the node's own shard.
     fn records(&self) -> u64;
 
@@ -85,6 +97,17 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
 
     /// Calls `each` with every record of the node's own shard, in the order of its memory.
     fn for_each(&self, each: &mut dyn FnMut(Key, &[u8]));
+}
+
+/// The memory of a node, by what it is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeMemory {
+    /// Its tables: the primary's and the backups', free space in them included.
+    pub tables: Bytes,
+    /// The index of its NIC.
+    pub index: Bytes,
+    /// Its logs.
+    pub logs: Bytes,
 }
 
 /// A number that a node counts up. Names are the system's; those of one group belong together.

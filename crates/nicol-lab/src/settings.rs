@@ -21,14 +21,29 @@ pub trait Settings {
     fn set(&mut self, key: &str, value: &str) -> Result<()>;
 }
 
+/// The memory of a store that serves, and what it is for.
+pub struct ServingMemory {
+    /// All of it.
+    pub limit: Bytes,
+    /// Nodes, each of which has a NIC engine.
+    pub nodes: u64,
+    /// Copies of each shard.
+    pub replicas: u64,
+    /// Records that each shard is prepared for.
+    pub records: u64,
+}
+
 /// How a system runs: what `--set` may change in it, and what else the harness asks of that.
 pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
     /// The published choices of the system of this name, with memory of these sizes.
     fn published(system: &str, sizes: &Sizes<'_>) -> Self;
 
-    /// The same for a store that takes what clients from elsewhere ask for.
-    fn serving(self) -> Self {
-        self
+    /// The same for a store that takes what clients from elsewhere ask for, within this memory.
+    ///
+    /// # Errors
+    /// If the memory does not suffice. Default: that the system serves no store.
+    fn serving(self, _: &ServingMemory) -> Result<Self> {
+        bail!("the system serves no store")
     }
 
     /// What a reader of results must know: settings under which the system is not correct.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use nicol_core::commit::Backend;
 use nicol_core::txn::Procedures;
+use nicol_core::units::Bytes;
 use nicol_rt::{LiveCluster, LiveConfig};
 use nicol_sim::Profile;
 use nicol_sim::profile::{Capabilities, NicCores, OneSidedBy};
@@ -98,8 +99,10 @@ impl Needs {
 pub struct ServeConfig {
     /// The system's name.
     pub system: &'static str,
-    /// Records that each shard has capacity for.
+    /// Records that each shard is prepared for; its tables grow with what is stored.
     pub capacity_per_shard: u64,
+    /// What all nodes together may take: tables, indexes and logs.
+    pub memory: Bytes,
     /// The procedures of the transactions that will be submitted.
     pub procedures: Procedures,
     /// The cluster.

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use super::clients;
-use super::commands::{TABLE, lookup, takes};
+use super::commands::{CLIENT, CommandNumber, TABLE, lookup, takes};
 use super::local::COMPATIBLE_VERSION;
 use super::parse::Command;
 use super::session::{After, Session};
@@ -26,19 +27,6 @@ pub fn set_name(session: &Session, name: &[u8]) -> Result<(), &'static [u8]> {
 fn unknown(session: &Session, command: &Command<'_>, out: &mut Vec<u8>) {
     session.reply(out).error(&unknown_subcommand(command));
 }
-
-/// The subcommands of CLIENT with their arities.
-const CLIENT: [(&str, i32); 9] = [
-    ("client|getname", 2),
-    ("client|help", 2),
-    ("client|id", 2),
-    ("client|info", 2),
-    ("client|kill", -3),
-    ("client|list", -2),
-    ("client|no-evict", 3),
-    ("client|setinfo", 4),
-    ("client|setname", 3),
-];
 
 const CLIENT_HELP: [&str; 11] = [
     "CLIENT <subcommand> [<arg> ...]. Subcommands are:",
@@ -62,16 +50,17 @@ pub fn client(
     out: &mut Vec<u8>,
 ) -> After {
     let asked = [b"client|", command.arg(1).to_ascii_lowercase().as_slice()].concat();
-    let Some((name, arity)) = CLIENT.iter().find(|(name, _)| name.as_bytes() == asked) else {
+    let Some(place) = CLIENT.iter().position(|(name, _)| name.as_bytes() == asked) else {
         unknown(session, command, out);
         return After::Go;
     };
+    let (name, arity) = &CLIENT[place];
     if !takes(*arity, command.len()) {
         session.reply(out).error(&arity_error(name));
         return After::Go;
     }
-    session.last_command = name;
-    session.client.seen().last_command = name;
+    session.last_command = CommandNumber::of_client(place);
+    session.publish(Instant::now());
     let done = match *name {
         "client|getname" => {
             let name = session.client.seen().name.clone();
@@ -221,7 +210,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("bind", shared.config.listen.ip().to_string()),
         ("databases", "1".into()),
         ("maxclients", limits.clients.to_string()),
-        ("maxmemory", "0".into()),
+        ("maxmemory", shared.backend.memory().limit.map_or(0, |limit| limit.0).to_string()),
         ("maxmemory-policy", "noeviction".into()),
         ("port", shared.port.to_string()),
         ("proto-max-bulk-len", limits.value_bytes.to_string()),
@@ -285,7 +274,6 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
     let own = |lines: Vec<(&str, String)>| -> InfoLines {
         lines.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     };
-    let resident = (shared.info.resident)().unwrap_or(0);
     let uptime = shared.started.elapsed().as_secs();
     let mut all = vec![
         (
@@ -311,14 +299,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
                 ("maxclients", shared.config.limits.clients.to_string()),
             ]),
         ),
-        (
-            "Memory".to_owned(),
-            own(vec![
-                ("used_memory_rss", resident.to_string()),
-                ("used_memory", resident.to_string()),
-                ("maxmemory", "0".into()),
-            ]),
-        ),
+        ("Memory".to_owned(), own(memory(shared))),
         ("Stats".to_owned(), own(statistics(&shared.counters))),
         (
             "Replication".to_owned(),
@@ -330,16 +311,31 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
             ]),
         ),
     ];
-    let keyspace = match shared.backend.records() {
-        Some(records) if records > 0 => {
+    let keyspace = match shared.key_count() {
+        0 => Vec::new(),
+        keys => {
             let expires = shared.expiring.load(Ordering::Relaxed);
-            own(vec![("db0", format!("keys={records},expires={expires},avg_ttl=0"))])
+            own(vec![("db0", format!("keys={keys},expires={expires},avg_ttl=0"))])
         }
-        _ => Vec::new(),
     };
     all.extend(shared.info.sections.as_ref().map(|more| more()).unwrap_or_default());
     all.push(("Keyspace".to_owned(), keyspace));
     all
+}
+
+/// The store's own count of its memory, by parts, and what the system says of the process. Without
+/// either there is no line: a 0 would be wrong.
+fn memory(shared: &Shared) -> Vec<(&'static str, String)> {
+    let store = shared.backend.memory();
+    let mut lines = Vec::new();
+    let resident = (shared.info.resident)();
+    let used = Some(store.used().0).filter(|_| !store.parts.is_empty()).or(resident);
+    lines.extend(used.map(|bytes| ("used_memory", bytes.to_string())));
+    lines.extend(resident.map(|bytes| ("used_memory_rss", bytes.to_string())));
+    lines.push(("maxmemory", store.limit.map_or(0, |limit| limit.0).to_string()));
+    lines.push(("maxmemory_policy", "noeviction".into()));
+    lines.extend(store.parts.into_iter().map(|(part, bytes)| (part, bytes.0.to_string())));
+    lines
 }
 
 fn statistics(c: &Counters) -> Vec<(&'static str, String)> {
@@ -355,6 +351,7 @@ fn statistics(c: &Counters) -> Vec<(&'static str, String)> {
         ("transactions_retried", get(&c.retries)),
         ("transactions_aborted", get(&c.aborted)),
         ("transactions_unknown", get(&c.unknown)),
+        ("transactions_out_of_memory", get(&c.out_of_memory)),
         ("watch_failures", get(&c.watch_failures)),
         ("protocol_errors", get(&c.protocol_errors)),
         ("login_failures", get(&c.login_failures)),

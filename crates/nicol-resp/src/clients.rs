@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use super::commands::CommandNumber;
 use super::completions::Mailbox;
 use super::encode::Protocol;
 use super::number::parse_i64;
@@ -31,11 +32,25 @@ pub struct Client {
     slot: usize,
     /// Its end has been asked for.
     killed: AtomicBool,
+    latest: Latest,
     seen: Mutex<Seen>,
 }
 
-/// What a client has chosen, and what it did last.
-#[derive(Debug)]
+/// What changes with every turn of a client. Its own thread stores it, without a lock: whoever reads
+/// may meet one field of this turn beside another of the last one.
+#[derive(Debug, Default)]
+struct Latest {
+    /// The number of the protocol; 0 before the first turn.
+    protocol: AtomicU8,
+    /// Commands queued since MULTI, plus 1; 0 without a MULTI.
+    queued: AtomicU64,
+    command: AtomicU16,
+    /// When it last sent something: nanoseconds since it connected.
+    active: AtomicU64,
+}
+
+/// What a client has chosen.
+#[derive(Debug, Default)]
 pub struct Seen {
     /// CLIENT SETNAME.
     pub name: Vec<u8>,
@@ -45,29 +60,6 @@ pub struct Seen {
     pub library_version: Vec<u8>,
     /// CLIENT NO-EVICT: remembered only; nothing is evicted here.
     pub no_evict: bool,
-    /// How it wants its replies.
-    pub protocol: Protocol,
-    /// Commands queued since MULTI.
-    pub queued: Option<usize>,
-    /// Its last command's name.
-    pub last_command: &'static str,
-    /// When it last sent something.
-    pub active: Instant,
-}
-
-impl Seen {
-    fn new(active: Instant) -> Self {
-        Self {
-            name: Vec::new(),
-            library: Vec::new(),
-            library_version: Vec::new(),
-            no_evict: false,
-            protocol: Protocol::Resp2,
-            queued: None,
-            last_command: "NULL",
-            active,
-        }
-    }
 }
 
 impl Client {
@@ -79,8 +71,8 @@ impl Client {
         slot: usize,
     ) -> Self {
         let since = Instant::now();
-        let (killed, seen) = (AtomicBool::new(false), Mutex::new(Seen::new(since)));
-        Self { id, peer, local, since, front, slot, killed, seen }
+        let (killed, latest, seen) = (AtomicBool::new(false), Latest::default(), Mutex::default());
+        Self { id, peer, local, since, front, slot, killed, latest, seen }
     }
 
     /// Asks its thread to close it.
@@ -97,15 +89,36 @@ impl Client {
 
     /// Forgets what it has chosen.
     pub fn reset(&self) {
-        let mut seen = self.seen();
-        *seen = Seen::new(seen.active);
+        *self.seen() = Seen::default();
+    }
+
+    /// Lets other threads see what the client did last. Only its own thread calls it.
+    ///
+    /// Cost: four stores.
+    pub fn publish(
+        &self,
+        protocol: Protocol,
+        queued: Option<usize>,
+        command: CommandNumber,
+        active: Instant,
+    ) {
+        let active = active.saturating_duration_since(self.since).as_nanos() as u64;
+        self.latest.protocol.store(protocol.number(), Ordering::Relaxed);
+        let queued = queued.map_or(0, |commands| commands as u64 + 1);
+        self.latest.queued.store(queued, Ordering::Relaxed);
+        self.latest.command.store(command.0, Ordering::Relaxed);
+        self.latest.active.store(active, Ordering::Relaxed);
     }
 
     /// The line of CLIENT LIST, of the fields that there is something to say of.
     fn describe(&self, now: Instant, out: &mut String) {
         let seen = self.seen();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let flags = match (seen.queued.is_some(), seen.no_evict) {
+        let latest = &self.latest;
+        let queued = latest.queued.load(Ordering::Relaxed);
+        let active = self.since + Duration::from_nanos(latest.active.load(Ordering::Relaxed));
+        let protocol = Protocol::from_number(latest.protocol.load(Ordering::Relaxed));
+        let flags = match (queued > 0, seen.no_evict) {
             (true, true) => "xe",
             (true, false) => "x",
             (false, true) => "e",
@@ -119,10 +132,10 @@ impl Client {
             self.local,
             text(&seen.name),
             now.saturating_duration_since(self.since).as_secs(),
-            now.saturating_duration_since(seen.active).as_secs(),
-            seen.queued.map_or(-1, |commands| commands as i64),
-            seen.last_command,
-            seen.protocol.number(),
+            now.saturating_duration_since(active).as_secs(),
+            queued as i64 - 1,
+            CommandNumber(latest.command.load(Ordering::Relaxed)).name(),
+            protocol.unwrap_or(Protocol::Resp2).number(),
             text(&seen.library),
             text(&seen.library_version),
         ));

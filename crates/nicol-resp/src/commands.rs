@@ -82,9 +82,50 @@ pub struct Spec {
     pub keys: (i64, i64, i64),
     /// One line for COMMAND DOCS.
     pub summary: &'static str,
+    /// Its place in [`TABLE`].
+    number: u16,
 }
 
+/// The name of a command or of a subcommand as a number, 0 for none: threads tell each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandNumber(pub u16);
+
+impl CommandNumber {
+    /// A subcommand of CLIENT, by its place in [`CLIENT`].
+    pub fn of_client(place: usize) -> Self {
+        Self((1 + COMMANDS + place) as u16)
+    }
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        let number = usize::from(self.0);
+        match number.checked_sub(1) {
+            None => "NULL",
+            Some(place) if place < COMMANDS => TABLE[place].name,
+            Some(place) => CLIENT.get(place - COMMANDS).map_or("NULL", |(name, _)| name),
+        }
+    }
+}
+
+/// The subcommands of CLIENT with their arities.
+pub const CLIENT: [(&str, i32); 9] = [
+    ("client|getname", 2),
+    ("client|help", 2),
+    ("client|id", 2),
+    ("client|info", 2),
+    ("client|kill", -3),
+    ("client|list", -2),
+    ("client|no-evict", 3),
+    ("client|setinfo", 4),
+    ("client|setname", 3),
+];
+
 impl Spec {
+    /// Its name as a number.
+    pub const fn command_number(&self) -> CommandNumber {
+        CommandNumber(1 + self.number)
+    }
+
     /// Does it accept `len` arguments, the name included?
     pub fn accepts(&self, len: usize) -> bool {
         takes(self.arity, len)
@@ -151,13 +192,32 @@ pub fn takes(arity: i32, len: usize) -> bool {
 
 /// The command of `name` in any case.
 pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
-    let mut lower = [0; 16];
-    let lower = lower.get_mut(..name.len())?;
-    lower.copy_from_slice(name);
+    let mut lower = [0; NAME_MAX];
+    lower.get_mut(..name.len())?.copy_from_slice(name);
     lower.make_ascii_lowercase();
-    let found = TABLE.binary_search_by(|spec| spec.name.as_bytes().cmp(lower));
-    found.ok().map(|index| &TABLE[index])
+    let found = NAMES.binary_search(&u128::from_be_bytes(lower));
+    // A name with zeros behind it is another one.
+    found.ok().map(|index| &TABLE[index]).filter(|spec| spec.name.len() == name.len())
 }
+
+/// Bytes of the longest name.
+const NAME_MAX: usize = 16;
+/// The names of [`TABLE`] as numbers, in its order: they compare as the names do.
+static NAMES: [u128; COMMANDS] = {
+    let mut names = [0; COMMANDS];
+    let mut index = 0;
+    while index < names.len() {
+        let (mut padded, name) = ([0; NAME_MAX], TABLE[index].name.as_bytes());
+        let mut at = 0;
+        while at < name.len() {
+            padded[at] = name[at];
+            at += 1;
+        }
+        names[index] = u128::from_be_bytes(padded);
+        index += 1;
+    }
+    names
+};
 
 const READ: &[&str] = &["readonly", "fast"];
 const WRITE: &[&str] = &["write", "denyoom", "fast"];
@@ -182,7 +242,7 @@ const fn data(
     keys: (i64, i64, i64),
     summary: &'static str,
 ) -> Spec {
-    Spec { name, arity, action: Action::Data(data), flags, keys, summary }
+    Spec { name, arity, action: Action::Data(data), flags, keys, summary, number: 0 }
 }
 
 const fn local(
@@ -192,7 +252,8 @@ const fn local(
     flags: &'static [&'static str],
     summary: &'static str,
 ) -> Spec {
-    Spec { name, arity, action: Action::Local(local), flags, keys: NONE, summary }
+    let action = Action::Local(local);
+    Spec { name, arity, action, flags, keys: NONE, summary, number: 0 }
 }
 
 const fn add(name: &'static str, arity: i32, sign: i64, by: bool, summary: &'static str) -> Spec {
@@ -218,8 +279,20 @@ const UNIX_MILLIS: Unit = Unit { seconds: false, absolute: true };
 
 use Data::{Plain, Set};
 
+/// Commands that there are.
+const COMMANDS: usize = 64;
+
+const fn numbered(mut specs: [Spec; COMMANDS]) -> [Spec; COMMANDS] {
+    let mut number = 0;
+    while number < COMMANDS {
+        specs[number].number = number as u16;
+        number += 1;
+    }
+    specs
+}
+
 /// Every command, sorted by name.
-pub static TABLE: [Spec; 64] = [
+pub static TABLE: [Spec; COMMANDS] = numbered([
     data("append", 3, Plain(Op::Append), WRITE, ONE, "Append a value to a key"),
     local("auth", -2, Local::Auth, NO_AUTH, "Authenticate to the server"),
     local("client", -2, Local::Client, CONNECTION, "Commands about the connection"),
@@ -284,7 +357,7 @@ pub static TABLE: [Spec; 64] = [
     local("unwatch", 1, Local::Unwatch, CONNECTION, "Forget all watched keys"),
     local("wait", 3, Local::Wait, &["noscript"], "Return the number of replicas of each write"),
     local("watch", -2, Local::Watch, CONNECTION, "Watch keys, so that EXEC depends on them"),
-];
+]);
 
 #[cfg(test)]
 mod tests {
@@ -298,6 +371,7 @@ mod tests {
             assert_eq!(found.name, spec.name);
         }
         assert!(lookup(b"nosuch").is_none());
+        assert!(lookup(b"get\0").is_none() && lookup(b"GeT").is_some());
         assert!(lookup(b"a name that is longer than any command").is_none());
     }
 }

@@ -43,9 +43,9 @@ pub struct Limits {
     pub login_time: Duration,
     /// Unread replies at which a client is closed at once.
     pub output_hard_bytes: usize,
-    /// Unread replies at which a client is closed after [`Limits::output_soft_time`].
+    /// Unread replies beyond which a client's further commands wait until it has read some.
     pub output_soft_bytes: usize,
-    /// How long a client may stay above [`Limits::output_soft_bytes`].
+    /// How long a client may stay above [`Limits::output_soft_bytes`] without reading a byte.
     pub output_soft_time: Duration,
     /// Silence after which the kernel probes whether the client still lives.
     pub keepalive: Duration,
@@ -63,9 +63,15 @@ pub struct Limits {
     pub group_bytes: usize,
     /// Attempts of a transaction before the client is told to try again.
     pub attempts: u32,
-    /// Time of a transaction, from its submission: once it is over no further attempt is made, and
-    /// who still waits for one is told that its outcome is unknown. Looked at every 250 ms.
+    /// Time of a transaction, from when the store got it: once it is over no further attempt is
+    /// made, and who still waits for one is told that its outcome is unknown. Looked at every
+    /// 250 ms.
     pub transaction_time: Duration,
+    /// Transactions of one front thread that the store has at a time; further ones wait in the
+    /// front.
+    pub in_flight: usize,
+    /// Bytes of their arguments.
+    pub in_flight_bytes: usize,
 }
 
 impl Default for Limits {
@@ -82,7 +88,7 @@ impl Default for Limits {
             login_bulk_bytes: 16 << 10,
             login_time: Duration::from_secs(10),
             output_hard_bytes: 32 << 20,
-            output_soft_bytes: 8 << 20,
+            output_soft_bytes: 1 << 20,
             output_soft_time: Duration::from_secs(10),
             keepalive: Duration::from_secs(300),
             idle: None,
@@ -93,6 +99,8 @@ impl Default for Limits {
             group_bytes: 1 << 20,
             attempts: 64,
             transaction_time: Duration::from_secs(1),
+            in_flight: 512,
+            in_flight_bytes: 16 << 20,
         }
     }
 }
@@ -135,6 +143,7 @@ impl Limits {
             ("group_keys", self.group_keys, 1, self.transaction_keys),
             ("group_bytes", self.group_bytes, 1, self.transaction_bytes),
             ("attempts", self.attempts as usize, 1, 1 << 20),
+            ("in_flight", self.in_flight, 1, 1 << 20),
         ];
         for (name, value, min, max) in bounds {
             if value < min || value > max {

@@ -41,9 +41,9 @@ pub struct Transaction {
     pub commands: usize,
     /// How often it has been submitted.
     pub attempts: u32,
-    /// When it was submitted first.
+    /// When the store got it first; until then, when it was read.
     pub begun: Instant,
-    /// Is an attempt under way? If not, it backs off.
+    /// Has the store got an attempt? If not, it waits for its turn, or backs off.
     pub under_way: bool,
 }
 
@@ -104,8 +104,10 @@ pub struct Connection {
     pub ended: bool,
     /// When it last sent something.
     pub active: Instant,
-    /// Since when its unread replies exceed the soft limit.
+    /// Since when its unread replies exceed the soft limit and it has read nothing.
     pub above_soft: Option<Instant>,
+    /// Its commands wait because of unread replies.
+    pub paused: bool,
     input: Vec<u8>,
     consumed: usize,
     written: usize,
@@ -128,6 +130,7 @@ impl Connection {
             ended: false,
             active: Instant::now(),
             above_soft: None,
+            paused: false,
             input: Vec::new(),
             consumed: 0,
             written: 0,
@@ -201,7 +204,7 @@ impl Connection {
                 return Want::Batch;
             }
             translator(shared).add(&mut self.batch, spec, data, &command);
-            self.session.last_command = spec.name;
+            self.session.last_command = spec.command_number();
             return Want::More;
         }
         if self.batch.commands() > 0 {
@@ -224,6 +227,12 @@ impl Connection {
                 Want::Nothing
             }
         }
+    }
+
+    /// May more be read than what is still to be executed?
+    pub fn has_room(&self, shared: &Shared) -> bool {
+        let limits = shared.config.limits.request(self.session.authenticated);
+        self.input.len() - self.consumed < limits.request_bytes
     }
 
     /// Reads what fits `scratch`; `true` if something came.
@@ -272,8 +281,16 @@ impl Connection {
         }
     }
 
-    /// Writes what the socket takes.
-    pub fn flush(&mut self, shared: &Shared) {
+    /// Must it read before its next command is executed? Without it a client that reads nothing
+    /// would have its commands executed at the expense of all others.
+    pub fn must_read(&mut self, shared: &Shared) -> bool {
+        self.paused = self.unread() > shared.config.limits.output_soft_bytes;
+        self.paused
+    }
+
+    /// Writes what the socket takes; returns how many bytes.
+    pub fn flush(&mut self, shared: &Shared) -> usize {
+        let before = self.unread();
         while self.written < self.output.len() {
             match self.stream.write(&self.output[self.written..]) {
                 Ok(len) if len > 0 => {
@@ -281,10 +298,12 @@ impl Connection {
                     count(&shared.counters.output_bytes, len as u64);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return before - self.unread();
+                }
                 Ok(_) | Err(_) => {
                     self.life = Life::Dead;
-                    return;
+                    return before - self.unread();
                 }
             }
         }
@@ -293,6 +312,7 @@ impl Connection {
         if self.output.capacity() > BUFFER_KEPT {
             self.output = Vec::new();
         }
+        before
     }
 }
 
@@ -350,7 +370,7 @@ fn other(
         session.refuse(out, b"NOAUTH Authentication required.");
         return After::Go;
     }
-    session.last_command = spec.name;
+    session.last_command = spec.command_number();
     if spec.action == Action::Local(Local::Client) {
         // Before a MULTI that is in progress is taken apart.
         session.publish(Instant::now());
@@ -365,8 +385,9 @@ fn other(
     let Action::Local(local) = spec.action else { return After::Go };
     let after = local::run(local, session, shared, command, out);
     if after == After::Watch {
-        let limits = &shared.config.limits;
-        let observed = match session.watches.len() + command.len() - 1 > limits.transaction_keys {
+        let max = shared.config.limits.transaction_keys;
+        let many = session.watches.len() + command.len() - 1 > max;
+        let observed = match many && watched(session, shared, spec, command) > max {
             true => Err(b"ERR too many watched keys".to_vec()),
             false => translator(shared).observe(batch, spec, command),
         };
@@ -376,6 +397,15 @@ fn other(
         }
     }
     after
+}
+
+/// The records watched once `command`, a WATCH, has been executed.
+fn watched(session: &Session, shared: &Shared, spec: &Spec, command: &Command<'_>) -> usize {
+    let mut rows = translator(shared).rows(spec, command);
+    rows.extend(session.watches.iter().map(|watch| watch.row));
+    rows.sort_unstable();
+    rows.dedup();
+    rows.len()
 }
 
 /// Queues a command after MULTI. A command without records is answered now and its reply queued.
@@ -388,10 +418,15 @@ fn queue(
 ) {
     let limits = &shared.config.limits;
     let Some(mut multi) = session.multi.take() else { return };
-    let keys = multi.plan.keys() + session.watches.len() + Translator::keys(spec, command);
+    let named = multi.plan.keys() + session.watches.len() + Translator::keys(spec, command);
     let bytes = multi.plan.bytes() + command.bytes();
+    let many = named > limits.transaction_keys && {
+        let further = translator(shared).rows(spec, command);
+        let watched = session.watches.iter().map(|watch| watch.row);
+        multi.plan.records(further.into_iter().chain(watched)) > limits.transaction_keys
+    };
     let mut refusal = None;
-    if keys > limits.transaction_keys {
+    if many {
         refusal = Some(format!("ERR too many keys (limit {} keys)", limits.transaction_keys));
     } else if bytes > limits.transaction_bytes || multi.plan.commands() >= COMMANDS_MAX {
         let max = limits.transaction_bytes;

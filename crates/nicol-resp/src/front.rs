@@ -11,12 +11,15 @@ use std::time::{Duration, Instant};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use nicol_core::rng::Stream;
+use socket2::{Domain, Socket, Type};
 
 use super::clients::Client;
 use super::completions::{Completion, Mailbox};
 use super::connection::{Connection, Life, Waiting, Want};
 use super::gate::Gate;
+use super::in_flight::InFlight;
 use super::joined::JoinedBatch;
+use super::plan::Kind;
 use super::reaper::Reaper;
 use super::session::Session;
 use super::shared::{Shared, count};
@@ -44,6 +47,8 @@ pub struct Front {
     /// Every thread's mailbox, this one's included: accepted connections go round.
     peers: Vec<Arc<Mailbox>>,
     listener: Option<TcpListener>,
+    /// A descriptor that is given up for a moment to refuse a connection when there is no other.
+    spare: Option<Socket>,
     poll: Poll,
     pub(super) connections: Vec<Option<Connection>>,
     free: Vec<usize>,
@@ -60,6 +65,8 @@ pub struct Front {
     completions: Vec<Completion>,
     pub(super) random: Stream,
     accepted: usize,
+    /// Transactions that the store has.
+    pub(super) in_flight: InFlight,
 }
 
 impl Front {
@@ -77,6 +84,7 @@ impl Front {
             mailbox,
             peers,
             listener,
+            spare: None,
             poll,
             connections: Vec::new(),
             free: Vec::new(),
@@ -90,6 +98,7 @@ impl Front {
             completions: Vec::new(),
             random,
             accepted: 0,
+            in_flight: InFlight::default(),
         }
     }
 
@@ -154,9 +163,11 @@ impl Front {
         let mut completions = std::mem::take(&mut self.completions);
         self.mailbox.take_completions(&mut completions);
         for completion in completions.drain(..) {
+            self.in_flight.ended(&completion.request);
             self.completed(completion);
         }
         self.completions = completions;
+        self.dispatch_waiting();
         let now = Instant::now();
         while let Some(Reverse((at, slot, id))) = self.timers.peek().copied()
             && at <= now
@@ -185,8 +196,13 @@ impl Front {
         self.connections.get_mut(slot)?.as_mut()
     }
 
+    /// Takes up every connection that waits.
     fn accept(&mut self) {
         while let Some(listener) = &self.listener {
+            if self.spare.is_none() {
+                // If there is none now, the next connection or the next sweep tries again.
+                self.spare = Socket::new(Domain::IPV4, Type::DGRAM, None).ok();
+            }
             match listener.accept() {
                 Ok((stream, _)) => {
                     let to = self.accepted % self.peers.len();
@@ -196,12 +212,36 @@ impl Front {
                         to => self.peers[to].accept(stream),
                     }
                 }
+                // The client has gone meanwhile.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Out of descriptors: the event comes again only with the next connection, so the
-                // ones that wait are taken up when a sweep calls this again.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // Out of descriptors, most likely.
+                Err(_) if self.refuse_one() => {}
+                // The event comes again only with the next connection, so the ones that wait are
+                // taken up when a sweep calls this again.
                 Err(_) => return,
             }
         }
+    }
+
+    /// Refuses the first connection that waits, in the place of the spare descriptor.
+    fn refuse_one(&mut self) -> bool {
+        let (Some(listener), Some(spare)) = (&self.listener, self.spare.take()) else {
+            return false;
+        };
+        drop(spare);
+        let Ok((stream, _)) = listener.accept() else { return false };
+        count(&self.shared.counters.accepted, 1);
+        self.refuse(stream, b"-ERR max number of clients reached: no file descriptor is left\r\n");
+        true
+    }
+
+    /// Closes a new connection with a line that says why.
+    fn refuse(&self, mut stream: TcpStream, why: &[u8]) {
+        count(&self.shared.counters.rejected, 1);
+        // One line fits any new socket's buffer; a client that is gone needs no answer.
+        let _ = std::io::Write::write(&mut stream, why);
     }
 
     fn adopt(&mut self, mut stream: TcpStream) {
@@ -211,9 +251,7 @@ impl Front {
         let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
         if counters.connected.fetch_add(1, Ordering::SeqCst) >= limits.clients as u64 {
             counters.connected.fetch_sub(1, Ordering::SeqCst);
-            count(&counters.rejected, 1);
-            // One line fits any new socket's buffer; a client that is gone needs no answer.
-            let _ = std::io::Write::write(&mut stream, b"-ERR max number of clients reached\r\n");
+            self.refuse(stream, b"-ERR max number of clients reached\r\n");
             return;
         }
         let slot = self.free.pop().unwrap_or(self.connections.len());
@@ -252,10 +290,31 @@ impl Front {
         let mut reads = 0;
         let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
         self.touched.push(slot);
+        if !matches!(connection.waiting, Waiting::Input) {
+            return;
+        }
+        if connection.life == Life::Open && connection.must_read(&shared) {
+            // What it sends is read on, up to the size of a request: it may send all before it reads.
+            while reads < READS_PER_TURN && connection.has_room(&shared) {
+                if !connection.fill(&shared, &mut self.scratch) {
+                    return;
+                }
+                reads += 1;
+            }
+            if reads == READS_PER_TURN {
+                self.again.push(slot);
+            }
+            return;
+        }
+        if let Some(request) = connection.rest.pop() {
+            return self.begin(slot, Kind::Batch, request);
+        }
         loop {
             match connection.step(&shared) {
-                Want::More if connection.unread() <= shared.config.limits.output_hard_bytes => {}
-                Want::More => break,
+                Want::More if connection.must_read(&shared) && connection.batch.commands() == 0 => {
+                    return;
+                }
+                Want::More => {}
                 Want::Input => {
                     if reads == READS_PER_TURN {
                         self.again.push(slot);
@@ -303,9 +362,10 @@ impl Front {
         // Before the client can know that its command is done.
         connection.session.publish(connection.active);
         // A password's answer waits as long as the client does.
-        if !matches!(connection.waiting, Waiting::Pause) {
-            connection.flush(&shared);
-        }
+        let written = match connection.waiting {
+            Waiting::Pause => 0,
+            _ => connection.flush(&shared),
+        };
         let limits = &shared.config.limits;
         let hard = match connection.session.authenticated {
             true => limits.output_hard_bytes,
@@ -317,10 +377,16 @@ impl Front {
             connection.life = Life::Dead;
         }
         match unread > limits.output_soft_bytes {
+            true if written > 0 => connection.above_soft = Some(now),
             true => _ = connection.above_soft.get_or_insert(now),
             false => connection.above_soft = None,
         }
-        let waits = matches!(connection.waiting, Waiting::Transaction(_) | Waiting::Pause);
+        let goes_on = connection.paused && unread <= limits.output_soft_bytes;
+        connection.paused &= !goes_on;
+        let waits = matches!(connection.waiting, Waiting::Transaction(_) | Waiting::Pause)
+            || connection.paused
+            || goes_on
+            || !connection.rest.is_empty();
         if connection.ended && !waits && connection.life == Life::Open {
             connection.life = Life::Closing;
         }
@@ -336,6 +402,8 @@ impl Front {
         };
         if gone {
             self.remove(slot);
+        } else if goes_on {
+            self.again.push(slot);
         }
     }
 
@@ -354,6 +422,7 @@ impl Front {
     /// Looks at every limit in time.
     fn sweep(&mut self, now: Instant) {
         let limits = self.shared.config.limits.clone();
+        let held = self.in_flight.late_records();
         for slot in 0..self.connections.len() {
             let Some(connection) = self.connection(slot) else { continue };
             let idle = now.saturating_duration_since(connection.active);
@@ -371,11 +440,12 @@ impl Front {
             if slow {
                 count(&self.shared.counters.slow_closed, 1);
             }
-            self.give_up(slot);
+            self.give_up(slot, &held);
             if self.connection(slot).is_some_and(|connection| connection.life != Life::Open) {
                 self.settle(slot, now);
             }
         }
+        self.refuse_waiting(now);
         self.accept();
         self.reap();
     }

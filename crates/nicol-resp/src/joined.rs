@@ -16,7 +16,7 @@ use super::encode::split_replies;
 use super::front::Front;
 use super::gate::Waiter;
 use super::plan::Planned;
-use super::procedure::COUNT_LEN;
+use super::procedure::OutputHead;
 use super::reaper::REAPER;
 use super::shared::count;
 
@@ -30,6 +30,18 @@ pub struct JoinedBatch {
     request: Arc<Request>,
     /// Those who wait, the first one being whom the gate let in.
     waiters: Vec<Waiter>,
+}
+
+impl JoinedBatch {
+    /// Is `request` its commands?
+    pub fn is(&self, request: &Arc<Request>) -> bool {
+        Arc::ptr_eq(&self.request, request)
+    }
+
+    /// The places and ids of those who wait.
+    pub fn places(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.waiters.iter().map(|waiter| (waiter.slot, waiter.connection))
+    }
 }
 
 impl Front {
@@ -93,10 +105,8 @@ impl Front {
     /// Hands out the replies of a joined batch that has committed. Its output is that of one batch:
     /// a prefix of the commands may have been executed.
     fn share(&mut self, waiters: &[Waiter], output: &[u8]) {
-        let (mut left, mut replies) = match output.split_first_chunk::<COUNT_LEN>() {
-            Some((count, replies)) => (u32::from_le_bytes(*count) as usize, replies),
-            None => (0, &[][..]),
-        };
+        let (head, mut replies) = OutputHead::parse(output).unwrap_or_default();
+        let mut left = head.executed;
         for (place, waiter) in waiters.iter().enumerate() {
             let executed = waiter.request.commands().min(left);
             left -= executed;
@@ -108,7 +118,8 @@ impl Front {
             let response = match split_replies(replies, executed) {
                 Some((own, rest)) if executed > 0 => {
                     replies = rest;
-                    let mut output = (executed as u32).to_le_bytes().to_vec();
+                    // The store's growth has been counted once, for the whole.
+                    let mut output = OutputHead { executed, grown: 0 }.emit().to_vec();
                     output.extend_from_slice(own);
                     Response { outcome: Outcome::Committed, output }
                 }

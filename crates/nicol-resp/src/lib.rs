@@ -9,8 +9,8 @@
 //!
 //! DEVIATIONS from Redis 7.0:
 //! - one database, and strings only; SCAN, KEYS, RANDOMKEY, FLUSHDB and FLUSHALL are refused, since
-//!   the store does not list its keys; DBSIZE counts records, those that expired and are not freed
-//!   yet too;
+//!   the store does not list its keys; DBSIZE counts keys, those that expired and are not freed yet
+//!   too, and may miss those of a transaction whose outcome was unknown;
 //! - OBJECT ENCODING says how Redis would hold a value that was SET, whatever has been done to it
 //!   since, and OBJECT REFCOUNT is 1; OBJECT IDLETIME and FREQ are refused, since no time of access
 //!   is kept;
@@ -37,6 +37,7 @@ pub mod encode;
 mod expiry;
 mod front;
 mod gate;
+mod in_flight;
 mod inline;
 mod joined;
 mod local;

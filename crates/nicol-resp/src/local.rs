@@ -40,10 +40,7 @@ pub fn run(
         Local::Cluster => reply.error(b"ERR This instance has cluster support disabled"),
         Local::Command => admin::command(session, command, out),
         Local::Config => admin::config(session, shared, command, out),
-        Local::DbSize => match shared.backend.records() {
-            Some(records) => reply.integer(records as i64),
-            None => reply.error(b"ERR DBSIZE is not supported by this store"),
-        },
+        Local::DbSize => reply.integer(shared.key_count() as i64),
         Local::Discard => discard(session, out),
         Local::Echo => reply.bulk(command.arg(1)),
         Local::EvalSha => reply.error(b"NOSCRIPT No matching script. Please use EVAL."),

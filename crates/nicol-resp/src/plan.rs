@@ -188,6 +188,22 @@ impl PlanBuilder {
         self.reads.len() + self.writes.len()
     }
 
+    /// Number of records that the plan and the rows in `further` name, each counted once.
+    ///
+    /// Cost: a sort of all of them. What was named twice is forgotten, so that the next call sorts
+    /// no more than there are records.
+    pub fn records(&mut self, further: impl Iterator<Item = Key>) -> usize {
+        self.writes.sort_unstable();
+        self.writes.dedup();
+        self.reads.sort_unstable();
+        self.reads.dedup();
+        let mut all: Vec<Key> = self.reads.iter().chain(&self.writes).copied().collect();
+        all.extend(further);
+        all.sort_unstable();
+        all.dedup();
+        all.len()
+    }
+
     /// Bytes so far.
     pub fn bytes(&self) -> usize {
         self.body.len()

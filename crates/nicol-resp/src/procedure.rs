@@ -1,8 +1,8 @@
 //! The procedure that runs RESP commands over the records of one transaction.
 //!
 //! It interprets the commands of its plan in order, over the records that EXECUTE fetched; a later
-//! command sees the writes of the earlier ones. Its output is the number of commands executed
-//! (4 bytes, little-endian) and their replies, or the observations of a WATCH.
+//! command sees the writes of the earlier ones. Its output is a head ([`OutputHead`]) and the replies
+//! of the commands, or the observations of a WATCH.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,8 +16,36 @@ use super::number::{parse_i64, push_i64};
 use super::plan::{Arg, Kind, Op, Plan, Watch};
 use super::record::{self, Pair};
 
-/// Bytes of the count at the start of an output.
-pub const COUNT_LEN: usize = 4;
+/// The head of an output: the number of commands executed, and by how many keys the store has grown
+/// (4 bytes each, little-endian).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputHead {
+    /// Commands executed.
+    pub executed: usize,
+    /// Keys inserted minus keys deleted.
+    pub grown: i64,
+}
+
+impl OutputHead {
+    /// Its bytes.
+    pub const LEN: usize = 8;
+
+    /// The head of `output` and what follows it.
+    pub fn parse(output: &[u8]) -> Option<(Self, &[u8])> {
+        let (&[a, b, c, d, e, f, g, h], rest) = output.split_first_chunk::<{ Self::LEN }>()?;
+        let executed = u32::from_le_bytes([a, b, c, d]) as usize;
+        let grown = i64::from(i32::from_le_bytes([e, f, g, h]));
+        Some((Self { executed, grown }, rest))
+    }
+
+    /// Its layout. A transaction has far fewer keys than the number holds.
+    pub fn emit(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..4].copy_from_slice(&(self.executed as u32).to_le_bytes());
+        bytes[4..].copy_from_slice(&(self.grown as i32).to_le_bytes());
+        bytes
+    }
+}
 
 /// SET stores only if the key is absent.
 pub const SET_NX: u8 = 1;
@@ -69,13 +97,15 @@ fn run(
         Kind::Watch => observe(txn, &plan, output).map(|()| Vec::new()),
         Kind::Batch => {
             let mut work = Work::new(txn, &plan);
-            output.extend_from_slice(&[0; COUNT_LEN]);
-            let count = work.batch(output)?;
-            output[..COUNT_LEN].copy_from_slice(&(count as u32).to_le_bytes());
-            work.updates(values)
+            output.extend_from_slice(&[0; OutputHead::LEN]);
+            let executed = work.batch(output)?;
+            let (updates, grown) = work.updates(values)?;
+            output[..OutputHead::LEN].copy_from_slice(&OutputHead { executed, grown }.emit());
+            Ok(updates)
         }
         Kind::Exec => {
-            output.extend_from_slice(&(plan.commands as u32).to_le_bytes());
+            let executed = plan.commands;
+            output.extend_from_slice(&OutputHead { executed, grown: 0 }.emit());
             for watch in plan.watches()? {
                 if !unchanged(txn, watch, plan.now)? {
                     Reply::new(output, plan.protocol).null_array();
@@ -84,18 +114,20 @@ fn run(
             }
             let mut work = Work::new(txn, &plan);
             if !work.exec(output)? {
-                output.truncate(COUNT_LEN);
+                output.truncate(OutputHead::LEN);
                 Reply::new(output, plan.protocol).error(TOO_LARGE);
                 return Ok(Vec::new());
             }
-            work.updates(values)
+            let (updates, grown) = work.updates(values)?;
+            output[..OutputHead::LEN].copy_from_slice(&OutputHead { executed, grown }.emit());
+            Ok(updates)
         }
     }
 }
 
 fn observe(txn: &Txn, plan: &Plan<'_>, output: &mut Vec<u8>) -> Result<(), record::Malformed> {
     let (mut cursor, mut args) = (plan.cursor(), Vec::new());
-    output.extend_from_slice(&(plan.commands as u32).to_le_bytes());
+    output.extend_from_slice(&OutputHead { executed: plan.commands, grown: 0 }.emit());
     for _ in 0..plan.commands {
         cursor.command(&mut args)?;
         for arg in &args {
@@ -461,8 +493,9 @@ impl<'t> Work<'t> {
     }
 
     /// The new records, in `values`: what the old one held of other keys, then the changed ones.
-    fn updates(&self, values: &mut Vec<u8>) -> Result<Updates, record::Malformed> {
-        let mut updates = Vec::new();
+    /// Also by how many keys they exceed the old ones.
+    fn updates(&self, values: &mut Vec<u8>) -> Result<(Updates, i64), record::Malformed> {
+        let (mut updates, mut grown) = (Vec::new(), 0);
         for (entry, head) in self.heads.iter().enumerate() {
             let chain = || std::iter::successors(*head, |slot| self.slots[*slot].next);
             let dirty = chain().any(|slot| self.slots[slot].dirty);
@@ -476,12 +509,15 @@ impl<'t> Work<'t> {
                     |slot: usize| self.slots[slot].dirty && self.slots[slot].key == pair.key;
                 if !pair.is_over(self.plan.now) && !chain().any(dirty) {
                     record::push(values, pair);
+                } else {
+                    grown -= 1;
                 }
             }
             for slot in chain().map(|slot| &self.slots[slot]).filter(|slot| slot.dirty) {
                 if let Some(value) = &slot.value {
                     let Slot { key, expires, .. } = *slot;
                     record::push(values, Pair { key, value, expires });
+                    grown += 1;
                 }
             }
             // Refused: keys of one row whose values together exceed a record. It needs a collision
@@ -492,6 +528,6 @@ impl<'t> Work<'t> {
             let put = (values.len() > start).then_some(start..values.len());
             updates.push((entry, put));
         }
-        Ok(updates)
+        Ok((updates, grown))
     }
 }

@@ -1,12 +1,11 @@
 //! Frees what has expired and is not touched any more.
 //!
-//! A front thread remembers the rows in which its clients let keys expire, once each however often
-//! the deadline is moved. When a row's deadline comes, it submits a transaction that frees what is
-//! over there and tells the next deadline. Until then such keys only take space: every command sees
-//! them as absent from their deadline on.
+//! A front thread remembers the rows in which its clients let keys expire, once each, with the
+//! earliest deadline that was given there. When it comes, the thread submits a transaction that frees
+//! what is over in the row and tells the next deadline. Until then such keys only take space: every
+//! command sees them as absent from their deadline on.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,7 +18,7 @@ use super::front::Front;
 use super::gate::Waiter;
 use super::number::parse_i64;
 use super::plan::{Kind, Op, PlanBuilder};
-use super::procedure::COUNT_LEN;
+use super::procedure::OutputHead;
 
 /// The place of the reaper among the connections.
 pub const REAPER: usize = usize::MAX - 2;
@@ -33,8 +32,9 @@ const AGAIN_MS: i64 = 100;
 /// The rows of one front thread in which keys expire.
 #[derive(Debug, Default)]
 pub struct Reaper {
-    due: BinaryHeap<Reverse<(i64, Key)>>,
-    known: IdMap<Key, ()>,
+    due: BTreeSet<(i64, Key)>,
+    /// The deadline under which each row is in `due`.
+    known: IdMap<Key, i64>,
     /// The rows of the transaction in progress.
     reaping: Vec<Key>,
     noted: Vec<(i64, Key)>,
@@ -53,9 +53,21 @@ impl Front {
 
     fn remember(&mut self, deadline: i64, row: Key) {
         let reaper = &mut self.reaper;
-        if reaper.known.len() < ROWS_MAX && reaper.known.insert(row, ()).is_none() {
-            reaper.due.push(Reverse((deadline, row)));
-            self.shared.expiring.fetch_add(1, Ordering::Relaxed);
+        let full = reaper.known.len() >= ROWS_MAX;
+        match reaper.known.get_mut(&row) {
+            // Of a later one the transaction that comes at the earlier one tells.
+            Some(known) if *known <= deadline => {}
+            Some(known) => {
+                reaper.due.remove(&(*known, row));
+                reaper.due.insert((deadline, row));
+                *known = deadline;
+            }
+            None if full => {}
+            None => {
+                reaper.known.insert(row, deadline);
+                reaper.due.insert((deadline, row));
+                self.shared.expiring.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -67,11 +79,14 @@ impl Front {
             return;
         }
         let mut plan = PlanBuilder::new();
-        while let Some(&Reverse((deadline, row))) = reaper.due.peek()
+        while let Some(&(deadline, row)) = reaper.due.first()
             && deadline <= now
             && reaper.reaping.len() < BATCH.min(self.shared.config.limits.transaction_keys)
         {
-            reaper.due.pop();
+            reaper.due.pop_first();
+            // A deadline that a command gives it from here on counts: it comes after this transaction.
+            reaper.known.remove(&row);
+            self.shared.expiring.fetch_sub(1, Ordering::Relaxed);
             reaper.reaping.push(row);
             plan.begin(Op::Reap);
             plan.key(row, b"");
@@ -98,8 +113,6 @@ impl Front {
         }
         .into_iter();
         for row in rows {
-            self.reaper.known.remove(&row);
-            self.shared.expiring.fetch_sub(1, Ordering::Relaxed);
             match deadlines.next() {
                 Some(0) => {}
                 Some(deadline) => self.remember(deadline, row),
@@ -112,7 +125,8 @@ impl Front {
 
 /// The integers that a reaper's transaction has answered, as far as they can be read.
 fn next_deadlines(output: &[u8]) -> Vec<i64> {
-    let lines = output.get(COUNT_LEN..).unwrap_or_default().split(|byte| *byte == b'\n');
+    let replies = OutputHead::parse(output).map_or(&[][..], |(_, replies)| replies);
+    let lines = replies.split(|byte| *byte == b'\n');
     let number = |line: &[u8]| parse_i64(line.strip_prefix(b":")?.strip_suffix(b"\r")?);
     lines.map_while(number).collect()
 }

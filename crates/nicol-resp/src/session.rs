@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::clients::Client;
+use super::commands::CommandNumber;
 use super::encode::{Protocol, Reply};
 use super::plan::{PlanBuilder, Watch};
 use super::shared::Shared;
@@ -23,8 +24,8 @@ pub struct Session {
     pub multi: Option<Multi>,
     /// What WATCH saw.
     pub watches: Vec<Watch>,
-    /// Its last command's name.
-    pub last_command: &'static str,
+    /// Its last command.
+    pub last_command: CommandNumber,
 }
 
 /// Commands queued after MULTI.
@@ -63,7 +64,7 @@ impl Session {
             authenticated: shared.config.password.is_none(),
             multi: None,
             watches: Vec::new(),
-            last_command: "NULL",
+            last_command: CommandNumber::default(),
         }
     }
 
@@ -76,11 +77,8 @@ impl Session {
     /// Lets other threads see what the client did last, and that it sent something when `active`
     /// says.
     pub fn publish(&self, active: Instant) {
-        let mut seen = self.client.seen();
-        seen.protocol = self.protocol;
-        seen.queued = self.multi.as_ref().map(|multi| multi.plan.commands());
-        seen.last_command = self.last_command;
-        seen.active = active;
+        let queued = self.multi.as_ref().map(|multi| multi.plan.commands());
+        self.client.publish(self.protocol, queued, self.last_command, active);
     }
 
     /// A reply in the client's protocol at the end of `out`.

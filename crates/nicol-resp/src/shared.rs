@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -77,6 +77,8 @@ counters! {
     aborted,
     /// Transactions whose outcome is unknown.
     unknown,
+    /// Transactions refused because the memory is used up.
+    out_of_memory,
     /// Requests that were not well formed.
     protocol_errors,
     /// Wrong passwords.
@@ -112,6 +114,9 @@ pub struct Shared {
     pub started: Instant,
     /// The next connection's id.
     pub next_connection: AtomicU64,
+    /// Keys in the store: those it had at the start, and what the transactions committed since have
+    /// added. Of one whose outcome is unknown it is not known what it has added.
+    pub keys: AtomicI64,
     /// Rows that hold a key which will expire, as far as the reapers know.
     pub expiring: AtomicU64,
     /// Unix time when the server started.
@@ -127,11 +132,13 @@ impl Shared {
         info: ServerInfo,
         port: u16,
     ) -> Self {
+        let keys = AtomicI64::new(backend.records() as i64);
         Self {
             config,
             backend,
             info,
             port,
+            keys,
             counters: Counters::default(),
             clients: Clients::default(),
             stop: AtomicBool::new(false),
@@ -143,6 +150,12 @@ impl Shared {
                 .map_or(0, |since| since.as_millis() as i64),
             login_failures: Mutex::new(BTreeMap::new()),
         }
+    }
+
+    /// Keys in the store. A connection's earlier commands are counted once they are answered.
+    pub fn key_count(&self) -> u64 {
+        // Below 0 only if the outcome of a transaction that inserted was unknown.
+        self.keys.load(Ordering::Relaxed).max(0) as u64
     }
 
     /// Milliseconds of Unix time, by which keys expire. It never goes back, whatever is done to the

@@ -1,20 +1,23 @@
 //! From batches to transactions and from outcomes to replies: submission, retries, splits.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use nicol_core::ids::Key;
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
 use super::backend::{Request, Response};
-use super::completions::{Completion, Promise};
+use super::completions::Completion;
 use super::connection::{Connection, Transaction, Waiting};
 use super::front::Front;
 use super::gate::Waiter;
 use super::joined::JOINED_BATCH;
 use super::plan::Planned;
 use super::plan::{Kind, Plan, parse_observations};
-use super::procedure::COUNT_LEN;
+use super::procedure::OutputHead;
 use super::reaper::REAPER;
 use super::shared::count;
 
@@ -28,6 +31,7 @@ const BACK_OFF_DOUBLINGS: u32 = 6;
 
 const UNKNOWN: &[u8] =
     b"UNKNOWN the outcome of the transaction is unknown: it may or may not take effect";
+const OUT_OF_MEMORY: &[u8] = b"OOM command not allowed when used memory > 'maxmemory'.";
 const REFUSED: &[u8] = b"ERR internal error: the store refused the transaction";
 
 impl Front {
@@ -66,7 +70,7 @@ impl Front {
         self.begin(slot, Kind::Exec, request);
     }
 
-    fn begin(&mut self, slot: usize, kind: Kind, request: Request) {
+    pub(super) fn begin(&mut self, slot: usize, kind: Kind, request: Request) {
         let shared = self.shared.clone();
         let Some(connection) = self.connection(slot) else { return };
         let commands = Plan::parse(&request.args).map_or(1, |plan| plan.commands);
@@ -78,7 +82,7 @@ impl Front {
             commands,
             attempts: 1,
             begun: Instant::now(),
-            under_way: true,
+            under_way: false,
         };
         connection.waiting = Waiting::Transaction(transaction);
         let connection = connection.session.id;
@@ -92,13 +96,6 @@ impl Front {
         if let Some(waiter) = self.gate.enter(Waiter { slot, connection, request }) {
             self.submit(waiter);
         }
-    }
-
-    pub(super) fn submit(&mut self, waiter: Waiter) {
-        let Waiter { slot, connection, request } = waiter;
-        let promise = Promise::new(self.mailbox.clone(), slot, connection, request.clone());
-        let done = Box::new(move |response| promise.keep(response));
-        self.shared.backend.submit(connection, request, done);
     }
 
     /// Releases what `request` held and lets in who waited for it.
@@ -124,12 +121,18 @@ impl Front {
     /// Handles the outcome of an attempt.
     pub(super) fn completed(&mut self, completion: Completion) {
         let Completion { slot, connection: id, request, response } = completion;
+        if response.outcome == Outcome::Committed
+            && let Some((head, _)) = OutputHead::parse(&response.output)
+        {
+            self.shared.keys.fetch_add(head.grown, Ordering::Relaxed);
+        }
         match slot {
             REAPER => return self.reaped(&request, &response),
             JOINED_BATCH => return self.arrived(&request, &response),
             _ => {}
         }
         let keyless = request.reads.is_empty() && request.writes.is_empty();
+        self.in_flight.is_over(&request);
         let taken = self.take_waiting(slot, id, &request);
         if let Some(transaction) = &taken
             && let Outcome::Aborted(abort) = response.outcome
@@ -143,7 +146,7 @@ impl Front {
         }
         if let Some(transaction) = taken {
             self.finish(slot, transaction, response);
-            self.go_on(slot);
+            self.drive(slot);
         }
     }
 
@@ -170,28 +173,26 @@ impl Front {
     /// Hands a waiter, whose keys are released already, its response.
     pub(super) fn deliver(&mut self, waiter: &Waiter, response: Response) {
         let Waiter { slot, connection, request } = waiter;
+        self.in_flight.is_over(request);
         if let Some(transaction) = self.take_waiting(*slot, *connection, request) {
             self.finish(*slot, transaction, response);
-            self.go_on(*slot);
-        }
-    }
-
-    /// Submits the rest of a split batch, or goes on with the pipeline.
-    fn go_on(&mut self, slot: usize) {
-        self.touched.push(slot);
-        let Some(connection) = self.connection(slot) else { return };
-        match connection.rest.pop() {
-            Some(request) => self.begin(slot, Kind::Batch, request),
-            None => self.drive(slot),
+            self.drive(*slot);
         }
     }
 
     /// Tries again, if another attempt is due; keeps its place in the gate.
     fn retry(&mut self, slot: usize, id: u64, failed: &Transaction, abort: Abort) -> bool {
+        // The store never got it, and answers nothing.
+        if !failed.under_way {
+            return false;
+        }
         let attempts = failed.attempts;
         let splits = failed.kind == Kind::Batch && failed.commands > 1;
         let too_large = abort == Abort::NoResources;
         if splits && (too_large || attempts >= ATTEMPTS_WHOLE) {
+            return false;
+        }
+        if too_large && self.shared.backend.is_full() {
             return false;
         }
         let limits = &self.shared.config.limits;
@@ -215,7 +216,7 @@ impl Front {
             under_way: wait == 0,
         });
         match wait {
-            0 => self.submit(Waiter { slot, connection: id, request }),
+            0 => self.dispatch(Waiter { slot, connection: id, request }),
             micros => {
                 let at = Instant::now() + Duration::from_micros(micros);
                 self.timers.push(Reverse((at, slot, id)));
@@ -232,9 +233,8 @@ impl Front {
         }
         match &mut connection.waiting {
             Waiting::Transaction(transaction) => {
-                transaction.under_way = true;
                 let request = transaction.request.clone();
-                self.submit(Waiter { slot, connection: id, request });
+                self.dispatch(Waiter { slot, connection: id, request });
             }
             Waiting::Pause => {
                 connection.waiting = Waiting::Input;
@@ -244,13 +244,25 @@ impl Front {
         }
     }
 
-    /// Tells a client whose transaction takes too long that its outcome is unknown, and goes on.
-    /// The records stay its own until the engines have answered.
-    pub(super) fn give_up(&mut self, slot: usize) {
+    /// Tells a client whose transaction takes too long that its outcome is unknown, and goes on: if
+    /// the store has it, or it waits for a record that a late one holds. The records stay its own
+    /// until the engines have answered.
+    pub(super) fn give_up(&mut self, slot: usize, held: &BTreeSet<Key>) {
         let max = self.shared.config.limits.transaction_time;
         let Some(connection) = self.connection(slot) else { return };
+        let waits_for_late = |late: &Transaction| {
+            late.attempts == 1
+                && late
+                    .request
+                    .reads
+                    .iter()
+                    .chain(&late.request.writes)
+                    .any(|key| held.contains(key))
+        };
         match std::mem::take(&mut connection.waiting) {
-            Waiting::Transaction(late) if late.under_way && late.begun.elapsed() >= max => {
+            Waiting::Transaction(late)
+                if late.begun.elapsed() >= max && (late.under_way || waits_for_late(&late)) =>
+            {
                 let text = format!(
                     "UNKNOWN the transaction was not answered within {} ms: it may or may not take \
                      effect",
@@ -258,7 +270,8 @@ impl Front {
                 );
                 fail(connection, &late, text.as_bytes());
                 count(&self.shared.counters.unknown, 1);
-                self.go_on(slot);
+                self.in_flight.is_late(late.request);
+                self.drive(slot);
             }
             other => connection.waiting = other,
         }
@@ -274,7 +287,10 @@ impl Front {
                     fail(connection, &transaction, REFUSED);
                 }
                 let null = transaction.kind == Kind::Exec
-                    && matches!(response.output.get(COUNT_LEN..), Some(b"*-1\r\n" | b"_\r\n"));
+                    && matches!(
+                        response.output.get(OutputHead::LEN..),
+                        Some(b"*-1\r\n" | b"_\r\n")
+                    );
                 count(&shared.counters.watch_failures, u64::from(null));
             }
             Outcome::Unknown => {
@@ -283,7 +299,8 @@ impl Front {
             }
             Outcome::Aborted(abort) => {
                 let splits = transaction.kind == Kind::Batch && transaction.commands > 1;
-                if splits && abort.retryable() && split(connection, &transaction) {
+                let tried = transaction.under_way;
+                if tried && splits && abort.retryable() && split(connection, &transaction) {
                     return;
                 }
                 count(&shared.counters.aborted, 1);
@@ -293,6 +310,16 @@ impl Front {
                         "CLUSTERDOWN a record that the transaction needs is not served since a node \
                          has crashed, and it had no effect: {}",
                         abort.name()
+                    )
+                    .into_bytes(),
+                    Abort::NoResources if shared.backend.is_full() => {
+                        count(&shared.counters.out_of_memory, 1);
+                        OUT_OF_MEMORY.to_vec()
+                    }
+                    _ if !tried => format!(
+                        "TRYAGAIN the store has answered nothing for {} ms: the transaction was not \
+                         executed",
+                        shared.config.limits.transaction_time.as_millis()
                     )
                     .into_bytes(),
                     abort => format!(
@@ -310,8 +337,7 @@ impl Front {
 
 /// Appends the replies of a committed transaction. `None`: its output is not in the layout.
 fn answer(connection: &mut Connection, done: &Transaction, output: &[u8]) -> Option<()> {
-    let (executed, replies) = output.split_first_chunk::<COUNT_LEN>()?;
-    let executed = u32::from_le_bytes(*executed) as usize;
+    let (OutputHead { executed, .. }, replies) = OutputHead::parse(output)?;
     if done.kind == Kind::Watch {
         for watch in parse_observations(replies).ok()? {
             // The first observation of a record counts: what was watched earlier may have changed.

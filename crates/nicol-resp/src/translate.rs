@@ -3,6 +3,8 @@
 //! What is wrong with a command becomes a literal error in its place, as in Redis, where an EXEC
 //! goes on after a command that failed.
 
+use nicol_core::ids::Key;
+
 use super::commands::{Data, Spec};
 use super::config::Limits;
 use super::encode::{Protocol, Reply};
@@ -64,9 +66,6 @@ impl Translator<'_> {
         for key in command.args(1) {
             self.check_key(key)?;
         }
-        if command.len() > self.limits.transaction_keys {
-            return Err(self.too_many_keys());
-        }
         debug_assert_eq!(spec.name, "watch", "only WATCH observes; cheap, but the caller's table");
         plan.begin(Op::Observe);
         for key in command.args(1) {
@@ -84,13 +83,26 @@ impl Translator<'_> {
         }
     }
 
+    /// The records of the keys of `command`, each once.
+    pub fn rows(&self, spec: &Spec, command: &Command<'_>) -> Vec<Key> {
+        let (first, last, step) = spec.keys;
+        let named = (first.max(1) as usize..command.len()).step_by(step.max(1) as usize);
+        let keys = named.take(if last < 0 { usize::MAX } else { Self::keys(spec, command) });
+        let mut rows: Vec<_> =
+            keys.map(|index| record::row(self.hash_seed, command.arg(index))).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
     fn check(&self, spec: &Spec, command: &Command<'_>) -> Result<(), Vec<u8>> {
         let step = spec.keys.2.max(1) as usize;
         let (first, last, _) = spec.keys;
         if step == 2 && command.len().is_multiple_of(2) {
             return Err(arity_error(spec.name));
         }
-        if Self::keys(spec, command) > self.limits.transaction_keys {
+        let max = self.limits.transaction_keys;
+        if Self::keys(spec, command) > max && self.rows(spec, command).len() > max {
             return Err(self.too_many_keys());
         }
         for (index, arg) in command.args(1).enumerate() {

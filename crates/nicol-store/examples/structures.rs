@@ -166,6 +166,7 @@ fn nic_index(load: &Load) -> Row {
             cached_objects_max: room,
             busy_objects_max: room,
             homes_per_hint: HomesPerHint::ONE,
+            value_bytes_max: usize::MAX,
         });
         let value = vec![0x6e; value_bytes];
         for key in keys(records, load.seed) {
@@ -331,7 +332,7 @@ mod tests {
             "chained+addresses 4: 125208, 34280; 81120 1239 1011",
             "chained+addresses 8: 120128, 34536; 98432 1511 1007",
             "chained+addresses 16: 117984, 35048; 134248 2071 1006",
-            "nic-index -: 145184",
+            "nic-index -: 146208",
             "btree -: 82368",
         ];
         assert_eq!(lines, expected);

@@ -124,6 +124,7 @@ impl Model {
             cached_objects_max: CACHED,
             busy_objects_max: 64,
             homes_per_hint: HomesPerHint::ONE,
+            value_bytes_max: usize::MAX,
         };
         let mut model = Self {
             table: OrderedTable::default(),

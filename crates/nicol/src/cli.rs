@@ -6,8 +6,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nicol_core::faults::{FaultFamilies, UnknownFamily};
+use nicol_core::units::Bytes;
 use nicol_lab::names::did_you_mean;
 use nicol_rt::LogDevice;
+
+use crate::limits;
 
 /// How long a transaction of `nicol serve` may take, in milliseconds: up to an hour.
 pub const TRANSACTION_MS: RangeInclusive<u64> = 1..=3_600_000;
@@ -569,9 +572,14 @@ pub struct ServeArgs {
     /// Password that clients must give with AUTH.
     #[arg(long, value_name = "PASSWORD", env = "NICOL_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
-    /// Capacity of each shard in records [default: 1000000].
+    /// Records of each shard to prepare for; tables grow with what is stored [default: 1000000].
     #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
     pub records: Option<u64>,
+    /// Memory for the data of all nodes: bytes, or a number with kb, mb or gb. Once it is used up,
+    /// commands that need more are answered with -OOM [default: three quarters of what is free].
+    #[arg(long, alias = "maxmemory", value_name = "SIZE", env = "NICOL_MAX_MEMORY")]
+    #[arg(value_parser = limits::size)]
+    pub max_memory: Option<Bytes>,
     /// Transaction timeout in milliseconds; an undecided transaction reports 'outcome unknown'
     /// [default: 1000].
     #[arg(long, value_name = "MS", env = "NICOL_TRANSACTION_MS")]

@@ -7,6 +7,7 @@ mod cli;
 mod doctor;
 mod interrupt;
 mod lab;
+mod limits;
 mod museum;
 mod output;
 mod profiles;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use nicol_core::units::Bytes;
 use nicol_core::view::View;
 use nicol_lab::bench::refused_view;
 use nicol_lab::memory;
@@ -16,10 +17,14 @@ use nicol_rt::{LiveConfig, LogDevice};
 use serde::Deserialize;
 
 use crate::cli::{ServeArgs, TRANSACTION_MS, replicas};
-use crate::{End, Usage, environment_or_usage, interrupt, output};
+use crate::{End, Usage, blame, environment_or_usage, interrupt, limits, output};
 
 /// How often the server looks whether an engine has failed.
 const POLL: Duration = Duration::from_millis(100);
+/// File descriptors that are not clients': logs, the listener, event queues, standard streams.
+const OWN_DESCRIPTORS: u64 = 64;
+/// Memory of a store where the system does not say what is free.
+const MEMORY_UNKNOWN: Bytes = Bytes(4 << 30);
 
 /// The configuration file.
 #[derive(Debug, Default, Deserialize)]
@@ -31,6 +36,7 @@ struct File {
     listen: Option<SocketAddr>,
     password: Option<String>,
     records: Option<u64>,
+    max_memory: Option<String>,
     threads: Option<usize>,
     log_device: Option<String>,
     transaction_ms: Option<u64>,
@@ -45,6 +51,7 @@ struct Settings {
     listen: SocketAddr,
     password: Option<String>,
     records: u64,
+    max_memory: Option<Bytes>,
     threads: Option<usize>,
     log_device: LogDevice,
     transaction_time: Option<Duration>,
@@ -66,13 +73,20 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
     let log = settings.log_device.clone();
-    let Served { backend, world } = settings.system.serve(&ServeConfig {
-        system: settings.system.name,
-        capacity_per_shard: settings.records,
-        procedures: nicol_resp::procedures(),
-        live: LiveConfig { threads, seed, log, ..LiveConfig::new(view) },
-    })?;
+    let memory = settings.max_memory.unwrap_or_else(memory_by_default);
+    let Served { backend, world } = settings
+        .system
+        .serve(&ServeConfig {
+            system: settings.system.name,
+            capacity_per_shard: settings.records,
+            memory,
+            procedures: nicol_resp::procedures(),
+            live: LiveConfig { threads, seed, log, ..LiveConfig::new(view) },
+        })
+        .map_err(blame)?;
     let mut config = ServerConfig::new(settings.listen);
+    let (clients, few) = clients(config.limits.clients);
+    config.limits.clients = clients;
     config.password = settings.password;
     config.hash_seed = seed;
     if let Some(time) = settings.transaction_time {
@@ -93,6 +107,9 @@ pub fn run(args: &ServeArgs) -> Result<End> {
                 format!("writes are logged in {}, which is not read back yet", dir.display()),
         }
     ));
+    if let Some(few) = few {
+        output::tell(&few);
+    }
     let ended = world.run_until(|| asked.flag.load(Ordering::SeqCst), POLL);
     if ended.is_ok() {
         output::tell("asked to end: answering what was asked before");
@@ -104,6 +121,23 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     drained.map_err(|threads| anyhow!("{threads} threads of the RESP front panicked"))?;
     world.stop()?;
     Ok(End::Held)
+}
+
+/// The memory of a store of which nothing is said: the rest is for clients, for the allocator's own
+/// use and for other programs.
+fn memory_by_default() -> Bytes {
+    limits::free_memory().map_or(MEMORY_UNKNOWN, |free| Bytes(free.0 / 4 * 3))
+}
+
+/// The number of clients that the system has file descriptors for, of those `wanted`; what to say if
+/// it is smaller.
+fn clients(wanted: usize) -> (usize, Option<String>) {
+    let granted = limits::raise_descriptors(wanted as u64 + OWN_DESCRIPTORS);
+    let clients = usize::try_from(granted.saturating_sub(OWN_DESCRIPTORS)).unwrap_or(wanted);
+    let clients = clients.clamp(1, wanted);
+    let few = clients < wanted;
+    let text = "clients at most: the system grants no more file descriptors (ulimit -n";
+    (clients, few.then(|| format!("{clients} {text} {granted})")))
 }
 
 /// A server that did not start: for want of a password, or of a socket.
@@ -145,6 +179,9 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     }
     let in_file = file.log_device.as_deref().map(str::parse).transpose();
     let log_device = args.log_device.clone().or(in_file.context("log_device in --config")?);
+    let in_file = file.max_memory.as_deref().map(limits::size).transpose();
+    let in_file = in_file.map_err(|text| anyhow!("max_memory in --config: {text}"))?;
+    let max_memory = args.max_memory.or(in_file);
     let replicas = replicas(args.replicas.or(file.replicas), nodes);
     let log_device = log_device.unwrap_or_default();
     check_log_device(&log_device, replicas)?;
@@ -157,6 +194,7 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
         records,
         threads,
         log_device,
+        max_memory,
         transaction_time: transaction_ms.map(Duration::from_millis),
     })
 }
@@ -192,8 +230,8 @@ mod tests {
     impl Backend for Silent {
         fn submit(&self, _connection: u64, _request: Arc<Request>, _done: Done) {}
 
-        fn records(&self) -> Option<u64> {
-            None
+        fn records(&self) -> u64 {
+            0
         }
     }
 
@@ -212,6 +250,7 @@ mod tests {
             .serve(&ServeConfig {
                 system: "xenic",
                 capacity_per_shard: 1_000,
+                memory: Bytes(1 << 30),
                 procedures: nicol_resp::procedures(),
                 live: LiveConfig { threads: Some(2), ..LiveConfig::new(view) },
             })

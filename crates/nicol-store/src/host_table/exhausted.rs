@@ -1,7 +1,7 @@
 //! The values that a table can no longer store once its memory is used up.
 
-use super::memory::class_bit;
-use super::{Growth, HostTable};
+use super::memory::{CLASSES, class_bit};
+use super::{Growth, HostTable, INLINE_MAX};
 
 /// The block sizes for which a table would need more memory than its limit; empty while it has
 /// memory left. A primary sends it to a coordinator that has locked keys there, because the lengths
@@ -13,19 +13,24 @@ use super::{Growth, HostTable};
 /// replica stores what its primary has admitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExhaustedSpace {
-    classes: u16,
+    classes: u32,
     inline: u16,
 }
+
+/// Bits of the inline limit on the wire, less one.
+const INLINE_BITS: u32 = u32::BITS - CLASSES as u32;
+const _: () = assert!(INLINE_MAX <= 1 << INLINE_BITS, "both fit one word");
 
 impl ExhaustedSpace {
     /// The wire form: the sizes as bits, and the inline limit.
     pub const fn to_bits(self) -> u32 {
-        (self.classes as u32) << 16 | self.inline as u32
+        self.classes << INLINE_BITS | (self.inline as u32).saturating_sub(1)
     }
 
     /// The reverse of [`ExhaustedSpace::to_bits`].
     pub const fn from_bits(bits: u32) -> Self {
-        Self { classes: (bits >> 16) as u16, inline: bits as u16 }
+        let inline = bits & ((1 << INLINE_BITS) - 1);
+        Self { classes: bits >> INLINE_BITS, inline: if bits == 0 { 0 } else { inline as u16 + 1 } }
     }
 
     /// Returns true if nothing is exhausted.

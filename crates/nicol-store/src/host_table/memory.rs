@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD};
+use nicol_core::txn::VALUE_MAX;
 use nicol_core::units::Bytes;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -114,12 +115,21 @@ impl PageAllocator {
 /// reader that is overtaken by the block's reuse finds no valid seal: the old seal is broken before
 /// anything else is written, and no later one is equal.
 const BLOCK_HEADER: u64 = 2 * WORD as u64;
-const SMALLEST_CLASS: u32 = 9;
-const CLASSES: usize = 13;
+/// Bytes of the blocks of each class. A quarter is lost on average for small values, which are the
+/// many. From 576 on a class holds a power of two and an eighth: values often are powers of two, and
+/// a block's own words and those of the value's owner come on top.
+pub(super) const CLASS_BYTES: [u64; CLASSES] = [
+    64, 96, 128, 160, 192, 224, 256, 320, 384, 576, 768, 1_152, 1_728, 2_304, 3_456, 4_608, 9_216,
+    18_432, 36_864, 73_728, 147_456, 294_912, 589_824, 1_179_648,
+];
+/// As many as [`super::ExhaustedSpace`] has bits for.
+pub(super) const CLASSES: usize = 24;
+const _: () =
+    assert!(needed(VALUE_MAX as u32) <= CLASS_BYTES[CLASSES - 1], "any value has a block");
 /// Bytes of a heap region for blocks below it.
-const HEAP_CHUNK: u64 = if cfg!(test) { 1 << 13 } else { 1 << 20 };
+pub(super) const HEAP_CHUNK: u64 = if cfg!(test) { 1 << 13 } else { 1 << 18 };
 
-/// Hands out heap blocks by power-of-two size class.
+/// Hands out heap blocks by size class.
 #[derive(Clone, Debug)]
 pub(super) struct Heap {
     chunks: u32,
@@ -139,18 +149,19 @@ fn seal(key: Key, version: Version) -> u64 {
 }
 
 /// Bytes that a value of `len` bytes takes in its block.
-fn needed(len: u32) -> u64 {
-    BLOCK_HEADER + u64::from(len).next_multiple_of(WORD as u64) + WORD as u64
+pub(super) const fn needed(len: u32) -> u64 {
+    BLOCK_HEADER + (len as u64).next_multiple_of(WORD as u64) + WORD as u64
 }
 
-fn class_of(len: u32) -> usize {
-    let bits = needed(len).next_power_of_two().trailing_zeros();
-    (bits.max(SMALLEST_CLASS) - SMALLEST_CLASS) as usize
+pub(super) fn class_of(len: u32) -> usize {
+    let class = CLASS_BYTES.partition_point(|&bytes| bytes < needed(len));
+    assert!(class < CLASSES, "the transaction's limits bound its values");
+    class
 }
 
 /// The bit of [`Heap::without_block`] for a value of `len` bytes; of one beyond any value, all.
-pub(super) fn class_bit(len: usize) -> u16 {
-    u32::try_from(len).ok().and_then(|len| 1u16.checked_shl(class_of(len) as u32)).unwrap_or(!0)
+pub(super) fn class_bit(len: usize) -> u32 {
+    if len > VALUE_MAX { (1 << CLASSES) - 1 } else { 1 << class_of(len as u32) }
 }
 
 impl Heap {
@@ -161,7 +172,7 @@ impl Heap {
 
     /// The classes with at most one free block: one is kept back, because a value is written before
     /// the block of the replaced one is freed.
-    pub(super) fn without_block(&self) -> u16 {
+    pub(super) fn without_block(&self) -> u32 {
         let classes = self.free.iter().enumerate();
         classes.filter(|(_, free)| free.len() < 2).fold(0, |bits, (class, _)| bits | 1 << class)
     }
@@ -176,11 +187,11 @@ impl Heap {
     ) -> (BlockRef, u64) {
         let mut added = 0;
         let class = class_of(value.len() as u32);
-        let size = 1u64 << (SMALLEST_CLASS as usize + class);
+        let size = CLASS_BYTES[class];
         if self.free[class].is_empty() {
-            added = size.max(HEAP_CHUNK * scale(self.chunks));
+            let blocks = (HEAP_CHUNK * scale(self.chunks) / size).max(1) as u32;
+            added = u64::from(blocks) * size;
             chunks.add(self.chunks, added);
-            let blocks = (added / size) as u32;
             self.free[class].extend((0..blocks).rev().map(|block| (self.chunks, block)));
             self.chunks += 1;
         }
@@ -212,7 +223,7 @@ pub(super) fn span(chunks: &Chunks, block: BlockRef) -> (&Arc<Region>, u64, u64)
     let Some(region) = chunks.get(block.chunk) else {
         panic!("a block lies in a region that exists");
     };
-    let size = 1u64 << (SMALLEST_CLASS as usize + class_of(block.len));
+    let size = CLASS_BYTES[class_of(block.len)];
     (region, u64::from(block.block) * size, needed(block.len))
 }
 

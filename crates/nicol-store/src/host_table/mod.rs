@@ -16,7 +16,8 @@
 //! whether the table has grown meanwhile. The paper's table does not grow.
 //!
 //! Memory: `slot_bytes` (40 and the inline bytes) per slot, 32 per segment of 16 slots, four slots
-//! and a word per overflow page; a value out of line takes the next power of two from 512 bytes on.
+//! and a word per overflow page; a value out of line takes 24 bytes and itself, rounded up to the
+//! next of 24 sizes (see `memory`).
 
 mod address;
 mod check;

@@ -12,7 +12,7 @@
 //! Memory: at most 96 bytes per segment of the host table; per object 64 bytes, its
 //! position, a page's share, and its value, of which a vacated object keeps up to 1,024 bytes for
 //! the next one. Objects: `cached_objects_max`, and `busy_objects_max` more that are locked or
-//! pinned.
+//! pinned; values: `value_bytes_max`, and those of pinned objects.
 
 mod hints;
 mod readers;
@@ -43,6 +43,8 @@ pub struct IndexConfig {
     pub busy_objects_max: usize,
     /// How many homes of a segment share a displacement d_i.
     pub homes_per_hint: HomesPerHint,
+    /// Bytes of all values beyond which objects are evicted; those that are pinned or locked stay.
+    pub value_bytes_max: usize,
 }
 
 /// Why a lock was not granted.
@@ -104,6 +106,7 @@ impl NicIndex {
         let limits = Limits {
             cached: per_stripe(config.cached_objects_max),
             busy: per_stripe(config.busy_objects_max),
+            value_bytes: config.value_bytes_max.div_ceil(STRIPES),
         };
         Self {
             segments: config.segments,
@@ -130,7 +133,7 @@ impl NicIndex {
         if let Some(index) = stripe.add_if_capacity(number, hash, record.key) {
             let object = stripe.object(index);
             object.set_known(record.version, true);
-            object.value.extend_from_slice(record.value);
+            stripe.set_value(index, record.value);
         }
     }
 
@@ -204,7 +207,7 @@ impl NicIndex {
             let object = stripe.object(index);
             object.used = true;
             if let Some((version, present)) = object.known() {
-                into.extend_from_slice(&object.value);
+                into.extend_from_slice(object.value());
                 return IndexLookup::Hit { version, present };
             }
         }
@@ -244,8 +247,7 @@ impl NicIndex {
             let object = stripe.object(index);
             if object.known().is_none() {
                 object.set_known(version, found.is_some());
-                object.value.clear();
-                object.value.extend_from_slice(found.map_or(&[], |(value, _)| value));
+                stripe.set_value(index, found.map_or(&[], |(value, _)| value));
             }
         } else if found.is_none() {
             stripe.forget_absent(number);
@@ -274,10 +276,9 @@ impl NicIndex {
             assert!(version > known, "a COMMIT moves the version forward");
         }
         object.set_known(version, value.is_some());
-        object.value.clear();
-        object.value.extend_from_slice(value.unwrap_or_default());
         object.pins += 1;
         object.used = true;
+        stripe.set_value(index, value.unwrap_or_default());
         let entry = stripe.entry(number);
         entry.epoch += 1;
         if value.is_none() {
@@ -315,6 +316,13 @@ impl NicIndex {
     /// Objects in the index.
     pub fn object_count(&self) -> usize {
         self.stripes.iter().map(|stripe| stripe_of(stripe).live()).sum()
+    }
+
+    /// Memory that it takes.
+    ///
+    /// Cost: a short mutex for each of the stripes.
+    pub fn memory(&self) -> Bytes {
+        Bytes(self.stripes.iter().map(|stripe| stripe_of(stripe).memory() as u64).sum())
     }
 
     /// Entries that it has now: one per segment, once it has followed the host table.

@@ -101,7 +101,7 @@ pub(super) struct Object {
     version: Version,
     /// Read locks on it, whoever holds them; none while there is a holder.
     pub(super) readers: u32,
-    pub(super) value: Vec<u8>,
+    value: Vec<u8>,
     entry: u32,
     pub(super) pins: u32,
     known: Known,
@@ -126,6 +126,11 @@ impl Object {
         self.holder = holder.unwrap_or_default();
     }
 
+    /// Its value, empty unless it is known to be present.
+    pub(super) fn value(&self) -> &[u8] {
+        &self.value
+    }
+
     /// Version and presence; `None` while only locks are known.
     pub(super) fn known(&self) -> Option<(Version, bool)> {
         (self.known != Known::Nothing).then_some((self.version, self.known == Known::Present))
@@ -144,6 +149,8 @@ pub(super) struct Limits {
     pub(super) cached: usize,
     /// Locked and pinned ones in addition.
     pub(super) busy: usize,
+    /// Bytes of the values of all.
+    pub(super) value_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -162,6 +169,8 @@ pub(super) struct Stripe {
     scratch: Vec<Position>,
     hand: usize,
     limits: Limits,
+    /// Bytes of the objects' values.
+    value_bytes: usize,
 }
 
 /// What [`Stripe::check`] counted.
@@ -186,6 +195,7 @@ impl Stripe {
             scratch: Vec::new(),
             hand: 0,
             limits,
+            value_bytes: 0,
         }
     }
 
@@ -243,6 +253,26 @@ impl Stripe {
 
     pub(super) fn object(&mut self, index: usize) -> &mut Object {
         &mut self.objects[index]
+    }
+
+    /// Replaces the value of an object.
+    pub(super) fn set_value(&mut self, index: usize, value: &[u8]) {
+        let old = &mut self.objects[index].value;
+        self.value_bytes = self.value_bytes - old.len() + value.len();
+        if value.len() < old.capacity() / 2 && old.capacity() > VALUE_KEPT {
+            *old = Vec::new();
+        }
+        old.clear();
+        old.extend_from_slice(value);
+    }
+
+    /// Bytes of memory that it takes. Cost: a look at every vacated object.
+    pub(super) fn memory(&self) -> usize {
+        let vacated = self.vacant.iter().map(|&index| &self.objects[index as usize].value);
+        let kept: usize = vacated.map(Vec::capacity).sum();
+        let objects = self.objects.capacity() * size_of::<Object>();
+        let pages = self.pages.capacity() * size_of::<Page>();
+        objects + pages + self.entries.capacity() * size_of::<Entry>() + self.value_bytes + kept
     }
 
     pub(super) fn live(&self) -> usize {
@@ -313,7 +343,7 @@ impl Stripe {
             self.objects[index].used = true;
             return Some(index);
         }
-        if self.live() >= self.limits.cached {
+        if self.live() >= self.limits.cached || self.value_bytes > self.limits.value_bytes {
             self.evict_down_to(self.limits.cached - 1);
         }
         (self.live() < limit).then(|| self.add(entry, hash, key))
@@ -384,6 +414,7 @@ impl Stripe {
         let object = &mut self.objects[index];
         assert!(object.may_go(), "a locked or pinned object stays");
         object.live = false;
+        self.value_bytes -= object.value.len();
         let forgotten = object.known().map_or(Version(0), |(version, _)| version);
         let known = std::mem::replace(&mut object.known, Known::Nothing);
         object.value.clear();
@@ -476,12 +507,13 @@ impl Stripe {
         self.evict_down_to(self.limits.cached);
     }
 
-    /// Evicts by second chance down to `wanted` objects, skipping locked and pinned ones.
-    /// Gives up after [`EVICT_LOOKS`] objects, which bounds the cost of an operation when many are
+    /// Evicts by second chance down to `wanted` objects and the limit of their values' bytes,
+    /// skipping locked and pinned ones. Gives up after [`EVICT_LOOKS`] objects, which bounds the cost of an operation when many are
     /// pinned.
     fn evict_down_to(&mut self, wanted: usize) {
         for _ in 0..EVICT_LOOKS {
-            if self.live() <= wanted {
+            let large = self.value_bytes > self.limits.value_bytes && self.live() > 0;
+            if self.live() <= wanted && !large {
                 return;
             }
             self.hand = (self.hand + 1) % self.objects.len();
@@ -528,6 +560,8 @@ impl Stripe {
             assert!(own == inline, "pages come behind full entries");
         }
         assert!(listed == self.live(), "every live object is listed once");
+        let bytes: usize = self.objects.iter().map(|object| object.value.len()).sum();
+        assert!(bytes == self.value_bytes, "bytes of values are counted");
         let vacant = self.vacant.iter().map(|&vacant| &self.objects[vacant as usize].value);
         let small = vacant.map(Vec::capacity).all(|bytes| bytes <= VALUE_KEPT);
         assert!(small, "a vacated object keeps little memory");

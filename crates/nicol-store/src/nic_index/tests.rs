@@ -17,6 +17,7 @@ fn index(cached_objects_max: usize, busy_objects_max: usize) -> NicIndex {
         cached_objects_max,
         busy_objects_max,
         homes_per_hint: HomesPerHint::SEGMENT,
+        value_bytes_max: usize::MAX,
     })
 }
 
@@ -421,6 +422,7 @@ fn cores_that_share_it_see_no_old_value_and_never_hold_one_lock_twice() {
         cached_objects_max: 8 * STRIPES,
         busy_objects_max: 64 * STRIPES,
         homes_per_hint: HomesPerHint::ONE,
+        value_bytes_max: usize::MAX,
     });
     let keys = 300;
     let host: Vec<_> = (0..keys).map(|_| AtomicU64::new(0)).collect();
@@ -454,4 +456,41 @@ fn cores_that_share_it_see_no_old_value_and_never_hold_one_lock_twice() {
     assert_eq!((index.locked_count(), index.pinned_count()), (0, 0));
     let (missed, committed) = (missed.into_inner(), committed.into_inner());
     assert!(missed > test_steps(10_000) && committed > test_steps(10_000), "{missed}, {committed}");
+}
+
+#[test]
+fn large_values_leave_the_index_before_their_number_is_reached() {
+    let value_bytes_max = 64 << 20;
+    let index = NicIndex::new(IndexConfig {
+        segments: SEGMENTS,
+        cached_objects_max: 1 << 16,
+        busy_objects_max: 1 << 10,
+        value_bytes_max,
+    });
+    let value = vec![7; 100_000];
+    for key in 0..2_000 {
+        let (key, txn) = (Key(key), TxnId(1 + key));
+        let hash = SlotHash::of(key);
+        index.lock(hash, key, txn).unwrap();
+        index.install(hash, key, Version(1), Some(&value));
+        assert!(index.unlock(hash, key, txn));
+        index.unpin(hash, key);
+    }
+    index.check();
+    // Each stripe may exceed its share by the value that it took last.
+    let most = value_bytes_max + STRIPES * value.len() + (4 << 20);
+    let memory = index.memory().0 as usize;
+    assert!(memory <= most, "{memory} bytes for values of {value_bytes_max}");
+    assert!(index.object_count() >= value_bytes_max / value.len() / 2, "some stay cached");
+    // What is pinned stays, however large.
+    let pinned: Vec<_> = (10_000..11_000).map(Key).collect();
+    for &key in &pinned {
+        index.install(SlotHash::of(key), key, Version(1), Some(&value));
+    }
+    let mut found = Vec::new();
+    for &key in &pinned {
+        let hit = index.lookup(SlotHash::of(key), key, &mut found);
+        assert!(matches!(hit, IndexLookup::Hit { present: true, .. }));
+    }
+    index.check();
 }

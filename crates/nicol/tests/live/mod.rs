@@ -26,7 +26,7 @@ pub fn live() -> (Live, String) {
 
 /// Arguments of a live cluster: so much space that the few keys of a test are no neighbours.
 pub const LIVE: [&str; 7] =
-    ["serve", "--listen", "127.0.0.1:0", "--records", "100000", "--threads", "1"];
+    ["serve", "--listen", "127.0.0.1:0", "--records", "2000000", "--threads", "1"];
 
 /// Starts what `command` says, a server.
 pub fn live_with(command: &mut Command) -> (Live, String) {

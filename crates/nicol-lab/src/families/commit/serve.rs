@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::Result;
-use nicol_core::commit::{Backend, CommitNode, CommitProtocol, Done, Request, Response};
+use nicol_core::commit::{
+    Backend, CommitNode, CommitProtocol, Done, Request, Response, StoreMemory,
+};
 use nicol_core::engine::Start;
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, HasDoorbell};
@@ -13,9 +15,10 @@ use nicol_core::ids::Side;
 use nicol_core::records::Empty;
 use nicol_core::system::{Sequential, SystemNode, load_nodes};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
+use nicol_core::units::Bytes;
 use nicol_rt::{LiveCluster, Mailbox};
 
-use crate::settings::{Sizes, SystemConfig};
+use crate::settings::{ServingMemory, Sizes, SystemConfig};
 use crate::system::{ServeConfig, Served, System};
 
 /// Requests that wait for one host engine; beyond it the front is told to try again.
@@ -30,7 +33,7 @@ pub(super) fn serve<N>(config: &ServeConfig) -> Result<Served>
 where
     N: CommitNode + SystemNode<Config: SystemConfig>,
 {
-    let cluster = Arc::new(Cluster::<N>::empty(config));
+    let cluster = Arc::new(Cluster::<N>::empty(config)?);
     let world = LiveCluster::launch(&config.live, &cluster)?;
     Ok(Served { backend: cluster, world })
 }
@@ -45,6 +48,7 @@ struct Cluster<N> {
     nodes: Vec<Arc<N>>,
     mailboxes: Vec<Arc<Mailbox<Job>>>,
     procedures: Procedures,
+    memory: Bytes,
 }
 
 impl<N> Cluster<N>
@@ -52,17 +56,24 @@ where
     N: CommitNode + SystemNode<Config: SystemConfig>,
 {
     /// Nodes without records.
-    fn empty(config: &ServeConfig) -> Self {
+    fn empty(config: &ServeConfig) -> Result<Self> {
         let (view, source) =
             (&config.live.view, Empty { capacity_per_shard: config.capacity_per_shard });
         let value_bytes = System::SERVED_VALUE_BYTES as usize;
         let sizes = Sizes { source: &source, value_bytes, nic_memory: None };
-        let system = N::Config::published(config.system, &sizes).serving();
-        Self {
+        let memory = ServingMemory {
+            limit: config.memory,
+            nodes: view.nodes() as u64,
+            replicas: view.replicas() as u64,
+            records: config.capacity_per_shard,
+        };
+        let system = N::Config::published(config.system, &sizes).serving(&memory)?;
+        Ok(Self {
             nodes: load_nodes(view, &system, &source, &Sequential),
             mailboxes: view.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
             procedures: config.procedures.clone(),
-        }
+            memory: config.memory,
+        })
     }
 }
 
@@ -75,8 +86,25 @@ impl<N: CommitNode> Backend for Cluster<N> {
         }
     }
 
-    fn records(&self) -> Option<u64> {
-        Some(self.nodes.iter().map(|node| node.records()).sum())
+    fn records(&self) -> u64 {
+        self.nodes.iter().map(|node| node.records()).sum()
+    }
+
+    fn memory(&self) -> StoreMemory {
+        let (mut tables, mut indexes, mut logs) = (0, 0, 0);
+        for memory in self.nodes.iter().filter_map(|node| node.memory()) {
+            tables += memory.tables.0;
+            indexes += memory.index.0;
+            logs += memory.logs.0;
+        }
+        let parts =
+            [("memory_tables", tables), ("memory_nic_indexes", indexes), ("memory_logs", logs)];
+        let parts = parts.map(|(name, bytes)| (name, Bytes(bytes))).to_vec();
+        StoreMemory { parts, limit: Some(self.memory) }
+    }
+
+    fn is_full(&self) -> bool {
+        self.nodes.iter().any(|node| node.is_full())
     }
 }
 

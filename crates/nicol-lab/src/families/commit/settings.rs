@@ -14,12 +14,44 @@ use nicol_store::nic_index::{HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};
 
 use crate::settings::{
-    EngineSettings, SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
-    switch,
+    EngineSettings, SABOTAGE, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken,
+    number, sabotage, switch,
 };
 
 /// Each NIC engine's log of a store that serves: capacity for the largest transaction twice over.
 const SERVING_LOG: Bytes = Bytes(16 << 20);
+/// The least that a table must have: a region of heap for each size of value, and its first slots.
+const SERVING_TABLE_MIN: u64 = 8 << 20;
+/// The part of a node's memory that its NIC index may take.
+const SERVING_INDEX_PART: u64 = 8;
+/// Bytes that a cached object may take on average.
+const SERVING_OBJECT: u64 = 256;
+/// First slots of a table, in percent of the records that it is prepared for, and their most. A table
+/// that is sparse has a record on every page: it takes the memory of all slots, and the first write
+/// to each page waits for the system to clear it.
+const SERVING_SLOTS_PERCENT: u64 = 6;
+const SERVING_SLOTS_MAX: u64 = 1 << 18;
+
+/// What a table of a store that serves may take, and the index of a node.
+///
+/// # Errors
+/// The least limit, if this one is below it.
+fn divide(memory: &ServingMemory) -> Result<(Bytes, Bytes)> {
+    let &ServingMemory { limit, nodes, replicas, .. } = memory;
+    let node = limit.0 / nodes;
+    let index = node / SERVING_INDEX_PART;
+    let tables = (node - index).saturating_sub(SERVING_LOG.0);
+    if tables / replicas < SERVING_TABLE_MIN {
+        let least = replicas * SERVING_TABLE_MIN + SERVING_LOG.0;
+        let least = nodes * (least * SERVING_INDEX_PART).div_ceil(SERVING_INDEX_PART - 1);
+        bail!(
+            "--max-memory: {nodes} nodes with {replicas} replicas in {} MB; give at least {} MB",
+            limit.0 >> 20,
+            least.div_ceil(1 << 20)
+        );
+    }
+    Ok((Bytes(tables / replicas), Bytes(index)))
+}
 
 /// Ways to break a protocol on purpose, so that a sweep can show that its checkers see it.
 pub(super) const SABOTAGES: [(&str, Sabotage); 7] = [
@@ -142,8 +174,28 @@ impl SystemConfig for XenicConfig {
         paper
     }
 
-    fn serving(self) -> Self {
-        Self { log: SERVING_LOG, ..self }
+    fn serving(self, memory: &ServingMemory) -> Result<Self> {
+        let (table, index) = divide(memory)?;
+        // A quarter of a table's memory for its first slots at most.
+        let slots = SERVING_SLOTS_MAX.min(table.0 / 4 / SERVING_OBJECT);
+        let percent = (slots * 100 / memory.records.max(1)).clamp(1, SERVING_SLOTS_PERCENT);
+        let first = memory.records.saturating_mul(percent) / 100 * SERVING_OBJECT;
+        ensure!(
+            first <= table.0,
+            "--records {}: the first slots of a table take {} MB, and a table may have {} MB",
+            memory.records,
+            first >> 20,
+            table.0 >> 20
+        );
+        let objects = self.index_objects.min((index.0 / SERVING_OBJECT) as usize);
+        Ok(Self {
+            log: SERVING_LOG,
+            growth: Growth::Doubling { memory_max: table },
+            slots_percent: percent,
+            index_objects: objects,
+            index_value_bytes: (objects * SERVING_OBJECT as usize).min(index.0 as usize),
+            ..self
+        })
     }
 
     fn warnings(&self) -> Vec<String> {

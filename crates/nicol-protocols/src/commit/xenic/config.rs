@@ -46,6 +46,8 @@ pub enum LocalRead {
 pub struct XenicConfig {
     /// Objects that each node's NIC index may cache.
     pub index_objects: usize,
+    /// Bytes of the values that each node's NIC index may cache.
+    pub index_value_bytes: usize,
     /// Does the index know from the start what it has space for, as after a long run?
     pub warm_index: bool,
     /// Displacement limit D_m of the host table, in slots. [4.1.2]
@@ -87,6 +89,7 @@ impl XenicConfig {
     pub fn paper(records: u64, value: usize) -> Self {
         Self {
             index_objects: (records as usize / 4).max(1_024),
+            index_value_bytes: usize::MAX,
             warm_index: true,
             displacement_max: 16,
             slack: 1,

@@ -8,12 +8,15 @@ use nicol_core::commit::{CommitNode, PATHS};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
 use nicol_core::txn::{Abort, Entry, Procedures, RangeVersion, Txn};
+use nicol_core::units::Bytes;
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
 use nicol_store::high_water::HighWater;
-use nicol_store::host_table::{Advance, ExhaustedSpace, Geometry, HostTable, SlotHash};
+use nicol_store::host_table::{
+    Advance, ExhaustedSpace, Geometry, Growth, HostTable, LOAD_MAX_PERCENT, SlotHash,
+};
 use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
@@ -26,6 +29,8 @@ use crate::commit::{copy_backups, load_shard};
 /// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
 /// transactions abort for want of resources; with one object per key in flight that is far off.
 const BUSY_OBJECTS_MAX: usize = 1 << 18;
+/// Slots of the smallest table.
+const SLOTS_MIN: u64 = 1_024;
 
 /// A node: primary of one shard, or of none if it is for clients only, and backup of others.
 /// [Xenic21 4]
@@ -313,14 +318,19 @@ impl Node {
     }
 }
 
-/// An empty replica with space for so many records.
+/// An empty replica with space for so many records, or for as many as its first slots hold if it may
+/// grow.
 fn table_for(records: u64, config: &XenicConfig) -> Replica {
     let geometry = Geometry::new(
-        (records * config.slots_percent / 100).max(1_024),
+        (records * config.slots_percent / 100).max(SLOTS_MIN),
         config.displacement_max,
         config.inline_value,
     );
-    Replica::new(HostTable::new(geometry, records, config.growth))
+    let admitted = match config.growth {
+        Growth::Off => records,
+        Growth::Doubling { .. } => records.min(geometry.slots() * LOAD_MAX_PERCENT / 100),
+    };
+    Replica::new(HostTable::new(geometry, admitted, config.growth))
 }
 
 fn abort_of(refused: LockRefused, key: Key) -> Abort {
@@ -373,6 +383,7 @@ impl SystemNode for Node {
             cached_objects_max: config.index_objects,
             busy_objects_max: BUSY_OBJECTS_MAX,
             homes_per_hint: config.homes_per_hint,
+            value_bytes_max: config.index_value_bytes,
         });
         let write_counters = WriteCounters::default();
         if config.warm_index {
@@ -448,6 +459,19 @@ impl SystemNode for Node {
             let breaches = replica.check();
             assert!(breaches.is_empty(), "a replica is broken: {breaches:?}");
         }
+    }
+
+    fn memory(&self) -> Option<NodeMemory> {
+        let bytes = |replica: &Replica| replica.table.memory().0;
+        Some(NodeMemory {
+            tables: Bytes(self.replicas().map(bytes).sum()),
+            index: self.index.memory(),
+            logs: Bytes(self.logs.iter().map(|log| log.size()).sum()),
+        })
+    }
+
+    fn is_full(&self) -> bool {
+        !self.has_capacity() || !self.exhausted_space().is_none()
     }
 
     fn records(&self) -> u64 {

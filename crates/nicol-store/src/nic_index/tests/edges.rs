@@ -94,6 +94,7 @@ fn keys_with_the_same_tag_are_distinguished() {
         cached_objects_max: 64 * STRIPES,
         busy_objects_max: 64,
         homes_per_hint: HomesPerHint::ONE,
+        value_bytes_max: usize::MAX,
     });
     let mut tags = BTreeMap::new();
     let meets = |key: u64| tags.insert(of(key).0.tag(), key).map(|earlier| (earlier, key));
@@ -112,6 +113,7 @@ fn released_space_is_free_at_once() {
         cached_objects_max: 4 * STRIPES,
         busy_objects_max: 1 << 12,
         homes_per_hint: HomesPerHint::ONE,
+        value_bytes_max: usize::MAX,
     };
     let known = |index: &NicIndex, key: u64| {
         assert!(!access(index, key), "learnt twice");

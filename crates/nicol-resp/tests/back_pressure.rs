@@ -1,0 +1,145 @@
+//! Clients that send more than the store executes, and clients that do not read.
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use nicol_resp::{Backend, Done, Request};
+use support::{Client, MemoryBackend, command, serve, serve_over};
+
+/// Keeps every request until the test lets it go.
+#[derive(Default)]
+struct Manual {
+    memory: MemoryBackend,
+    held: Mutex<Vec<(Done, Arc<Request>)>>,
+}
+
+impl Backend for Manual {
+    fn submit(&self, _connection: u64, request: Arc<Request>, done: Done) {
+        self.held.lock().unwrap().push((done, request));
+    }
+
+    fn records(&self) -> u64 {
+        self.memory.records()
+    }
+}
+
+impl Manual {
+    fn held(&self) -> usize {
+        self.held.lock().unwrap().len()
+    }
+
+    fn commit_first(&self) {
+        until(|| self.held() > 0);
+        let (done, request) = self.held.lock().unwrap().remove(0);
+        done(self.memory.run(&request));
+    }
+}
+
+fn until(mut true_once: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !true_once() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it does not happen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn more_than_the_store_executes_in_time_waits_and_is_not_unknown() {
+    let store = Arc::new(Manual::default());
+    let server = serve_over(store.clone(), |config| {
+        config.limits.in_flight = 2;
+        config.limits.transaction_time = Duration::from_millis(600);
+    });
+    let mut clients: Vec<_> = (0..12).map(|_| Client::connect(&server)).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(format!("SET k{number} v\r\n").as_bytes());
+    }
+    until(|| server.counter(|counters| &counters.transactions) == 12);
+    // The last ones wait for more than the time of a transaction.
+    for _ in 0..12 {
+        std::thread::sleep(Duration::from_millis(120));
+        assert!(store.held() <= 2, "{} are with the store", store.held());
+        store.commit_first();
+    }
+    clients.iter_mut().for_each(|client| client.expect(b"+OK\r\n"));
+    assert_eq!(server.counter(|counters| &counters.unknown), 0);
+    assert_eq!(store.memory.records(), 12);
+}
+
+#[test]
+fn what_a_silent_store_never_got_was_not_executed_and_what_it_got_is_unknown() {
+    let store = Arc::new(Manual::default());
+    let server = serve_over(store.clone(), |config| {
+        config.limits.in_flight = 2;
+        config.limits.transaction_time = Duration::from_millis(300);
+    });
+    let mut clients: Vec<_> = (0..6).map(|_| Client::connect(&server)).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(format!("SET k{number} v\r\nSET l{number} v\r\n").as_bytes());
+        until(|| server.counter(|counters| &counters.transactions) > number as u64);
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        for _ in 0..2 {
+            let line = client.line();
+            let unknown = line.starts_with("-UNKNOWN");
+            let refused = line.starts_with("-TRYAGAIN") && line.contains("not executed");
+            assert!(if number < 2 { unknown } else { refused }, "{number}: {line}");
+        }
+    }
+    // What is refused is not executed later either.
+    while store.held() > 0 {
+        store.commit_first();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(store.memory.records(), 4);
+    clients[5].send(b"GET k5\r\n");
+    store.commit_first();
+    clients[5].expect(b"$-1\r\n");
+}
+
+#[test]
+fn a_client_that_does_not_read_waits_and_then_gets_every_reply() {
+    const GETS: usize = 600;
+    let server = serve(|_| {});
+    let mut client = Client::connect(&server);
+    let value = vec![b'v'; 100_000];
+    client.ask(&command(&[b"SET", b"k", &value]), b"+OK\r\n");
+    client.send(&b"GET k\r\n".repeat(GETS));
+    client.send(b"INCR n\r\n");
+    std::thread::sleep(Duration::from_millis(500));
+    let commands = server.counter(|counters| &counters.commands);
+    assert!(commands < 400, "{commands} commands, and no reply was read");
+    let mut other = Client::connect(&server);
+    other.ask(b"GET n\r\n", b"$-1\r\n");
+    let reply = [b"$100000\r\n", &value[..], b"\r\n"].concat();
+    for _ in 0..GETS {
+        client.expect(&reply);
+    }
+    client.expect(b":1\r\n");
+    assert_eq!(server.counter(|counters| &counters.slow_closed), 0);
+}
+
+#[test]
+fn a_client_that_never_reads_is_closed_and_its_half_closed_neighbour_is_served() {
+    let server = serve(|config| config.limits.output_soft_time = Duration::from_millis(400));
+    let mut client = Client::connect(&server);
+    let value = vec![b'v'; 100_000];
+    client.ask(&command(&[b"SET", b"k", &value]), b"+OK\r\n");
+    let mut half = Client::connect(&server);
+    for client in [&mut client, &mut half] {
+        client.send(&b"GET k\r\n".repeat(300));
+    }
+    half.0.shutdown(std::net::Shutdown::Write).unwrap();
+    // It reads slowly, but it reads.
+    let reply = [b"$100000\r\n", &value[..], b"\r\n"].concat();
+    for number in 0..300 {
+        half.expect(&reply);
+        if number % 30 == 0 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    assert!(half.is_closed());
+    until(|| server.counter(|counters| &counters.slow_closed) == 1);
+}

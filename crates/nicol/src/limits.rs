@@ -1,0 +1,79 @@
+//! What the system grants this process: memory and file descriptors.
+
+use std::fs;
+
+use nicol_core::units::Bytes;
+use nicol_lab::memory;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Memory that the process could still take: what the machine has free, and what the limits on
+/// address space (`ulimit -v`) and on its control group leave. `None` where the system does not say.
+pub fn free_memory() -> Option<Bytes> {
+    let sizes = fs::read_to_string("/proc/self/statm").ok();
+    let pages = sizes.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    let taken = pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64);
+    let address_space = getrlimit(Resource::As).current.map(|limit| limit.saturating_sub(taken));
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let group = number("/sys/fs/cgroup/memory.max")
+        .map(|most| most.saturating_sub(number("/sys/fs/cgroup/memory.current").unwrap_or(0)));
+    [memory::available(), address_space, group].into_iter().flatten().min().map(Bytes)
+}
+
+/// Raises the limit on file descriptors (`ulimit -n`) to `wanted`, or as far as the system allows.
+/// Returns the limit.
+pub fn raise_descriptors(wanted: u64) -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let now = current.unwrap_or(u64::MAX);
+    if now >= wanted {
+        return now;
+    }
+    let raised = wanted.min(maximum.unwrap_or(u64::MAX));
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
+        Ok(()) => raised,
+        // Whoever may not raise it goes on with what there is.
+        Err(_) => now,
+    }
+}
+
+/// Reads a size as Redis writes it: bytes, or a number with a unit of 1,024 bytes (kb), of its
+/// square (mb) or of its cube (gb).
+pub fn size(text: &str) -> Result<Bytes, String> {
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &lower[digits.len()..] {
+        "" | "b" => 0,
+        "kb" => 10,
+        "mb" => 20,
+        "gb" => 30,
+        "tb" => 40,
+        unit => return Err(format!("unit '{unit}': give bytes, or kb, mb or gb as in 4gb")),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("'{text}': give bytes, or a number with kb, mb or gb as in 4gb"))?;
+    let bytes = number.checked_mul(1 << unit);
+    bytes.map(Bytes).ok_or_else(|| format!("'{text}': that is more than 2^64 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_redis_writes_them() {
+        let good = [("1", 1), ("512mb", 512 << 20), ("4GB", 4 << 30), ("7b", 7), ("3kb", 3 << 10)];
+        for (text, bytes) in good {
+            assert_eq!(size(text), Ok(Bytes(bytes)), "{text}");
+        }
+        for text in ["", "gb", "-1", "1.5gb", "4gib", "4 gb", "99999999999tb", "0x10"] {
+            let error = size(text).unwrap_err();
+            assert!(error.contains("bytes"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_system_says_what_is_free() {
+        let free = free_memory().expect("Linux says");
+        assert!(free > Bytes(1 << 20) && free < Bytes(1 << 50), "{free:?}");
+    }
+}

@@ -1,0 +1,176 @@
+//! A server at the limits of its machine: memory and file descriptors. Each has a process of its own.
+
+mod live;
+#[path = "../../nicol-resp/tests/support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use live::{Live, live, live_with};
+use support::{Client, command, text};
+
+/// A server under a limit of the shell's `ulimit`.
+fn live_under(limit: &str, args: &str) -> (Live, String) {
+    let program = env!("CARGO_BIN_EXE_nicol");
+    let serve = "serve --listen 127.0.0.1:0 --threads 1";
+    let script = format!("ulimit {limit} && exec '{program}' {serve} {args}");
+    live_with(Command::new("sh").args(["-c", &script]))
+}
+
+/// The number in a line of INFO.
+fn info(client: &mut Client, name: &str) -> u64 {
+    client.send(b"INFO\r\n");
+    let told = text(&client.reply());
+    let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name} in {told}")).parse().unwrap()
+}
+
+#[test]
+fn a_fresh_server_takes_little_memory_and_answers_a_burst_at_once() {
+    const CONNECTIONS: usize = 50;
+    const EACH: usize = 16;
+    let (_cluster, address) = live();
+    thread::scope(|scope| {
+        for connection in 0..CONNECTIONS {
+            let address = &address;
+            scope.spawn(move || {
+                let mut client = Client::open(address).unwrap();
+                let sets = (0..EACH).map(|key| format!("SET key:{connection}:{key} xyz\r\n"));
+                client.send(sets.collect::<String>().as_bytes());
+                client.expect(&b"+OK\r\n".repeat(EACH));
+            });
+        }
+    });
+    let mut client = Client::open(&address).unwrap();
+    // What is stored is nowhere near a record on every page of tables for two million.
+    let resident = info(&mut client, "used_memory_rss");
+    assert!(resident < 600 << 20, "{resident} bytes for {} keys", CONNECTIONS * EACH);
+    assert_eq!(info(&mut client, "transactions_unknown"), 0);
+    let parts = ["memory_tables", "memory_nic_indexes", "memory_logs"];
+    let sum: u64 = parts.iter().map(|part| info(&mut client, part)).sum();
+    assert!(sum.abs_diff(info(&mut client, "used_memory")) < 1 << 20, "{sum}");
+}
+
+#[test]
+fn dbsize_follows_each_command_of_its_connection() {
+    let (_cluster, address) = live();
+    let mut client = Client::open(&address).unwrap();
+    for number in 1..=500 {
+        client.ask(format!("SET k{number} v\r\n").as_bytes(), b"+OK\r\n");
+        client.ask(b"DBSIZE\r\n", format!(":{number}\r\n").as_bytes());
+    }
+    for number in (0..500).rev() {
+        client.ask(format!("DEL k{}\r\n", number + 1).as_bytes(), b":1\r\n");
+        client.ask(b"DBSIZE\r\n", format!(":{number}\r\n").as_bytes());
+    }
+}
+
+/// Sets values of 100 kB until one is refused for want of memory; how many were taken.
+fn fill(client: &mut Client, most: u32) -> u32 {
+    let value = vec![b'v'; 100_000];
+    for number in 0..most {
+        client.send(&command(&[b"SET", format!("large-{number}").as_bytes(), &value]));
+        let line = client.line();
+        if line != "+OK" {
+            assert!(line.starts_with("-OOM "), "{line}");
+            return number;
+        }
+    }
+    panic!("{most} values of 100 kB, and none was refused");
+}
+
+/// A full server keeps what it has, frees what is deleted, and goes on.
+fn assert_goes_on(client: &mut Client, taken: u32) {
+    for number in (0..taken).step_by(50) {
+        client.send(&command(&[b"STRLEN", format!("large-{number}").as_bytes()]));
+        assert_eq!(client.line(), ":100000", "value {number} of {taken}");
+    }
+    assert!(info(client, "transactions_out_of_memory") > 0);
+    assert_eq!(info(client, "transactions_unknown"), 0);
+    let (used, most) = (info(client, "used_memory"), info(client, "maxmemory"));
+    assert!(used > most / 2 && used < most / 4 * 5, "{used} of {most}");
+    for number in 0..20.min(taken) {
+        client.ask(&command(&[b"DEL", format!("large-{number}").as_bytes()]), b":1\r\n");
+    }
+    let before = Instant::now();
+    let mut stored = false;
+    while !stored && before.elapsed() < Duration::from_secs(10) {
+        client.send(&command(&[b"SET", b"large-0", &vec![b'v'; 100_000]]));
+        stored = client.line() == "+OK";
+    }
+    assert!(stored, "what was deleted makes space");
+}
+
+#[test]
+fn a_store_at_its_limit_of_memory_refuses_and_keeps_what_it_has() {
+    let (_cluster, address) = live_under("-n 1000", "--maxmemory 160mb --records 10000");
+    let mut client = Client::open(&address).unwrap();
+    client.send(b"CONFIG GET maxmemory\r\n");
+    assert!(text(&client.reply()).contains(&(160 << 20).to_string()));
+    let taken = fill(&mut client, 2_000);
+    assert!(taken > 50, "{taken} values of 100 kB in 160 MB");
+    assert_goes_on(&mut client, taken);
+}
+
+#[test]
+fn a_process_at_its_limit_of_address_space_refuses_and_keeps_what_it_has() {
+    let (mut cluster, address) = live_under("-v 2500000", "");
+    let mut client = Client::open(&address).unwrap();
+    let taken = fill(&mut client, 20_000);
+    assert!(taken > 200, "{taken} values of 100 kB");
+    assert_goes_on(&mut client, taken);
+    assert!(cluster.process.try_wait().unwrap().is_none(), "it serves on");
+}
+
+#[test]
+fn memory_that_does_not_suffice_is_refused_with_what_would() {
+    let output = Command::new(env!("CARGO_BIN_EXE_nicol"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--max-memory", "1mb"])
+        .output()
+        .unwrap();
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("--max-memory") && told.contains("give at least"), "{told}");
+}
+
+/// Time that the process has spent on a core.
+fn busy(process: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+#[test]
+fn connections_beyond_the_file_descriptors_are_refused_and_the_rest_is_served() {
+    let (cluster, address) = live_under("-n 90", "");
+    let mut first = Client::open(&address).unwrap();
+    first.ask(b"SET k v\r\n", b"+OK\r\n");
+    let (mut served, mut refused, mut kept) = (0, 0, Vec::new());
+    for _ in 0..150 {
+        let mut client = Client::open(&address).unwrap();
+        client.send(b"GET k\r\n");
+        let reply = text(&client.read(7));
+        match reply.as_str() {
+            "$1\r\nv\r\n" => served += 1,
+            // A reset may overtake the words.
+            reply if reply.is_empty() || reply.starts_with("-ERR ma") => refused += 1,
+            other => panic!("{other}"),
+        }
+        kept.push(client);
+    }
+    assert!(served >= 20 && refused >= 60, "{served} served, {refused} refused");
+    first.ask(b"GET k\r\n", b"$1\r\nv\r\n");
+    let before = busy(cluster.process.id());
+    thread::sleep(Duration::from_secs(1));
+    let spent = busy(cluster.process.id()) - before;
+    assert!(spent < Duration::from_millis(300), "{spent:?} of a second without a request");
+    // Whoever goes makes space.
+    kept.clear();
+    thread::sleep(Duration::from_millis(600));
+    let mut client = Client::open(&address).unwrap();
+    client.ask(b"GET k\r\n", b"$1\r\nv\r\n");
+}
