@@ -466,6 +466,7 @@ fn large_values_leave_the_index_before_their_number_is_reached() {
         cached_objects_max: 1 << 16,
         busy_objects_max: 1 << 10,
         value_bytes_max,
+        homes_per_hint: HomesPerHint::ONE,
     });
     let value = vec![7; 100_000];
     for key in 0..2_000 {
