@@ -59,6 +59,7 @@ where
         mirrors_engines: false,
         caches_addresses: false,
         coverage: &[],
+        coverage_of_crashes: &[],
         sabotages: Vec::new,
         settings: || keys::<N::Config>().collect(),
         accepts: |_, spec| workloads::accepts(spec, N::OFFERED, N::VALUE_BYTES_MAX),
