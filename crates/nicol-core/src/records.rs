@@ -57,4 +57,11 @@ pub trait Records {
     /// Calls `each` with every record, in the order in which they come cheapest: a fraction of the
     /// cost of reading each.
     fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8]));
+
+    /// Can it be told whether there is a record of `key`, and which? Not where a crash has taken the
+    /// primary of its shard, or has left a transaction undecided that writes it.
+    fn is_known(&self, key: Key) -> bool {
+        let _everything_is_known = key;
+        true
+    }
 }

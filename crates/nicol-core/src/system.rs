@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use crate::ids::{Key, NodeId, ShardId};
+use crate::fabric::Fabric;
+use crate::ids::{Key, NodeId, ShardId, Version};
 use crate::records::RecordSource;
 use crate::units::Bytes;
 use crate::view::View;
@@ -21,9 +22,13 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// lag behind, they need not.
     const REPLICAS_CONVERGE: bool = true;
 
-    /// Does it serve again after a crash? If not, a node that has crashed stays down, and no view moves
-    /// its shard.
+    /// Does it serve again after a crash? If not, a node that has crashed holds nothing in a later
+    /// life either, and no view moves its shard.
     const RECOVERS: bool = false;
+
+    /// Do the survivors of a crash go on, under the views that follow? If not, and it does not
+    /// recover either, they wait for the dead.
+    const FOLLOWS_VIEWS: bool = false;
 
     /// What a node holds of a shard.
     type Shard: Send + Sync;
@@ -61,6 +66,12 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
         copies: Self::Copies,
     ) -> Self;
 
+    /// Starts one engine of a new life of a node that has lost its data: it serves no shard, and
+    /// says so to whoever asks. Without it, whoever asks meets [`Unreachable`](crate::fabric::FabricError::Unreachable).
+    fn start_without_data<F: Fabric>(fabric: &F) {
+        let _refuses_everything = fabric;
+    }
+
     /// Has it nothing left to do: is every log applied, every lock released?
     fn is_settled(&self) -> bool;
 
@@ -97,6 +108,13 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
 
     /// Calls `each` with every record of the node's own shard, in the order of its memory.
     fn for_each(&self, each: &mut dyn FnMut(Key, &[u8]));
+
+    /// Calls `each` with every record that the node holds of `shard`, as primary or as backup, so
+    /// that replicas can be compared record by record where a crash lets some of them differ. A
+    /// system whose survivors cannot go on after a crash need not offer it.
+    fn for_each_of(&self, shard: ShardId, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        let _offers_none = (shard, each);
+    }
 }
 
 /// The memory of a node, by what it is for.
@@ -128,6 +146,8 @@ pub struct Audit {
     pub leaks: Vec<(&'static str, u64)>,
     /// What only recovery may release, by name: it belongs to work that a dead node left undecided.
     pub awaiting_recovery: Vec<(&'static str, u64)>,
+    /// The keys of the node's own shard that only recovery may release.
+    pub keys_awaiting_recovery: Vec<Key>,
     /// Digest of the primary shard, then of each backup shard held.
     pub digests: Vec<(ShardId, u64)>,
 }

@@ -41,6 +41,12 @@ pub trait Workload: RecordSource + 'static {
         Vec::new()
     }
 
+    /// Judges the records that are [known](Records::is_known) after crashes, whichever transactions
+    /// committed: what must hold of them although others are missing.
+    fn audit_survivors(&self, _state: &mut dyn Records) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Judges the final state. Returns one line per violated invariant. `totals` are the driver's
     /// sums over committed transactions of the value that each left in `Txn::output` (eight bytes,
     /// signed little-endian), per kind, if it left one; money conservation is: initial total +

@@ -1,5 +1,6 @@
 //! A cluster's memory, its system and its clients: what a world starts on its engines.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -61,12 +62,17 @@ impl<Y: Family> Start for Cluster<Y> {
         AfterLoss::NodeStops
     }
 
-    /// No family can recover yet: a node that has crashed stays without a service, so that it
-    /// refuses every request, and its clients do not come back.
-    fn restart<F: Fabric>(&self, _fabric: &F, _revival: &Revival<'_>) {}
+    /// No family can recover yet: a node that has crashed has no data in its next life, and its
+    /// clients do not come back.
+    fn restart<F: Fabric>(&self, fabric: &F, _revival: &Revival<'_>) {
+        Y::Node::start_without_data(fabric);
+    }
 }
 
 impl<Y: Family> Cluster<Y> {
+    /// Does the system go on after a crash, so that it needs views and leases?
+    pub(crate) const GOES_ON: bool = Y::Node::RECOVERS || Y::Node::FOLLOWS_VIEWS;
+
     /// Loads a cluster, unless that takes more memory than the machine has.
     pub(crate) fn load(
         config: &BenchConfig,
@@ -123,8 +129,17 @@ impl<Y: Family> Cluster<Y> {
 
     /// The nodes that have not crashed.
     pub(crate) fn survivors(&self) -> impl Iterator<Item = &Arc<Y::Node>> {
-        let lives = |(_, down): &(_, &AtomicBool)| !down.load(Ordering::Relaxed);
-        self.nodes.iter().zip(&self.down).filter(lives).map(|(node, _)| node)
+        self.surviving_ids().map(|id| &self.nodes[id.index()])
+    }
+
+    /// The same, by their numbers.
+    pub(crate) fn surviving_ids(&self) -> impl Iterator<Item = NodeId> {
+        self.view.node_ids().filter(|&node| self.survives(node))
+    }
+
+    /// Has `node` not crashed?
+    pub(crate) fn survives(&self, node: NodeId) -> bool {
+        !self.down[node.index()].load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_settled(&self) -> bool {
@@ -132,18 +147,34 @@ impl<Y: Family> Cluster<Y> {
     }
 }
 
-/// The records of a cluster that is quiet.
-pub(crate) struct Quiet<'a, Y: Family>(pub(crate) &'a Cluster<Y>);
+/// The records of a cluster that is quiet: those of its survivors.
+pub(crate) struct Quiet<'a, Y: Family> {
+    pub(crate) cluster: &'a Cluster<Y>,
+    /// The keys that a dead node has left undecided.
+    pub(crate) undecided: &'a BTreeSet<Key>,
+}
 
 impl<Y: Family> Records for Quiet<'_, Y> {
     fn read(&mut self, key: Key) -> Option<Vec<u8>> {
-        let Cluster { view, nodes, .. } = self.0;
+        let Cluster { view, nodes, .. } = self.cluster;
         let node = view.primary(view.shard_of(key));
         let mut value = Vec::new();
-        nodes[usize::from(node.0)].read(key, &mut value).then_some(value)
+        let found = self.is_known(key) && nodes[node.index()].read(key, &mut value);
+        found.then_some(value)
     }
 
     fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8])) {
-        self.0.nodes.iter().for_each(|node| node.for_each(each));
+        let known = |key: &Key| !self.undecided.contains(key);
+        let each = &mut |key, value: &[u8]| {
+            if known(&key) {
+                each(key, value);
+            }
+        };
+        self.cluster.survivors().for_each(|node| node.for_each(each));
+    }
+
+    fn is_known(&self, key: Key) -> bool {
+        let Cluster { view, .. } = self.cluster;
+        self.cluster.survives(view.primary(view.shard_of(key))) && !self.undecided.contains(&key)
     }
 }

@@ -53,6 +53,14 @@ pub(crate) trait Family: Sized + 'static {
         result: &RunResult,
     ) -> Vec<String>;
 
+    /// What is wrong with the records that crashes have left, whichever operations took effect.
+    fn invariants_of_survivors(
+        _workload: &Self::Workload,
+        _state: &mut dyn Records,
+    ) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What is wrong with a history, by the family's promise, or why that cannot be decided.
     fn judge(history: &History) -> Vec<String>;
 

@@ -1,9 +1,10 @@
 //! Judges a finished run: memory, invariants, replicas, and its history if it has one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use nicol_core::history::History;
+use nicol_core::history::{self, End, History, Operation, Write};
+use nicol_core::ids::{Key, NodeId, ShardId};
 use nicol_core::system::{Audit, SystemNode};
 use nicol_workload::driver::history;
 
@@ -32,8 +33,11 @@ pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, H
         // Goes over every record of every replica: more work than many a run.
         cluster.survivors().for_each(|node| node.check());
     }
-    audit_memory(cluster, &mut check);
-    audit_invariants(cluster, &mut check);
+    let audits = audit_memory(cluster, &mut check);
+    if Y::Node::REPLICAS_CONVERGE {
+        compare_replicas(cluster, &audits, &operations, &mut check);
+    }
+    audit_invariants(cluster, &audits, &mut check);
     if cluster.run.plan().record {
         let promise = cluster.built.promised.promise;
         judged = history(promise, operations, &*cluster.built.source, &cluster.view);
@@ -53,10 +57,11 @@ fn add(sums: &mut BTreeMap<&'static str, u64>, counts: &[(&'static str, u64)]) {
     }
 }
 
-fn audit_memory<Y: Family>(cluster: &Cluster<Y>, check: &mut Check) {
-    let survivors: Vec<_> = cluster.survivors().cloned().collect();
-    let audits: Vec<Audit> =
-        parallel::map(&survivors, cluster.records, |node: &Arc<Y::Node>| node.audit());
+/// What the memory of each survivor looks like.
+fn audit_memory<Y: Family>(cluster: &Cluster<Y>, check: &mut Check) -> Vec<(NodeId, Audit)> {
+    let survivors: Vec<_> = cluster.surviving_ids().collect();
+    let node = |id: &NodeId| -> &Arc<Y::Node> { &cluster.nodes[id.index()] };
+    let audits = parallel::map(&survivors, cluster.records, |id| node(id).audit());
     for audit in &audits {
         add(&mut check.leaked, &audit.leaks);
         add(&mut check.awaiting_recovery, &audit.awaiting_recovery);
@@ -64,31 +69,121 @@ fn audit_memory<Y: Family>(cluster: &Cluster<Y>, check: &mut Check) {
     for (name, count) in check.leaked.iter().filter(|(_, count)| **count > 0) {
         check.violations.push(format!("{count} {} leaked", name.replace('_', " ")));
     }
-    // What a crash has cut off may have reached some replicas only.
-    if !Y::Node::REPLICAS_CONVERGE || !cluster.is_whole() {
+    survivors.into_iter().zip(audits).collect()
+}
+
+/// The replicas that have survived hold the same records; but for those that a dead node has left
+/// undecided, of which some may hold a write that others lack.
+fn compare_replicas<Y: Family>(
+    cluster: &Cluster<Y>,
+    audits: &[(NodeId, Audit)],
+    operations: &[Operation],
+    check: &mut Check,
+) {
+    if !cluster.is_whole() && !Y::Node::FOLLOWS_VIEWS {
+        // What a crash has cut off may have reached some replicas only, and nobody tells which.
         return;
     }
-    let mut digests = BTreeMap::new();
-    for (node, audit) in audits.iter().enumerate() {
+    let mut digests = BTreeMap::<ShardId, Vec<(NodeId, u64)>>::new();
+    for (node, audit) in audits {
         for &(shard, digest) in &audit.digests {
-            let (first, expected) = *digests.entry(shard).or_insert((node, digest));
-            if expected != digest {
-                check.replicas_converge = Some(false);
-                check.violations.push(format!(
-                    "shard {} differs between node {first} and node {node}",
-                    shard.0
-                ));
-            }
+            digests.entry(shard).or_default().push((*node, digest));
         }
+    }
+    for (shard, replicas) in digests {
+        let (first, expected) = replicas[0];
+        let Some(&(other, _)) = replicas.iter().find(|(_, digest)| *digest != expected) else {
+            continue;
+        };
+        let wrong = if cluster.is_whole() {
+            vec![format!("shard {} differs between node {} and node {}", shard.0, first.0, other.0)]
+        } else {
+            let nodes: Vec<NodeId> = replicas.iter().map(|(node, _)| *node).collect();
+            let differing = differing_keys(cluster, shard, &nodes);
+            let undecided = undecided_keys(cluster, audits, operations, shard);
+            let is_undecided = |key: &Key| undecided.as_ref().is_none_or(|keys| keys.contains(key));
+            let (known, wrong): (Vec<_>, Vec<_>) =
+                differing.into_iter().partition(|(key, _)| is_undecided(key));
+            add(&mut check.awaiting_recovery, &[("differing_records", known.len() as u64)]);
+            wrong.into_iter().map(|(_, line)| line).collect()
+        };
+        if !wrong.is_empty() {
+            check.replicas_converge = Some(false);
+        }
+        check.violations.extend(wrong.into_iter().take(VIOLATIONS_SHOWN));
     }
 }
 
-fn audit_invariants<Y: Family>(cluster: &Cluster<Y>, check: &mut Check) {
-    // Invariants are those of all records, and a part of them is lost.
-    if !cluster.is_whole() {
-        return;
+/// The keys whose records differ between replicas of `shard`, and a line about each.
+fn differing_keys<Y: Family>(
+    cluster: &Cluster<Y>,
+    shard: ShardId,
+    nodes: &[NodeId],
+) -> Vec<(Key, String)> {
+    type Record = (u64, u64);
+    let mut records = BTreeMap::<Key, BTreeMap<NodeId, Record>>::new();
+    for &node in nodes {
+        cluster.nodes[node.index()].for_each_of(shard, &mut |key, version, value| {
+            let record = (version.0, history::digest(value));
+            records.entry(key).or_default().insert(node, record);
+        });
     }
-    let wrong = Y::invariants(&cluster.built.workload, &mut Quiet(cluster), &cluster.run.result());
+    let differ = |held: &BTreeMap<NodeId, Record>| {
+        let mut values = nodes.iter().map(|node| held.get(node));
+        let first = values.next();
+        values.any(|value| Some(value) != first)
+    };
+    let line = |key: Key, held: &BTreeMap<NodeId, Record>| {
+        let version = |node: &NodeId| match held.get(node) {
+            Some((version, _)) => format!("version {version} on node {}", node.0),
+            None => format!("none on node {}", node.0),
+        };
+        let versions: Vec<String> = nodes.iter().map(version).collect();
+        format!("shard {} differs in {key:?}: {}", shard.0, versions.join(", "))
+    };
+    let differing = records.iter().filter(|(_, held)| differ(held));
+    differing.map(|(&key, held)| (key, line(key, held))).collect()
+}
+
+/// The keys of `shard` that a dead node may have left undecided: those which its primary says or,
+/// if that is dead, those that operations of unknown outcome may have written. `None`: any.
+fn undecided_keys<Y: Family>(
+    cluster: &Cluster<Y>,
+    audits: &[(NodeId, Audit)],
+    operations: &[Operation],
+    shard: ShardId,
+) -> Option<BTreeSet<Key>> {
+    let primary = cluster.view.primary(shard);
+    if let Some((_, audit)) = audits.iter().find(|(node, _)| *node == primary) {
+        return Some(audit.keys_awaiting_recovery.iter().copied().collect());
+    }
+    let unknown = || operations.iter().filter(|operation| operation.end == End::Unknown);
+    let writes_more = unknown().any(|operation| operation.txn().is_some_and(|txn| txn.writes_more));
+    if !cluster.run.plan().record || writes_more {
+        return None;
+    }
+    let number = |write: &Write| match &write.key {
+        history::Key::Number(number) => Some(Key(*number)),
+        history::Key::Bytes(_) => None,
+    };
+    let writes = unknown().filter_map(Operation::txn).flat_map(|txn| &txn.writes);
+    Some(writes.filter_map(number).collect())
+}
+
+fn audit_invariants<Y: Family>(
+    cluster: &Cluster<Y>,
+    audits: &[(NodeId, Audit)],
+    check: &mut Check,
+) {
+    let keys = audits.iter().flat_map(|(_, audit)| &audit.keys_awaiting_recovery);
+    let undecided = &keys.copied().collect::<BTreeSet<_>>();
+    let (workload, state) = (&cluster.built.workload, &mut Quiet { cluster, undecided });
+    let wrong = match (cluster.is_whole(), Y::Node::FOLLOWS_VIEWS) {
+        (true, _) => Y::invariants(workload, state, &cluster.run.result()),
+        (false, true) => Y::invariants_of_survivors(workload, state),
+        // Nobody tells which records a dead node has left undecided.
+        (false, false) => Vec::new(),
+    };
     check.invariants = wrong.is_empty();
     check.violations.extend(wrong.into_iter().take(VIOLATIONS_SHOWN));
 }

@@ -7,7 +7,6 @@ use anyhow::{Result, ensure};
 use nicol_core::engine::Loss;
 use nicol_core::faults::FaultPlan;
 use nicol_core::history::History;
-use nicol_core::system::SystemNode;
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 use nicol_rt::{LiveCluster, LiveConfig, LiveReport, Views};
@@ -32,7 +31,7 @@ const RECORDED_SPAN: Nanos = Nanos::from_secs(10);
 const FAULTY: Nanos = Nanos::from_millis(200);
 /// How much later crashes and restarts come than a plan is drawn for, by the same ratio.
 const SLOWER: u64 = 10;
-/// Time that a system without recovery goes on for after a crash.
+/// Time that a system whose survivors cannot go on runs for after a crash.
 const AFTER_CRASH: Duration = Duration::from_millis(250);
 /// How often the driver looks whether the clients are done.
 const POLL: Duration = Duration::from_millis(2);
@@ -95,7 +94,7 @@ fn record<Y: Family>(
 
 /// What goes wrong in a run. A plan that was drawn is stretched to the time that runs take here; one
 /// that was given holds as it is.
-fn planned(config: &BenchConfig, recovers: bool) -> FaultPlan {
+fn planned(config: &BenchConfig, goes_on: bool) -> FaultPlan {
     let mut plan = config.drawn_faults();
     plan.quiet_after = plan.quiet_after.max(FAULTY);
     for crash in &mut plan.crashes {
@@ -104,18 +103,18 @@ fn planned(config: &BenchConfig, recovers: bool) -> FaultPlan {
             crash.restart_after = crash.restart_after.map(|after| after * SLOWER);
         }
         // Others meet silence where a node was, for as long as the run goes on.
-        crash.restart_after = crash.restart_after.filter(|_| recovers);
+        crash.restart_after = crash.restart_after.filter(|_| goes_on);
     }
     plan
 }
 
-/// Runs until every client has ended. A system that cannot recover goes on for a while after a
-/// crash, in which it must not answer wrongly, and is then stopped: attempts under way end as
+/// Runs until every client has ended. A system whose survivors cannot go on runs for a while after
+/// a crash, in which it must not answer wrongly, and is then stopped: attempts under way end as
 /// unknown.
 fn run_clients<Y: Family>(world: &LiveCluster, cluster: &Cluster<Y>) -> Result<()> {
     let mut stop_at = None;
     let ended = || {
-        if !cluster.is_whole() {
+        if !Cluster::<Y>::GOES_ON && !cluster.is_whole() {
             stop_at.get_or_insert_with(|| Instant::now() + AFTER_CRASH);
         }
         cluster.run.finished() || stop_at.is_some_and(|at| Instant::now() >= at)
@@ -133,7 +132,7 @@ fn drive<Y: Family>(
     view: &View,
     cluster: &Arc<Cluster<Y>>,
 ) -> Result<Measured> {
-    let faults = config.is_faulty().then(|| planned(config, Y::Node::RECOVERS));
+    let faults = config.is_faulty().then(|| planned(config, Cluster::<Y>::GOES_ON));
     let live = LiveConfig {
         threads: config.threads,
         // Runs under faults are not measured and stand beside one another, as in a sweep: they must
@@ -144,7 +143,7 @@ fn drive<Y: Family>(
         log: config.log_device.clone(),
         // Without crashes nobody needs views or leases.
         views: match &faults {
-            Some(plan) if Y::Node::RECOVERS && !plan.crashes.is_empty() => Views::Service,
+            Some(plan) if Cluster::<Y>::GOES_ON && !plan.crashes.is_empty() => Views::Service,
             _ => Views::Frames,
         },
         faults,
@@ -156,8 +155,9 @@ fn drive<Y: Family>(
     let started_s = started.elapsed().as_secs_f64();
     run_clients(&world, cluster)?;
     let wall_s = started.elapsed().as_secs_f64();
-    // Where a node has crashed, work of others may wait for it, for a recovery that no family has.
-    let at_rest = || world.between_crashes(|| cluster.is_settled() || !cluster.is_whole());
+    // Where survivors cannot go on, work of theirs may wait for the dead.
+    let waits = || !Cluster::<Y>::GOES_ON && !cluster.is_whole();
+    let at_rest = || world.between_crashes(|| cluster.is_settled() || waits());
     let deadline = Instant::now() + SETTLE;
     world.run_until(|| at_rest() || Instant::now() > deadline, POLL)?;
     let settled = at_rest() && cluster.run.finished();

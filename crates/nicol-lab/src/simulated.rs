@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use nicol_core::engine::Loss;
-use nicol_core::system::SystemNode;
 use nicol_core::units::Nanos;
 use nicol_rt::LogDevice;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
@@ -24,7 +23,10 @@ use crate::system::System;
 const SPAN: Nanos = Nanos::from_millis(10);
 /// Simulated time after which a run that has not ended is stuck.
 const LIMIT: Nanos = Nanos::from_secs(3_600);
-/// Simulated time that a system without recovery goes on for after a crash: twice a lease, and some.
+/// Simulated time after which a run with crashes is stuck: a thousand leases.
+const LIMIT_WITH_CRASHES: Nanos = Nanos::from_secs(10);
+/// Simulated time that a system whose survivors cannot go on runs for after a crash: twice a lease,
+/// and some.
 const AFTER_CRASH: Nanos = Nanos::from_millis(25);
 /// Simulated time that the cluster has to become quiet after the last client.
 const SETTLE: Nanos = Nanos::from_secs(10);
@@ -53,18 +55,19 @@ pub(crate) fn run<Y: Family>(system: &System, config: &BenchConfig) -> Result<Be
     Ok(BenchRun { report, history })
 }
 
-/// Runs until every client has ended. A system that cannot recover goes on for a while after a
-/// crash, in which it must not answer wrongly, and is then stopped: attempts under way end as
+/// Runs until every client has ended. A system whose survivors cannot go on runs for a while after
+/// a crash, in which it must not answer wrongly, and is then stopped: attempts under way end as
 /// unknown.
-fn run_clients<Y: Family>(world: &SimCluster, cluster: &Cluster<Y>) -> RunEnd {
+fn run_clients<Y: Family>(world: &SimCluster, cluster: &Cluster<Y>, crashes: bool) -> RunEnd {
     let mut stop_at = None;
     let mut ended = |now: Nanos| {
-        if !cluster.is_whole() {
+        if !Cluster::<Y>::GOES_ON && !cluster.is_whole() {
             stop_at.get_or_insert(now + AFTER_CRASH);
         }
         cluster.run.finished() || stop_at.is_some_and(|at| now >= at)
     };
-    let ran = world.run_until(&mut ended, LIMIT);
+    let limit = if crashes { LIMIT_WITH_CRASHES } else { LIMIT };
+    let ran = world.run_until(&mut ended, limit);
     if ran == RunEnd::Done && !cluster.run.finished() {
         for node in cluster.view.node_ids() {
             world.crash(Loss { node, host: true, nic: true });
@@ -82,8 +85,9 @@ fn simulate<Y: Family>(
     sim.faults = config.drawn_faults();
     sim.trace = config.trace.clone();
     // Without crashes nobody needs views or leases, and no figure moves.
-    sim.view_service = Y::Node::RECOVERS && !sim.faults.crashes.is_empty();
-    if !Y::Node::RECOVERS {
+    let crashes = !sim.faults.crashes.is_empty();
+    sim.view_service = Cluster::<Y>::GOES_ON && crashes;
+    if !Cluster::<Y>::GOES_ON {
         // Others meet silence where a node was, for as long as the run goes on.
         sim.faults.crashes.iter_mut().for_each(|crash| crash.restart_after = None);
     }
@@ -96,17 +100,23 @@ fn simulate<Y: Family>(
     let world = SimCluster::new(sim);
     world.start(cluster);
     let started_s = started.elapsed().as_secs_f64();
-    let ran = run_clients(&world, cluster);
+    let ran = run_clients(&world, cluster, crashes);
     let measured_until = world.now();
     // The measured figures end with the clients; what follows only empties logs and queues.
     let report = world.report();
     let limit = measured_until.saturating_add(SETTLE);
     // A task that waits for a timer does not keep the world from settling: ask the memory first.
-    world.run_until(&mut |_| cluster.is_settled() || !cluster.is_whole(), limit);
-    let settled = world.settle(limit);
-    let at_rest = settled != RunEnd::Limit && cluster.is_settled();
-    // Where a node has crashed, work of others may wait for it, for a recovery that no family has.
-    let quiet = ran == RunEnd::Done && (at_rest || !cluster.is_whole());
+    // Where survivors cannot go on, work of theirs may wait for the dead.
+    let waits = !Cluster::<Y>::GOES_ON && !cluster.is_whole();
+    // What is under way may lock once more, for a node whose loss only the next view tells.
+    let at_rest = loop {
+        let waited = world.run_until(&mut |_| waits || cluster.is_settled(), limit);
+        let settled = world.settle(limit);
+        if waits || cluster.is_settled() || waited != RunEnd::Done || settled == RunEnd::Limit {
+            break settled != RunEnd::Limit && cluster.is_settled();
+        }
+    };
+    let quiet = ran == RunEnd::Done && (at_rest || waits);
     Measured {
         stats: report.stats,
         resources: report

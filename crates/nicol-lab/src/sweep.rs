@@ -189,6 +189,10 @@ pub fn shrunk(failure: &Failure) -> Option<FaultPlan> {
     (failure.config.on != "threads" && fails(&plan)).then(|| shrink::shrink(plan, fails))
 }
 
+fn crashes(plan: &FaultPlan) -> bool {
+    !plan.crashes.is_empty()
+}
+
 /// How a run of a sweep ended.
 enum Ran {
     Judged(Box<BenchRun>),
@@ -257,7 +261,10 @@ pub fn run(
     let (mut report, error) = total.into_inner().unwrap_or_else(|poison| poison.into_inner());
     report.planned_runs = configs.len() as u64;
     for config in configs {
-        for way in systems::find(&config.system)?.coverage {
+        let system = systems::find(&config.system)?;
+        let crashes = config.faults.crashes || config.fault_plan.as_ref().is_some_and(crashes);
+        let of_crashes = if crashes { system.coverage_of_crashes } else { &[] };
+        for way in system.coverage.iter().chain(of_crashes) {
             if !report.coverage.contains(way) {
                 report.coverage.push(way);
             }

@@ -53,6 +53,9 @@ pub struct System {
     /// Ways for an attempt to end that a sweep with coverage must have seen.
     #[serde(skip)]
     pub coverage: &'static [&'static str],
+    /// Those that it must have seen besides where nodes crash.
+    #[serde(skip)]
+    pub coverage_of_crashes: &'static [&'static str],
     /// Names of the ways to break it on purpose, for `--set sabotage=NAME`.
     #[serde(skip)]
     pub sabotages: fn() -> Vec<&'static str>,

@@ -85,3 +85,15 @@ fn a_crashed_node_is_given_up_and_comes_back_as_a_new_incarnation() {
     let served = asking.served();
     assert!(served.last().copied() > Some(Nanos::from_millis(59)), "it serves again");
 }
+
+/// The service notices neither the second life nor its end; the others have heard of it.
+#[test]
+fn a_life_that_comes_and_goes_unnoticed_does_not_outlive_its_node_s_lease() {
+    let at = |micros| Nanos::from_micros(micros);
+    let crash = |at, restart_after| Crash { scope: CrashScope::Node, node: 1, at, restart_after };
+    let crashes = vec![crash(at(4_500), Some(at(300))), crash(at(5_500), None)];
+    let (asking, _cluster) = run(FaultPlan { crashes, ..FaultPlan::none() }, CrashSabotage::None);
+    assert!(asking.seen().is_some(), "the node is given up");
+    let unreachable = asking.unreachable();
+    assert!(unreachable > 100, "nothing waits for a node that is left out: {unreachable}");
+}

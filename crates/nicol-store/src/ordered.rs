@@ -242,6 +242,12 @@ impl WriteCounters {
         }
     }
 
+    /// The keys of `range` that are locked, and by whom.
+    pub fn locked_in(&self, range: VersionRange) -> Vec<(Key, TxnId)> {
+        let stripe = stripe(&self.ranges, range);
+        stripe.get(&range.0).map_or_else(Vec::new, |range| range.held.clone())
+    }
+
     /// Keys that are locked.
     pub fn locked_count(&self) -> usize {
         let stripes = self.ranges.iter().map(|stripe| {

@@ -254,6 +254,26 @@ impl Workload for Churn {
         if self.config.ordered { &NAMES } else { &NAMES[..UNORDERED] }
     }
 
+    fn audit_survivors(&self, state: &mut dyn Records) -> Vec<String> {
+        let mut violations = Violations::default();
+        for key in self.all_keys() {
+            let found = if state.is_known(key) { state.read(key) } else { None };
+            if found.is_some_and(|value| !belongs(&value, key)) {
+                violations.add(|| format!("{key:?} holds another record's value"));
+            }
+        }
+        for (even, odd) in self.pairs() {
+            let mut present = |row| {
+                let key = self.key(PAIRS, row);
+                state.is_known(key) && state.read(key).is_some()
+            };
+            if present(even) && present(odd) {
+                violations.add(|| format!("rows {even} and {odd} of the pairs are both present"));
+            }
+        }
+        violations.into_lines()
+    }
+
     fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String> {
         let mut violations = Violations::default();
         let (mut before, mut after) = (0_i128, 0_i128);

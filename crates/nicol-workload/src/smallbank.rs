@@ -217,6 +217,24 @@ impl Workload for Smallbank {
         ]
     }
 
+    /// Accounts are never closed, so each that is known is there.
+    fn audit_survivors(&self, state: &mut dyn Records) -> Vec<String> {
+        let mut violations = Violations::default();
+        for account in self.accounts() {
+            if !state.is_known(account) {
+                continue;
+            }
+            match state.read(account) {
+                None => violations.add(|| format!("account {account:?} is lost")),
+                Some(value) if parse_balance(&value).is_none() => {
+                    violations.add(|| format!("account {account:?} is malformed"));
+                }
+                Some(_) => {}
+            }
+        }
+        violations.into_lines()
+    }
+
     fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String> {
         let mut violations = Violations::default();
         let (mut before, mut after) = (0_i128, 0_i128);

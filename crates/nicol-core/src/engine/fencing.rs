@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::stats::count;
 use super::{Engine, Life, World};
@@ -12,31 +12,38 @@ use crate::wire::FrameHeader;
 
 /// The sides of which more is known than that they began: few or none.
 #[derive(Debug, Default)]
-pub(super) struct KnownLives(RefCell<BTreeMap<(NodeId, Side), Life>>);
+pub(super) struct KnownLives {
+    lives: RefCell<BTreeMap<(NodeId, Side), Life>>,
+    /// The sides that the view leaves out: nobody asks them anything, whichever life has been heard
+    /// of. One that never registered may come and go unnoticed.
+    left_out: RefCell<BTreeSet<(NodeId, Side)>>,
+}
 
 impl KnownLives {
     /// What an engine knows when it starts: the life of its own side.
     pub(super) fn of(own: (NodeId, Side), incarnation: Incarnation) -> Self {
         let known = Life { incarnation, up: true };
         let own = (known != Life::FIRST).then_some((own, known));
-        Self(RefCell::new(own.into_iter().collect()))
+        Self { lives: RefCell::new(own.into_iter().collect()), left_out: RefCell::default() }
     }
 
     fn side(&self, node: NodeId, side: Side) -> Life {
-        self.0.borrow().get(&(node, side)).copied().unwrap_or(Life::FIRST)
+        self.lives.borrow().get(&(node, side)).copied().unwrap_or(Life::FIRST)
     }
 
     /// The newest life of the side of `engine` that is known of.
     pub(super) fn incarnation(&self, engine: EngineId) -> Incarnation {
-        if self.0.borrow().is_empty() {
+        if self.lives.borrow().is_empty() {
             return Incarnation::FIRST;
         }
         self.side(engine.node, engine.side).incarnation
     }
 
-    /// Is the side of `engine` known to be down?
+    /// Is the side of `engine` known to be down, or left out of the view?
     pub(super) fn is_down(&self, engine: EngineId) -> bool {
-        !self.0.borrow().is_empty() && !self.side(engine.node, engine.side).up
+        let side = (engine.node, engine.side);
+        !self.lives.borrow().is_empty()
+            && (!self.side(side.0, side.1).up || self.left_out.borrow().contains(&side))
     }
 }
 
@@ -92,13 +99,26 @@ impl<W: World> Engine<W> {
         if (news.incarnation, news.up) <= (known.incarnation, known.up) {
             return;
         }
-        inner.lives.0.borrow_mut().insert((node, side), news);
+        inner.lives.lives.borrow_mut().insert((node, side), news);
         if news.incarnation > known.incarnation {
             self.end_what_waits_for(node, side);
         }
     }
 
-    fn end_what_waits_for(&self, node: NodeId, side: Side) {
+    /// A newer view has `side` of `node`, or leaves it out: then what waits for it ends, also if a
+    /// later life has been heard of than the one that the view has given up.
+    pub(super) fn note_member(&self, node: NodeId, side: Side, is_member: bool) {
+        let inner = &*self.0;
+        if is_member {
+            inner.lives.left_out.borrow_mut().remove(&(node, side));
+        } else if (node, side) != (inner.here.node, inner.here.side)
+            && inner.lives.left_out.borrow_mut().insert((node, side))
+        {
+            self.end_calls_to(node, side);
+        }
+    }
+
+    fn end_calls_to(&self, node: NodeId, side: Side) {
         let inner = &*self.0;
         let is_gone = |engine: EngineId| (engine.node, engine.side) == (node, side);
         let ended = inner.calls.borrow_mut().end(is_gone);
@@ -106,6 +126,12 @@ impl<W: World> Engine<W> {
         for token in ended {
             inner.completions.resolve(token, Err(FabricError::Unreachable));
         }
+    }
+
+    fn end_what_waits_for(&self, node: NodeId, side: Side) {
+        self.end_calls_to(node, side);
+        let inner = &*self.0;
+        let is_gone = |engine: EngineId| (engine.node, engine.side) == (node, side);
         for engine in inner.views.current().engine_ids().filter(|&engine| is_gone(engine)) {
             // Its next life numbers its requests anew, and nothing of the old one is answered.
             self.with_peer(engine, |peer| *peer = super::Peer::default());

@@ -27,6 +27,7 @@ impl<W: World> Engine<W> {
                 } else {
                     self.fence(node, side, state.incarnation);
                 }
+                self.note_member(node, side, state.up);
             }
         }
         inner.view_changes.notify();

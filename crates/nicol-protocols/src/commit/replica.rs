@@ -137,6 +137,12 @@ impl<T: ShardTable> Replica<T> {
         self.ordered.tree().for_each(&mut |key, _, value| each(key, value));
     }
 
+    /// Calls `each` with every record and its version.
+    pub(super) fn for_each_version(&self, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        self.table.for_each(each);
+        self.ordered.tree().for_each(each);
+    }
+
     /// Records.
     pub(super) fn len(&self) -> u64 {
         self.table.len() + self.ordered.tree().len()

@@ -1,15 +1,16 @@
 //! A cluster in the simulated world under a workload, judged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nicol_check::serializability;
 use nicol_core::commit::{CommitNode, PATHS};
-use nicol_core::engine::{EngineStats, Start};
+use nicol_core::engine::{AfterLoss, EngineStats, Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
-use nicol_core::faults::FaultPlan;
+use nicol_core::faults::{Crash, FaultPlan};
 use nicol_core::history::Promise;
-use nicol_core::ids::Key;
+use nicol_core::ids::{Key, NodeId};
 use nicol_core::records::Records;
 use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::txn::Procedures;
@@ -36,6 +37,21 @@ pub struct Run {
     pub transactions: u64,
     /// Are messages lost, repeated, delayed and corrupted?
     pub faults: bool,
+    /// Does anything crash?
+    pub crash: Option<Crash>,
+}
+
+impl Run {
+    fn plan(&self, seed: u64) -> FaultPlan {
+        let mut plan = if self.faults { FaultPlan::messages(seed) } else { FaultPlan::none() };
+        plan.crashes.extend(self.crash);
+        plan
+    }
+
+    /// Is the view expected to change?
+    fn changes_views(&self) -> bool {
+        self.crash.is_some()
+    }
 }
 
 /// What has become of a run.
@@ -50,6 +66,10 @@ pub struct Ran {
     pub paths: BTreeMap<&'static str, u64>,
     /// Locks that nobody will release.
     pub leaked: u64,
+    /// Locks that only a recovery may release.
+    pub awaiting: u64,
+    /// What was done without lost nodes.
+    pub without: BTreeMap<&'static str, u64>,
     /// What the history breaks.
     pub anomalies: Vec<String>,
     /// What the state breaks.
@@ -69,6 +89,15 @@ struct Cluster<N> {
     workload: Arc<dyn Workload>,
     procedures: Procedures,
     run: Arc<RunControl>,
+    /// By node: has it crashed?
+    down: Vec<AtomicBool>,
+}
+
+impl<N: CommitNode> Cluster<N> {
+    fn survivors(&self) -> impl Iterator<Item = &Arc<N>> {
+        let lives = |(_, down): &(_, &AtomicBool)| !down.load(Ordering::Relaxed);
+        self.nodes.iter().zip(&self.down).filter(lives).map(|(node, _)| node)
+    }
 }
 
 impl<N: CommitNode> Start for Cluster<N> {
@@ -83,6 +112,15 @@ impl<N: CommitNode> Start for Cluster<N> {
         let before: u32 = (0..core).map(share).sum();
         let first = u32::from(here.node.0) * self.clients_per_node + before;
         spawn_clients(fabric, &coordinator, &self.workload, &self.run, first, share(core));
+    }
+
+    fn crashed(&self, loss: &Loss) -> AfterLoss {
+        self.down[usize::from(loss.node.0)].store(true, Ordering::Relaxed);
+        AfterLoss::NodeStops
+    }
+
+    fn restart<F: Fabric>(&self, fabric: &F, _revival: &Revival<'_>) {
+        N::start_without_data(fabric);
     }
 }
 
@@ -128,25 +166,32 @@ pub fn run<N: CommitNode>(
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
+        down: (0..run.nodes).map(|_| AtomicBool::default()).collect(),
     });
     let profile = Arc::new(Profile::load(run.on).unwrap());
-    let faults = if run.faults { FaultPlan::messages(seed) } else { FaultPlan::none() };
-    let world =
-        SimCluster::new(SimConfig { faults, ..SimConfig::new(view.clone(), profile, seed) });
+    let (faults, view_service) = (run.plan(seed), run.changes_views());
+    let config = SimConfig::new(view.clone(), profile, seed);
+    let world = SimCluster::new(SimConfig { faults, view_service, ..config });
     world.start(&cluster);
     let ended = world.run_until(&mut |_| cluster.run.finished(), LIMIT);
     assert_eq!(ended, RunEnd::Done, "seed {seed}: clients are stuck");
     let stats = world.report().stats;
-    let is_settled = || cluster.nodes.iter().all(|node| node.is_settled());
-    world.run_until(&mut |_| is_settled(), LIMIT);
-    world.settle(LIMIT);
+    let is_settled = || cluster.survivors().all(|node| node.is_settled());
+    // What is under way may lock once more, for a node whose loss only the next view tells.
+    while world.run_until(&mut |_| is_settled(), LIMIT) == RunEnd::Done {
+        world.settle(LIMIT);
+        if is_settled() {
+            break;
+        }
+    }
     judge(&cluster, &view, stats)
 }
 
 fn judge<N: CommitNode>(cluster: &Cluster<N>, view: &View, stats: EngineStats) -> Ran {
-    let (mut leaked, mut wrong) = (0, Vec::new());
-    let (mut paths, mut digests) = (BTreeMap::new(), BTreeMap::new());
-    for node in &cluster.nodes {
+    let (mut leaked, mut awaiting, mut wrong) = (0, 0, Vec::new());
+    let (mut paths, mut without) = (BTreeMap::new(), BTreeMap::new());
+    let (mut digests, mut undecided) = (BTreeMap::new(), BTreeSet::new());
+    for node in cluster.survivors() {
         if !node.is_settled() {
             wrong.push("the cluster did not become quiet: work is stuck".to_owned());
         } else {
@@ -154,18 +199,30 @@ fn judge<N: CommitNode>(cluster: &Cluster<N>, view: &View, stats: EngineStats) -
         }
         let audit = node.audit();
         leaked += audit.leaks.iter().map(|(_, count)| count).sum::<u64>();
+        awaiting += audit.awaiting_recovery.iter().map(|(_, count)| count).sum::<u64>();
+        undecided.extend(audit.keys_awaiting_recovery);
         for (shard, digest) in audit.digests {
             if *digests.entry(shard).or_insert(digest) != digest {
                 wrong.push(format!("the replicas of shard {} differ", shard.0));
             }
         }
-        for counter in node.counters().iter().filter(|counter| counter.group == PATHS) {
-            *paths.entry(counter.name).or_default() += counter.value;
+        for counter in node.counters() {
+            let counts = match counter.group {
+                PATHS => &mut paths,
+                "without_lost_nodes" => &mut without,
+                _ => continue,
+            };
+            *counts.entry(counter.name).or_default() += counter.value;
         }
+    }
+    let whole = cluster.survivors().count() == cluster.nodes.len();
+    if !whole {
+        wrong = differences(cluster, view, &undecided);
     }
     let mut result = cluster.run.result();
     let mut quiet = Quiet(&cluster.nodes, view);
     wrong.extend(match result.whole.unknown {
+        _ if !whole => Vec::new(),
         0 => cluster.workload.audit(&mut quiet, &result.totals()),
         _ => cluster.workload.audit_state(&mut quiet),
     });
@@ -175,5 +232,37 @@ fn judge<N: CommitNode>(cluster: &Cluster<N>, view: &View, stats: EngineStats) -
     wrong.extend(report.undecided.iter().map(|why| format!("not judged: {why:?}")));
     let anomalies = report.violations.iter().map(ToString::to_string).collect();
     let latency = Nanos(result.latency().value_at_quantile(0.5));
-    Ran { counts: result.whole, stats, latency, paths, leaked, anomalies, wrong }
+    let counts = result.whole;
+    Ran { counts, stats, latency, paths, leaked, awaiting, without, anomalies, wrong }
+}
+
+/// What is wrong with the survivors of a crash: work that is stuck, and keys whose records differ
+/// between replicas of a shard, although its primary lives and does not count them as undecided.
+fn differences<N: CommitNode>(
+    cluster: &Cluster<N>,
+    view: &View,
+    undecided: &BTreeSet<Key>,
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if !cluster.survivors().all(|node| node.is_settled()) {
+        wrong.push("the cluster did not become quiet: work is stuck".to_owned());
+    }
+    let survives = |node: &NodeId| !cluster.down[node.index()].load(Ordering::Relaxed);
+    for shard in view.shard_ids().filter(|&shard| survives(&view.primary(shard))) {
+        let replicas = view.replicas_of(shard).iter().filter(|node| survives(node));
+        let records = replicas.map(|node| {
+            let mut records = BTreeMap::new();
+            cluster.nodes[node.index()].for_each_of(shard, &mut |key, version, value| {
+                if !undecided.contains(&key) {
+                    records.insert(key, (version, value.to_vec()));
+                }
+            });
+            records
+        });
+        let records: Vec<_> = records.collect();
+        if records.iter().any(|of_one| *of_one != records[0]) {
+            wrong.push(format!("the replicas of shard {} differ", shard.0));
+        }
+    }
+    wrong
 }

@@ -45,6 +45,7 @@ impl Erratum {
             clients_per_node: 8,
             transactions: 600,
             faults: false,
+            crash: None,
         };
         let ran = run::<Node>(how, config, workload, seed);
         assert!(ran.paths[self.path] > 0, "seed {seed}: no transaction went that way");

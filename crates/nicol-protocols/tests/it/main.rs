@@ -1,6 +1,7 @@
 //! Every system in the simulated world, judged by the checkers.
 
 mod cluster;
+mod crashes;
 mod errata;
 mod sizes;
 mod slots;

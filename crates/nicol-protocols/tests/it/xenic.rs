@@ -20,6 +20,7 @@ pub const RUN: Run = Run {
     clients_per_node: 8,
     transactions: 1_000,
     faults: false,
+    crash: None,
 };
 
 pub fn smallbank(accounts: u64) -> Arc<dyn Workload> {

@@ -255,6 +255,12 @@ impl Stripe {
         &mut self.objects[index]
     }
 
+    /// The keys that transactions have locked, and the transactions.
+    pub(super) fn locked(&self) -> impl Iterator<Item = (Key, TxnId)> {
+        let objects = self.objects.iter().filter(|object| object.live);
+        objects.filter_map(|object| Some((object.key, object.holder()?)))
+    }
+
     /// Replaces the value of an object.
     pub(super) fn set_value(&mut self, index: usize, value: &[u8]) {
         let old = &mut self.objects[index].value;

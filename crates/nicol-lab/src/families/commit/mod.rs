@@ -90,13 +90,23 @@ where
         scans: if N::SCANS { "local" } else { "none" },
         // Whatever is missing, software does.
         needs: Needs { nic_cores: false, card: false },
-        survives: "message faults, partitions, stalls; stops after a crash",
+        survives: if N::FOLLOWS_VIEWS {
+            "message faults, partitions, stalls; a crash ends its node's shard, and what the node \
+             left undecided stays locked"
+        } else {
+            "message faults, partitions, stalls; stops after a crash"
+        },
         source,
         synced_log: false,
         offloads: false,
         mirrors_engines: true,
         caches_addresses: false,
         coverage: Abort::NAMES.split_at(Abort::WITHOUT_CRASHES).0,
+        coverage_of_crashes: if N::FOLLOWS_VIEWS {
+            Abort::NAMES.split_at(Abort::WITHOUT_CRASHES).1
+        } else {
+            &[]
+        },
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
         harmless: &[],
         trials: trials::trials,
@@ -188,6 +198,10 @@ where
         } else {
             clients.workload.audit(state, &result.totals())
         }
+    }
+
+    fn invariants_of_survivors(clients: &ClientWorkload, state: &mut dyn Records) -> Vec<String> {
+        clients.workload.audit_survivors(state)
     }
 
     fn judge(history: &History) -> Vec<String> {

@@ -59,6 +59,7 @@ where
         mirrors_engines: false,
         caches_addresses: false,
         coverage: &[],
+        coverage_of_crashes: &[],
         sabotages: Vec::new,
         harmless: &[],
         trials: |_, _| Vec::new(),

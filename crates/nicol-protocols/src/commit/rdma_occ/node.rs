@@ -307,8 +307,8 @@ impl SystemNode for Node {
         digests.extend(self.backups.iter().map(|(&shard, replica)| (shard, replica.digest())));
         Audit {
             leaks: vec![("locks", self.primary.locked_count() as u64)],
-            awaiting_recovery: Vec::new(),
             digests,
+            ..Audit::default()
         }
     }
 

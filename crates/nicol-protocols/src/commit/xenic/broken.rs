@@ -74,6 +74,10 @@ impl<F: Fabric> Broken<F> {
                     server.commit(writes, reply_to).await;
                 });
             }
+            (Sabotage::StealsLocks, EXECUTE) => {
+                server.node().steal(server.keys(delivery.body)?.written());
+                self.nic.deliver(delivery)?;
+            }
             (Sabotage::IgnoresRangeVersions, TXN_LOCAL) => {
                 let body = without_range_versions(delivery.body)?;
                 self.deliver_instead(delivery, &body)?;

@@ -26,13 +26,15 @@
 //! executes a local transaction reads and scans them itself, each range under its version, and its
 //! NIC says whether the ranges are current; a NIC asks its host (`server::lookup`, `host::trees`).
 //!
-//! Deviations from the paper are tagged where they stand. Recovery [4.2.1] is not here yet.
+//! Deviations from the paper are tagged where they stand. Recovery [4.2.1] is not here yet: what a
+//! crash takes and leaves stands in `losses`.
 
 mod broken;
 mod capacity;
 mod config;
 mod coordinator;
 mod host;
+mod losses;
 mod messages;
 mod nic;
 mod node;
@@ -50,6 +52,7 @@ use nicol_core::view::View;
 
 use super::Sabotage;
 use super::log_worker::apply_log;
+use crate::kit::follow_views;
 use broken::Broken;
 pub use config::{ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig};
 pub use host::HostCoordinator;
@@ -74,6 +77,8 @@ fn start<F: Fabric>(
     match here.side {
         Side::Nic => {
             let nic = Nic::new(fabric, node, procedures);
+            let follower = node.clone();
+            fabric.spawn(follow_views(fabric.clone(), move |view| follower.lost().learn(view)));
             let service: Rc<dyn Service> = match node.config().sabotage {
                 Sabotage::None => Rc::new(nic),
                 sabotage => Rc::new(Broken::new(fabric.clone(), nic, sabotage)),

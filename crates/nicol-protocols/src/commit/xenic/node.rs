@@ -17,14 +17,16 @@ use nicol_store::high_water::HighWater;
 use nicol_store::host_table::{
     Advance, ExhaustedSpace, Geometry, Growth, HostTable, LOAD_MAX_PERCENT, SlotHash,
 };
-use nicol_store::nic_index::{IndexConfig, IndexLookup, LockRefused, NicIndex};
+use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
+use super::losses::{Without, WithoutData};
 use super::replica::Replica;
 use super::server::lookup::stats::LookupCounters;
 use super::{Faithful, HostCoordinator, Sabotage, XenicConfig, start};
 use crate::commit::log::{LogMemory, RecordKind};
 use crate::commit::{copy_backups, load_shard};
+use crate::kit::LostNodes;
 
 /// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
 /// transactions abort for want of resources; with one object per key in flight that is far off.
@@ -38,6 +40,7 @@ const SLOTS_MIN: u64 = 1_024;
 pub struct Node {
     id: NodeId,
     view: View,
+    lost: LostNodes,
     config: XenicConfig,
     shard: Option<ShardId>,
     primary: Replica,
@@ -51,6 +54,7 @@ pub struct Node {
     /// Per log: up to where it must be applied before the next deletions are forgotten.
     grace: Mutex<Vec<u64>>,
     paths: [AtomicU64; Path::COUNT],
+    without: [AtomicU64; Without::COUNT],
 }
 
 /// What a node has besides its primary shard's records.
@@ -129,9 +133,27 @@ impl Node {
         self.view.shard_of(key)
     }
 
+    /// The node that holds the primary of `shard`.
+    pub(super) fn primary_node(&self, shard: ShardId) -> NodeId {
+        self.view.primary(shard)
+    }
+
     /// The node that holds the primary of `key`.
     pub(super) fn primary_of(&self, key: Key) -> NodeId {
-        self.view.primary(self.shard_of(key))
+        self.primary_node(self.shard_of(key))
+    }
+
+    /// The nodes that have lost their data.
+    pub(super) fn lost(&self) -> &LostNodes {
+        &self.lost
+    }
+
+    pub(super) fn without(&self) -> &[AtomicU64; Without::COUNT] {
+        &self.without
+    }
+
+    pub(super) fn write_counters(&self) -> &WriteCounters {
+        &self.write_counters
     }
 
     pub(super) fn is_primary(&self, shard: ShardId) -> bool {
@@ -230,7 +252,9 @@ impl Node {
     }
 
     pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
-        self.index.lock(SlotHash::of(key), key, txn).map_err(|refused| abort_of(refused, key))?;
+        self.index
+            .lock(SlotHash::of(key), key, txn)
+            .map_err(|refused| self.refusal(refused, key))?;
         if key.is_ordered() {
             self.write_counters.lock(key, txn);
         }
@@ -250,7 +274,7 @@ impl Node {
 
     /// Locks `key` for reading, if no transaction holds it.
     pub(super) fn lock_shared(&self, key: Key) -> Result<(), Abort> {
-        self.index.lock_shared(SlotHash::of(key), key).map_err(|refused| abort_of(refused, key))
+        self.index.lock_shared(SlotHash::of(key), key).map_err(|refused| self.refusal(refused, key))
     }
 
     pub(super) fn unlock_shared(&self, key: Key) {
@@ -333,17 +357,12 @@ fn table_for(records: u64, config: &XenicConfig) -> Replica {
     Replica::new(HostTable::new(geometry, admitted, config.growth))
 }
 
-fn abort_of(refused: LockRefused, key: Key) -> Abort {
-    match refused {
-        LockRefused::Held(_) | LockRefused::Shared => Abort::LockConflict { key },
-        LockRefused::Full => Abort::NoResources,
-    }
-}
-
 impl SystemNode for Node {
     type Config = XenicConfig;
     type Shard = Replica;
     type Copies = Copies;
+
+    const FOLLOWS_VIEWS: bool = true;
 
     fn empty(config: &XenicConfig, _: &dyn RecordSource) -> Replica {
         table_for(0, config)
@@ -405,6 +424,7 @@ impl SystemNode for Node {
         Self {
             id,
             view: view.clone(),
+            lost: LostNodes::new(view),
             config: config.clone().without_shorter_ways_if_broken(),
             shard: view.led_by(id).next(),
             primary,
@@ -415,26 +435,35 @@ impl SystemNode for Node {
             lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             grace: Mutex::new(vec![0; nics]),
             paths: Default::default(),
+            without: Default::default(),
+        }
+    }
+
+    fn start_without_data<F: Fabric>(fabric: &F) {
+        if fabric.here().side == Side::Nic {
+            WithoutData::start(fabric);
         }
     }
 
     fn is_settled(&self) -> bool {
         self.index.pinned_count() == 0
             && self.logs.iter().all(|log| log.is_settled())
-            && self.index.locked_count() == 0
-            && self.write_counters.locked_count() == 0
+            && self.has_released()
     }
 
     fn audit(&self) -> Audit {
         let own = self.shard.map(|shard| (shard, self.primary.digest()));
         let mut digests: Vec<_> = own.into_iter().collect();
         digests.extend(self.backups.iter().map(|(&shard, table)| (shard, table.digest())));
+        let keys_awaiting_recovery = self.awaiting_recovery();
+        let locks = self.index.locked_count() - keys_awaiting_recovery.len();
         Audit {
             leaks: vec![
-                ("locks", self.index.locked_count() as u64),
+                ("locks", locks as u64),
                 ("pinned_objects", self.index.pinned_count() as u64),
             ],
-            awaiting_recovery: Vec::new(),
+            awaiting_recovery: vec![("locks", keys_awaiting_recovery.len() as u64)],
+            keys_awaiting_recovery,
             digests,
         }
     }
@@ -450,7 +479,8 @@ impl SystemNode for Node {
         let doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
         let lookups = LookupCounters::sums(&self.lookups).map(lookup);
         let doublings = lookup(("table_doublings", doublings));
-        paths.into_iter().chain(lookups).chain([doublings]).collect()
+        let without = self.done_without();
+        paths.into_iter().chain(lookups).chain([doublings]).chain(without).collect()
     }
 
     fn check(&self) {
@@ -484,6 +514,13 @@ impl SystemNode for Node {
 
     fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
         self.primary.for_each(each);
+    }
+
+    fn for_each_of(&self, shard: ShardId, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        let own = self.is_primary(shard).then_some(&self.primary);
+        if let Some(replica) = own.or_else(|| self.backups.get(&shard)) {
+            replica.for_each_version(each);
+        }
     }
 }
 

@@ -44,6 +44,8 @@ pub(super) struct OpenTxn<F: Fabric> {
     pub(super) calls: Calls<F, ShardId>,
     /// Requests to backups.
     pub(super) logs: Calls<F, LogCall>,
+    /// Of each LOG that went unacknowledged because its receiver is gone: the shard.
+    pub(super) excused: Vec<ShardId>,
     /// At the node that executes for another one: the requests under which backups ack to that
     /// one. [Xenic21 4.2.3]
     pub(super) delegated: Vec<RequestId>,
@@ -148,6 +150,7 @@ impl<F: Fabric> OpenTxns<F> {
                 fetched: Vec::new(),
                 calls: Calls::default(),
                 logs: Calls::default(),
+                excused: Vec::new(),
                 delegated: Vec::new(),
             })
         });
@@ -165,6 +168,7 @@ impl<F: Fabric> OpenTxns<F> {
         open.decided = None;
         open.reported = false;
         open.rounds = 0;
+        open.excused.clear();
         open.exhausted = ExhaustedSpace::default();
         open.path = Path::Ordinary;
         let mut spare = self.spare.borrow_mut();

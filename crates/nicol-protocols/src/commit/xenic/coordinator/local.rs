@@ -123,7 +123,7 @@ impl<F: Fabric> NicCoordinator<F> {
             }
             match self.node.is_current(txn.id, entry) {
                 Some(true) => {}
-                Some(false) => return Err(Abort::Stale { key: entry.key }),
+                Some(false) => return Err(self.node.staleness(entry.key)),
                 None => unknown.push(index),
             }
         }
@@ -148,7 +148,7 @@ impl<F: Fabric> NicCoordinator<F> {
             // Asked again: the lookup may have cached a negative entry.
             let current = same && self.node.is_current(txn.id, entry) != Some(false);
             if checked.is_ok() && !current {
-                checked = Err(Abort::Stale { key: entry.key });
+                checked = Err(self.node.staleness(entry.key));
             }
         }
         lookups.give_back(found);
@@ -159,7 +159,7 @@ impl<F: Fabric> NicCoordinator<F> {
         for version in txn.range_versions() {
             self.fabric.work(Work::IndexLookup);
             if !self.node.is_range_current(txn.id, *version) {
-                return Err(Abort::Stale { key: version.range.first() });
+                return Err(self.node.staleness_of_range(version));
             }
         }
         Ok(())
@@ -175,9 +175,13 @@ impl<F: Fabric> NicCoordinator<F> {
     }
 
     fn check_unlocked(&self, txn: &Txn) -> Result<(), Abort> {
-        let held = |entry: &&Entry| !entry.write && self.node.holder(entry.key).is_some();
-        match txn.entries().iter().find(held) {
-            Some(entry) => Err(Abort::ValidateLocked { key: entry.key }),
+        let read_only = txn.entries().iter().filter(|entry| !entry.write);
+        let mut held =
+            read_only.filter_map(|entry| Some((entry.key, self.node.holder(entry.key)?)));
+        match held.next() {
+            Some((key, holder)) => {
+                Err(self.node.conflict(key, holder, Abort::ValidateLocked { key }))
+            }
             None => Ok(()),
         }
     }

@@ -23,6 +23,7 @@ use super::NicCoordinator;
 use super::steps::Validated;
 use crate::commit::messages::Log;
 use crate::commit::xenic::Faithful;
+use crate::commit::xenic::losses::Without;
 use crate::commit::xenic::messages::HostReply;
 use crate::commit::xenic::messages::ship::{Ship, ShipOutcome, Shipped, parse_ship_reply};
 use crate::commit::xenic::node::Path;
@@ -33,6 +34,10 @@ use crate::commit::xenic::server::ReadAtOnce;
 /// its host that the outcome is unknown. A host that is told so does not learn what was written
 /// (`Event::unseen_writes`).
 const OUTCOME_TIMEOUT: u64 = 64;
+
+/// P2 is gone, and with it what has become of a SHIP that may write.
+#[derive(Clone, Copy, Debug)]
+struct Undecided;
 
 /// The shards of a transaction that one primary can execute.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,6 +80,7 @@ impl<F: Fabric> NicCoordinator<F> {
         execution: Execution,
     ) -> Result<(), Abort> {
         open.path = Path::MultiHop;
+        self.node.check_served(&open.txn, |_| true)?;
         // AMB-06: what P1 only reads is locked for reading until P2 has executed with its locks
         // held, since nobody validates it. The paper says nothing of it.
         let protect = execution.remote.is_none() || self.node.config().faithful == Faithful::Fixed;
@@ -131,25 +137,44 @@ impl<F: Fabric> NicCoordinator<F> {
         let shipped = self.ask_to_execute(open, remote).await;
         self.server.unlock_shared(open);
         match shipped {
-            Shipped::Executed => {
-                self.count_acks(open, execution, remote).await;
-                Ok(())
-            }
-            Shipped::Denied(abort) => {
+            Ok(Shipped::Executed) => self.count_acks(open, execution, remote).await,
+            Ok(Shipped::Denied(abort)) => {
                 self.abandon_logs(open, |_| false);
                 Err(abort)
             }
-            Shipped::More if open.reported => {
+            Ok(Shipped::More) if open.reported => {
                 // Its host does not wait for it any more.
                 self.abandon_logs(open, |_| false);
                 Err(Abort::NoResources)
             }
-            Shipped::More => self.begin_again(open).await,
+            Ok(Shipped::More) => self.begin_again(open).await,
+            Err(Undecided) => {
+                self.abandon_logs(open, |_| false);
+                self.leave_undecided(open);
+                Ok(())
+            }
+        }
+    }
+
+    /// P2 is gone and may have executed: its LOGs may have reached backups of both shards. P1 has no
+    /// writes to send after them, and must not release what backups may have been written.
+    fn leave_undecided(&self, open: &mut OpenTxn<F>) {
+        self.report(open, Outcome::Unknown);
+        self.node.did(Without::ExecutionNode);
+        if !open.locks.is_empty() {
+            self.node.lost().leave_undecided(open.txn.id);
+            open.locks.clear();
         }
     }
 
     /// Asks P2 to execute and, if it does not answer, what has become of that.
-    async fn ask_to_execute(&self, open: &mut OpenTxn<F>, remote: ShardId) -> Shipped {
+    ///
+    /// Errors: nobody will ever say.
+    async fn ask_to_execute(
+        &self,
+        open: &mut OpenTxn<F>,
+        remote: ShardId,
+    ) -> Result<Shipped, Undecided> {
         let delegated = open.logs.iter().map(|call| call.delegated);
         let message = Ship { txn: &open.txn, delegated };
         let mut reply = self.ask(remote, &message).await;
@@ -162,11 +187,15 @@ impl<F: Fabric> NicCoordinator<F> {
             reply = self.ask_outcome(open, remote, request).await;
             open.reported = told.replace(true);
         }
-        match reply {
+        if matches!(reply, Err(FabricError::Unreachable)) && writes {
+            // It may have executed in the life that is over.
+            return Err(Undecided);
+        }
+        Ok(match reply {
             Ok(body) => parse_ship_reply(body.as_ref(), &mut open.txn)
                 .unwrap_or(Shipped::Denied(Abort::Fabric(FabricError::Malformed))),
-            Err(error) => Shipped::Denied(Abort::Fabric(error)),
-        }
+            Err(error) => Shipped::Denied(self.node.failure(remote, error)),
+        })
     }
 
     /// Reports that the outcome is unknown, unless it is found out in time: then the flag is set.
@@ -226,7 +255,14 @@ impl<F: Fabric> NicCoordinator<F> {
     }
 
     /// P2 has executed: waits for the acks of its LOGs, reports, commits at both primaries.
-    async fn count_acks(&self, open: &mut OpenTxn<F>, execution: Execution, remote: ShardId) {
+    ///
+    /// Errors: it has written nothing, and this node may not say what it has read.
+    async fn count_acks(
+        &self,
+        open: &mut OpenTxn<F>,
+        execution: Execution,
+        remote: ShardId,
+    ) -> Result<(), Abort> {
         let updates = |shard: &ShardId| {
             open.txn.updates().any(|write| self.node.shard_of(write.key) == *shard)
         };
@@ -234,8 +270,10 @@ impl<F: Fabric> NicCoordinator<F> {
         self.abandon_logs(open, |shard| updated.contains(&Some(shard)));
         if updated == [None; 2] {
             // P2 has kept nothing of a transaction that writes nothing.
+            self.node.check_lease(&self.fabric)?;
             self.report(open, Outcome::Committed);
-            return self.release(open).await;
+            self.release(open).await;
+            return Ok(());
         }
         open.holds_locks_at(remote);
         let timeout = match open.reported {
@@ -251,6 +289,7 @@ impl<F: Fabric> NicCoordinator<F> {
         let logged = self.await_logs(open).await;
         // [Xenic21 4.2 step 6] COMMIT at the primaries.
         self.commit(open, logged).await;
+        Ok(())
     }
 
     /// If this node is a backup of P2's shard, its LOG need not travel: the writes are here.

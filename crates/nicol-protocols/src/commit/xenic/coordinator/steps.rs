@@ -12,10 +12,11 @@ use crate::commit::messages::{
     AbortLocks, Commit, Execute, Log, Validate, parse_execute_reply, verdict,
 };
 use crate::commit::xenic::capacity;
+use crate::commit::xenic::losses::Without;
 use crate::commit::xenic::messages::HostReply;
 use crate::commit::xenic::open_txn::{LogCall, OpenTxn};
 use crate::commit::xenic::server::ReadAtOnce;
-use crate::kit::{AllGranted, HeldLocks, Selection};
+use crate::kit::{AllGranted, HeldLocks, Selection, VIEW_WAIT};
 
 /// How long a request that found no free call slot waits before it tries again.
 pub(in crate::commit::xenic) const SLOT_WAIT: Nanos = Nanos::from_micros(5);
@@ -61,6 +62,7 @@ impl<F: Fabric> NicCoordinator<F> {
     pub(super) async fn execute(&self, open: &mut OpenTxn<F>) -> Result<Executed, Abort> {
         let _phase = self.fabric.phase("step 2: EXECUTE");
         open.note_fetched();
+        self.node.check_served(&open.txn, |entry| !entry.fetched)?;
         let mut last = None;
         while let Some(shard) = self.next_shard(open, last, |entry| !entry.fetched) {
             if open.keys.iter().any(|&index| open.txn.entries()[index].write) {
@@ -78,7 +80,7 @@ impl<F: Fabric> NicCoordinator<F> {
         let OpenTxn { calls, txn, keys, locks, exhausted, .. } = open;
         let take = |shard, reply: Result<F::Payload, FabricError>| {
             self.select(keys, txn, shard, |entry| !entry.fetched);
-            let granted = reply.map_err(Abort::Fabric).and_then(|body| {
+            let granted = reply.map_err(|error| self.node.failure(shard, error)).and_then(|body| {
                 parse_execute_reply(body.as_ref(), txn, keys)
                     .unwrap_or(Err(Abort::Fabric(FabricError::Malformed)))
             });
@@ -105,7 +107,7 @@ impl<F: Fabric> NicCoordinator<F> {
                 open.calls.push(shard, reply);
                 last = Some(shard);
             }
-            let _ = open.calls.gather(|_, reply| verdict(reply)).await?;
+            let _ = open.calls.gather(|shard, reply| self.verdict(shard, reply)).await?;
         }
         Ok(Validated::Unchanged(Unchanged(())))
     }
@@ -124,9 +126,11 @@ impl<F: Fabric> NicCoordinator<F> {
             Validated::Unchanged(_) | Validated::ReadAtOnce(_) | Validated::CurrentHere(_) => {}
         }
         if open.txn.updates().next().is_none() {
+            self.node.check_lease(&self.fabric)?;
             self.report(open, Outcome::Committed);
             return Ok(Logged(()));
         }
+        self.node.check_served(&open.txn, |entry| entry.write)?;
         let log = self.node.log(self.fabric.here().core);
         capacity::check_writes(open.exhausted, &open.txn, log.body_max())?;
         let mut last = None;
@@ -142,22 +146,45 @@ impl<F: Fabric> NicCoordinator<F> {
         Ok(self.await_logs(open).await)
     }
 
-    /// Waits for every backup's ack and reports the outcome.
+    /// Waits for the acks of every backup that is left, and reports the outcome.
+    ///
+    /// A backup that the view has removed need not acknowledge: it holds nothing any more. Who has
+    /// written a shard whose primary is gone commits all the same, since nobody serves the shard and
+    /// its backups keep the write; unless none of them is left to keep it.
     pub(super) async fn await_logs(&self, open: &mut OpenTxn<F>) -> Logged {
         while let Some((call, mut reply)) = open.logs.next().await {
             let mut superseded = None;
             while let Err(error) = reply {
-                self.report(open, Outcome::Unknown);
-                if let FabricError::TimedOut { request } = error {
-                    superseded = Some(request);
+                if self.node.is_excused(call.backup) {
+                    self.node.did(Without::Backup);
+                    open.excused.push(call.shard);
+                    break;
                 }
-                self.wait_for_slot().await;
+                match error {
+                    // That life is over, as the next view says.
+                    FabricError::Unreachable => self.wait_for_view().await,
+                    error => {
+                        self.report(open, Outcome::Unknown);
+                        if let FabricError::TimedOut { request } = error {
+                            superseded = Some(request);
+                        }
+                        self.wait_for_slot().await;
+                    }
+                }
                 self.select_updates(open, call.shard);
                 reply = self.send_log(open, call, Timeout::Never, superseded).await;
             }
         }
+        let is_kept = |&shard: &ShardId| {
+            let excused = open.excused.iter().filter(|&&of| of == shard).count();
+            !self.node.is_lost(shard) || excused < self.fabric.view().backups(shard).count()
+        };
+        let kept = open.excused.iter().all(is_kept);
+        if !kept {
+            self.node.did(Without::EveryReplica);
+        }
         // Committed: the host learns it before the primaries do.
-        self.report(open, Outcome::Committed);
+        self.report(open, if kept { Outcome::Committed } else { Outcome::Unknown });
         Logged(())
     }
 
@@ -217,7 +244,9 @@ impl<F: Fabric> NicCoordinator<F> {
         .await;
     }
 
-    /// Sends each primary that may hold locks its write-set keys, and waits until it has answered.
+    /// Sends each primary that may hold locks its write-set keys, and waits until it has answered. One
+    /// that the view has removed has no locks to release, and nobody reads there what is not
+    /// installed.
     async fn tell_primaries(
         &self,
         open: &mut OpenTxn<F>,
@@ -232,9 +261,16 @@ impl<F: Fabric> NicCoordinator<F> {
         }
         while let Some((shard, mut reply)) = open.calls.next().await {
             while let Err(error) = reply {
-                let no_slot = error == FabricError::NoResources;
-                assert!(no_slot, "a primary refused to end a transaction: {error}");
-                self.wait_for_slot().await;
+                if self.node.is_lost(shard) {
+                    self.node.did(Without::Primary);
+                    break;
+                }
+                match error {
+                    FabricError::NoResources => self.wait_for_slot().await,
+                    // That life is over, as the next view says.
+                    FabricError::Unreachable => self.wait_for_view().await,
+                    error => panic!("a primary refused to end a transaction: {error}"),
+                }
                 self.select_write_set(open, shard);
                 reply = send(open, shard).await;
             }
@@ -257,6 +293,23 @@ impl<F: Fabric> NicCoordinator<F> {
 
     pub(super) async fn wait_for_slot(&self) {
         self.fabric.sleep_until(self.fabric.now() + SLOT_WAIT).await;
+    }
+
+    /// A node's life is over, and no view has said so yet.
+    pub(super) async fn wait_for_view(&self) {
+        self.fabric.sleep_until(self.fabric.now() + VIEW_WAIT).await;
+    }
+
+    /// What the primary of `shard` says of a VALIDATE or LOCK.
+    pub(super) fn verdict(
+        &self,
+        shard: ShardId,
+        reply: Result<F::Payload, FabricError>,
+    ) -> Result<(), Abort> {
+        match reply {
+            Err(error) => Err(self.node.failure(shard, error)),
+            reply => verdict(reply),
+        }
     }
 
     /// The NIC engine that works for this one at the primary of `shard`.

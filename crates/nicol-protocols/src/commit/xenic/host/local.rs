@@ -132,6 +132,9 @@ impl<F: Fabric> HostCoordinator<F> {
                 return Outcome::Aborted(Abort::Stale { key: version.range.first() });
             }
         }
+        if let Err(abort) = self.node.check_lease(&self.fabric) {
+            return Outcome::Aborted(abort);
+        }
         self.node.took(Path::LocalRead);
         Outcome::Committed
     }

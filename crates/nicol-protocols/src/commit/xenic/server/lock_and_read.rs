@@ -58,7 +58,10 @@ impl<F: Fabric> NicServer<F> {
                 (true, _) => self.node.lock(entry.key, open.txn.id),
                 (false, true) => self.node.lock_shared(entry.key),
                 (false, false) => match self.node.holder(entry.key) {
-                    Some(_) => Err(Abort::LockConflict { key: entry.key }),
+                    Some(holder) => {
+                        let conflict = Abort::LockConflict { key: entry.key };
+                        Err(self.node.conflict(entry.key, holder, conflict))
+                    }
                     None => Ok(()),
                 },
             };

@@ -64,6 +64,11 @@ impl<F: Fabric> NicServer<F> {
         }
     }
 
+    /// The node that it serves.
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
     /// Looks up keys of this node's shard.
     pub(super) fn lookups(&self) -> &Lookups<F> {
         &self.lookups
@@ -186,9 +191,10 @@ impl<F: Fabric> NicServer<F> {
         lock_all(keys.written(), lock, unlock)?;
         for access in keys.iter().filter(|access| !access.write) {
             self.fabric.work(Work::IndexLookup);
-            if self.node.holder(access.key).is_some_and(|holder| holder != keys.txn) {
+            let key = access.key;
+            if let Some(holder) = self.node.holder(key).filter(|&holder| holder != keys.txn) {
                 self.unlock_all(keys);
-                return Err(Abort::LockConflict { key: access.key });
+                return Err(self.node.conflict(key, holder, Abort::LockConflict { key }));
             }
         }
         Ok(())
@@ -219,8 +225,8 @@ impl<F: Fabric> NicServer<F> {
                 break;
             }
             // Checked after the read: a writer that locked since may have installed elsewhere.
-            if self.node.holder(key).is_some() {
-                verdict = Err(Abort::ValidateLocked { key });
+            if let Some(holder) = self.node.holder(key) {
+                verdict = Err(self.node.conflict(key, holder, Abort::ValidateLocked { key }));
                 break;
             }
         }

@@ -1,0 +1,134 @@
+//! Nodes that have lost their data in a crash, and the transactions that they have left undecided.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nicol_core::fabric::Local;
+use nicol_core::ids::{NodeId, Side, TxnId};
+use nicol_core::units::Nanos;
+use nicol_core::view::View;
+
+/// How long whoever has been told that a life is over waits for the view that says so.
+pub(crate) const VIEW_WAIT: Nanos = Nanos::from_micros(50);
+
+/// What one node knows of the nodes that have lost their data, shared by its engines. Only views
+/// tell it: a node that does not answer may live.
+///
+/// For systems without recovery: a node of which a side has crashed has lost what was loaded, and
+/// holds nothing of it in a later life either.
+#[derive(Debug)]
+pub(crate) struct LostNodes {
+    /// The view under which everything was loaded.
+    loaded: View,
+    /// Is there any? Without a crash every question costs this one read.
+    any: AtomicBool,
+    /// By node.
+    nodes: Box<[AtomicBool]>,
+    /// Transactions of coordinators that live which a lost node has left undecided.
+    undecided: Mutex<BTreeSet<TxnId>>,
+}
+
+impl LostNodes {
+    /// None: everything has just been loaded under `view`.
+    pub(crate) fn new(view: &View) -> Self {
+        Self {
+            loaded: view.clone(),
+            any: AtomicBool::new(false),
+            nodes: view.node_ids().map(|_| AtomicBool::new(false)).collect(),
+            undecided: Mutex::default(),
+        }
+    }
+
+    /// Learns from `view`, a later one, who has lost what was loaded.
+    pub(crate) fn learn(&self, view: &View) {
+        for node in view.node_ids() {
+            let lives_on = |side| view.side(node, side) == self.loaded.side(node, side);
+            if !(lives_on(Side::Host) && lives_on(Side::Nic)) {
+                self.nodes[node.index()].store(true, Ordering::Release);
+                self.any.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// Is there any?
+    pub(crate) fn are_any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// Has `node` lost its data?
+    pub(crate) fn contain(&self, node: NodeId) -> bool {
+        self.are_any() && self.nodes[node.index()].load(Ordering::Acquire)
+    }
+
+    /// A lost node had the decision about `txn`, of a coordinator that lives.
+    pub(crate) fn leave_undecided(&self, txn: TxnId) {
+        self.undecided().insert(txn);
+    }
+
+    /// Has a lost node left `txn` undecided: as its coordinator, or with the decision in its hands?
+    /// What it has locked only a recovery may release.
+    pub(crate) fn have_left(&self, txn: TxnId) -> bool {
+        self.are_any()
+            && (txn.engine().is_some_and(|coordinator| self.contain(coordinator.node))
+                || self.undecided().contains(&txn))
+    }
+
+    fn undecided(&self) -> MutexGuard<'_, BTreeSet<TxnId>> {
+        self.undecided.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hands every view that `fabric` goes on to over to `learn`, for ever. Each engine that decides by
+/// it does so itself: it learns a view before the tasks that the view has woken go on.
+pub(crate) async fn follow_views<F: Local>(fabric: F, learn: impl Fn(&View)) {
+    let changes = fabric.view_changes();
+    loop {
+        let change = changes.wait();
+        learn(fabric.view());
+        change.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicol_core::ids::{EngineId, Incarnation};
+    use nicol_core::view::SideState;
+
+    use super::*;
+
+    fn txn_of(node: u16) -> TxnId {
+        TxnId::new(EngineId::host(NodeId(node), 0), Incarnation::FIRST, 7)
+    }
+
+    #[test]
+    fn a_node_is_lost_with_either_side_and_in_every_later_life() {
+        let view = View::new(3, 2, 1, 1).unwrap();
+        let lost = LostNodes::new(&view);
+        lost.learn(&view);
+        assert!(!lost.are_any() && !lost.contain(NodeId(1)) && !lost.have_left(txn_of(1)));
+        let second = Incarnation::FIRST.next();
+        let down =
+            view.with_side(NodeId(1), Side::Nic, SideState { up: false, incarnation: second });
+        lost.learn(&down);
+        assert!(lost.contain(NodeId(1)) && !lost.contain(NodeId(0)));
+        let back =
+            down.with_side(NodeId(1), Side::Nic, SideState { up: true, incarnation: second });
+        lost.learn(&back);
+        let lost_later = LostNodes::new(&view);
+        lost_later.learn(&back);
+        assert!(lost.contain(NodeId(1)) && lost_later.contain(NodeId(1)));
+        assert!(lost.have_left(txn_of(1)) && !lost.have_left(txn_of(2)));
+    }
+
+    #[test]
+    fn a_living_coordinator_s_transaction_may_be_left_undecided_too() {
+        let view = View::new(2, 2, 1, 1).unwrap();
+        let lost = LostNodes::new(&view);
+        let incarnation = Incarnation::FIRST.next();
+        lost.learn(&view.with_side(NodeId(1), Side::Host, SideState { up: false, incarnation }));
+        assert!(!lost.have_left(txn_of(0)));
+        lost.leave_undecided(txn_of(0));
+        assert!(lost.have_left(txn_of(0)));
+    }
+}
