@@ -192,6 +192,24 @@ impl WriteCounters {
             .is_some_and(|range| range.held.iter().any(|(locked, _)| *locked == key))
     }
 
+    /// The transaction that holds `key`.
+    pub fn holder(&self, key: Key) -> Option<TxnId> {
+        let range = VersionRange::of(key);
+        let stripe = stripe(&self.ranges, range);
+        let held = &stripe.get(&range.0)?.held;
+        held.iter().find(|(locked, _)| *locked == key).map(|&(_, holder)| holder)
+    }
+
+    /// Calls `each` with every key that is locked, and the transaction that holds it, in no order
+    /// that means anything: for audits.
+    pub fn for_each_locked(&self, each: &mut dyn FnMut(Key, TxnId)) {
+        for stripe in &self.ranges {
+            let stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+            let held = stripe.values().flat_map(|range| &range.held);
+            held.for_each(|&(key, holder)| each(key, holder));
+        }
+    }
+
     /// Releases `key` if `txn` holds it.
     pub fn unlock(&self, key: Key, txn: TxnId) {
         let range = VersionRange::of(key);

@@ -96,6 +96,11 @@ impl LogMemory {
         self.applied() == self.reserved()
     }
 
+    /// Has everything been applied that its reader has seen?
+    pub(super) fn has_applied_what_it_saw(&self) -> bool {
+        self.load(seen_offset(self.size)) == self.applied()
+    }
+
     /// Has everything been applied that has landed without a gap? For a ring that others write.
     pub(super) fn is_idle(&self) -> bool {
         let applied = self.applied();

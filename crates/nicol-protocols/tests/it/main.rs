@@ -3,6 +3,7 @@
 mod cluster;
 mod crashes;
 mod errata;
+mod rdma_crashes;
 mod sizes;
 mod slots;
 mod ways;

@@ -159,7 +159,7 @@ fn walk(table: &RemoteTable, key: Key, tally: &mut Tally, bytes: &mut Vec<u8>) -
                 assert!(record.header.version() == Version(1), "it was loaded once");
                 return record.address;
             }
-            Step::Absent(_) | Step::Torn => panic!("a loaded key is found"),
+            Step::Absent(_) | Step::Torn(_) => panic!("a loaded key is found"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A table's shape, and lookups in it: all that a remote coordinator needs.
 
-use nicol_core::ids::{Key, Version};
+use nicol_core::ids::{EngineId, Key, Version};
 use nicol_core::memory::WORD;
 use nicol_core::units::Bytes;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -127,8 +127,9 @@ pub enum Step<'a> {
     Next,
     /// Not in the table, if the bucket version is still what it was: see [`Absence`].
     Absent(Absence),
-    /// A writer interfered: READ the walk's span, which starts at the home again.
-    Torn,
+    /// A writer interfered: READ the walk's span, which starts at the home again. Whose lock the
+    /// record is being written under, if it is a record's.
+    Torn(Option<EngineId>),
 }
 
 /// What a READ at a cached address has found.
@@ -136,8 +137,8 @@ pub enum Step<'a> {
 pub enum Reread<'a> {
     /// The key's record.
     Found(Record<'a>),
-    /// The key's record, being written: READ it again.
-    Torn,
+    /// The key's record, being written: READ it again. Whose lock it is being written under.
+    Torn(Option<EngineId>),
     /// Nothing, or another record: walk.
     Moved,
 }
@@ -230,7 +231,7 @@ impl Geometry {
         }
         match layout::parse_slot(bytes, key) {
             SlotView::Other => Reread::Moved,
-            SlotView::Torn => Reread::Torn,
+            SlotView::Torn(header) => Reread::Torn(header.owner()),
             SlotView::Record { header, incarnation, stored } => {
                 Reread::Found(Record { address, header, stored, incarnation })
             }
@@ -368,7 +369,7 @@ impl Walk {
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> Step<'a> {
         let geometry = self.geometry;
         if bytes.len() != self.span.len {
-            return self.again();
+            return self.again(None);
         }
         let head = |at: usize| word_at(bytes, at).unwrap_or_default();
         if self.hops == 0 {
@@ -378,14 +379,14 @@ impl Walk {
                 floor: Version(head(bucket::FLOOR)),
             };
         }
-        let mut torn = false;
+        let (mut torn, mut writer) = (false, None);
         let slot_bytes = geometry.slot_bytes() as usize;
         for (number, part) in bytes.chunks_exact(geometry.bucket_bytes() as usize).enumerate() {
             let slots = part[bucket::HEAD..].chunks_exact(slot_bytes);
             for (slot, bytes) in slots.enumerate() {
                 match layout::parse_slot(bytes, self.key) {
                     SlotView::Other => {}
-                    SlotView::Torn => torn = true,
+                    SlotView::Torn(header) => (torn, writer) = (true, header.owner()),
                     SlotView::Record { header, incarnation, stored } => {
                         let inside = geometry.slot_offset(number as u64, slot as u64);
                         let address = self.span.offset + inside;
@@ -396,7 +397,7 @@ impl Walk {
         }
         let link = head(bucket::LINK);
         if torn || self.hops == HOPS_MAX || (link != 0 && !geometry.is_overflow(link)) {
-            return self.again();
+            return self.again(writer);
         }
         if link != 0 {
             self.hops += 1;
@@ -405,13 +406,13 @@ impl Walk {
             return Step::Next;
         }
         if !self.absence.bucket_version.is_multiple_of(2) {
-            return self.again();
+            return self.again(None);
         }
         Step::Absent(self.absence)
     }
 
-    fn again(&mut self) -> Step<'static> {
+    fn again(&mut self, writer: Option<EngineId>) -> Step<'static> {
         *self = self.geometry.walk(self.key);
-        Step::Torn
+        Step::Torn(writer)
     }
 }

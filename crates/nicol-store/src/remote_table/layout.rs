@@ -252,8 +252,8 @@ pub(super) fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
 pub(super) enum SlotView<'a> {
     /// Another key's, or nobody's.
     Other,
-    /// The key's, but being rewritten.
-    Torn,
+    /// The key's, but being rewritten under this header.
+    Torn(Header),
     /// The key's record.
     Record { header: Header, incarnation: u64, stored: StoredValue<'a> },
 }
@@ -277,13 +277,13 @@ pub(super) fn parse_slot(bytes: &[u8], key: Key) -> SlotView<'_> {
             let offset = word(field::VALUE);
             (StoredValue::OutOfLine(BlockRef { offset, len }), 0..WORD)
         }
-        _ => return SlotView::Torn,
+        _ => return SlotView::Torn(header),
     };
     let sum = checksum(key, header.version(), shape, &value[covered]);
     let incarnation = shape.incarnation();
     let unlocked_elsewhere = !header.is_locked() && header.incarnation() != incarnation;
     if sum != word(field::CHECKSUM) || unlocked_elsewhere {
-        return SlotView::Torn;
+        return SlotView::Torn(header);
     }
     SlotView::Record { header, incarnation, stored }
 }

@@ -258,6 +258,14 @@ impl RemoteTable {
         }
     }
 
+    /// The engine whose transaction holds `key`, however it was locked.
+    pub fn owner_of(&self, key: Key) -> Option<EngineId> {
+        match self.seek(key) {
+            Sought::Slot { header, .. } => header.owner(),
+            Sought::Absent { .. } => None,
+        }
+    }
+
     /// Applies a COMMIT of `txn` and unlocks: the new value, or `None` for a deletion.
     ///
     /// # Panics

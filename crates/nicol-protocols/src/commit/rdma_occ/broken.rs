@@ -71,6 +71,16 @@ impl<F: Fabric> Owner for BrokenOwner<F> {
                 self.later(async move { own.unlock(key, txn) });
                 Ok(())
             }
+            Sabotage::StealsLocks => {
+                let holder = self.node.primary().transaction_of(key);
+                let left = |holder: &TxnId| {
+                    holder.engine().is_some_and(|engine| self.node.lost().contain(engine.node))
+                };
+                if let Some(holder) = holder.filter(left) {
+                    self.own.unlock(key, holder);
+                }
+                self.own.lock(key, txn)
+            }
             _ => self.own.lock(key, txn),
         }
     }

@@ -204,6 +204,10 @@ impl RdmaOccConfig {
             config.validation = Validation::Rpc;
             config.commit_by = Primitive::Rpc;
         }
+        if config.sabotage == Sabotage::StealsLocks {
+            // A READ would see the lock, and go away.
+            config.execution = Execution::Rpc;
+        }
         config
     }
 

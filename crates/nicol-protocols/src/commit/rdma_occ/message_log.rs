@@ -82,7 +82,7 @@ struct Outbox<F: Fabric> {
     /// Bytes that this engine has read of the log that the target writes here.
     read: Cell<u64>,
     /// What found no space, in order.
-    waiting: RefCell<VecDeque<(RecordKind, F::Payload)>>,
+    waiting: RefCell<VecDeque<Waiting<F>>>,
     /// Is somebody writing what waits?
     draining: Cell<bool>,
     /// Records whose WRITE is not known to have landed, in order.
@@ -90,8 +90,17 @@ struct Outbox<F: Fabric> {
     posted: Signal,
 }
 
+/// A part of a message that has found no space.
+struct Waiting<F: Fabric> {
+    kind: RecordKind,
+    part: F::Payload,
+    asker: Option<ReplyTo>,
+}
+
 /// A WRITE under way, with what is needed to make it again.
 struct Flying<F: Fabric> {
+    /// Who waits for the answer, where a request begins: refused if the target is gone.
+    asker: Option<ReplyTo>,
     record: F::Payload,
     offset: u64,
     end: u64,
@@ -201,7 +210,8 @@ impl<F: Fabric> MessageLogs<F> {
             }
             self.fabric.give_up_after(request, span);
         }
-        self.write_letter(node, LetterHead { letter: Letter::Request(M::KIND), request }, message);
+        let head = LetterHead { letter: Letter::Request(M::KIND), request };
+        self.write_letter(node, head, message);
         reply
     }
 
@@ -219,26 +229,47 @@ impl<F: Fabric> MessageLogs<F> {
         head.emit(&mut writer);
         message.emit(&mut writer);
         self.fabric.work(Work::MessageFramed { bytes: letter.len() as u32 });
+        let is_request = matches!(head.letter, Letter::Request(_));
+        let here = self.fabric.here();
+        let mut asker = is_request.then_some(ReplyTo { engine: here, request: head.request });
         let mut parts = letter.chunks(self.part_max).peekable();
         while let Some(part) = parts.next() {
             let last = parts.peek().is_none();
-            self.write_part(to, if last { RecordKind::Message } else { RecordKind::Part }, part);
+            let kind = if last { RecordKind::Message } else { RecordKind::Part };
+            self.write_part(to, kind, part, asker.take());
         }
     }
 
-    /// Writes a record, now or when there is space for it.
-    fn write_part(self: &Rc<Self>, to: NodeId, kind: RecordKind, part: &[u8]) {
+    /// Writes a record, now or when there is space for it; none to a node that is gone.
+    fn write_part(
+        self: &Rc<Self>,
+        to: NodeId,
+        kind: RecordKind,
+        part: &[u8],
+        asker: Option<ReplyTo>,
+    ) {
+        if self.reach.is_gone(to) {
+            return self.refuse(asker);
+        }
         let outbox = self.to(to);
         let in_turn = outbox.waiting.borrow().is_empty();
         if in_turn
             && outbox.has_space(part.len())
             && let Some(log) = self.message_log_handle(to)
         {
-            return self.post_part(log, kind, part);
+            return self.post_part(log, kind, part, asker);
         }
-        outbox.waiting.borrow_mut().push_back((kind, self.fabric.keep(part)));
+        let part = self.fabric.keep(part);
+        outbox.waiting.borrow_mut().push_back(Waiting { kind, part, asker });
         if !outbox.draining.replace(true) {
             self.fabric.spawn(self.clone().drain(to));
+        }
+    }
+
+    /// The target of a request is gone.
+    fn refuse(&self, asker: Option<ReplyTo>) {
+        if let Some(asker) = asker {
+            self.fabric.refuse(asker, FabricError::Unreachable);
         }
     }
 
@@ -248,24 +279,24 @@ impl<F: Fabric> MessageLogs<F> {
         Some(LogHandle { node, rkey, size: self.to(node).tail.get().size() })
     }
 
-    fn post_part(&self, log: LogHandle, kind: RecordKind, part: &[u8]) {
+    fn post_part(&self, log: LogHandle, kind: RecordKind, part: &[u8], asker: Option<ReplyTo>) {
         let outbox = self.to(log.node);
         let Framing { body, record } = &mut *self.framing.borrow_mut();
         body.clear();
         body.extend_from_slice(&outbox.read.get().to_le_bytes());
         body.extend_from_slice(part);
         let mut tail = outbox.tail.get();
-        let post = |offset: u64, end: u64, bytes: &[u8]| {
+        let post = |offset: u64, end: u64, bytes: &[u8], asker| {
             let (record, done) =
                 (self.fabric.keep(bytes), self.reach.write_log(log, offset, bytes));
-            outbox.flying.borrow_mut().push_back(Flying { record, offset, end, done });
+            outbox.flying.borrow_mut().push_back(Flying { asker, record, offset, end, done });
         };
         if let Some((offset, word)) = tail.skip(body.len()) {
-            post(offset, tail.at(), &word.to_le_bytes());
+            post(offset, tail.at(), &word.to_le_bytes(), None);
         }
         record.clear();
         let offset = tail.frame(kind, body, record);
-        post(offset, tail.at(), record);
+        post(offset, tail.at(), record, asker);
         outbox.tail.set(tail);
         outbox.posted.notify();
     }
@@ -274,7 +305,11 @@ impl<F: Fabric> MessageLogs<F> {
     async fn drain(self: Rc<Self>, to: NodeId) {
         let outbox = self.to(to);
         loop {
-            let next = outbox.waiting.borrow().front().map(|(_, part)| part.as_ref().len());
+            if self.reach.is_gone(to) {
+                let waiting = std::mem::take(&mut *outbox.waiting.borrow_mut());
+                waiting.into_iter().for_each(|waiting| self.refuse(waiting.asker));
+            }
+            let next = outbox.waiting.borrow().front().map(|next| next.part.as_ref().len());
             let Some(bytes) = next else {
                 outbox.draining.set(false);
                 return;
@@ -283,8 +318,8 @@ impl<F: Fabric> MessageLogs<F> {
                 None => self.reach.handles_of(to).await.is_ok(),
                 Some(log) if outbox.has_space(bytes) => {
                     let part = outbox.waiting.borrow_mut().pop_front();
-                    if let Some((kind, part)) = part {
-                        self.post_part(log, kind, part.as_ref());
+                    if let Some(Waiting { kind, part, asker }) = part {
+                        self.post_part(log, kind, part.as_ref(), asker);
                     }
                     true
                 }
@@ -306,12 +341,12 @@ impl<F: Fabric> MessageLogs<F> {
         outbox.freed.get() > before
     }
 
-    /// Retries until every record for `to` has landed; never gives up.
+    /// Retries until every record for `to` has landed; gives up only when that node is gone.
     async fn see_land(self: Rc<Self>, to: NodeId) {
         let outbox = self.to(to);
         loop {
             let next = outbox.flying.borrow_mut().pop_front();
-            let Some(Flying { record, offset, end, done }) = next else {
+            let Some(Flying { asker, record, offset, end, done }) = next else {
                 outbox.posted.wait().await;
                 continue;
             };
@@ -319,6 +354,9 @@ impl<F: Fabric> MessageLogs<F> {
                 && let Some(log) = self.message_log_handle(to)
             {
                 write_in_time(&self.reach, log, record.as_ref(), offset, end).await;
+            }
+            if self.reach.is_gone(to) {
+                self.refuse(asker);
             }
         }
     }

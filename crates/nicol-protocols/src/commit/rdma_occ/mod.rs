@@ -28,6 +28,7 @@
 //! | the requests that it serves | `server` |
 //! | every RPC, and its answer: a SEND, or a one-sided WRITE into a message log that the target polls | `rpc`, `message_log` |
 //! | verbs, and the handles that they need | `reach`, `rings` |
+//! | what a crash takes and leaves | `losses` |
 //! | what is broken on purpose for the checkers' sake | `broken` |
 //!
 //! What holds in all of them:
@@ -50,6 +51,7 @@ mod config;
 mod coordinator;
 mod host;
 mod local_log;
+mod losses;
 mod message_log;
 mod messages;
 mod node;

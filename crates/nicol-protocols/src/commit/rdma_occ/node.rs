@@ -6,19 +6,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::commit::CommitNode;
 use nicol_core::fabric::Fabric;
-use nicol_core::ids::{EngineId, Key, NodeId, ShardId};
+use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side, Version};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, SystemNode};
+use nicol_core::system::{Audit, Counter, SystemNode};
 use nicol_core::txn::{Procedures, VALUE_MAX};
 use nicol_core::view::{ShardMap, View};
 use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
 use super::config::{RdmaOccConfig, Transport};
+use super::losses::{Without, WithoutData};
 use super::replica::{Primary, Replica};
 use super::{Coordinator, start};
 use crate::commit::log::LogMemory;
 use crate::commit::{copy_backups, load_shard};
+use crate::kit::LostNodes;
 
 /// Log records that a node applies between two looks at whether old deletions may be forgotten.
 const FORGET_EVERY: u64 = 1_024;
@@ -28,6 +30,7 @@ const FORGET_EVERY: u64 = 1_024;
 pub struct Node {
     id: NodeId,
     view: View,
+    lost: LostNodes,
     config: RdmaOccConfig,
     geometry: Geometry,
     shard: Option<ShardId>,
@@ -44,6 +47,7 @@ pub struct Node {
     /// Transactions that have begun here and still have something to do.
     open: AtomicU64,
     applied: AtomicU64,
+    without: [AtomicU64; Without::COUNT],
     /// Per log: has it been idle since deletions were last forgotten?
     idle: Mutex<Vec<bool>>,
 }
@@ -95,6 +99,20 @@ impl Node {
     /// The shard of `key`.
     pub(super) fn shard_of(&self, key: Key) -> ShardId {
         self.view.shard_of(key)
+    }
+
+    /// The node that holds the primary of `shard`.
+    pub(super) fn primary_node(&self, shard: ShardId) -> NodeId {
+        self.view.primary(shard)
+    }
+
+    /// The nodes that have lost their data.
+    pub(super) fn lost(&self) -> &LostNodes {
+        &self.lost
+    }
+
+    pub(super) fn without(&self) -> &[AtomicU64; Without::COUNT] {
+        &self.without
     }
 
     pub(super) fn is_primary_of(&self, key: Key) -> bool {
@@ -158,6 +176,15 @@ impl Node {
     /// Forgets an address where the record did not stand any more.
     pub(super) fn forget_address(&self, key: Key) {
         self.addresses().slots.forget(key);
+    }
+
+    /// Has everything been read that has landed in `logs`? What a node wrote last before it was lost
+    /// may be torn, and what it wrote behind that is nobody's to read.
+    fn are_read(&self, logs: &[Arc<LogMemory>]) -> bool {
+        let writers = self.view.engine_ids().filter(|engine| engine.side == Side::Host);
+        logs.iter().zip(writers).all(|(log, writer)| {
+            log.is_idle() || self.lost.contain(writer.node) && log.has_applied_what_it_saw()
+        })
     }
 
     fn addresses(&self) -> MutexGuard<'_, Addresses> {
@@ -224,6 +251,8 @@ impl SystemNode for Node {
     type Shard = Replica;
     type Copies = Copies;
 
+    const FOLLOWS_VIEWS: bool = true;
+
     /// A table of the size that every shard's has: coordinators reckon with it where a record
     /// stands.
     fn empty(config: &RdmaOccConfig, source: &dyn RecordSource) -> Replica {
@@ -281,6 +310,7 @@ impl SystemNode for Node {
         Self {
             id,
             view: view.clone(),
+            lost: LostNodes::new(view),
             config: config.in_force(),
             geometry: primary.table.geometry(),
             shard: view.led_by(id).next(),
@@ -291,25 +321,42 @@ impl SystemNode for Node {
             addresses: Mutex::new(addresses),
             open: AtomicU64::new(0),
             applied: AtomicU64::new(0),
+            without: Default::default(),
             idle: Mutex::new(vec![false; engines]),
         }
     }
 
+    fn start_without_data<F: Fabric>(fabric: &F) {
+        if fabric.here().side == Side::Host {
+            WithoutData::start(fabric);
+        }
+    }
+
     fn is_settled(&self) -> bool {
-        // A transaction that has ended holds no locks.
-        let mut logs = self.logs.iter().chain(&self.messages);
-        self.open.load(Ordering::Relaxed) == 0 && logs.all(|log| log.is_idle())
+        // A transaction that has ended holds no locks. What is locked for a dead one is known once
+        // the view tells of its end. That is asked last, since it goes over every record.
+        self.open.load(Ordering::Relaxed) == 0
+            && self.are_read(&self.logs)
+            && self.are_read(&self.messages)
+            && self.has_released()
     }
 
     fn audit(&self) -> Audit {
         let own = self.shard.map(|shard| (shard, self.primary.replica.digest()));
         let mut digests: Vec<_> = own.into_iter().collect();
         digests.extend(self.backups.iter().map(|(&shard, replica)| (shard, replica.digest())));
+        let keys_awaiting_recovery = self.awaiting_recovery();
+        let locks = self.primary.locked_count() - keys_awaiting_recovery.len();
         Audit {
-            leaks: vec![("locks", self.primary.locked_count() as u64)],
+            leaks: vec![("locks", locks as u64)],
+            awaiting_recovery: vec![("locks", keys_awaiting_recovery.len() as u64)],
+            keys_awaiting_recovery,
             digests,
-            ..Audit::default()
         }
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        self.done_without().collect()
     }
 
     fn check(&self) {
@@ -334,6 +381,13 @@ impl SystemNode for Node {
 
     fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
         self.primary.replica.for_each(each);
+    }
+
+    fn for_each_of(&self, shard: ShardId, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        let own = (self.shard == Some(shard)).then_some(&self.primary.replica);
+        if let Some(replica) = own.or_else(|| self.backup(shard)) {
+            replica.for_each_version(each);
+        }
     }
 }
 

@@ -19,7 +19,8 @@ use crate::kit::lock_all;
 pub(super) trait Owner {
     /// Locks `key` for `txn`, perhaps again.
     ///
-    /// Errors: another transaction holds it; there is no space for what may be inserted.
+    /// Errors: another transaction holds it, perhaps for good; there is no space for what may be
+    /// inserted.
     fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort>;
 
     /// Unlocks `key` if `txn` holds it.
@@ -77,7 +78,9 @@ impl<F: Fabric> OwnShard<F> {
         self.fabric.work(Work::TableLookup);
         let mut unread = self.unread.borrow_mut();
         let ReadOf { key, version, present } = read;
-        self.node.primary().validate(key, Lookup { version, present }, heeds_locks, &mut unread)
+        let read = Lookup { version, present };
+        let checked = self.node.primary().validate(key, read, heeds_locks, &mut unread);
+        checked.map_err(|abort| self.node.explained(abort))
     }
 }
 
@@ -85,7 +88,7 @@ impl<F: Fabric> Owner for OwnShard<F> {
     fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
         self.fabric.work(Work::TableLookup);
         let primary = self.node.primary();
-        let granted = primary.lock(key, txn)?;
+        let granted = primary.lock(key, txn).map_err(|abort| self.node.explained(abort))?;
         if !granted.present && !primary.has_capacity(key) {
             primary.unlock(key, txn);
             return Err(Abort::NoResources);
@@ -116,7 +119,7 @@ impl<F: Fabric> Owner for OwnShard<F> {
                 Ok(Found { version, value })
             }
             // Locked, or in the middle of a one-sided commit.
-            Ok(_) | Err(_) => Err(Abort::LockConflict { key }),
+            Ok(_) | Err(_) => Err(self.node.explained(Abort::LockConflict { key })),
         }
     }
 
@@ -128,7 +131,7 @@ impl<F: Fabric> Owner for OwnShard<F> {
         self.fabric.work(Work::TableLookup);
         match self.node.primary().is_range_current(version, txn) {
             true => Ok(()),
-            false => Err(Abort::Stale { key: version.range.first() }),
+            false => Err(self.node.staleness_of_range(&version)),
         }
     }
 

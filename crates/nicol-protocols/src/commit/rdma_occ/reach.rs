@@ -14,9 +14,14 @@ use super::config::Transport;
 use super::messages::{Hello, RemoteHandles, parse_handles, parse_hello};
 use super::node::Node;
 use crate::commit::log::LogMemory;
+use crate::kit::VIEW_WAIT;
 
 /// How long what found no space, or failed and must happen, waits before it is tried again.
 const RETRY_WAIT: Nanos = Nanos::from_micros(5);
+
+/// So many times [`VIEW_WAIT`] whoever has met the end of a life waits for the view that says so: 50
+/// ms, some leases. By then a node that had merely not started yet has.
+const VIEW_WAITS_MAX: u32 = 1_000;
 
 /// What one host engine may reach of other nodes, and what it lets their engines reach.
 pub(super) struct Reach<F: Fabric> {
@@ -52,6 +57,26 @@ impl<F: Fabric> Reach<F> {
         node == self.fabric.here().node
     }
 
+    /// Has `node` lost its data, so that nothing can be reached there any more?
+    pub(super) fn is_gone(&self, node: NodeId) -> bool {
+        self.node.lost().contain(node)
+    }
+
+    /// Waits after `error`, which is why a request to `node` that must take effect has not: if a life
+    /// of the node is over, for the view that tells so. A later life that has no lease yet drops
+    /// what it is asked, so that nothing is asked again before.
+    pub(super) async fn wait_after(&self, node: NodeId, error: FabricError) {
+        if error != FabricError::Unreachable {
+            return self.wait_to_retry().await;
+        }
+        for _ in 0..VIEW_WAITS_MAX {
+            if self.is_gone(node) {
+                return;
+            }
+            self.fabric.sleep_until(self.fabric.now() + VIEW_WAIT).await;
+        }
+    }
+
     /// Waits before what found no space, or failed and must happen, is tried again.
     pub(super) async fn wait_to_retry(&self) {
         self.fabric.sleep_until(self.fabric.now() + RETRY_WAIT).await;
@@ -74,7 +99,7 @@ impl<F: Fabric> Reach<F> {
                     self.handles.borrow_mut()[usize::from(node.0)] = Some(handles);
                 }
                 // It has not started yet.
-                Err(FabricError::Unreachable) => self.wait_to_retry().await,
+                Err(FabricError::Unreachable) if !self.is_gone(node) => self.wait_to_retry().await,
                 Err(error) => return Err(error),
             }
         }

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nicol_core::ids::{Key, TxnId, Version};
+use nicol_core::ids::{Key, NodeId, TxnId, Version};
 use nicol_core::txn::{Abort, RangeVersion};
 use nicol_store::host_table::{Applied, Lookup};
 use nicol_store::ordered::WriteCounters;
@@ -140,6 +140,32 @@ impl Primary {
     /// Is what `txn` has scanned under `version` current, and nobody's to write?
     pub(super) fn is_range_current(&self, version: RangeVersion, txn: TxnId) -> bool {
         self.write_counters.is_current(version, txn)
+    }
+
+    /// The transaction that `key` was locked for through [`Primary::lock`].
+    pub(super) fn transaction_of(&self, key: Key) -> Option<TxnId> {
+        if key.is_ordered() {
+            return self.write_counters.holder(key);
+        }
+        self.replica.table.holder(key)
+    }
+
+    /// The node whose transaction holds `key`.
+    pub(super) fn holder_of(&self, key: Key) -> Option<NodeId> {
+        if key.is_ordered() {
+            return self.write_counters.holder(key)?.engine().map(|engine| engine.node);
+        }
+        self.replica.table.owner_of(key).map(|engine| engine.node)
+    }
+
+    /// Calls `each` with every key that is locked, and the node whose transaction holds it.
+    pub(super) fn for_each_locked(&self, each: &mut dyn FnMut(Key, NodeId)) {
+        self.replica.table.for_each_locked(&mut |key, engine| each(key, engine.node));
+        self.write_counters.for_each_locked(&mut |key, txn| {
+            if let Some(engine) = txn.engine() {
+                each(key, engine.node);
+            }
+        });
     }
 
     /// Records that transactions hold locked.

@@ -6,7 +6,8 @@ use nicol_core::memory::WORD;
 use super::reach::{LogHandle, Reach, word_of};
 use crate::commit::log;
 
-/// Gets a record, whose WRITE failed, into its ring, however long that takes.
+/// Gets a record, whose WRITE failed, into its ring, however long that takes, or until its node is
+/// gone.
 pub(super) async fn write_in_time<F: Fabric>(
     reach: &Reach<F>,
     log: LogHandle,
@@ -14,7 +15,7 @@ pub(super) async fn write_in_time<F: Fabric>(
     offset: u64,
     end: u64,
 ) {
-    while !is_in_ring(reach, log, record, offset, end).await {
+    while !reach.is_gone(log.node) && !is_in_ring(reach, log, record, offset, end).await {
         reach.wait_to_retry().await;
     }
 }

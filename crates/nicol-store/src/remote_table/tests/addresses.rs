@@ -34,7 +34,7 @@ impl Coordinator {
                 Reread::Moved => {
                     self.addresses.forget(key);
                 }
-                Reread::Torn => {}
+                Reread::Torn(_) => {}
             }
         }
         let seen = self.remote.lookup(key);

@@ -1,4 +1,5 @@
 mod addresses;
+mod crashes;
 mod reservation;
 mod threads;
 
@@ -78,7 +79,7 @@ impl Remote {
                     }
                     walk = self.geometry.walk(key);
                 }
-                Step::Next | Step::Torn => {}
+                Step::Next | Step::Torn(_) => {}
             }
         }
         panic!("{key:?} stays torn");

@@ -33,6 +33,7 @@ impl<F: Fabric> Steps<F> {
         open: &mut OpenTxn<F>,
     ) -> Result<Executed, Abort> {
         let _phase = self.fabric.phase("EXECUTE");
+        self.node.check_served(txn, |_, entry| !entry.fetched)?;
         self.see_new(txn, open);
         // Other engines of this node change its memory, and so do others' NICs.
         let unread = |(entry, access): (&Entry, &AccessRecord)| !entry.fetched && access.here;
@@ -125,7 +126,8 @@ impl<F: Fabric> Steps<F> {
             !entry.fetched && !self.owner_reads(entry.key)
         };
         while let Some(shard) = open.next_shard(last, |index, _| is_read(index)) {
-            self.reach.handles_of(self.primary(shard)).await.map_err(Abort::Fabric)?;
+            let handles = self.reach.handles_of(self.primary(shard)).await;
+            handles.map_err(|error| self.node.failure(shard, error))?;
             last = Some(shard);
         }
         Ok(())
@@ -157,7 +159,7 @@ impl<F: Fabric> Steps<F> {
         let OpenTxn { calls, keys, accesses, unanswered, .. } = open;
         let take = |shard: ShardId, reply: Result<F::Payload, FabricError>| {
             keys.of(shard, shards_of(accesses, |index, _| self.is_asked(txn, index)));
-            let granted = reply.map_err(Abort::Fabric).and_then(|body| {
+            let granted = reply.map_err(|error| self.node.failure(shard, error)).and_then(|body| {
                 parse_execute_reply(body.as_ref(), txn, keys)
                     .unwrap_or(Err(Abort::Fabric(FabricError::Malformed)))
                     // Its table is asked by RESERVE, and names no exhausted space.

@@ -13,6 +13,7 @@ use super::log::Logged;
 use super::open_txn::{Held, InHand, OpenTxn, ValidationSource};
 use crate::commit::messages::{AbortLocks, Commit};
 use crate::commit::rdma_occ::config::Primitive;
+use crate::commit::rdma_occ::losses::Without;
 use crate::commit::rdma_occ::reach::word_of;
 
 /// How a transaction ended.
@@ -55,6 +56,7 @@ impl<F: Fabric> Steps<F> {
             self.recover_records(&mut open).await;
             self.commit_here(&txn, &mut open);
         }
+        self.let_go(&txn, &mut open);
         // Before the WRITEs, which take longer.
         self.release_here(&txn, &mut open);
         if decision == Decision::Commit {
@@ -63,6 +65,28 @@ impl<F: Fabric> Steps<F> {
         self.release_elsewhere(&txn, &mut open, decision).await;
         open.txn = txn;
         self.txns.close(open);
+    }
+
+    /// Lets go of what is locked at primaries that are gone: nobody reads there what is not
+    /// installed, and no lock is left to release.
+    fn let_go(&self, txn: &Txn, open: &mut OpenTxn<F>) {
+        if self.node.lost().are_any() {
+            (0..open.accesses.len()).for_each(|index| {
+                self.is_let_go(txn, open, index);
+            });
+        }
+    }
+
+    /// Is the primary of the key at `index` gone? Then lets go of its lock.
+    fn is_let_go(&self, txn: &Txn, open: &mut OpenTxn<F>, index: usize) -> bool {
+        let access = &mut open.accesses[index];
+        let gone = self.node.is_lost(access.shard);
+        if gone && access.held != Held::No {
+            access.held = Held::No;
+            self.node.did(Without::Primary);
+            self.stop_swapping(txn, index);
+        }
+        gone
     }
 
     /// Installs the writes to this node's own shard.
@@ -92,6 +116,8 @@ impl<F: Fabric> Steps<F> {
         decision: Decision,
     ) {
         let _phase = self.fabric.phase("COMMIT or ABORT");
+        // Since the last time, WRITEs have been awaited.
+        self.let_go(txn, open);
         self.post_releases(txn, open);
         self.send_ends(txn, open, decision);
         self.take_unlocks(txn, open).await;
@@ -111,9 +137,12 @@ impl<F: Fabric> Steps<F> {
         }
         while let Some((index, mut written)) = open.writes.next().await {
             // Nobody else writes to a locked record: a WRITE may be repeated.
-            while written.is_err() {
+            while written.is_err() && !self.is_let_go(txn, open, index) {
                 self.reach.wait_to_retry().await;
                 written = self.write_record(txn, open, index).await;
+            }
+            if open.accesses[index].held == Held::No {
+                continue;
             }
             if self.stands_in_slot(txn, open, index) {
                 open.accesses[index].held = Held::Written;
@@ -199,8 +228,10 @@ impl<F: Fabric> Steps<F> {
                 }
                 Err(_) => self.unlock_in_time(txn, open, index).await,
             }
-            open.accesses[index].held = Held::No;
-            self.stop_swapping(txn, index);
+            if !self.is_let_go(txn, open, index) {
+                open.accesses[index].held = Held::No;
+                self.stop_swapping(txn, index);
+            }
         }
     }
 
@@ -213,7 +244,7 @@ impl<F: Fabric> Steps<F> {
         let geometry = self.node.geometry();
         let span = geometry.record_span(address);
         let locked = unlocked.locked_by(self.fabric.here());
-        loop {
+        while !self.node.is_lost(open.accesses[index].shard) {
             self.reach.wait_to_retry().await;
             let Ok(bytes) = self.reach.read(node, span).await else { continue };
             let mine = geometry.stands_under(key, locked, bytes.as_ref());
@@ -254,11 +285,17 @@ impl<F: Fabric> Steps<F> {
     async fn take_ends(&self, txn: &Txn, open: &mut OpenTxn<F>, decision: Decision) {
         while let Some((shard, mut reply)) = open.calls.next().await {
             while let Err(error) = reply {
-                let no_slot = error == FabricError::NoResources;
-                assert!(no_slot, "a primary refused to end a transaction: {error}");
-                self.reach.wait_to_retry().await;
-                open.select_held(shard);
-                reply = self.send_end(txn, open, shard, decision).await;
+                if self.node.is_lost(shard) {
+                    self.node.did(Without::Primary);
+                    break;
+                }
+                let retried = matches!(error, FabricError::NoResources | FabricError::Unreachable);
+                assert!(retried, "a primary refused to end a transaction: {error}");
+                self.reach.wait_after(self.primary(shard), error).await;
+                if !self.node.is_lost(shard) {
+                    open.select_held(shard);
+                    reply = self.send_end(txn, open, shard, decision).await;
+                }
             }
             open.select_held(shard);
             for &index in &*open.keys {

@@ -7,7 +7,6 @@ use nicol_store::remote_table::Header;
 use super::execute::Executed;
 use super::open_txn::{AccessRecord, Held, OpenTxn, ValidationSource, note_answer, shards_of};
 use super::{Steps, read_of};
-use crate::commit::messages::verdict;
 use crate::commit::rdma_occ::config::{Execution, LockKeys, Locking, Primitive};
 use crate::commit::rdma_occ::messages::Lock;
 use crate::commit::rdma_occ::reach::word_of;
@@ -120,13 +119,17 @@ impl<F: Fabric> Steps<F> {
             assert!(claimed, "no other transaction of this engine tries for the lock");
             let (held, swapped) = match reply.and_then(|bytes| word_of(bytes.as_ref())) {
                 Ok(word) if word == unlocked.word() => (Held::BySwap, Ok(())),
-                Ok(word) if Header::parse(word).is_some_and(Header::is_locked) => {
-                    (Held::No, Err(Abort::LockConflict { key }))
-                }
-                Ok(_) => (Held::No, Err(Abort::Stale { key })),
+                Ok(word) => match Header::parse(word).filter(|header| header.is_locked()) {
+                    Some(locked) => {
+                        let holder = locked.owner().map(|engine| engine.node);
+                        let conflict = Abort::LockConflict { key };
+                        (Held::No, Err(self.node.conflict(key, holder, conflict)))
+                    }
+                    None => (Held::No, Err(Abort::Stale { key })),
+                },
                 // It was never posted.
                 Err(FabricError::NoResources) => (Held::No, Err(Abort::NoResources)),
-                Err(error) => (Held::Perhaps, Err(Abort::Fabric(error))),
+                Err(error) => (Held::Perhaps, Err(self.node.failure(access.shard, error))),
             };
             access.held = held;
             if held == Held::No {
@@ -166,6 +169,8 @@ impl<F: Fabric> Steps<F> {
 
     async fn take_locks(&self, open: &mut OpenTxn<F>) -> Result<AllGranted, Abort> {
         let OpenTxn { calls, accesses, unanswered, .. } = open;
-        calls.gather(|shard, reply| note_answer(accesses, unanswered, shard, verdict(reply))).await
+        let take =
+            |shard, reply| note_answer(accesses, unanswered, shard, self.verdict(shard, reply));
+        calls.gather(take).await
     }
 }

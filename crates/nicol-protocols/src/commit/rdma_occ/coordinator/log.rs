@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use nicol_core::fabric::{Fabric, FabricError, Message, RequestId};
-use nicol_core::ids::NodeId;
+use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::wire::Writer;
 
@@ -15,6 +15,7 @@ use super::validate::Validated;
 use crate::commit::log::{self, RecordKind};
 use crate::commit::messages::Log;
 use crate::commit::rdma_occ::config::Primitive;
+use crate::commit::rdma_occ::losses::Without;
 use crate::commit::rdma_occ::messages::FramedLog;
 use crate::commit::rdma_occ::reach::LogHandle;
 use crate::commit::rdma_occ::rings::write_in_time;
@@ -45,9 +46,11 @@ impl<F: Fabric> Steps<F> {
     ) -> Result<Logged, Abort> {
         let _ = validated.granted();
         if txn.updates().next().is_none() {
+            self.node.check_lease(&self.fabric)?;
             return Ok(Logged { outcome: Outcome::Committed });
         }
         let _phase = self.fabric.phase("LOG");
+        self.node.check_served(txn, |index, _| txn.update(index).is_some())?;
         self.emit_bodies(txn, open);
         if self.fabric.view().node_ids().any(|node| !self.ever_fits(open, node)) {
             return Err(Abort::NoResources);
@@ -82,7 +85,7 @@ impl<F: Fabric> Steps<F> {
     async fn meet_backups(&self, open: &OpenTxn<F>) -> Result<(), FabricError> {
         for (shard, _) in &open.shards {
             for backup in self.fabric.view().backups(*shard) {
-                if !self.reach.is_here(backup) {
+                if !self.reach.is_here(backup) && !self.reach.is_gone(backup) {
                     self.reach.handles_of(backup).await?;
                 }
             }
@@ -111,6 +114,7 @@ impl<F: Fabric> Steps<F> {
             let bodies = self.bodies_for(open, node);
             match self.reach.is_here(node) {
                 true => !self.log.has_space(bodies),
+                false if self.reach.is_gone(node) => false,
                 false => one_sided && !self.ring(node).has_space(bodies),
             }
         })
@@ -137,27 +141,31 @@ impl<F: Fabric> Steps<F> {
             for backup in self.fabric.view().backups(shard) {
                 if self.reach.is_here(backup) {
                     self.log.append(&open.bodies[body.clone()]);
+                } else if self.node.lost().contain(backup) {
+                    self.node.did(Without::Backup);
+                    open.excused.push(shard);
                 } else if by_rpc {
                     let start = open.bytes.len();
                     open.bytes.extend_from_slice(&open.bodies[body.clone()]);
                     let bytes = start..open.bytes.len();
                     let reply = self.rpc.ask(backup, &FramedLog(&open.bytes[bytes.clone()]));
-                    open.records.push(Record { to: backup, bytes, way: Way::Rpc(None) }, reply);
+                    let way = Way::Rpc(None);
+                    open.records.push(Record { shard, to: backup, bytes, way }, reply);
                 } else {
-                    self.post_to_ring(open, backup, body.clone());
+                    self.post_to_ring(open, shard, backup, body.clone());
                 }
             }
         }
     }
 
-    fn post_to_ring(&self, open: &mut OpenTxn<F>, to: NodeId, body: Range<usize>) {
+    fn post_to_ring(&self, open: &mut OpenTxn<F>, shard: ShardId, to: NodeId, body: Range<usize>) {
         let OpenTxn { bodies, bytes, records, .. } = open;
         let (ring, log) = (self.ring(to), self.log_handle(to));
         let mut tail = ring.tail();
         let mut post = |offset: u64, range: Range<usize>, end: u64, bytes: &[u8]| {
             ring.post(end);
             let done = self.reach.write_log(log, offset, &bytes[range.clone()]);
-            records.push(Record { to, bytes: range, way: Way::Write { offset, end } }, done);
+            records.push(Record { shard, to, bytes: range, way: Way::Write { offset, end } }, done);
         };
         if let Some((offset, word)) = tail.skip(body.len()) {
             let start = bytes.len();
@@ -180,6 +188,21 @@ impl<F: Fabric> Steps<F> {
         LogHandle { node, rkey: self.reach.known_handles(node).ring, size }
     }
 
+    /// Is a replica left of every shard written, which keeps the write? A backup that the view has
+    /// removed need not acknowledge, and a shard whose primary is gone is not served: its backups
+    /// keep the write for a recovery.
+    fn is_kept(&self, open: &OpenTxn<F>) -> bool {
+        let is_kept = |&shard: &ShardId| {
+            let backups = self.fabric.view().backups(shard);
+            !self.node.is_lost(shard) || backups.into_iter().any(|node| !self.reach.is_gone(node))
+        };
+        let kept = open.excused.iter().all(is_kept);
+        if !kept {
+            self.node.did(Without::EveryReplica);
+        }
+        kept
+    }
+
     /// Waits for every record; notes those that failed.
     async fn take_records(&self, open: &mut OpenTxn<F>) -> Logged {
         while let Some((mut record, arrived)) = open.records.next().await {
@@ -192,11 +215,14 @@ impl<F: Fabric> Steps<F> {
                     open.ends.push((record.to, *end));
                 }
             }
-            if arrived.is_err() {
+            if arrived.is_err() && self.node.is_excused(record.to) {
+                self.node.did(Without::Backup);
+                open.excused.push(record.shard);
+            } else if arrived.is_err() {
                 open.lost.push(record);
             }
         }
-        if !open.lost.is_empty() {
+        if !open.lost.is_empty() || !self.is_kept(open) {
             return Logged { outcome: Outcome::Unknown };
         }
         self.wait_in_line(open).await;
@@ -210,10 +236,10 @@ impl<F: Fabric> Steps<F> {
         }
     }
 
-    /// Gets every lost record to its backup, however long it takes.
+    /// Gets every lost record to its backup, however long it takes, or until the backup is gone.
     pub(super) async fn recover_records(&self, open: &mut OpenTxn<F>) {
         let mut lost = std::mem::take(&mut open.lost);
-        for Record { to, bytes, way } in lost.drain(..) {
+        for Record { to, bytes, way, .. } in lost.drain(..) {
             let bytes = &open.bytes[bytes];
             match way {
                 Way::Rpc(request) => self.log_again(to, bytes, request).await,
@@ -229,12 +255,12 @@ impl<F: Fabric> Steps<F> {
 
     async fn log_again(&self, to: NodeId, body: &[u8], mut request: Option<RequestId>) {
         let message = FramedLog(body);
-        loop {
+        while !self.reach.is_gone(to) {
             let Err(error) = self.rpc.demand(to, &message, request).await else { return };
             assert!(error != FabricError::Malformed, "a backup refused a record");
             // One that found no slot was never sent.
             request = unanswered(&error).or(request);
-            self.reach.wait_to_retry().await;
+            self.reach.wait_after(to, error).await;
         }
     }
 }

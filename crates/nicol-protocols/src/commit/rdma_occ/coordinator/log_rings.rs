@@ -77,8 +77,14 @@ impl LogRing {
         }
         while let Some(&(end, true)) = flying.front() {
             flying.pop_front();
-            self.landed.set(end);
+            self.landed.set(end.max(self.landed.get()));
         }
+        self.progress.notify();
+    }
+
+    /// Its node is gone: nobody waits for what has not landed.
+    pub(super) fn give_up(&self) {
+        self.landed.set(u64::MAX);
         self.progress.notify();
     }
 

@@ -20,9 +20,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::commit::CommitProtocol;
-use nicol_core::fabric::{Fabric, Work};
+use nicol_core::fabric::{Fabric, FabricError, Work};
 use nicol_core::ids::{IdMap, Key, NodeId, ShardId, TxnId};
 use nicol_core::txn::{Abort, Entry, Outcome, Procedures, Txn, Verdict};
+use nicol_core::view::View;
 
 use super::ROUNDS_MAX;
 use super::host::HostEngine;
@@ -32,7 +33,8 @@ use super::owner::Owner;
 use super::reach::Reach;
 use super::rpc::Rpc;
 use crate::commit::Sabotage;
-use crate::commit::messages::ReadOf;
+use crate::commit::messages::{ReadOf, verdict};
+use crate::kit::follow_views;
 use log_rings::LogRing;
 use open_txn::{InHand, OpenTxn, OpenTxns};
 
@@ -54,7 +56,7 @@ impl<F: Fabric> Coordinator<F> {
     ) -> Self {
         let HostEngine { owner, log, reach, rpc } = engine;
         let ring = |_| LogRing::new(log.size(), fabric.signal());
-        Self(Rc::new(Steps {
+        let steps = Rc::new(Steps {
             rings: (0..fabric.view().nodes()).map(ring).collect(),
             txns: OpenTxns::new(fabric.clone(), node.clone()),
             fabric: fabric.clone(),
@@ -66,7 +68,10 @@ impl<F: Fabric> Coordinator<F> {
             rpc,
             values: RefCell::default(),
             swapping: RefCell::default(),
-        }))
+        });
+        let follower = steps.clone();
+        fabric.spawn(follow_views(fabric.clone(), move |view| follower.learn(view)));
+        Self(steps)
     }
 }
 
@@ -160,6 +165,22 @@ impl<F: Fabric> Steps<F> {
             Verdict::More => Ok(Computed::AddedKeys),
             Verdict::Refuse if txn.local => Err(self.refused_here(txn, open)),
             Verdict::Refuse => Err(Abort::Refused),
+        }
+    }
+
+    /// What the primary of `shard` says of a VALIDATE, a LOCK or a RESERVE.
+    fn verdict(&self, shard: ShardId, reply: Result<F::Payload, FabricError>) -> Result<(), Abort> {
+        match reply {
+            Err(error) => Err(self.node.failure(shard, error)),
+            reply => verdict(reply),
+        }
+    }
+
+    /// Learns from `view` which nodes are gone.
+    fn learn(&self, view: &View) {
+        self.node.lost().learn(view);
+        for node in view.node_ids().filter(|&node| self.node.lost().contain(node)) {
+            self.rings[node.index()].give_up();
         }
     }
 

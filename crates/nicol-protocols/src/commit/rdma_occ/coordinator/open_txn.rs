@@ -81,6 +81,7 @@ pub(super) enum At {
 /// A log record on its way to a backup.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
+    pub(super) shard: ShardId,
     pub(super) to: NodeId,
     /// Of the transaction's log bytes.
     pub(super) bytes: Range<usize>,
@@ -129,6 +130,8 @@ pub(super) struct OpenTxn<F: Fabric> {
     pub(super) bytes: Vec<u8>,
     /// Log records that did not arrive in time, or perhaps did.
     pub(super) lost: Vec<Record>,
+    /// Of each record that its backup, which is gone, has not acknowledged: the shard.
+    pub(super) excused: Vec<ShardId>,
     /// How far the rings must have landed.
     pub(super) ends: Vec<(NodeId, u64)>,
 }
@@ -152,6 +155,7 @@ impl<F: Fabric> Default for OpenTxn<F> {
             records: Calls::default(),
             bytes: Vec::new(),
             lost: Vec::new(),
+            excused: Vec::new(),
             ends: Vec::new(),
         }
     }
@@ -310,8 +314,10 @@ impl<F: Fabric> OpenTxns<F> {
         open.rounds = 0;
         open.accesses.clear();
         open.shards.clear();
+        open.excused.clear();
         open.bodies.clear();
         open.bytes.clear();
+        open.ends.clear();
         self.node.closed();
         self.opened.set(self.opened.get() - 1);
         self.spare.borrow_mut().push(open);

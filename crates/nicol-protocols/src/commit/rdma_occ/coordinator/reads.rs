@@ -1,7 +1,7 @@
 //! One-sided reads: along the structure, or to a remembered address.
 
 use nicol_core::fabric::{Fabric, FabricError};
-use nicol_core::ids::NodeId;
+use nicol_core::ids::{EngineId, Key, NodeId};
 use nicol_core::txn::{Abort, Txn};
 use nicol_store::remote_table::{BlockRef, Record, Reread, Span, Step, StoredValue};
 
@@ -48,7 +48,7 @@ impl<F: Fabric> Steps<F> {
             let Lookup { index, node, at, reads, ahead } = lookup;
             let next = match read {
                 Ok(bytes) => self.look(txn, open, index, at, bytes.as_ref()),
-                Err(error) => Err(Abort::Fabric(error)),
+                Err(error) => Err(self.node.failure(open.accesses[index].shard, error)),
             };
             match next {
                 Ok(Next::Done) => {}
@@ -102,7 +102,7 @@ impl<F: Fabric> Steps<F> {
         match at {
             At::Address(address) => match geometry.reread(key, address, bytes) {
                 Reread::Found(record) => self.found(txn, open, index, at, record),
-                Reread::Torn => Ok(Next::Read(at)),
+                Reread::Torn(writer) => self.read_again(key, writer, at),
                 Reread::Moved => {
                     self.node.forget_address(key);
                     Ok(Next::Read(At::Bucket(geometry.walk(key))))
@@ -114,7 +114,8 @@ impl<F: Fabric> Steps<F> {
                     let again = At::Bucket(geometry.walk(key));
                     self.found(txn, open, index, again, record)
                 }
-                Step::Next | Step::Torn => Ok(Next::Read(At::Bucket(walk))),
+                Step::Next => Ok(Next::Read(At::Bucket(walk))),
+                Step::Torn(writer) => self.read_again(key, writer, At::Bucket(walk)),
                 Step::Absent(absence) => {
                     let (address, version) =
                         (absence.bucket_version_address, absence.bucket_version);
@@ -138,6 +139,16 @@ impl<F: Fabric> Steps<F> {
         }
     }
 
+    /// Reads `key` again, which was being written under the lock of `writer`; unless a crash has cut
+    /// that off.
+    fn read_again(&self, key: Key, writer: Option<EngineId>, at: At) -> Result<Next, Abort> {
+        let again = Abort::LockConflict { key };
+        match self.node.conflict(key, writer.map(|engine| engine.node), again) {
+            awaits @ Abort::AwaitsRecovery { .. } => Err(awaits),
+            _ => Ok(Next::Read(at)),
+        }
+    }
+
     /// Takes a record that was found; `again` is where to look if it is in the owner's hands.
     fn found(
         &self,
@@ -151,7 +162,11 @@ impl<F: Fabric> Steps<F> {
         if record.header.is_locked() && held == Held::No {
             return match record.header.owner() {
                 // It would fail validation, or its lock: better now. (AMB-34)
-                Some(_) => Err(Abort::LockConflict { key: txn.entries()[index].key }),
+                Some(holder) => {
+                    let key = txn.entries()[index].key;
+                    let conflict = Abort::LockConflict { key };
+                    Err(self.node.conflict(key, Some(holder.node), conflict))
+                }
                 None => Ok(Next::Read(again)),
             };
         }

@@ -47,7 +47,7 @@ impl<F: Fabric> Steps<F> {
             }
         }
         let take = |index: usize, written: Result<F::Payload, _>| {
-            written.map_err(Abort::Fabric)?;
+            written.map_err(|error| self.node.failure(accesses[index].shard, error))?;
             accesses[index].held = Held::ByOwner;
             Ok(())
         };

@@ -8,7 +8,7 @@ use nicol_store::remote_table::Header;
 use super::lock::Locked;
 use super::open_txn::{AccessRecord, Held, OpenTxn, ValidationSource};
 use super::{Steps, read_of};
-use crate::commit::messages::{Validate, verdict};
+use crate::commit::messages::Validate;
 use crate::commit::rdma_occ::config::Validation;
 use crate::commit::rdma_occ::reach::word_of;
 use crate::kit::AllGranted;
@@ -48,7 +48,7 @@ impl<F: Fabric> Steps<F> {
         }
         self.request_reservations(txn, open);
         let unchanged = self.take_checks(txn, open).await;
-        let granted = open.calls.gather(|_, reply| verdict(reply)).await;
+        let granted = open.calls.gather(|shard, reply| self.verdict(shard, reply)).await;
         let granted = unchanged?.and(granted?);
         if reads {
             self.check_ranges(txn)?;
@@ -115,16 +115,21 @@ impl<F: Fabric> Steps<F> {
     async fn take_checks(&self, txn: &Txn, open: &mut OpenTxn<F>) -> Result<AllGranted, Abort> {
         let OpenTxn { verbs, accesses, .. } = open;
         let take = |index: usize, reply: Result<F::Payload, FabricError>| {
-            let word = reply.and_then(|bytes| word_of(bytes.as_ref())).map_err(Abort::Fabric)?;
+            let word = reply.and_then(|bytes| word_of(bytes.as_ref()));
+            let word = word.map_err(|error| self.node.failure(accesses[index].shard, error))?;
             let key = txn.entries()[index].key;
             match accesses[index].source {
                 ValidationSource::BucketVersion { version, .. } if word != version => {
                     Err(Abort::Stale { key })
                 }
                 ValidationSource::Header { unlocked, .. } if word != unlocked.word() => {
-                    match Header::parse(word).is_some_and(Header::is_locked) {
-                        true => Err(Abort::ValidateLocked { key }),
-                        false => Err(Abort::Stale { key }),
+                    match Header::parse(word).filter(|header| header.is_locked()) {
+                        Some(locked) => {
+                            let holder = locked.owner().map(|engine| engine.node);
+                            let conflict = Abort::ValidateLocked { key };
+                            Err(self.node.conflict(key, holder, conflict))
+                        }
+                        None => Err(Abort::Stale { key }),
                     }
                 }
                 _ => Ok(()),
