@@ -2,6 +2,7 @@
 
 mod cluster;
 mod errata;
+mod restart;
 mod sizes;
 mod slots;
 mod ways;

@@ -24,6 +24,7 @@ use super::replica::Replica;
 use super::server::lookup::stats::LookupCounters;
 use super::{Faithful, HostCoordinator, Sabotage, XenicConfig, start};
 use crate::commit::log::{LogMemory, RecordKind};
+use crate::commit::part::count_shards;
 use crate::commit::{copy_backups, load_shard};
 
 /// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
@@ -151,6 +152,11 @@ impl Node {
     pub(super) fn shards_updated(&self, txn: &Txn) -> impl Iterator<Item = Option<ShardId>> {
         let shard = |index| txn.update(index).map(|write| self.shard_of(write.key));
         (0..txn.entries().len()).map(shard)
+    }
+
+    /// How many shards `txn` updates.
+    pub(super) fn count_shards_updated(&self, txn: &Txn) -> u16 {
+        count_shards(self.shards_updated(txn).flatten())
     }
 
     /// The LOGs that a transaction may lead to which another node executes for `coordinator`: each
