@@ -25,6 +25,7 @@ mod runner;
 pub mod settings;
 pub mod shrink;
 mod simulated;
+pub mod store;
 mod summary;
 pub mod sweep;
 mod system;

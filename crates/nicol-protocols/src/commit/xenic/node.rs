@@ -27,6 +27,8 @@ use crate::commit::log::{LogMemory, RecordKind};
 use crate::commit::part::count_shards;
 use crate::commit::{copy_backups, load_shard};
 
+/// Segments that are split per record, while a table that has outgrown its slots is loaded.
+const LOADING_SPLITS: u64 = 2;
 /// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
 /// transactions abort for want of resources; with one object per key in flight that is far off.
 const BUSY_OBJECTS_MAX: usize = 1 << 18;
@@ -365,7 +367,14 @@ impl SystemNode for Node {
         let records = hashed + source.growth_per_shard();
         let replica = table_for(records, config);
         let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
-        load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
+        let load = |key, value: &[u8]| {
+            replica.load(key, value);
+            // A store that is read back may begin with more records than its tables have slots.
+            if replica.table.len() > replica.table.slots() {
+                replica.advance(LOADING_SPLITS);
+            }
+        };
+        load_shard(source, view, shard, touch, load);
         replica
     }
 
