@@ -26,6 +26,7 @@ mod runner;
 pub mod settings;
 pub mod shrink;
 mod simulated;
+pub mod store;
 mod summary;
 pub mod sweep;
 mod system;

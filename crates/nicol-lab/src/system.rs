@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::config::{BenchConfig, THREADS};
 use crate::report::BenchRun;
 use crate::settings::Setting;
+use crate::store::{Keeper, Stored};
 use crate::workloads::WorkloadSpec;
 
 /// A system.
@@ -76,9 +77,9 @@ pub struct System {
     pub variation: fn(&System, &WorkloadSpec, u64) -> Vec<String>,
     #[serde(skip)]
     pub(crate) run: fn(&System, &BenchConfig) -> Result<BenchRun>,
-    /// How it serves an empty store; or why it cannot.
+    /// How it serves a store; or why it cannot.
     #[serde(skip)]
-    pub(crate) serve: Result<fn(&ServeConfig) -> Result<Served>, &'static str>,
+    pub(crate) serve: Result<fn(ServeConfig) -> Result<Served>, &'static str>,
 }
 
 /// What a system cannot do without. Threads offer neither.
@@ -98,7 +99,7 @@ impl Needs {
     }
 }
 
-/// An empty store to be served to clients from elsewhere.
+/// A store to be served to clients from elsewhere.
 pub struct ServeConfig {
     /// The system's name.
     pub system: &'static str,
@@ -108,8 +109,12 @@ pub struct ServeConfig {
     pub memory: Bytes,
     /// The procedures of the transactions that will be submitted.
     pub procedures: Procedures,
-    /// The cluster.
+    /// The cluster. Its log device counts for a store that is not kept.
     pub live: LiveConfig,
+    /// What was read back, for a store that is kept in a folder.
+    pub store: Option<Stored>,
+    /// Bytes of all its logs from which on they are shortened.
+    pub log_bytes_max: u64,
 }
 
 /// A running store.
@@ -118,6 +123,8 @@ pub struct Served {
     pub backend: Arc<dyn Backend>,
     /// The engines that run them.
     pub world: LiveCluster,
+    /// Keeps the folder of a store short.
+    pub keeper: Option<Keeper>,
 }
 
 impl System {
@@ -151,11 +158,11 @@ impl System {
         }
     }
 
-    /// Starts an empty store.
+    /// Starts a store.
     ///
     /// # Errors
     /// If the system serves none, in words; if the cluster does not start.
-    pub fn serve(&self, config: &ServeConfig) -> Result<Served> {
+    pub fn serve(&self, config: ServeConfig) -> Result<Served> {
         match self.serve {
             Ok(serve) => serve(config),
             Err(reason) => Err(self.serves_none(reason)),

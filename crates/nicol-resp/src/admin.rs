@@ -205,10 +205,13 @@ pub fn config(session: &Session, shared: &Shared, command: &Command<'_>, out: &m
 
 fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let limits = &shared.config.limits;
+    let kept = shared.info.persistence.as_ref();
     vec![
-        ("appendonly", "no".into()),
+        ("appendfsync", if kept.is_some() { "always" } else { "no" }.into()),
+        ("appendonly", if kept.is_some() { "yes" } else { "no" }.into()),
         ("bind", shared.config.listen.ip().to_string()),
         ("databases", "1".into()),
+        ("dir", kept.map_or(String::new(), |kept| kept.dir.clone())),
         ("maxclients", limits.clients.to_string()),
         ("maxmemory", shared.backend.memory().limit.map_or(0, |limit| limit.0).to_string()),
         ("maxmemory-policy", "noeviction".into()),
@@ -300,6 +303,7 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
             ]),
         ),
         ("Memory".to_owned(), own(memory(shared))),
+        ("Persistence".to_owned(), persistence(shared)),
         ("Stats".to_owned(), own(statistics(&shared.counters))),
         (
             "Replication".to_owned(),
@@ -335,6 +339,18 @@ fn memory(shared: &Shared) -> Vec<(&'static str, String)> {
     lines.push(("maxmemory", store.limit.map_or(0, |limit| limit.0).to_string()));
     lines.push(("maxmemory_policy", "noeviction".into()));
     lines.extend(store.parts.into_iter().map(|(part, bytes)| (part, bytes.0.to_string())));
+    lines
+}
+
+/// Nobody is served before everything has been read back, so that nothing is ever loading.
+fn persistence(shared: &Shared) -> InfoLines {
+    let kept = shared.info.persistence.as_ref();
+    let enabled = if kept.is_some() { "1" } else { "0" };
+    let mut lines = vec![
+        ("loading".to_owned(), "0".to_owned()),
+        ("aof_enabled".to_owned(), enabled.to_owned()),
+    ];
+    lines.extend(kept.map(|kept| (kept.lines)()).unwrap_or_default());
     lines
 }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use nicol_core::ids::Key;
 use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, VALUE_MAX};
 
 use super::parse::RequestLimits;
@@ -167,6 +168,9 @@ pub struct ServerConfig {
     pub hash_seed: u64,
     /// The limits.
     pub limits: Limits,
+    /// Rows of the store that hold a key which expires, and when the first one does, in
+    /// milliseconds of Unix time.
+    pub expiring: Vec<(i64, Key)>,
     /// How long a stopping server waits for transactions in progress and unread replies.
     pub drain: Duration,
 }
@@ -180,6 +184,7 @@ impl ServerConfig {
             threads: 1,
             hash_seed: 0,
             limits: Limits::default(),
+            expiring: Vec::new(),
             drain: Duration::from_secs(5),
         }
     }

@@ -58,9 +58,9 @@ mod translate;
 pub use backend::{Backend, Done, Request, Response};
 pub use config::{KEY_BYTES_MAX, Limits, ServerConfig, StartError, VALUE_BYTES_MAX};
 pub use plan::PROCEDURE;
-pub use record::{TABLE, row};
+pub use record::{TABLE, first_deadline, row};
 pub use server::{Server, ServerHandle};
-pub use shared::{Counters, InfoLines, ServerInfo};
+pub use shared::{Counters, InfoLines, Persistence, ServerInfo};
 
 /// The procedures that the engines of a RESP store must have registered.
 pub fn procedures() -> nicol_core::txn::Procedures {

@@ -51,6 +51,11 @@ impl Front {
         self.reaper.noted = noted;
     }
 
+    /// Notes when rows expire that were there before this server.
+    pub fn expect_to_reap(&mut self, rows: &[(i64, Key)]) {
+        rows.iter().for_each(|&(deadline, row)| self.remember(deadline, row));
+    }
+
     fn remember(&mut self, deadline: i64, row: Key) {
         let reaper = &mut self.reaper;
         let full = reaper.known.len() >= ROWS_MAX;

@@ -61,6 +61,11 @@ pub fn find<'a>(record: &'a [u8], key: &[u8]) -> Result<Option<Pair<'a>>, Malfor
     Ok(None)
 }
 
+/// When the first of the keys in `record` that expire does, in milliseconds of Unix time.
+pub fn first_deadline(record: &[u8]) -> Option<i64> {
+    pairs(record).filter_map(|pair| pair.ok()?.expires).min()
+}
+
 /// Appends a pair to the record at the end of `out`.
 ///
 /// # Panics
@@ -123,6 +128,10 @@ mod tests {
         assert_eq!(find(&record, b"one"), Ok(Some(one)));
         assert_eq!(find(&record, b"two"), Ok(Some(two)));
         assert_eq!(find(&record, b"three"), Ok(None));
+        assert_eq!(
+            (first_deadline(&record), first_deadline(&record[boundary..])),
+            (Some(1_000), None)
+        );
         for cut in 1..record.len() {
             let whole = pairs(&record[..cut]).all(|pair| pair.is_ok());
             assert_eq!(whole, cut == boundary, "cut at {cut}");

@@ -82,7 +82,10 @@ fn start(
         let seed = u64::from(std::process::id()) << 16 | u64::from(address.port());
         let random = Stream::new(seed, Purpose::Protocol, index as u32);
         let peers = handle.mailboxes.clone();
-        let front = Front::new(shared.clone(), mailbox, peers, listener.take(), poll, random);
+        let mut front = Front::new(shared.clone(), mailbox, peers, listener.take(), poll, random);
+        if index == 0 {
+            front.expect_to_reap(&shared.config.expiring);
+        }
         let builder = std::thread::Builder::new().name(format!("resp-{index}"));
         // If this fails, dropping the handle stops the threads already started.
         handle.threads.push(builder.spawn(move || front.run())?);

@@ -20,7 +20,16 @@ const ADDRESSES_MAX: usize = 16_384;
 /// Lines of one section of INFO: name and value.
 pub type InfoLines = Vec<(String, String)>;
 
-/// What INFO, HELLO and WAIT say about the store behind the front.
+/// How the store behind the front outlives its process.
+#[derive(Clone)]
+pub struct Persistence {
+    /// The folder in which it is kept.
+    pub dir: String,
+    /// What INFO tells of it.
+    pub lines: Arc<dyn Fn() -> InfoLines + Send + Sync>,
+}
+
+/// What INFO, HELLO, CONFIG and WAIT say about the store behind the front.
 #[derive(Clone)]
 pub struct ServerInfo {
     /// Nicol's version.
@@ -33,6 +42,8 @@ pub struct ServerInfo {
     pub replicas: usize,
     /// Reads the bytes that the process has in memory; `None` where the system does not say.
     pub resident: fn() -> Option<u64>,
+    /// Every write is durable before it is acknowledged; `None`: nothing outlives the process.
+    pub persistence: Option<Persistence>,
     /// Sections that the store adds to INFO: title and lines.
     #[expect(clippy::type_complexity, reason = "one callback, named by its field")]
     pub sections: Option<Arc<dyn Fn() -> Vec<(String, InfoLines)> + Send + Sync>>,
@@ -42,7 +53,8 @@ impl ServerInfo {
     /// One node, one replica, memory use not known.
     pub fn new(version: &str, run_id: &str) -> Self {
         let (version, run_id) = (version.to_owned(), run_id.to_owned());
-        Self { version, run_id, nodes: 1, replicas: 1, resident: || None, sections: None }
+        let (persistence, sections) = (None, None);
+        Self { version, run_id, nodes: 1, replicas: 1, resident: || None, persistence, sections }
     }
 }
 

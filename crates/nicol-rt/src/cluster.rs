@@ -12,11 +12,11 @@ use nicol_core::medium::MediumCounts;
 use nicol_core::memory::RegionTable;
 use nicol_core::trace::Sink;
 use nicol_core::units::Nanos;
-use nicol_core::view::View;
+use nicol_core::view::{Role, View};
 
 use crate::control::Control;
 use crate::crash::Crasher;
-use crate::log::{self, LogDevice, LogFile, LogQueue};
+use crate::log::{self, LogDevice, LogFile, LogFolder, LogQueue};
 use crate::orders::Orders;
 use crate::parker::Parker;
 use crate::ring::ReadySet;
@@ -135,6 +135,8 @@ pub struct LiveCluster {
     control: Arc<Control>,
     crasher: Arc<Crasher>,
     started: Instant,
+    /// Where logs are that nobody reads back.
+    _folder: Option<LogFolder>,
 }
 
 /// A node's engines on one thread keep its memory in one cache and balance by themselves; spread
@@ -187,11 +189,34 @@ fn spins(spin: bool, threads: usize, cores: usize) -> u32 {
 }
 
 impl LiveCluster {
-    /// Starts `start` on every engine, each on its thread.
+    /// Starts `start` on every engine, each on its thread, with the log device of `config`.
     ///
     /// # Errors
     /// If no threads are asked for, or the operating system refuses one or a log file.
     pub fn launch<S: Start>(config: &LiveConfig, start: &Arc<S>) -> Result<Self, LiveError> {
+        let LogDevice::File { dir } = &config.log else {
+            return Self::launch_on(config, start, Vec::new());
+        };
+        let (folder, files) = log::create(dir, &config.view)
+            .map_err(|error| LiveError::LogDevice(error.to_string()))?;
+        let mut cluster = Self::launch_on(config, start, files)?;
+        cluster._folder = Some(folder);
+        Ok(cluster)
+    }
+
+    /// Starts `start` on every engine, each on its thread. What the servers write is made durable in
+    /// `files`, one for each; without any, memory counts as durable.
+    ///
+    /// # Errors
+    /// If no threads are asked for, or the operating system refuses one.
+    ///
+    /// # Panics
+    /// If there are files, but not one for each server.
+    pub fn launch_on<S: Start>(
+        config: &LiveConfig,
+        start: &Arc<S>,
+        files: Vec<LogFile>,
+    ) -> Result<Self, LiveError> {
         let view = &config.view;
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let threads = config.threads.unwrap_or_else(|| default_threads(view, cores));
@@ -199,12 +224,8 @@ impl LiveCluster {
         if threads == 0 {
             return Err(LiveError::NoThreads);
         }
-        let files = match &config.log {
-            LogDevice::Memory => Vec::new(),
-            LogDevice::File { dir } => {
-                log::create(dir, view).map_err(|error| LiveError::LogDevice(error.to_string()))?
-            }
-        };
+        let servers = view.nodes_of(Role::Server).count();
+        assert!(files.is_empty() || files.len() == servers, "a log for each server");
         let assigned = assign(view, threads);
         let parkers: Vec<Arc<Parker>> = (0..threads).map(|_| Arc::default()).collect();
         let orders: Vec<Arc<Orders>> = (0..threads).map(|_| Arc::default()).collect();
@@ -224,8 +245,9 @@ impl LiveCluster {
         ));
         let started = shared.started;
         let (threads, outside, logs) = (Vec::new(), Vec::new(), Vec::new());
+        let _folder = None;
         let mut cluster =
-            Self { shared, threads, outside, logs, parkers, control, crasher, started };
+            Self { shared, threads, outside, logs, parkers, control, crasher, started, _folder };
         for (node, file) in files.into_iter().enumerate() {
             cluster.start_log(node, file)?;
         }
@@ -375,6 +397,28 @@ impl LiveCluster {
         Ok(report)
     }
 
+    /// Bytes in the current log files.
+    pub fn log_bytes(&self) -> u64 {
+        self.shared.logs.iter().map(LogQueue::bytes).sum()
+    }
+
+    /// Has the logs go on in other files, one for each server. For a cluster that is quiet: what is
+    /// made durable meanwhile may be in the old file or the new one.
+    ///
+    /// # Errors
+    /// If an engine panicked or a log device failed.
+    ///
+    /// # Panics
+    /// If there is not one for each log.
+    pub fn switch_logs(&self, files: Vec<LogFile>) -> Result<(), LiveError> {
+        assert!(files.len() == self.shared.logs.len(), "a log for each server");
+        for (queue, file) in self.shared.logs.iter().zip(files) {
+            // One that has ended has failed, and that is told below.
+            let _switched = queue.switch(Box::new(file));
+        }
+        self.control.check()
+    }
+
     /// Starts the log thread of a node.
     fn start_log(&mut self, node: usize, file: LogFile) -> Result<(), LiveError> {
         let (shared, control) = (self.shared.clone(), self.control.clone());
@@ -385,7 +429,7 @@ impl LiveCluster {
                 shared.parkers[index].wake();
             };
             let failed = |error: &_| control.fail_log(node, error);
-            let run = || log::serve(&shared.logs[node], file, done, failed);
+            let run = || log::serve(&shared.logs[node], Box::new(file), done, failed);
             if let Err(cause) = panic::catch_unwind(AssertUnwindSafe(run)) {
                 control.fail(&*cause);
             }

@@ -20,8 +20,9 @@ mod world;
 pub use cluster::{LiveCluster, LiveConfig, LiveError, LiveReport, Views};
 pub use control::panic_text;
 pub use log::{
-    HEADER_LEN, LogDevice, LogEnd, LogFileError, LogHeader, LogReader, LogRecord, RECORD_BYTES_MAX,
-    RECORD_FRAMING, Torn, UnknownLogDevice,
+    HEADER_LEN, LEAD, LogDevice, LogEntry, LogFile, LogFileError, LogFolder, LogHeader, LogReader,
+    LogRecord, Lost, RECORD_BYTES_MAX, RECORD_FRAMING, Run, Tables, TablesError, TablesHeader,
+    UnknownLogDevice, read_tables, remove_runs, write_tables,
 };
 pub use mailbox::Mailbox;
 #[doc(hidden)]

@@ -48,6 +48,9 @@ pub struct SimConfig {
     /// Do log devices keep what is written, for crashes that [`SimCluster::crash`] brings? A plan
     /// with crashes switches it on.
     pub keeps_content: bool,
+    /// Do log devices say that a write is durable without syncing it? For negative tests only.
+    #[doc(hidden)]
+    pub syncs_nothing: bool,
     /// Crashes broken on purpose; for negative tests only.
     #[doc(hidden)]
     pub sabotage: CrashSabotage,
@@ -85,6 +88,7 @@ impl SimConfig {
             detect_after: None,
             view_service: false,
             keeps_content: false,
+            syncs_nothing: false,
             sabotage: CrashSabotage::None,
         }
     }
@@ -145,6 +149,7 @@ impl SimCluster {
     /// If there is no profile for a node, or a node has more engines on a side than its profile has
     /// cores; ask [`Profile::check_node`] first where a user chose the numbers.
     pub fn new(config: SimConfig) -> Self {
+        let syncs_nothing = config.syncs_nothing;
         let SimConfig { view, profiles, seed, faults, mut tuning, sabotage, trace, .. } = config;
         let trace = trace.map(|sink| HardwareTrace::new(&sink, view.node_ids()));
         if let Some(trace) = &trace {
@@ -179,6 +184,7 @@ impl SimCluster {
         };
         let mut shared = Shared::new(view, models, tuning, unreliable, state);
         (shared.keeps_content, shared.detect_after) = (keeps_content, detect_after);
+        shared.syncs_nothing = syncs_nothing;
         shared.keeps_unsynced = sabotage == CrashSabotage::MediumKeepsAll;
         shared.ignores_fences = sabotage == CrashSabotage::FenceIgnored;
         shared.trace = trace;

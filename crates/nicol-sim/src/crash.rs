@@ -5,7 +5,7 @@ use nicol_core::engine::{
     AfterLoss, CrashSabotage, Engine, Loss, Operation, Revival, Transfer, restart_name,
 };
 use nicol_core::ids::{EngineId, NodeId, Side};
-use nicol_core::medium::MediumCounts;
+use nicol_core::medium::{MediumCounts, MediumWrite};
 
 use crate::cluster::SimCluster;
 use crate::lives::News;
@@ -34,6 +34,11 @@ impl SimCluster {
         let mut sum = MediumCounts::default();
         state.media.iter().for_each(|medium| sum.add(&medium.counts()));
         sum
+    }
+
+    /// What is on the medium of a node, for whoever reads it after a crash of everything.
+    pub fn medium_writes(&self, node: NodeId) -> Vec<MediumWrite> {
+        self.shared.state.borrow().media[node.index()].writes().to_vec()
     }
 
     pub(crate) fn planned_crash(&self, index: usize) {

@@ -184,7 +184,7 @@ impl Shared {
         let (orphan, lost) = (self.is_orphan(state, number), self.has_lost_target(state, number));
         let Vector { engine, operations, moved, sequences, .. } = state.vectors.remove(number);
         let node = self.engines[engine as usize].node;
-        if !lost {
+        if !lost && !self.syncs_nothing {
             let medium = &mut state.media[usize::from(node.0)];
             sequences.into_iter().for_each(|sequence| medium.sync(sequence));
         }

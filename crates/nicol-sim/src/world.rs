@@ -40,6 +40,8 @@ pub struct Shared {
     pub(crate) detect_after: Option<Nanos>,
     /// Do the log devices keep what is written? Only crashes ask for it.
     pub(crate) keeps_content: bool,
+    /// Broken on purpose: no write is ever synced.
+    pub(crate) syncs_nothing: bool,
     /// Broken on purpose: a crash leaves every write on the medium that was submitted.
     pub(crate) keeps_unsynced: bool,
     /// Broken on purpose: frames of and for earlier incarnations are taken.
@@ -69,6 +71,7 @@ impl Shared {
             doorbells: RefCell::default(),
             detect_after: None,
             keeps_content: false,
+            syncs_nothing: false,
             keeps_unsynced: false,
             ignores_fences: false,
             trace: None,

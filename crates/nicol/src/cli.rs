@@ -14,6 +14,8 @@ use crate::limits;
 
 /// How long a transaction of `nicol serve` may take, in milliseconds: up to an hour.
 pub const TRANSACTION_MS: RangeInclusive<u64> = 1..=3_600_000;
+/// Bytes of logs that a server may let grow before it shortens them.
+pub const LOG_BYTES: RangeInclusive<u64> = 65_536..=1 << 50;
 
 /// A distributed, replicated, transactional in-memory store, and the laboratory of its field.
 #[derive(Debug, Parser)]
@@ -314,7 +316,7 @@ pub struct BenchArgs {
     pub threads: Option<usize>,
     /// What makes writes durable in the live world: memory (as if battery-backed, as in the
     /// papers), or file:DIR (a log per node, synced before a write is acknowledged; each run
-    /// creates its own folder in DIR, which is not deleted or read back yet).
+    /// creates its own folder in DIR, which is neither deleted nor read back).
     #[arg(long, default_value = "memory", value_name = "memory|file:DIR")]
     pub log_device: LogDevice,
     /// Host engines per node [default: 1 live; the profile's number, simulated].
@@ -548,10 +550,12 @@ pub enum ProfilesAction {
 #[command(after_help = "Then, from another terminal:\n  redis-cli -p 6380 set greeting hello\n  \
     redis-benchmark -p 6380 -t set,get,incr,mset -P 32\n\nThe data is in memory: it is lost \
     when the process ends. With --log-device file:DIR every\nwrite is in a synced file of each \
-    backup before it is acknowledged, but this version does\nnot read the files back at start, \
-    and does not shorten them. A full disk or another error of a\nlog file ends the \
-    server with exit code 3 and the file's name. So does a damaged file of an\n\
-    earlier run in DIR at the start.")]
+    backup before it is acknowledged, and the next start with\nthe same DIR reads everything \
+    back, whatever --nodes and --replicas were. A torn end of a\nlog is cut. Damage in a log is \
+    made up for from the logs of other replicas, and that is told;\nif that is impossible, the \
+    start ends with exit code 3 and the names and places. Other files\nin DIR, another server \
+    that uses it, a full disk or another error of a file end the server\nlikewise. While it \
+    serves, the logs are shortened once they are long (--log-bytes).")]
 pub struct ServeArgs {
     /// Configuration file (TOML); flags and NICOL_* variables take precedence.
     #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]
@@ -586,9 +590,15 @@ pub struct ServeArgs {
     #[arg(value_parser = clap::value_parser!(u64).range(TRANSACTION_MS))]
     pub transaction_ms: Option<u64>,
     /// What makes writes durable: memory (nothing survives the process) or file:DIR (a log per
-    /// node, in a new folder for each start; not yet read back) [default: memory].
+    /// node, read back at the next start) [default: memory].
     #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]
     pub log_device: Option<LogDevice>,
+    /// Bytes of all logs from which on they are merged into saved tables while serving
+    /// [default: 1073741824]. DIR takes as many, what is written meanwhile, and up to four copies of
+    /// the records.
+    #[arg(long, value_name = "BYTES", env = "NICOL_LOG_BYTES")]
+    #[arg(value_parser = clap::value_parser!(u64).range(LOG_BYTES))]
+    pub log_bytes: Option<u64>,
     /// Engine threads [default: half of the machine's cores].
     #[arg(long, value_name = "N", env = "NICOL_THREADS")]
     pub threads: Option<usize>,

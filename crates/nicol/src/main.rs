@@ -6,6 +6,7 @@ mod check;
 mod cli;
 mod doctor;
 mod interrupt;
+mod kept;
 mod lab;
 mod limits;
 mod museum;

@@ -11,20 +11,24 @@ use nicol_core::units::Bytes;
 use nicol_core::view::View;
 use nicol_lab::bench::refused_view;
 use nicol_lab::memory;
+use nicol_lab::store::{Keeper, Stored};
 use nicol_lab::systems::{self, ServeConfig, Served, System};
 use nicol_resp::{Server, ServerConfig, ServerInfo, StartError};
-use nicol_rt::{LiveConfig, LogDevice};
+use nicol_rt::{LiveCluster, LiveConfig, LogDevice};
 use serde::Deserialize;
 
-use crate::cli::{ServeArgs, TRANSACTION_MS, replicas};
-use crate::{End, Usage, blame, environment_or_usage, interrupt, limits, output};
+use crate::cli::{LOG_BYTES, ServeArgs, TRANSACTION_MS, replicas};
+use crate::{End, Usage, blame, environment_or_usage, interrupt, kept, limits, output};
 
-/// How often the server looks whether an engine has failed.
+/// How often the server looks whether an engine has failed, or the logs have grown long.
 const POLL: Duration = Duration::from_millis(100);
 /// File descriptors that are not clients': logs, the listener, event queues, standard streams.
 const OWN_DESCRIPTORS: u64 = 64;
 /// Memory of a store where the system does not say what is free.
 const MEMORY_UNKNOWN: Bytes = Bytes(4 << 30);
+/// Bytes of logs from which on they are shortened: some 100 bytes a record, three replicas, and a few
+/// million writes.
+const LOG_BYTES_DEFAULT: u64 = 1 << 30;
 
 /// The configuration file.
 #[derive(Debug, Default, Deserialize)]
@@ -40,6 +44,7 @@ struct File {
     threads: Option<usize>,
     log_device: Option<String>,
     transaction_ms: Option<u64>,
+    log_bytes: Option<u64>,
 }
 
 /// What to serve, after file, environment and flags.
@@ -55,6 +60,7 @@ struct Settings {
     threads: Option<usize>,
     log_device: LogDevice,
     transaction_time: Option<Duration>,
+    log_bytes: u64,
 }
 
 /// Serves until the process is asked to end, or an engine fails. Whoever waits for a transaction
@@ -62,32 +68,28 @@ struct Settings {
 pub fn run(args: &ServeArgs) -> Result<End> {
     let asked = interrupt::flag()?;
     let settings = settings(args).map_err(environment_or_usage)?;
-    let (seed, run_id) = draw()?;
+    let (drawn, run_id) = draw()?;
     let view = View::new(settings.nodes, settings.replicas, 1, 1)
-        .map_err(|error| Usage(refused_view(error)))?
-        .with_hash_seed(seed);
+        .map_err(|error| Usage(refused_view(error)))?;
     let copies = settings.records.saturating_mul((view.nodes() * view.replicas()) as u64);
     let flags = "--records, --replicas or --nodes";
     memory::refuse_beyond_machine(copies, System::SERVED_VALUE_BYTES, flags).map_err(Usage)?;
-    // Half of the cores: the front and the kernel's network stack need the others.
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
-    let log = settings.log_device.clone();
-    let memory = settings.max_memory.unwrap_or_else(memory_by_default);
-    let Served { backend, world } = settings
-        .system
-        .serve(&ServeConfig {
-            system: settings.system.name,
-            capacity_per_shard: settings.records,
-            memory,
-            procedures: nicol_resp::procedures(),
-            live: LiveConfig { threads, seed, log, ..LiveConfig::new(view) },
-        })
-        .map_err(blame)?;
+    let store = match &settings.log_device {
+        LogDevice::Memory => None,
+        LogDevice::File { dir } => Some(kept::open(dir)?),
+    };
+    // Keys that were there are found under the seed by which they were spread, and no other.
+    let seed = store.as_ref().and_then(Stored::hash_seed).unwrap_or(drawn);
     let mut config = ServerConfig::new(settings.listen);
+    config.expiring = store.as_ref().map(kept::expiring).unwrap_or_default();
+    let found = store.as_ref().map(|store| store.found.clone()).unwrap_or_default();
+    let Served { backend, world, mut keeper } = settings
+        .system
+        .serve(serve_config(&settings, view.with_hash_seed(seed), store))
+        .map_err(not_launched)?;
     let (clients, few) = clients(config.limits.clients);
     config.limits.clients = clients;
-    config.password = settings.password;
+    config.password = settings.password.clone();
     config.hash_seed = seed;
     if let Some(time) = settings.transaction_time {
         config.limits.transaction_time = time;
@@ -95,31 +97,33 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     let mut info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
     (info.nodes, info.replicas) = (settings.nodes, settings.replicas);
     info.resident = || memory::Resident::read().map(|resident| resident.now);
+    info.persistence = keeper.as_ref().map(|keeper| kept::persistence(keeper, found));
     let server = Server::start(config, backend, info).map_err(not_started)?;
-    output::tell(&format!(
-        "serving {} nodes with {} replicas on {}; {}; end with an interrupt (Ctrl-C)",
-        settings.nodes,
-        settings.replicas,
-        server.local_addr(),
-        match &settings.log_device {
-            LogDevice::Memory => "the data is in memory only".to_owned(),
-            LogDevice::File { dir } =>
-                format!("writes are logged in {}, which is not read back yet", dir.display()),
-        }
-    ));
+    output::tell(&banner(&settings, server.local_addr()));
     if let Some(few) = few {
         output::tell(&few);
     }
-    let ended = world.run_until(|| asked.flag.load(Ordering::SeqCst), POLL);
-    if ended.is_ok() {
+    let mut failed = None;
+    let ended = world.run_until(
+        || {
+            failed = keeper.as_mut().and_then(|keeper| tend(keeper, &world).err());
+            failed.is_some() || asked.flag.load(Ordering::SeqCst)
+        },
+        POLL,
+    );
+    if ended.is_ok() && failed.is_none() {
         output::tell("asked to end: answering what was asked before");
     }
     server.stop();
     // The engines run until the last reply has been written, or the drain has taken too long.
     let drained = server.join();
     ended?;
+    failed.map_or(Ok(()), Err)?;
     drained.map_err(|threads| anyhow!("{threads} threads of the RESP front panicked"))?;
     world.stop()?;
+    if let Some(line) = keeper.and_then(Keeper::finish) {
+        output::tell(&line);
+    }
     Ok(End::Held)
 }
 
@@ -138,6 +142,47 @@ fn clients(wanted: usize) -> (usize, Option<String>) {
     let few = clients < wanted;
     let text = "clients at most: the system grants no more file descriptors (ulimit -n";
     (clients, few.then(|| format!("{clients} {text} {granted})")))
+}
+
+fn serve_config(settings: &Settings, view: View, store: Option<Stored>) -> ServeConfig {
+    // Half of the cores: the front and the kernel's network stack need the others.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = Some(settings.threads.unwrap_or((cores / 2).max(1)));
+    ServeConfig {
+        system: settings.system.name,
+        capacity_per_shard: settings.records,
+        memory: settings.max_memory.unwrap_or_else(memory_by_default),
+        procedures: nicol_resp::procedures(),
+        live: LiveConfig { threads, seed: view.hash_seed(), ..LiveConfig::new(view) },
+        store,
+        log_bytes_max: settings.log_bytes,
+    }
+}
+
+/// Keeps the store's folder short, and tells what is to be told.
+fn tend(keeper: &mut Keeper, world: &LiveCluster) -> Result<()> {
+    if let Some(line) = keeper.tend(world)? {
+        output::tell(&line);
+    }
+    Ok(())
+}
+
+fn banner(settings: &Settings, address: SocketAddr) -> String {
+    let kept = match &settings.log_device {
+        LogDevice::Memory => "the data is in memory only".to_owned(),
+        LogDevice::File { dir } => format!("the data is kept in {}", dir.display()),
+    };
+    let Settings { nodes, replicas, .. } = settings;
+    format!(
+        "serving {nodes} nodes with {replicas} replicas on {address}; {kept}; end with an interrupt \
+         (Ctrl-C)"
+    )
+}
+
+/// A cluster that did not start: for want of a file or a thread, or by a flag that does not fit.
+fn not_launched(error: anyhow::Error) -> anyhow::Error {
+    let system = error.chain().any(|cause| cause.is::<std::io::Error>());
+    if system { error } else { blame(error) }
 }
 
 /// A server that did not start: for want of a password, or of a socket.
@@ -177,6 +222,11 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
         let (least, most) = (TRANSACTION_MS.start(), TRANSACTION_MS.end());
         bail!("transaction_ms = {millis} in --config: give {least} to {most}");
     }
+    let log_bytes = args.log_bytes.or(file.log_bytes).unwrap_or(LOG_BYTES_DEFAULT);
+    if !LOG_BYTES.contains(&log_bytes) {
+        let (least, most) = (LOG_BYTES.start(), LOG_BYTES.end());
+        bail!("log_bytes = {log_bytes} in --config: give {least} to {most}");
+    }
     let in_file = file.log_device.as_deref().map(str::parse).transpose();
     let log_device = args.log_device.clone().or(in_file.context("log_device in --config")?);
     let in_file = file.max_memory.as_deref().map(limits::size).transpose();
@@ -196,6 +246,7 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
         log_device,
         max_memory,
         transaction_time: transaction_ms.map(Duration::from_millis),
+        log_bytes,
     })
 }
 
@@ -245,14 +296,16 @@ mod tests {
     #[test]
     fn a_cluster_without_clients_sleeps() {
         let view = View::new(3, 3, 1, 1).unwrap();
-        let Served { backend, world } = systems::find("xenic")
+        let Served { backend, world, .. } = systems::find("xenic")
             .unwrap()
-            .serve(&ServeConfig {
+            .serve(ServeConfig {
                 system: "xenic",
                 capacity_per_shard: 1_000,
                 memory: Bytes(1 << 30),
                 procedures: nicol_resp::procedures(),
                 live: LiveConfig { threads: Some(2), ..LiveConfig::new(view) },
+                store: None,
+                log_bytes_max: 0,
             })
             .unwrap();
         let config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));

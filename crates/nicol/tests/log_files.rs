@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use live::{LIVE, live_with};
-use nicol_rt::{HEADER_LEN, LogReader};
+use nicol_rt::{HEADER_LEN, LogEntry, LogReader};
 use support::Client;
 
 /// A folder of this test run, empty; `name` is used by one test only.
@@ -29,7 +29,8 @@ fn device(dir: &Path) -> String {
 fn keys_in(path: &Path) -> BTreeSet<u32> {
     let mut reader = LogReader::open(BufReader::new(File::open(path).unwrap())).unwrap();
     let mut keys = BTreeSet::new();
-    while let Some(record) = reader.next().unwrap() {
+    while let Some(entry) = reader.next().unwrap() {
+        let LogEntry::Record(record) = entry else { continue };
         let text = String::from_utf8_lossy(record.bytes).into_owned();
         let numbers = text.split("key-").skip(1).filter_map(|rest| rest.split('.').next());
         keys.extend(numbers.filter_map(|number| number.parse::<u32>().ok()));
@@ -105,7 +106,7 @@ fn a_damaged_file_of_an_earlier_run_is_named_and_left_alone() {
     let good = fs::read(&path).unwrap();
     let mut swapped = fs::read(dir.join("run-1").join("node-2.log")).unwrap();
     swapped.truncate(HEADER_LEN);
-    for byte in [0, 8, 15, 35, 43] {
+    for byte in [0, 8, 15, 35, 43, 50, 59] {
         let mut bad = good.clone();
         bad[byte] ^= 1;
         fs::write(&path, &bad).unwrap();
@@ -114,8 +115,14 @@ fn a_damaged_file_of_an_earlier_run_is_named_and_left_alone() {
     }
     fs::write(&path, &swapped).unwrap();
     refuses(&bench(), &path);
+    // A file has its name only once its header is durable: a shorter one is damaged.
+    for whole in [0, HEADER_LEN - 1] {
+        fs::write(&path, &good[..whole]).unwrap();
+        refuses(&bench(), &path);
+    }
     // What a crashed launch leaves is no damage, and a torn end is none either.
-    for whole in [0, HEADER_LEN - 1, HEADER_LEN, good.len() - 1] {
+    fs::write(path.with_extension("new"), b"NICOL").unwrap();
+    for whole in [HEADER_LEN, good.len() - 1] {
         fs::write(&path, &good[..whole]).unwrap();
         assert!(bench().status.success(), "{whole} bytes");
     }

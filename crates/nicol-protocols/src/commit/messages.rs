@@ -10,6 +10,7 @@ use nicol_core::txn::{Abort, Entry, KEYS_MAX, Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
 use nicol_store::host_table::ExhaustedSpace;
 
+use super::part::Part;
 use crate::kit::{Item, Items};
 
 /// Coordinator to primary. [Xenic21 4.2 step 2]
@@ -396,6 +397,7 @@ fn parse_verdict(body: &[u8]) -> Result<Result<(), Abort>, Malformed> {
 struct WriteSet<'a> {
     txn: &'a Txn,
     shard: ShardId,
+    shards: u16,
     keys: &'a [usize],
 }
 
@@ -403,9 +405,8 @@ impl WriteSet<'_> {
     fn emit(&self, unlocks: bool, to: &mut Writer<'_>) {
         let written = |&index: &usize| self.txn.update(index).is_some();
         to.u64(self.txn.id.0);
-        to.u16(self.shard.0);
-        let count = self.keys.iter().filter(|&index| unlocks || written(index)).count();
-        to.u16(count as u16);
+        let keys = self.keys.iter().filter(|&index| unlocks || written(index)).count();
+        to.u32(Part { shard: self.shard, keys: keys as u16, shards: self.shards }.pack());
         for &index in self.keys {
             match self.txn.update(index) {
                 Some(write) => {
@@ -428,6 +429,8 @@ impl WriteSet<'_> {
 pub(super) struct Log<'a> {
     pub(super) txn: &'a Txn,
     pub(super) shard: ShardId,
+    /// How many shards the transaction updates.
+    pub(super) shards: u16,
     pub(super) keys: &'a [usize],
 }
 
@@ -435,7 +438,8 @@ impl Message for Log<'_> {
     const KIND: u16 = LOG;
 
     fn emit(&self, to: &mut Writer<'_>) {
-        WriteSet { txn: self.txn, shard: self.shard, keys: self.keys }.emit(false, to);
+        let Self { txn, shard, shards, keys } = *self;
+        WriteSet { txn, shard, shards, keys }.emit(false, to);
     }
 
     fn keys(&self, each: &mut dyn FnMut(Key)) {
@@ -447,6 +451,8 @@ impl Message for Log<'_> {
 pub(super) struct Commit<'a> {
     pub(super) txn: &'a Txn,
     pub(super) shard: ShardId,
+    /// How many shards the transaction updates.
+    pub(super) shards: u16,
     pub(super) keys: &'a [usize],
 }
 
@@ -454,7 +460,8 @@ impl Message for Commit<'_> {
     const KIND: u16 = COMMIT;
 
     fn emit(&self, to: &mut Writer<'_>) {
-        WriteSet { txn: self.txn, shard: self.shard, keys: self.keys }.emit(true, to);
+        let Self { txn, shard, shards, keys } = *self;
+        WriteSet { txn, shard, shards, keys }.emit(true, to);
     }
 
     fn keys(&self, each: &mut dyn FnMut(Key)) {
@@ -511,6 +518,8 @@ impl Item for WriteOf {
 pub(super) struct Writes<B> {
     pub(super) txn: TxnId,
     pub(super) shard: ShardId,
+    /// How many shards the transaction updates.
+    pub(super) shards: u16,
     writes: Items<B, WriteOf>,
 }
 
@@ -518,14 +527,22 @@ impl<'a> Writes<&'a [u8]> {
     /// Parses and checks every write.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(body);
-        let (txn, shard) = (TxnId(from.u64()?), ShardId(from.u16()?));
-        let count = parse_count(&mut from)?;
-        Ok(Self { txn, shard, writes: Items::parse(body, from, count)? })
+        let (txn, part) = (TxnId(from.u64()?), Part::parse(&mut from)?);
+        let writes = Items::parse(body, from, part.keys)?;
+        Ok(Self { txn, shard: part.shard, shards: part.shards, writes })
+    }
+
+    /// The transaction, the shard and the number of shards, of a body that may be cut behind them.
+    pub(super) fn parse_lead(lead: &'a [u8]) -> Result<(TxnId, ShardId, u16), Malformed> {
+        let mut from = Reader::new(lead);
+        let (txn, part) = (TxnId(from.u64()?), Part::parse(&mut from)?);
+        Ok((txn, part.shard, part.shards))
     }
 
     /// See [`Items::keep`].
     pub(super) fn keep<F: Fabric>(self, fabric: &F) -> Writes<F::Payload> {
-        Writes { txn: self.txn, shard: self.shard, writes: self.writes.keep(fabric) }
+        let Self { txn, shard, shards, writes } = self;
+        Writes { txn, shard, shards, writes: writes.keep(fabric) }
     }
 }
 

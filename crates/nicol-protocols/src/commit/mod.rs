@@ -3,7 +3,9 @@
 mod log;
 mod log_worker;
 mod messages;
+mod part;
 pub mod rdma_occ;
+pub mod recovery;
 mod replica;
 pub mod xenic;
 

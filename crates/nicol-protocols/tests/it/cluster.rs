@@ -22,7 +22,7 @@ use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, history, 
 
 pub const NODES: u16 = 3;
 /// Host engines of a node, and NIC engines.
-const ENGINES: usize = 2;
+pub const ENGINES: usize = 2;
 /// Simulated time after which a run that has not ended is stuck.
 const LIMIT: Nanos = Nanos::from_secs(20);
 
@@ -83,14 +83,14 @@ impl Ran {
     }
 }
 
-struct Cluster<N> {
-    nodes: Vec<Arc<N>>,
-    clients_per_node: u32,
-    workload: Arc<dyn Workload>,
-    procedures: Procedures,
-    run: Arc<RunControl>,
+pub struct Cluster<N> {
+    pub nodes: Vec<Arc<N>>,
+    pub clients_per_node: u32,
+    pub workload: Arc<dyn Workload>,
+    pub procedures: Procedures,
+    pub run: Arc<RunControl>,
     /// By node: has it crashed?
-    down: Vec<AtomicBool>,
+    pub down: Vec<AtomicBool>,
 }
 
 impl<N: CommitNode> Cluster<N> {
@@ -125,7 +125,7 @@ impl<N: CommitNode> Start for Cluster<N> {
 }
 
 /// The records of a cluster that is quiet.
-struct Quiet<'a, N>(&'a [Arc<N>], &'a View);
+pub struct Quiet<'a, N>(pub &'a [Arc<N>], pub &'a View);
 
 impl<N: CommitNode> Records for Quiet<'_, N> {
     fn read(&mut self, key: Key) -> Option<Vec<u8>> {

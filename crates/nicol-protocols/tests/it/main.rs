@@ -4,6 +4,7 @@ mod cluster;
 mod crashes;
 mod errata;
 mod rdma_crashes;
+mod restart;
 mod sizes;
 mod slots;
 mod ways;

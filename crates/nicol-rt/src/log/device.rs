@@ -9,7 +9,7 @@ use nicol_core::medium::{Medium, MediumCounts, MediumWrite};
 use nicol_core::rng::{Purpose, Stream};
 
 use super::queue::{Answer, Ask, LogQueue, Next, Persist};
-use super::{Disk, HEADER_LEN, LogReader, LogRecord, RECORD_BYTES_MAX, RECORD_FRAMING};
+use super::{Disk, HEADER_LEN, LogEntry, LogReader, LogRecord, RECORD_BYTES_MAX, RECORD_FRAMING};
 
 /// Bytes after which a group is written, even if more persists wait: bounds the buffer.
 const GROUP_BYTES_MAX: usize = 4 << 20;
@@ -21,7 +21,7 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 /// it.
 pub(crate) fn serve(
     queue: &LogQueue,
-    disk: impl Disk,
+    disk: Box<dyn Disk + '_>,
     done: impl FnMut(Persist),
     failed: impl FnMut(&io::Error),
 ) {
@@ -38,12 +38,17 @@ pub(crate) fn serve(
                 queue.answer(Answer::Crashed(counts));
             }
             Next::Asked(Ask::Content) => queue.answer(Answer::Content(device.read_back())),
+            Next::Asked(Ask::Switch(to)) => {
+                device.switch(to);
+                queue.count_bytes(None);
+                queue.answer(Answer::Switched);
+            }
         }
     }
 }
 
-struct Device<D, N, X> {
-    disk: D,
+struct Device<'d, N, X> {
+    disk: Box<dyn Disk + 'd>,
     writer: GroupWriter,
     /// Bytes of the file whose persists were handed back.
     synced: u64,
@@ -52,12 +57,17 @@ struct Device<D, N, X> {
     failed: X,
 }
 
-impl<D: Disk, N: FnMut(Persist), X: FnMut(&io::Error)> Device<D, N, X> {
+impl<N: FnMut(Persist), X: FnMut(&io::Error)> Device<'_, N, X> {
+    /// Goes on in another file, of which the header is durable.
+    fn switch(&mut self, to: Box<dyn Disk + Send>) {
+        (self.disk, self.writer, self.synced) = (to, GroupWriter::default(), HEADER_LEN as u64);
+    }
+
     /// Makes a group durable, in parts if it is large, and hands it back.
     fn write(&mut self, queue: &LogQueue, group: &mut VecDeque<Persist>) {
         while !group.is_empty() {
             let first = self.writer.sequence;
-            let count = self.writer.encode(group);
+            let count = self.writer.encode(group, self.disk.nonce());
             self.try_to(|disk, writer| disk.append(&writer.bytes).and_then(|()| disk.sync()));
             if let Some(Ask::Crash { seed, keeps_all }) = queue.crashed_under_way(group) {
                 self.writer.sequence = first;
@@ -66,6 +76,7 @@ impl<D: Disk, N: FnMut(Persist), X: FnMut(&io::Error)> Device<D, N, X> {
                 return;
             }
             self.synced += self.writer.bytes.len() as u64;
+            queue.count_bytes(Some(self.writer.bytes.len()));
             for mut persist in group.drain(..count) {
                 if !self.healthy || !fits(&persist) {
                     persist.operation.result = Err(FabricError::NoResources);
@@ -76,9 +87,9 @@ impl<D: Disk, N: FnMut(Persist), X: FnMut(&io::Error)> Device<D, N, X> {
     }
 
     /// Does something to a device that has not failed before.
-    fn try_to(&mut self, act: impl FnOnce(&mut D, &GroupWriter) -> io::Result<()>) {
+    fn try_to(&mut self, act: impl FnOnce(&mut dyn Disk, &GroupWriter) -> io::Result<()>) {
         if self.healthy
-            && let Err(error) = act(&mut self.disk, &self.writer)
+            && let Err(error) = act(&mut *self.disk, &self.writer)
         {
             self.healthy = false;
             (self.failed)(&error);
@@ -102,7 +113,7 @@ impl<D: Disk, N: FnMut(Persist), X: FnMut(&io::Error)> Device<D, N, X> {
             medium.crash(&mut Stream::new(seed, Purpose::Medium, 0));
         }
         let sequence = self.writer.sequence;
-        self.writer.encode_left(pending, medium.writes());
+        self.writer.encode_left(pending, medium.writes(), self.disk.nonce());
         let synced = self.synced;
         self.try_to(|disk, writer| {
             disk.cut(synced)?;
@@ -121,23 +132,22 @@ impl<D: Disk, N: FnMut(Persist), X: FnMut(&io::Error)> Device<D, N, X> {
     /// follows them is cut off.
     fn read_back(&mut self) -> Vec<MediumWrite> {
         let mut writes = Vec::new();
-        let mut end = None;
+        let mut valid = self.synced;
         self.try_to(|disk, _| {
             let mut reader = LogReader::open(disk.content()?).map_err(io::Error::other)?;
-            while let Some(record) = reader.next()? {
-                let LogRecord { sequence, engine, label, offset, bytes } = record;
+            loop {
+                valid = reader.offset();
+                let Some(LogEntry::Record(record)) = reader.next()? else { break };
+                let LogRecord { sequence, engine, label, offset, bytes, .. } = record;
                 let bytes = bytes.to_vec();
                 writes.push(MediumWrite { sequence, engine, label, offset, bytes, intact: true });
             }
-            end = reader.end();
-            let valid = end.map_or(HEADER_LEN as u64, |end| end.valid_bytes);
             drop(reader);
             disk.cut(valid)?;
             disk.sync()
         });
-        if let Some(end) = end.filter(|_| self.healthy) {
-            self.synced = end.valid_bytes;
-            self.writer.sequence = writes.len() as u64;
+        if self.healthy {
+            (self.synced, self.writer.sequence) = (valid, writes.len() as u64);
         }
         writes
     }
@@ -165,14 +175,16 @@ struct GroupWriter {
 
 impl GroupWriter {
     /// Encodes the first records of `group`, at least one; returns how many.
-    fn encode(&mut self, group: &VecDeque<Persist>) -> usize {
+    fn encode(&mut self, group: &VecDeque<Persist>, nonce: u64) -> usize {
         self.bytes.clear();
+        // Each group is synced before the next one is written.
+        let durable = self.sequence;
         for (count, persist) in group.iter().enumerate() {
             if self.bytes.len() >= GROUP_BYTES_MAX {
                 return count;
             }
             if fits(persist) {
-                self.emit(persist);
+                self.emit(persist, durable, nonce);
             }
         }
         group.len()
@@ -180,12 +192,13 @@ impl GroupWriter {
 
     /// Encodes what a crash leaves of the records of `pending`, which `left` numbers from 1: zeros
     /// where one is lost, and a checksum that does not fit where one is torn.
-    fn encode_left(&mut self, pending: &VecDeque<Persist>, left: &[MediumWrite]) {
+    fn encode_left(&mut self, pending: &VecDeque<Persist>, left: &[MediumWrite], nonce: u64) {
         self.bytes.clear();
+        let durable = self.sequence;
         let mut written = 0;
         for (number, persist) in (1..).zip(pending.iter().filter(|persist| fits(persist))) {
             let start = self.bytes.len();
-            self.emit(persist);
+            self.emit(persist, durable, nonce);
             match left.iter().find(|write| write.sequence == number) {
                 None => self.bytes[start..].fill(0),
                 Some(write) => {
@@ -198,11 +211,12 @@ impl GroupWriter {
         self.bytes.truncate(written);
     }
 
-    fn emit(&mut self, Persist { from, operation, .. }: &Persist) {
+    fn emit(&mut self, Persist { from, operation, .. }: &Persist, durable: u64, nonce: u64) {
         let (label, offset) = place(operation);
         self.sequence += 1;
         let (sequence, bytes) = (self.sequence, &operation.buffer[..]);
-        LogRecord { sequence, engine: *from, label, offset, bytes }.emit(&mut self.bytes);
+        let record = LogRecord { sequence, durable, engine: *from, label, offset, bytes };
+        record.emit(nonce, &mut self.bytes);
     }
 }
 
@@ -216,7 +230,7 @@ mod tests {
     use nicol_core::units::Bytes;
     use nicol_core::view::View;
 
-    use super::super::{LogEnd, LogHeader, Torn};
+    use super::super::{LogFolder, LogHeader};
     use super::*;
 
     /// A disk that is full after so many bytes, and remembers what it was asked.
@@ -232,7 +246,13 @@ mod tests {
         }
     }
 
+    const NONCE: u64 = 7;
+
     impl Disk for Small<'_> {
+        fn nonce(&self) -> u64 {
+            NONCE
+        }
+
         fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
             let fits = bytes.len().min(self.room - self.file.len());
             self.file.extend_from_slice(&bytes[..fits]);
@@ -279,14 +299,14 @@ mod tests {
         queue.add((NIC, Incarnation::FIRST), numbered.map(|(&size, number)| persist(size, number)));
         queue.close();
         let view = View::new(1, 1, 1, 1).unwrap();
-        let header = LogHeader { node: NodeId(0), view }.emit().to_vec();
+        let header = LogHeader { node: NodeId(0), view, life: 1, nonce: NONCE }.emit().to_vec();
         let mut served = Served { file: header, ..Served::default() };
         let disk = Small { room, file: &mut served.file, synced: &mut served.synced };
         let done = |Persist { operation, .. }| {
             assert!(operation.result.is_ok() || operation.result == Err(FabricError::NoResources));
             served.results.push((operation.token, operation.result.is_ok()));
         };
-        serve(&queue, disk, done, |_| served.errors += 1);
+        serve(&queue, Box::new(disk), done, |_| served.errors += 1);
         served
     }
 
@@ -307,11 +327,53 @@ mod tests {
         assert_eq!(results, [(0, true), (1, false), (2, false), (3, false)]);
         assert_eq!((errors, synced.len()), (1, 1), "nothing is tried after an error");
         // What was acknowledged is there, and the torn rest is seen as such.
-        let mut reader = LogReader::open(&*file).unwrap();
-        assert_eq!(reader.next().unwrap().unwrap().bytes.len(), GROUP_BYTES_MAX);
-        assert!(reader.next().unwrap().is_none());
-        let end = reader.end().unwrap();
-        assert_eq!((end.valid_bytes, end.torn), (synced[0] as u64, Some(Torn::Cut)));
+        assert_eq!(entries(&file), [Some(GROUP_BYTES_MAX), None]);
+    }
+
+    /// The sizes of the records that a reader finds; `None` where one is torn.
+    fn entries(file: &[u8]) -> Vec<Option<usize>> {
+        let mut reader = LogReader::open(file).unwrap();
+        let mut entries = Vec::new();
+        while let Some(entry) = reader.next().unwrap() {
+            entries.push(match entry {
+                LogEntry::Record(record) => Some(record.bytes.len()),
+                LogEntry::Lost(lost) => {
+                    assert!(!lost.is_damage(1), "it was not synced");
+                    None
+                }
+            });
+        }
+        entries
+    }
+
+    #[test]
+    fn a_log_goes_on_in_another_file() {
+        let dir = std::env::temp_dir().join(format!("nicol-switch-{}", std::process::id()));
+        let folder = LogFolder::open(&dir).unwrap();
+        let view = View::new(1, 1, 1, 1).unwrap();
+        let [mut first, mut second] = [(); 2].map(|()| {
+            let run = folder.new_run().unwrap();
+            folder.create_logs(&run, &view, 1).unwrap()
+        });
+        let (queue, life) = (LogQueue::default(), (NIC, Incarnation::FIRST));
+        let (mut tokens, first) = (Vec::new(), first.remove(0));
+        std::thread::scope(|scope| {
+            let tokens = &mut tokens;
+            let done = |done: Persist| tokens.push(done.operation.token);
+            scope.spawn(|| serve(&queue, Box::new(first), done, |_| {}));
+            queue.add(life, [persist(8, 0), persist(16, 1)].into_iter());
+            while queue.bytes() == 0 {
+                std::thread::yield_now();
+            }
+            assert!(queue.switch(Box::new(second.remove(0))));
+            assert_eq!(queue.bytes(), 0);
+            queue.add(life, [persist(24, 2)].into_iter());
+            queue.close();
+        });
+        assert_eq!(tokens, [0, 1, 2]);
+        let read = |run: &str| entries(&std::fs::read(dir.join(run).join("node-0.log")).unwrap());
+        assert_eq!((read("run-1"), read("run-2")), (vec![Some(8), Some(16)], vec![Some(24)]));
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
@@ -320,21 +382,20 @@ mod tests {
             serve_all(1 << 30, &[8, RECORD_BYTES_MAX + 1, 8]);
         assert_eq!(results, [(0, true), (1, false), (2, true)]);
         assert_eq!(errors, 0);
-        let mut reader = LogReader::open(&*file).unwrap();
-        while reader.next().unwrap().is_some() {}
-        assert_eq!(reader.end(), Some(LogEnd { valid_bytes: file.len() as u64, torn: None }));
+        assert_eq!(entries(&file), [Some(8), Some(8)]);
     }
 
     /// A device that has handed three records back and has three under way when its host crashes,
     /// and what it reads back afterwards.
     fn crashed(seed: u64, keeps_all: bool) -> (MediumCounts, Vec<MediumWrite>) {
         let view = View::new(1, 1, 1, 1).unwrap();
-        let mut file = LogHeader { node: NodeId(0), view }.emit().to_vec();
+        let mut file = LogHeader { node: NodeId(0), view, life: 1, nonce: NONCE }.emit().to_vec();
         let (mut synced, mut results) = (Vec::new(), Vec::new());
         let disk = Small { room: 1 << 20, file: &mut file, synced: &mut synced };
         let queue = LogQueue::default();
         let done = |Persist { operation, .. }| results.push((operation.token, operation.result));
         let (writer, synced) = (GroupWriter::default(), HEADER_LEN as u64);
+        let disk = Box::new(disk);
         let mut device = Device { disk, writer, synced, healthy: true, done, failed: |_: &_| () };
         let group = |tokens: std::ops::Range<u32>| {
             let life = Incarnation::FIRST;

@@ -1,12 +1,14 @@
 //! Persists on their way to a node's log thread and back, and what crashes ask of it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::engine::Operation;
 use nicol_core::ids::{EngineId, Incarnation};
 use nicol_core::medium::{MediumCounts, MediumWrite};
+
+use super::Disk;
 
 /// Persists on their way to a node's log thread.
 #[derive(Debug, Default)]
@@ -14,6 +16,8 @@ pub(crate) struct LogQueue {
     waiting: Mutex<Waiting>,
     filled: Condvar,
     answered: Condvar,
+    /// Bytes written to the current file.
+    bytes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +39,6 @@ pub(crate) struct Persist {
 }
 
 /// What a log thread is asked for, one thing at a time.
-#[derive(Debug)]
 pub(crate) enum Ask {
     /// The host has crashed: decide about what was not handed back.
     Crash {
@@ -46,12 +49,25 @@ pub(crate) enum Ask {
     },
     /// Read the records back, and cut off what follows them.
     Content,
+    /// Go on in another file.
+    Switch(Box<dyn Disk + Send>),
+}
+
+impl std::fmt::Debug for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Crash { .. } => "Crash",
+            Self::Content => "Content",
+            Self::Switch(_) => "Switch",
+        })
+    }
 }
 
 #[derive(Debug)]
 pub(crate) enum Answer {
     Crashed(MediumCounts),
     Content(Vec<MediumWrite>),
+    Switched,
 }
 
 /// What a log thread does next.
@@ -111,6 +127,25 @@ impl LogQueue {
             Some(Answer::Content(writes)) => writes,
             _ => Vec::new(),
         }
+    }
+
+    /// Has the thread go on in another file, and waits until it does; false if it has ended. What
+    /// waits goes to the new file.
+    pub(crate) fn switch(&self, to: Box<dyn Disk + Send>) -> bool {
+        self.ask(Ask::Switch(to)).is_some()
+    }
+
+    /// Bytes written to the current file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts bytes written to the current file; `None`: another file has begun.
+    pub(crate) fn count_bytes(&self, bytes: Option<usize>) {
+        match bytes {
+            Some(bytes) => self.bytes.fetch_add(bytes as u64, Ordering::Relaxed),
+            None => self.bytes.swap(0, Ordering::Relaxed),
+        };
     }
 
     /// Asks the thread and waits for its answer; `None` if it has ended.

@@ -7,7 +7,9 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 /// `nicol serve` with a live cluster; it is killed with this.
 pub struct Live {
     pub process: Child,
-    /// What it says on standard error after its first line.
+    /// What it has said up to where it listens.
+    pub before: String,
+    /// What it says on standard error after that.
     pub told: BufReader<ChildStderr>,
 }
 
@@ -32,9 +34,15 @@ pub const LIVE: [&str; 7] =
 pub fn live_with(command: &mut Command) -> (Live, String) {
     let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut told = BufReader::new(process.stderr.take().unwrap());
-    let mut banner = String::new();
-    told.read_line(&mut banner).unwrap();
+    // What it has read back comes first.
+    let (mut banner, mut all) = (String::new(), String::new());
+    while !banner.starts_with("serving") {
+        banner.clear();
+        let read = told.read_line(&mut banner).unwrap();
+        all.push_str(&banner);
+        assert!(read > 0, "it ended before it served: {all}");
+    }
     let address = banner.split_whitespace().find_map(|word| word.strip_suffix(';'));
     let address = address.unwrap_or_else(|| panic!("{banner}")).to_owned();
-    (Live { process, told }, address)
+    (Live { process, told, before: all }, address)
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::Result;
 use nicol_core::commit::{
@@ -11,14 +12,15 @@ use nicol_core::commit::{
 use nicol_core::engine::Start;
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, HasDoorbell};
-use nicol_core::ids::Side;
-use nicol_core::records::Empty;
+use nicol_core::ids::{Key, Side, Version};
+use nicol_core::memory::Doorbell;
 use nicol_core::system::{Sequential, SystemNode, load_nodes};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 use nicol_core::units::Bytes;
-use nicol_rt::{LiveCluster, Mailbox};
+use nicol_rt::{LiveCluster, LogFolder, Mailbox};
 
 use crate::settings::{ServingMemory, Sizes, SystemConfig};
+use crate::store::{Keeper, Loaded, Pausable};
 use crate::system::{ServeConfig, Served, System};
 
 /// Requests that wait for one host engine; beyond it the front is told to try again.
@@ -28,14 +30,26 @@ const IN_FLIGHT_MAX: usize = 256;
 /// Arguments up to here go to the NIC with the transaction, which then executes it there.
 const SHIPPED_BYTES_MAX: usize = 4_096;
 
-/// Starts an empty store of the system whose nodes are `N`.
-pub(super) fn serve<N>(config: &ServeConfig) -> Result<Served>
+/// Starts a store of the system whose nodes are `N`: with what was read back, or an empty one.
+pub(super) fn serve<N>(mut config: ServeConfig) -> Result<Served>
 where
     N: CommitNode + SystemNode<Config: SystemConfig>,
 {
-    let cluster = Arc::new(Cluster::<N>::empty(config)?);
-    let world = LiveCluster::launch(&config.live, &cluster)?;
-    Ok(Served { backend: cluster, world })
+    let stored = config.store.take();
+    let records = stored.as_ref().map_or(&[][..], |stored| &stored.records);
+    let cluster = Arc::new(Cluster::<N>::load(&config, records)?);
+    let Some(stored) = stored else {
+        let world = LiveCluster::launch(&config.live, &cluster)?;
+        return Ok(Served { backend: cluster, world, keeper: None });
+    };
+    let life = LogFolder::draw_life()?;
+    let view = &config.live.view;
+    let (logs, table_bytes) = stored.begin(view, life)?;
+    let world = LiveCluster::launch_on(&config.live, &cluster, logs)?;
+    let pausable: Arc<dyn Pausable> = cluster.clone();
+    let limit = config.log_bytes_max;
+    let keeper = Keeper::new(stored.folder, pausable, (view.clone(), life), limit, table_bytes);
+    Ok(Served { backend: cluster, world, keeper: Some(keeper) })
 }
 
 /// A request on its way to an engine.
@@ -46,19 +60,55 @@ struct Job {
 
 struct Cluster<N> {
     nodes: Vec<Arc<N>>,
-    mailboxes: Vec<Arc<Mailbox<Job>>>,
+    gates: Vec<Arc<Gate>>,
     procedures: Procedures,
     memory: Bytes,
+}
+
+/// What a host engine has to do, and whether it may begin.
+struct Gate {
+    mailbox: Mailbox<Job>,
+    paused: AtomicBool,
+    /// Transactions begun and not ended.
+    running: AtomicUsize,
+}
+
+impl Gate {
+    fn new() -> Self {
+        let (paused, running) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Self { mailbox: Mailbox::new(MAILBOX), paused, running }
+    }
+
+    /// Takes the next job and counts it; none while it is paused.
+    fn begin(&self) -> Option<Job> {
+        // Counted first: whoever pauses and then finds nobody counted knows that nobody begins.
+        self.running.fetch_add(1, Ordering::SeqCst);
+        let job = if self.paused.load(Ordering::SeqCst) { None } else { self.mailbox.pop() };
+        if job.is_none() {
+            self.end();
+        }
+        job
+    }
+
+    fn end(&self) {
+        self.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl HasDoorbell for Gate {
+    fn doorbell(&self) -> &Doorbell {
+        self.mailbox.doorbell()
+    }
 }
 
 impl<N> Cluster<N>
 where
     N: CommitNode + SystemNode<Config: SystemConfig>,
 {
-    /// Nodes without records.
-    fn empty(config: &ServeConfig) -> Result<Self> {
-        let (view, source) =
-            (&config.live.view, Empty { capacity_per_shard: config.capacity_per_shard });
+    /// Nodes with these records.
+    fn load(config: &ServeConfig, records: &[(Key, Version, Box<[u8]>)]) -> Result<Self> {
+        let view = &config.live.view;
+        let source = Loaded::new(records, view, config.capacity_per_shard);
         let value_bytes = System::SERVED_VALUE_BYTES as usize;
         let sizes = Sizes { source: &source, value_bytes, nic_memory: None };
         let memory = ServingMemory {
@@ -70,17 +120,31 @@ where
         let system = N::Config::published(config.system, &sizes).serving(&memory)?;
         Ok(Self {
             nodes: load_nodes(view, &system, &source, &Sequential),
-            mailboxes: view.node_ids().map(|_| Arc::new(Mailbox::new(MAILBOX))).collect(),
+            gates: view.node_ids().map(|_| Arc::new(Gate::new())).collect(),
             procedures: config.procedures.clone(),
             memory: config.memory,
         })
     }
 }
 
+impl<N: CommitNode> Pausable for Cluster<N> {
+    fn pause(&self, paused: bool) {
+        for gate in &self.gates {
+            gate.paused.store(paused, Ordering::SeqCst);
+            gate.doorbell().ring();
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.gates.iter().all(|gate| gate.running.load(Ordering::SeqCst) == 0)
+            && self.nodes.iter().all(|node| node.is_settled())
+    }
+}
+
 impl<N: CommitNode> Backend for Cluster<N> {
     fn submit(&self, connection: u64, request: Arc<Request>, done: Done) {
-        let mailbox = &self.mailboxes[(connection % self.mailboxes.len() as u64) as usize];
-        if let Err(job) = mailbox.push(Job { request, done }) {
+        let gate = &self.gates[(connection % self.gates.len() as u64) as usize];
+        if let Err(job) = gate.mailbox.push(Job { request, done }) {
             let outcome = Outcome::Aborted(Abort::NoResources);
             (job.done)(Response { outcome, output: Vec::new() });
         }
@@ -120,8 +184,8 @@ impl<N: CommitNode> Start for Cluster<N> {
             spare: Rc::default(),
             finished: fabric.signal(),
         };
-        let mailbox = self.mailboxes[usize::from(here.node.0)].clone();
-        fabric.spawn(async move { pump.serve(mailbox).await });
+        let gate = self.gates[usize::from(here.node.0)].clone();
+        fabric.spawn(async move { pump.serve(gate).await });
     }
 }
 
@@ -135,19 +199,20 @@ struct RequestPump<F, C> {
 }
 
 impl<F: Fabric, C: CommitProtocol> RequestPump<F, C> {
-    async fn serve(self, mailbox: Arc<Mailbox<Job>>) {
-        let doorbell: Arc<dyn HasDoorbell> = mailbox.clone();
+    async fn serve(self, gate: Arc<Gate>) {
+        let doorbell: Arc<dyn HasDoorbell> = gate.clone();
         let running = Rc::new(RefCell::new(0));
         loop {
             let seen = doorbell.doorbell().rings();
-            while let Some(job) = mailbox.pop() {
+            while let Some(job) = gate.begin() {
                 while *running.borrow() >= IN_FLIGHT_MAX {
                     self.finished.wait().await;
                 }
                 *running.borrow_mut() += 1;
-                let (pump, running) = (self.clone(), running.clone());
+                let (pump, gate, running) = (self.clone(), gate.clone(), running.clone());
                 self.fabric.spawn(async move {
                     pump.run(job).await;
+                    gate.end();
                     *running.borrow_mut() -= 1;
                     pump.finished.notify();
                 });

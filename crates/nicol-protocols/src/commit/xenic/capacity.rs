@@ -3,6 +3,8 @@
 use nicol_core::txn::{Abort, Txn};
 use nicol_store::host_table::ExhaustedSpace;
 
+use crate::commit::part::SHARDS_MAX;
+
 /// Bytes that a write takes in a message besides its value.
 const WRITE_FRAMING: usize = 20;
 /// Bytes of a LOG's or COMMIT's own header.
@@ -39,4 +41,9 @@ pub(super) fn check_writes(
         .map(|value| WRITE_FRAMING + value.map_or(0, <[u8]>::len))
         .sum();
     if bytes + SET_FRAMING > body_max { Err(Abort::NoResources) } else { Ok(()) }
+}
+
+/// Errors: a transaction updates more shards than its log records can say.
+pub(super) fn check_shards(shards: u16) -> Result<(), Abort> {
+    if shards > SHARDS_MAX { Err(Abort::NoResources) } else { Ok(()) }
 }

@@ -25,9 +25,12 @@ use super::replica::Replica;
 use super::server::lookup::stats::LookupCounters;
 use super::{Faithful, HostCoordinator, Sabotage, XenicConfig, start};
 use crate::commit::log::{LogMemory, RecordKind};
+use crate::commit::part::count_shards;
 use crate::commit::{copy_backups, load_shard};
 use crate::kit::LostNodes;
 
+/// Segments that are split per record, while a table that has outgrown its slots is loaded.
+const LOADING_SPLITS: u64 = 2;
 /// Objects of the NIC index that may be locked or pinned beyond those that it may cache. Beyond,
 /// transactions abort for want of resources; with one object per key in flight that is far off.
 const BUSY_OBJECTS_MAX: usize = 1 << 18;
@@ -173,6 +176,11 @@ impl Node {
     pub(super) fn shards_updated(&self, txn: &Txn) -> impl Iterator<Item = Option<ShardId>> {
         let shard = |index| txn.update(index).map(|write| self.shard_of(write.key));
         (0..txn.entries().len()).map(shard)
+    }
+
+    /// How many shards `txn` updates.
+    pub(super) fn count_shards_updated(&self, txn: &Txn) -> u16 {
+        count_shards(self.shards_updated(txn).flatten())
     }
 
     /// The LOGs that a transaction may lead to which another node executes for `coordinator`: each
@@ -378,7 +386,14 @@ impl SystemNode for Node {
         let records = hashed + source.growth_per_shard();
         let replica = table_for(records, config);
         let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
-        load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
+        let load = |key, value: &[u8]| {
+            replica.load(key, value);
+            // A store that is read back may begin with more records than its tables have slots.
+            if replica.table.len() > replica.table.slots() {
+                replica.advance(LOADING_SPLITS);
+            }
+        };
+        load_shard(source, view, shard, touch, load);
         replica
     }
 

@@ -274,7 +274,8 @@ impl<F: Fabric> Steps<F> {
     ) -> F::Completion {
         let (node, keys) = (self.primary(shard), &*open.keys);
         if decision == Decision::Commit {
-            return self.rpc.demand(node, &Commit { txn, shard, keys }, None);
+            let shards = open.count_shards_updated(txn);
+            return self.rpc.demand(node, &Commit { txn, shard, shards, keys }, None);
         }
         // Looked up, not taken: the message may find no slot and be sent again.
         let unanswered = open.unanswered.iter().find(|&&(at, _)| at == shard);

@@ -71,11 +71,11 @@ impl<F: Fabric> Steps<F> {
         open.shards.clear();
         open.bodies.clear();
         open.bytes.clear();
-        let mut last = None;
+        let (count, mut last) = (open.count_shards_updated(txn), None);
         while let Some(shard) = open.next_shard(last, |index, _| txn.update(index).is_some()) {
             let OpenTxn { keys, bodies, shards, .. } = open;
             let start = bodies.len();
-            Log { txn, shard, keys }.emit(&mut Writer::new(bodies));
+            Log { txn, shard, shards: count, keys }.emit(&mut Writer::new(bodies));
             shards.push((shard, start..bodies.len()));
             last = Some(shard);
         }

@@ -9,6 +9,7 @@ use nicol_core::ids::{NodeId, ShardId, TxnId, Version};
 use nicol_core::txn::{Abort, Txn};
 use nicol_store::remote_table::{BlockRef, Header, Walk};
 
+use crate::commit::part::count_shards;
 use crate::commit::rdma_occ::OPEN_MAX;
 use crate::commit::rdma_occ::node::Node;
 use crate::kit::{Calls, Selection};
@@ -162,6 +163,11 @@ impl<F: Fabric> Default for OpenTxn<F> {
 }
 
 impl<F: Fabric> OpenTxn<F> {
+    /// How many shards `txn` updates.
+    pub(super) fn count_shards_updated(&self, txn: &Txn) -> u16 {
+        count_shards(shards_of(&self.accesses, |index, _| txn.update(index).is_some()).flatten())
+    }
+
     /// Selects the keys of the next shard that has any which `wanted` accepts.
     pub(super) fn next_shard(
         &mut self,

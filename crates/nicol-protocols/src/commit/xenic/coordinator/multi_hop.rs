@@ -281,9 +281,10 @@ impl<F: Fabric> NicCoordinator<F> {
             true => Timeout::Never,
         };
         let OpenTxn { logs, txn, keys, .. } = open;
+        let shards = self.node.count_shards_updated(txn);
         for &LogCall { shard, delegated, .. } in logs.iter() {
             keys.of(shard, self.node.shards_updated(txn));
-            self.fabric.retransmit(delegated, &Log { txn, shard, keys }, timeout);
+            self.fabric.retransmit(delegated, &Log { txn, shard, shards, keys }, timeout);
         }
         self.log_on_this_node(open, remote, timeout);
         let logged = self.await_logs(open).await;

@@ -133,6 +133,7 @@ impl<F: Fabric> NicCoordinator<F> {
         self.node.check_served(&open.txn, |entry| entry.write)?;
         let log = self.node.log(self.fabric.here().core);
         capacity::check_writes(open.exhausted, &open.txn, log.body_max())?;
+        capacity::check_shards(self.node.count_shards_updated(&open.txn))?;
         let mut last = None;
         while let Some(shard) = self.next_shard_updated(open, last) {
             for backup in self.fabric.view().backups(shard) {
@@ -196,7 +197,8 @@ impl<F: Fabric> NicCoordinator<F> {
         timeout: Timeout,
         superseded: Option<RequestId>,
     ) -> F::Completion {
-        let message = Log { txn: &open.txn, shard: call.shard, keys: &open.keys };
+        let shards = self.node.count_shards_updated(&open.txn);
+        let message = Log { txn: &open.txn, shard: call.shard, shards, keys: &open.keys };
         let to = self.fabric.view().nic_of(call.backup, self.fabric.here().core);
         match superseded {
             Some(request) => self.fabric.call_superseding(to, &message, request),
@@ -217,8 +219,9 @@ impl<F: Fabric> NicCoordinator<F> {
     /// Has the primaries install the writes.
     pub(in crate::commit::xenic) async fn install(&self, open: &mut OpenTxn<F>) {
         let _phase = self.fabric.phase("step 6: COMMIT");
+        let shards = self.node.count_shards_updated(&open.txn);
         self.tell_primaries(open, |open, shard| {
-            self.demand(shard, &Commit { txn: &open.txn, shard, keys: &open.keys })
+            self.demand(shard, &Commit { txn: &open.txn, shard, shards, keys: &open.keys })
         })
         .await;
     }

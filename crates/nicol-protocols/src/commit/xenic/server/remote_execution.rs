@@ -119,6 +119,7 @@ impl<F: Fabric> NicServer<F> {
     /// Sends LOG to the backups of both shards on behalf of the coordinator: they ack there.
     fn log_for(&self, open: &mut OpenTxn<F>, coordinator: EngineId) {
         let OpenTxn { txn, keys, delegated, .. } = open;
+        let shards = self.node.count_shards_updated(txn);
         let logs = self.node.delegated_logs(txn, self.shards_of(txn), coordinator.node);
         let mut selected = None;
         for ((shard, backup), &request) in logs.zip(&*delegated) {
@@ -128,7 +129,7 @@ impl<F: Fabric> NicServer<F> {
             if !keys.is_empty() {
                 let asker = ReplyTo { engine: coordinator, request };
                 let to = self.fabric.view().nic_of(backup, self.fabric.here().core);
-                self.fabric.send_on_behalf_of(asker, to, &Log { txn, shard, keys });
+                self.fabric.send_on_behalf_of(asker, to, &Log { txn, shard, shards, keys });
             }
         }
     }

@@ -1,0 +1,237 @@
+//! Keeping a store's folder short while it serves: once the logs are long, they go on in a new run,
+//! and what the old ones hold is merged into saved tables. (decision 0025)
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, anyhow};
+use nicol_core::view::View;
+use nicol_rt::{
+    LiveCluster, LogFile, LogFolder, TablesHeader, panic_text, remove_runs, write_tables,
+};
+
+use super::read_back::read_back;
+
+/// How long the cluster may take to become quiet; beyond it serves on, and is asked again later.
+const QUIET_MAX: Duration = Duration::from_millis(300);
+/// How often it is asked.
+const QUIET_POLL: Duration = Duration::from_micros(200);
+/// When it is asked again after it has not become quiet.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// A cluster that can be made to begin nothing new for a moment.
+pub(crate) trait Pausable: Send + Sync {
+    /// Begin no further transaction, or go on.
+    fn pause(&self, paused: bool);
+
+    /// Is nothing under way, and everything that was logged applied?
+    fn is_quiet(&self) -> bool;
+}
+
+/// What has been done so far.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// Times that the tables were saved while serving.
+    pub saves: u64,
+    /// Did the last attempt fail, and why?
+    pub failure: Option<String>,
+    /// Is one under way?
+    pub under_way: bool,
+    /// When the tables were saved last.
+    pub saved_at: Option<SystemTime>,
+    /// How long the last one took.
+    pub took: Duration,
+    /// How long nothing was begun for its sake.
+    pub paused: Duration,
+    /// Bytes of the tables that were saved last, in one of their two files.
+    pub table_bytes: u64,
+    /// Bytes in the current logs.
+    pub log_bytes: u64,
+}
+
+/// See the module.
+pub struct Keeper {
+    folder: Arc<LogFolder>,
+    cluster: Arc<dyn Pausable>,
+    view: View,
+    life: u64,
+    limit: u64,
+    next: Option<(PathBuf, Vec<LogFile>)>,
+    not_before: Option<Instant>,
+    saving: Option<JoinHandle<Result<Saved>>>,
+    kept: Arc<Mutex<Kept>>,
+}
+
+struct Saved {
+    table_bytes: u64,
+    took: Duration,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        folder: LogFolder,
+        cluster: Arc<dyn Pausable>,
+        (view, life): (View, u64),
+        limit: u64,
+        table_bytes: u64,
+    ) -> Self {
+        let kept = Kept { saved_at: Some(SystemTime::now()), table_bytes, ..Kept::default() };
+        Self {
+            folder: Arc::new(folder),
+            cluster,
+            view,
+            life,
+            limit,
+            next: None,
+            not_before: None,
+            saving: None,
+            kept: Arc::new(Mutex::new(kept)),
+        }
+    }
+
+    /// Where the folder is.
+    pub fn dir(&self) -> &Path {
+        self.folder.dir()
+    }
+
+    /// What has been done so far, for whoever asks on another thread.
+    pub fn kept(&self) -> impl Fn() -> Kept + Send + Sync + use<> {
+        let kept = self.kept.clone();
+        move || lock(&kept).clone()
+    }
+
+    /// Does what is due; to be called a few times a second. Returns what there is to tell.
+    ///
+    /// Cost: nothing is begun from when the logs are long until everything under way has ended and
+    /// is applied, at most 0.3 s. Saving the tables takes a thread, the memory of one copy of all
+    /// records, and the disk's time.
+    ///
+    /// # Errors
+    /// If the cluster has failed.
+    pub fn tend(&mut self, world: &LiveCluster) -> Result<Option<String>> {
+        lock(&self.kept).log_bytes = world.log_bytes();
+        if self.saving.as_ref().is_some_and(JoinHandle::is_finished) {
+            return Ok(self.end_saving());
+        }
+        let due = self.not_before.is_none_or(|at| Instant::now() >= at);
+        if self.saving.is_some() || !due || world.log_bytes() < self.limit {
+            return Ok(None);
+        }
+        match self.switch(world) {
+            Ok(()) => Ok(None),
+            Err(Failure::World(error)) => Err(error),
+            Err(Failure::Folder(error)) => {
+                self.not_before = Some(Instant::now() + AGAIN);
+                Ok(Some(self.failed(&error)))
+            }
+        }
+    }
+
+    /// Waits for a thread that saves tables.
+    pub fn finish(mut self) -> Option<String> {
+        self.saving.is_some().then(|| self.end_saving()).flatten()
+    }
+
+    /// Has the logs go on in a new run at an instant at which nothing is under way, and begins to
+    /// save what the runs before it hold.
+    fn switch(&mut self, world: &LiveCluster) -> Result<(), Failure> {
+        let (run, files) = match self.next.take() {
+            Some(next) => next,
+            None => self.make_run().map_err(Failure::Folder)?,
+        };
+        let started = Instant::now();
+        self.cluster.pause(true);
+        let quiet = loop {
+            match self.cluster.is_quiet() {
+                true => break true,
+                false if started.elapsed() > QUIET_MAX => break false,
+                false => thread::sleep(QUIET_POLL),
+            }
+        };
+        let switched = match quiet {
+            true => world.switch_logs(files).map_err(|error| Failure::World(error.into())),
+            false => {
+                self.next = Some((run.clone(), files));
+                Ok(())
+            }
+        };
+        self.cluster.pause(false);
+        switched?;
+        if !quiet {
+            self.not_before = Some(Instant::now() + AGAIN);
+            return Ok(());
+        }
+        let mut kept = lock(&self.kept);
+        (kept.under_way, kept.paused) = (true, started.elapsed());
+        drop(kept);
+        let (folder, header) = (self.folder.clone(), self.header());
+        let body = move || save(&folder, &run, header);
+        let builder = thread::Builder::new().name("nicol-tables".to_owned());
+        let spawned = builder.spawn(body).context("starting a thread");
+        self.saving = Some(spawned.map_err(Failure::Folder)?);
+        Ok(())
+    }
+
+    fn make_run(&self) -> Result<(PathBuf, Vec<LogFile>)> {
+        let run = self.folder.new_run()?;
+        let files = self.folder.create_logs(&run, &self.view, self.life)?;
+        Ok((run, files))
+    }
+
+    fn header(&self) -> TablesHeader {
+        TablesHeader { hash_seed: self.view.hash_seed(), life: self.life }
+    }
+
+    fn end_saving(&mut self) -> Option<String> {
+        let ended = self.saving.take()?.join();
+        let ended = ended.unwrap_or_else(|cause| Err(anyhow!("{}", panic_text(&*cause))));
+        match ended {
+            Ok(saved) => {
+                let mut kept = lock(&self.kept);
+                kept.saves += 1;
+                (kept.under_way, kept.failure) = (false, None);
+                (kept.saved_at, kept.took) = (Some(SystemTime::now()), saved.took);
+                kept.table_bytes = saved.table_bytes;
+                None
+            }
+            Err(error) => Some(self.failed(&error)),
+        }
+    }
+
+    /// Notes a failure; what there is to tell of it.
+    fn failed(&self, error: &anyhow::Error) -> String {
+        let mut kept = lock(&self.kept);
+        (kept.under_way, kept.failure) = (false, Some(format!("{error:#}")));
+        format!(
+            "the tables cannot be saved, so that the logs in {} are kept and grow; nothing is lost: \
+             {error:#}",
+            self.dir().display()
+        )
+    }
+}
+
+enum Failure {
+    /// The cluster has failed.
+    World(anyhow::Error),
+    /// A file cannot be made.
+    Folder(anyhow::Error),
+}
+
+/// Saves what the runs before `run` hold as the tables with which `run` begins, and removes them.
+fn save(folder: &LogFolder, run: &Path, header: TablesHeader) -> Result<Saved> {
+    let started = Instant::now();
+    let mut earlier = folder.runs()?;
+    earlier.retain(|other| other.path != run);
+    let back = read_back(folder.dir(), &earlier, &mut |_, _| {})?;
+    let records = back.recovered.into_records();
+    let borrowed = records.iter().map(|(key, version, value)| (*key, *version, &value[..]));
+    let table_bytes = write_tables(run, header, borrowed)?;
+    remove_runs(earlier.iter())?;
+    Ok(Saved { table_bytes, took: started.elapsed() })
+}
+
+fn lock(kept: &Mutex<Kept>) -> std::sync::MutexGuard<'_, Kept> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}

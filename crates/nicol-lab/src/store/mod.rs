@@ -1,0 +1,146 @@
+//! A store that outlives its process: what a folder holds when a server starts, and how the server
+//! keeps the folder short. (decision 0025)
+
+mod keeper;
+mod read_back;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nicol_core::ids::{Key, ShardId, Version};
+use nicol_core::records::RecordSource;
+use nicol_core::view::{ShardMap, View};
+use nicol_protocols::commit::recovery::Counts;
+use nicol_rt::{LogFile, LogFolder, TablesHeader, remove_runs, write_tables};
+
+pub(crate) use keeper::Pausable;
+pub use keeper::{Keeper, Kept};
+pub use read_back::Progress;
+use read_back::{expect_a_store, read_back};
+
+/// Records as they are read back: sorted by key.
+pub type Records = Vec<(Key, Version, Box<[u8]>)>;
+
+/// What a store's folder held, and the folder, which no other process may use.
+#[derive(Debug)]
+pub struct Stored {
+    pub(crate) folder: LogFolder,
+    pub(crate) records: Records,
+    hash_seed: Option<u64>,
+    /// What was found.
+    pub found: Found,
+}
+
+/// What was read back.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// Records that there are.
+    pub records: u64,
+    /// Of them, records in saved tables.
+    pub in_tables: u64,
+    /// Bytes of logs.
+    pub log_bytes: u64,
+    /// Transactions in the logs.
+    pub counts: Counts,
+    /// What was damaged and could be made up for, in words with file and place.
+    pub repaired: Vec<String>,
+    /// Logs whose torn end was cut.
+    pub torn: usize,
+    /// How long it took.
+    pub time: Duration,
+}
+
+impl Stored {
+    /// Opens `dir` and reads back what a store has left there, if one has.
+    ///
+    /// # Errors
+    /// The folder is in use, or no store's; what was acknowledged may be lost. They name the file.
+    pub fn open(dir: &Path, progress: Progress<'_>) -> Result<Self> {
+        let started = Instant::now();
+        let folder = LogFolder::open(dir)?;
+        let runs = folder.runs()?;
+        expect_a_store(dir, &runs)?;
+        let back = read_back(dir, &runs, progress)?;
+        let records = back.recovered.into_records();
+        let found = Found {
+            records: records.len() as u64,
+            in_tables: back.tables,
+            log_bytes: back.log_bytes,
+            counts: back.counts,
+            repaired: back.repaired,
+            torn: back.torn,
+            time: started.elapsed(),
+        };
+        Ok(Self { folder, records, hash_seed: back.hash_seed, found })
+    }
+
+    /// The seed of the key hashes of what was read back, if anything was: the only one under which
+    /// its keys are found.
+    pub fn hash_seed(&self) -> Option<u64> {
+        self.hash_seed
+    }
+
+    /// The values, by key.
+    pub fn values(&self) -> impl Iterator<Item = (Key, &[u8])> {
+        self.records.iter().map(|(key, _, value)| (*key, &value[..]))
+    }
+
+    /// Begins a new run that holds what was read back, and removes the earlier ones. Returns its
+    /// logs, and the bytes of its saved tables, in one of their two files.
+    ///
+    /// # Errors
+    /// If a file cannot be made, with its name: the earlier runs are left as they are.
+    pub(crate) fn begin(&self, view: &View, life: u64) -> Result<(Vec<LogFile>, u64)> {
+        let earlier = self.folder.runs()?;
+        let run = self.folder.new_run()?;
+        let header = TablesHeader { hash_seed: view.hash_seed(), life };
+        // Tables are loaded at version 1, whatever the versions were.
+        let records = self.records.iter().map(|(key, _, value)| (*key, Version(1), &value[..]));
+        let bytes = write_tables(&run, header, records)
+            .context("the tables that were read back cannot be saved; nothing is lost")?;
+        let logs = self.folder.create_logs(&run, view, life)?;
+        remove_runs(earlier.iter())?;
+        Ok((logs, bytes))
+    }
+}
+
+/// What tables are loaded with at the start, by shard.
+pub(crate) struct Loaded<'s> {
+    records: &'s [(Key, Version, Box<[u8]>)],
+    most_per_shard: u64,
+    capacity_per_shard: u64,
+}
+
+impl<'s> Loaded<'s> {
+    pub(crate) fn new(
+        records: &'s [(Key, Version, Box<[u8]>)],
+        view: &View,
+        capacity_per_shard: u64,
+    ) -> Self {
+        let mut counts = vec![0; view.shard_ids().count()];
+        for (key, ..) in records {
+            counts[usize::from(view.shard_of(*key).0)] += 1;
+        }
+        let most_per_shard = counts.into_iter().max().unwrap_or(0);
+        Self { records, most_per_shard, capacity_per_shard }
+    }
+}
+
+impl RecordSource for Loaded<'_> {
+    fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
+        for (key, _, value) in self.records {
+            if shards.shard_of(*key) == shard {
+                each(*key, value);
+            }
+        }
+    }
+
+    fn records_per_shard(&self) -> u64 {
+        self.most_per_shard
+    }
+
+    fn growth_per_shard(&self) -> u64 {
+        self.capacity_per_shard.saturating_sub(self.most_per_shard)
+    }
+}

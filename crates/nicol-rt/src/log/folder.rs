@@ -1,0 +1,277 @@
+//! The folder of a log device: who uses it, and its runs.
+//!
+//! A run is a folder `run-N` with a log of each node (`node-K.log`) and, once they are saved, the
+//! tables as they were when the run began (`tables-1`, `tables-2`: one is a copy of the other). A
+//! file has its name only when its header, or all of it, is durable.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nicol_core::view::{Role, View};
+
+use super::Disk;
+use super::format::LogHeader;
+use super::reader::LogReader;
+use super::tables::has_tables;
+
+/// Runs that a folder may see.
+const RUNS_MAX: u32 = 1_000_000;
+/// The file whose lock says who uses the folder.
+const LOCK: &str = "lock";
+
+/// A node's log file; its errors name it.
+#[derive(Debug)]
+pub struct LogFile {
+    path: PathBuf,
+    file: File,
+    nonce: u64,
+}
+
+impl Disk for LogFile {
+    fn nonce(&self) -> u64 {
+        self.nonce
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes).map_err(at(&self.path))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data().map_err(at(&self.path))
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len).map_err(at(&self.path))
+    }
+
+    fn content(&self) -> io::Result<Box<dyn Read + '_>> {
+        let file = File::open(&self.path).map_err(at(&self.path))?;
+        Ok(Box::new(BufReader::new(file)))
+    }
+}
+
+/// Puts `path` in front of an error.
+pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error + use<'_> {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Makes a new file that only its owner may read: it holds the seed of the key hash, which clients
+/// must not learn.
+pub(super) fn make(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+/// Makes the names in `folder` durable.
+pub(super) fn sync_names(folder: &Path) -> io::Result<()> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))
+}
+
+/// A random word.
+pub(super) fn draw() -> io::Result<u64> {
+    getrandom::u64().map_err(|error| io::Error::other(format!("the random source: {error}")))
+}
+
+/// A folder of log files that this process uses, until this is dropped.
+#[derive(Debug)]
+pub struct LogFolder {
+    dir: PathBuf,
+    /// The lock ends with the file.
+    _lock: File,
+}
+
+/// A run in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Its number.
+    pub number: u32,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Are its tables saved?
+    pub has_tables: bool,
+}
+
+impl LogFolder {
+    /// Opens a folder that no other process may use, for a store that is read back.
+    ///
+    /// # Errors
+    /// If it cannot be made, or another process uses it; they name the folder or file.
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        Self::open_with(dir, File::try_lock)
+    }
+
+    /// Opens a folder that others may use as well if they do not read it back.
+    fn open_shared(dir: &Path) -> io::Result<Self> {
+        Self::open_with(dir, File::try_lock_shared)
+    }
+
+    fn open_with(dir: &Path, lock: fn(&File) -> Result<(), TryLockError>) -> io::Result<Self> {
+        fs::create_dir_all(dir).map_err(at(dir))?;
+        let path = dir.join(LOCK);
+        let file = make(&path).map_err(at(&path))?;
+        let used = || {
+            let text = "another process uses this folder; end it, or give another folder";
+            io::Error::new(io::ErrorKind::ResourceBusy, text)
+        };
+        lock(&file).map_err(|error| match error {
+            TryLockError::WouldBlock => at(dir)(used()),
+            TryLockError::Error(error) => at(&path)(error),
+        })?;
+        Ok(Self { dir: dir.to_owned(), _lock: file })
+    }
+
+    /// A random number for the life of a store; 0 stands for none.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn draw_life() -> io::Result<u64> {
+        draw().map(|drawn| drawn.max(1))
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Its runs, oldest first.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn runs(&self) -> io::Result<Vec<Run>> {
+        let mut runs = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(at(&self.dir))? {
+            let path = entry.map_err(at(&self.dir))?.path();
+            if let Some(number) = numbered(&path, "run-").filter(|_| path.is_dir()) {
+                let has_tables = has_tables(&path);
+                runs.push(Run { number, path, has_tables });
+            }
+        }
+        runs.sort_by_key(|run| run.number);
+        Ok(runs)
+    }
+
+    /// Makes the folder of the next run.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn new_run(&self) -> io::Result<PathBuf> {
+        let mut number = self.runs()?.last().map_or(1, |run| run.number + 1);
+        while number <= RUNS_MAX {
+            let run = self.dir.join(format!("run-{number}"));
+            match fs::create_dir(&run) {
+                // Another benchmark.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                made => {
+                    made.map_err(at(&run))?;
+                    sync_names(&self.dir)?;
+                    return Ok(run);
+                }
+            }
+        }
+        let full = io::Error::other(format!("{RUNS_MAX} runs were there already"));
+        Err(at(&self.dir)(full))
+    }
+
+    /// Makes the logs of a run with their headers durable, one for each server of `view`.
+    ///
+    /// # Errors
+    /// If one cannot be made.
+    ///
+    /// # Panics
+    /// If a node that is no server comes before one that is.
+    pub fn create_logs(&self, run: &Path, view: &View, life: u64) -> io::Result<Vec<LogFile>> {
+        let mut servers = view.nodes_of(Role::Server).enumerate();
+        assert!(servers.all(|(number, node)| node.index() == number), "servers come first");
+        let mut files = Vec::new();
+        // Nodes without a shard have nothing to make durable.
+        for node in view.nodes_of(Role::Server) {
+            let path = run.join(format!("node-{}.log", node.0));
+            let new = path.with_extension("new");
+            make(&new).map_err(at(&new))?;
+            // What is cut off after a crash must not leave a hole.
+            let mut file = OpenOptions::new().append(true).open(&new).map_err(at(&new))?;
+            let nonce = draw()?;
+            let header = LogHeader { node, view: view.clone(), life, nonce };
+            file.write_all(&header.emit()).and_then(|()| file.sync_all()).map_err(at(&new))?;
+            fs::rename(&new, &path).map_err(at(&path))?;
+            files.push(LogFile { path, file, nonce });
+        }
+        sync_names(run)?;
+        Ok(files)
+    }
+}
+
+impl Run {
+    /// The logs of its nodes, by node.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn logs(&self) -> io::Result<Vec<(u32, PathBuf)>> {
+        let mut logs = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(at(&self.path))? {
+            let path = entry.map_err(at(&self.path))?.path();
+            if path.extension().is_some_and(|extension| extension == "log")
+                && let Some(node) = numbered(&path.with_extension(""), "node-")
+            {
+                logs.push((node, path));
+            }
+        }
+        logs.sort();
+        Ok(logs)
+    }
+}
+
+/// Removes runs, the oldest first, so that those that are left are the latest whatever happens.
+///
+/// # Errors
+/// If one cannot be removed.
+pub fn remove_runs<'r>(runs: impl Iterator<Item = &'r Run>) -> io::Result<()> {
+    for run in runs {
+        fs::remove_dir_all(&run.path).map_err(at(&run.path))?;
+    }
+    Ok(())
+}
+
+/// Makes the files of one launch that nobody will read back, in a folder of its own.
+///
+/// # Errors
+/// If a file cannot be made; if the folder holds a store, or a damaged log: whoever damaged it may
+/// damage the next one too, and its owner must learn of it. What follows the headers is not read.
+pub(crate) fn create(dir: &Path, view: &View) -> io::Result<(LogFolder, Vec<LogFile>)> {
+    let folder = LogFolder::open_shared(dir)?;
+    for run in folder.runs()? {
+        if run.has_tables {
+            return Err(holds_a_store(&run.path));
+        }
+        for (node, path) in run.logs()? {
+            check_file(&path, node)?;
+        }
+    }
+    let run = folder.new_run()?;
+    let files = folder.create_logs(&run, view, 0)?;
+    Ok((folder, files))
+}
+
+fn holds_a_store(path: &Path) -> io::Error {
+    let text = "this belongs to a store that 'nicol serve' reads back; give another folder";
+    at(path)(io::Error::new(io::ErrorKind::InvalidData, text))
+}
+
+fn check_file(path: &Path, node: u32) -> io::Result<()> {
+    let wrong = match LogReader::open(File::open(path).map_err(at(path))?) {
+        Ok(reader) if u32::from(reader.header().node.0) != node => {
+            format!("the file is the log of node {}", reader.header().node.0)
+        }
+        Ok(reader) if reader.header().life != 0 => return Err(holds_a_store(path)),
+        Ok(_) => return Ok(()),
+        Err(error) => error.to_string(),
+    };
+    let text = format!("{wrong}; move its folder away to start with another");
+    Err(at(path)(io::Error::new(io::ErrorKind::InvalidData, text)))
+}
+
+/// The number behind `prefix` that is the rest of a file's name.
+fn numbered(path: &Path, prefix: &str) -> Option<u32> {
+    path.file_name()?.to_str()?.strip_prefix(prefix)?.parse().ok()
+}
