@@ -330,7 +330,7 @@ fn a_killed_server_has_everything_acknowledged_when_it_starts_again() {
 }
 
 #[test]
-#[ignore = "two minutes: run it after a change to logs or recovery, with --ignored"]
+#[ignore = "three minutes: run it after a change to logs or recovery, with --ignored"]
 fn a_server_that_is_killed_200_times_has_everything_acknowledged() {
     rounds("restart-rounds-long", 200);
 }
