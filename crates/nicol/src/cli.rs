@@ -45,7 +45,7 @@ pub enum Command {
     Sweep(SweepArgs),
     /// Break every system on purpose in every way that it knows, and show which run the checkers
     /// notice it in. An exhibit that nobody notices is a failed check.
-    Museum(MuseumArgs),
+    Museum(crate::museum::MuseumArgs),
     /// Judge a recorded history by the promise that it names.
     Check(CheckArgs),
     /// List the messages of a recorded trace, for example those about a key.
@@ -372,20 +372,6 @@ pub struct SweepArgs {
     /// Fail unless every abort reason and every outcome was seen at least once.
     #[arg(long)]
     pub require_coverage: bool,
-    /// How to print.
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
-}
-
-/// `nicol museum`.
-#[derive(Debug, Args)]
-pub struct MuseumArgs {
-    /// Systems, separated by commas, or `all`.
-    #[arg(long, default_value = "all", value_name = "SYSTEMS")]
-    pub system: String,
-    /// Seeds to try before a broken system counts as not noticed.
-    #[arg(long, default_value_t = 200, value_name = "N")]
-    pub seeds: u64,
     /// How to print.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
