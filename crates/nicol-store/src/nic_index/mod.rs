@@ -250,7 +250,7 @@ impl NicIndex {
                 stripe.set_value(index, found.map_or(&[], |(value, _)| value));
             }
         } else if found.is_none() {
-            stripe.forget_absent(number);
+            stripe.forget_absent(number, version);
         }
         true
     }

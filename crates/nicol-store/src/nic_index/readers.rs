@@ -105,23 +105,33 @@ impl NicIndex {
         version: Version,
     ) -> bool {
         let (mut stripe, number) = self.open(hash);
-        // The floor is that of keys that may have been deleted.
-        if version > Version(0) && stripe.entry(number).floor > version {
+        // The floor is that of keys that may have been deleted. So is what was evicted: the key may
+        // have been seen absent at a later version, of which nothing else is left.
+        let entry = stripe.entry(number);
+        let (floor, evicted) = (entry.floor, entry.evicted);
+        if version > Version(0) && floor > version {
             return false;
         }
+        let forgotten = version > Version(0) && evicted > version;
         let Some(index) = stripe.find(number, hash, key) else {
-            stripe.forget_absent(number);
-            return true;
+            stripe.forget_absent(number, version);
+            return !forgotten;
         };
         let object = stripe.object(index);
         if object.holder().is_some_and(|holder| holder != txn) {
             return false;
         }
-        let (now, present) = object.known().unwrap_or((version, false));
-        if present {
-            return false;
+        match object.known() {
+            Some((_, true)) => false,
+            Some((now, false)) => {
+                object.set_known(version.max(now), false);
+                now <= version
+            }
+            None if forgotten => false,
+            None => {
+                object.set_known(version, false);
+                true
+            }
         }
-        object.set_known(version.max(now), false);
-        now <= version
     }
 }

@@ -430,7 +430,7 @@ impl Stripe {
         let entry = object.entry as usize;
         self.entries[entry].evicted = self.entries[entry].evicted.max(forgotten);
         if known == Known::Absent {
-            self.forget_absent(entry);
+            self.forget_absent(entry, forgotten);
         }
         self.vacant.push(index as u32);
         let last = self.take_last(entry);
@@ -439,10 +439,12 @@ impl Stripe {
         }
     }
 
-    /// The version at which a key of the entry was seen absent is no longer stored. A search that
-    /// began before may return a lower one, so it must be repeated.
-    pub(super) fn forget_absent(&mut self, number: usize) {
-        self.entries[number].epoch += 1;
+    /// The version at which a key of the entry was seen absent is stored no longer, or nowhere. A
+    /// search that began before may return a lower one, so it must be repeated.
+    pub(super) fn forget_absent(&mut self, number: usize, version: Version) {
+        let entry = &mut self.entries[number];
+        entry.epoch += 1;
+        entry.evicted = entry.evicted.max(version);
     }
 
     /// Removes the last position of an entry, and its first page if that becomes empty.

@@ -189,3 +189,36 @@ fn a_version_is_installed_once() {
     install(&index, 1, 2, Some(b"one"));
     install(&index, 1, 2, Some(b"two"));
 }
+
+/// Somebody has seen a key absent at version 3; nothing but the segment's memory of what it evicted
+/// tells so. An older reading must not be confirmed, or version 3 would be written, too.
+#[test]
+fn an_absence_that_was_forgotten_is_not_confirmed_at_an_earlier_version() {
+    let index = NicIndex::new(IndexConfig {
+        segments: 1,
+        cached_objects_max: STRIPES,
+        busy_objects_max: 64 * STRIPES,
+        homes_per_hint: HomesPerHint::ONE,
+        value_bytes_max: usize::MAX,
+    });
+    let ((hash, seen), (other_hash, other)) = (of(1), of(2));
+    let learn = |hash, key, version| {
+        let IndexLookup::Miss(hint) = index.lookup(hash, key, &mut Vec::new()) else {
+            panic!("the key is not cached");
+        };
+        assert!(index.learn(hash, key, hint.epoch, version, None));
+    };
+    for is_locked in [false, true] {
+        learn(hash, seen, Version(3));
+        learn(other_hash, other, Version(1));
+        assert!(matches!(index.lookup(hash, seen, &mut Vec::new()), IndexLookup::Miss(_)));
+        if is_locked {
+            index.lock(hash, seen, TxnId(7)).unwrap();
+        }
+        let confirmed = |version| index.confirm_absent_at(hash, seen, TxnId(7), Version(version));
+        assert!(!confirmed(2), "locked: {is_locked}");
+        assert!(confirmed(3), "locked: {is_locked}");
+    }
+    index.unlock(hash, seen, TxnId(7));
+    index.check();
+}
