@@ -252,6 +252,8 @@ fn farm_sends_no_message_once_its_engines_know_each_other() {
     let counted = |system, setting: &str| {
         let mut config = config(system, "smallbank", "connectx5", 1);
         config.length = Some(Length::Transactions(4_000));
+        // Few conflicts: SENDs take longer, and retries send again.
+        config.workload.records = Some(100_000);
         set(&mut config, &[setting]);
         let report = held(&config).report;
         (report.messages_per_txn, report.verbs_per_txn)

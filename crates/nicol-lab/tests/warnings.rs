@@ -34,7 +34,7 @@ fn a_report_warns_of_hardware_on_which_offloading_gains_nothing() {
     let slow = warnings("xenic", "liquidio3:dma.read_latency=9us");
     assert!(slow.len() == 1 && slow[0].contains("saves no latency"), "{slow:?}");
     for (off_path, own_memory, host_memory, host_rpc) in
-        [("bluefield1", "9.1", "15.3", "7.0"), ("stingray", "13.9", "23.1", "12.9")]
+        [("bluefield1", "10.7", "16.9", "8.6"), ("stingray", "15.5", "24.7", "14.5")]
     {
         let found = warnings("xenic", off_path);
         let figures = format!(

@@ -258,7 +258,7 @@ fn bad_usage_is_exit_2() {
 #[test]
 fn a_profile_off_its_published_measurements_fails_the_check() {
     let printed = ends(0, &["profiles", "check", "connectx5"]);
-    assert!(printed.contains("7 of 7 lines are within 10 %"), "{printed}");
+    assert!(printed.contains("11 of 11 lines are within 10 %"), "{printed}");
     let slower = "connectx5:verbs.requester_interval=100ns";
     let printed = ends(1, &["profiles", "check", slower]);
     assert!(printed.contains("FAILS"), "{printed}");

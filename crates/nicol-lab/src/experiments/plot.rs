@@ -61,9 +61,10 @@ const FONT: &str = "sans-serif";
 const BESIDE: RGBColor = RGBColor(90, 90, 90);
 
 /// What a column holds, with its unit, in words. One that is not here goes by its name.
-const WORDS: [(&str, &str); 14] = [
+const WORDS: [(&str, &str); 15] = [
     ("benchmark", "workload"),
     ("bytes", "size of an operation (bytes)"),
+    ("homes_per_hint", "homes that share a hint"),
     ("latency_p50_us", "median latency (microseconds)"),
     ("latency_us", "round-trip latency (microseconds)"),
     ("mops", "throughput (million operations per second)"),
