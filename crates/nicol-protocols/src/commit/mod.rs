@@ -7,6 +7,7 @@ mod part;
 pub mod rdma_occ;
 pub mod recovery;
 mod replica;
+mod survivor;
 pub mod xenic;
 
 use std::collections::BTreeMap;

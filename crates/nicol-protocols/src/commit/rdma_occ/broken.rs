@@ -16,6 +16,7 @@ use super::node::Node;
 use super::owner::{OwnShard, Owner};
 use crate::commit::Sabotage;
 use crate::commit::messages::{Found, ReadOf};
+use crate::commit::survivor::Survivor;
 
 /// How long records that should be locked are left unprotected.
 const GAP: Nanos = Nanos::from_micros(3);

@@ -15,11 +15,12 @@ use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
 use super::config::{RdmaOccConfig, Transport};
-use super::losses::{Without, WithoutData};
+use super::losses::deny;
 use super::replica::{Primary, Replica};
 use super::{Coordinator, start};
 use crate::commit::log::LogMemory;
-use crate::commit::{copy_backups, load_shard};
+use crate::commit::survivor::{DoneWithout, Survivor, WithoutData};
+use crate::commit::{Sabotage, copy_backups, load_shard};
 use crate::kit::LostNodes;
 
 /// Log records that a node applies between two looks at whether old deletions may be forgotten.
@@ -47,7 +48,7 @@ pub struct Node {
     /// Transactions that have begun here and still have something to do.
     open: AtomicU64,
     applied: AtomicU64,
-    without: [AtomicU64; Without::COUNT],
+    without: DoneWithout,
     /// Per log: has it been idle since deletions were last forgotten?
     idle: Mutex<Vec<bool>>,
 }
@@ -99,20 +100,6 @@ impl Node {
     /// The shard of `key`.
     pub(super) fn shard_of(&self, key: Key) -> ShardId {
         self.view.shard_of(key)
-    }
-
-    /// The node that holds the primary of `shard`.
-    pub(super) fn primary_node(&self, shard: ShardId) -> NodeId {
-        self.view.primary(shard)
-    }
-
-    /// The nodes that have lost their data.
-    pub(super) fn lost(&self) -> &LostNodes {
-        &self.lost
-    }
-
-    pub(super) fn without(&self) -> &[AtomicU64; Without::COUNT] {
-        &self.without
     }
 
     pub(super) fn is_primary_of(&self, key: Key) -> bool {
@@ -246,6 +233,24 @@ impl Addresses {
     }
 }
 
+impl Survivor for Node {
+    fn view(&self) -> &View {
+        &self.view
+    }
+
+    fn lost(&self) -> &LostNodes {
+        &self.lost
+    }
+
+    fn without(&self) -> &DoneWithout {
+        &self.without
+    }
+
+    fn sabotage(&self) -> Sabotage {
+        self.config.sabotage
+    }
+}
+
 impl SystemNode for Node {
     type Config = RdmaOccConfig;
     type Shard = Replica;
@@ -321,14 +326,14 @@ impl SystemNode for Node {
             addresses: Mutex::new(addresses),
             open: AtomicU64::new(0),
             applied: AtomicU64::new(0),
-            without: Default::default(),
+            without: DoneWithout::default(),
             idle: Mutex::new(vec![false; engines]),
         }
     }
 
     fn start_without_data<F: Fabric>(fabric: &F) {
         if fabric.here().side == Side::Host {
-            WithoutData::start(fabric);
+            WithoutData::start(fabric, deny);
         }
     }
 

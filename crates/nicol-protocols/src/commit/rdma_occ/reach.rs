@@ -14,6 +14,7 @@ use super::config::Transport;
 use super::messages::{Hello, RemoteHandles, parse_handles, parse_hello};
 use super::node::Node;
 use crate::commit::log::LogMemory;
+use crate::commit::survivor::Survivor;
 use crate::kit::VIEW_WAIT;
 
 /// How long what found no space, or failed and must happen, waits before it is tried again.

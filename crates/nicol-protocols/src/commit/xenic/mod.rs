@@ -52,6 +52,7 @@ use nicol_core::view::View;
 
 use super::Sabotage;
 use super::log_worker::apply_log;
+use crate::commit::survivor::Survivor;
 use crate::kit::follow_views;
 use broken::Broken;
 pub use config::{ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig};

@@ -20,12 +20,13 @@ use nicol_store::host_table::{
 use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
-use super::losses::{Without, WithoutData};
+use super::losses::deny;
 use super::replica::Replica;
 use super::server::lookup::stats::LookupCounters;
 use super::{Faithful, HostCoordinator, Sabotage, XenicConfig, start};
 use crate::commit::log::{LogMemory, RecordKind};
 use crate::commit::part::count_shards;
+use crate::commit::survivor::{DoneWithout, Survivor, WithoutData};
 use crate::commit::{copy_backups, load_shard};
 use crate::kit::LostNodes;
 
@@ -57,7 +58,7 @@ pub struct Node {
     /// Per log: up to where it must be applied before the next deletions are forgotten.
     grace: Mutex<Vec<u64>>,
     paths: [AtomicU64; Path::COUNT],
-    without: [AtomicU64; Without::COUNT],
+    without: DoneWithout,
 }
 
 /// What a node has besides its primary shard's records.
@@ -144,15 +145,6 @@ impl Node {
     /// The node that holds the primary of `key`.
     pub(super) fn primary_of(&self, key: Key) -> NodeId {
         self.primary_node(self.shard_of(key))
-    }
-
-    /// The nodes that have lost their data.
-    pub(super) fn lost(&self) -> &LostNodes {
-        &self.lost
-    }
-
-    pub(super) fn without(&self) -> &[AtomicU64; Without::COUNT] {
-        &self.without
     }
 
     pub(super) fn write_counters(&self) -> &WriteCounters {
@@ -365,6 +357,24 @@ fn table_for(records: u64, config: &XenicConfig) -> Replica {
     Replica::new(HostTable::new(geometry, admitted, config.growth))
 }
 
+impl Survivor for Node {
+    fn view(&self) -> &View {
+        &self.view
+    }
+
+    fn lost(&self) -> &LostNodes {
+        &self.lost
+    }
+
+    fn without(&self) -> &DoneWithout {
+        &self.without
+    }
+
+    fn sabotage(&self) -> Sabotage {
+        self.config.sabotage
+    }
+}
+
 impl SystemNode for Node {
     type Config = XenicConfig;
     type Shard = Replica;
@@ -450,13 +460,13 @@ impl SystemNode for Node {
             lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             grace: Mutex::new(vec![0; nics]),
             paths: Default::default(),
-            without: Default::default(),
+            without: DoneWithout::default(),
         }
     }
 
     fn start_without_data<F: Fabric>(fabric: &F) {
         if fabric.here().side == Side::Nic {
-            WithoutData::start(fabric);
+            WithoutData::start(fabric, deny);
         }
     }
 

@@ -11,6 +11,7 @@ use super::{Steps, read_of};
 use crate::commit::make_scans;
 use crate::commit::messages::{Execute, parse_execute_reply};
 use crate::commit::rdma_occ::config::{Execution, LockKeys, Locking};
+use crate::commit::survivor::Survivor;
 use crate::kit::AllGranted;
 
 /// Proof that every key was read, and that those are locked which are locked when they are read.

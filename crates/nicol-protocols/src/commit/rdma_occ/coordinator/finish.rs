@@ -13,8 +13,8 @@ use super::log::Logged;
 use super::open_txn::{Held, InHand, OpenTxn, ValidationSource};
 use crate::commit::messages::{AbortLocks, Commit};
 use crate::commit::rdma_occ::config::Primitive;
-use crate::commit::rdma_occ::losses::Without;
 use crate::commit::rdma_occ::reach::word_of;
+use crate::commit::survivor::{Survivor, Without};
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

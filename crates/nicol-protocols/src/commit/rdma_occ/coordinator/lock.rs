@@ -10,6 +10,7 @@ use super::{Steps, read_of};
 use crate::commit::rdma_occ::config::{Execution, LockKeys, Locking, Primitive};
 use crate::commit::rdma_occ::messages::Lock;
 use crate::commit::rdma_occ::reach::word_of;
+use crate::commit::survivor::Survivor;
 use crate::kit::AllGranted;
 
 /// Proof that every key that was written is locked at the version read.

@@ -15,10 +15,10 @@ use super::validate::Validated;
 use crate::commit::log::{self, RecordKind};
 use crate::commit::messages::Log;
 use crate::commit::rdma_occ::config::Primitive;
-use crate::commit::rdma_occ::losses::Without;
 use crate::commit::rdma_occ::messages::FramedLog;
 use crate::commit::rdma_occ::reach::LogHandle;
 use crate::commit::rdma_occ::rings::write_in_time;
+use crate::commit::survivor::{Survivor, Without};
 
 /// Proof that every backup has logged every write, or will: it is asked until it has.
 #[must_use = "the primaries must install it"]

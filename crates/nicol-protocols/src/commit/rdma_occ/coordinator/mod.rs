@@ -34,6 +34,7 @@ use super::reach::Reach;
 use super::rpc::Rpc;
 use crate::commit::Sabotage;
 use crate::commit::messages::{ReadOf, verdict};
+use crate::commit::survivor::Survivor;
 use crate::kit::follow_views;
 use log_rings::LogRing;
 use open_txn::{InHand, OpenTxn, OpenTxns};

@@ -7,6 +7,7 @@ use nicol_store::remote_table::{BlockRef, Record, Reread, Span, Step, StoredValu
 
 use super::Steps;
 use super::open_txn::{AccessRecord, At, Held, Lookup, OpenTxn, ValidationSource};
+use crate::commit::survivor::Survivor;
 
 /// READs of one key before it counts as locked: its writer is slow.
 const READS_MAX: u32 = 64;

@@ -16,6 +16,7 @@ use nicol_core::txn::{Abort, Txn};
 use super::Steps;
 use super::open_txn::{Held, OpenTxn, ValidationSource};
 use crate::commit::rdma_occ::messages::Reserve;
+use crate::commit::survivor::Survivor;
 use crate::kit::AllGranted;
 
 impl<F: Fabric> Steps<F> {

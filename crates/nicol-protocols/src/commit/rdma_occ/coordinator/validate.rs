@@ -11,6 +11,7 @@ use super::{Steps, read_of};
 use crate::commit::messages::Validate;
 use crate::commit::rdma_occ::config::Validation;
 use crate::commit::rdma_occ::reach::word_of;
+use crate::commit::survivor::Survivor;
 use crate::kit::AllGranted;
 
 /// Proof that nothing read has changed since, and that what was written has space; the transaction

@@ -22,8 +22,8 @@ use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 use super::NicCoordinator;
 use super::steps::Validated;
 use crate::commit::messages::Log;
+use crate::commit::survivor::{Survivor, Without};
 use crate::commit::xenic::Faithful;
-use crate::commit::xenic::losses::Without;
 use crate::commit::xenic::messages::HostReply;
 use crate::commit::xenic::messages::ship::{Ship, ShipOutcome, Shipped, parse_ship_reply};
 use crate::commit::xenic::node::Path;
@@ -80,7 +80,7 @@ impl<F: Fabric> NicCoordinator<F> {
         execution: Execution,
     ) -> Result<(), Abort> {
         open.path = Path::MultiHop;
-        self.node.check_served(&open.txn, |_| true)?;
+        self.node.check_served(&open.txn, |_, _| true)?;
         // AMB-06: what P1 only reads is locked for reading until P2 has executed with its locks
         // held, since nobody validates it. The paper says nothing of it.
         let protect = execution.remote.is_none() || self.node.config().faithful == Faithful::Fixed;

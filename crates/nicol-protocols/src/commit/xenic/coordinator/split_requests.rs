@@ -9,6 +9,7 @@ use nicol_core::txn::Abort;
 
 use super::steps::{Executed, note_locks};
 use super::{Computed, NicCoordinator};
+use crate::commit::survivor::Survivor;
 use crate::commit::xenic::messages::split_requests::{Lock, Read};
 use crate::commit::xenic::open_txn::{InHand, OpenTxn};
 use crate::kit::AllGranted;
@@ -39,7 +40,7 @@ impl<F: Fabric> NicCoordinator<F> {
     /// READ: reads the keys that have not been fetched yet, at all primaries at once.
     async fn read(&self, open: &mut OpenTxn<F>) -> Result<AllGranted, Abort> {
         open.note_fetched();
-        self.node.check_served(&open.txn, |entry| !entry.fetched)?;
+        self.node.check_served(&open.txn, |_, entry| !entry.fetched)?;
         let mut last = None;
         while let Some(shard) = self.next_shard(open, last, |entry| !entry.fetched) {
             let reply = self.ask(shard, &Read { txn: &open.txn, keys: &open.keys });

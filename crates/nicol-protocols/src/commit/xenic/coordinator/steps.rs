@@ -11,8 +11,8 @@ use super::local::CurrentHere;
 use crate::commit::messages::{
     AbortLocks, Commit, Execute, Log, Validate, parse_execute_reply, verdict,
 };
+use crate::commit::survivor::{Survivor, Without};
 use crate::commit::xenic::capacity;
-use crate::commit::xenic::losses::Without;
 use crate::commit::xenic::messages::HostReply;
 use crate::commit::xenic::open_txn::{LogCall, OpenTxn};
 use crate::commit::xenic::server::ReadAtOnce;
@@ -62,7 +62,7 @@ impl<F: Fabric> NicCoordinator<F> {
     pub(super) async fn execute(&self, open: &mut OpenTxn<F>) -> Result<Executed, Abort> {
         let _phase = self.fabric.phase("step 2: EXECUTE");
         open.note_fetched();
-        self.node.check_served(&open.txn, |entry| !entry.fetched)?;
+        self.node.check_served(&open.txn, |_, entry| !entry.fetched)?;
         let mut last = None;
         while let Some(shard) = self.next_shard(open, last, |entry| !entry.fetched) {
             if open.keys.iter().any(|&index| open.txn.entries()[index].write) {
@@ -130,7 +130,7 @@ impl<F: Fabric> NicCoordinator<F> {
             self.report(open, Outcome::Committed);
             return Ok(Logged(()));
         }
-        self.node.check_served(&open.txn, |entry| entry.write)?;
+        self.node.check_served(&open.txn, |_, entry| entry.write)?;
         let log = self.node.log(self.fabric.here().core);
         capacity::check_writes(open.exhausted, &open.txn, log.body_max())?;
         capacity::check_shards(self.node.count_shards_updated(&open.txn))?;

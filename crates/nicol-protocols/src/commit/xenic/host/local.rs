@@ -9,6 +9,7 @@ use nicol_core::txn::{Abort, Outcome, Txn, Verdict, VersionRange};
 
 use super::{HostCoordinator, outcome_of};
 use crate::commit::make_scans;
+use crate::commit::survivor::Survivor;
 use crate::commit::xenic::messages::local::TxnLocal;
 use crate::commit::xenic::messages::{Answer, parse_answer};
 use crate::commit::xenic::node::Path;
