@@ -152,7 +152,11 @@ impl Shared {
             // On the wire, or beyond.
             Stage::Ingress => return false,
             _ if stage == first => source.side,
-            Stage::ForwardOut | Stage::Egress => self.model(source.node).card_side(),
+            Stage::ForwardOut | Stage::Egress => match self.model(source.node).card_side() {
+                Side::Nic => Side::Nic,
+                // A card that lives as long as its machine sends from the memory of its sender.
+                Side::Host => source.side,
+            },
             Stage::ToNic | Stage::ForwardIn | Stage::ToHost | Stage::Deliver => return false,
         };
         state.has_crashed(source.node, side, since)

@@ -64,7 +64,7 @@ impl NodeModel {
         if self.nic_is_separate { engine.side } else { Side::Host }
     }
 
-    /// The side with which the node's card goes down: without NIC cores it is a part of the host.
+    /// The side with which what the node's card executes goes down: without NIC cores, the host.
     pub fn card_side(&self) -> Side {
         if self.nic_is_separate { Side::Nic } else { Side::Host }
     }
