@@ -8,12 +8,12 @@ use nicol_check::serializability;
 use nicol_core::commit::{CommitNode, PATHS};
 use nicol_core::engine::{AfterLoss, EngineStats, Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
-use nicol_core::faults::{Crash, FaultPlan};
+use nicol_core::faults::FaultPlan;
 use nicol_core::history::Promise;
 use nicol_core::ids::{Key, NodeId};
 use nicol_core::records::Records;
 use nicol_core::system::{Sequential, load_nodes};
-use nicol_core::txn::Procedures;
+use nicol_core::txn::{Abort, Procedures};
 use nicol_core::units::Nanos;
 use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::Workload;
@@ -21,37 +21,46 @@ use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, history, spawn_clients};
 
 pub const NODES: u16 = 3;
-/// Host engines of a node, and NIC engines.
-pub const ENGINES: usize = 2;
 /// Simulated time after which a run that has not ended is stuck.
 const LIMIT: Nanos = Nanos::from_secs(20);
 
 /// How a run goes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Run {
     pub on: &'static str,
     pub nodes: u16,
     pub replicas: usize,
+    /// Host engines of a node, and NIC engines.
+    pub engines: usize,
     pub clients_per_node: u32,
     /// Transactions of all clients together.
     pub transactions: u64,
-    /// Are messages lost, repeated, delayed and corrupted?
-    pub faults: bool,
-    /// Does anything crash?
-    pub crash: Option<Crash>,
+    /// Which messages are lost, repeated, delayed and corrupted, and what crashes.
+    pub faults: FaultPlan,
+    /// See [`nicol_core::engine::Tuning`].
+    pub tasks_per_round: usize,
 }
 
-impl Run {
-    fn plan(&self, seed: u64) -> FaultPlan {
-        let mut plan = if self.faults { FaultPlan::messages(seed) } else { FaultPlan::none() };
-        plan.crashes.extend(self.crash);
-        plan
-    }
+/// Three copies on three nodes, without faults.
+pub const RUN: Run = Run {
+    on: "liquidio3",
+    nodes: NODES,
+    replicas: 3,
+    engines: 2,
+    clients_per_node: 8,
+    transactions: 1_000,
+    faults: FaultPlan::none(),
+    tasks_per_round: 256,
+};
 
-    /// Is the view expected to change?
-    fn changes_views(&self) -> bool {
-        self.crash.is_some()
-    }
+/// What else every engine of a cluster runs.
+pub trait Beside: Send + Sync + 'static {
+    fn start<F: Fabric>(&self, fabric: &F, run: &Arc<RunControl>);
+}
+
+/// Nothing.
+impl Beside for () {
+    fn start<F: Fabric>(&self, _fabric: &F, _run: &Arc<RunControl>) {}
 }
 
 /// What has become of a run.
@@ -64,7 +73,7 @@ pub struct Ran {
     pub latency: Nanos,
     /// Committed transactions by the way that they took.
     pub paths: BTreeMap<&'static str, u64>,
-    /// Locks that nobody will release.
+    /// What nobody will release, such as locks.
     pub leaked: u64,
     /// Locks that only a recovery may release.
     pub awaiting: u64,
@@ -72,7 +81,7 @@ pub struct Ran {
     pub without: BTreeMap<&'static str, u64>,
     /// What the history breaks.
     pub anomalies: Vec<String>,
-    /// What the state breaks.
+    /// What the state breaks, and clients that do not end.
     pub wrong: Vec<String>,
 }
 
@@ -81,32 +90,42 @@ impl Ran {
     pub fn held(&self) -> bool {
         self.leaked == 0 && self.anomalies.is_empty() && self.wrong.is_empty()
     }
+
+    /// Attempts that were aborted for this reason.
+    pub fn aborted(&self, reason: &str) -> u64 {
+        let reasons = Abort::NAMES.iter().zip(self.counts.aborts);
+        reasons.filter(|(name, _)| **name == reason).map(|(_, count)| count).sum()
+    }
 }
 
-pub struct Cluster<N> {
+pub struct Cluster<N, B> {
     pub nodes: Vec<Arc<N>>,
+    /// Host engines of a node.
+    pub engines: usize,
     pub clients_per_node: u32,
     pub workload: Arc<dyn Workload>,
     pub procedures: Procedures,
     pub run: Arc<RunControl>,
     /// By node: has it crashed?
     pub down: Vec<AtomicBool>,
+    pub beside: B,
 }
 
-impl<N: CommitNode> Cluster<N> {
+impl<N: CommitNode, B> Cluster<N, B> {
     fn survivors(&self) -> impl Iterator<Item = &Arc<N>> {
         let lives = |(_, down): &(_, &AtomicBool)| !down.load(Ordering::Relaxed);
         self.nodes.iter().zip(&self.down).filter(lives).map(|(node, _)| node)
     }
 }
 
-impl<N: CommitNode> Start for Cluster<N> {
+impl<N: CommitNode, B: Beside> Start for Cluster<N, B> {
     fn start<F: Fabric>(&self, fabric: &F) {
+        self.beside.start(fabric, &self.run);
         let here = fabric.here();
         let node = &self.nodes[usize::from(here.node.0)];
         let Some(coordinator) = node.start(fabric, &self.procedures) else { return };
         // The first host engine has the odd one.
-        let engines = ENGINES as u32;
+        let engines = self.engines as u32;
         let core = u32::from(here.core);
         let share = |core: u32| (self.clients_per_node + engines - 1 - core) / engines;
         let before: u32 = (0..core).map(share).sum();
@@ -141,12 +160,23 @@ impl<N: CommitNode> Records for Quiet<'_, N> {
 
 /// Runs `workload` on a cluster of `N` until every client has ended and nothing is left to do.
 pub fn run<N: CommitNode>(
-    run: Run,
+    run: &Run,
     config: &N::Config,
     workload: Arc<dyn Workload>,
     seed: u64,
 ) -> Ran {
-    let view = View::new(usize::from(run.nodes), run.replicas, ENGINES, ENGINES).unwrap();
+    run_beside::<N, ()>(run, config, workload, seed, ())
+}
+
+/// The same, while every engine runs `beside`, too.
+pub fn run_beside<N: CommitNode, B: Beside>(
+    run: &Run,
+    config: &N::Config,
+    workload: Arc<dyn Workload>,
+    seed: u64,
+    beside: B,
+) -> Ran {
+    let view = View::new(usize::from(run.nodes), run.replicas, run.engines, run.engines).unwrap();
     let clients = u32::from(run.nodes) * run.clients_per_node;
     let plan = RunPlan {
         seed,
@@ -160,37 +190,50 @@ pub fn run<N: CommitNode>(
         record: true,
         history_max: usize::MAX,
     };
-    let cluster = Arc::new(Cluster::<N> {
+    let cluster = Arc::new(Cluster::<N, B> {
         nodes: load_nodes(&view, config, &*workload, &Sequential),
+        engines: run.engines,
         clients_per_node: run.clients_per_node,
         procedures: workload.procedures(),
         run: RunControl::new(plan, workload.kinds()),
         workload,
         down: (0..run.nodes).map(|_| AtomicBool::default()).collect(),
+        beside,
     });
     let profile = Arc::new(Profile::load(run.on).unwrap());
-    let (faults, view_service) = (run.plan(seed), run.changes_views());
-    let config = SimConfig::new(view.clone(), profile, seed);
-    let world = SimCluster::new(SimConfig { faults, view_service, ..config });
+    let mut sim = SimConfig::new(view.clone(), profile, seed);
+    sim.view_service = !run.faults.crashes.is_empty();
+    sim.faults = run.faults.clone();
+    sim.tuning.tasks_per_round = run.tasks_per_round;
+    let world = SimCluster::new(sim);
     world.start(&cluster);
-    let ended = world.run_until(&mut |_| cluster.run.finished(), LIMIT);
-    assert_eq!(ended, RunEnd::Done, "seed {seed}: clients are stuck");
+    let mut wrong = Vec::new();
+    if world.run_until(&mut |_| cluster.run.finished(), LIMIT) != RunEnd::Done {
+        wrong.push(format!("{} clients are stuck", cluster.run.running()));
+    }
     let stats = world.report().stats;
-    let is_settled = || cluster.survivors().all(|node| node.is_settled());
-    // What is under way may lock once more, for a node whose loss only the next view tells.
-    while world.run_until(&mut |_| is_settled(), LIMIT) == RunEnd::Done {
-        world.settle(LIMIT);
-        if is_settled() {
-            break;
+    if wrong.is_empty() {
+        // What is under way may lock once more, for a node whose loss only the next view tells.
+        let is_settled = || cluster.survivors().all(|node| node.is_settled());
+        while world.run_until(&mut |_| is_settled(), LIMIT) == RunEnd::Done {
+            world.settle(LIMIT);
+            if is_settled() {
+                break;
+            }
         }
     }
-    judge(&cluster, &view, stats)
+    judge(&cluster, &view, stats, wrong)
 }
 
-fn judge<N: CommitNode>(cluster: &Cluster<N>, view: &View, stats: EngineStats) -> Ran {
-    let (mut leaked, mut awaiting, mut wrong) = (0, 0, Vec::new());
+fn judge<N: CommitNode, B>(
+    cluster: &Cluster<N, B>,
+    view: &View,
+    stats: EngineStats,
+    mut wrong: Vec<String>,
+) -> Ran {
+    let (mut leaked, mut awaiting) = (0, 0);
     let (mut paths, mut without) = (BTreeMap::new(), BTreeMap::new());
-    let (mut digests, mut undecided) = (BTreeMap::new(), BTreeSet::new());
+    let mut undecided = BTreeSet::new();
     for node in cluster.survivors() {
         if !node.is_settled() {
             wrong.push("the cluster did not become quiet: work is stuck".to_owned());
@@ -201,11 +244,6 @@ fn judge<N: CommitNode>(cluster: &Cluster<N>, view: &View, stats: EngineStats) -
         leaked += audit.leaks.iter().map(|(_, count)| count).sum::<u64>();
         awaiting += audit.awaiting_recovery.iter().map(|(_, count)| count).sum::<u64>();
         undecided.extend(audit.keys_awaiting_recovery);
-        for (shard, digest) in audit.digests {
-            if *digests.entry(shard).or_insert(digest) != digest {
-                wrong.push(format!("the replicas of shard {} differ", shard.0));
-            }
-        }
         for counter in node.counters() {
             let counts = match counter.group {
                 PATHS => &mut paths,
@@ -216,9 +254,7 @@ fn judge<N: CommitNode>(cluster: &Cluster<N>, view: &View, stats: EngineStats) -
         }
     }
     let whole = cluster.survivors().count() == cluster.nodes.len();
-    if !whole {
-        wrong = differences(cluster, view, &undecided);
-    }
+    wrong.extend(differences(cluster, view, &undecided));
     let mut result = cluster.run.result();
     let mut quiet = Quiet(&cluster.nodes, view);
     wrong.extend(match result.whole.unknown {
@@ -236,17 +272,14 @@ fn judge<N: CommitNode>(cluster: &Cluster<N>, view: &View, stats: EngineStats) -
     Ran { counts, stats, latency, paths, leaked, awaiting, without, anomalies, wrong }
 }
 
-/// What is wrong with the survivors of a crash: work that is stuck, and keys whose records differ
-/// between replicas of a shard, although its primary lives and does not count them as undecided.
-fn differences<N: CommitNode>(
-    cluster: &Cluster<N>,
+/// Shards whose replicas hold different records: of those whose primary lives, but for the keys that
+/// it counts as undecided.
+fn differences<N: CommitNode, B>(
+    cluster: &Cluster<N, B>,
     view: &View,
     undecided: &BTreeSet<Key>,
 ) -> Vec<String> {
     let mut wrong = Vec::new();
-    if !cluster.survivors().all(|node| node.is_settled()) {
-        wrong.push("the cluster did not become quiet: work is stuck".to_owned());
-    }
     let survives = |node: &NodeId| !cluster.down[node.index()].load(Ordering::Relaxed);
     for shard in view.shard_ids().filter(|&shard| survives(&view.primary(shard))) {
         let replicas = view.replicas_of(shard).iter().filter(|node| survives(node));

@@ -7,7 +7,7 @@ use nicol_protocols::commit::xenic::{Faithful, LocalRead, Node, XenicConfig};
 use nicol_workload::chooser::{Distribution, PartsPerMillion};
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
 
-use crate::cluster::{NODES, Ran, Run, run};
+use crate::cluster::{NODES, RUN, Ran, Run, run};
 
 /// Seeds within which a gap is found, and over which its resolution holds.
 const SEEDS: u64 = 100;
@@ -38,16 +38,8 @@ impl Erratum {
             distribution: Distribution::Uniform,
             ship: true,
         }));
-        let how = Run {
-            on: "liquidio3",
-            nodes: NODES,
-            replicas: 2,
-            clients_per_node: 8,
-            transactions: 600,
-            faults: false,
-            crash: None,
-        };
-        let ran = run::<Node>(how, config, workload, seed);
+        let how = Run { replicas: 2, transactions: 600, ..RUN };
+        let ran = run::<Node>(&how, config, workload, seed);
         assert!(ran.paths[self.path] > 0, "seed {seed}: no transaction went that way");
         ran
     }

@@ -3,32 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use nicol_check::serializability;
-use nicol_core::commit::CommitNode;
-use nicol_core::engine::{AfterLoss, Loss, Revival, Start};
-use nicol_core::fabric::Fabric;
 use nicol_core::faults::{Crash, CrashScope, FaultFamilies, FaultPlan};
-use nicol_core::history::Promise;
-use nicol_core::ids::NodeId;
-use nicol_core::system::{Sequential, SystemNode, load_nodes};
-use nicol_core::txn::{Abort, Procedures};
+use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
-use nicol_core::view::View;
-use nicol_core::workload::Workload;
 use nicol_protocols::commit::Sabotage;
 use nicol_protocols::commit::rdma_occ::{Node, RdmaOccConfig, SYSTEMS};
-use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 use nicol_workload::churn::{Churn, ChurnConfig};
-use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, history, spawn_clients};
 
-const NODES: usize = 3;
-const CLIENTS_PER_NODE: u32 = 4;
-/// The node that crashes.
-const LOST: NodeId = NodeId(1);
-/// Simulated time after which a run that has not ended is stuck: a hundred leases.
-const LIMIT: Nanos = Nanos::from_secs(1);
+use crate::cluster::{self, NODES, RUN, Run};
+
 /// When the crashes of a test come: every step of a transaction takes longer than the distance of
 /// two of them.
 const FIRST: Nanos = Nanos::from_micros(60);
@@ -37,9 +21,7 @@ const APART: Nanos = Nanos(700);
 /// How a run goes.
 #[derive(Clone, Debug)]
 struct Case {
-    on: &'static str,
-    replicas: usize,
-    faults: FaultPlan,
+    how: Run,
     /// Do other nodes reach records of ordered tables?
     ordered: bool,
 }
@@ -48,42 +30,27 @@ impl Case {
     /// One crash.
     fn of(on: &'static str, crash: Crash) -> Self {
         let faults = FaultPlan { crashes: vec![crash], ..FaultPlan::none() };
-        Self { on, replicas: 3, faults, ordered: false }
+        let (engines, clients_per_node) = (1, 4);
+        let transactions = u64::from(NODES) * u64::from(clients_per_node) * 12;
+        let how = Run { on, engines, clients_per_node, transactions, faults, ..RUN };
+        Self { how, ordered: false }
+    }
+
+    fn replicas(mut self, replicas: usize) -> Self {
+        self.how.replicas = replicas;
+        self
+    }
+
+    fn faults(mut self, faults: FaultPlan) -> Self {
+        self.how.faults = faults;
+        self
     }
 }
 
 /// The crash of number `number` in a test.
 fn crash(number: u64) -> Crash {
     let at = Nanos(FIRST.0 + number * APART.0);
-    Crash { scope: CrashScope::Node, node: LOST.0, at, restart_after: None }
-}
-
-struct Cluster {
-    nodes: Vec<Arc<Node>>,
-    workload: Arc<dyn Workload>,
-    procedures: Procedures,
-    run: Arc<RunControl>,
-    /// By node: has it crashed?
-    down: [AtomicBool; NODES],
-}
-
-impl Start for Cluster {
-    fn start<F: Fabric>(&self, fabric: &F) {
-        let here = fabric.here();
-        let node = &self.nodes[here.node.index()];
-        let Some(coordinator) = node.start(fabric, &self.procedures) else { return };
-        let first = u32::from(here.node.0) * CLIENTS_PER_NODE;
-        spawn_clients(fabric, &coordinator, &self.workload, &self.run, first, CLIENTS_PER_NODE);
-    }
-
-    fn crashed(&self, loss: &Loss) -> AfterLoss {
-        self.down[loss.node.index()].store(true, Ordering::Relaxed);
-        AfterLoss::NodeStops
-    }
-
-    fn restart<F: Fabric>(&self, fabric: &F, _revival: &Revival<'_>) {
-        Node::start_without_data(fabric);
-    }
+    Crash { scope: CrashScope::Node, node: 1, at, restart_after: None }
 }
 
 /// What several runs have come to, by name: aborts, and what was done without the lost node.
@@ -91,116 +58,18 @@ type Seen = BTreeMap<&'static str, u64>;
 
 /// Runs transactions until every client has ended, and judges them. What is wrong.
 fn run(config: &RdmaOccConfig, case: &Case, seed: u64, seen: &mut Seen) -> Vec<String> {
-    let workload: Arc<dyn Workload> = Arc::new(Churn::new(ChurnConfig {
-        nodes: NODES as u16,
-        rows: 6,
-        ordered: case.ordered,
-        ship: false,
-    }));
-    let view = View::new(NODES, case.replicas, 1, 1).unwrap();
-    let plan = RunPlan {
-        seed,
-        clients: NODES as u32 * CLIENTS_PER_NODE,
-        begin: Nanos::ZERO,
-        warmup_until: Nanos::ZERO,
-        stop_at: Nanos::MAX,
-        operations_per_client: Some(12),
-        load: Load::Closed,
-        retry: RETRY,
-        record: true,
-        history_max: usize::MAX,
-    };
-    let cluster = Arc::new(Cluster {
-        nodes: load_nodes(&view, config, &*workload, &Sequential),
-        procedures: workload.procedures(),
-        run: RunControl::new(plan, workload.kinds()),
-        workload,
-        down: Default::default(),
-    });
-    let profile = Arc::new(Profile::load(case.on).unwrap());
-    let mut sim = SimConfig::new(view.clone(), profile, seed);
-    sim.faults = case.faults.clone();
-    sim.view_service = true;
-    let world = SimCluster::new(sim);
-    world.start(&cluster);
-    let mut wrong = Vec::new();
-    if world.run_until(&mut |_| cluster.run.finished(), LIMIT) != RunEnd::Done {
-        wrong.push(format!("{} clients are stuck", cluster.run.running()));
-        return wrong;
+    let ordered = case.ordered;
+    let workload = Churn::new(ChurnConfig { nodes: NODES, rows: 6, ordered, ship: false });
+    let ran = cluster::run::<Node>(&case.how, config, Arc::new(workload), seed);
+    for name in Abort::NAMES {
+        *seen.entry(name).or_default() += ran.aborted(name);
     }
-    let lives = |node: &&Arc<Node>| !cluster.down[node.id().index()].load(Ordering::Relaxed);
-    let survivors = || cluster.nodes.iter().filter(lives);
-    let is_settled = || survivors().all(|node| node.is_settled());
-    // What is under way may lock once more, for a node whose loss only the next view tells.
-    while world.run_until(&mut |_| is_settled(), LIMIT) == RunEnd::Done {
-        world.settle(LIMIT);
-        if is_settled() {
-            break;
-        }
-    }
-    if !is_settled() {
-        wrong.push("survivors do not become quiet".to_owned());
-    }
-    let survivors: Vec<_> = survivors().collect();
-    wrong.extend(audit(&survivors, seen));
-    wrong.extend(differing(&survivors, &view));
-    let mut result = cluster.run.result();
-    for (name, count) in Abort::NAMES.iter().zip(result.whole.aborts) {
+    let counts = [("unknown", ran.counts.unknown), ("locks_awaiting_recovery", ran.awaiting)];
+    for (name, count) in ran.without.into_iter().chain(counts) {
         *seen.entry(name).or_default() += count;
     }
-    *seen.entry("unknown").or_default() += result.whole.unknown;
-    let operations = std::mem::take(&mut result.history);
-    let told = history(Promise::default(), operations, &*cluster.workload, &view);
-    let report = serializability::check(&told);
-    wrong.extend(report.violations.iter().map(ToString::to_string));
-    wrong
-}
-
-/// What has leaked; notes what awaits a recovery.
-fn audit(survivors: &[&Arc<Node>], seen: &mut Seen) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for node in survivors {
-        node.check();
-        let audit = node.audit();
-        for (name, count) in audit.leaks.iter().filter(|(_, count)| *count > 0) {
-            wrong.push(format!("{count} {name} leaked"));
-        }
-        for &(_, count) in &audit.awaiting_recovery {
-            *seen.entry("locks_awaiting_recovery").or_default() += count;
-        }
-        for counter in node.counters() {
-            *seen.entry(counter.name).or_default() += counter.value;
-        }
-    }
-    wrong
-}
-
-/// Replicas of shards whose primary is left hold the same records, but for those that the primary
-/// knows to await a recovery.
-fn differing(survivors: &[&Arc<Node>], view: &View) -> Vec<String> {
-    let mut lines = Vec::new();
-    for primary in survivors {
-        let undecided = primary.audit().keys_awaiting_recovery;
-        for shard in view.led_by(primary.id()) {
-            let records = |node: &Node| {
-                let mut records = BTreeMap::new();
-                node.for_each_of(shard, &mut |key, version, value| {
-                    if !undecided.contains(&key) {
-                        records.insert(key, (version, value.to_vec()));
-                    }
-                });
-                records
-            };
-            let own = records(primary);
-            let backups = survivors
-                .iter()
-                .filter(|node| view.backups(shard).any(|backup| backup == node.id()));
-            for backup in backups.filter(|backup| records(backup) != own) {
-                lines.push(format!("node {} differs in shard {}", backup.id().0, shard.0));
-            }
-        }
-    }
-    lines
+    let leaked = (ran.leaked > 0).then(|| format!("{} leaked", ran.leaked));
+    ran.wrong.into_iter().chain(ran.anomalies).chain(leaked).collect()
 }
 
 fn config(system: &str) -> RdmaOccConfig {
@@ -211,7 +80,8 @@ fn config(system: &str) -> RdmaOccConfig {
 fn crashes(system: &str, on: &'static str, replicas: usize, count: u64) -> Seen {
     let mut seen = Seen::new();
     for number in 0..count {
-        let case = Case { replicas, ordered: number % 4 == 3, ..Case::of(on, crash(number)) };
+        let case =
+            Case { ordered: number % 4 == 3, ..Case::of(on, crash(number)).replicas(replicas) };
         let wrong = run(&config(system), &case, number, &mut seen);
         assert_eq!(wrong, [""; 0], "{system}, {number}: {case:?}");
     }
@@ -272,7 +142,7 @@ fn nobody_waits_for_a_life_that_has_no_lease_yet() {
         assert_eq!(wrong, [""; 0], "{system}");
         // A primary that is lost while WRITEs to another one are awaited.
         let families = FaultFamilies { crashes: true, messages: true, ..FaultFamilies::NONE };
-        let case = Case { replicas: 2, faults: families.draw(162), ordered: false, ..case };
+        let case = Case { ordered: false, ..case }.replicas(2).faults(families.draw(162));
         let wrong = run(&config, &case, 162, &mut Seen::new());
         assert_eq!(wrong, [""; 0], "{system}");
     }
@@ -286,13 +156,50 @@ fn crashes_and_messages_that_are_lost_leave_no_lock_and_no_anomaly() {
             let messages = seed % 2 == 0;
             let families = FaultFamilies { crashes: true, messages, ..FaultFamilies::NONE };
             let on = ["connectx5", "liquidio3"][seed as usize / 2 % 2];
-            let faults = families.draw(seed);
-            let case = Case { on, replicas: 2 + seed as usize % 2, faults, ordered: seed % 5 == 4 };
+            let case = Case { ordered: seed % 5 == 4, ..Case::of(on, crash(seed)) }
+                .replicas(2 + seed as usize % 2)
+                .faults(families.draw(seed));
             let config = RdmaOccConfig { timeout: Nanos::from_micros(500), ..config(system) };
             let wrong = run(&config, &case, seed, &mut seen);
             assert_eq!(wrong, [""; 0], "{system}, seed {seed}: {case:?}");
         }
         assert!(seen["unknown"] > 20 && seen["shard_unavailable"] > 20, "{system}: {seen:?}");
+    }
+}
+
+/// A write whose primary and only backup are lost while it is logged is not reported as committed.
+#[test]
+fn the_crash_of_every_replica_leaves_outcomes_unknown() {
+    for system in SYSTEMS {
+        let mut seen = Seen::new();
+        for number in 0..40 {
+            let both = [1, 2].map(|node| Crash { node, ..crash(number) });
+            let faults = FaultPlan { crashes: both.to_vec(), ..FaultPlan::none() };
+            let case = Case::of("liquidio3", crash(number)).replicas(2).faults(faults);
+            let wrong = run(&config(system), &case, number, &mut seen);
+            assert_eq!(wrong, [""; 0], "{system}, {number}: {case:?}");
+        }
+        assert!(seen["unknown"] > 20 && seen["shard_unavailable"] > 20, "{system}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_commit_that_does_not_wait_for_a_backup_that_lives_is_caught() {
+    for system in ["farm", "fasst", "drtm-r"] {
+        let timeout = Nanos::from_micros(500);
+        let whole = RdmaOccConfig { timeout, ..config(system) };
+        let broken = RdmaOccConfig { sabotage: Sabotage::ForgetsBackups, ..whole.clone() };
+        let caught = (0..200).any(|seed| {
+            let mut faults = FaultPlan::messages(seed);
+            faults.crashes.push(crash(seed));
+            let case = Case::of("connectx5", crash(seed)).faults(faults);
+            let caught = !run(&broken, &case, seed, &mut Seen::new()).is_empty();
+            if caught {
+                assert_eq!(run(&whole, &case, seed, &mut Seen::new()), [""; 0], "seed {seed}");
+            }
+            caught
+        });
+        assert!(caught, "{system}: nobody saw what a backup lacks");
     }
 }
 

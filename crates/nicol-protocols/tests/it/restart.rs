@@ -25,7 +25,7 @@ use nicol_workload::churn::{Churn, ChurnConfig};
 use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, history};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
 
-use crate::cluster::{Cluster, ENGINES, NODES, Quiet};
+use crate::cluster::{Cluster, NODES, Quiet, RUN};
 
 /// Clients of a node.
 const CLIENTS: u32 = 8;
@@ -116,7 +116,7 @@ fn crashed(
     broken: Broken,
     view: &View,
     workload: &Arc<dyn Workload>,
-) -> (SimCluster, Arc<Cluster<Node>>, BTreeMap<u64, Submitted>) {
+) -> (SimCluster, Arc<Cluster<Node, ()>>, BTreeMap<u64, Submitted>) {
     let rng = &mut Stream::new(seed, Purpose::Workload, 99);
     let plan = RunPlan {
         seed,
@@ -131,13 +131,15 @@ fn crashed(
         history_max: usize::MAX,
     };
     let records = workload.records_per_shard() + workload.growth_per_shard();
-    let cluster = Arc::new(Cluster::<Node> {
+    let cluster = Arc::new(Cluster::<Node, ()> {
         nodes: load_nodes(view, &XenicConfig::paper(records, 16), &**workload, &Sequential),
+        engines: RUN.engines,
         clients_per_node: CLIENTS,
         procedures: workload.procedures(),
         down: (0..NODES).map(|_| AtomicBool::new(false)).collect(),
         run: RunControl::new(plan, workload.kinds()),
         workload: workload.clone(),
+        beside: (),
     });
     let mut config = SimConfig::new(view.clone(), slow_device(rng), seed);
     config.keeps_content = true;
@@ -226,7 +228,8 @@ impl RecordSource for Loaded {
 }
 
 fn run(seed: u64, broken: Broken) -> Ran {
-    let view = View::new(usize::from(NODES), 2 + seed as usize % 2, ENGINES, ENGINES).unwrap();
+    let view =
+        View::new(usize::from(NODES), 2 + seed as usize % 2, RUN.engines, RUN.engines).unwrap();
     let workload = workload(seed);
     let (world, cluster, submitted) = crashed(seed, broken, &view, &workload);
     let (recovered, counts) = recover(&world, &view, &*workload, broken);

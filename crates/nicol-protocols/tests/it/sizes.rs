@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use nicol_core::commit::CommitNode;
+use nicol_core::faults::FaultPlan;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
@@ -15,8 +16,7 @@ use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
 use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
 use nicol_store::host_table::Growth;
 
-use crate::cluster::{NODES, Run, run};
-use crate::xenic::RUN;
+use crate::cluster::{NODES, RUN, Run, run};
 
 const ROWS: u64 = 90;
 /// Clients of a node.
@@ -130,10 +130,10 @@ fn fill<N: CommitNode>(config: &N::Config, seed: u64, faults: bool) -> (u64, u64
         on: "connectx5",
         clients_per_node: CLIENTS,
         transactions: 80 * clients,
-        faults,
+        faults: if faults { FaultPlan::messages(seed) } else { FaultPlan::none() },
         ..RUN
     };
-    let ran = run::<N>(how, config, Arc::new(Sizes), seed);
+    let ran = run::<N>(&how, config, Arc::new(Sizes), seed);
     assert!(
         ran.held(),
         "seed {seed}: {} leaked, {:#?} {:#?}",

@@ -3,72 +3,54 @@
 
 use std::sync::Arc;
 
-use nicol_check::serializability;
 use nicol_core::commit::CommitNode;
-use nicol_core::engine::{CALLS_MAX, Start};
+use nicol_core::engine::CALLS_MAX;
 use nicol_core::fabric::{Completions, Fabric, FabricError, ReplyTo};
 use nicol_core::faults::FaultPlan;
-use nicol_core::history::Promise;
 use nicol_core::ids::Side;
 use nicol_core::rng::{Purpose, Stream};
-use nicol_core::system::{Sequential, load_nodes};
-use nicol_core::txn::Procedures;
+use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
-use nicol_core::view::View;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::{rdma_occ, xenic};
-use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 use nicol_workload::chooser::{Distribution, PartsPerMillion};
 use nicol_workload::churn::{Churn, ChurnConfig};
-use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, history, spawn_clients};
+use nicol_workload::driver::RunControl;
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
 
-const NODES: usize = 3;
+use crate::cluster::{Beside, NODES, RUN, Run, run_beside};
+
 /// Slots that an engine is left now and then, at most.
 const SPARE_MAX: u64 = 4;
 
-/// Who is short of call slots, and how many clients want them.
+/// One engine of a side, and a few clients.
+fn few_clients() -> Run {
+    Run { engines: 1, replicas: 2, clients_per_node: 6, transactions: 720, ..RUN }
+}
+
+/// Who is short of call slots.
 #[derive(Clone, Copy, Debug)]
-struct Want {
-    clients_per_host: u32,
-    transactions: u64,
-    /// A host has so many at any time, and its NIC has enough; if not set, every engine has a few
-    /// now and then.
-    host_slots: Option<usize>,
-    /// See [`nicol_core::engine::Tuning`].
-    tasks_per_round: usize,
+enum Short {
+    /// Every engine has a few now and then; the seed draws when.
+    NowAndThen { seed: u64 },
+    /// A host has so many at any time, and its NIC has enough.
+    Hosts { slots: usize },
 }
 
-const ALL_NOW_AND_THEN: Want =
-    Want { clients_per_host: 6, transactions: 40, host_slots: None, tasks_per_round: 256 };
-
-/// A cluster whose engines are short of call slots.
-struct Short<N> {
-    seed: u64,
-    want: Want,
-    nodes: Vec<Arc<N>>,
-    workload: Arc<dyn Workload>,
-    procedures: Procedures,
-    run: Arc<RunControl>,
-}
-
-impl<N: CommitNode> Start for Short<N> {
-    fn start<F: Fabric>(&self, fabric: &F) {
+impl Beside for Short {
+    fn start<F: Fabric>(&self, fabric: &F, run: &Arc<RunControl>) {
         let here = fabric.here();
-        let number = u32::from(here.node.0) * 2 + u32::from(here.side == Side::Nic);
-        let random = Stream::new(self.seed, Purpose::Test, number);
-        match self.want.host_slots {
-            None => fabric.spawn(starve(fabric.clone(), random, self.run.clone())),
-            Some(slots) if here.side == Side::Host => {
-                fabric.spawn(reserve(fabric.clone(), slots, self.run.clone()));
+        match *self {
+            Self::NowAndThen { seed } => {
+                let number = u32::from(here.node.0) * 2 + u32::from(here.side == Side::Nic);
+                let random = Stream::new(seed, Purpose::Test, number);
+                fabric.spawn(starve(fabric.clone(), random, run.clone()));
             }
-            Some(_) => {}
+            Self::Hosts { slots } if here.side == Side::Host => {
+                fabric.spawn(reserve(fabric.clone(), slots, run.clone()));
+            }
+            Self::Hosts { .. } => {}
         }
-        let node = &self.nodes[usize::from(here.node.0)];
-        let Some(coordinator) = node.start(fabric, &self.procedures) else { return };
-        let clients = self.want.clients_per_host;
-        let first = u32::from(here.node.0) * clients;
-        spawn_clients(fabric, &coordinator, &self.workload, &self.run, first, clients);
     }
 }
 
@@ -113,13 +95,13 @@ async fn starve<F: Fabric>(fabric: F, mut random: Stream, run: Arc<RunControl>) 
 
 /// Records that come and go, of which many transactions want the same ones.
 fn churn(ship: bool) -> Arc<dyn Workload> {
-    Arc::new(Churn::new(ChurnConfig { nodes: NODES as u16, rows: 8, ordered: false, ship }))
+    Arc::new(Churn::new(ChurnConfig { nodes: NODES, rows: 8, ordered: false, ship }))
 }
 
 /// Increments of single records: those of a node's own are executed by its host.
 fn increments() -> Arc<dyn Workload> {
     Arc::new(YcsbT::new(YcsbTConfig {
-        nodes: NODES as u16,
+        nodes: NODES,
         records_per_node: 1,
         keys_per_txn: 1,
         value_bytes: 8,
@@ -129,71 +111,28 @@ fn increments() -> Arc<dyn Workload> {
     }))
 }
 
-/// Runs `workload` under `config`; how many attempts found no slot.
+/// Runs `workload` while every engine is short of slots now and then; how many attempts found none.
 fn run<N: CommitNode>(
     config: &N::Config,
     workload: Arc<dyn Workload>,
     faults: FaultPlan,
     seed: u64,
 ) -> u64 {
-    run_with::<N>(ALL_NOW_AND_THEN, config, workload, faults, seed)
+    let how = Run { faults, ..few_clients() };
+    run_short::<N>(&how, Short::NowAndThen { seed }, config, workload, seed)
 }
 
-fn run_with<N: CommitNode>(
-    want: Want,
+fn run_short<N: CommitNode>(
+    how: &Run,
+    short: Short,
     config: &N::Config,
     workload: Arc<dyn Workload>,
-    faults: FaultPlan,
     seed: u64,
 ) -> u64 {
-    let view = View::new(NODES, 2, 1, 1).unwrap();
-    let clients = NODES as u32 * want.clients_per_host;
-    let plan = RunPlan {
-        seed,
-        clients,
-        begin: Nanos::ZERO,
-        warmup_until: Nanos::ZERO,
-        stop_at: Nanos::MAX,
-        operations_per_client: Some(want.transactions),
-        load: Load::Closed,
-        retry: RETRY,
-        record: true,
-        history_max: usize::MAX,
-    };
-    let short = Arc::new(Short::<N> {
-        seed,
-        want,
-        nodes: load_nodes(&view, config, &*workload, &Sequential),
-        procedures: workload.procedures(),
-        run: RunControl::new(plan, workload.kinds()),
-        workload,
-    });
-    let profile = Arc::new(Profile::load("liquidio3").unwrap());
-    let mut sim = SimConfig { faults, ..SimConfig::new(view.clone(), profile, seed) };
-    sim.tuning.tasks_per_round = want.tasks_per_round;
-    let world = SimCluster::new(sim);
-    world.start(&short);
-    let limit = Nanos::from_secs(20);
-    let ran = world.run_until(&mut |_| short.run.finished(), limit);
-    assert_eq!(ran, RunEnd::Done, "seed {seed}: clients are stuck");
-    let is_settled = || short.nodes.iter().all(|node| node.is_settled());
-    world.run_until(&mut |_| is_settled(), limit);
-    assert!(is_settled(), "seed {seed}: {:?}", short.nodes[0].audit());
-    world.settle(limit);
-    for node in &short.nodes {
-        node.check();
-        assert_eq!(
-            node.audit().leaks.iter().map(|(_, count)| count).sum::<u64>(),
-            0,
-            "seed {seed}"
-        );
-    }
-    let mut result = short.run.result();
-    let operations = std::mem::take(&mut result.history);
-    let report =
-        serializability::check(&history(Promise::default(), operations, &*short.workload, &view));
-    assert!(report.held(), "seed {seed}: {report:#?}");
-    result.whole.aborts[nicol_core::txn::Abort::NoResources.index()]
+    let ran = run_beside::<N, Short>(how, config, workload, seed, short);
+    let leaked = ran.leaked;
+    assert!(ran.held(), "seed {seed}, {leaked} leaked: {:#?} {:#?}", ran.anomalies, ran.wrong);
+    ran.counts.aborts[Abort::NoResources.index()]
 }
 
 /// A phase gives up so early that its requests are often still under way.
@@ -222,10 +161,10 @@ fn what_a_local_attempt_has_locked_is_not_unlocked_under_the_next_one() {
 /// Other clients are quicker to take the slot that a host has just got its NIC's answer by.
 #[test]
 fn a_host_that_finds_no_slot_does_not_leave_its_transaction_at_the_nic() {
-    let want =
-        Want { clients_per_host: 300, transactions: 4, host_slots: Some(40), tasks_per_round: 1 };
+    let how =
+        Run { clients_per_node: 300, transactions: 3_600, tasks_per_round: 1, ..few_clients() };
     let config = xenic::XenicConfig { local_paths: false, ..xenic::XenicConfig::paper(64, 16) };
-    run_with::<xenic::Node>(want, &config, churn(false), FaultPlan::none(), 0);
+    run_short::<xenic::Node>(&how, Short::Hosts { slots: 40 }, &config, churn(false), 0);
 }
 
 #[test]

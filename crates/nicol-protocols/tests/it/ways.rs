@@ -8,11 +8,13 @@ use nicol_workload::chooser::{Distribution, PartsPerMillion};
 use nicol_workload::ycsb_t::{YcsbT, YcsbTConfig};
 use nicol_workload::zipf::Theta;
 
-use crate::cluster::{Ran, Run};
-use crate::xenic::{RUN, config, held, smallbank};
+use crate::cluster::{RUN, Ran, Run};
+use crate::xenic::{config, held, smallbank};
 
 /// One node, which is all replicas, and one client, so that nothing waits.
-const ALONE: Run = Run { nodes: 1, replicas: 1, clients_per_node: 1, ..RUN };
+fn alone() -> Run {
+    Run { nodes: 1, replicas: 1, clients_per_node: 1, ..RUN }
+}
 
 /// Four keys a transaction, each read with this probability and else incremented.
 fn ycsb_t(nodes: u16, read_percent: u32) -> Arc<dyn Workload> {
@@ -41,7 +43,7 @@ fn a_multi_hop_transaction_saves_messages_and_time() {
     let workload = smallbank(500);
     let measure = |multi_hop| {
         let config = XenicConfig { local_paths: false, multi_hop, ..config(&workload, 8) };
-        let ran = held(Run { clients_per_node: 1, ..RUN }, &config, &workload, 3);
+        let ran = held(&Run { clients_per_node: 1, ..RUN }, &config, &workload, 3);
         (messages(&ran), ran.latency)
     };
     let (with, without) = (measure(true), measure(false));
@@ -55,7 +57,7 @@ fn split_requests_cost_messages() {
         let (multi_hop, local_paths) = (false, false);
         let paper = config(&workload, 8);
         let config = XenicConfig { combined_ops, multi_hop, local_paths, ..paper };
-        messages(&held(RUN, &config, &workload, 4))
+        messages(&held(&RUN, &config, &workload, 4))
     };
     let (combined, split) = (measure(true), measure(false));
     assert!(combined + 1.0 < split, "{combined} against {split}");
@@ -64,12 +66,12 @@ fn split_requests_cost_messages() {
 /// Shipping leaves one exchange between a host and its NIC: the writes' exchange is saved.
 #[test]
 fn execution_on_the_nic_leaves_one_crossing_of_pcie() {
-    let workload = ycsb_t(ALONE.nodes, 0);
+    let workload = ycsb_t(alone().nodes, 0);
     let measure = |execute_at| {
         let (multi_hop, local_paths) = (false, false);
         let paper = config(&workload, 64);
         let config = XenicConfig { execute_at, multi_hop, local_paths, ..paper };
-        messages(&held(ALONE, &config, &workload, 7))
+        messages(&held(&alone(), &config, &workload, 7))
     };
     let saved = measure(ExecuteAt::Host) - measure(ExecuteAt::Nic);
     assert!((saved - 2.0).abs() < 0.01, "{saved}");
@@ -77,10 +79,10 @@ fn execution_on_the_nic_leaves_one_crossing_of_pcie() {
 
 #[test]
 fn a_printed_local_read_crosses_nothing_and_a_strict_one_crosses_pcie_once() {
-    let workload = ycsb_t(ALONE.nodes, 100);
+    let workload = ycsb_t(alone().nodes, 100);
     for (local_read, crossings) in [(LocalRead::Paper, 0.0), (LocalRead::Strict, 2.0)] {
         let config = XenicConfig { local_read, ..config(&workload, 64) };
-        let ran = held(Run { clients_per_node: 8, ..ALONE }, &config, &workload, 5);
+        let ran = held(&Run { clients_per_node: 8, ..alone() }, &config, &workload, 5);
         assert_eq!(ran.paths["local_read"], ran.counts.committed);
         assert_eq!(messages(&ran), crossings, "{local_read:?}");
         assert_eq!(ran.stats.dma_reads + ran.stats.dma_writes, 0, "{local_read:?}");
@@ -90,8 +92,8 @@ fn a_printed_local_read_crosses_nothing_and_a_strict_one_crosses_pcie_once() {
 /// A request and its reply: the ack of the log record before needs no frame of its own.
 #[test]
 fn log_acks_travel_with_requests() {
-    let workload = ycsb_t(ALONE.nodes, 0);
-    let ran = held(ALONE, &config(&workload, 64), &workload, 8);
+    let workload = ycsb_t(alone().nodes, 0);
+    let ran = held(&alone(), &config(&workload, 64), &workload, 8);
     assert_eq!(ran.paths["local_write"], ran.counts.committed);
     let frames = per_commit(&ran, ran.stats.frames_sent);
     assert!(messages(&ran) > 2.9, "every record is acknowledged: {}", messages(&ran));

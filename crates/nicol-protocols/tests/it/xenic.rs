@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::Sabotage;
@@ -11,17 +12,7 @@ use nicol_workload::churn::{Churn, ChurnConfig};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
 use nicol_workload::tpcc::{Tpcc, TpccConfig};
 
-use crate::cluster::{NODES, Ran, Run, run};
-
-pub const RUN: Run = Run {
-    on: "liquidio3",
-    nodes: NODES,
-    replicas: 3,
-    clients_per_node: 8,
-    transactions: 1_000,
-    faults: false,
-    crash: None,
-};
+use crate::cluster::{NODES, RUN, Ran, Run, run};
 
 pub fn smallbank(accounts: u64) -> Arc<dyn Workload> {
     Arc::new(Smallbank::new(SmallbankConfig::paper(NODES, accounts)))
@@ -47,7 +38,7 @@ pub fn config(workload: &Arc<dyn Workload>, value: usize) -> XenicConfig {
     XenicConfig::paper(workload.records_per_shard() + workload.growth_per_shard(), value)
 }
 
-pub fn held(how: Run, config: &XenicConfig, workload: &Arc<dyn Workload>, seed: u64) -> Ran {
+pub fn held(how: &Run, config: &XenicConfig, workload: &Arc<dyn Workload>, seed: u64) -> Ran {
     let ran = run::<Node>(how, config, workload.clone(), seed);
     assert!(ran.held(), "seed {seed}: {config:?}: {:#?} {:#?}", ran.anomalies, ran.wrong);
     ran
@@ -56,7 +47,7 @@ pub fn held(how: Run, config: &XenicConfig, workload: &Arc<dyn Workload>, seed: 
 /// Does the serializability checker catch what `config` breaks? Then the same run must hold when
 /// nothing is broken: a protocol that lacks the step fails here.
 fn is_distinguished(
-    how: Run,
+    how: &Run,
     config: XenicConfig,
     workload: &Arc<dyn Workload>,
     seed: u64,
@@ -76,7 +67,7 @@ fn inserts_and_deletes_survive_contention() {
     for seed in 0..8 {
         for ordered in [false, true] {
             let workload = churn(16, ordered);
-            let ran = held(RUN, &config(&workload, 16), &workload, seed);
+            let ran = held(&RUN, &config(&workload, 16), &workload, seed);
             assert!(ran.counts.aborted() > 0, "nothing ever conflicted");
         }
     }
@@ -97,7 +88,7 @@ fn every_broken_protocol_is_caught_within_200_seeds() {
         let caught = (0..200).any(|seed| {
             workloads.iter().any(|workload| {
                 let config = XenicConfig { sabotage, ..config(workload, 16) };
-                is_distinguished(how, config, workload, seed)
+                is_distinguished(&how, config, workload, seed)
             })
         });
         assert!(caught, "{sabotage:?} was never caught by the serializability checker");
@@ -107,7 +98,7 @@ fn every_broken_protocol_is_caught_within_200_seeds() {
 #[test]
 fn every_commit_took_one_way() {
     let workload = smallbank(500);
-    let ran = held(RUN, &config(&workload, 8), &workload, 1);
+    let ran = held(&RUN, &config(&workload, 8), &workload, 1);
     assert!(ran.paths.values().all(|&count| count > 0), "{:?}", ran.paths);
     assert_eq!(ran.paths.values().sum::<u64>(), ran.counts.committed);
 }
@@ -125,7 +116,7 @@ fn a_way_that_is_switched_off_is_taken_by_nobody() {
         (at(ExecuteAt::Nic), &["local_write", "local_read"]),
         (XenicConfig { local_paths: false, ..paper.clone() }, &["local_write", "local_read"]),
     ] {
-        let ran = held(RUN, &config, &workload, 2);
+        let ran = held(&RUN, &config, &workload, 2);
         for (&path, &count) in &ran.paths {
             assert_eq!(count == 0, paths.contains(&path), "{config:?}: {path} {count}");
         }
@@ -153,8 +144,8 @@ fn every_way_survives_message_faults() {
             (&tpcc, remote(paper(&tpcc, 96))),
             (&smallbank, XenicConfig { index_objects: 64, ..paper(&smallbank, 8) }),
         ] {
-            let how = Run { faults: true, ..RUN };
-            unknown += held(how, &config, workload, seed).counts.unknown;
+            let how = Run { faults: FaultPlan::messages(seed), ..RUN };
+            unknown += held(&how, &config, workload, seed).counts.unknown;
         }
     }
     assert!(unknown > 0, "no outcome was ever unknown");
