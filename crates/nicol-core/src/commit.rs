@@ -39,6 +39,9 @@ pub trait CommitNode: SystemNode {
 /// The group of counters of committed transactions.
 pub const PATHS: &str = "paths";
 
+/// The group of counters of what survivors did without nodes that have lost their data.
+pub const WITHOUT_LOST_NODES: &str = "without_lost_nodes";
+
 /// One transaction, to be run once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {

@@ -33,6 +33,11 @@ const FAULTY: Nanos = Nanos::from_millis(200);
 const SLOWER: u64 = 10;
 /// Time that a system whose survivors cannot go on runs for after a crash.
 const AFTER_CRASH: Duration = Duration::from_millis(250);
+/// How long the clients of a run under faults may take beyond what a run of its length takes on a
+/// busy machine: who has not ended by then never does.
+const STUCK_AFTER: Duration = Duration::from_secs(60);
+/// What a transaction takes at most on a busy machine, in the mean.
+const PER_TRANSACTION: Duration = Duration::from_millis(10);
 /// How often the driver looks whether the clients are done.
 const POLL: Duration = Duration::from_millis(2);
 /// How long the cluster has to become quiet after the last client.
@@ -108,23 +113,41 @@ fn planned(config: &BenchConfig, goes_on: bool) -> FaultPlan {
     plan
 }
 
-/// Runs until every client has ended. A system whose survivors cannot go on runs for a while after
-/// a crash, in which it must not answer wrongly, and is then stopped: attempts under way end as
-/// unknown.
-fn run_clients<Y: Family>(world: &LiveCluster, cluster: &Cluster<Y>) -> Result<()> {
+/// The time after which the clients of a run under faults are stuck.
+fn longest(config: &BenchConfig) -> Duration {
+    let span = match config.length.unwrap_or(Length::Time(SPAN)) {
+        Length::Time(span) => Duration::from_nanos(span.0),
+        Length::Transactions(count) => {
+            PER_TRANSACTION.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
+        }
+    };
+    span.saturating_add(STUCK_AFTER)
+}
+
+/// Runs until every client has ended; false if one of a run under faults never does. A system whose
+/// survivors cannot go on runs for a while after a crash, in which it must not answer wrongly. What
+/// has not ended is then stopped: attempts under way end as unknown.
+fn run_clients<Y: Family>(
+    world: &LiveCluster,
+    cluster: &Cluster<Y>,
+    limit: Option<Duration>,
+) -> Result<bool> {
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let is_over = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
     let mut stop_at = None;
     let ended = || {
         if !Cluster::<Y>::GOES_ON && !cluster.is_whole() {
             stop_at.get_or_insert_with(|| Instant::now() + AFTER_CRASH);
         }
-        cluster.run.finished() || stop_at.is_some_and(|at| Instant::now() >= at)
+        cluster.run.finished() || is_over(stop_at) || is_over(deadline)
     };
     world.run_until(ended, POLL)?;
-    if !cluster.run.finished() {
-        let crash = |node| Loss { node, host: true, nic: true };
-        world.crash(&cluster.view.node_ids().map(crash).collect::<Vec<_>>())?;
+    if cluster.run.finished() {
+        return Ok(true);
     }
-    Ok(())
+    let crash = |node| Loss { node, host: true, nic: true };
+    world.crash(&cluster.view.node_ids().map(crash).collect::<Vec<_>>())?;
+    Ok(is_over(stop_at))
 }
 
 fn drive<Y: Family>(
@@ -153,14 +176,14 @@ fn drive<Y: Family>(
     let started = Instant::now();
     let world = LiveCluster::launch(&live, cluster)?;
     let started_s = started.elapsed().as_secs_f64();
-    run_clients(&world, cluster)?;
+    let ended = run_clients(&world, cluster, config.is_faulty().then(|| longest(config)))?;
     let wall_s = started.elapsed().as_secs_f64();
     // Where survivors cannot go on, work of theirs may wait for the dead.
     let waits = || !Cluster::<Y>::GOES_ON && !cluster.is_whole();
     let at_rest = || world.between_crashes(|| cluster.is_settled() || waits());
     let deadline = Instant::now() + SETTLE;
     world.run_until(|| at_rest() || Instant::now() > deadline, POLL)?;
-    let settled = at_rest() && cluster.run.finished();
+    let settled = ended && at_rest() && cluster.run.finished();
     let LiveReport { busy, stats, .. } = world.stop()?;
     let thread = |(number, busy): (usize, &f64)| Resource {
         name: format!("thread {number}"),

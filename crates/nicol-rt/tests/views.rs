@@ -95,11 +95,15 @@ fn a_node_that_was_given_up_while_it_lived_stops_when_it_learns_so() {
     let side = [NodeId(1)].into_iter().collect::<NodeSet>();
     let cut = Partition { from: CUT, until: CUT + LEASE * 2, side, one_way: true };
     let faults = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
-    let (asking, report) = run(faults, CrashSabotage::None);
-    assert_eq!(stale(&asking), 0, "stale answers");
-    assert!(report.stats.unleased > 0);
-    let crashes = asking.crashes();
-    assert!(crashes.iter().all(|loss| loss.node == NodeId(1)), "{crashes:?}");
-    let of = |side| crashes.iter().filter(|loss| loss.of(side)).count();
-    assert_eq!([of(Side::Host), of(Side::Nic)], [1, 1], "{crashes:?}");
+    // On a busy machine nothing may reach it while it has no lease.
+    let was_asked_without_lease = (0..5).any(|_| {
+        let (asking, report) = run(faults.clone(), CrashSabotage::None);
+        assert_eq!(stale(&asking), 0, "stale answers");
+        let crashes = asking.crashes();
+        assert!(crashes.iter().all(|loss| loss.node == NodeId(1)), "{crashes:?}");
+        let of = |side| crashes.iter().filter(|loss| loss.of(side)).count();
+        assert_eq!([of(Side::Host), of(Side::Nic)], [1, 1], "{crashes:?}");
+        report.stats.unleased > 0
+    });
+    assert!(was_asked_without_lease);
 }

@@ -7,6 +7,7 @@
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nicol_core::commit::WITHOUT_LOST_NODES;
 use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Service};
 use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::system::Counter;
@@ -39,9 +40,6 @@ impl Without {
 #[derive(Debug, Default)]
 pub(super) struct DoneWithout([AtomicU64; Without::NAMES.len()]);
 
-/// The group of counters of what was done without lost nodes.
-const GROUP: &str = "without_lost_nodes";
-
 /// What the engines of a node that survives a crash ask it.
 pub(super) trait Survivor {
     /// The view under which everything was loaded.
@@ -63,7 +61,7 @@ pub(super) trait Survivor {
     fn done_without(&self) -> impl Iterator<Item = Counter> {
         let counts = if self.lost().are_any() { &self.without().0[..] } else { &[] };
         Without::NAMES.iter().zip(counts).map(|(name, count)| Counter {
-            group: GROUP,
+            group: WITHOUT_LOST_NODES,
             name,
             value: count.load(Ordering::Relaxed),
         })

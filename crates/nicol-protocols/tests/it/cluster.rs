@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nicol_check::serializability;
-use nicol_core::commit::{CommitNode, PATHS};
+use nicol_core::commit::{CommitNode, PATHS, WITHOUT_LOST_NODES};
 use nicol_core::engine::{AfterLoss, EngineStats, Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
@@ -247,7 +247,7 @@ fn judge<N: CommitNode, B>(
         for counter in node.counters() {
             let counts = match counter.group {
                 PATHS => &mut paths,
-                "without_lost_nodes" => &mut without,
+                WITHOUT_LOST_NODES => &mut without,
                 _ => continue,
             };
             *counts.entry(counter.name).or_default() += counter.value;
