@@ -7,7 +7,7 @@ use nicol_core::trace::Sink;
 use nicol_core::units::Nanos;
 use nicol_core::view::ViewError;
 use nicol_rt::LogDevice;
-use nicol_workload::driver::{Load, RETRY, RunPlan};
+use nicol_workload::driver::{Load, RETRY, Retry, RunPlan};
 
 use crate::workloads::WorkloadSpec;
 
@@ -56,6 +56,9 @@ pub struct BenchConfig {
     pub warmup: Option<Nanos>,
     /// Open loop at this rate.
     pub rate: Option<u64>,
+    /// Do clients wait for one another while most attempts abort? Without a word: in live runs that
+    /// are measured. Simulated clients are those of the papers, and runs under faults want conflicts.
+    pub adaptive_window: Option<bool>,
     /// The seed.
     pub seed: u64,
     /// Families of faults that are drawn from the seed.
@@ -99,6 +102,7 @@ impl BenchConfig {
             length: None,
             warmup: None,
             rate: None,
+            adaptive_window: None,
             seed,
             faults: FaultFamilies::NONE,
             fault_plan: None,
@@ -140,6 +144,14 @@ impl BenchConfig {
         self.fault_plan.is_some() || self.faults.any()
     }
 
+    fn has_adaptive_window(&self) -> bool {
+        self.adaptive_window.unwrap_or(self.defaults_to_window())
+    }
+
+    pub(crate) fn defaults_to_window(&self) -> bool {
+        self.on == THREADS && !self.is_faulty()
+    }
+
     pub(crate) fn load(&self) -> Load {
         self.rate.map_or(Load::Closed, |per_second| Load::Open { per_second })
     }
@@ -165,7 +177,7 @@ impl BenchConfig {
             stop_at,
             operations_per_client: transactions,
             load: self.load(),
-            retry: RETRY,
+            retry: Retry { adaptive_window: self.has_adaptive_window(), ..RETRY },
             record,
             history_max: usize::MAX,
         }

@@ -34,6 +34,8 @@ pub fn command(config: &BenchConfig, plan: Option<&Path>) -> String {
     }
     add("--warmup", config.warmup.map(|span| span.as_secs_f64().to_string()));
     add("--rate", config.rate.map(|rate| rate.to_string()));
+    let window = config.adaptive_window.filter(|adapts| *adapts != config.defaults_to_window());
+    add("--adaptive-window", window.map(|adapts| adapts.to_string()));
     add("--seed", Some(config.seed.to_string()));
     match plan {
         Some(path) => add("--fault-plan", Some(path.display().to_string())),

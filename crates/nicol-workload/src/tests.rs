@@ -39,6 +39,7 @@ fn plan() -> RunPlan {
             full_max: 10_000,
             first: Nanos(50),
             longest: Nanos(5_000),
+            adaptive_window: false,
         },
         record: true,
         history_max: 1_000_000,

@@ -167,6 +167,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         length,
         warmup: args.warmup.map(|span| seconds("--warmup", span, 0.0)).transpose()?,
         rate: args.rate,
+        adaptive_window: args.adaptive_window,
         faults: args.faults,
         fault_plan,
         threads: args.threads,

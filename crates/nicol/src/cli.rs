@@ -285,6 +285,10 @@ pub struct BenchArgs {
     /// intended start.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<u64>,
+    /// Do fewer of an engine's clients have a transaction under way while most attempts abort?
+    /// Latency includes the wait for a turn [default: true live, false simulated and under faults].
+    #[arg(long, value_name = "true|false")]
+    pub adaptive_window: Option<bool>,
     /// The seed of all randomness.
     #[arg(long, default_value_t = 1, env = "NICOL_SEED")]
     pub seed: u64,

@@ -181,7 +181,9 @@ fn configs(args: &SweepArgs) -> Result<Vec<BenchConfig>> {
         for world in &args.on {
             for seed in from..to {
                 let config = config(args, workload, system, world, seed)?;
-                configs.push(BenchConfig { length: Some(length), ..config });
+                // A sweep looks for conflicts; it measures nothing.
+                let adaptive_window = Some(false);
+                configs.push(BenchConfig { length: Some(length), adaptive_window, ..config });
             }
         }
     }

@@ -108,10 +108,11 @@ impl RunControl {
 
 /// The default of [`Retry`] in commands: waits of up to 2 us at first and 1 ms at most, a thousand
 /// attempts. A round trip is about 2.5 us on the papers' testbeds, so a first wait of that order
-/// lets the other operation finish.
+/// lets the other operation finish. No client waits for another one, as in the papers.
 pub const RETRY: Retry = Retry {
     attempts_max: 1_000,
     full_max: 16,
     first: Nanos::from_micros(2),
     longest: Nanos::from_millis(1),
+    adaptive_window: false,
 };

@@ -14,6 +14,9 @@
 //! - **Retries**: an aborted operation is retried with the same arguments after a random wait. Its
 //!   bound grows exponentially and starts at about the duration of the attempt. Refusals and unknown
 //!   outcomes are final.
+//! - **Contention**: where the plan says so, fewer of an engine's clients have an operation under way
+//!   at a time while most attempts abort, and the others wait for their turn (`window`, decision
+//!   0026). Latency includes that wait.
 //! - **Pieces**: an operation in pieces, such as a chopped transaction, takes effect piece by piece
 //!   and counts once, at its last one.
 //! - **History**: one operation per attempt. Of a transaction its reads are all keys that were
@@ -31,6 +34,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod window;
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -45,6 +49,7 @@ pub use schedule::{Load, Retry};
 pub use session::{ABORTS_MAX, Again, Attempted, ClientOperation, Session, Told};
 pub use transactions::spawn_clients;
 
+use nicol_core::exec::Signal;
 use nicol_core::fabric::{Local, Work};
 use nicol_core::ids::{NodeId, ShardId};
 use nicol_core::rng::{Purpose, Stream};
@@ -53,6 +58,7 @@ use nicol_core::view::{Role, ShardMap, View};
 
 use recorder::{ClientSlot, Ending};
 use schedule::Schedule;
+use window::Window;
 
 /// Spawns the clients of these numbers in the whole cluster, each with its `session`, on the engine
 /// of `fabric`: each issues operations until the run ends. `session` is given a client's number, and
@@ -70,6 +76,7 @@ pub fn spawn<F: Local, S: Session>(
     mut session: impl FnMut(u32, u32) -> S,
 ) {
     let plan = *recorder.run().plan();
+    let window = Window::new(clients.len() as u32, plan.retry.adaptive_window);
     for number in clients {
         let slot = ClientSlot::new(Rc::clone(recorder), number);
         let client = Client {
@@ -80,6 +87,8 @@ pub fn spawn<F: Local, S: Session>(
             random: Stream::new(plan.seed, Purpose::Workload, number),
             run: Arc::clone(recorder.run()),
             recorder: Rc::clone(recorder),
+            window: Rc::clone(&window),
+            turn: fabric.signal(),
         };
         fabric.spawn(client.drive());
     }
@@ -103,6 +112,9 @@ struct Client<F, S: Session> {
     random: Stream,
     run: Arc<RunControl>,
     recorder: Rc<Recorder>,
+    window: Rc<Window>,
+    /// Wakes it when it has a place in the window.
+    turn: Signal,
 }
 
 impl<F: Local, S: Session> Client<F, S> {
@@ -148,6 +160,16 @@ impl<F: Local, S: Session> Client<F, S> {
             Load::Open { .. } => due,
         };
         self.slot.begin(kind, start);
+        let waits = !self.window.has_place();
+        let _place = self.window.enter(&self.turn).await;
+        if waits {
+            now = self.fabric.now();
+            // The end of the run may have come before its turn.
+            if self.must_stop(now) {
+                self.slot.end(Ending::Abandoned, now);
+                return now;
+            }
+        }
         let mut ending;
         loop {
             (ending, now) = self.attempts(now).await;
@@ -174,6 +196,8 @@ impl<F: Local, S: Session> Client<F, S> {
             let attempted = self.session.attempt(&mut self.slot.operation).await;
             now = self.fabric.now();
             self.slot.attempted(attempted, now);
+            let contended = matches!(attempted, Attempted::Aborted { again: Again::Yes, .. });
+            self.window.attempted(contended);
             match attempted {
                 Attempted::Done => return (Ending::Done, now),
                 Attempted::Unknown => return (Ending::Unknown, now),

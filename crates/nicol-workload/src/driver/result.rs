@@ -29,7 +29,7 @@ pub struct Counts {
     pub refused: u64,
     /// Aborted at every attempt, or for a reason that no further attempt can mend.
     pub failed: u64,
-    /// Aborted, and the run ended before another attempt.
+    /// The run ended before another attempt, or before the first one's turn.
     pub abandoned: u64,
     /// Unknown: it may have taken effect, or may still.
     pub unknown: u64,

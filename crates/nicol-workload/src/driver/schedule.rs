@@ -78,6 +78,8 @@ pub struct Retry {
     pub first: Nanos,
     /// The longest wait before any attempt.
     pub longest: Nanos,
+    /// While most attempts abort, do some of an engine's clients wait for the others?
+    pub adaptive_window: bool,
 }
 
 impl Retry {
@@ -128,8 +130,13 @@ mod tests {
 
     #[test]
     fn waits_grow_and_stay_bounded() {
-        let retry =
-            Retry { attempts_max: 9, full_max: 9, first: Nanos(100), longest: Nanos(1_000) };
+        let retry = Retry {
+            attempts_max: 9,
+            full_max: 9,
+            first: Nanos(100),
+            longest: Nanos(1_000),
+            adaptive_window: false,
+        };
         let longest =
             [1, 2, 3, 4, 5, 200].map(|attempts| retry.wait(attempts, Nanos(1), u64::MAX).0);
         assert_eq!(longest, [100, 200, 400, 800, 1_000, 1_000]);

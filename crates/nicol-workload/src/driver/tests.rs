@@ -24,7 +24,13 @@ fn plan(load: Load) -> RunPlan {
         stop_at: Nanos::from_micros(100),
         operations_per_client: None,
         load,
-        retry: Retry { attempts_max: 20, full_max: 20, first: Nanos(100), longest: Nanos(5_000) },
+        retry: Retry {
+            attempts_max: 20,
+            full_max: 20,
+            first: Nanos(100),
+            longest: Nanos(5_000),
+            adaptive_window: false,
+        },
         record: false,
         history_max: 100_000,
     }
@@ -116,6 +122,36 @@ fn retries_are_bounded_and_aborts_counted() {
     assert!(result.whole.failed > 0, "{:?}", result.whole);
     assert!(result.whole.aborts[1] > 2 * result.whole.failed, "every failure aborted twice");
     assert!(result.whole.attempts <= 2 * result.whole.issued);
+}
+
+/// Attempts per operation that took effect, where so many clients contend for fifty customers.
+fn attempts_per_commit(clients: u32, adaptive_window: bool) -> f64 {
+    let mut plan = plan(Load::Closed);
+    plan.clients = clients;
+    plan.retry.adaptive_window = adaptive_window;
+    plan.stop_at = Nanos::from_millis(1);
+    let result = finish(&set_up(plan, 50, 500, 0));
+    let Counts { attempts, committed, .. } = result.whole;
+    assert!(committed > 1_000, "{:?}", result.whole);
+    attempts as f64 / committed as f64
+}
+
+#[test]
+fn more_clients_than_the_records_can_serve_wait_instead_of_aborting() {
+    let (all, fewer) = (attempts_per_commit(128, false), attempts_per_commit(128, true));
+    assert!(fewer < 3.0, "{fewer} attempts a commit");
+    assert!(all > 2.0 * fewer, "{all} attempts a commit without a window, {fewer} with one");
+}
+
+#[test]
+fn clients_that_wait_for_their_turn_end_with_the_run() {
+    let mut plan = plan(Load::Closed);
+    plan.clients = 128;
+    plan.retry.adaptive_window = true;
+    let result = finish(&set_up(plan, 50, 500, 0));
+    let Counts { issued, attempts, abandoned, .. } = result.whole;
+    assert!(abandoned > 64, "most clients wait when the run ends: {:?}", result.whole);
+    assert!(attempts + abandoned > issued);
 }
 
 #[test]
