@@ -1,8 +1,10 @@
 //! The project's own tasks:
-//! `cargo xtask ci [--quick] | golden [--bless] | tidy | papers | miri [--once]`.
+//! `cargo xtask ci [--quick] | golden [--bless] | instructions [--check | --bless] | tidy | papers |
+//! miri [--once]`.
 #![forbid(unsafe_code)]
 
 mod ci;
+mod instructions;
 mod miri;
 mod papers;
 mod source;
@@ -13,6 +15,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use instructions::Counts;
+
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
@@ -21,6 +25,10 @@ usage: cargo xtask TASK
                passed before and are unchanged since
   golden       runs every experiment in its quick form and compares it with its golden table
   golden --bless  writes the golden tables anew; say in the commit what moved, and why
+  instructions  counts what a transaction executes, live and simulated, with callgrind, and shows
+               how it stands against the blessed counts
+  instructions --check  counts Smallbank's alone and fails if they have grown, as the gate does
+  instructions --bless  writes the counts to xtask/instructions.toml; say in the commit what moved
   tidy         the rules that neither the compiler nor clippy knows
   papers       every step tag and every deviation from a paper, with its place
   miri         the tests of shared memory, interpreted: races and stale reads that x86 hides
@@ -44,6 +52,9 @@ fn run(words: &[&str]) -> Result<()> {
         ["ci", "--quick"] => ci::run(&root()?, ci::Extent::Quick),
         ["golden"] => ci::golden(&root()?, ci::Tables::Compare),
         ["golden", "--bless"] => ci::golden(&root()?, ci::Tables::Bless),
+        ["instructions"] => ci::instructions(&root()?, Counts::Show),
+        ["instructions", "--check"] => ci::instructions(&root()?, Counts::Check),
+        ["instructions", "--bless"] => ci::instructions(&root()?, Counts::Bless),
         ["tidy"] => tidy::run(&root()?),
         ["miri"] => miri::run(&root()?, false),
         ["miri", "--once"] => miri::run(&root()?, true),

@@ -67,6 +67,10 @@ pub struct BenchConfig {
     pub fault_plan: Option<FaultPlan>,
     /// Threads of the live world.
     pub threads: Option<usize>,
+    /// What a turn of the live world's only thread takes, if its turns tell the time.
+    pub turn: Option<Nanos>,
+    /// Is the live world's run followed by a recorded one, which is judged?
+    pub recorded_run: bool,
     /// What makes writes durable in the live world.
     pub log_device: LogDevice,
     /// Where the measured run is recorded, if it is.
@@ -107,6 +111,8 @@ impl BenchConfig {
             faults: FaultFamilies::NONE,
             fault_plan: None,
             threads: None,
+            turn: None,
+            recorded_run: true,
             log_device: LogDevice::Memory,
             trace: None,
         }

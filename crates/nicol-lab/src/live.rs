@@ -9,7 +9,7 @@ use nicol_core::faults::FaultPlan;
 use nicol_core::history::History;
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
-use nicol_rt::{LiveCluster, LiveConfig, LiveReport, Views};
+use nicol_rt::{Clock, LiveCluster, LiveConfig, LiveReport, Views};
 use nicol_workload::driver::RunPlan;
 
 use crate::cluster::Cluster;
@@ -68,8 +68,14 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
     let mut report = summary::report(config, &cluster, None, &measured, check);
     // The second cluster takes as much memory as the first one, which goes before.
     drop(cluster);
-    if !config.is_faulty() {
+    if !config.is_faulty() && config.recorded_run {
         history = record::<Y>(config, &view, clients, &mut report.check)?;
+    }
+    if config.turn.is_some() {
+        report.warnings.push("times are turns of the thread: they mean nothing".to_owned());
+    }
+    if !config.recorded_run {
+        report.warnings.push("no run was recorded: isolation was not judged".to_owned());
     }
     report.memory = memory::finish(report.memory);
     Ok(BenchRun { report, history })
@@ -158,6 +164,7 @@ fn drive<Y: Family>(
     let faults = config.is_faulty().then(|| planned(config, Cluster::<Y>::GOES_ON));
     let live = LiveConfig {
         threads: config.threads,
+        clock: config.turn.map_or(Clock::Machine, Clock::Turns),
         // Runs under faults are not measured and stand beside one another, as in a sweep: they must
         // not be pinned to the same cores, nor spin on those that the others wait for.
         pin: !config.is_faulty(),

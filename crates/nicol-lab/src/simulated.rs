@@ -37,6 +37,10 @@ pub(crate) fn run<Y: Family>(system: &System, config: &BenchConfig) -> Result<Be
         config.log_device == LogDevice::Memory,
         "--log-device: a simulated world has its profile's; only --on threads takes another"
     );
+    ensure!(
+        config.turn.is_none() && config.recorded_run,
+        "--turn-us, --no-recorded-run: only --on threads has a clock of its own and a second run"
+    );
     let hardware = Hardware::of(config, system)?;
     let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
@@ -76,6 +80,8 @@ fn run_clients<Y: Family>(world: &SimCluster, cluster: &Cluster<Y>, crashes: boo
     ran
 }
 
+/// Runs the simulation. `cargo xtask instructions` counts what is executed in here, by this name.
+#[inline(never)]
 fn simulate<Y: Family>(
     config: &BenchConfig,
     hardware: Hardware,

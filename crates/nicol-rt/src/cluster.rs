@@ -14,6 +14,7 @@ use nicol_core::trace::Sink;
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, View};
 
+use crate::clock::SharedClock;
 use crate::control::Control;
 use crate::crash::Crasher;
 use crate::log::{self, LogDevice, LogFile, LogFolder, LogQueue};
@@ -42,6 +43,18 @@ pub enum Views {
     Service,
 }
 
+/// What tells the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// The machine.
+    #[default]
+    Machine,
+    /// The turns of the cluster's only thread: each takes so long, and where the thread would wait
+    /// for a timer it goes on at that timer's time. Two runs on one thread then take the same steps,
+    /// so that what they execute can be counted. The times that such a run measures mean nothing.
+    Turns(Nanos),
+}
+
 /// What to launch.
 #[derive(Clone, Debug)]
 pub struct LiveConfig {
@@ -55,6 +68,8 @@ pub struct LiveConfig {
     /// Do idle threads spin for a while? It saves wake-ups, but where other clusters want the cores
     /// it holds up the very threads that this one waits for, and theirs.
     pub spin: bool,
+    /// What tells the time.
+    pub clock: Clock,
     /// The seed of the engines' protocol streams and of the faults.
     pub seed: u64,
     /// What makes writes durable.
@@ -71,13 +86,15 @@ pub struct LiveConfig {
 }
 
 impl LiveConfig {
-    /// Threads as fit the machine, not pinned, spinning, seed 0, durable memory, no faults.
+    /// Threads as fit the machine, not pinned, spinning, the machine's clock, seed 0, durable memory,
+    /// no faults.
     pub fn new(view: View) -> Self {
         Self {
             view,
             threads: None,
             pin: false,
             spin: true,
+            clock: Clock::default(),
             seed: 0,
             log: LogDevice::Memory,
             faults: None,
@@ -94,6 +111,11 @@ pub enum LiveError {
     /// No engine thread was asked for.
     #[error("0 engine threads: give at least 1")]
     NoThreads,
+    /// Turns are to tell the time, but something beside one engine thread would wait for it.
+    #[error(
+        "a clock of turns needs one engine thread, durable memory, no faults and no view service"
+    )]
+    ClockOfTurns,
     /// The operating system refused a thread.
     #[error("cannot start an engine thread: {0}")]
     Thread(std::io::Error),
@@ -171,7 +193,7 @@ fn shared(config: &LiveConfig, assigned: &[usize], parkers: &[Arc<Parker>], logs
         ignores_fences: config.sabotage == CrashSabotage::FenceIgnored,
         trace: config.trace.clone(),
         regions: view.node_ids().map(|_| RegionTable::default()).collect(),
-        started: Instant::now(),
+        clock: SharedClock::new(config.clock),
         ready: view.engine_ids().map(|_| ReadySet::new(view.engine_count())).collect(),
         parkers: assigned.iter().map(|&thread| parkers[thread].clone()).collect(),
         logs: (0..logs).map(|_| LogQueue::default()).collect(),
@@ -224,6 +246,10 @@ impl LiveCluster {
         if threads == 0 {
             return Err(LiveError::NoThreads);
         }
+        let alone = threads == 1 && files.is_empty() && config.faults.is_none();
+        if config.clock != Clock::Machine && (!alone || config.views != Views::Frames) {
+            return Err(LiveError::ClockOfTurns);
+        }
         let servers = view.nodes_of(Role::Server).count();
         assert!(files.is_empty() || files.len() == servers, "a log for each server");
         let assigned = assign(view, threads);
@@ -243,7 +269,7 @@ impl LiveCluster {
             config.views,
             (config.seed, config.sabotage),
         ));
-        let started = shared.started;
+        let started = shared.clock.started();
         let (threads, outside, logs) = (Vec::new(), Vec::new(), Vec::new());
         let _folder = None;
         let mut cluster =

@@ -145,7 +145,7 @@ impl Crasher {
         due.extend(back);
         due.sort_by_key(|&(at, ..)| at);
         for (at, restarts, crash) in due {
-            if self.control.wait_until(self.shared.started + Duration::from_nanos(at.0)) {
+            if self.control.wait_until(self.shared.clock.started() + Duration::from_nanos(at.0)) {
                 return;
             }
             if restarts {

@@ -4,6 +4,7 @@
 //! core, then parks until someone leaves a frame, rings a doorbell, or a timer is due.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod cluster;
 mod control;
 mod crash;
@@ -17,7 +18,7 @@ mod thread;
 pub mod view_service;
 mod world;
 
-pub use cluster::{LiveCluster, LiveConfig, LiveError, LiveReport, Views};
+pub use cluster::{Clock, LiveCluster, LiveConfig, LiveError, LiveReport, Views};
 pub use control::panic_text;
 pub use log::{
     HEADER_LEN, LEAD, LogDevice, LogEntry, LogFile, LogFileError, LogFolder, LogHeader, LogReader,

@@ -6,7 +6,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use nicol_core::engine::{Charge, Operation, Route, Transfer, Tuning, Wake, World};
 use nicol_core::fabric::{FabricError, HasDoorbell};
@@ -18,6 +17,7 @@ use nicol_core::trace::{Sink, Tracer, Track};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Asking, View};
 
+use crate::clock::SharedClock;
 use crate::faults::FaultyWire;
 use crate::log::{LogQueue, Persisted};
 use crate::parker::Parker;
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) view: View,
     pub(crate) tuning: Tuning,
     pub(crate) regions: Vec<RegionTable>,
-    pub(crate) started: Instant,
+    pub(crate) clock: SharedClock,
     /// Per engine: who has left frames for it.
     pub(crate) ready: Vec<ReadySet>,
     /// Per engine: the bed of its thread.
@@ -53,7 +53,7 @@ impl Shared {
     /// The time since the launch.
     #[inline]
     pub(crate) fn now(&self) -> Nanos {
-        Nanos(self.started.elapsed().as_nanos() as u64)
+        self.clock.now()
     }
 }
 

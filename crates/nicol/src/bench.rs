@@ -8,12 +8,14 @@ use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
 use nicol_check::history_file::{self, Origin};
 use nicol_core::faults::FaultPlan;
+use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::experiments::write_atomically_by;
 use nicol_lab::names::did_you_mean;
 use nicol_lab::report::{BenchReport, CoreTime, Memory, Resource};
 use nicol_lab::systems;
 use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
+use nicol_rt::LogDevice;
 use nicol_workload::driver::CLIENTS_MAX;
 use nicol_workload::tpcc::{Chopping, Indices, Suppliers};
 use nicol_workload::ycsb::{KeyForm, Mix, Popularity, SKEW};
@@ -148,6 +150,14 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         args.threads.is_none() || args.on == "threads",
         "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
     );
+    if let Some(turn) = args.turn_us {
+        ensure!(turn > 0, "--turn-us 0: give at least 1");
+        let alone = args.threads == Some(1) && args.log_device == LogDevice::Memory;
+        ensure!(
+            alone && !args.faults.any() && fault_plan.is_none(),
+            "--turn-us: only with --threads 1, --log-device memory and no faults"
+        );
+    }
     check_log_device(&args.log_device, args.system.replicas())?;
     let homes = if args.client_nodes > 0 { args.client_nodes } else { args.system.nodes };
     let clients = args.clients.unwrap_or(1).saturating_mul(homes);
@@ -171,6 +181,8 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         faults: args.faults,
         fault_plan,
         threads: args.threads,
+        turn: args.turn_us.map(Nanos::from_micros),
+        recorded_run: !args.no_recorded_run,
         log_device: args.log_device.clone(),
         ..config
     })
@@ -388,7 +400,11 @@ fn verdict(report: &BenchReport) -> String {
         check.promised.words,
         check.held_promise.map_or("not recorded", yes_no),
         check.checked,
-        if report.profile.is_none() { ", in a second, recorded run" } else { "" },
+        if report.profile.is_none() && check.held_promise.is_some() {
+            ", in a second, recorded run"
+        } else {
+            ""
+        },
         yes_no(check.invariants),
         check.replicas_converge.map_or("need not", yes_no),
         if leaks.is_empty() { "nothing".to_owned() } else { leaks.join(", ") }

@@ -318,6 +318,15 @@ pub struct BenchArgs {
     /// node].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
+    /// On one thread: let time go on by N us at each turn of the thread, and at once over every
+    /// wait, instead of by the machine's clock. Such a run repeats step by step, for counting what it
+    /// executes; the times that it reports mean nothing.
+    #[arg(long, value_name = "N", requires = "threads")]
+    pub turn_us: Option<u64>,
+    /// Leave out the second run of the live world, which is recorded and judged: nothing is said
+    /// about isolation.
+    #[arg(long)]
+    pub no_recorded_run: bool,
     /// What makes writes durable in the live world: memory (as if battery-backed, as in the
     /// papers), or file:DIR (a log per node, synced before a write is acknowledged; each run
     /// creates its own folder in DIR, which is neither deleted nor read back).

@@ -267,6 +267,34 @@ fn a_profile_off_its_published_measurements_fails_the_check() {
 }
 
 #[test]
+fn a_live_run_by_turns_repeats_step_by_step() {
+    let flags = ["bench", "smallbank", "--records", "300", "--transactions", "2000"];
+    let turns = ["--threads", "1", "--turn-us", "20", "--no-recorded-run", "--format", "json"];
+    let run = || {
+        let printed = ends(0, &[&flags[..], &turns].concat());
+        let mut report: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        let fields = report.as_object_mut().unwrap();
+        for name in ["wall_s", "memory", "start_us_per_node", "resources"] {
+            fields.remove(name);
+        }
+        report
+    };
+    let first = run();
+    assert_eq!(first, run());
+    assert!(first["committed"].as_u64().unwrap() > 1_500, "{first}");
+    assert!(first["warnings"].as_array().unwrap().len() >= 2, "nothing was judged: {first}");
+    for refused in [
+        &["--threads", "2", "--turn-us", "20"][..],
+        &["--threads", "1", "--turn-us", "0"],
+        &["--threads", "1", "--turn-us", "20", "--faults", "messages"],
+        &["--turn-us", "20"],
+        &["--on", "liquidio3", "--no-recorded-run"],
+    ] {
+        ends(2, &[&flags[..], refused].concat());
+    }
+}
+
+#[test]
 fn an_empty_password_is_refused_wherever_it_is_given() {
     let flags = ["serve", "--listen", "127.0.0.1:0", "--records", "1000"];
     let config = file("empty-password.toml", "password = \"\"\n");

@@ -12,6 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::finish;
+use crate::instructions::{self, Counts};
 
 /// How much to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,12 @@ pub fn golden(root: &Path, tables: Tables) -> Result<()> {
     run_experiments(root, &target(root)?, tables)
 }
 
+/// Builds the release and counts what its transactions execute.
+pub fn instructions(root: &Path, counts: Counts) -> Result<()> {
+    cargo(root, &["build", "--release", "--bin", "nicol"])?;
+    instructions::run(root, &binary(&target(root)?, "release"), counts)
+}
+
 fn run_experiments(root: &Path, target: &Path, tables: Tables) -> Result<()> {
     let mut nicol = Command::new(binary(target, "release"));
     nicol.args(["lab", "run", "--all", "--quick", "--golden"]);
@@ -82,6 +89,9 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
             Ok(())
         })?;
         step("golden tables", || run_experiments(root, &target, Tables::Compare))?;
+        step("instructions", || {
+            instructions::run(root, &binary(&target, "release"), Counts::Check)
+        })?;
         step("determinism", || {
             cargo(root, &["build", "--bin", "nicol"])?;
             determinism::check(&binary(&target, "release"), &binary(&target, "debug"))
@@ -98,8 +108,8 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
     println!("== all steps: {:.1} s", started.elapsed().as_secs_f64());
     if extent == Extent::Quick {
         println!(
-            "== left out: release build, seed sweeps, golden tables, determinism, examples in \
-             documentation (cargo xtask ci)"
+            "== left out: release build, seed sweeps, golden tables, instructions, determinism, \
+             examples in documentation (cargo xtask ci)"
         );
     }
     println!("{counts}");

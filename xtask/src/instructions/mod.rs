@@ -1,0 +1,158 @@
+//! `cargo xtask instructions`: what a transaction costs in executed instructions, by callgrind.
+//!
+//! A cost is the difference of two runs of `nicol bench` that differ in length, so that loading,
+//! starting and stopping cancel out. Only what a world itself executes is counted: the engine thread
+//! of the live one, the event loop of the simulated one. The live world runs on one thread, by a
+//! clock of turns (`--turn-us`): under callgrind, where everything takes fifty times as long, waits
+//! that go by the machine's clock would otherwise end after fewer steps, and counts would vary.
+
+mod blessed;
+mod callgrind;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use blessed::{Blessed, Verdict};
+use callgrind::Executed;
+
+/// What to do with the counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// Measure everything and show how it stands.
+    Show,
+    /// Measure everything and write it down.
+    Bless,
+    /// Measure what the gate measures, and fail where it has grown.
+    Check,
+}
+
+/// The workload that the gate measures.
+const CHECKED: &str = "smallbank";
+/// The workloads, each at a size that loads in seconds under callgrind.
+const WORKLOADS: [(&str, &[&str]); 4] = [
+    ("smallbank", &["--records", "10000"]),
+    ("ycsb-t", &["--records", "10000"]),
+    ("retwis", &["--records", "10000"]),
+    ("tpcc", &["--warehouses", "2", "--items", "1000", "--customers", "100"]),
+];
+/// The transactions of a short and of a long run.
+const LENGTHS: [u64; 2] = [3_000, 9_000];
+
+/// A world, with the flags that choose it and the function that is the world.
+struct World {
+    name: &'static str,
+    flags: &'static [&'static str],
+    within: &'static str,
+}
+
+const WORLDS: [World; 2] = [
+    World {
+        name: "live",
+        flags: &["--on", "threads", "--threads", "1", "--turn-us", "20", "--no-recorded-run"],
+        within: "nicol_rt::thread::drive",
+    },
+    World {
+        name: "simulated",
+        flags: &["--on", "liquidio3"],
+        within: "nicol_lab::simulated::simulate",
+    },
+];
+
+/// What a transaction costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cost {
+    /// Instructions in the program itself.
+    own: f64,
+    /// Instructions in the machine's libraries.
+    libraries: f64,
+    /// Events of the kernel, in the simulated world.
+    events: Option<f64>,
+}
+
+impl Cost {
+    fn total(&self) -> f64 {
+        self.own + self.libraries
+    }
+}
+
+/// Measures with the release build in `nicol`.
+pub fn run(root: &Path, nicol: &Path, counts: Counts) -> Result<()> {
+    if !callgrind::is_installed()? {
+        ensure!(counts == Counts::Check, "valgrind is not installed: it counts the instructions");
+        println!("instructions are not counted: valgrind is not installed");
+        return Ok(());
+    }
+    let stands = Blessed::load(root)?;
+    let mut measured = Blessed::here();
+    let mut grown = Vec::new();
+    println!(
+        "{:<10} {:<10} {:>10} {:>10} {:>10} {:>10} {:>12}  against the blessed",
+        "workload", "world", "instr/txn", "in nicol", "libraries", "events/txn", "instr/event"
+    );
+    for (workload, flags) in WORKLOADS {
+        if counts == Counts::Check && workload != CHECKED {
+            continue;
+        }
+        for world in &WORLDS {
+            let cost = measure(nicol, workload, flags, world)?;
+            let run = format!("{workload}-{}", world.name);
+            measured.set(&run, cost);
+            let verdict = stands.compare(&run, &cost);
+            show(workload, world.name, &cost, &verdict);
+            if let Verdict::Grew(how) = verdict {
+                grown.push(format!("{run}: {how}"));
+            }
+        }
+    }
+    match counts {
+        Counts::Bless => measured.save(root),
+        Counts::Check if !grown.is_empty() => bail!(
+            "{}\nIf that is what it takes: cargo xtask instructions --bless, and say so in the \
+             commit",
+            grown.join("\n")
+        ),
+        Counts::Show | Counts::Check => Ok(()),
+    }
+}
+
+fn measure(nicol: &Path, workload: &str, flags: &[&str], world: &World) -> Result<Cost> {
+    let run = |transactions: u64| -> Result<(Executed, u64, Option<u64>)> {
+        let length = transactions.to_string();
+        let words = ["bench", workload, "--system", "xenic", "--seed", "1", "--format", "json"];
+        let length = ["--transactions", &length];
+        let args = words.iter().chain(flags).chain(world.flags).chain(&length);
+        let args: Vec<String> = args.map(|word| (*word).to_owned()).collect();
+        let (executed, report) = callgrind::run(nicol, &args, world.within)?;
+        let committed = report["committed"].as_u64().context("the report has no 'committed'")?;
+        Ok((executed, committed, report["events"].as_u64()))
+    };
+    let (short, long) = (run(LENGTHS[0])?, run(LENGTHS[1])?);
+    ensure!(long.1 > short.1, "{workload}: a longer run commits no more transactions");
+    let per = |short: u64, long: u64, transactions: u64| {
+        (long as f64 - short as f64) / transactions as f64
+    };
+    let transactions = long.1 - short.1;
+    Ok(Cost {
+        own: per(short.0.own, long.0.own, transactions),
+        libraries: per(short.0.libraries, long.0.libraries, transactions),
+        events: short.2.zip(long.2).map(|(short, long)| per(short, long, transactions)),
+    })
+}
+
+fn show(workload: &str, world: &str, cost: &Cost, verdict: &Verdict) {
+    let events = cost.events.map_or("-".to_owned(), |events| format!("{events:.1}"));
+    let each = cost.events.map_or("-".to_owned(), |events| format!("{:.0}", cost.total() / events));
+    let verdict = match verdict {
+        Verdict::Held(change) => format!("{change:+.1} %"),
+        Verdict::Fell(change) => format!("{change:+.1} %: bless it, so that it stays there"),
+        Verdict::Grew(how) => format!("GREW: {how}"),
+        Verdict::Unknown(why) => why.clone(),
+    };
+    println!(
+        "{workload:<10} {world:<10} {:>10.0} {:>10.0} {:>10.0} {events:>10} {each:>12}  {verdict}",
+        cost.total(),
+        cost.own,
+        cost.libraries,
+    );
+}
