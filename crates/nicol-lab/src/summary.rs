@@ -97,7 +97,7 @@ fn kinds(result: &RunResult) -> Vec<Kind> {
     let kind = |kind: &nicol_workload::driver::KindResult| Kind {
         name: kind.name,
         committed: kind.committed_in_window,
-        latency_us: latency(&kind.latency),
+        latency_us: latency(&kind.latency.histogram()),
     };
     result.kinds.iter().map(kind).collect()
 }

@@ -1,9 +1,8 @@
 //! The event kernel: integer virtual time, one total order, small copied events.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-
 use nicol_core::units::Nanos;
+
+use crate::queue::Queue;
 
 /// What happens at an instant. Numbers are engine indices or places in the world's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,40 +61,6 @@ impl Event {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    time: u64,
-    sequence: u64,
-    event: Event,
-}
-
-impl Entry {
-    const fn order(&self) -> u128 {
-        (self.time as u128) << 64 | self.sequence as u128
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.order() == other.order()
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    /// The earliest entry is the greatest: the heap hands out its greatest first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.order().cmp(&self.order())
-    }
-}
-
 /// A running hash of everything that happened: equal digests, equal runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(u64);
@@ -119,12 +84,10 @@ impl Digest {
     }
 }
 
-/// Pending events in the order (time, sequence of insertion). Its memory is the pending events.
+/// Pending events in the order (time, sequence of insertion), and what has happened.
 #[derive(Debug, Default)]
 pub struct Kernel {
-    heap: BinaryHeap<Entry>,
-    now: u64,
-    sequence: u64,
+    queue: Queue<Event>,
     handled: u64,
     idle: usize,
     digest: Digest,
@@ -132,8 +95,8 @@ pub struct Kernel {
 
 impl Kernel {
     /// The time of the last event handed out.
-    pub const fn now(&self) -> Nanos {
-        Nanos(self.now)
+    pub fn now(&self) -> Nanos {
+        Nanos(self.queue.now())
     }
 
     /// Events handed out.
@@ -153,7 +116,7 @@ impl Kernel {
 
     /// Is anything pending besides timers, crashes, restarts and the news of them?
     pub fn is_active(&self) -> bool {
-        self.heap.len() > self.idle
+        self.queue.len() > self.idle
     }
 
     /// Lets `event` happen at `time`.
@@ -161,15 +124,13 @@ impl Kernel {
     /// # Panics
     /// If `time` has passed.
     pub fn push(&mut self, time: Nanos, event: Event) {
-        assert!(time.0 >= self.now, "an event cannot happen in the past");
         self.idle += usize::from(is_idle(event));
-        self.heap.push(Entry { time: time.0, sequence: self.sequence, event });
-        self.sequence += 1;
+        self.queue.push(time.0, event);
     }
 
     /// The time of the next event.
     pub fn next_time(&self) -> Option<Nanos> {
-        self.heap.peek().map(|entry| Nanos(entry.time))
+        self.queue.next_time().map(Nanos)
     }
 
     /// Moves the clock forward to `time`, at which nothing happens.
@@ -177,18 +138,15 @@ impl Kernel {
     /// # Panics
     /// If an event is pending before `time`.
     pub fn advance(&mut self, time: Nanos) {
-        assert!(self.next_time().is_none_or(|next| next >= time), "an event would be skipped");
-        self.now = self.now.max(time.0);
+        self.queue.advance(time.0);
     }
 
     /// Takes the next event.
     pub fn pop(&mut self) -> Option<Event> {
-        let Entry { time, event, .. } = self.heap.pop()?;
-        assert!(time >= self.now, "time does not run backwards");
-        self.now = time;
+        let event = self.queue.pop()?;
         self.handled += 1;
         self.idle -= usize::from(is_idle(event));
-        self.digest.add(time);
+        self.digest.add(self.queue.now());
         self.digest.add(event.key());
         Some(event)
     }

@@ -17,6 +17,7 @@ mod hw;
 pub mod kernel;
 mod lives;
 pub mod profile;
+mod queue;
 mod report;
 mod slab;
 mod state;

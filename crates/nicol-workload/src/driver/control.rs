@@ -82,10 +82,15 @@ impl RunControl {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// The result merged so far: complete once the run is [finished](RunControl::finished).
+    /// The result merged so far: complete once the run is [finished](RunControl::finished). The
+    /// first call after that sorts the history.
     pub fn result(&self) -> MutexGuard<'_, RunResult> {
         // A panic while merging leaves counters that are too low, which the books' check notices.
-        self.result.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.finished() {
+            result.sort_history();
+        }
+        result
     }
 
     /// The name in the history of a client that begins with this number: the number, or a new one if

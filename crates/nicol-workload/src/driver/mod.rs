@@ -26,6 +26,7 @@
 
 mod control;
 mod initial;
+mod latency;
 mod plan;
 mod recorder;
 mod result;
@@ -42,9 +43,10 @@ use std::sync::Arc;
 
 pub use control::{CLIENTS_MAX, RETRY, RunControl};
 pub use initial::history;
+pub use latency::{LATENCY_MAX, Latencies, latency_histogram};
 pub use plan::RunPlan;
 pub use recorder::Recorder;
-pub use result::{Counts, KindResult, LATENCY_MAX, RunResult, latency_histogram};
+pub use result::{Counts, KindResult, RunResult};
 pub use schedule::{Load, Retry};
 pub use session::{ABORTS_MAX, Again, Attempted, ClientOperation, Session, Told};
 pub use transactions::spawn_clients;

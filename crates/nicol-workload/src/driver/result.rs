@@ -4,19 +4,9 @@ use hdrhistogram::Histogram;
 use nicol_core::history::Operation;
 use nicol_core::units::Nanos;
 
+use super::latency::Latencies;
 use super::plan::RunPlan;
 use super::session::ABORTS_MAX;
-
-/// The longest latency that the histogram distinguishes.
-pub const LATENCY_MAX: Nanos = Nanos::from_secs(100);
-
-/// An empty latency histogram in nanoseconds: 1 ns to 100 s, three significant digits.
-///
-/// # Panics
-/// Never: the bounds are constants that `hdrhistogram` accepts.
-pub fn latency_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LATENCY_MAX.0, 3).expect("constant bounds are valid")
-}
 
 /// Ends of operations. Each issued operation ends in exactly one of the other ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,8 +72,8 @@ pub struct KindResult {
     /// The sum of what these have left: of transactions the first eight bytes of their outputs,
     /// which is what [`nicol_core::workload::Workload::audit`] takes.
     pub total: i128,
-    /// Latency in nanoseconds of those whose start lies in the measured window.
-    pub latency: Histogram<u64>,
+    /// Latencies of those whose start lies in the measured window.
+    pub latency: Latencies,
 }
 
 /// The measurements of one engine's clients, or of all.
@@ -103,8 +93,10 @@ pub struct RunResult {
     pub first_start: Nanos,
     /// The latest end of an operation that took effect.
     pub last_end: Nanos,
-    /// What the clients saw, if recorded; sorted by start, then id, once merged.
+    /// What the clients saw, if recorded; sorted by start, then id, once the run is finished.
     pub history: Vec<Operation>,
+    /// Is the history in its order?
+    is_sorted: bool,
     /// Did an engine's history fill up, so that its clients stopped early?
     pub history_full: bool,
     /// Was the run stopped before its planned end?
@@ -119,7 +111,7 @@ impl RunResult {
             committed: 0,
             committed_in_window: 0,
             total: 0,
-            latency: latency_histogram(),
+            latency: Latencies::default(),
         };
         Self {
             plan,
@@ -130,6 +122,7 @@ impl RunResult {
             first_start: Nanos::MAX,
             last_end: Nanos::ZERO,
             history: Vec::new(),
+            is_sorted: true,
             history_full: false,
             stopped: false,
         }
@@ -147,16 +140,23 @@ impl RunResult {
             mine.committed += theirs.committed;
             mine.committed_in_window += theirs.committed_in_window;
             mine.total += theirs.total;
-            mine.latency += &theirs.latency;
+            mine.latency.merge(&theirs.latency);
         }
         self.overdue += other.overdue;
         self.first_start = self.first_start.min(other.first_start);
         self.last_end = self.last_end.max(other.last_end);
         self.history_full |= other.history_full;
         self.stopped |= other.stopped;
-        // The order in which engines finish is the live world's; the history's is not.
+        self.is_sorted &= other.history.is_empty();
         self.history.append(&mut other.history);
-        self.history.sort_unstable_by_key(|operation| (operation.invoked, operation.id));
+    }
+
+    /// Sorts the history by start, then id: the order in which engines finish is the live world's,
+    /// the history's is not.
+    pub(super) fn sort_history(&mut self) {
+        if !std::mem::replace(&mut self.is_sorted, true) {
+            self.history.sort_by_cached_key(|operation| (operation.invoked, operation.id));
+        }
     }
 
     /// The measured window's length: as planned, or up to the last end if the run was stopped, a
@@ -183,11 +183,9 @@ impl RunResult {
 
     /// The latency of all kinds together, in nanoseconds.
     pub fn latency(&self) -> Histogram<u64> {
-        let mut all = latency_histogram();
-        for kind in &self.kinds {
-            all += &kind.latency;
-        }
-        all
+        let mut all = Latencies::default();
+        self.kinds.iter().for_each(|kind| all.merge(&kind.latency));
+        all.histogram()
     }
 
     /// The sums that [`nicol_core::workload::Workload::audit`] takes. They cover committed
