@@ -178,6 +178,7 @@ impl SimCluster {
             verbs: Slab::default(),
             faults: Faults::new(faults, seed, 0),
             lives: Lives::new(view.nodes()),
+            has_crashes: false,
             news: Vec::new(),
             media: view.node_ids().map(|_| Medium::default()).collect(),
             medium_rng: Stream::new(seed, Purpose::Medium, 0),
@@ -243,16 +244,16 @@ impl SimCluster {
             if done(self.now()) {
                 return RunEnd::Done;
             }
-            let next = self.shared.state.borrow().kernel.next_time();
-            match next {
-                None => return RunEnd::Idle,
-                Some(time) if time > limit => {
-                    self.shared.state.borrow_mut().kernel.advance(limit);
-                    self.shared.now.set(self.now().max(limit));
-                    return RunEnd::Limit;
-                }
-                Some(_) => self.handle_next(),
+            if self.handle_next(limit) {
+                continue;
             }
+            let state = &mut *self.shared.state.borrow_mut();
+            if state.kernel.next_time().is_none() {
+                return RunEnd::Idle;
+            }
+            state.kernel.advance(limit);
+            self.shared.now.set(self.now().max(limit));
+            return RunEnd::Limit;
         }
     }
 
@@ -292,11 +293,12 @@ impl SimCluster {
         }
     }
 
-    fn handle_next(&self) {
+    /// Handles the next event; false if none comes by `limit`.
+    fn handle_next(&self, limit: Nanos) -> bool {
         let shared = &*self.shared;
         let next = {
             let state = &mut *shared.state.borrow_mut();
-            let Some(event) = state.kernel.pop() else { return };
+            let Some(event) = state.kernel.pop_by(limit) else { return false };
             shared.now.set(state.kernel.now());
             match event {
                 Event::Core(index) if state.take_round(index as usize) => Next::Round(index),
@@ -351,6 +353,7 @@ impl SimCluster {
             Next::LeaseRenewal => self.renew_leases(),
             Next::ViewAnswers => self.take_view_answers(),
         }
+        true
     }
 
     /// One iteration of a core's loop: frames to pass on, then a round of its engine.

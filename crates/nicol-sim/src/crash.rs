@@ -174,6 +174,9 @@ fn is_hit(engine: EngineId, loss: &Loss) -> bool {
 impl Shared {
     /// Has the engine that submitted vector `number` crashed since?
     pub(crate) fn is_orphan(&self, state: &mut State, number: u32) -> bool {
+        if !state.has_crashes {
+            return false;
+        }
         let Vector { engine, since, .. } = *state.vectors.get_mut(number);
         let engine = self.engines[engine as usize];
         state.has_crashed(engine.node, engine.side, since)
@@ -181,6 +184,9 @@ impl Shared {
 
     /// Has the memory that vector `number` moves to or from crashed since it was submitted?
     pub(crate) fn has_lost_target(&self, state: &mut State, number: u32) -> bool {
+        if !state.has_crashes {
+            return false;
+        }
         let vector = state.vectors.get_mut(number);
         let persists = vector.operations.first().map(|first| &first.transfer);
         let persists = matches!(persists, Some(Transfer::Persist { .. }));

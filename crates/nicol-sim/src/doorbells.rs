@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use nicol_core::fabric::HasDoorbell;
@@ -14,6 +15,15 @@ struct Watched {
     seen: u64,
 }
 
+/// What has rung.
+#[derive(Default)]
+struct Pending {
+    /// Has anything? Asked after every event, so the list is locked only then.
+    any: AtomicBool,
+    /// Places of doorbells that have rung, in order.
+    places: Mutex<Vec<usize>>,
+}
+
 /// The doorbells that a cluster's engines watch.
 #[derive(Default)]
 pub struct Doorbells {
@@ -21,8 +31,7 @@ pub struct Doorbells {
     /// Places by address: looked up, never iterated. The doorbells are held, so addresses are
     /// theirs.
     positions: BTreeMap<usize, usize>,
-    /// Places of doorbells that have rung, in order.
-    pending: Arc<Mutex<Vec<usize>>>,
+    pending: Arc<Pending>,
     /// Doorbells whose one notifier was taken before: their counts are compared instead.
     compared: Vec<usize>,
 }
@@ -37,7 +46,9 @@ impl Doorbells {
             let pending = Arc::downgrade(&self.pending);
             let installed = doorbell.doorbell().notify_with(move || {
                 if let Some(pending) = pending.upgrade() {
-                    pending.lock().unwrap_or_else(|poison| poison.into_inner()).push(position);
+                    let places = pending.places.lock();
+                    places.unwrap_or_else(|poison| poison.into_inner()).push(position);
+                    pending.any.store(true, Ordering::Release);
                 }
             });
             if !installed {
@@ -55,12 +66,13 @@ impl Doorbells {
 
     /// Calls `wake` with every engine that watches a doorbell that has rung since the last call.
     pub fn drain(&mut self, mut wake: impl FnMut(usize)) {
-        if self.watched.is_empty() {
-            return;
-        }
-        let mut pending = self.pending.lock().unwrap_or_else(|poison| poison.into_inner());
-        for position in pending.drain(..) {
-            self.watched[position].watchers.iter().copied().for_each(&mut wake);
+        if self.pending.any.load(Ordering::Acquire) {
+            let places = self.pending.places.lock();
+            let mut places = places.unwrap_or_else(|poison| poison.into_inner());
+            self.pending.any.store(false, Ordering::Relaxed);
+            for position in places.drain(..) {
+                self.watched[position].watchers.iter().copied().for_each(&mut wake);
+            }
         }
         for position in &self.compared {
             let watched = &mut self.watched[*position];

@@ -91,11 +91,11 @@ impl Shared {
         let (source, target) = (self.engines[from], self.engines[to]);
         let bytes = frame_in_flight.frame.len() as u64;
         let (stage, rings) = (frame_in_flight.stage, frame_in_flight.rings);
-        if self.is_cut_off(state, number) {
+        let waits = frame_in_flight.queued && stage != frame_in_flight.first;
+        if state.has_crashes && self.is_cut_off(state, number) {
             return self.drop_frame(state, number);
         }
-        let frame_in_flight = state.frames.get_mut(number);
-        if stage != frame_in_flight.first {
+        if waits {
             // What waits before its first resource counts as queued at its sender.
             self.leave_queue(state, number);
         }

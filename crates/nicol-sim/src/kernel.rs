@@ -143,7 +143,13 @@ impl Kernel {
 
     /// Takes the next event.
     pub fn pop(&mut self) -> Option<Event> {
-        let event = self.queue.pop()?;
+        self.pop_by(Nanos::MAX)
+    }
+
+    /// Takes the next event if it comes by `limit`.
+    #[inline]
+    pub fn pop_by(&mut self, limit: Nanos) -> Option<Event> {
+        let event = self.queue.pop_by(limit.0)?;
         self.handled += 1;
         self.idle -= usize::from(is_idle(event));
         self.digest.add(self.queue.now());

@@ -36,6 +36,9 @@ impl State {
 
     /// Has `side` of `node` crashed since then, or was it down already?
     pub fn has_crashed(&self, node: NodeId, side: Side, since: Since) -> bool {
+        if !self.has_crashes {
+            return false;
+        }
         let life = self.lives.of(node, side);
         !life.up || life.incarnation != since.0[side as usize]
     }
@@ -52,6 +55,7 @@ impl Shared {
         let node = usize::from(loss.node.0);
         for side in [Side::Host, Side::Nic].into_iter().filter(|&side| loss.of(side)) {
             state.lives.take_down(loss.node, side);
+            state.has_crashes = true;
             for index in (0..self.engines.len()).filter(|&index| {
                 (self.engines[index].node, self.engines[index].side) == (loss.node, side)
             }) {

@@ -150,12 +150,14 @@ impl<E: Copy> Queue<E> {
         self.set_now(self.now.max(time));
     }
 
-    /// Takes the next event, and moves the clock to its time.
+    /// Takes the next event if it comes by `limit`, and moves the clock to its time.
     #[inline]
-    pub fn pop(&mut self) -> Option<E> {
-        let time = self.next_time()?;
+    pub fn pop_by(&mut self, limit: u64) -> Option<E> {
+        let time = self.next_time().filter(|time| *time <= limit)?;
         assert!(time >= self.now, "time does not run backwards");
-        self.set_now(time);
+        if time > self.now {
+            self.set_now(time);
+        }
         let here = (time % SPAN) as usize;
         let list = &mut self.lists[here];
         let number = list.first;
@@ -241,8 +243,13 @@ mod tests {
                     queue.advance(now);
                 } else {
                     let expected = model.pop_first();
-                    assert_eq!(queue.next_time(), expected.map(|(time, _)| time));
-                    assert_eq!(queue.pop(), expected.map(|(_, number)| number));
+                    let next = expected.map(|(time, _)| time);
+                    assert_eq!(queue.next_time(), next);
+                    if let Some(before) = next.and_then(|next| next.checked_sub(1)) {
+                        assert_eq!(queue.pop_by(before), None);
+                    }
+                    let popped = queue.pop_by(next.unwrap_or(u64::MAX));
+                    assert_eq!(popped, expected.map(|(_, number)| number));
                     now = expected.map_or(now, |(time, _)| time);
                 }
                 assert_eq!((queue.len(), queue.now()), (model.len(), now));

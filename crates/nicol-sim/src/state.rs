@@ -92,6 +92,8 @@ pub struct State {
     pub view_service: Option<ViewService>,
     /// Which sides live.
     pub lives: Lives,
+    /// Has any side crashed so far?
+    pub has_crashes: bool,
     /// What engines are about to learn; an event's number is a place here.
     pub news: Vec<News>,
     /// By node: what its log device holds. Only a plan with crashes has content kept.
