@@ -22,8 +22,9 @@ const YIELDS: u32 = 50;
 /// The longest sleep; work always wakes a thread earlier.
 const PARK_MAX: Duration = Duration::from_millis(100);
 
-/// Sleep instead of a wait that is left out.
-const NAP: Duration = Duration::from_micros(50);
+/// Sleep instead of a wait that is left out: long, for at the end of a run there are only such waits
+/// until somebody stops the cluster, and whoever counts instructions should not count those.
+const NAP: Duration = Duration::from_millis(5);
 
 /// What a thread did.
 #[derive(Debug, Default)]
