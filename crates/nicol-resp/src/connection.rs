@@ -94,6 +94,9 @@ pub struct Connection {
     pub batch: PlanBuilder,
     /// Parts of a batch that was split, to be submitted in order (the last one first).
     pub rest: Vec<Request>,
+    /// Commands of one batch, at most: as many as answered a bounded number of bytes, twice as many
+    /// after each batch that was executed whole.
+    batch_max: usize,
     /// Replies not yet written.
     pub output: Vec<u8>,
     /// The socket may hold input.
@@ -124,6 +127,7 @@ impl Connection {
             life: Life::Open,
             batch: PlanBuilder::new(),
             rest: Vec::new(),
+            batch_max: usize::MAX,
             output: Vec::new(),
             readable: true,
             ending: false,
@@ -136,6 +140,14 @@ impl Connection {
             written: 0,
             parser: Parser::default(),
         }
+    }
+
+    /// A batch of so many `commands` was executed up to `executed`.
+    pub fn note_executed(&mut self, executed: usize, commands: usize) {
+        self.batch_max = match executed < commands {
+            true => executed,
+            false => self.batch_max.saturating_mul(2),
+        };
     }
 
     /// Bytes of replies that the client has not taken.
@@ -198,8 +210,7 @@ impl Connection {
             // Between WATCH and MULTI each command is a transaction of its own: a group that sets
             // and deletes a watched key would leave no trace for EXEC to see.
             let grouped = self.session.watches.is_empty();
-            let room =
-                self.batch.commands() == 0 || grouped && fits(&self.batch, shared, spec, &command);
+            let room = self.batch.commands() == 0 || grouped && self.fits(shared, spec, &command);
             if !room {
                 return Want::Batch;
             }
@@ -227,6 +238,14 @@ impl Connection {
                 Want::Nothing
             }
         }
+    }
+
+    /// May `command` join the batch, which is not empty?
+    fn fits(&self, shared: &Shared, spec: &Spec, command: &Command<'_>) -> bool {
+        let limits = &shared.config.limits;
+        self.batch.commands() < limits.group_commands.min(self.batch_max)
+            && self.batch.keys() + Translator::keys(spec, command) <= limits.group_keys
+            && self.batch.bytes() + command.bytes() <= limits.group_bytes
     }
 
     /// May more be read than what is still to be executed?
@@ -319,14 +338,6 @@ impl Connection {
 fn translator(shared: &Shared) -> Translator<'_> {
     let (hash_seed, limits) = (shared.config.hash_seed, &shared.config.limits);
     Translator { hash_seed, limits, now: shared.unix_ms() }
-}
-
-/// May `command` join a batch that is not empty?
-fn fits(batch: &PlanBuilder, shared: &Shared, spec: &Spec, command: &Command<'_>) -> bool {
-    let limits = &shared.config.limits;
-    batch.commands() < limits.group_commands
-        && batch.keys() + Translator::keys(spec, command) <= limits.group_keys
-        && batch.bytes() + command.bytes() <= limits.group_bytes
 }
 
 /// A web browser's or a proxy's request: whoever made it could make a browser write data.

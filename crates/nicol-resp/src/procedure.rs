@@ -57,6 +57,9 @@ pub const SET_GET: u8 = 4;
 /// A value that INCR cannot count with, or a step that is no number.
 pub const NOT_AN_INTEGER: &[u8] = b"ERR value is not an integer or out of range";
 
+/// Bytes of replies behind which a batch ends, and the commands after it become another one.
+const BATCH_REPLIES: usize = 256 << 10;
+
 const TOO_LARGE: &[u8] = b"ERR transaction is too large: its values and replies exceed 4 MB";
 pub(super) const TOO_LONG: &[u8] = b"ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
@@ -217,13 +220,15 @@ impl<'t> Work<'t> {
         Self { txn, plan: *plan, slots, reaped: Vec::new(), heads, spent: 0 }
     }
 
-    /// Executes as many commands as fit the budget, the first one in any case.
+    /// Executes as many commands as fit the budget, the first one in any case, and none behind
+    /// [`BATCH_REPLIES`]: other clients wait for as long as a batch takes.
     fn batch(&mut self, output: &mut Vec<u8>) -> Result<usize, record::Malformed> {
         let (mut cursor, mut args) = (self.plan.cursor(), Vec::new());
         for index in 0..self.plan.commands {
             let start = output.len();
             let op = cursor.command(&mut args)?;
             match self.command(op, &args, output) {
+                Ok(()) if output.len() > BATCH_REPLIES => return Ok(index + 1),
                 Ok(()) => {}
                 Err(Stop::Malformed) => return Err(record::Malformed),
                 Err(Stop::Overflow) => {

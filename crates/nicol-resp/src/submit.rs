@@ -352,8 +352,15 @@ fn answer(connection: &mut Connection, done: &Transaction, output: &[u8]) -> Opt
         return None;
     }
     if executed < done.commands {
+        // The others are likely to answer as much, and each part reads all its records.
         let plan = Plan::parse(&done.request.args).ok()?;
-        connection.rest.push(plan.part(executed, done.commands).ok()?);
+        for from in (executed..done.commands).step_by(executed).rev() {
+            let to = (from + executed).min(done.commands);
+            connection.rest.push(plan.part(from, to).ok()?);
+        }
+    }
+    if done.kind == Kind::Batch {
+        connection.note_executed(executed, done.commands);
     }
     connection.output.extend_from_slice(replies);
     Some(())

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -142,4 +143,48 @@ fn a_client_that_never_reads_is_closed_and_its_half_closed_neighbour_is_served()
     }
     assert!(half.is_closed());
     until(|| server.counter(|counters| &counters.slow_closed) == 1);
+}
+
+/// Remembers the most bytes that a transaction has answered.
+#[derive(Default)]
+struct LargestAnswer {
+    memory: MemoryBackend,
+    bytes: AtomicUsize,
+    transactions: AtomicUsize,
+}
+
+impl Backend for LargestAnswer {
+    fn submit(&self, _connection: u64, request: Arc<Request>, done: Done) {
+        let response = self.memory.run(&request);
+        self.bytes.fetch_max(response.output.len(), Ordering::SeqCst);
+        self.transactions.fetch_add(1, Ordering::SeqCst);
+        done(response);
+    }
+
+    fn records(&self) -> u64 {
+        self.memory.records()
+    }
+}
+
+/// Whoever waits behind a batch waits for all of it: its replies are bounded, whoever reads them.
+#[test]
+fn a_batch_ends_behind_a_quarter_of_a_megabyte_of_replies() {
+    const GETS: usize = 200;
+    const BOUND: usize = 256 << 10;
+    let store = Arc::new(LargestAnswer::default());
+    let server = serve_over(store.clone(), |_| {});
+    let mut client = Client::connect(&server);
+    let value = vec![b'v'; 100_000];
+    client.ask(&command(&[b"SET", b"k", &value]), b"+OK\r\n");
+    let reply = [b"$100000\r\n", &value[..], b"\r\n"].concat();
+    client.send(&b"GET k\r\n".repeat(GETS));
+    client.send(b"SET k short\r\nGET k\r\n");
+    (0..GETS).for_each(|_| client.expect(&reply));
+    client.expect(b"+OK\r\n$5\r\nshort\r\n");
+    let most = store.bytes.load(Ordering::SeqCst);
+    assert!(most > BOUND && most < BOUND + 110_000, "{most} bytes in one transaction");
+    // Commands behind the bound are in no later transaction but their own: none reads a record in
+    // vain again and again.
+    let transactions = store.transactions.load(Ordering::SeqCst);
+    assert!(transactions < GETS / 3 + 10, "{transactions} transactions");
 }
