@@ -17,7 +17,7 @@ use nicol_core::units::Nanos;
 use nicol_core::view::View;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
-use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
+use nicol_protocols::commit::xenic::{self, CombinedOps, ExecuteAt, XenicConfig};
 use nicol_rt::{LiveCluster, LiveConfig};
 use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, spawn_clients};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
@@ -144,7 +144,7 @@ fn a_quorum_allocates_nothing() {
 struct Way {
     execute_at: ExecuteAt,
     local_paths: bool,
-    combined_ops: bool,
+    combined_ops: CombinedOps,
 }
 
 impl Way {
@@ -155,20 +155,21 @@ impl Way {
             execute_at,
             local_paths,
             combined_ops,
-            multi_hop: paper.multi_hop && combined_ops,
+            multi_hop: paper.multi_hop && combined_ops == CombinedOps::All,
             ..paper
         }
     }
 }
 
 const PUBLISHED: Way =
-    Way { execute_at: ExecuteAt::Annotation, local_paths: true, combined_ops: true };
-const WAYS: [Way; 5] = [
+    Way { execute_at: ExecuteAt::Annotation, local_paths: true, combined_ops: CombinedOps::All };
+const WAYS: [Way; 6] = [
     PUBLISHED,
     Way { execute_at: ExecuteAt::Host, ..PUBLISHED },
     Way { execute_at: ExecuteAt::Host, local_paths: false, ..PUBLISHED },
     Way { execute_at: ExecuteAt::Nic, ..PUBLISHED },
-    Way { combined_ops: false, ..PUBLISHED },
+    Way { combined_ops: CombinedOps::Keys, ..PUBLISHED },
+    Way { combined_ops: CombinedOps::None, ..PUBLISHED },
 ];
 
 // One test: allocations are those of the whole process.

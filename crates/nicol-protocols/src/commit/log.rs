@@ -212,24 +212,37 @@ pub(super) struct LogReader {
     /// length, so that it is not zeroed before every read.
     bodies: Vec<u8>,
     records: Vec<(RecordKind, usize)>,
+    /// The position behind each of them.
+    ends: Vec<u64>,
 }
 
 impl LogReader {
     pub(super) fn new(memory: Arc<LogMemory>) -> Self {
-        let (bodies, records) = (Vec::new(), Vec::new());
-        Self { memory, position: 0, number: 1, bodies, records }
+        let (bodies, records, ends) = (Vec::new(), Vec::new(), Vec::new());
+        Self { memory, position: 0, number: 1, bodies, records, ends }
     }
 
     /// Notes that everything read so far has been applied; returns how many bytes that are.
     pub(super) fn applied(&self) -> u64 {
-        self.memory.store(applied_offset(self.memory.size), self.position);
+        self.free(self.position);
         self.position
+    }
+
+    /// Bytes that have been read so far.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Frees what has been read up to `position`.
+    pub(super) fn free(&self, position: u64) {
+        self.memory.store(applied_offset(self.memory.size), position);
     }
 
     /// Reads the next records that have landed completely, `most` of them at most, in place of
     /// those read before; zeroes and passes them. Returns how many there were.
     pub(super) fn read(&mut self, most: usize) -> usize {
         self.records.clear();
+        self.ends.clear();
         while self.records.len() < most && self.read_one().is_some() {}
         self.records.len()
     }
@@ -242,6 +255,11 @@ impl LogReader {
             start = end;
             (kind, body)
         })
+    }
+
+    /// The position in the log behind each of them.
+    pub(super) fn ends(&self) -> &[u64] {
+        &self.ends
     }
 
     fn read_one(&mut self) -> Option<()> {
@@ -276,6 +294,7 @@ impl LogReader {
             region.read(offset + 2 * WORD as u64, &mut self.bodies[start..end]).ok()?;
             self.records.push((kind, end));
             self.pass(offset, len, len);
+            self.ends.push(self.position);
             return Some(());
         }
     }

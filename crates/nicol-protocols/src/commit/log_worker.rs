@@ -16,6 +16,11 @@ pub(super) trait ApplyLog {
     /// Applies the records read last.
     fn apply(&self, reader: &LogReader);
 
+    /// Up to where the log is free, now that all up to `read` has been applied.
+    fn free_up_to(&self, read: u64) -> u64 {
+        read
+    }
+
     /// So many more `records` have been applied; the log is free up to `position`.
     fn applied(&self, records: u64, position: u64);
 
@@ -44,7 +49,8 @@ pub(super) async fn apply_log<F: Fabric, W: ApplyLog>(
                 break;
             }
         }
-        let position = reader.applied();
+        let position = worker.free_up_to(reader.position());
+        reader.free(position);
         if records > 0 {
             worker.applied(records as u64, position);
             fabric.yield_now().await;

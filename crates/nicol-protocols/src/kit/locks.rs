@@ -20,55 +20,69 @@ pub(crate) fn lock_all<K, E>(
 }
 
 /// A shard whose primary may hold locks of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
     shard: ShardId,
-    /// Has an earlier request been granted? Else none but the last one has asked.
+    /// Requests that lock whose answers are awaited.
+    in_flight: u16,
+    /// Has a request been granted?
     granted: bool,
-    /// The request that went unanswered: it may have locked, or may still.
-    unanswered: Option<RequestId>,
+    /// The requests that went unanswered: each may have locked, or may still.
+    unanswered: Vec<RequestId>,
 }
 
 /// The shards whose primaries may hold locks of a transaction, in ascending order. Primaries lock
-/// all that one request asks for, or none of it.
+/// all that one request asks for, or none of it. Several requests may ask one primary at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeldLocks(Vec<Held>);
 
 impl HeldLocks {
     /// A request that locks goes to `shard`.
     pub(crate) fn asked(&mut self, shard: ShardId) {
-        if let Err(position) = self.position(shard) {
-            self.0.insert(position, Held { shard, granted: false, unanswered: None });
-        }
+        let position = self.position(shard).unwrap_or_else(|position| {
+            let unanswered = Vec::new();
+            self.0.insert(position, Held { shard, in_flight: 0, granted: false, unanswered });
+            position
+        });
+        self.0[position].in_flight += 1;
     }
 
-    /// The request was granted: the locks are held.
+    /// A request was granted: its locks are held.
     pub(crate) fn granted(&mut self, shard: ShardId) {
-        if let Ok(position) = self.position(shard) {
-            self.0[position].granted = true;
+        if let Some(held) = self.answered(shard) {
+            held.granted = true;
         }
     }
 
-    /// The request was denied: the primary holds what earlier requests have locked.
+    /// A request was denied: the primary holds what other requests have locked, or may lock.
     pub(crate) fn denied(&mut self, shard: ShardId) {
-        if let Ok(position) = self.position(shard)
-            && !self.0[position].granted
+        if let Some(held) = self.answered(shard)
+            && *held == (Held { shard, in_flight: 0, granted: false, unanswered: Vec::new() })
         {
-            self.0.remove(position);
+            self.0.retain(|held| held.shard != shard);
         }
     }
 
     /// `request` went unanswered. What releases the locks must fence it, or it might lock
     /// afterwards.
     pub(crate) fn unanswered(&mut self, shard: ShardId, request: RequestId) {
-        if let Ok(position) = self.position(shard) {
-            self.0[position].unanswered = Some(request);
+        if let Some(held) = self.answered(shard) {
+            held.unanswered.push(request);
         }
     }
 
-    /// The request to `shard` that must be fenced, if there is one.
-    pub(crate) fn to_fence(&self, shard: ShardId) -> Option<RequestId> {
-        self.position(shard).ok().and_then(|position| self.0[position].unanswered)
+    /// The requests to `shard` that must be fenced, each by a message of its own.
+    pub(crate) fn to_fence(&self, shard: ShardId) -> &[RequestId] {
+        self.position(shard).map_or(&[], |position| &self.0[position].unanswered)
+    }
+
+    /// The answer of a request to `shard` has come, or will not. It may have been one that locks
+    /// nothing, at a shard that holds locks: then none is counted.
+    fn answered(&mut self, shard: ShardId) -> Option<&mut Held> {
+        let position = self.position(shard).ok()?;
+        let held = &mut self.0[position];
+        held.in_flight = held.in_flight.saturating_sub(1);
+        Some(held)
     }
 
     /// The first shard behind `last`, in ascending order.
@@ -137,8 +151,33 @@ mod tests {
         held.asked(ShardId(0));
         held.unanswered(ShardId(0), request);
         held.unanswered(ShardId(1), request);
-        assert_eq!(held.to_fence(ShardId(0)), Some(request));
-        assert_eq!(held.to_fence(ShardId(1)), None, "it was not asked to lock");
+        assert_eq!(held.to_fence(ShardId(0)), [request]);
+        assert_eq!(held.to_fence(ShardId(1)), [], "it was not asked to lock");
+        assert_eq!(held.shards().count(), 1);
+    }
+
+    /// AMB-45: one request for each object.
+    #[test]
+    fn several_requests_to_a_shard_are_answered_each_for_itself() {
+        let shard = ShardId(2);
+        let request = |slot| RequestId { slot, sequence: 1 };
+        let mut held = HeldLocks::default();
+        (0..2).for_each(|_| held.asked(shard));
+        held.denied(shard);
+        assert_eq!(held.shards().count(), 1, "the other request may be granted");
+        held.granted(shard);
+        assert_eq!(held.shards().count(), 1);
+        held.clear();
+
+        (0..2).for_each(|_| held.asked(shard));
+        (0..2).for_each(|_| held.denied(shard));
+        assert!(held.is_empty(), "both were denied");
+
+        (0..3).for_each(|_| held.asked(shard));
+        held.unanswered(shard, request(1));
+        held.denied(shard);
+        held.unanswered(shard, request(2));
+        assert_eq!(held.to_fence(shard), [request(1), request(2)]);
         assert_eq!(held.shards().count(), 1);
     }
 }

@@ -8,7 +8,7 @@ use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::Sabotage;
-use nicol_protocols::commit::xenic::{ExecuteAt, Node, XenicConfig};
+use nicol_protocols::commit::xenic::{CombinedOps, ExecuteAt, Node, XenicConfig};
 use nicol_workload::churn::{Churn, ChurnConfig};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
 
@@ -86,7 +86,7 @@ fn at_every_position(
 fn a_crash_at_every_position_leaves_nothing_locked_but_what_awaits_recovery() {
     let (smallbank, churn) = (smallbank(30), churn(false));
     let paper = config(&smallbank);
-    let split = XenicConfig { combined_ops: false, multi_hop: false, ..paper.clone() };
+    let split = XenicConfig { combined_ops: CombinedOps::None, multi_hop: false, ..paper.clone() };
     let at_host = XenicConfig { execute_at: ExecuteAt::Host, ..paper.clone() };
     let at_nic = XenicConfig { multi_hop: false, execute_at: ExecuteAt::Nic, ..paper.clone() };
     for (config, workload, ships) in [

@@ -3,6 +3,7 @@
 mod cluster;
 mod crashes;
 mod errata;
+mod log_forms;
 mod rdma_crashes;
 mod restart;
 mod sizes;

@@ -13,7 +13,7 @@ use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
-use nicol_protocols::commit::xenic::{self, ExecuteAt, XenicConfig};
+use nicol_protocols::commit::xenic::{self, CombinedOps, ExecuteAt, XenicConfig};
 use nicol_store::host_table::Growth;
 
 use crate::cluster::{NODES, RUN, Run, run};
@@ -172,7 +172,8 @@ fn values_without_space_abort_on_every_path_of_xenic() {
         XenicConfig { execute_at: host, ..paper.clone() },
         XenicConfig { execute_at: host, local_paths: false, ..paper.clone() },
         XenicConfig { execute_at: nic, multi_hop: false, ..paper.clone() },
-        XenicConfig { combined_ops: false, multi_hop: false, ..paper.clone() },
+        XenicConfig { combined_ops: CombinedOps::Keys, multi_hop: false, ..paper.clone() },
+        XenicConfig { combined_ops: CombinedOps::None, multi_hop: false, ..paper.clone() },
     ];
     for (way, config) in ways.iter().enumerate() {
         let (mut committed, mut full) = (0, 0);

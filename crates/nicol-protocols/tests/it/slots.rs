@@ -12,6 +12,7 @@ use nicol_core::rng::{Purpose, Stream};
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
+use nicol_protocols::commit::xenic::CombinedOps;
 use nicol_protocols::commit::{rdma_occ, xenic};
 use nicol_workload::chooser::{Distribution, PartsPerMillion};
 use nicol_workload::churn::{Churn, ChurnConfig};
@@ -170,11 +171,15 @@ fn a_host_that_finds_no_slot_does_not_leave_its_transaction_at_the_nic() {
 #[test]
 fn xenic_survives_it_under_faults() {
     for seed in 0..30 {
-        let combined = seed % 4 != 3;
+        let combined_ops = match seed % 8 {
+            3 => CombinedOps::Keys,
+            7 => CombinedOps::None,
+            _ => CombinedOps::All,
+        };
         let config = xenic::XenicConfig {
             timeout: TIMEOUT,
-            combined_ops: combined,
-            multi_hop: combined,
+            combined_ops,
+            multi_hop: combined_ops == CombinedOps::All,
             ..xenic::XenicConfig::paper(64, 16)
         };
         run::<xenic::Node>(&config, churn(seed % 2 == 0), FaultPlan::messages(seed), seed);

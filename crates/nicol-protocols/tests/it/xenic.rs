@@ -7,7 +7,7 @@ use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::Sabotage;
-use nicol_protocols::commit::xenic::{ExecuteAt, Node, XenicConfig};
+use nicol_protocols::commit::xenic::{CombinedOps, ExecuteAt, Node, XenicConfig};
 use nicol_workload::churn::{Churn, ChurnConfig};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
 use nicol_workload::tpcc::{Tpcc, TpccConfig};
@@ -107,7 +107,7 @@ fn every_commit_took_one_way() {
 fn a_way_that_is_switched_off_is_taken_by_nobody() {
     let workload = smallbank(500);
     let paper = config(&workload, 8);
-    let split = XenicConfig { combined_ops: false, multi_hop: false, ..paper.clone() };
+    let split = XenicConfig { combined_ops: CombinedOps::None, multi_hop: false, ..paper.clone() };
     let at = |execute_at| XenicConfig { execute_at, ..paper.clone() };
     for (config, paths) in [
         (XenicConfig { multi_hop: false, ..paper.clone() }, &["multi_hop"][..]),
@@ -133,12 +133,13 @@ fn every_way_survives_message_faults() {
             timeout: Nanos::from_micros(500),
             ..config(workload, value)
         };
-        let split = |config| XenicConfig { combined_ops: false, multi_hop: false, ..config };
+        let split = |combined_ops, config| XenicConfig { combined_ops, multi_hop: false, ..config };
         let at = |execute_at, config| XenicConfig { execute_at, ..config };
         let remote = |config| XenicConfig { local_paths: false, ..config };
         for (workload, config) in [
-            (&smallbank, split(paper(&smallbank, 8))),
-            (&churn, at(ExecuteAt::Host, split(paper(&churn, 16)))),
+            (&smallbank, split(CombinedOps::Keys, paper(&smallbank, 8))),
+            (&smallbank, split(CombinedOps::None, paper(&smallbank, 8))),
+            (&churn, at(ExecuteAt::Host, split(CombinedOps::None, paper(&churn, 16)))),
             (&churn, at(ExecuteAt::Nic, paper(&churn, 16))),
             (&smallbank, remote(paper(&smallbank, 8))),
             (&tpcc, remote(paper(&tpcc, 96))),

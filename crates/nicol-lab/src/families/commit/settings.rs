@@ -4,10 +4,10 @@ use anyhow::{Result, anyhow, bail, ensure};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
 use nicol_protocols::commit::rdma_occ::{
-    Execution, LockKeys, Locking, Primitive, RdmaOccConfig, Transport, Validation,
+    Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, Transport, Validation,
 };
 use nicol_protocols::commit::xenic::{
-    ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig,
+    CombinedOps, ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig,
 };
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::{HomesPerHint, NicIndex};
@@ -73,7 +73,13 @@ impl Settings for XenicConfig {
     const KEYS: &'static [Setting] = &[
         ("execute_at", "host|annotation|nic", "where execution logic runs"),
         ("faithful", "paper|fixed", "paper keeps the paper's errata, and is not serializable"),
-        ("combined_ops", "on|off", "lock and read in one request; off turns multi_hop off too"),
+        (
+            "combined_ops",
+            "on|keys|off",
+            "what a request to a primary combines: on locks and reads all keys of a shard; keys: \
+             one each to read, lock and validate them; off: one for each object. All but on turn \
+             multi_hop off too",
+        ),
         ("multi_hop", "on|off", "a remote primary's NIC may execute a whole transaction"),
         ("local_paths", "on|off", "the host may execute a transaction whose keys are all local"),
         ("local_read", "paper|strict", "how local read-only transactions validate"),
@@ -116,13 +122,18 @@ impl Settings for XenicConfig {
                 }
             }
             "combined_ops" => {
-                self.combined_ops = switch(value)?;
-                self.multi_hop &= self.combined_ops;
+                self.combined_ops = match value {
+                    "on" => CombinedOps::All,
+                    "keys" => CombinedOps::Keys,
+                    "off" => CombinedOps::None,
+                    _ => bail!("'{value}': choose on, keys or off"),
+                };
+                self.multi_hop &= self.combined_ops == CombinedOps::All;
             }
             "multi_hop" => {
                 self.multi_hop = switch(value)?;
                 ensure!(
-                    self.combined_ops || !self.multi_hop,
+                    self.combined_ops == CombinedOps::All || !self.multi_hop,
                     "another node's NIC locks, reads and executes at once: set combined_ops=on"
                 );
             }
@@ -225,6 +236,17 @@ impl Settings for RdmaOccConfig {
             "how reads are validated; N: by READ up to N keys per node",
         ),
         ("log_by", "one-sided|rpc", "how log records reach backups"),
+        (
+            "log_content",
+            "shard|whole",
+            "what a log record carries: a shard's writes, or all of the transaction, once for each \
+             node that backs up any of them",
+        ),
+        (
+            "log_acks",
+            "on|off",
+            "a second round tells the backups that all have logged; only then is log space freed",
+        ),
         ("commit_by", "one-sided|rpc", "how writes reach primaries"),
         ("rpc_by", "write|send", "how RPCs are sent: as WRITEs into polled logs, or as SENDs"),
         ("bucket_slots", "1..64", "slots of a bucket (chained), half of H (hopscotch)"),
@@ -268,6 +290,14 @@ impl Settings for RdmaOccConfig {
                 }
             }
             "log_by" => self.log_by = primitive(value)?,
+            "log_content" => {
+                self.log_content = match value {
+                    "shard" => LogContent::Shard,
+                    "whole" => LogContent::Whole,
+                    _ => bail!("'{value}': choose shard or whole"),
+                }
+            }
+            "log_acks" => self.log_acks = switch(value)?,
             "commit_by" => self.commit_by = primitive(value)?,
             "rpc_by" => {
                 self.rpc_by = match value {

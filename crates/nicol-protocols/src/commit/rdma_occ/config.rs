@@ -86,6 +86,16 @@ pub enum Validation {
     Rpc,
 }
 
+/// What a LOG carries. AMB-44
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogContent {
+    /// A shard's part of the write set: one LOG to each of its backups.
+    Shard,
+    /// The whole write set: one LOG to each node that backs up any of its shards. As in the public
+    /// code of DrTM+H.
+    Whole,
+}
+
 /// How a baseline runs: every choice is a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdmaOccConfig {
@@ -105,6 +115,12 @@ pub struct RdmaOccConfig {
     pub validation: Validation,
     /// How backups get their log records.
     pub log_by: Primitive,
+    /// What a LOG carries.
+    pub log_content: LogContent,
+    /// Does a second round tell the backups that all of them have logged? Only then is the record's
+    /// space freed, and COMMIT and the client wait for the answers. As in the public code of
+    /// DrTM+H. AMB-44
+    pub log_acks: bool,
     /// How primaries get their writes.
     pub commit_by: Primitive,
     /// Bytes of each log: one per host engine, and one per host engine of every other node.
@@ -227,6 +243,8 @@ impl RdmaOccConfig {
             execution: Execution::Read(Locking { by: Primitive::Rpc, keys: LockKeys::Written }),
             validation: Validation::Read,
             log_by: Primitive::OneSided,
+            log_content: LogContent::Shard,
+            log_acks: false,
             commit_by: Primitive::Rpc,
             log: Bytes(128 << 10),
             rpc_by: Transport::Send,

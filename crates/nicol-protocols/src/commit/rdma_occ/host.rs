@@ -5,6 +5,7 @@ use std::rc::Rc;
 use nicol_core::fabric::Fabric;
 
 use super::local_log::LocalLog;
+use super::log_acks::Acknowledged;
 use super::owner::Owner;
 use super::reach::Reach;
 use super::rpc::Rpc;
@@ -15,6 +16,8 @@ pub(super) struct HostEngine<F: Fabric> {
     pub(super) owner: Rc<dyn Owner>,
     /// What this engine backs up.
     pub(super) log: Rc<LocalLog<F>>,
+    /// Which records of what it applies may be truncated.
+    pub(super) acknowledged: Rc<Acknowledged>,
     /// Other nodes' memory.
     pub(super) reach: Rc<Reach<F>>,
     /// Other nodes' engines.
@@ -23,7 +26,13 @@ pub(super) struct HostEngine<F: Fabric> {
 
 impl<F: Fabric> Clone for HostEngine<F> {
     fn clone(&self) -> Self {
-        let Self { owner, log, reach, rpc } = self;
-        Self { owner: owner.clone(), log: log.clone(), reach: reach.clone(), rpc: rpc.clone() }
+        let Self { owner, log, acknowledged, reach, rpc } = self;
+        Self {
+            owner: owner.clone(),
+            log: log.clone(),
+            acknowledged: acknowledged.clone(),
+            reach: reach.clone(),
+            rpc: rpc.clone(),
+        }
     }
 }

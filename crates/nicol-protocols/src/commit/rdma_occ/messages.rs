@@ -15,6 +15,35 @@ pub(super) const RESERVE: u16 = 17;
 /// Host engine to host engine: which memory may I reach?
 pub(super) const HELLO: u16 = 16;
 
+/// Coordinator to backup: every backup has logged a transaction. AMB-44
+pub(super) const LOG_ACK: u16 = 18;
+
+/// LOG_ACK: of this transaction, and of all that this engine has logged before `oldest`.
+#[derive(Clone, Copy)]
+pub(super) struct LogAck {
+    pub(super) txn: TxnId,
+    pub(super) oldest: TxnId,
+}
+
+impl Message for LogAck {
+    const KIND: u16 = LOG_ACK;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u64(self.txn.0);
+        to.u64(self.oldest.0);
+    }
+}
+
+impl LogAck {
+    /// Parses one.
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let (txn, oldest) = (TxnId(from.u64()?), TxnId(from.u64()?));
+        from.finish()?;
+        Ok(Self { txn, oldest })
+    }
+}
+
 /// LOCK: the keys to lock, with what was read of them.
 pub(super) struct Lock<'a> {
     pub(super) txn: &'a Txn,

@@ -20,7 +20,7 @@
 //! | with it, RESERVE for values that take a block | RPC | `coordinator::reserve` |
 //! | 3 LOG at every backup | one-sided WRITE into a ring of the backup, or RPC | `coordinator::log` |
 //! | 4 COMMIT at the primaries | RPC, or one-sided WRITE and unlock | `coordinator::finish` |
-//! | 5 apply the logs | the backups' host workers | `worker` |
+//! | 5 apply the logs | the backups' host workers | `worker`; a second round that truncates them (AMB-44): `log_acks` |
 //!
 //! | beside the steps | code |
 //! |---|---|
@@ -51,6 +51,7 @@ mod config;
 mod coordinator;
 mod host;
 mod local_log;
+mod log_acks;
 mod losses;
 mod message_log;
 mod messages;
@@ -74,11 +75,13 @@ use super::Sabotage;
 use super::log_worker::apply_log;
 use broken::BrokenOwner;
 pub use config::{
-    Execution, LockKeys, Locking, Primitive, RdmaOccConfig, SYSTEMS, Transport, Validation,
+    Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, SYSTEMS, Transport,
+    Validation,
 };
 pub use coordinator::Coordinator;
 use host::HostEngine;
 use local_log::LocalLog;
+use log_acks::{Acknowledged, Retained};
 pub use node::Node;
 use owner::{OwnShard, Owner};
 use reach::Reach;
@@ -111,13 +114,16 @@ fn start<F: Fabric>(
     let reach = Rc::new(Reach::new(fabric.clone(), node.clone()));
     let rpc = Rc::new(Rpc::new(fabric.clone(), node.clone(), reach.clone()));
     let log = LocalLog::new(fabric.clone(), reach.clone(), node.log_of(here).clone());
-    let engine = HostEngine { owner, log: Rc::new(log), reach, rpc };
+    let acknowledged = Rc::new(Acknowledged::new(node.logs_of(here.core).collect()));
+    let engine =
+        HostEngine { owner, log: Rc::new(log), acknowledged: acknowledged.clone(), reach, rpc };
     let server = Server::new(fabric.clone(), node.clone(), engine.clone());
     let service: Rc<dyn Service> = Rc::new(server);
     let first = fabric.serve(service.clone());
     assert!(first, "an engine runs one system");
     for log in node.logs_of(here.core) {
-        let worker = Worker { fabric: fabric.clone(), node: node.clone() };
+        let retained = node.config().log_acks.then(|| Retained::new(acknowledged.clone()));
+        let worker = Worker { fabric: fabric.clone(), node: node.clone(), retained };
         fabric.spawn(apply_log(fabric.clone(), log, worker));
     }
     engine.rpc.start(&service);

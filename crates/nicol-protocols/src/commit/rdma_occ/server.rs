@@ -10,7 +10,7 @@ use nicol_core::wire::Malformed;
 use nicol_store::host_table::ExhaustedSpace;
 
 use super::host::HostEngine;
-use super::messages::{HELLO, LOCK, RESERVE, ReserveRequest};
+use super::messages::{HELLO, LOCK, LOG_ACK, LogAck, RESERVE, ReserveRequest};
 use super::node::Node;
 use crate::commit::messages::{
     ABORT, Ack, COMMIT, Change, EXECUTE, ExecuteReply, Found, Keys, LOG, LockReads, Reads,
@@ -46,6 +46,7 @@ impl<F: Fabric> Server<F> {
             VALIDATE => self.validate(self.reads(body)?, reply_to),
             RESERVE => self.reserve(self.reservations(body)?, reply_to),
             LOG => self.log(self.records(body)?, reply_to),
+            LOG_ACK => self.log_ack(&LogAck::parse(body)?, reply_to),
             COMMIT => self.commit(self.writes(body)?, reply_to),
             ABORT => self.abort(self.keys(body)?, reply_to),
             HELLO => return self.engine.reach.serve_hello(delivery, reply_to),
@@ -126,6 +127,12 @@ impl<F: Fabric> Server<F> {
             log.append_in_time(writes.body()).await;
             rpc.answer(reply_to, &Ack);
         });
+    }
+
+    /// LOG_ACK: the transaction's records may be truncated. AMB-44
+    fn log_ack(&self, ack: &LogAck, reply_to: ReplyTo) {
+        self.engine.acknowledged.acknowledge(ack.txn, ack.oldest);
+        self.engine.rpc.answer(reply_to, &Ack);
     }
 
     /// COMMIT: installed and unlocked.

@@ -3,15 +3,21 @@
 use std::sync::Arc;
 
 use nicol_core::fabric::{Fabric, Work};
+use nicol_core::ids::TxnId;
 
+use super::config::LogContent;
+use super::log_acks::Retained;
 use super::node::Node;
 use crate::commit::log::{LogReader, logged};
 use crate::commit::log_worker::ApplyLog;
+use crate::commit::survivor::Survivor;
 
 /// Applies the records of a log to the backups.
 pub(super) struct Worker<F> {
     pub(super) fabric: F,
     pub(super) node: Arc<Node>,
+    /// What waits for its second round, if there is one.
+    pub(super) retained: Option<Retained>,
 }
 
 impl<F: Fabric> ApplyLog for Worker<F> {
@@ -19,19 +25,30 @@ impl<F: Fabric> ApplyLog for Worker<F> {
     const BATCHES: usize = 1;
 
     fn apply(&self, reader: &LogReader) {
-        for (_, body) in reader.records() {
+        for ((_, body), &end) in reader.records().zip(reader.ends()) {
             let writes = logged(body);
-            let Some(replica) = self.node.backup(writes.shard) else {
-                panic!(
-                    "{:?} is not backed up here: its coordinator has another view",
-                    writes.shard
-                );
-            };
+            let whole = self.node.config().log_content == LogContent::Whole;
             for (key, version, value) in writes.installs() {
+                let shard = self.node.shard_of(key);
+                let Some(replica) = self.node.backup(shard) else {
+                    assert!(
+                        whole,
+                        "{shard:?} is not backed up here: its coordinator has another view"
+                    );
+                    continue;
+                };
                 self.fabric.work(Work::TableApply);
                 replica.apply(key, version, value);
             }
+            if let Some(retained) = &self.retained {
+                retained.applied(writes.txn, end);
+            }
         }
+    }
+
+    fn free_up_to(&self, read: u64) -> u64 {
+        let is_lost = |txn: TxnId| self.node.lost().have_left(txn);
+        self.retained.as_ref().map_or(read, |retained| retained.free_up_to(read, is_lost))
     }
 
     fn applied(&self, records: u64, _position: u64) {

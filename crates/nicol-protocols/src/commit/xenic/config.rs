@@ -41,6 +41,17 @@ pub enum LocalRead {
     Strict,
 }
 
+/// What one request to a primary may combine. [Xenic21 5.7] AMB-45
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CombinedOps {
+    /// All keys of a shard, locked and read at once.
+    All,
+    /// All keys of a shard, which are read, locked or validated.
+    Keys,
+    /// Nothing: it reads, locks or validates one object, as a one-sided verb does.
+    None,
+}
+
 /// How Xenic runs: every ablation is a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XenicConfig {
@@ -70,9 +81,9 @@ pub struct XenicConfig {
     pub execute_at: ExecuteAt,
     /// Are the paper's gaps closed?
     pub faithful: Faithful,
-    /// Does one request lock and read, as opposed to one each, as one-sided verbs would? [5.7]
-    pub combined_ops: bool,
-    /// May a primary NIC execute a transaction for another node? Takes combined operations.
+    /// What one request to a primary may combine. [5.7]
+    pub combined_ops: CombinedOps,
+    /// May a primary NIC execute a transaction for another node? Takes all combined operations.
     /// [4.2.3, 5.7]
     pub multi_hop: bool,
     /// May the host execute a transaction whose keys are all local? [4.2.4]
@@ -101,7 +112,7 @@ impl XenicConfig {
             timeout: Nanos::from_millis(20),
             execute_at: ExecuteAt::Annotation,
             faithful: Faithful::Fixed,
-            combined_ops: true,
+            combined_ops: CombinedOps::All,
             multi_hop: true,
             local_paths: true,
             local_read: LocalRead::Strict,

@@ -55,7 +55,7 @@ use super::log_worker::apply_log;
 use crate::commit::survivor::Survivor;
 use crate::kit::follow_views;
 use broken::Broken;
-pub use config::{ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig};
+pub use config::{CombinedOps, ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig};
 pub use host::HostCoordinator;
 use host::log_acks::LogAcks;
 use host::trees::HostService;

@@ -41,7 +41,7 @@ pub(super) struct OpenTxn<F: Fabric> {
     /// Indices of the keys fetched in this round.
     pub(super) fetched: Vec<usize>,
     /// Requests to the primaries of shards.
-    pub(super) calls: Calls<F, ShardId>,
+    pub(super) calls: Calls<F, PrimaryCall>,
     /// Requests to backups.
     pub(super) logs: Calls<F, LogCall>,
     /// Of each LOG that went unacknowledged because its receiver is gone: the shard.
@@ -63,6 +63,23 @@ impl<F: Fabric> OpenTxn<F> {
     pub(super) fn holds_locks_at(&mut self, shard: ShardId) {
         self.locks.asked(shard);
         self.locks.granted(shard);
+    }
+}
+
+/// A request to the primary of a shard in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PrimaryCall {
+    pub(super) shard: ShardId,
+    /// The index of the only key that it names; `None`: it names all that its step concerns.
+    pub(super) only: Option<usize>,
+    /// The request that it fences; `NONE`: it fences none.
+    pub(super) fenced: RequestId,
+}
+
+impl PrimaryCall {
+    /// One for all keys that its step concerns, which fences nothing.
+    pub(super) fn to(shard: ShardId) -> Self {
+        Self { shard, only: None, fenced: RequestId::NONE }
     }
 }
 

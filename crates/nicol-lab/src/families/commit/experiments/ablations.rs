@@ -107,6 +107,7 @@ fn throughput(context: &Context<'_>) -> Result<Table> {
         "the baseline resembles DrTM+H, and shipping is figure 9b's: the last variant is not all of \
          Xenic",
     );
+    assume_objects(&mut table);
     table.assume("without async_dma", "dma_vector=1", "a core that waits fills no vector");
     for ((name, study), points) in names.iter().zip(&studies).zip(sweeps) {
         study.tell_hardware(&mut table)?;
@@ -116,12 +117,22 @@ fn throughput(context: &Context<'_>) -> Result<Table> {
     Ok(table)
 }
 
+/// [Xenic21 5.7] "Separate requests to read, lock, and validate objects". AMB-45
+fn assume_objects(table: &mut Table) {
+    table.assume(
+        "without combined_ops",
+        "one object per READ, LOCK and VALIDATE",
+        "a one-sided verb touches one object",
+    );
+}
+
 fn latency(context: &Context<'_>) -> Result<Table> {
     let (names, mut studies) = studies(context, &SMALLBANK, variants(&LATENCY, &[]))?;
     studies.iter_mut().for_each(|study| study.length = FEW_CLIENTS_LENGTH);
     let points = context.pool.map(&studies, |study| study.at(FEW_CLIENTS))?;
     let mut table = context.table();
     study::assume(&mut table, context.options.form, &[&SMALLBANK]);
+    assume_objects(&mut table);
     let clients = format!("closed loop, {FEW_CLIENTS} clients per node");
     table.assume("load", clients, "the figure's is not given");
     table.assume(

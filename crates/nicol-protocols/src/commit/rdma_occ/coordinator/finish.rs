@@ -54,6 +54,7 @@ impl<F: Fabric> Steps<F> {
         let txn = std::mem::take(&mut open.txn);
         if decision == Decision::Commit {
             self.recover_records(&mut open).await;
+            self.acknowledge_log(txn.id, &mut open).await;
             self.commit_here(&txn, &mut open);
         }
         self.let_go(&txn, &mut open);

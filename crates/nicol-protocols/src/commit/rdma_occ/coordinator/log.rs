@@ -14,7 +14,7 @@ use super::open_txn::{OpenTxn, Record, Way};
 use super::validate::Validated;
 use crate::commit::log::{self, RecordKind};
 use crate::commit::messages::Log;
-use crate::commit::rdma_occ::config::Primitive;
+use crate::commit::rdma_occ::config::{LogContent, Primitive};
 use crate::commit::rdma_occ::messages::FramedLog;
 use crate::commit::rdma_occ::reach::LogHandle;
 use crate::commit::rdma_occ::rings::write_in_time;
@@ -62,8 +62,15 @@ impl<F: Fabric> Steps<F> {
         while let Some(node) = self.node_without_space(open) {
             self.free_log_space(node).await.map_err(Abort::Fabric)?;
         }
+        if self.node.config().log_acks {
+            self.logging.borrow_mut().insert(txn.id);
+        }
         self.post_records(open);
-        Ok(self.take_records(open).await)
+        let logged = self.take_records(open).await;
+        if logged.outcome == Outcome::Committed {
+            self.acknowledge_log(txn.id, open).await;
+        }
+        Ok(logged)
     }
 
     /// Puts what is to be logged of each shard into `open.bodies`.
@@ -75,6 +82,9 @@ impl<F: Fabric> Steps<F> {
         while let Some(shard) = open.next_shard(last, |index, _| txn.update(index).is_some()) {
             let OpenTxn { keys, bodies, shards, .. } = open;
             let start = bodies.len();
+            if self.node.config().log_content == LogContent::Whole {
+                keys.set(0..txn.entries().len());
+            }
             Log { txn, shard, shards: count, keys }.emit(&mut Writer::new(bodies));
             shards.push((shard, start..bodies.len()));
             last = Some(shard);
@@ -93,11 +103,43 @@ impl<F: Fabric> Steps<F> {
         Ok(())
     }
 
-    /// The sizes of the bodies that `node` backs up.
-    fn bodies_for(&self, open: &OpenTxn<F>, node: NodeId) -> impl Iterator<Item = usize> {
-        let view = self.fabric.view();
-        let theirs = move |shard| view.backups(shard).any(|backup| backup == node);
-        open.shards.iter().filter(move |(shard, _)| theirs(*shard)).map(|(_, body)| body.len())
+    /// The sizes of the bodies that `node` is to log: of each shard that it backs up or, if it is the
+    /// whole write set, one.
+    pub(super) fn bodies_for(
+        &self,
+        open: &OpenTxn<F>,
+        node: NodeId,
+    ) -> impl Iterator<Item = usize> {
+        let most = match self.node.config().log_content {
+            LogContent::Shard => usize::MAX,
+            LogContent::Whole => 1,
+        };
+        let theirs = open.shards.iter().filter(move |(shard, _)| self.backs_up(node, *shard));
+        theirs.take(most).map(|(_, body)| body.len())
+    }
+
+    fn backs_up(&self, node: NodeId, shard: ShardId) -> bool {
+        self.fabric.view().backups(shard).any(|backup| backup == node)
+    }
+
+    /// Does `backup` get the whole write set with an earlier record than that of number `number`?
+    fn has_it_all(&self, open: &OpenTxn<F>, number: usize, backup: NodeId) -> bool {
+        let mut earlier = open.shards[..number].iter();
+        self.node.config().log_content == LogContent::Whole
+            && earlier.any(|&(shard, _)| self.backs_up(backup, shard))
+    }
+
+    /// `backup`, which was to log the record of `shard`, is gone.
+    fn excuse(&self, open: &mut OpenTxn<F>, shard: ShardId, backup: NodeId) {
+        self.node.did(Without::Backup);
+        let OpenTxn { excused, shards, .. } = open;
+        match self.node.config().log_content {
+            LogContent::Shard => excused.push(shard),
+            LogContent::Whole => {
+                let theirs = shards.iter().filter(|(shard, _)| self.backs_up(backup, *shard));
+                excused.extend(theirs.map(|&(shard, _)| shard));
+            }
+        }
     }
 
     /// Could the log of `node` take all its records at once, were it empty?
@@ -139,11 +181,13 @@ impl<F: Fabric> Steps<F> {
         for number in 0..open.shards.len() {
             let (shard, body) = open.shards[number].clone();
             for backup in self.fabric.view().backups(shard) {
+                if self.has_it_all(open, number, backup) {
+                    continue;
+                }
                 if self.reach.is_here(backup) {
                     self.log.append(&open.bodies[body.clone()]);
                 } else if self.node.lost().contain(backup) {
-                    self.node.did(Without::Backup);
-                    open.excused.push(shard);
+                    self.excuse(open, shard, backup);
                 } else if by_rpc {
                     let start = open.bytes.len();
                     open.bytes.extend_from_slice(&open.bodies[body.clone()]);
@@ -216,8 +260,7 @@ impl<F: Fabric> Steps<F> {
                 }
             }
             if arrived.is_err() && self.node.is_excused(record.to) {
-                self.node.did(Without::Backup);
-                open.excused.push(record.shard);
+                self.excuse(open, record.shard, record.to);
             } else if arrived.is_err() {
                 open.lost.push(record);
             }

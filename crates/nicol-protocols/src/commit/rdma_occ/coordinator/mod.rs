@@ -9,6 +9,7 @@ mod execute;
 mod finish;
 mod lock;
 mod log;
+mod log_ack;
 mod log_rings;
 mod open_txn;
 mod reads;
@@ -16,6 +17,7 @@ mod reserve;
 mod validate;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -28,6 +30,7 @@ use nicol_core::view::View;
 use super::ROUNDS_MAX;
 use super::host::HostEngine;
 use super::local_log::LocalLog;
+use super::log_acks::Acknowledged;
 use super::node::Node;
 use super::owner::Owner;
 use super::reach::Reach;
@@ -55,7 +58,7 @@ impl<F: Fabric> Coordinator<F> {
         procedures: &Procedures,
         engine: HostEngine<F>,
     ) -> Self {
-        let HostEngine { owner, log, reach, rpc } = engine;
+        let HostEngine { owner, log, acknowledged, reach, rpc } = engine;
         let ring = |_| LogRing::new(log.size(), fabric.signal());
         let steps = Rc::new(Steps {
             rings: (0..fabric.view().nodes()).map(ring).collect(),
@@ -65,10 +68,12 @@ impl<F: Fabric> Coordinator<F> {
             procedures: procedures.clone(),
             owner,
             log,
+            acknowledged,
             reach,
             rpc,
             values: RefCell::default(),
             swapping: RefCell::default(),
+            logging: RefCell::default(),
         });
         let follower = steps.clone();
         fabric.spawn(follow_views(fabric.clone(), move |view| follower.learn(view)));
@@ -114,6 +119,8 @@ struct Steps<F: Fabric> {
     owner: Rc<dyn Owner>,
     /// What this engine backs up.
     log: Rc<LocalLog<F>>,
+    /// What this engine has been told of what it backs up.
+    acknowledged: Rc<Acknowledged>,
     /// The logs that this engine writes at other nodes, by node.
     rings: Vec<LogRing>,
     reach: Rc<Reach<F>>,
@@ -124,6 +131,8 @@ struct Steps<F: Fabric> {
     /// Keys that this engine locks by CAS, or tries to: a header names the engine only, so that
     /// its transactions must keep out of one another's way here.
     swapping: RefCell<IdMap<Key, TxnId>>,
+    /// Where there is a second round of LOG: the transactions that have logged and not ended it.
+    logging: RefCell<BTreeSet<TxnId>>,
 }
 
 impl<F: Fabric> Steps<F> {
@@ -183,6 +192,8 @@ impl<F: Fabric> Steps<F> {
         for node in view.node_ids().filter(|&node| self.node.lost().contain(node)) {
             self.rings[node.index()].give_up();
         }
+        // Nobody acknowledges what a coordinator that is gone has logged here.
+        self.acknowledged.look_again();
     }
 
     /// The node of the primary of `shard`.

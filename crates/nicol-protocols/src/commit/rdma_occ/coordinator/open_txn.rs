@@ -133,6 +133,10 @@ pub(super) struct OpenTxn<F: Fabric> {
     pub(super) lost: Vec<Record>,
     /// Of each record that its backup, which is gone, has not acknowledged: the shard.
     pub(super) excused: Vec<ShardId>,
+    /// The second round of LOG: requests to the backups.
+    pub(super) acks: Calls<F, NodeId>,
+    /// Has it been begun?
+    pub(super) acknowledged: bool,
     /// How far the rings must have landed.
     pub(super) ends: Vec<(NodeId, u64)>,
 }
@@ -157,6 +161,8 @@ impl<F: Fabric> Default for OpenTxn<F> {
             bytes: Vec::new(),
             lost: Vec::new(),
             excused: Vec::new(),
+            acks: Calls::default(),
+            acknowledged: false,
             ends: Vec::new(),
         }
     }
@@ -321,6 +327,7 @@ impl<F: Fabric> OpenTxns<F> {
         open.accesses.clear();
         open.shards.clear();
         open.excused.clear();
+        open.acknowledged = false;
         open.bodies.clear();
         open.bytes.clear();
         open.ends.clear();

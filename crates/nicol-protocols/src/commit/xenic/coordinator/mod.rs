@@ -19,6 +19,7 @@ use nicol_core::ids::{IdMap, TxnId};
 use nicol_core::txn::{Abort, ProcedureId, Procedures, Verdict};
 use nicol_core::wire::Malformed;
 
+use super::config::CombinedOps;
 use super::messages::{
     TXN_ABORT, TXN_COMMIT, TXN_EXECUTE, TXN_LOCAL, TXN_REQUEST, parse_txn_request,
 };
@@ -116,7 +117,9 @@ impl<F: Fabric> NicCoordinator<F> {
         let ended = match self.execution_shard(&open.txn) {
             // [Xenic21 4.2.3] One primary can execute it alone.
             Some(execution) => self.commit_multi_hop(&mut open, execution).await,
-            None if self.node.config().combined_ops => self.commit_transaction(&mut open).await,
+            None if self.node.config().combined_ops == CombinedOps::All => {
+                self.commit_transaction(&mut open).await
+            }
             // [Xenic21 5.7] An ablation.
             None => self.commit_with_split_requests(&mut open).await,
         };

@@ -2,7 +2,8 @@
 //!
 //! The baseline of the paper's ablations, with the requests that one-sided verbs allow: READ in the
 //! place of EXECUTE; once the writes are known, LOCK, which also compares the versions read; then
-//! VALIDATE, LOG and COMMIT as ever.
+//! VALIDATE, LOG and COMMIT as ever. READ, LOCK and VALIDATE name one object each, unless the keys
+//! of a shard are combined ([`CombinedOps`](crate::commit::xenic::CombinedOps), AMB-45).
 
 use nicol_core::fabric::Fabric;
 use nicol_core::txn::Abort;
@@ -11,7 +12,7 @@ use super::steps::{Executed, note_locks};
 use super::{Computed, NicCoordinator};
 use crate::commit::survivor::Survivor;
 use crate::commit::xenic::messages::split_requests::{Lock, Read};
-use crate::commit::xenic::open_txn::{InHand, OpenTxn};
+use crate::commit::xenic::open_txn::{InHand, OpenTxn, PrimaryCall};
 use crate::kit::AllGranted;
 
 impl<F: Fabric> NicCoordinator<F> {
@@ -41,26 +42,28 @@ impl<F: Fabric> NicCoordinator<F> {
     async fn read(&self, open: &mut OpenTxn<F>) -> Result<AllGranted, Abort> {
         open.note_fetched();
         self.node.check_served(&open.txn, |_, entry| !entry.fetched)?;
-        let mut last = None;
-        while let Some(shard) = self.next_shard(open, last, |entry| !entry.fetched) {
-            let reply = self.ask(shard, &Read { txn: &open.txn, keys: &open.keys });
-            open.calls.push(shard, reply);
-            last = Some(shard);
-        }
+        self.scatter(
+            open,
+            |entry| !entry.fetched,
+            |open, shard| self.ask(shard, &Read { txn: &open.txn, keys: &open.keys }),
+        );
         self.gather_values(open).await
     }
 
     /// LOCK: locks the write set at the versions read, at all primaries at once.
     async fn lock(&self, open: &mut OpenTxn<F>, read: AllGranted) -> Result<Executed, Abort> {
-        let mut last = None;
-        while let Some(shard) = self.next_shard(open, last, |entry| entry.write) {
-            open.locks.asked(shard);
-            let reply = self.ask(shard, &Lock { txn: &open.txn, keys: &open.keys });
-            open.calls.push(shard, reply);
-            last = Some(shard);
-        }
+        self.scatter(
+            open,
+            |entry| entry.write,
+            |open, shard| {
+                open.locks.asked(shard);
+                self.ask(shard, &Lock { txn: &open.txn, keys: &open.keys })
+            },
+        );
         let OpenTxn { calls, locks, .. } = open;
-        let granted = |shard, reply| note_locks(locks, shard, self.verdict(shard, reply));
+        let granted = |call: PrimaryCall, reply| {
+            note_locks(locks, call.shard, self.verdict(call.shard, reply))
+        };
         let locked = calls.gather(granted).await?;
         Ok(Executed::separately(read, locked))
     }

@@ -13,8 +13,9 @@ use crate::commit::messages::{
 };
 use crate::commit::survivor::{Survivor, Without};
 use crate::commit::xenic::capacity;
+use crate::commit::xenic::config::CombinedOps;
 use crate::commit::xenic::messages::HostReply;
-use crate::commit::xenic::open_txn::{LogCall, OpenTxn};
+use crate::commit::xenic::open_txn::{LogCall, OpenTxn, PrimaryCall};
 use crate::commit::xenic::server::ReadAtOnce;
 use crate::kit::{AllGranted, HeldLocks, Selection, VIEW_WAIT};
 
@@ -69,17 +70,50 @@ impl<F: Fabric> NicCoordinator<F> {
                 open.locks.asked(shard);
             }
             let reply = self.ask(shard, &Execute { txn: &open.txn, keys: &open.keys });
-            open.calls.push(shard, reply);
+            open.calls.push(PrimaryCall::to(shard), reply);
             last = Some(shard);
         }
         Ok(Executed(self.gather_values(open).await?))
     }
 
+    /// Sends the primaries what `ask` makes of the keys in `open.keys`: of all wanted keys of a shard
+    /// or, where keys are not combined, of one. [Xenic21 5.7] AMB-45
+    pub(super) fn scatter(
+        &self,
+        open: &mut OpenTxn<F>,
+        wanted: impl Fn(&Entry) -> bool,
+        ask: impl Fn(&mut OpenTxn<F>, ShardId) -> F::Completion,
+    ) {
+        if self.node.config().combined_ops == CombinedOps::None {
+            for index in 0..open.txn.entries().len() {
+                let entry = &open.txn.entries()[index];
+                if wanted(entry) {
+                    let shard = self.node.shard_of(entry.key);
+                    open.keys.set(std::iter::once(index));
+                    let reply = ask(open, shard);
+                    let call = PrimaryCall { only: Some(index), ..PrimaryCall::to(shard) };
+                    open.calls.push(call, reply);
+                }
+            }
+            return;
+        }
+        let mut last = None;
+        while let Some(shard) = self.next_shard(open, last, &wanted) {
+            let reply = ask(open, shard);
+            open.calls.push(PrimaryCall::to(shard), reply);
+            last = Some(shard);
+        }
+    }
+
     /// Takes what the primaries have read, and notes who holds locks now.
     pub(super) async fn gather_values(&self, open: &mut OpenTxn<F>) -> Result<AllGranted, Abort> {
         let OpenTxn { calls, txn, keys, locks, exhausted, .. } = open;
-        let take = |shard, reply: Result<F::Payload, FabricError>| {
-            self.select(keys, txn, shard, |entry| !entry.fetched);
+        let take = |call: PrimaryCall, reply: Result<F::Payload, FabricError>| {
+            let PrimaryCall { shard, only, .. } = call;
+            match only {
+                Some(index) => keys.set(std::iter::once(index)),
+                None => self.select(keys, txn, shard, |entry| !entry.fetched),
+            }
             let granted = reply.map_err(|error| self.node.failure(shard, error)).and_then(|body| {
                 parse_execute_reply(body.as_ref(), txn, keys)
                     .unwrap_or(Err(Abort::Fabric(FabricError::Malformed)))
@@ -101,13 +135,12 @@ impl<F: Fabric> NicCoordinator<F> {
         let entries = open.txn.entries();
         // AMB-34: one key, read in one request, was current at that instant.
         if entries.len() != 1 && !entries.iter().all(|entry| entry.write) {
-            let mut last = None;
-            while let Some(shard) = self.next_shard(open, last, |entry| !entry.write) {
-                let reply = self.ask(shard, &Validate { txn: &open.txn, keys: &open.keys });
-                open.calls.push(shard, reply);
-                last = Some(shard);
-            }
-            let _ = open.calls.gather(|shard, reply| self.verdict(shard, reply)).await?;
+            self.scatter(
+                open,
+                |entry| !entry.write,
+                |open, shard| self.ask(shard, &Validate { txn: &open.txn, keys: &open.keys }),
+            );
+            let _ = open.calls.gather(|call, reply| self.verdict(call.shard, reply)).await?;
         }
         Ok(Validated::Unchanged(Unchanged(())))
     }
@@ -220,7 +253,7 @@ impl<F: Fabric> NicCoordinator<F> {
     pub(in crate::commit::xenic) async fn install(&self, open: &mut OpenTxn<F>) {
         let _phase = self.fabric.phase("step 6: COMMIT");
         let shards = self.node.count_shards_updated(&open.txn);
-        self.tell_primaries(open, |open, shard| {
+        self.tell_primaries(open, |open, PrimaryCall { shard, .. }| {
             self.demand(shard, &Commit { txn: &open.txn, shard, shards, keys: &open.keys })
         })
         .await;
@@ -235,34 +268,38 @@ impl<F: Fabric> NicCoordinator<F> {
     /// ABORT: releases every lock, of requests still under way too.
     pub(super) async fn release(&self, open: &mut OpenTxn<F>) {
         let _phase = self.fabric.phase("ABORT");
-        self.tell_primaries(open, |open, shard| {
+        self.tell_primaries(open, |open, PrimaryCall { shard, fenced, .. }| {
             let message = AbortLocks { txn: &open.txn, keys: &open.keys };
-            match open.locks.to_fence(shard) {
-                Some(request) => {
-                    self.fabric.call_superseding(self.primary_nic(shard), &message, request)
-                }
-                None => self.demand(shard, &message),
+            match fenced {
+                RequestId::NONE => self.demand(shard, &message),
+                fenced => self.fabric.call_superseding(self.primary_nic(shard), &message, fenced),
             }
         })
         .await;
     }
 
-    /// Sends each primary that may hold locks its write-set keys, and waits until it has answered. One
-    /// that the view has removed has no locks to release, and nobody reads there what is not
-    /// installed.
+    /// Sends each primary that may hold locks its write-set keys, once for each request that must be
+    /// fenced, and waits until it has answered. One that the view has removed has no locks to
+    /// release, and nobody reads there what is not installed.
     async fn tell_primaries(
         &self,
         open: &mut OpenTxn<F>,
-        send: impl Fn(&OpenTxn<F>, ShardId) -> F::Completion,
+        send: impl Fn(&OpenTxn<F>, PrimaryCall) -> F::Completion,
     ) {
         let mut last = None;
         while let Some(shard) = open.locks.after(last) {
             self.select_write_set(open, shard);
-            let reply = send(open, shard);
-            open.calls.push(shard, reply);
+            for number in 0..open.locks.to_fence(shard).len().max(1) {
+                let fenced = open.locks.to_fence(shard).get(number);
+                let fenced = fenced.copied().unwrap_or(RequestId::NONE);
+                let call = PrimaryCall { fenced, ..PrimaryCall::to(shard) };
+                let reply = send(open, call);
+                open.calls.push(call, reply);
+            }
             last = Some(shard);
         }
-        while let Some((shard, mut reply)) = open.calls.next().await {
+        while let Some((call, mut reply)) = open.calls.next().await {
+            let shard = call.shard;
             while let Err(error) = reply {
                 if self.node.is_lost(shard) {
                     self.node.did(Without::Primary);
@@ -275,7 +312,7 @@ impl<F: Fabric> NicCoordinator<F> {
                     error => panic!("a primary refused to end a transaction: {error}"),
                 }
                 self.select_write_set(open, shard);
-                reply = send(open, shard).await;
+                reply = send(open, call).await;
             }
         }
         open.locks.clear();
