@@ -1,12 +1,13 @@
 //! The project's own tasks:
 //! `cargo xtask ci [--quick] | golden [--bless] | instructions [--check | --bless] | tidy | papers |
-//! miri [--once]`.
+//! miri [--once] | restarts [FLAGS]`.
 #![forbid(unsafe_code)]
 
 mod ci;
 mod instructions;
 mod miri;
 mod papers;
+mod restarts;
 mod source;
 mod tidy;
 
@@ -32,7 +33,9 @@ usage: cargo xtask TASK
   tidy         the rules that neither the compiler nor clippy knows
   papers       every step tag and every deviation from a paper, with its place
   miri         the tests of shared memory, interpreted: races and stale reads that x86 hides
-  miri --once  the same with one order of threads instead of several";
+  miri --once  the same with one order of threads instead of several
+  restarts     rounds of load, kill -9, harm to files and a start, and the same simulated
+               [--rounds 200] [--seed 17] [--seeds 1000..2000]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -59,6 +62,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["miri"] => miri::run(&root()?, false),
         ["miri", "--once"] => miri::run(&root()?, true),
         ["papers"] => papers::run(&root()?),
+        ["restarts", flags @ ..] => restarts::run(&root()?, &restarts::Extent::parse(flags)?),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())

@@ -268,10 +268,13 @@ fn flip(path: &Path, rng: &mut Stream) {
     fs::write(path, bytes).unwrap();
 }
 
+/// The seed of the rounds in the gate.
+const SEED: u64 = 17;
+
 /// Rounds of load, a kill at any instant, harm to the files, and a comparison.
-fn rounds(name: &str, count: u64) {
+fn rounds(name: &str, count: u64, seed: u64) {
     let dir = folder(name);
-    let rng = &mut Stream::new(17, Purpose::Workload, 0);
+    let rng = &mut Stream::new(seed, Purpose::Workload, 0);
     let mut known: Vec<Known> = (0..CLIENTS)
         .map(|client| {
             let keys = vec![Done::default(); KEYS as usize];
@@ -326,13 +329,15 @@ fn rounds(name: &str, count: u64) {
 
 #[test]
 fn a_killed_server_has_everything_acknowledged_when_it_starts_again() {
-    rounds("restart-rounds", 6);
+    rounds("restart-rounds", 6, SEED);
 }
 
 #[test]
-#[ignore = "three minutes: run it after a change to logs or recovery, with --ignored"]
+#[ignore = "three minutes: cargo xtask restarts runs it, after a change to logs or recovery"]
 fn a_server_that_is_killed_200_times_has_everything_acknowledged() {
-    rounds("restart-rounds-long", 200);
+    let asked = |name| std::env::var(name).ok().map(|text| text.parse().unwrap());
+    let count = asked("NICOL_RESTART_ROUNDS").unwrap_or(200);
+    rounds("restart-rounds-long", count, asked("NICOL_RESTART_SEED").unwrap_or(SEED));
 }
 
 /// Starts a server that must not serve; what it says.
