@@ -1,0 +1,81 @@
+//! The flags of `nicol serve`.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use clap::Args;
+use nicol_core::units::Bytes;
+use nicol_rt::LogDevice;
+
+use crate::limits;
+
+/// How long a transaction of `nicol serve` may take, in milliseconds: up to an hour.
+pub const TRANSACTION_MS: RangeInclusive<u64> = 1..=3_600_000;
+/// Bytes of logs that a server may let grow before it shortens them.
+pub const LOG_BYTES: RangeInclusive<u64> = 65_536..=1 << 50;
+
+/// `nicol serve`.
+#[derive(Debug, Default, Args)]
+#[command(allow_negative_numbers = true)]
+#[command(after_help = "Then, from another terminal:\n  redis-cli -p 6380 set greeting hello\n  \
+    redis-benchmark -p 6380 -t set,get,incr,mset -P 32\n\nThe data is in memory: it is lost \
+    when the process ends. With --log-device file:DIR every\nwrite is in a synced file of each \
+    backup before it is acknowledged, and the next start with\nthe same DIR reads everything \
+    back, whatever --nodes and --replicas were. A torn end of a\nlog is cut. Damage in a log is \
+    made up for from the logs of other replicas, and that is told;\nif that is impossible, the \
+    start ends with exit code 3 and the names and places. Other files\nin DIR, another server \
+    that uses it, a full disk or another error of a file end the server\nlikewise. While it \
+    serves, the logs are shortened once they are long (--log-bytes).")]
+pub struct ServeArgs {
+    /// Configuration file (TOML); flags and NICOL_* variables take precedence.
+    #[arg(long, value_name = "FILE", env = "NICOL_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// The system that runs the transactions [default: xenic]; see `nicol systems`.
+    #[arg(long, value_name = "SYSTEM", env = "NICOL_SYSTEM")]
+    pub system: Option<String>,
+    /// Nodes of the embedded cluster [default: 3].
+    #[arg(long, value_name = "N", env = "NICOL_NODES")]
+    pub nodes: Option<usize>,
+    /// Copies of each shard, the primary included [default: 3, or the number of nodes if lower].
+    #[arg(long, value_name = "N", env = "NICOL_REPLICAS")]
+    pub replicas: Option<usize>,
+    /// Address to listen on [default: 127.0.0.1:6380]. Non-loopback addresses require a
+    /// password.
+    #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN", value_parser = address)]
+    pub listen: Option<SocketAddr>,
+    /// Password that clients must give with AUTH.
+    #[arg(long, value_name = "PASSWORD", env = "NICOL_PASSWORD", hide_env_values = true)]
+    pub password: Option<String>,
+    /// Records of each shard to prepare for; tables grow with what is stored [default: 1000000].
+    #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
+    pub records: Option<u64>,
+    /// Memory for the data of all nodes: bytes, or a number with kb, mb or gb. Once it is used up,
+    /// commands that need more are answered with -OOM [default: three quarters of what is free].
+    #[arg(long, alias = "maxmemory", value_name = "SIZE", env = "NICOL_MAX_MEMORY")]
+    #[arg(value_parser = limits::size)]
+    pub max_memory: Option<Bytes>,
+    /// Transaction timeout in milliseconds; an undecided transaction reports 'outcome unknown'
+    /// [default: 1000].
+    #[arg(long, value_name = "MS", env = "NICOL_TRANSACTION_MS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(TRANSACTION_MS))]
+    pub transaction_ms: Option<u64>,
+    /// What makes writes durable: memory (nothing survives the process) or file:DIR (a log per
+    /// node, read back at the next start) [default: memory].
+    #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]
+    pub log_device: Option<LogDevice>,
+    /// Bytes of all logs from which on they are merged into saved tables while serving
+    /// [default: 1073741824]. DIR takes as many, what is written meanwhile, and up to four copies of
+    /// the records.
+    #[arg(long, value_name = "BYTES", env = "NICOL_LOG_BYTES")]
+    #[arg(value_parser = clap::value_parser!(u64).range(LOG_BYTES))]
+    pub log_bytes: Option<u64>,
+    /// Engine threads [default: half of the machine's cores].
+    #[arg(long, value_name = "N", env = "NICOL_THREADS")]
+    pub threads: Option<usize>,
+}
+
+/// The address and port of a socket.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write ADDRESS:PORT, as in 127.0.0.1:6380 or [::1]:6380".to_owned())
+}
