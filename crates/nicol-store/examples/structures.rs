@@ -322,9 +322,9 @@ mod tests {
         let rows = rows(&SHORT);
         let lines: Vec<String> = rows.iter().map(counted).collect();
         let expected = [
-            "robinhood 8: 298344, 1888; 287800 4487 1079",
-            "robinhood 16: 298872, 2912; 335856 5242 1046",
-            "robinhood 32: 299928, 4960; 367904 5747 1012",
+            "robinhood 8: 298280, 1888; 287800 4487 1079",
+            "robinhood 16: 298808, 2912; 335856 5242 1046",
+            "robinhood 32: 299864, 4960; 367904 5747 1012",
             "hopscotch 8: 125496, 0; 574000 8200 1050",
             "chained 4: 125208, 0; 329560 4708 1177",
             "chained 8: 120128, 0; 594424 8872 1109",

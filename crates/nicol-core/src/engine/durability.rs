@@ -17,10 +17,10 @@ impl<W: World> Durability for Engine<W> {
         self.0.world.regions().adopt(region, Side::Host);
         // Checked before the buffer grows: a length is only as good as its region.
         if let Err(error) = region.check(offset, len as u64) {
-            return self.0.completions.ready(Err(FabricError::AccessDenied(error)));
+            return Completion::ready(Err(FabricError::AccessDenied(error)));
         }
         if self.0.world.memory_is_durable() {
-            return self.0.completions.ready(Ok(self.0.pool.payload(buffer)));
+            return Completion::ready(Ok(self.0.pool.payload(buffer)));
         }
         buffer.resize(len, 0);
         let copied = region.read(offset, &mut buffer);

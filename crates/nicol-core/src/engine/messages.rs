@@ -7,7 +7,7 @@ use crate::chain::STATUS_OK;
 use crate::fabric::{FabricError, Local, Message, Messages, ReplyTo, RequestId, Service, Timeout};
 use crate::ids::EngineId;
 use crate::units::Nanos;
-use crate::wire::Writer;
+use crate::wire::{Class, MessageHeader, Writer};
 
 impl<W: World> Messages for Engine<W> {
     fn serve(&self, service: Rc<dyn Service>) -> bool {
@@ -20,11 +20,13 @@ impl<W: World> Messages for Engine<W> {
     }
 
     fn send<M: Message>(&self, to: EngineId, message: &M) {
-        self.send_message(to, message);
+        let (class, request) = (Class::OneWay, RequestId::NONE);
+        let header = MessageHeader { class, kind: M::KIND, request, length: 0 };
+        self.append(to, header, |body| self.emit(message, body));
     }
 
     fn call<M: Message>(&self, to: EngineId, message: &M, timeout: Timeout) -> Completion {
-        self.request(to, M::KIND, self.body(message), timeout, None)
+        self.request(to, M::KIND, |body| self.emit(message, body), timeout, None)
     }
 
     fn call_superseding<M: Message>(
@@ -33,7 +35,8 @@ impl<W: World> Messages for Engine<W> {
         message: &M,
         timed_out: RequestId,
     ) -> Completion {
-        self.request(to, M::KIND, self.body(message), Timeout::Never, Some(timed_out))
+        let emit = |body: &mut Vec<u8>| self.emit(message, body);
+        self.request(to, M::KIND, emit, Timeout::Never, Some(timed_out))
     }
 
     fn open_delegated_call(&self, to: EngineId) -> (ReplyTo, Completion) {
@@ -41,14 +44,16 @@ impl<W: World> Messages for Engine<W> {
     }
 
     fn send_on_behalf_of<M: Message>(&self, asker: ReplyTo, to: EngineId, message: &M) {
-        let body = self.body(message);
-        self.send_delegated(asker, to, M::KIND, &body);
-        self.0.pool.give(body);
+        let class = Class::Delegated(asker.engine);
+        let header = MessageHeader { class, kind: M::KIND, request: asker.request, length: 0 };
+        self.append(to, header, |body| self.emit(message, body));
     }
 
     fn retransmit<M: Message>(&self, delegated: RequestId, message: &M, timeout: Timeout) {
         if self.may_be_lost(delegated) {
-            self.retransmit_delegated(delegated, M::KIND, self.body(message), timeout);
+            let mut body = self.0.pool.take();
+            self.emit(message, &mut body);
+            self.retransmit_delegated(delegated, M::KIND, body, timeout);
         }
     }
 
@@ -61,9 +66,7 @@ impl<W: World> Messages for Engine<W> {
     }
 
     fn reply<M: Message>(&self, to: ReplyTo, message: &M) {
-        let body = self.body(message);
-        self.send_reply(to, STATUS_OK, &body);
-        self.0.pool.give(body);
+        self.send_reply(to, STATUS_OK, |body| self.emit(message, body));
     }
 
     fn refuse(&self, to: ReplyTo, error: FabricError) {
@@ -72,12 +75,11 @@ impl<W: World> Messages for Engine<W> {
 }
 
 impl<W: World> Engine<W> {
-    pub(super) fn body<M: Message>(&self, message: &M) -> Vec<u8> {
+    /// Appends the body of `message` to `body`.
+    fn emit<M: Message>(&self, message: &M, body: &mut Vec<u8>) {
         if let Some(trace) = &self.0.trace {
             trace.describe(message);
         }
-        let mut body = self.0.pool.take();
-        message.emit(&mut Writer::new(&mut body));
-        body
+        message.emit(&mut Writer::new(body));
     }
 }

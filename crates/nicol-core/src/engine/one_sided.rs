@@ -34,15 +34,16 @@ impl<W: World> OneSidedOps for Engine<W> {
 
     fn one_sided(&self, node: NodeId, operation: OneSided<'_>) -> Completion {
         if self.view().node(node).is_none() {
-            return self.0.completions.ready(Err(FabricError::Unreachable));
+            return Completion::ready(Err(FabricError::Unreachable));
         }
-        let mut body = self.0.pool.take();
-        Encoded::emit(operation, &mut body);
         if self.0.world.card_executes(node) {
+            let mut body = self.0.pool.take();
+            Encoded::emit(operation, &mut body);
             return self.post_verb(node, body);
         }
         let target = self.view().nic_of(node, self.0.here.core);
         let timeout = Timeout::After(self.0.world.tuning().one_sided_timeout);
-        self.request(target, ONE_SIDED_KIND, body, timeout, None)
+        let emit = |body: &mut Vec<u8>| Encoded::emit(operation, body);
+        self.request(target, ONE_SIDED_KIND, emit, timeout, None)
     }
 }

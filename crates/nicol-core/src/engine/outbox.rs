@@ -21,15 +21,18 @@ pub(super) struct Gather {
 }
 
 impl Gather {
-    /// Appends a message.
-    pub(super) fn append(&mut self, header: &MessageHeader, body: &[u8]) {
+    /// Appends a message whose body `emit` writes; puts its length into `header`.
+    pub(super) fn append(&mut self, header: &mut MessageHeader, emit: impl FnOnce(&mut Vec<u8>)) {
         if self.frame.is_empty() {
             self.frame.resize(FRAME_HEADER, 0);
         }
         assert!(usize::from(self.count) < MESSAGES_MAX, "a full frame is flushed before");
-        let mut writer = Writer::new(&mut self.frame);
-        header.emit(&mut writer);
-        writer.bytes(body);
+        let start = self.frame.len();
+        header.emit(&mut Writer::new(&mut self.frame));
+        let body = self.frame.len();
+        emit(&mut self.frame);
+        header.length = (self.frame.len() - body) as u32;
+        MessageHeader::set_length(&mut self.frame[start..], header.length);
         self.count += 1;
     }
 }
@@ -38,4 +41,42 @@ impl Gather {
 #[derive(Debug, Default)]
 pub(super) struct Loopback {
     pub(super) queue: VecDeque<(MessageHeader, Payload)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::RequestId;
+    use crate::ids::{EngineId, NodeId};
+    use crate::wire::{Class, Frame, FrameHeader, Window, seal};
+
+    #[test]
+    fn a_body_is_written_into_the_frame_and_its_length_behind() {
+        let (here, there) = (EngineId::host(NodeId(0), 0), EngineId::nic(NodeId(0), 0));
+        let mut gather = Gather::default();
+        for (body, class) in
+            [(&b"hello"[..], Class::Request), (b"", Class::Reply), (b"hi", Class::Delegated(here))]
+        {
+            let request = RequestId { slot: 7, sequence: 9 };
+            let mut header = MessageHeader { class, kind: 3, request, length: 0 };
+            gather.append(&mut header, |to| to.extend_from_slice(body));
+            assert_eq!(header.length as usize, body.len());
+        }
+        let header = FrameHeader {
+            from: here,
+            to: there,
+            epoch: Window::of(0),
+            incarnation: Window::of(1),
+            to_incarnation: Window::of(1),
+            count: gather.count,
+        };
+        seal(&mut gather.frame, header, true);
+        let mut frame = Frame::parse(&gather.frame, true).unwrap();
+        let mut taken = Vec::new();
+        while let Some((header, body)) = frame.next_message().unwrap() {
+            assert_eq!((header.request.sequence, header.length as usize), (9, body.len()));
+            taken.push(body);
+        }
+        assert_eq!(taken, [&b"hello"[..], b"", b"hi"]);
+    }
 }

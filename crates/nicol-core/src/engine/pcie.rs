@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::world::land;
 use super::{Completion, Engine, Transfer, World};
-use crate::fabric::Pcie;
+use crate::fabric::{FabricError, Pcie};
 use crate::memory::Region;
 
 impl<W: World> Pcie for Engine<W> {
@@ -25,7 +26,15 @@ impl<W: World> Engine<W> {
         bytes: &[u8],
         durable: bool,
     ) -> Completion {
-        let mut buffer = self.0.pool.take();
+        let inner = &*self.0;
+        let must_persist = durable && !inner.world.memory_is_durable();
+        if W::SHARED_MEMORY && !must_persist && inner.trace.is_none() && !to.is_lost() {
+            self.count_dma(false, bytes.len() as u64);
+            inner.world.regions().adopt(to, inner.here.side.other());
+            let landed = land(to, offset, bytes).map_err(FabricError::AccessDenied);
+            return Completion::ready(landed.map(|()| inner.pool.payload(Vec::new())));
+        }
+        let mut buffer = inner.pool.take();
         buffer.extend_from_slice(bytes);
         self.start_local(Transfer::DmaWrite { region: to.clone(), offset, durable }, buffer)
     }

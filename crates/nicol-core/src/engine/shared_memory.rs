@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Engine, Wake, Watch, World};
+use super::{Completion, Engine, Wake, Watch, World};
 use crate::fabric::{HasDoorbell, Local, SharedMemory};
 
 impl<W: World> SharedMemory for Engine<W> {
@@ -16,7 +16,7 @@ impl<W: World> SharedMemory for Engine<W> {
         if self.0.world.is_ahead() {
             return self.sleep_until(self.now());
         }
-        Wake(self.0.completions.ready(Ok(self.0.pool.payload(Vec::new()))))
+        Wake(Completion::ready(Ok(self.0.pool.payload(Vec::new()))))
     }
 
     fn wait_for_doorbell(&self, doorbell: &Arc<dyn HasDoorbell>, seen: u64) -> Wake {

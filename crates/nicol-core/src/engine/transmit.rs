@@ -6,7 +6,7 @@ use super::pool::Payload;
 use super::stats::count;
 use super::{Charge, Engine, Operation, Route, Timer, Transfer, World};
 use crate::chain::error_status;
-use crate::fabric::{FabricError, Message, ReplyTo, RequestId, Timeout};
+use crate::fabric::{FabricError, ReplyTo, RequestId, Timeout};
 use crate::ids::{EngineId, NodeId};
 use crate::trace::Flow;
 use crate::units::Nanos;
@@ -18,19 +18,18 @@ use crate::wire::{
 const FRAME_BYTES_MAX: usize = 32 << 10;
 
 impl<W: World> Engine<W> {
-    /// Sends a request; the completion resolves to its reply.
+    /// Sends a request whose body `emit` writes; the completion resolves to its reply.
     pub(super) fn request(
         &self,
         to: EngineId,
         kind: u16,
-        body: Vec<u8>,
+        emit: impl FnOnce(&mut Vec<u8>),
         timeout: Timeout,
         supersedes: Option<RequestId>,
     ) -> Completion {
         let inner = &*self.0;
-        let body = inner.pool.payload(body);
         if inner.views.current().index_of(to).is_none() || inner.lives.is_down(to) {
-            return inner.completions.ready(Err(FabricError::Unreachable));
+            return Completion::ready(Err(FabricError::Unreachable));
         }
         let (token, completion) = inner.completions.open();
         let Some(request) = inner.calls.borrow_mut().open(to, token) else {
@@ -38,10 +37,13 @@ impl<W: World> Engine<W> {
             return completion;
         };
         let class = supersedes.map_or(Class::Request, Class::Superseding);
-        let header = MessageHeader { class, kind, request, length: body.len() as u32 };
-        self.append(to, &header, &body);
-        if to != inner.here && inner.world.route(to) == Route::Unreliable {
-            self.keep_and_watch(header, body, timeout);
+        let header = MessageHeader { class, kind, request, length: 0 };
+        if self.may_lose(to) {
+            let body = self.append_and_keep(to, header, emit);
+            let length = body.len() as u32;
+            self.keep_and_watch(MessageHeader { length, ..header }, body, timeout);
+        } else {
+            self.append(to, header, emit);
         }
         completion
     }
@@ -61,11 +63,9 @@ impl<W: World> Engine<W> {
         (ReplyTo { engine: inner.here, request: opened.unwrap_or(RequestId::NONE) }, completion)
     }
 
-    /// Sends a request in the name of the engine that expects its reply.
-    pub(super) fn send_delegated(&self, asker: ReplyTo, to: EngineId, kind: u16, body: &[u8]) {
-        let class = Class::Delegated(asker.engine);
-        let length = body.len() as u32;
-        self.append(to, &MessageHeader { class, kind, request: asker.request, length }, body);
+    /// May what is sent to another engine get lost?
+    fn may_lose(&self, to: EngineId) -> bool {
+        to != self.0.here && self.0.world.route(to) == Route::Unreliable
     }
 
     /// Is an expected request still open, over a route that may lose it?
@@ -110,7 +110,7 @@ impl<W: World> Engine<W> {
             Due::Answered => {}
             Due::Resend { to, header, body, next } => {
                 count(&inner.counters.retransmissions, 1);
-                self.append(to, &header, body);
+                self.append(to, header, |to| to.extend_from_slice(body));
                 let timer = Timer::Retransmit { slot: request.slot, sequence: request.sequence };
                 inner.set_timer(next, timer);
             }
@@ -131,50 +131,61 @@ impl<W: World> Engine<W> {
         }
     }
 
-    /// Sends a one-way message.
-    pub(super) fn send_message<M: Message>(&self, to: EngineId, message: &M) {
-        let body = self.body(message);
-        let request = RequestId::NONE;
-        let length = body.len() as u32;
-        let header = MessageHeader { class: Class::OneWay, kind: M::KIND, request, length };
-        if self.0.views.current().index_of(to).is_some() {
-            self.append(to, &header, &body);
-        }
-        self.0.pool.give(body);
-    }
-
-    /// Sends a reply and remembers it where it may be asked for again.
-    pub(super) fn send_reply(&self, to: ReplyTo, status: u16, body: &[u8]) {
+    /// Sends a reply whose body `emit` writes, and remembers it where it may be asked for again.
+    pub(super) fn send_reply(&self, to: ReplyTo, status: u16, emit: impl FnOnce(&mut Vec<u8>)) {
         let inner = &*self.0;
         if self.0.views.current().index_of(to.engine).is_none() {
             count(&inner.counters.malformed, 1);
             return;
         }
-        let length = body.len() as u32;
-        let header =
-            MessageHeader { class: Class::Reply, kind: status, request: to.request, length };
-        self.append(to.engine, &header, body);
-        if to.engine != inner.here && inner.world.route(to.engine) == Route::Unreliable {
-            let kept = inner.pool.copy(body);
+        let class = Class::Reply;
+        let header = MessageHeader { class, kind: status, request: to.request, length: 0 };
+        if self.may_lose(to.engine) {
+            let kept = self.append_and_keep(to.engine, header, emit);
             self.with_peer(to.engine, |peer| peer.answered(to.request, status, kept));
+        } else {
+            self.append(to.engine, header, emit);
         }
     }
 
     pub(super) fn send_refusal(&self, to: ReplyTo, error: FabricError) {
         let mut details = self.0.pool.take();
         let status = error_status(error, &mut Writer::new(&mut details));
-        self.send_reply(to, status, &details);
+        self.send_reply(to, status, |body| body.extend_from_slice(&details));
         self.0.pool.give(details);
     }
 
-    fn append(&self, to: EngineId, header: &MessageHeader, body: &[u8]) {
+    /// Appends a message for another engine, and returns its body for sending it again.
+    fn append_and_keep(
+        &self,
+        to: EngineId,
+        header: MessageHeader,
+        emit: impl FnOnce(&mut Vec<u8>),
+    ) -> Payload {
+        let mut body = self.0.pool.take();
+        emit(&mut body);
+        self.append(to, header, |to| to.extend_from_slice(&body));
+        self.0.pool.payload(body)
+    }
+
+    /// Appends a message to the frame that goes to its engine next. `emit` writes the body where it
+    /// leaves from, and must not reach for the engine; the header's length is that of the body.
+    pub(super) fn append(
+        &self,
+        to: EngineId,
+        mut header: MessageHeader,
+        emit: impl FnOnce(&mut Vec<u8>),
+    ) {
         let inner = &*self.0;
         if to == inner.here {
+            let mut body = inner.pool.take();
+            emit(&mut body);
+            header.length = body.len() as u32;
             if let Some(trace) = &inner.trace {
-                trace.sent_to_itself(inner.world.now(), header);
+                trace.sent_to_itself(inner.world.now(), &header);
             }
-            let kept = inner.pool.copy(body);
-            inner.loopback.borrow_mut().queue.push_back((*header, kept));
+            let kept = inner.pool.payload(body);
+            inner.loopback.borrow_mut().queue.push_back((header, kept));
             return;
         }
         let Some(index) = self.0.views.current().index_of(to) else { return };
@@ -182,23 +193,24 @@ impl<W: World> Engine<W> {
             return;
         }
         let since = inner.trace.as_ref().map(|_| inner.world.now());
-        inner.world.charge(Charge::MessageSent { bytes: body.len() as u32 });
-        count(&inner.counters.messages_sent, 1);
-        count(&inner.counters.message_bytes_sent, body.len() as u64);
         let full = {
             let mut gathers = inner.gathers.borrow_mut();
             let gather = gathers.entry(index);
             if gather.frame.is_empty() && gather.frame.capacity() == 0 {
                 gather.frame = inner.world.frame_buffer();
             }
+            let place = gather.count;
+            gather.append(&mut header, emit);
+            inner.world.charge(Charge::MessageSent { bytes: header.length });
+            count(&inner.counters.messages_sent, 1);
+            count(&inner.counters.message_bytes_sent, u64::from(header.length));
             if let (Some(trace), Some(since)) = (&inner.trace, since) {
-                if gather.count == 0 {
+                if place == 0 {
                     gather.traced = trace.sink().number_frame();
                 }
-                let flow = Flow::new(gather.traced, gather.count);
-                trace.sent((since, inner.world.now()), flow, to, header);
+                let flow = Flow::new(gather.traced, place);
+                trace.sent((since, inner.world.now()), flow, to, &header);
             }
-            gather.append(header, body);
             if !gather.listed {
                 gather.listed = true;
                 inner.listed.borrow_mut().push(to);
@@ -318,28 +330,21 @@ impl<W: World> Engine<W> {
     /// Starts a transfer to the other side's memory, or makes it at once where memory is shared.
     pub(super) fn start_local(&self, transfer: Transfer, buffer: Vec<u8>) -> Completion {
         let inner = &*self.0;
-        let (token, completion) = inner.completions.open();
-        let mut operation = Operation { transfer, buffer, result: Ok(()), token: token.0 };
+        let mut operation = Operation { transfer, buffer, result: Ok(()), token: 0 };
         let is_dma = !matches!(operation.transfer, Transfer::Persist { .. });
         if is_dma {
-            self.count_dma(&operation);
+            self.count_dma(operation.reads(), operation.dma_bytes());
             if let Some(region) = operation.region() {
                 inner.world.regions().adopt(region, inner.here.side.other());
             }
         }
+        if W::SHARED_MEMORY && is_dma {
+            return self.transfer_at_once(operation);
+        }
+        let (token, completion) = inner.completions.open();
+        operation.token = token.0;
         if let Some(trace) = &inner.trace {
             trace.transfer_begins(inner.world.now(), &operation);
-        }
-        if W::SHARED_MEMORY && is_dma {
-            operation.execute_local();
-            if let Some(operation) = self.persist_landed(operation) {
-                if let Some(trace) = &inner.trace {
-                    trace.transfer_ends(inner.world.now(), &operation);
-                }
-                let result = operation.result.map(|()| inner.pool.payload(operation.buffer));
-                inner.completions.resolve(token, result);
-            }
-            return completion;
         }
         let mut batches = inner.batches.borrow_mut();
         let limit = inner.world.tuning().dma_vector;
@@ -358,6 +363,34 @@ impl<W: World> Engine<W> {
         completion
     }
 
+    /// Makes a DMA in memory that both sides share. What the log device must take is not complete
+    /// before it has.
+    fn transfer_at_once(&self, mut operation: Operation) -> Completion {
+        let inner = &*self.0;
+        let pending = operation.persists().then(|| inner.completions.open());
+        if let Some((token, _)) = &pending {
+            operation.token = token.0;
+        }
+        if let Some(trace) = &inner.trace {
+            trace.transfer_begins(inner.world.now(), &operation);
+        }
+        operation.execute_local();
+        let landed = self.persist_landed(operation);
+        if let (Some(trace), Some(landed)) = (&inner.trace, &landed) {
+            trace.transfer_ends(inner.world.now(), landed);
+        }
+        let result = landed.map(|done| done.result.map(|()| inner.pool.payload(done.buffer)));
+        match (pending, result) {
+            (None, Some(result)) => Completion::ready(result),
+            (Some((token, completion)), Some(result)) => {
+                inner.completions.resolve(token, result);
+                completion
+            }
+            (Some((_, completion)), None) => completion,
+            (None, None) => panic!("only a durable write goes on to the log device"),
+        }
+    }
+
     /// Sends a durable write that has landed on to the log device, if there is one to wait for;
     /// gives back what is complete.
     pub(super) fn persist_landed(&self, mut operation: Operation) -> Option<Operation> {
@@ -373,11 +406,11 @@ impl<W: World> Engine<W> {
         None
     }
 
-    fn count_dma(&self, operation: &Operation) {
+    pub(super) fn count_dma(&self, reads: bool, bytes: u64) {
         let counters = &self.0.counters;
-        let counter = if operation.reads() { &counters.dma_reads } else { &counters.dma_writes };
+        let counter = if reads { &counters.dma_reads } else { &counters.dma_writes };
         count(counter, 1);
-        count(&counters.dma_bytes, operation.dma_bytes());
+        count(&counters.dma_bytes, bytes);
     }
 
     fn submit(&self, batch: &mut Vec<Operation>) {

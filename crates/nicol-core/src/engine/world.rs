@@ -7,7 +7,7 @@ use super::Wake;
 use crate::chain::Encoded;
 use crate::fabric::{FabricError, HasDoorbell, Work};
 use crate::ids::{EngineId, Incarnation, NodeId};
-use crate::memory::{Region, RegionTable};
+use crate::memory::{AccessError, Region, RegionTable};
 use crate::trace::Sink;
 use crate::units::Nanos;
 use crate::view::View;
@@ -170,11 +170,7 @@ impl Operation {
                 self.buffer.resize(*len as usize, 0);
                 region.read(*offset + moved as u64, &mut self.buffer[moved..])
             }
-            Transfer::DmaWrite { region, offset, .. } => {
-                let written = region.write(*offset, &self.buffer);
-                region.doorbell().ring();
-                written
-            }
+            Transfer::DmaWrite { region, offset, .. } => land(region, *offset, &self.buffer),
             Transfer::Persist { region, offset, len } => region.check(*offset, u64::from(*len)),
             Transfer::DmaTouch { .. } => Ok(()),
             Transfer::Verbs => panic!("verbs are executed by their target"),
@@ -190,6 +186,11 @@ impl Operation {
             | Transfer::Persist { region, .. } => Some(region),
             Transfer::DmaTouch { .. } | Transfer::Verbs => None,
         }
+    }
+
+    /// Does it write what is to be persisted?
+    pub const fn persists(&self) -> bool {
+        matches!(self.transfer, Transfer::DmaWrite { durable: true, .. })
     }
 
     /// Does a DMA read?
@@ -214,6 +215,13 @@ impl Operation {
     pub fn operand_bytes(&self) -> u64 {
         Encoded::parse(&self.buffer).map_or(0, |chain| chain.operand_bytes() as u64)
     }
+}
+
+/// What a DMA write does to memory.
+pub(super) fn land(region: &Region, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
+    let written = region.write(offset, bytes);
+    region.doorbell().ring();
+    written
 }
 
 /// How the engines of a world behave: every ablation of the runtime is a value here.

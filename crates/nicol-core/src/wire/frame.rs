@@ -41,6 +41,8 @@ pub const MESSAGE_HEADER: usize = 16;
 const CLASS_SHIFT: u32 = 16;
 const SLOT_SHIFT: u32 = 32;
 const LENGTH_SHIFT: u32 = 32;
+/// The length's bytes in the header.
+const LENGTH: Range<usize> = 12..MESSAGE_HEADER;
 const RESERVED: u64 = 0xffff_0000_ff00_0000;
 /// Messages in one frame.
 pub const MESSAGES_MAX: usize = u16::MAX as usize;
@@ -215,6 +217,11 @@ impl MessageHeader {
             Class::Delegated(asker) => to.u32(asker.pack()),
             Class::OneWay | Class::Request | Class::Reply => {}
         }
+    }
+
+    /// Puts the length of a body that was not known when `header` was emitted into it.
+    pub fn set_length(header: &mut [u8], length: u32) {
+        header[LENGTH].copy_from_slice(&length.to_le_bytes());
     }
 
     fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {

@@ -95,10 +95,10 @@ impl HostTable {
     /// # Panics
     /// If one does not hold.
     pub fn check(&self) {
-        let writer = &mut *self.writer();
+        let writer = &*self.writer();
         let mut counts = Counts::default();
         for (chunk, _) in self.slots.iter() {
-            self.check_chunk(writer, chunk, &mut counts);
+            self.check_chunk(chunk, &mut counts);
         }
         let in_slots = counts.records;
         self.check_segments(writer, &mut counts);
@@ -108,16 +108,16 @@ impl HostTable {
         assert!(blocks == writer.heap.in_use(), "a heap block belongs to one record");
         let bytes = self.slots.bytes() + self.pages.bytes() + self.heap.bytes();
         assert!(bytes == self.memory().0, "memory is counted");
-        for (key, version) in writer.tombstones.iter().collect::<Vec<_>>() {
+        for (key, version) in writer.tombstones.iter() {
             let home = self.home_now(SlotHash::of(key));
-            assert!(self.find(writer, home, key).is_none(), "a deleted key is absent");
+            assert!(self.find(home, key).is_none(), "a deleted key is absent");
             let floor = self.header(home.chunk, home.local()).floor;
             assert!(floor >= version, "a floor is no lower than what was deleted");
         }
     }
 
     /// Robinhood order and the displacement limit, chunk by chunk.
-    fn check_chunk(&self, writer: &mut Writer, chunk: u32, counts: &mut Counts) {
+    fn check_chunk(&self, chunk: u32, counts: &mut Counts) {
         let mut previous = None;
         for slot in 0..self.geometry.chunk_slots(chunk) {
             let home = self.home_of(chunk, slot);
@@ -129,14 +129,14 @@ impl HostTable {
                 );
                 let order = previous.unwrap_or(slot);
                 assert!(order <= home, "a run begins at home and is ordered by home");
-                self.check_record(writer, Position::Slot { chunk, slot }, counts);
+                self.check_record(Position::Slot { chunk, slot }, counts);
             }
             previous = home;
         }
     }
 
     /// Headers and overflow pages.
-    fn check_segments(&self, writer: &mut Writer, counts: &mut Counts) {
+    fn check_segments(&self, writer: &Writer, counts: &mut Counts) {
         let mut pages: BTreeSet<PageRef> = BTreeSet::new();
         let progress = self.progress();
         let whole = self.geometry.segments() << progress.level();
@@ -153,7 +153,7 @@ impl HostTable {
                 let Some(key) = self.key_of(position) else { continue };
                 let home = self.home_now(SlotHash::of(key));
                 assert!(home.segment == segment as u64, "overflow belongs to its segment");
-                self.check_record(writer, position, counts);
+                self.check_record(position, counts);
             }
             let empty = counts.records == before;
             assert!(header.overflow.is_none() || !empty, "empty pages are released");
@@ -161,9 +161,9 @@ impl HostTable {
         assert!(pages.len() as u64 == writer.pages.in_use(), "a page in use is linked");
     }
 
-    fn check_record(&self, writer: &mut Writer, at: Position, counts: &mut Counts) {
+    fn check_record(&self, at: Position, counts: &mut Counts) {
         let Some(key) = self.key_of(at) else { return };
-        let record = self.find(writer, self.home_now(SlotHash::of(key)), key);
+        let record = self.find(self.home_now(SlotHash::of(key)), key);
         assert!(record.is_some(), "a lookup finds every record");
         let Some(record) = record else { return };
         assert!(record.position == at, "a record stands in one place");

@@ -162,3 +162,22 @@ pub(super) fn key_at(region: &Region, offset: u64) -> Option<Key> {
     let empty = load(region, offset + SHAPE) >> 32 == kind::EMPTY;
     (!empty).then(|| Key(load(region, offset + KEY)))
 }
+
+/// The version of the record in the slot at `offset`, which no one else writes, and its block if its
+/// value is out of line.
+///
+/// # Panics
+/// If the slot holds no record.
+pub(super) fn record_at(region: &Region, offset: u64) -> (Version, Option<BlockRef>) {
+    let shape = load(region, offset + SHAPE);
+    let block = match shape >> 32 {
+        kind::INLINE => None,
+        kind::OUT_OF_LINE => {
+            let pointer = load(region, offset + VALUE);
+            let (chunk, block) = ((pointer >> 32) as u32, pointer as u32);
+            Some(BlockRef { chunk, block, len: shape as u32 })
+        }
+        kind => panic!("the writer is alone, and has written a slot of kind {kind}"),
+    };
+    (Version(load(region, offset + 2 * WORD_U64)), block)
+}

@@ -7,11 +7,11 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::memory::Region;
 
 use super::address::{Home, SlotHash};
-use super::layout::{BlockRef, KEY, SlotImage, SlotView, StoredValue, key_at, parse_slot};
+use super::layout::{BlockRef, KEY, SlotImage, StoredValue, key_at, record_at};
 use super::memory::{Heap, PageAllocator};
 use super::read::header;
 use super::{Applied, Growth, HEADER_BYTES, HostTable, PAGE_SLOTS, PageRef, SEGMENT_SLOTS};
-use crate::access::{load, read, store};
+use crate::access::{load, store};
 use crate::tombstones::Tombstones;
 
 /// What the writer keeps besides the table's memory.
@@ -23,7 +23,6 @@ pub(super) struct Writer {
     pub(super) image: SlotImage,
     /// A record that it displaces.
     moved: SlotImage,
-    scratch: Vec<u8>,
     pub(super) tombstones: Tombstones,
 }
 
@@ -34,7 +33,6 @@ impl Writer {
             heap: Heap::default(),
             image: SlotImage::empty(slot_bytes),
             moved: SlotImage::empty(slot_bytes),
-            scratch: vec![0; slot_bytes as usize],
             tombstones: Tombstones::default(),
         }
     }
@@ -71,7 +69,7 @@ impl HostTable {
     pub fn apply(&self, key: Key, version: Version, value: Option<&[u8]>) -> Applied {
         let writer = &mut *self.writer();
         let home = self.home_now(SlotHash::of(key));
-        let old = self.find(writer, home, key);
+        let old = self.find(home, key);
         let current = match &old {
             Some(record) => record.version,
             None => writer.tombstones.deleted_at(key),
@@ -171,38 +169,26 @@ impl HostTable {
     }
 
     /// The record of `key` at a position.
-    pub(super) fn look(&self, writer: &mut Writer, position: Position, key: Key) -> Option<Record> {
+    fn look(&self, position: Position, key: Key) -> Option<Record> {
         let (region, offset) = self.at(position);
-        if load(region, offset + KEY) != key.0 {
+        // Most slots are others': their keys are all that is loaded of them.
+        if load(region, offset + KEY) != key.0 || key_at(region, offset).is_none() {
             return None;
         }
-        read(region, offset, &mut writer.scratch);
-        match parse_slot(&writer.scratch) {
-            SlotView::Empty => None,
-            SlotView::Torn => panic!("the writer is alone"),
-            SlotView::Record { version, stored, .. } => {
-                let block = match stored {
-                    StoredValue::Inline(_) => None,
-                    StoredValue::OutOfLine(block) => Some(block),
-                };
-                Some(Record { position, version, block })
-            }
-        }
+        let (version, block) = record_at(region, offset);
+        Some(Record { position, version, block })
     }
 
-    pub(super) fn find(&self, writer: &mut Writer, home: Home, key: Key) -> Option<Record> {
+    pub(super) fn find(&self, home: Home, key: Key) -> Option<Record> {
         let chunk = home.chunk;
-        for (slot, region, offset) in self.slots_from(home) {
-            // Most slots are others': their keys are all that is loaded of them.
-            if load(region, offset + KEY) == key.0 {
-                let found = self.look(writer, Position::Slot { chunk, slot }, key);
-                if found.is_some() {
-                    return found;
-                }
-            }
-        }
-        self.overflow_of(home.chunk, home.local())
-            .find_map(|position| self.look(writer, position, key))
+        let slots = home.slot..home.slot + self.geometry.probe_length();
+        slots
+            .map(|slot| Position::Slot { chunk, slot })
+            .find_map(|position| self.look(position, key))
+            .or_else(|| {
+                let mut overflow = self.overflow_of(home.chunk, home.local());
+                overflow.find_map(|position| self.look(position, key))
+            })
     }
 
     /// The slots within D_m of a home, with their memory.
