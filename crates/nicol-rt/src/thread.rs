@@ -178,6 +178,8 @@ impl<S: Start> EngineThread<S> {
                 continue;
             }
             idle = idle.saturating_add(1);
+            // By turns, how often a thread looks before it parks would depend on the machine's load.
+            let spins = if self.setting.shared.clock.counts_turns() { 0 } else { spins };
             if idle < spins {
                 std::hint::spin_loop();
             } else if idle < spins + YIELDS {
