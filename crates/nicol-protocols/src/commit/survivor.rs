@@ -38,28 +38,40 @@ impl Without {
 
 /// How often transactions of one node have done each [`Without`].
 #[derive(Debug, Default)]
-pub(super) struct DoneWithout([AtomicU64; Without::NAMES.len()]);
+struct DoneWithout([AtomicU64; Without::NAMES.len()]);
+
+/// What one node knows of crashes that it has survived.
+#[derive(Debug)]
+pub(super) struct Survival {
+    lost: LostNodes,
+    without: DoneWithout,
+    sabotage: Sabotage,
+}
+
+impl Survival {
+    /// Nobody is lost: everything has just been loaded under `view`.
+    pub(super) fn new(view: &View, sabotage: Sabotage) -> Self {
+        Self { lost: LostNodes::new(view), without: DoneWithout::default(), sabotage }
+    }
+}
 
 /// What the engines of a node that survives a crash ask it.
 pub(super) trait Survivor {
-    /// The view under which everything was loaded.
-    fn view(&self) -> &View;
+    fn survival(&self) -> &Survival;
 
     /// The nodes that have lost their data.
-    fn lost(&self) -> &LostNodes;
-
-    fn without(&self) -> &DoneWithout;
-
-    fn sabotage(&self) -> Sabotage;
+    fn lost(&self) -> &LostNodes {
+        &self.survival().lost
+    }
 
     /// Counts what was done without a lost node.
     fn did(&self, without: Without) {
-        self.without().0[without as usize].fetch_add(1, Ordering::Relaxed);
+        self.survival().without.0[without as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// What was done without lost nodes; nothing where there are none.
     fn done_without(&self) -> impl Iterator<Item = Counter> {
-        let counts = if self.lost().are_any() { &self.without().0[..] } else { &[] };
+        let counts = if self.lost().are_any() { &self.survival().without.0[..] } else { &[] };
         Without::NAMES.iter().zip(counts).map(|(name, count)| Counter {
             group: WITHOUT_LOST_NODES,
             name,
@@ -69,7 +81,7 @@ pub(super) trait Survivor {
 
     /// Has the node that holds the primary of `shard` lost it?
     fn is_lost(&self, shard: ShardId) -> bool {
-        self.lost().contain(self.view().primary(shard))
+        self.lost().contain(self.lost().loaded().primary(shard))
     }
 
     /// Errors: the shard of a key that `txn` wants is not served any more. Without a crash the cost
@@ -80,7 +92,7 @@ pub(super) trait Survivor {
         }
         let entries = txn.entries().iter().enumerate();
         let wanted = entries.filter(|&(index, entry)| wanted(index, entry));
-        let mut shards = wanted.map(|(_, entry)| self.view().shard_of(entry.key));
+        let mut shards = wanted.map(|(_, entry)| self.lost().loaded().shard_of(entry.key));
         let lost = shards.find(|&shard| self.is_lost(shard));
         lost.map_or(Ok(()), |shard| Err(Abort::ShardUnavailable { shard }))
     }
@@ -93,7 +105,7 @@ pub(super) trait Survivor {
     /// Is nothing to be expected of `backup` any more, because a view says that it is gone? One that
     /// merely does not answer may have logged, or may still.
     fn is_excused(&self, backup: NodeId) -> bool {
-        self.lost().contain(backup) || self.sabotage() == Sabotage::ForgetsBackups
+        self.lost().contain(backup) || self.survival().sabotage == Sabotage::ForgetsBackups
     }
 
     /// May what was read be reported without having written anything? Without a lease others may

@@ -40,6 +40,11 @@ impl LostNodes {
         }
     }
 
+    /// The view under which everything was loaded.
+    pub(crate) fn loaded(&self) -> &View {
+        &self.loaded
+    }
+
     /// Learns from `view`, a later one, who has lost what was loaded.
     pub(crate) fn learn(&self, view: &View) {
         for node in view.node_ids() {

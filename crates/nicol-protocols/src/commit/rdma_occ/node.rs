@@ -19,9 +19,8 @@ use super::losses::deny;
 use super::replica::{Primary, Replica};
 use super::{Coordinator, start};
 use crate::commit::log::LogMemory;
-use crate::commit::survivor::{DoneWithout, Survivor, WithoutData};
-use crate::commit::{Sabotage, copy_backups, load_shard};
-use crate::kit::LostNodes;
+use crate::commit::survivor::{Survival, Survivor, WithoutData};
+use crate::commit::{copy_backups, load_shard};
 
 /// Log records that a node applies between two looks at whether old deletions may be forgotten.
 const FORGET_EVERY: u64 = 1_024;
@@ -31,7 +30,7 @@ const FORGET_EVERY: u64 = 1_024;
 pub struct Node {
     id: NodeId,
     view: View,
-    lost: LostNodes,
+    survival: Survival,
     config: RdmaOccConfig,
     geometry: Geometry,
     shard: Option<ShardId>,
@@ -48,7 +47,6 @@ pub struct Node {
     /// Transactions that have begun here and still have something to do.
     open: AtomicU64,
     applied: AtomicU64,
-    without: DoneWithout,
     /// Per log: has it been idle since deletions were last forgotten?
     idle: Mutex<Vec<bool>>,
 }
@@ -170,7 +168,7 @@ impl Node {
     fn are_read(&self, logs: &[Arc<LogMemory>]) -> bool {
         let writers = self.view.engine_ids().filter(|engine| engine.side == Side::Host);
         logs.iter().zip(writers).all(|(log, writer)| {
-            log.is_idle() || self.lost.contain(writer.node) && log.has_applied_what_it_saw()
+            log.is_idle() || self.lost().contain(writer.node) && log.has_applied_what_it_saw()
         })
     }
 
@@ -234,20 +232,8 @@ impl Addresses {
 }
 
 impl Survivor for Node {
-    fn view(&self) -> &View {
-        &self.view
-    }
-
-    fn lost(&self) -> &LostNodes {
-        &self.lost
-    }
-
-    fn without(&self) -> &DoneWithout {
-        &self.without
-    }
-
-    fn sabotage(&self) -> Sabotage {
-        self.config.sabotage
+    fn survival(&self) -> &Survival {
+        &self.survival
     }
 }
 
@@ -315,7 +301,7 @@ impl SystemNode for Node {
         Self {
             id,
             view: view.clone(),
-            lost: LostNodes::new(view),
+            survival: Survival::new(view, config.sabotage),
             config: config.in_force(),
             geometry: primary.table.geometry(),
             shard: view.led_by(id).next(),
@@ -326,7 +312,6 @@ impl SystemNode for Node {
             addresses: Mutex::new(addresses),
             open: AtomicU64::new(0),
             applied: AtomicU64::new(0),
-            without: DoneWithout::default(),
             idle: Mutex::new(vec![false; engines]),
         }
     }

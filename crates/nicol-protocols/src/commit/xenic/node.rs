@@ -26,9 +26,8 @@ use super::server::lookup::stats::LookupCounters;
 use super::{Faithful, HostCoordinator, Sabotage, XenicConfig, start};
 use crate::commit::log::{LogMemory, RecordKind};
 use crate::commit::part::count_shards;
-use crate::commit::survivor::{DoneWithout, Survivor, WithoutData};
+use crate::commit::survivor::{Survival, Survivor, WithoutData};
 use crate::commit::{copy_backups, load_shard};
-use crate::kit::LostNodes;
 
 /// Segments that are split per record, while a table that has outgrown its slots is loaded.
 const LOADING_SPLITS: u64 = 2;
@@ -44,7 +43,7 @@ const SLOTS_MIN: u64 = 1_024;
 pub struct Node {
     id: NodeId,
     view: View,
-    lost: LostNodes,
+    survival: Survival,
     config: XenicConfig,
     shard: Option<ShardId>,
     primary: Replica,
@@ -58,7 +57,6 @@ pub struct Node {
     /// Per log: up to where it must be applied before the next deletions are forgotten.
     grace: Mutex<Vec<u64>>,
     paths: [AtomicU64; Path::COUNT],
-    without: DoneWithout,
 }
 
 /// What a node has besides its primary shard's records.
@@ -358,20 +356,8 @@ fn table_for(records: u64, config: &XenicConfig) -> Replica {
 }
 
 impl Survivor for Node {
-    fn view(&self) -> &View {
-        &self.view
-    }
-
-    fn lost(&self) -> &LostNodes {
-        &self.lost
-    }
-
-    fn without(&self) -> &DoneWithout {
-        &self.without
-    }
-
-    fn sabotage(&self) -> Sabotage {
-        self.config.sabotage
+    fn survival(&self) -> &Survival {
+        &self.survival
     }
 }
 
@@ -449,7 +435,7 @@ impl SystemNode for Node {
         Self {
             id,
             view: view.clone(),
-            lost: LostNodes::new(view),
+            survival: Survival::new(view, config.sabotage),
             config: config.clone().without_shorter_ways_if_broken(),
             shard: view.led_by(id).next(),
             primary,
@@ -460,7 +446,6 @@ impl SystemNode for Node {
             lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             grace: Mutex::new(vec![0; nics]),
             paths: Default::default(),
-            without: DoneWithout::default(),
         }
     }
 
