@@ -88,6 +88,10 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
             }
             Ok(())
         })?;
+        step("museum", || {
+            let mut nicol = Command::new(binary(&target, "release"));
+            finish(nicol.arg("museum").stdout(Stdio::null()))
+        })?;
         step("golden tables", || run_experiments(root, &target, Tables::Compare))?;
         step("instructions", || {
             instructions::run(root, &binary(&target, "release"), Counts::Check)
@@ -108,8 +112,8 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
     println!("== all steps: {:.1} s", started.elapsed().as_secs_f64());
     if extent == Extent::Quick {
         println!(
-            "== left out: release build, seed sweeps, golden tables, instructions, determinism, \
-             examples in documentation (cargo xtask ci)"
+            "== left out: release build, seed sweeps, museum, golden tables, instructions, \
+             determinism, examples in documentation (cargo xtask ci)"
         );
     }
     println!("{counts}");

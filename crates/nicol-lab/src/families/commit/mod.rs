@@ -54,20 +54,15 @@ pub(crate) static SYSTEMS: &[System] = &[
     },
     System {
         caches_addresses: true,
-        harmless: &[
-            ("no_validate", LOCKS_ALL),
-            ("validate_ignores_locks", LOCKS_ALL),
-            ("abort_installs", LOCKS_ALL),
-        ],
+        harmless: &[("validate_ignores_locks", LOCKS_ALL)],
         ..system::<rdma_occ::Node>("drtm-r-original", "DrTM+R, EuroSys '16")
     },
     System { caches_addresses: true, ..system::<rdma_occ::Node>("drtm-h", "DrTM+H, OSDI '18") },
     system::<rdma_occ::Node>("drtm-h-nc", "DrTM+H, OSDI '18, without its address cache"),
 ];
 
-/// Why some sabotages change nothing in DrTM+R's own protocol.
-const LOCKS_ALL: &str =
-    "it locks whatever it reads, so that it validates nothing and aborts before it writes";
+/// Why a sabotage changes nothing in DrTM+R's own protocol.
+const LOCKS_ALL: &str = "it locks every record that it reads, and ranges have no locks";
 
 /// The system of this name.
 ///

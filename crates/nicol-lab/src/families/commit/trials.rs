@@ -1,5 +1,6 @@
 //! Runs in which a broken protocol shows: few records, many clients.
 
+use nicol_core::faults::FaultFamilies;
 use nicol_core::units::Nanos;
 
 use crate::config::{BenchConfig, Length};
@@ -10,6 +11,11 @@ use crate::workloads::WorkloadSpec;
 const FEW: u64 = 10;
 /// Transactions of a run.
 const SHORT: u64 = 400;
+
+/// Transactions of a run with crashes: some are still under way when the last nodes come back.
+const WITH_CRASHES: u64 = 2_000;
+/// What a call waits for an answer in a run with crashes: less than the dead stay away.
+const TIMEOUT: &str = "timeout_us=500";
 
 /// The runs of `seed`: every workload that some sabotage needs, the cheapest first.
 pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
@@ -30,6 +36,11 @@ pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
         trial("smallbank", Some(FEW), 8, SHORT),
         trial("churn", Some(FEW), 8, SHORT),
         trial("churn-ordered", Some(FEW), 8, SHORT),
+        BenchConfig {
+            faults: FaultFamilies { crashes: true, ..FaultFamilies::MESSAGES },
+            settings: vec![TIMEOUT.to_owned()],
+            ..trial("churn", Some(FEW), 8, WITH_CRASHES)
+        },
     ];
     if seed.is_multiple_of(4) {
         // Load makes the trees of Xenic's hosts lag behind its NICs, which shows old scans.
