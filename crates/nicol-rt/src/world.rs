@@ -353,7 +353,7 @@ impl World for LiveWorld {
         queue.add((self.here, self.life), batch.drain(..));
     }
 
-    fn card_executes(&self, _node: NodeId) -> bool {
+    fn card_executes(&self, _node: NodeId, _chains: bool) -> bool {
         false
     }
 

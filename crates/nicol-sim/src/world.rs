@@ -342,9 +342,11 @@ impl World for SimWorld {
         self.spend(wait, Spent::DmaWait);
     }
 
-    fn card_executes(&self, node: NodeId) -> bool {
-        // A card posts verbs to cards: without one here, or there, software does the work.
-        self.model().has_verbs() && self.shared.model(node).has_verbs()
+    fn card_executes(&self, node: NodeId, chains: bool) -> bool {
+        // A card posts verbs to cards: without one here, or there, software does the work. Chains
+        // go to whatever executes them at the target.
+        let target = self.shared.model(node);
+        self.model().has_verbs() && if chains { target.runs_chains() } else { target.has_verbs() }
     }
 
     fn post(&self, node: NodeId, batch: &mut Vec<Operation>) {

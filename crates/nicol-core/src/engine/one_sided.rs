@@ -7,7 +7,7 @@ use super::{Completion, Engine, World};
 use crate::chain::Encoded;
 use crate::fabric::{FabricError, Local, OneSided, OneSidedOps, Timeout};
 use crate::ids::{FreeListKey, NodeId, RKey};
-use crate::memory::{Access, AccessError, Buffers, Region};
+use crate::memory::{Access, AccessError, BufferUses, Buffers, ChainMark, Region};
 
 impl<W: World> OneSidedOps for Engine<W> {
     fn register(&self, region: &Arc<Region>, access: Access) -> RKey {
@@ -28,6 +28,18 @@ impl<W: World> OneSidedOps for Engine<W> {
         self.0.world.regions().post_buffers(list, offsets)
     }
 
+    fn buffer_uses(&self, list: FreeListKey) -> Option<Arc<BufferUses>> {
+        self.0.world.regions().buffer_uses(list)
+    }
+
+    fn mark_chains(&self) -> ChainMark {
+        self.0.world.regions().mark_chains()
+    }
+
+    fn have_ended(&self, mark: ChainMark) -> bool {
+        self.0.world.regions().have_ended(mark)
+    }
+
     fn buffers_ready(&self, list: FreeListKey) -> usize {
         self.0.world.regions().buffers_ready(list)
     }
@@ -36,7 +48,7 @@ impl<W: World> OneSidedOps for Engine<W> {
         if self.view().node(node).is_none() {
             return Completion::ready(Err(FabricError::Unreachable));
         }
-        if self.0.world.card_executes(node) {
+        if self.0.world.card_executes(node, matches!(operation, OneSided::Chain(_))) {
             let mut body = self.0.pool.take();
             Encoded::emit(operation, &mut body);
             return self.post_verb(node, body);

@@ -291,9 +291,9 @@ pub trait World: 'static {
     fn memory_is_durable(&self) -> bool;
     /// Starts a vector of DMA reads, a vector of DMA writes, or persists; takes them all.
     fn submit(&self, batch: &mut Vec<Operation>);
-    /// Does the card of `node` execute this engine's one-sided operations? If not, they are sent as
-    /// messages to a NIC engine there, which executes them in software.
-    fn card_executes(&self, node: NodeId) -> bool;
+    /// Does the card of `node` execute this engine's plain verbs, or its chains? If not, they are
+    /// sent as messages to a NIC engine there, which executes them in software.
+    fn card_executes(&self, node: NodeId, chains: bool) -> bool;
     /// Posts a batch of verbs to the card of `node` with one doorbell; takes them all.
     fn post(&self, node: NodeId, batch: &mut Vec<Operation>);
     /// The next finished operation.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Completions;
 use crate::chain::Chain;
 use crate::ids::{FreeListKey, NodeId, RKey};
-use crate::memory::{Access, AccessError, Buffers, Region};
+use crate::memory::{Access, AccessError, BufferUses, Buffers, ChainMark, Region};
 
 /// A one-sided operation on remote regions. Offsets are multiples of eight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,16 @@ pub trait OneSidedOps: Completions {
     /// 4.2]. At the first that is not in use this stops with `NotInUse`; those before it are
     /// posted.
     fn post_buffers(&self, list: FreeListKey, offsets: &[u64]) -> Result<(), AccessError>;
+
+    /// Which buffers of this node's `list` are in use; `None` if there is no such list.
+    fn buffer_uses(&self, list: FreeListKey) -> Option<Arc<BufferUses>>;
+
+    /// Marks the chains that are under way at this node now: see [`OneSidedOps::have_ended`].
+    fn mark_chains(&self) -> ChainMark;
+
+    /// Have all chains ended that were under way at `mark`? A buffer that was in use then, and that
+    /// no pointer refers to now, is nobody's: no chain is left that might install it.
+    fn have_ended(&self, mark: ChainMark) -> bool;
 
     /// Buffers of this node's `list` that an ALLOCATE could pop now.
     fn buffers_ready(&self, list: FreeListKey) -> usize;

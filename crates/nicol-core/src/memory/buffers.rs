@@ -5,6 +5,8 @@
 //! epoch, an epoch ends when nobody is left in the one before it, and two ends make a buffer safe.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{AccessError, WORD};
 use crate::ids::{FreeListKey, RKey};
@@ -28,11 +30,56 @@ pub struct Buffers {
     pub in_use: u32,
 }
 
+/// One use of a buffer: from the ALLOCATE that popped it until it is posted again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BufferUse {
+    /// The buffer.
+    pub offset: u64,
+    /// Which use of it: later ones have higher numbers.
+    pub number: u64,
+}
+
+/// Which buffers of a free list are in use. It may be read from any thread.
+#[derive(Debug)]
+pub struct BufferUses {
+    buffers: Buffers,
+    /// By buffer: uses begun and ended, so that it is odd while one lasts.
+    turns: Box<[AtomicU64]>,
+}
+
+impl BufferUses {
+    fn new(buffers: Buffers) -> Self {
+        let turn = |buffer| AtomicU64::new(u64::from(buffer < buffers.in_use));
+        Self { buffers, turns: (0..buffers.count).map(turn).collect() }
+    }
+
+    /// The buffers, as they were registered.
+    pub const fn buffers(&self) -> Buffers {
+        self.buffers
+    }
+
+    /// The use of the buffer at `offset`; `None` if it is free, or no buffer of the list.
+    pub fn of(&self, offset: u64) -> Option<BufferUse> {
+        let number = self.turns.get(self.buffers.index_of(offset)?)?.load(Ordering::Acquire);
+        (number % 2 == 1).then_some(BufferUse { offset, number })
+    }
+
+    /// Every use that lasts, by offset.
+    pub fn iter(&self) -> impl Iterator<Item = BufferUse> {
+        let Buffers { first, size, .. } = self.buffers;
+        (0..self.turns.len() as u64).filter_map(move |buffer| self.of(first + buffer * size))
+    }
+
+    /// Begins or ends a use of a buffer.
+    fn turn(&self, buffer: usize) {
+        self.turns[buffer].fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 #[derive(Debug)]
 struct FreeList {
-    buffers: Buffers,
     ready: VecDeque<u32>,
-    in_use: Vec<bool>,
+    uses: Arc<BufferUses>,
 }
 
 /// The epoch in which a chain began.
@@ -54,19 +101,25 @@ pub(super) struct FreeLists {
     generation: u32,
     /// Posted buffers that such a chain may still use, oldest first.
     waiting: VecDeque<(u64, FreeListKey, u32)>,
+    /// The epoch that somebody waits for.
+    wanted: u64,
 }
+
+/// The chains that were under way at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainMark(u64);
 
 impl FreeLists {
     pub(super) fn add(&mut self, buffers: Buffers, mut draw: impl FnMut() -> u32) -> FreeListKey {
         let count = buffers.count as usize;
         let mut ready = VecDeque::with_capacity(count);
         ready.extend(buffers.in_use..buffers.count);
-        let in_use = (0..buffers.count).map(|buffer| buffer < buffers.in_use).collect();
+        let uses = Arc::new(BufferUses::new(buffers));
         self.waiting.reserve(count);
         loop {
             let key = FreeListKey(draw());
             if key.0 != 0 && !self.lists.contains_key(&key) {
-                self.lists.insert(key, FreeList { buffers, ready, in_use });
+                self.lists.insert(key, FreeList { ready, uses });
                 return key;
             }
         }
@@ -96,9 +149,24 @@ impl FreeLists {
         self.advance();
     }
 
-    /// Ends epochs while that makes buffers ready and nobody is in the way.
+    /// Marks the chains that are under way now.
+    pub(super) fn mark(&mut self) -> ChainMark {
+        let mark = ChainMark(self.epoch);
+        self.wanted = self.epoch + 2;
+        self.advance();
+        mark
+    }
+
+    /// Have all chains ended that were under way at `mark`?
+    pub(super) fn have_ended(&self, mark: ChainMark) -> bool {
+        self.epoch >= mark.0 + 2
+    }
+
+    /// Ends epochs while somebody waits for it, a buffer or a mark, and nobody is in the way.
     fn advance(&mut self) {
-        while !self.waiting.is_empty() && self.chains[((self.epoch + 1) % 2) as usize] == 0 {
+        while (!self.waiting.is_empty() || self.epoch < self.wanted)
+            && self.chains[((self.epoch + 1) % 2) as usize] == 0
+        {
             self.epoch += 1;
             while let Some(&(posted, key, buffer)) = self.waiting.front()
                 && posted + 2 <= self.epoch
@@ -114,18 +182,14 @@ impl FreeLists {
     /// Posts the buffers at `offsets`; at the first that is not in use it stops and says so.
     pub(super) fn post(&mut self, key: FreeListKey, offsets: &[u64]) -> Result<(), AccessError> {
         let list = self.lists.get_mut(&key).ok_or(AccessError::Denied { rkey: key.0 })?;
-        let Buffers { first, size, .. } = list.buffers;
         let mut posted = Ok(());
         for &offset in offsets {
-            let buffer = offset.wrapping_sub(first) / size;
-            let whole = offset.wrapping_sub(first).is_multiple_of(size);
-            match list.in_use.get_mut(buffer as usize) {
-                Some(in_use) if whole && *in_use => *in_use = false,
-                _ => {
-                    posted = Err(AccessError::NotInUse { offset });
-                    break;
-                }
-            }
+            let used = list.uses.of(offset).and_then(|_| list.uses.buffers.index_of(offset));
+            let Some(buffer) = used else {
+                posted = Err(AccessError::NotInUse { offset });
+                break;
+            };
+            list.uses.turn(buffer);
             self.waiting.push_back((self.epoch, key, buffer as u32));
         }
         self.advance();
@@ -134,21 +198,27 @@ impl FreeLists {
 
     /// The list's buffers, if operations under `rkey` may allocate from it.
     pub(super) fn find(&self, key: FreeListKey, rkey: RKey) -> Result<Buffers, AccessError> {
-        let list = self.lists.get(&key).filter(|list| list.buffers.rkey == rkey);
-        list.map(|list| list.buffers).ok_or(AccessError::Denied { rkey: key.0 })
+        let list = self.lists.get(&key).filter(|list| list.uses.buffers.rkey == rkey);
+        list.map(|list| list.uses.buffers).ok_or(AccessError::Denied { rkey: key.0 })
+    }
+
+    /// Which buffers of the list are in use; `None` if there is no such list.
+    pub(super) fn uses(&self, key: FreeListKey) -> Option<Arc<BufferUses>> {
+        self.lists.get(&key).map(|list| list.uses.clone())
     }
 
     /// Pops the first ready buffer's offset.
     pub(super) fn pop(&mut self, key: FreeListKey) -> Option<u64> {
         let list = self.lists.get_mut(&key)?;
         let buffer = list.ready.pop_front()?;
-        list.in_use[buffer as usize] = true;
-        Some(list.buffers.first + u64::from(buffer) * list.buffers.size)
+        list.uses.turn(buffer as usize);
+        let Buffers { first, size, .. } = list.uses.buffers;
+        Some(first + u64::from(buffer) * size)
     }
 
     /// Forgets the lists whose buffers lie under none of these keys, which are sorted.
     pub(super) fn keep_only(&mut self, rkeys: &[RKey]) {
-        self.lists.retain(|_, list| rkeys.binary_search(&list.buffers.rkey).is_ok());
+        self.lists.retain(|_, list| rkeys.binary_search(&list.uses.buffers.rkey).is_ok());
         let lists = &self.lists;
         self.waiting.retain(|(_, key, _)| lists.contains_key(key));
     }
@@ -160,6 +230,13 @@ impl FreeLists {
 }
 
 impl Buffers {
+    /// The number of the buffer at `offset`, if one begins there.
+    fn index_of(&self, offset: u64) -> Option<usize> {
+        let from_first = offset.checked_sub(self.first)?;
+        let index = from_first.checked_div(self.size).filter(|&index| index < self.count.into())?;
+        (index * self.size == from_first).then_some(index as usize)
+    }
+
     /// Bytes from the first buffer to the end of the last, if the buffers are words and in range.
     pub(super) fn span(&self) -> Result<u64, AccessError> {
         if self.size == 0 || !self.size.is_multiple_of(WORD as u64) {
@@ -237,6 +314,38 @@ mod tests {
         lists.leave(later);
         lists.keep_only(&[RKey(8)]);
         assert_eq!(lists.find(key, RKey(9)), Err(AccessError::Denied { rkey: 5 }));
+    }
+
+    #[test]
+    fn a_mark_ends_with_the_chains_that_were_under_way_and_no_later_one() {
+        let (mut lists, key) = lists(1, 1);
+        let before = lists.mark();
+        assert!(lists.have_ended(before), "nothing was under way");
+        let old = lists.enter().unwrap();
+        let mark = lists.mark();
+        let newer = lists.enter().unwrap();
+        assert!(!lists.have_ended(mark));
+        lists.leave(newer);
+        assert!(!lists.have_ended(mark));
+        let newest = lists.enter().unwrap();
+        lists.leave(old);
+        lists.leave(newest);
+        assert!(lists.have_ended(mark) && lists.waiting.is_empty());
+        assert_eq!(lists.post(key, &[64]), Ok(()));
+    }
+
+    #[test]
+    fn uses_of_a_buffer_are_told_apart() {
+        let (mut lists, key) = lists(2, 1);
+        let uses = lists.uses(key).unwrap();
+        let loaded = BufferUse { offset: 64, number: 1 };
+        assert_eq!(uses.iter().collect::<Vec<_>>(), [loaded]);
+        assert_eq!([uses.of(96), uses.of(65), uses.of(0), uses.of(128)], [None; 4]);
+        lists.post(key, &[64]).unwrap();
+        assert_eq!(uses.iter().count(), 0);
+        assert_eq!([lists.pop(key), lists.pop(key)], [Some(96), Some(64)]);
+        assert_eq!(uses.of(64), Some(BufferUse { offset: 64, number: 3 }));
+        assert_eq!((uses.iter().count(), lists.uses(FreeListKey(6)).is_none()), (2, true));
     }
 
     #[test]

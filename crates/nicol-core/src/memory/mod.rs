@@ -8,7 +8,7 @@ mod seqlock;
 mod swap;
 mod table;
 
-pub use buffers::{Buffers, CHAINS_MAX, Entered};
+pub use buffers::{BufferUse, BufferUses, Buffers, CHAINS_MAX, ChainMark, Entered};
 pub use doorbell::Doorbell;
 pub use region::{AccessError, Region, WORD};
 pub use swap::{Compare, MaskedSwap, SWAP_WORDS_MAX, Swapped};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-use super::buffers::{Buffers, Entered, FreeLists};
+use super::buffers::{BufferUses, Buffers, ChainMark, Entered, FreeLists};
 use super::{AccessError, Region};
 use crate::fabric::FabricError;
 use crate::ids::{FreeListKey, RKey, Side};
@@ -127,6 +127,21 @@ impl RegionTable {
     /// first that is not in use this stops with an error; those before it are posted.
     pub fn post_buffers(&self, list: FreeListKey, offsets: &[u64]) -> Result<(), AccessError> {
         self.lists().post(list, offsets)
+    }
+
+    /// Which buffers of `list` are in use; `None` if there is no such list.
+    pub fn buffer_uses(&self, list: FreeListKey) -> Option<Arc<BufferUses>> {
+        self.lists().uses(list)
+    }
+
+    /// Marks the chains that are under way at this node now.
+    pub fn mark_chains(&self) -> ChainMark {
+        self.lists().mark()
+    }
+
+    /// Have all chains ended that were under way at `mark`? Those that began later may not have.
+    pub fn have_ended(&self, mark: ChainMark) -> bool {
+        self.lists().have_ended(mark)
     }
 
     /// Buffers that an ALLOCATE could pop now.

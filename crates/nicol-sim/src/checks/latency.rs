@@ -7,7 +7,7 @@ use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use nicol_core::view::ViewError;
 
 use super::CheckLine;
-use super::measure::{Action, FULL_VECTOR, dma_latency, round_trip, transfer};
+use super::measure::{Action, ChainProbe, FULL_VECTOR, dma_latency, round_trip, transfer};
 use crate::profile::{Published, Sourced};
 use crate::{Profile, ProfileError};
 
@@ -148,18 +148,21 @@ pub(super) fn off_path(
     Ok(lines)
 }
 
-/// C3.01 to C3.03 on this profile's link, and the orderings among verbs.
+/// C3.01 to C3.03 on this profile's link, and the switch of C3.08.
 pub(super) fn verbs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     const NOTE: &str = "measured on this profile's link, plus what the bytes take longer there";
     let time_of_512 = |rate: BitsPerSec| rate.transfer_time(Bytes(512)).0 as f64;
+    const SWITCH_NS: f64 = 600.0;
+    /// More than that of any cable within a rack.
+    const CABLE: Picos = Picos(50_000);
     let here = time_of_512(profile.link.rate.value);
     let slower = |gbps| time_of_512(BitsPerSec::from_gbps(gbps)) - here;
     let switch = 2.0 * profile.link.latency.value.0 as f64 / 1e3;
     let read = round_trip(profile, Action::Read(Side::Host), Side::Host, 512)?;
     let rpc = round_trip(profile, Action::Echo(Side::Host), Side::Host, 512)?;
     // A READ carries its bytes one way, an echo both.
-    let read_us = (read + slower(40)) / 1e3;
-    let rpc_us = (rpc + 2.0 * slower(40)) / 1e3;
+    let read_us = (read + slower(40) - switch + SWITCH_NS) / 1e3;
+    let rpc_us = (rpc + 2.0 * slower(40) - switch + SWITCH_NS) / 1e3;
     let direct_us = (read + slower(25) - switch) / 1e3;
     let line = |id, what: &str, published, measured, unit| {
         CheckLine::new(id, what, (published, published), measured, unit).note(NOTE)
@@ -170,6 +173,16 @@ pub(super) fn verbs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError>
         line("C3.02", "by how much the READ is faster", 43.0, (1.0 - read_us / rpc_us) * 1e2, "%"),
         line("C3.03", "READ of 512 B at 25 Gbps without a switch", 2.5, direct_us, "us"),
     ];
+    if profile.verbs.chains.is_some() && profile.link.latency.value > CABLE {
+        let what = "what the switch adds to a round trip";
+        lines.push(CheckLine::new("C3.08", what, (0.6, 0.6), switch / 1e3, "us"));
+    }
+    Ok(lines)
+}
+
+/// C1.09: the orderings among verbs and messages.
+pub(super) fn verb_orderings(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
+    let mut lines = Vec::new();
     let two_sided = round_trip(profile, Action::Echo(Side::Host), Side::Host, REQUEST)?;
     let one_sided = [Action::Read(Side::Host), Action::Write(Side::Host)];
     for action in one_sided {
@@ -178,4 +191,37 @@ pub(super) fn verbs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError>
         lines.push(CheckLine::ordering("C1.09", what, time < two_sided).assumed());
     }
     Ok(lines)
+}
+
+/// The primitives of figure 1 and the verbs that they are compared with. [PRISM21 4.3]
+pub const PRIMITIVES: [(&str, ChainProbe, Action); 5] = [
+    ("READ", ChainProbe::Read, Action::Read(Side::Host)),
+    ("indirect READ", ChainProbe::IndirectRead, Action::Read(Side::Host)),
+    ("WRITE", ChainProbe::Write, Action::Write(Side::Host)),
+    ("ALLOCATE", ChainProbe::Allocate, Action::Write(Side::Host)),
+    ("CAS", ChainProbe::CompareSwap, Action::CompareSwap),
+];
+
+/// C3.04: what software on host cores adds, primitive by primitive, to C3.03's one latency of verbs:
+/// that of a READ, or of a compare-and-swap, which carries no data.
+pub(super) fn software_chains(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
+    const NOTE: &str = "beyond a READ verb of 512 B, or beyond a CAS verb: one latency is published for \
+                        all verbs";
+    let mut lines = Vec::new();
+    for (name, primitive, verb) in PRIMITIVES {
+        let verb = if verb == Action::CompareSwap { verb } else { Action::Read(Side::Host) };
+        let verb = round_trip(profile, verb, Side::Host, 512)?;
+        let software = round_trip(profile, Action::Chain(primitive), Side::Host, 512)?;
+        let what = format!("what software adds: {name}, 512 B");
+        let line = CheckLine::new("C3.04", what, (2.5, 2.8), (software - verb) / 1e3, "us");
+        lines.push(line.note(NOTE));
+    }
+    Ok(lines)
+}
+
+/// C3.05: how long a core of the card takes to reach its host's memory.
+pub(super) fn card_cores(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
+    let read_us = transfer(profile, Action::DmaRead, 8)? / 1e3;
+    let what = "a core of the card reads a word of its host's memory";
+    Ok(vec![CheckLine::new("C3.05", what, (3.0, 3.0), read_us, "us")])
 }

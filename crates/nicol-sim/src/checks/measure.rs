@@ -8,8 +8,9 @@ use nicol_core::units::Nanos;
 use nicol_core::view::ViewError;
 
 use super::cluster;
-pub use super::probe::Action;
+pub use super::latency::PRIMITIVES;
 use super::probe::Probe;
+pub use super::probe::{Action, ChainProbe};
 use crate::{Profile, SimCluster, SimConfig, Spending};
 
 /// Run before a rate is measured: queues fill and batches form.

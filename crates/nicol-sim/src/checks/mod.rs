@@ -14,6 +14,7 @@ use nicol_core::view::{View, ViewError};
 
 use nicol_core::units::Nanos;
 
+use crate::profile::OneSidedBy;
 use crate::{Profile, SimConfig, SimReport};
 
 /// One published measurement beside the model's.
@@ -116,10 +117,21 @@ pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
         lines.extend(latency::dma(profile)?);
         lines.extend(latency::on_path_orderings(profile)?);
     }
+    let chains_by = profile.capabilities().chains_by;
     if profile.verbs.present.value && profile.off_path.is_none() {
-        lines.extend(throughput::verbs(profile)?);
-        lines.extend(throughput::two_sided(profile)?);
+        // PRISM's testbeds, which say who executes chains, are not held to another's rates (AMB-32).
+        if profile.verbs.chains.is_none() {
+            lines.extend(throughput::verbs(profile)?);
+            lines.extend(throughput::two_sided(profile)?);
+            lines.extend(latency::verb_orderings(profile)?);
+        }
         lines.extend(latency::verbs(profile)?);
+        if chains_by == OneSidedBy::HostCores {
+            lines.extend(latency::software_chains(profile)?);
+        }
+    }
+    if profile.off_path.is_some() && chains_by == OneSidedBy::NicCores {
+        lines.extend(latency::card_cores(profile)?);
     }
     if let Some(published) = &profile.published {
         lines.extend(latency::off_path(profile, published)?);

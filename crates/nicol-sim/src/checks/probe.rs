@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nicol_core::chain::{Chain, ChainResults, Data, Primitive, Target};
 use nicol_core::engine::Start;
 use nicol_core::fabric::{Delivery, Fabric, FabricError, Message, OneSided, Service, Timeout};
-use nicol_core::ids::{EngineId, NodeId, RKey, Side};
-use nicol_core::memory::{Access, Region};
+use nicol_core::ids::{EngineId, FreeListKey, NodeId, RKey, Side};
+use nicol_core::memory::{Access, Buffers, Compare, MaskedSwap, Region};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::wire::{Malformed, Writer};
 
@@ -28,11 +29,36 @@ pub enum Action {
     Write(Side),
     /// A one-sided READ of memory of this side of the target.
     Read(Side),
+    /// A chain of one primitive on host memory of the target. [PRISM21 4.3]
+    Chain(ChainProbe),
+    /// A compare-and-swap verb on a word of host memory of the target.
+    CompareSwap,
     /// A DMA read of host memory by a NIC engine of the target.
     DmaRead,
     /// A DMA write of host memory by a NIC engine of the target.
     DmaWrite,
 }
+
+/// The primitives that are measured one by one. [PRISM21 4.3, figure 1]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChainProbe {
+    /// A READ.
+    Read,
+    /// A READ of what a pointer points to.
+    IndirectRead,
+    /// A WRITE.
+    Write,
+    /// An ALLOCATE with data.
+    Allocate,
+    /// An enhanced compare-and-swap of 16 bytes.
+    CompareSwap,
+}
+
+/// Where a pointer to the data stands, and where data begins that primitives read and write.
+const POINTER: u64 = 0;
+const DATA: u64 = 64;
+/// Memory of the buffers that ALLOCATEs pop, behind all else.
+const BUFFERS: u64 = 1 << 20;
 
 /// Who does what, and how much at once.
 #[derive(Clone, Debug)]
@@ -47,6 +73,7 @@ pub(super) struct Probe {
     pub(super) period: Nanos,
     region: Arc<Region>,
     rkey: Arc<AtomicU64>,
+    list: Arc<AtomicU64>,
     finished: Arc<AtomicU64>,
     waited_ns: Arc<AtomicU64>,
 }
@@ -62,10 +89,11 @@ pub(super) struct Found {
 
 impl Probe {
     pub(super) fn new(action: Action, source: Side, in_flight: usize, size: usize) -> Self {
-        let (rkey, finished, waited_ns) = Default::default();
-        let region = Arc::new(Region::new(Bytes(MEMORY)));
+        let (rkey, list, finished, waited_ns) = Default::default();
+        let buffers = if action == Action::Chain(ChainProbe::Allocate) { BUFFERS } else { 0 };
+        let region = Arc::new(Region::new(Bytes(MEMORY + buffers)));
         let period = Nanos::ZERO;
-        Self { action, source, in_flight, size, period, region, rkey, finished, waited_ns }
+        Self { action, source, in_flight, size, period, region, rkey, list, finished, waited_ns }
     }
 
     /// Runs the load for `warmup` and then measures over `window`.
@@ -105,6 +133,18 @@ impl Probe {
         }
     }
 
+    /// Sets the pointer and posts the buffers.
+    fn prepare_chains<F: Fabric>(&self, fabric: &F, rkey: RKey) {
+        let size = (self.size as u64).next_multiple_of(64);
+        let count = ((self.region.size().0 - MEMORY) / size) as u32;
+        let buffers = Buffers { rkey, first: MEMORY, size, count, in_use: 0 };
+        let pointed = self.region.store(POINTER, DATA);
+        match pointed.and_then(|()| fabric.register_buffers(buffers)) {
+            Ok(list) => self.list.store(u64::from(list.0), Ordering::Relaxed),
+            Err(error) => panic!("the pointer and the buffers lie in the region: {error}"),
+        }
+    }
+
     async fn once<F: Fabric>(
         &self,
         fabric: &F,
@@ -129,6 +169,19 @@ impl Probe {
             Action::Read(_) => {
                 fabric.one_sided(TARGET, OneSided::Read { rkey, offset, len }).await.map(drop)
             }
+            Action::CompareSwap => {
+                let swap = OneSided::CompareSwap { rkey, offset: DATA, expected: 0, new: 0 };
+                fabric.one_sided(TARGET, swap).await.map(drop)
+            }
+            Action::Chain(probed) => {
+                let list = FreeListKey(self.list.load(Ordering::Relaxed) as u32);
+                let mut chain = Chain::default();
+                chain.push(primitive(probed, list, bytes).under(rkey));
+                let done = fabric.one_sided(TARGET, OneSided::Chain(&chain)).await?;
+                let results = ChainResults::parse(done.as_ref());
+                let refused = results.map_err(|_| FabricError::Malformed)?.refused();
+                refused.map_or(Ok(()), |(_, error)| Err(error))
+            }
             Action::DmaRead => fabric.dma_read(&self.region, offset, self.size).await.map(drop),
             Action::DmaWrite => fabric.dma_write(&self.region, offset, bytes).await.map(drop),
         }
@@ -142,6 +195,9 @@ impl Start for Probe {
         if here == (EngineId { node: TARGET, side: self.memory(), core: 0 }) {
             let rkey = fabric.register(&self.region, Access::ReadWrite);
             self.rkey.store(u64::from(rkey.0), Ordering::Relaxed);
+            if matches!(self.action, Action::Chain(_)) {
+                self.prepare_chains(fabric, rkey);
+            }
         }
         if here.side != self.source || (here.node == TARGET) != self.is_dma() {
             return;
@@ -162,6 +218,21 @@ impl Start for Probe {
                     probe.finished.fetch_add(1, Ordering::Relaxed);
                 }
             });
+        }
+    }
+}
+
+/// The primitive that `probed` stands for, on so many bytes.
+fn primitive(probed: ChainProbe, list: FreeListKey, bytes: &[u8]) -> Primitive<'_> {
+    let len = bytes.len() as u32;
+    match probed {
+        ChainProbe::Read => Primitive::Read { from: Target::At(DATA), len },
+        ChainProbe::IndirectRead => Primitive::Read { from: Target::Indirect(POINTER), len },
+        ChainProbe::Write => Primitive::Write { to: Target::At(DATA), data: Data::Inline(bytes) },
+        ChainProbe::Allocate => Primitive::Allocate { list, data: bytes },
+        ChainProbe::CompareSwap => {
+            let swap = MaskedSwap::new(Compare::Equal, [0; 2], [0; 2]);
+            Primitive::compare_swap(Target::At(DATA), swap)
         }
     }
 }

@@ -7,7 +7,7 @@ use nicol_core::ids::{EngineId, Side};
 use nicol_core::units::{Nanos, Picos};
 
 use super::Hardware;
-use crate::profile::{Profile, TwoSided};
+use crate::profile::{OneSidedBy, Profile, TwoSided};
 
 /// The hardware of a node: its profile, and the numbers of it that are asked for at every event.
 /// Nodes of one cluster may differ.
@@ -72,6 +72,11 @@ impl NodeModel {
     /// Has its card an engine for verbs?
     pub fn has_verbs(&self) -> bool {
         self.profile.verbs.present.value
+    }
+
+    /// Does its card execute chains as well as plain verbs? [PRISM21 4.2]
+    pub fn runs_chains(&self) -> bool {
+        self.profile.capabilities().chains_by == OneSidedBy::Card
     }
 
     /// Is memory of `side` that of NIC cores off the path?

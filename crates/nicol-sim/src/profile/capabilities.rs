@@ -31,6 +31,8 @@ pub struct Capabilities {
     pub nic_cores: NicCores,
     /// Who executes one-sided operations.
     pub one_sided_by: OneSidedBy,
+    /// Who executes chains of them. [PRISM21 4]
+    pub chains_by: OneSidedBy,
 }
 
 impl Profile {
@@ -42,12 +44,14 @@ impl Profile {
             (true, true) => NicCores::OnPath,
             (true, false) => NicCores::OffPath,
         };
-        let one_sided_by = match (self.verbs.present.value, nic_cores) {
+        let by = |card| match (card, nic_cores) {
             (true, _) => OneSidedBy::Card,
             (false, NicCores::Host) => OneSidedBy::HostCores,
             (false, NicCores::OnPath | NicCores::OffPath) => OneSidedBy::NicCores,
         };
-        Capabilities { nic_cores, one_sided_by }
+        let verbs = self.verbs.present.value;
+        let chains = self.verbs.chains.as_ref().is_none_or(|chains| chains.value);
+        Capabilities { nic_cores, one_sided_by: by(verbs), chains_by: by(verbs && chains) }
     }
 }
 
@@ -59,11 +63,16 @@ mod tests {
     fn the_built_in_profiles_can_do_what_their_papers_say() {
         let of = |name| {
             let can = Profile::load(name).unwrap().capabilities();
-            (can.nic_cores, can.one_sided_by)
+            (can.nic_cores, can.one_sided_by, can.chains_by)
         };
-        assert_eq!(of("liquidio3"), (NicCores::OnPath, OneSidedBy::NicCores));
-        assert_eq!(of("connectx5"), (NicCores::Host, OneSidedBy::Card));
-        assert_eq!(of("bluefield1"), (NicCores::OffPath, OneSidedBy::Card));
-        assert_eq!(of("stingray"), (NicCores::OffPath, OneSidedBy::Card));
+        use OneSidedBy::{Card, HostCores, NicCores as OnNic};
+        assert_eq!(of("liquidio3"), (NicCores::OnPath, OnNic, OnNic));
+        assert_eq!(of("connectx5"), (NicCores::Host, Card, Card));
+        assert_eq!(of("connectx5-25g"), (NicCores::Host, Card, HostCores));
+        assert_eq!(of("connectx5-40g"), (NicCores::Host, Card, HostCores));
+        assert_eq!(of("connectx5-40g:verbs.chains=true"), (NicCores::Host, Card, Card));
+        assert_eq!(of("bluefield1"), (NicCores::OffPath, Card, Card));
+        assert_eq!(of("bluefield1-25g"), (NicCores::OffPath, Card, OnNic));
+        assert_eq!(of("stingray"), (NicCores::OffPath, Card, Card));
     }
 }

@@ -23,7 +23,10 @@ pub use values::{Assumption, Measured, Stated};
 /// The profiles that come with Nicol, in the order of their names: name and text.
 const BUILT_IN: &[(&str, &str)] = &[
     ("bluefield1", include_str!("../../../../profiles/bluefield1.toml")),
+    ("bluefield1-25g", include_str!("../../../../profiles/bluefield1-25g.toml")),
     ("connectx5", include_str!("../../../../profiles/connectx5.toml")),
+    ("connectx5-25g", include_str!("../../../../profiles/connectx5-25g.toml")),
+    ("connectx5-40g", include_str!("../../../../profiles/connectx5-40g.toml")),
     ("liquidio3", include_str!("../../../../profiles/liquidio3.toml")),
     ("stingray", include_str!("../../../../profiles/stingray.toml")),
 ];
@@ -220,6 +223,9 @@ pub struct Verbs {
     pub post: Sourced<Picos>,
     /// Time of the core to poll a completion.
     pub completed: Sourced<Picos>,
+    /// Does the NIC execute chains of operations as well, as a future one might? Else software of
+    /// the node's NIC engines does. Left out: it does. [PRISM21 4.1, 4.2]
+    pub chains: Option<Sourced<bool>>,
     /// The NIC's time per operation of one requester.
     pub requester_interval: Sourced<Picos>,
     /// The NIC's time per packet of all connections.
