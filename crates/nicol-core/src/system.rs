@@ -72,6 +72,20 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
         let _refuses_everything = fabric;
     }
 
+    /// The node has crashed: its memory of this life is lost, and no engine of it runs.
+    fn crashed(&self) {}
+
+    /// Starts one engine of a new life of a node that has crashed. Default: without data, for ever.
+    fn restart<F: Fabric>(self: &Arc<Self>, fabric: &F) {
+        Self::start_without_data(fabric);
+    }
+
+    /// Of a node that has crashed: has it its data again, so that it serves? Never where
+    /// [`RECOVERS`](SystemNode::RECOVERS) is not set.
+    fn has_recovered(&self) -> bool {
+        false
+    }
+
     /// Has it nothing left to do: is every log applied, every lock released?
     fn is_settled(&self) -> bool;
 

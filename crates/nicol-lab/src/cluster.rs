@@ -59,13 +59,14 @@ impl<Y: Family> Start for Cluster<Y> {
 
     fn crashed(&self, loss: &Loss) -> AfterLoss {
         self.down[loss.node.index()].store(true, Ordering::Relaxed);
+        self.nodes[loss.node.index()].crashed();
         AfterLoss::NodeStops
     }
 
-    /// No family can recover yet: a node that has crashed has no data in its next life, and its
+    /// A node that has crashed has no data in its next life until it recovers, if it can, and its
     /// clients do not come back.
     fn restart<F: Fabric>(&self, fabric: &F, _revival: &Revival<'_>) {
-        Y::Node::start_without_data(fabric);
+        self.nodes[fabric.here().node.index()].restart(fabric);
     }
 }
 
@@ -142,8 +143,14 @@ impl<Y: Family> Cluster<Y> {
         !self.down[node.index()].load(Ordering::Relaxed)
     }
 
+    /// The nodes whose memory counts: those that have not crashed, and those that have recovered.
+    pub(crate) fn serving_ids(&self) -> impl Iterator<Item = NodeId> {
+        let serves = |&id: &NodeId| self.survives(id) || self.nodes[id.index()].has_recovered();
+        self.view.node_ids().filter(serves)
+    }
+
     pub(crate) fn is_settled(&self) -> bool {
-        self.survivors().all(|node| node.is_settled())
+        self.serving_ids().all(|id| self.nodes[id.index()].is_settled())
     }
 }
 

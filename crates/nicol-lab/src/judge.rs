@@ -57,9 +57,9 @@ fn add(sums: &mut BTreeMap<&'static str, u64>, counts: &[(&'static str, u64)]) {
     }
 }
 
-/// What the memory of each survivor looks like.
+/// What the memory of each survivor, and of each node that has recovered, looks like.
 fn audit_memory<Y: Family>(cluster: &Cluster<Y>, check: &mut Check) -> Vec<(NodeId, Audit)> {
-    let survivors: Vec<_> = cluster.surviving_ids().collect();
+    let survivors: Vec<_> = cluster.serving_ids().collect();
     let node = |id: &NodeId| -> &Arc<Y::Node> { &cluster.nodes[id.index()] };
     let audits = parallel::map(&survivors, cluster.records, |id| node(id).audit());
     for audit in &audits {

@@ -6,3 +6,4 @@
 
 pub mod commit;
 mod kit;
+pub mod prism;

@@ -3,6 +3,7 @@
 
 pub mod commit;
 pub mod key_value;
+pub mod prism;
 
 use crate::experiments::Experiment;
 use crate::system::System;
@@ -10,6 +11,7 @@ use crate::system::System;
 /// The systems of every family.
 pub(crate) static SYSTEMS: &[&[System]] = &[
     commit::SYSTEMS,
+    prism::SYSTEMS,
     #[cfg(test)]
     key_value::tests::SYSTEMS,
 ];

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use nicol_core::fabric::Local;
+use nicol_core::fabric::{FabricError, Local};
 use nicol_core::history::{self, Action, Effect, End, Found, digest};
 use nicol_core::ids::{Key, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason, Scanned};
@@ -112,8 +112,12 @@ impl<K: KeyValue> Session for KeyValueSession<K> {
             }
             Err(Failure::Unknown) => Attempted::Unknown,
             Err(Failure::Aborted(reason)) => {
-                let full = reason == Reason::NoResources;
-                let again = if full { Again::WhenFull } else { Again::Yes };
+                let again = match reason {
+                    Reason::NoResources => Again::WhenFull,
+                    // Whoever could answer is gone.
+                    Reason::Fabric(FabricError::Unreachable) => Again::Never,
+                    Reason::Conflict | Reason::Fabric(_) => Again::Yes,
+                };
                 Attempted::Aborted { reason: reason.index(), again }
             }
         }

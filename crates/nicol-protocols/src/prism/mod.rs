@@ -1,0 +1,19 @@
+//! The systems of PRISM (SOSP '21): everything that clients do to a server is a chain of one-sided
+//! operations ([`nicol_core::chain`]).
+//!
+//! What they share: [`pool`] holds a server's buffers and recycles them, [`servers`] is a client
+//! engine's knowledge of the servers, [`messages`] are the few messages between them.
+
+mod messages;
+mod pool;
+pub mod rs;
+mod servers;
+
+/// Which reading of the paper a system follows where the two differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Faithful {
+    /// As printed.
+    Paper,
+    /// As docs/ambiguities.md resolves it.
+    Fixed,
+}

@@ -1,0 +1,180 @@
+//! A server's buffers: its free lists by size, and the daemon's part of recycling. [PRISM21 3.2]
+//!
+//! A client reports the buffer that a chain of its own has replaced, or has allocated in vain. What
+//! nobody reports, because a client or its answer is gone, a scan finds: the alternative that the
+//! paper names. Both only end a use ([`BufferUse`]) that no pointer refers to, so that a report that
+//! comes late or twice does no harm.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::{FreeListKey, RKey};
+use nicol_core::memory::{BufferUse, BufferUses, Buffers, Region, WORD};
+use nicol_core::units::Nanos;
+
+use super::messages::{List, Unused};
+
+/// How long a scan waits before it begins: by then a chain whose client gave it up, or died, has
+/// reached this node or is lost. One that is later still leaks its buffer until the next scan.
+const SCAN_AFTER: Nanos = Nanos::from_millis(5);
+/// How often a scan asks whether the chains that were under way have ended.
+const SCAN_POLL: Nanos = Nanos::from_micros(20);
+
+/// Buffers of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SizeClass {
+    /// Bytes of each, a multiple of eight.
+    pub(crate) bytes: u64,
+    /// How many.
+    pub(crate) count: u32,
+}
+
+/// The words of a region that may point to a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pointers {
+    /// The first one's offset.
+    pub(crate) first: u64,
+    /// Bytes from one to the next.
+    pub(crate) stride: u64,
+    /// How many.
+    pub(crate) count: u64,
+}
+
+#[derive(Debug)]
+struct Class {
+    size: SizeClass,
+    first: u64,
+    loaded: u32,
+}
+
+/// The buffers of one life of a server, behind its table in the same region.
+#[derive(Debug)]
+pub(crate) struct BufferPool {
+    region: Arc<Region>,
+    pointers: Pointers,
+    classes: Vec<Class>,
+    lists: OnceLock<Vec<(FreeListKey, Arc<BufferUses>)>>,
+}
+
+impl BufferPool {
+    /// Bytes of the buffers of these classes.
+    pub(crate) fn bytes(classes: &[SizeClass]) -> u64 {
+        classes.iter().map(|class| class.bytes * u64::from(class.count)).sum()
+    }
+
+    /// Buffers of these classes, by ascending size, from `first` of `region` on.
+    pub(crate) fn new(
+        region: Arc<Region>,
+        first: u64,
+        classes: &[SizeClass],
+        pointers: Pointers,
+    ) -> Self {
+        let mut next = first;
+        let classes = classes.iter().map(|&size| {
+            let first = next;
+            next += size.bytes * u64::from(size.count);
+            Class { size, first, loaded: 0 }
+        });
+        let classes = classes.collect();
+        Self { region, pointers, classes, lists: OnceLock::new() }
+    }
+
+    /// Takes a buffer of at least so many bytes for a record that is loaded before the start.
+    ///
+    /// # Panics
+    /// If there is none: the pool is sized for what is loaded.
+    pub(crate) fn load(&mut self, bytes: u64) -> u64 {
+        let fits = |class: &&mut Class| class.size.bytes >= bytes;
+        let Some(class) = self.classes.iter_mut().find(fits) else {
+            panic!("no buffers of {bytes} bytes");
+        };
+        assert!(class.loaded < class.size.count, "the pool is sized for what is loaded");
+        class.loaded += 1;
+        class.first + u64::from(class.loaded - 1) * class.size.bytes
+    }
+
+    /// Registers the free lists under `rkey`, by whichever engine comes first.
+    ///
+    /// # Panics
+    /// If the buffers do not lie in the region of `rkey`.
+    pub(crate) fn open<F: Fabric>(&self, fabric: &F, rkey: RKey) {
+        self.lists.get_or_init(|| {
+            let register = |class: &Class| {
+                let &Class { size: SizeClass { bytes: size, count }, first, loaded } = class;
+                let buffers = Buffers { rkey, first, size, count, in_use: loaded };
+                let list = fabric.register_buffers(buffers);
+                let uses = list.ok().and_then(|list| Some((list, fabric.buffer_uses(list)?)));
+                uses.unwrap_or_else(|| panic!("the buffers lie in the region of their key"))
+            };
+            self.classes.iter().map(register).collect()
+        });
+    }
+
+    /// The free lists, by ascending size; none before they are open.
+    pub(crate) fn lists(&self) -> impl Iterator<Item = List> {
+        let lists = self.lists.get().into_iter().flatten();
+        let sizes = self.classes.iter().map(|class| class.size.bytes);
+        lists.zip(sizes).map(|(&(key, _), bytes)| List { key, bytes })
+    }
+
+    /// Posts what a client reports, as far as it holds: the buffer is in use, still has the word that
+    /// it had, and its pointer points elsewhere. Returns how many were posted.
+    pub(crate) fn post<F: Fabric>(&self, fabric: &F, reports: &[Unused]) -> usize {
+        let load = |at: u64| self.region.load(at).ok();
+        let holds = |unused: &&Unused| {
+            let &&Unused { offset, stamp, pointer } = unused;
+            load(offset) == Some(stamp) && load(pointer).is_some_and(|found| found != offset)
+        };
+        let found = reports.iter().filter(holds).map(|unused| unused.offset);
+        found.filter(|&offset| self.post_one(fabric, offset)).count()
+    }
+
+    fn post_one<F: Fabric>(&self, fabric: &F, offset: u64) -> bool {
+        let lists = self.lists.get().into_iter().flatten();
+        let list =
+            lists.filter(|(_, uses)| uses.of(offset).is_some()).map(|(list, _)| *list).next();
+        list.is_some_and(|list| fabric.post_buffers(list, &[offset]).is_ok())
+    }
+
+    /// The uses that no pointer refers to: a client has yet to report them, or a chain to install
+    /// them, or nobody ever will. Cost: a word per pointer and per buffer.
+    pub(crate) fn unreferenced(&self) -> Vec<BufferUse> {
+        let Pointers { first, stride, count } = self.pointers;
+        let pointers = (0..count).filter_map(|index| self.region.load(first + index * stride).ok());
+        let referenced: BTreeSet<u64> = pointers.collect();
+        let uses = self.lists.get().into_iter().flatten().flat_map(|(_, uses)| uses.iter());
+        uses.filter(|found| !referenced.contains(&found.offset)).collect()
+    }
+
+    /// Buffers that a pointer refers to although they are free: there must be none. A pool that nobody
+    /// has opened yet has no lists, and nothing to recycle.
+    pub(crate) fn dangling(&self) -> usize {
+        if self.lists.get().is_none() {
+            return 0;
+        }
+        let Pointers { first, stride, count } = self.pointers;
+        let pointers = (0..count).filter_map(|index| self.region.load(first + index * stride).ok());
+        let lists = || self.lists.get().into_iter().flatten();
+        let is_free = |at: &u64| *at != 0 && lists().all(|(_, uses)| uses.of(*at).is_none());
+        pointers.filter(is_free).count()
+    }
+
+    /// Posts what nobody has reported: the uses without a pointer that have outlived every chain which
+    /// might have installed them. [PRISM21 3.2]
+    pub(crate) async fn scan<F: Fabric>(&self, fabric: &F) {
+        fabric.sleep_until(fabric.now() + SCAN_AFTER).await;
+        let found = self.unreferenced();
+        if !found.is_empty() {
+            let mark = fabric.mark_chains();
+            while !fabric.have_ended(mark) {
+                fabric.sleep_until(fabric.now() + SCAN_POLL).await;
+            }
+            for unused in self.unreferenced().iter().filter(|unused| found.contains(unused)) {
+                self.post_one(fabric, unused.offset);
+            }
+        }
+    }
+}
+
+const _: () = assert!(WORD == 8, "pointers and stamps are words");

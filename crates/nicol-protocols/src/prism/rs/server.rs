@@ -1,0 +1,103 @@
+//! What a server's host engines do: tell clients what they may reach, recycle buffers, and let
+//! replicas that have come back copy. No GET or PUT needs them.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Service};
+use nicol_core::ids::NodeId;
+use nicol_core::wire::Malformed;
+
+use super::node::Node;
+use super::replica::Replica;
+use crate::prism::messages::{Done, HELLO, REJOIN, Rejoin, UNUSED, parse_report};
+use crate::prism::servers::Open;
+
+/// A host engine of a server.
+pub(super) struct Server<F> {
+    fabric: F,
+    node: Arc<Node>,
+}
+
+impl<F: Fabric> Server<F> {
+    /// Starts one: it answers once its node has blocks.
+    pub(super) fn start(fabric: &F, node: &Arc<Node>) {
+        let server = Rc::new(Self { fabric: fabric.clone(), node: Arc::clone(node) });
+        assert!(fabric.serve(server), "an engine runs one system");
+        if fabric.here().core == 0 {
+            fabric.spawn(scan_after_crashes(fabric.clone(), Arc::clone(node)));
+        }
+    }
+
+    /// REJOIN: what its sender may copy, once nobody can count on its last life any more.
+    fn rejoin(
+        &self,
+        replica: Arc<Replica>,
+        from: NodeId,
+        body: &[u8],
+        to: ReplyTo,
+    ) -> Result<(), Malformed> {
+        let Rejoin(life) = Rejoin::parse(body)?;
+        let (fabric, node) = (self.fabric.clone(), self.node.clone());
+        self.fabric.spawn(async move {
+            replica.fence(&fabric, from, life).await;
+            fabric.reply(to, &replica.open(&fabric, node.id(), fabric.incarnation()));
+        });
+        Ok(())
+    }
+
+    /// UNUSED: posts what it reports. [PRISM21 3.2, 6.1]
+    fn recycle(&self, replica: Arc<Replica>, body: &[u8]) -> Result<(), Malformed> {
+        let (suspects, unused) = parse_report(body)?;
+        replica.pool.post(&self.fabric, &unused);
+        if suspects {
+            scan(&self.fabric, &self.node, replica);
+        }
+        Ok(())
+    }
+}
+
+impl<F: Fabric> Service for Server<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let to = delivery.reply_to.ok_or(Malformed { what: "a request" })?;
+        let Some(replica) = self.node.serving() else {
+            // Its blocks are not copied yet, or there are none.
+            self.fabric.refuse(to, FabricError::NoResources);
+            return Ok(());
+        };
+        match delivery.kind {
+            HELLO => {
+                let life = self.fabric.incarnation();
+                self.fabric.reply(to, &replica.open(&self.fabric, self.node.id(), life));
+                Ok(())
+            }
+            REJOIN => self.rejoin(replica, delivery.from.node, delivery.body, to),
+            UNUSED => {
+                self.recycle(replica, delivery.body)?;
+                self.fabric.reply(to, &Done);
+                Ok(())
+            }
+            _ => Err(Malformed { what: "no such message" }),
+        }
+    }
+}
+
+/// Begins a scan for buffers that nobody has reported.
+fn scan<F: Fabric>(fabric: &F, node: &Arc<Node>, replica: Arc<Replica>) {
+    let (fabric, open) = (fabric.clone(), Open::begin(node.open()));
+    fabric.clone().spawn(async move {
+        replica.pool.scan(&fabric).await;
+        drop(open);
+    });
+}
+
+/// Begins one whenever a view tells of a change: a client that is gone reports nothing.
+async fn scan_after_crashes<F: Fabric>(fabric: F, node: Arc<Node>) {
+    let changes = fabric.view_changes();
+    loop {
+        changes.wait().await;
+        if let Some(replica) = node.serving() {
+            scan(&fabric, &node, replica);
+        }
+    }
+}

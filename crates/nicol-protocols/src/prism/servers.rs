@@ -1,0 +1,183 @@
+//! A client engine's way to the servers: what it may reach of each, and its reports of buffers.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nicol_core::fabric::{Fabric, FabricError, Timeout};
+use nicol_core::ids::{EngineId, Incarnation, NodeId, Side};
+use nicol_core::units::Nanos;
+
+use super::messages::{Handles, Hello, Report, Unused};
+
+/// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
+const HELLO_TIMEOUT: Nanos = Nanos::from_millis(2);
+const HELLO_WAIT: Nanos = Nanos::from_micros(100);
+/// Reports wait so long for others to the same server, and so many of them travel together.
+const REPORT_AFTER: Nanos = Nanos::from_micros(10);
+const REPORTS_MAX: usize = 64;
+/// How long a report is sent again, and how often that is done: what a server that is silent for so
+/// long has not been told, its next scan finds.
+const REPORT_TIMEOUT: Nanos = Nanos::from_millis(2);
+const REPORT_ATTEMPTS: u32 = 16;
+
+/// A server as this engine knows it.
+#[derive(Default)]
+struct Server {
+    handles: Option<Rc<Handles>>,
+    /// Is a HELLO under way?
+    asked: bool,
+    unused: Vec<Unused>,
+    suspects: bool,
+    /// Is somebody about to send what is in `unused`?
+    reports: bool,
+}
+
+struct Inner<F> {
+    fabric: F,
+    servers: RefCell<Vec<Server>>,
+    /// By node: the newest life that any server has told of.
+    lives: RefCell<Vec<Incarnation>>,
+    /// Work of this engine that is not done, counted for its node.
+    open: Arc<AtomicU64>,
+}
+
+/// The servers as one client engine knows them. Clones are the same.
+pub(crate) struct Servers<F>(Rc<Inner<F>>);
+
+impl<F> Clone for Servers<F> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// Something that a node has to do: while there is any, it is not settled.
+pub(crate) struct Open(Arc<AtomicU64>);
+
+impl Open {
+    pub(crate) fn begin(open: &Arc<AtomicU64>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(open.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<F: Fabric> Servers<F> {
+    /// None is known yet. `open` counts what the node has to do.
+    pub(crate) fn new(fabric: &F, open: &Arc<AtomicU64>) -> Self {
+        let nodes = fabric.view().nodes();
+        Self(Rc::new(Inner {
+            fabric: fabric.clone(),
+            servers: RefCell::new((0..nodes).map(|_| Server::default()).collect()),
+            lives: RefCell::new(vec![Incarnation::FIRST; nodes]),
+            open: open.clone(),
+        }))
+    }
+
+    /// What may be reached of `node`, if that is known; else it is asked, for whoever comes later.
+    pub(crate) fn handles(&self, node: NodeId) -> Option<Rc<Handles>> {
+        let server = &mut self.0.servers.borrow_mut()[node.index()];
+        if server.handles.is_none() && !server.asked {
+            server.asked = true;
+            self.0.fabric.spawn(self.clone().ask(node));
+        }
+        server.handles.clone()
+    }
+
+    /// These handles of `node` do not hold any more: they are asked for again.
+    pub(crate) fn forget(&self, node: NodeId, handles: &Rc<Handles>) {
+        let known = &mut self.0.servers.borrow_mut()[node.index()].handles;
+        known.take_if(|known| Rc::ptr_eq(known, handles));
+    }
+
+    /// Is the life of `node` that these handles are of over, for all that any server has told? Then
+    /// what it has acknowledged is void: a later life of it may serve without.
+    pub(crate) fn is_over(&self, node: NodeId, life: Incarnation) -> bool {
+        life < self.0.lives.borrow()[node.index()]
+    }
+
+    /// Asks `node` once.
+    async fn ask(self, node: NodeId) {
+        let fabric = &self.0.fabric;
+        let hosts = fabric.view().engines(node, Side::Host).max(1);
+        let engine = EngineId::host(node, (usize::from(fabric.here().core) % hosts) as u8);
+        let answer = fabric.call(engine, &Hello, Timeout::After(HELLO_TIMEOUT)).await;
+        let nodes = fabric.view().nodes();
+        let handles = answer.ok().and_then(|body| Handles::parse(body.as_ref(), nodes).ok());
+        if handles.is_none() {
+            fabric.sleep_until(fabric.now() + HELLO_WAIT).await;
+        }
+        self.learn(node, handles);
+    }
+
+    fn learn(&self, node: NodeId, handles: Option<Handles>) {
+        let server = &mut self.0.servers.borrow_mut()[node.index()];
+        server.asked = false;
+        let Some(handles) = handles else { return };
+        for (known, told) in self.0.lives.borrow_mut().iter_mut().zip(&handles.lives) {
+            *known = (*known).max(*told);
+        }
+        server.handles = Some(Rc::new(handles));
+    }
+
+    /// A buffer of `node` is not used any more: reports it soon, with others.
+    pub(crate) fn report(&self, node: NodeId, unused: Unused) {
+        self.add(node, |server| server.unused.push(unused));
+    }
+
+    pub(crate) fn suspect(&self, node: NodeId) {
+        self.add(node, |server| server.suspects = true);
+    }
+
+    fn add(&self, node: NodeId, what: impl FnOnce(&mut Server)) {
+        let server = &mut self.0.servers.borrow_mut()[node.index()];
+        what(server);
+        if !server.reports {
+            server.reports = true;
+            let open = Open::begin(&self.0.open);
+            self.0.fabric.spawn(self.clone().send_reports(node, open));
+        }
+    }
+
+    /// Sends reports to `node` until there are none left.
+    async fn send_reports(self, node: NodeId, open: Open) {
+        let fabric = &self.0.fabric;
+        loop {
+            fabric.sleep_until(fabric.now() + REPORT_AFTER).await;
+            let Some((unused, suspects)) = self.take_reports(node) else { break };
+            let report = Report { unused: &unused, suspects };
+            for _ in 0..REPORT_ATTEMPTS {
+                let timeout = Timeout::After(REPORT_TIMEOUT);
+                let sent = fabric.call(EngineId::host(node, 0), &report, timeout).await;
+                // A server that is gone has no buffers, and one that has come back has others. To be
+                // told twice does no harm.
+                if !matches!(sent, Err(FabricError::TimedOut { .. })) {
+                    break;
+                }
+            }
+        }
+        drop(open);
+    }
+
+    fn take_reports(&self, node: NodeId) -> Option<(Vec<Unused>, bool)> {
+        let server = &mut self.0.servers.borrow_mut()[node.index()];
+        if server.unused.is_empty() && !server.suspects {
+            server.reports = false;
+            return None;
+        }
+        let count = server.unused.len().min(REPORTS_MAX);
+        let unused = server.unused.drain(..count).collect();
+        Some((unused, std::mem::take(&mut server.suspects)))
+    }
+}
+
+/// Does `error` say that what was known of a server's keys does not hold any more?
+pub(crate) fn voids_handles(error: FabricError) -> bool {
+    matches!(error, FabricError::AccessDenied(_) | FabricError::Unreachable)
+}
