@@ -1,8 +1,8 @@
 //! The systems of PRISM (SOSP '21): everything that clients do to a server is a chain of one-sided
 //! operations ([`nicol_core::chain`]).
 //!
-//! What they share: [`pool`] holds a server's buffers and recycles them, [`servers`] is a client
-//! engine's knowledge of the servers, [`messages`] are the few messages between them.
+//! What they share: `pool` holds a server's buffers and recycles them, `servers` is a client
+//! engine's knowledge of the servers, `messages` are the few messages between them.
 
 mod messages;
 mod pool;
