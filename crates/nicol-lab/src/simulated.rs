@@ -21,8 +21,10 @@ use crate::system::System;
 
 /// Measured time where the user says nothing.
 const SPAN: Nanos = Nanos::from_millis(10);
-/// Simulated time after which a run that has not ended is stuck.
+/// Simulated time beyond the one asked for after which a run that has not ended is stuck.
 const LIMIT: Nanos = Nanos::from_secs(3_600);
+/// The same under message faults, which end early: a client that waits then retries for ever.
+const LIMIT_WITH_FAULTS: Nanos = Nanos::from_secs(60);
 /// Simulated time after which a run with crashes is stuck: a thousand leases.
 const LIMIT_WITH_CRASHES: Nanos = Nanos::from_secs(10);
 /// Simulated time that a system whose survivors cannot go on runs for after a crash: twice a lease,
@@ -62,7 +64,7 @@ pub(crate) fn run<Y: Family>(system: &System, config: &BenchConfig) -> Result<Be
 /// Runs until every client has ended. A system whose survivors cannot go on runs for a while after
 /// a crash, in which it must not answer wrongly, and is then stopped: attempts under way end as
 /// unknown.
-fn run_clients<Y: Family>(world: &SimCluster, cluster: &Cluster<Y>, crashes: bool) -> RunEnd {
+fn run_clients<Y: Family>(world: &SimCluster, cluster: &Cluster<Y>, limit: Nanos) -> RunEnd {
     let mut stop_at = None;
     let mut ended = |now: Nanos| {
         if !Cluster::<Y>::GOES_ON && !cluster.is_whole() {
@@ -70,7 +72,6 @@ fn run_clients<Y: Family>(world: &SimCluster, cluster: &Cluster<Y>, crashes: boo
         }
         cluster.run.finished() || stop_at.is_some_and(|at| now >= at)
     };
-    let limit = if crashes { LIMIT_WITH_CRASHES } else { LIMIT };
     let ran = world.run_until(&mut ended, limit);
     if ran == RunEnd::Done && !cluster.run.finished() {
         for node in cluster.view.node_ids() {
@@ -106,7 +107,16 @@ fn simulate<Y: Family>(
     let world = SimCluster::new(sim);
     world.start(cluster);
     let started_s = started.elapsed().as_secs_f64();
-    let ran = run_clients(&world, cluster, crashes);
+    let limit = match (crashes, config.is_faulty()) {
+        (true, _) => LIMIT_WITH_CRASHES,
+        (false, true) => LIMIT_WITH_FAULTS,
+        (false, false) => LIMIT,
+    };
+    let span = match config.length {
+        Some(Length::Time(span)) => span,
+        Some(Length::Transactions(_)) | None => Nanos::ZERO,
+    };
+    let ran = run_clients(&world, cluster, limit.saturating_add(span));
     let measured_until = world.now();
     // The measured figures end with the clients; what follows only empties logs and queues.
     let report = world.report();

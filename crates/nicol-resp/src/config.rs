@@ -99,7 +99,7 @@ impl Default for Limits {
             group_keys: 256,
             group_bytes: 1 << 20,
             attempts: 64,
-            transaction_time: Duration::from_secs(1),
+            transaction_time: Duration::from_secs(5),
             in_flight: 512,
             in_flight_bytes: 16 << 20,
         }

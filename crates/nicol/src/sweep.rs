@@ -107,7 +107,8 @@ fn verdict(report: &SweepReport, unseen: bool, code: u8) -> End {
 /// The command that repeats a failed run: with the smallest plan of faults under which it still
 /// fails, where that is wanted.
 fn replay(args: &SweepArgs, failure: &Failure) -> Result<String> {
-    let Some((folder, plan)) = args.shrink.as_deref().zip(sweep::shrunk(failure)) else {
+    let shrinks = |folder| Some((folder, sweep::shrunk(failure)?));
+    let Some((folder, plan)) = args.shrink.as_deref().and_then(shrinks) else {
         return Ok(failure.replay.clone());
     };
     let Failure { workload, system, world, seed, .. } = failure;

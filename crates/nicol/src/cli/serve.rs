@@ -56,7 +56,7 @@ pub struct ServeArgs {
     #[arg(value_parser = limits::size)]
     pub max_memory: Option<Bytes>,
     /// Transaction timeout in milliseconds; an undecided transaction reports 'outcome unknown'
-    /// [default: 1000].
+    /// [default: 5000].
     #[arg(long, value_name = "MS", env = "NICOL_TRANSACTION_MS")]
     #[arg(value_parser = clap::value_parser!(u64).range(TRANSACTION_MS))]
     pub transaction_ms: Option<u64>,
