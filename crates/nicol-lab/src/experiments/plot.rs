@@ -61,10 +61,11 @@ const FONT: &str = "sans-serif";
 const BESIDE: RGBColor = RGBColor(90, 90, 90);
 
 /// What a column holds, with its unit, in words. One that is not here goes by its name.
-const WORDS: [(&str, &str); 15] = [
+const WORDS: [(&str, &str); 18] = [
     ("benchmark", "workload"),
     ("bytes", "size of an operation (bytes)"),
     ("homes_per_hint", "homes that share a hint"),
+    ("latency_mean_us", "mean latency (microseconds)"),
     ("latency_p50_us", "median latency (microseconds)"),
     ("latency_us", "round-trip latency (microseconds)"),
     ("mops", "throughput (million operations per second)"),
@@ -76,7 +77,9 @@ const WORDS: [(&str, &str); 15] = [
     ("structure", "structure"),
     ("system", "system"),
     ("throughput_per_node_per_s", "throughput (transactions per second and server)"),
+    ("throughput_per_s", "throughput (operations per second)"),
     ("variant", "mechanisms, each with all to its left"),
+    ("zipf", "Zipf parameter"),
 ];
 
 fn words(column: &'static str) -> &'static str {

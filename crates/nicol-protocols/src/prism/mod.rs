@@ -1,13 +1,19 @@
 //! The systems of PRISM (SOSP '21): everything that clients do to a server is a chain of one-sided
 //! operations ([`nicol_core::chain`]).
 //!
-//! What they share: `pool` holds a server's buffers and recycles them, `servers` is a client
-//! engine's knowledge of the servers, `messages` are the few messages between them.
+//! What they share: `pool` holds a server's buffers and recycles them, `servers` is a client engine's
+//! knowledge of the servers, `messages` are the few messages between them, `tag` has the versions of
+//! replicated registers, and [`Verbs`] are the plain verbs of the baselines.
 
+pub mod abdlock;
 mod messages;
 mod pool;
 pub mod rs;
 mod servers;
+mod tag;
+mod verbs;
+
+pub use verbs::Verbs;
 
 /// Which reading of the paper a system follows where the two differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -137,6 +137,15 @@ impl BufferPool {
         list.is_some_and(|list| fabric.post_buffers(list, &[offset]).is_ok())
     }
 
+    /// Is nothing in use but as many buffers as were loaded? Of a table whose records neither come nor
+    /// go that is so once everything is reported. Cost: a word per buffer.
+    pub(crate) fn is_as_loaded(&self) -> bool {
+        let lists = self.lists.get().into_iter().flatten();
+        let in_use: usize = lists.map(|(_, uses)| uses.iter().count()).sum();
+        let loaded: usize = self.classes.iter().map(|class| class.loaded as usize).sum();
+        in_use == loaded || self.lists.get().is_none()
+    }
+
     /// The uses that no pointer refers to: a client has yet to report them, or a chain to install
     /// them, or nobody ever will. Cost: a word per pointer and per buffer.
     pub(crate) fn unreferenced(&self) -> Vec<BufferUse> {

@@ -1,4 +1,4 @@
-//! Replicated blocks: PRISM-RS.
+//! Replicated blocks: PRISM-RS, and ABDLOCK by verbs and in software.
 
 use anyhow::{Result, bail};
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
@@ -6,8 +6,9 @@ use nicol_core::ids::{Key, ShardId};
 use nicol_core::records::RecordSource;
 use nicol_core::units::Nanos;
 use nicol_core::view::ShardMap;
-use nicol_protocols::prism::Faithful;
+use nicol_protocols::prism::abdlock::{self, AbdlockConfig};
 use nicol_protocols::prism::rs::{Blocks, Node, RsConfig, Sabotage};
+use nicol_protocols::prism::{Faithful, Verbs};
 use nicol_workload::ycsb::Popularity;
 
 use crate::config::{BenchConfig, Length};
@@ -22,11 +23,39 @@ pub(super) const PRISM_RS: System = System {
     survives: "message faults, partitions, stalls; crashes of any f replicas of a block, which come \
                back with what others hold",
     sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
-    trials,
+    trials: trials_of_rs,
     ..system::<Node>("prism", "prism-rs", "PRISM, SOSP '21")
 };
 
-/// Ways to break the protocol on purpose.
+/// ABDLOCK by verbs of the card, where there is one.
+pub(super) const ABDLOCK: System = abdlock("abdlock", "PRISM, SOSP '21, section 7.2");
+
+/// ABDLOCK in the software that executes PRISM's chains.
+pub(super) const ABDLOCK_SOFTWARE: System =
+    abdlock("abdlock-software", "PRISM, SOSP '21, section 7.2, in software");
+
+const fn abdlock(name: &'static str, source: &'static str) -> System {
+    System {
+        replication: "quorums of f + 1 of 2f + 1, locked",
+        survives: "message faults, partitions, stalls; crashes of any f replicas of a block, which \
+                   do not come back",
+        sabotages: || ABDLOCK_SABOTAGES.iter().map(|(name, _)| *name).collect(),
+        trials,
+        ..system::<abdlock::Node>("prism", name, source)
+    }
+}
+
+/// Ways to break ABDLOCK on purpose.
+const ABDLOCK_SABOTAGES: [(&str, abdlock::Sabotage); 6] = [
+    ("no_locks", abdlock::Sabotage::NoLocks),
+    ("gets_without_locks", abdlock::Sabotage::GetsWithoutLocks),
+    ("small_quorum", abdlock::Sabotage::SmallQuorum),
+    ("unlocks_first", abdlock::Sabotage::UnlocksFirst),
+    ("reuses_timestamps", abdlock::Sabotage::ReusesTimestamps),
+    ("keeps_locks", abdlock::Sabotage::KeepsLocks),
+];
+
+/// Ways to break PRISM-RS on purpose.
 const SABOTAGES: [(&str, Sabotage); 6] = [
     ("skips_write_back", Sabotage::SkipsWriteBack),
     ("small_quorum", Sabotage::SmallQuorum),
@@ -116,32 +145,87 @@ impl SystemConfig for RsConfig {
 
 impl KeyValueConfig for RsConfig {}
 
-/// Runs in which a broken protocol shows: few blocks, many clients, replicas that lag and crash.
+impl Settings for AbdlockConfig {
+    const KEYS: &'static [Setting] = &[
+        ("verbs", "card|software", "who executes its verbs: the card, where it can, or software"),
+        ("backoff_us", "MICROSECONDS", "the longest wait before the second attempt to lock"),
+        ("timeout_us", "MICROSECONDS", "how long an operation looks for a majority"),
+    ];
+    const HIDDEN: &'static [Setting] = &[SABOTAGE];
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "verbs" => {
+                self.verbs = match value {
+                    "card" => Verbs::Card,
+                    "software" => Verbs::Software,
+                    _ => bail!("'{value}': choose card or software"),
+                }
+            }
+            "backoff_us" => self.backoff = Nanos::from_micros(number(value, 1, 1 << 20)?),
+            "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 1 << 32)?),
+            _ => self.sabotage = sabotage(&ABDLOCK_SABOTAGES, value)?,
+        }
+        Ok(())
+    }
+}
+
+impl SystemConfig for AbdlockConfig {
+    fn published(system: &str, sizes: &Sizes<'_>) -> Self {
+        let software = system == ABDLOCK_SOFTWARE.name;
+        let verbs = if software { Verbs::Software } else { Verbs::Card };
+        Self::paper(blocks(sizes.source), sizes.value_bytes as u64, verbs)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        broken(&ABDLOCK_SABOTAGES, self.sabotage)
+    }
+}
+
+impl KeyValueConfig for AbdlockConfig {}
+
+/// Runs in which a broken protocol shows: few blocks, many clients, replicas that lag.
 fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
+    let calm = trial(system, 2, Length::Transactions(300), seed);
+    let mut lossy = calm.clone();
+    lossy.faults.messages = true;
+    vec![calm, lossy]
+}
+
+/// The same, and replicas that come back one after the other: so many blocks that some are not written
+/// meanwhile.
+fn trials_of_rs(system: &System, seed: u64) -> Vec<BenchConfig> {
+    let mut trials = trials(system, seed);
+    if seed.is_multiple_of(4) {
+        let crash = |node, at| Crash {
+            scope: CrashScope::Node,
+            node,
+            at: Nanos::from_millis(at),
+            restart_after: Some(Nanos::from_micros(20)),
+        };
+        let crashes = vec![crash(0, 5), crash(1, 25)];
+        let mut crashing = trial(system, 3_000, Length::Time(Nanos::from_millis(45)), seed);
+        crashing.fault_plan = Some(FaultPlan { crashes, ..FaultPlan::none() });
+        trials.push(crashing);
+    }
+    trials
+}
+
+/// A run of so many blocks for each node.
+fn trial(system: &System, blocks: u64, length: Length, seed: u64) -> BenchConfig {
     let spec = WorkloadSpec {
-        records: Some(2),
+        records: Some(blocks),
         value_bytes: Some(16),
         popularity: Some(Popularity::Uniform),
         ..WorkloadSpec::named("ycsb")
     };
-    let calm = BenchConfig {
+    BenchConfig {
         clients: Some(4),
         client_nodes: 2,
-        length: Some(Length::Transactions(300)),
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        length: Some(length),
         warmup: Some(Nanos::ZERO),
         ..BenchConfig::new(system.name, spec, "liquidio3", seed)
-    };
-    let mut lossy = calm.clone();
-    lossy.faults.messages = true;
-    let crash = |node, at| Crash {
-        scope: CrashScope::Node,
-        node,
-        at: Nanos::from_micros(at),
-        restart_after: Some(Nanos::from_micros(20)),
-    };
-    let crashes = vec![crash(0, 100 + seed % 50), crash(1, 30_000 + seed % 50)];
-    let mut crashing = calm.clone();
-    crashing.length = Some(Length::Time(Nanos::from_millis(60)));
-    crashing.fault_plan = Some(FaultPlan { crashes, ..FaultPlan::none() });
-    vec![calm, lossy, crashing]
+    }
 }

@@ -6,9 +6,10 @@ use nicol_core::ids::RKey;
 use nicol_core::memory::{Compare, MaskedSwap};
 
 use super::config::{Blocks, RsConfig, Sabotage, TAG};
-use super::layout::{Metadata, Tag, buffer, parse};
+use super::layout::{Metadata, buffer};
 use crate::prism::Faithful;
 use crate::prism::messages::{Handles, Unused};
+use crate::prism::tag::{Tag, parse};
 
 /// `tmp` of the write phase: the chain's scratch, in which an element of metadata is put together.
 const TMP: u64 = scratch(0);

@@ -12,10 +12,10 @@ use nicol_core::view::{Role, ShardMap, View};
 
 use super::client::Client;
 use super::config::RsConfig;
-use super::layout::Tag;
 use super::rejoin::rejoin;
 use super::replica::Replica;
 use super::server::Server;
+use crate::prism::tag::Tag;
 
 /// A node of PRISM-RS.
 #[derive(Debug)]
@@ -159,9 +159,9 @@ impl SystemNode for Node {
 
     fn is_settled(&self) -> bool {
         // Of a chain that a dead client leaves behind the next view tells. That is asked last, since
-        // it goes over every block.
+        // it goes over every buffer.
         self.open.load(Ordering::Relaxed) == 0
-            && self.serving().is_none_or(|replica| replica.pool.unreferenced().is_empty())
+            && self.serving().is_none_or(|replica| replica.pool.is_as_loaded())
     }
 
     fn audit(&self) -> Audit {

@@ -24,10 +24,10 @@ use nicol_core::view::REPLICAS_MAX;
 
 use super::chains;
 use super::config::Sabotage;
-use super::layout::Tag;
 use super::node::Node;
 use super::replica::Replica;
 use crate::prism::messages::{Handles, Rejoin};
+use crate::prism::tag::Tag;
 
 /// How long a REJOIN waits for its answer, and how long the next attempt waits after a failed one.
 const REJOIN_TIMEOUT: Nanos = Nanos::from_millis(2);

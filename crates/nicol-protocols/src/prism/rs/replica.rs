@@ -8,9 +8,10 @@ use nicol_core::memory::{Access, AccessError, Region};
 use nicol_core::units::{Bytes, Nanos};
 
 use super::config::{Blocks, RsConfig, TAG};
-use super::layout::{Metadata, Tag, buffer, parse};
+use super::layout::{Metadata, buffer};
 use crate::prism::messages::Handles;
 use crate::prism::pool::{BufferPool, Pointers};
+use crate::prism::tag::{Tag, parse};
 
 /// How often a fence asks whether the chains that were under way have ended.
 const FENCE_POLL: Nanos = Nanos::from_micros(1);

@@ -1,0 +1,130 @@
+//! A system of PRISM under closed-loop clients of their own nodes: what the end-to-end figures share.
+
+use anyhow::{Result, ensure};
+use nicol_core::units::Nanos;
+use nicol_workload::ycsb::Popularity;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{BenchConfig, Length};
+use crate::experiments::{Context, Form, Table, digest};
+use crate::profiles;
+use crate::report::BenchReport;
+use crate::systems;
+use crate::workloads::WorkloadSpec;
+
+/// The testbed of the applications. [PRISM21 5]
+const TESTBED: &str = "connectx5-40g";
+/// Machines that run clients, at most. [PRISM21 6.2]
+const CLIENT_NODES_MAX: usize = 11;
+/// Bytes of an object. [PRISM21 7.4, 8.3]
+const VALUE_BYTES: u32 = 512;
+/// The measured time, and the part before it.
+const WINDOW: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_micros(500)];
+const WARM_UP: [Nanos; 2] = [Nanos::from_millis(1), Nanos::from_micros(100)];
+/// Bytes of memory per object and copy, rounded up, and what a run needs besides.
+const FOOTPRINT: u64 = 1_200;
+const BASE: u64 = 600 << 20;
+
+/// What is loaded, and how it is asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Load {
+    /// The workload's name.
+    pub(super) workload: &'static str,
+    /// Servers; every one has a copy of everything.
+    pub(super) servers: usize,
+    /// Objects: in the full form, and in the quick one.
+    pub(super) objects: [u64; 2],
+    /// Zipf parameter times 100; 0 is uniform.
+    pub(super) zipf_percent: u8,
+    /// Clients of the whole experiment.
+    pub(super) clients: usize,
+}
+
+/// One judged run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Point {
+    pub(super) throughput: f64,
+    pub(super) mean: f64,
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+    /// What the checkers found wrong.
+    pub(super) violations: Vec<String>,
+}
+
+impl Load {
+    fn spec(&self, form: Form) -> WorkloadSpec {
+        let ycsb = self.workload == "ycsb";
+        let uniform = self.zipf_percent == 0;
+        let zipfian = || Popularity::Zipfian(nicol_workload::ycsb::SKEW);
+        let popularity = if uniform { Popularity::Uniform } else { zipfian() };
+        WorkloadSpec {
+            records: Some(form.of(self.objects) / self.servers as u64),
+            value_bytes: Some(VALUE_BYTES),
+            zipf_percent: (!ycsb || !uniform).then_some(self.zipf_percent),
+            popularity: ycsb.then_some(popularity),
+            ..WorkloadSpec::named(self.workload)
+        }
+    }
+
+    fn config(&self, context: &Context<'_>, system: &'static str) -> Result<BenchConfig> {
+        let form = context.options.form;
+        let nodes = self.clients.min(CLIENT_NODES_MAX);
+        let nodes = (1..=nodes).rev().find(|nodes| self.clients.is_multiple_of(*nodes));
+        let client_nodes = nodes.unwrap_or(1);
+        let per_node = self.clients / client_nodes;
+        ensure!(per_node * client_nodes == self.clients, "{} clients", self.clients);
+        Ok(BenchConfig {
+            nodes: self.servers,
+            replicas: self.servers,
+            client_nodes,
+            clients: Some(per_node),
+            length: Some(Length::Time(form.of(WINDOW))),
+            warmup: Some(form.of(WARM_UP)),
+            ..BenchConfig::new(system, self.spec(form), testbed(context), context.options.seed)
+        })
+    }
+
+    /// Runs `system` so, and judges the run.
+    pub(super) fn run(&self, context: &Context<'_>, system: &'static str) -> Result<Point> {
+        let config = self.config(context, system)?;
+        let objects = context.options.form.of(self.objects);
+        let memory = objects * self.servers as u64 * FOOTPRINT + BASE;
+        let hardware = digest(&format!("{:?}", profiles::load(testbed(context))?));
+        let run = format!("prism {hardware:016x} {config:?}");
+        let system = systems::find(system)?;
+        context.point(&run, memory, || point(&(system.run)(system, &config)?.report))
+    }
+}
+
+fn testbed<'c>(context: &Context<'c>) -> &'c str {
+    context.options.profile.as_deref().unwrap_or(TESTBED)
+}
+
+fn point(report: &BenchReport) -> Result<Point> {
+    let what = format!("{} with {} clients a node", report.system, report.clients_per_node);
+    ensure!(report.committed > 0, "{what}: nothing took effect in the measured time");
+    let violations = report.check.violations.iter().map(|one| format!("{what}: {one}"));
+    Ok(Point {
+        throughput: report.throughput_per_s,
+        mean: report.latency_us.mean,
+        p50: report.latency_us.p50,
+        p99: report.latency_us.p99,
+        violations: violations.collect(),
+    })
+}
+
+/// Says in `table` what these figures assume.
+pub(super) fn assume(context: &Context<'_>, table: &mut Table, load: &Load) -> Result<()> {
+    let form = context.options.form;
+    let span = |span: Nanos| format!("{} us", span.0 / 1_000);
+    table.ran_on(&std::sync::Arc::new(profiles::load(testbed(context))?));
+    table.assume("warm-up", span(form.of(WARM_UP)), "simulated");
+    let reason = "simulated; the published length is not given";
+    table.assume("measured time", span(form.of(WINDOW)), reason);
+    let reason = "of 512 B each; the paper has 8 million, which as many simulated servers with a \
+                  copy each do not hold on one machine";
+    table.assume("objects", form.of(load.objects), reason);
+    let reason = "the most of up to 11 that divide the clients evenly";
+    table.assume("client nodes", "up to 11", reason);
+    Ok(())
+}

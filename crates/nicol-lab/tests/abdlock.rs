@@ -1,0 +1,91 @@
+//! ABDLOCK, by verbs and in software: linearizable under faults and crashes in both worlds, and no lock
+//! stays held.
+
+use nicol_core::faults::{Crash, CrashScope, FaultPlan};
+use nicol_core::units::Nanos;
+use nicol_lab::bench::{BenchConfig, Length, run};
+use nicol_lab::report::BenchReport;
+use nicol_lab::workloads::WorkloadSpec;
+use nicol_workload::ycsb::Popularity;
+
+const SYSTEMS: [&str; 2] = ["abdlock", "abdlock-software"];
+const WORLDS: [&str; 3] = ["liquidio3", "connectx5", "connectx5-40g"];
+
+/// Few blocks, so that operations meet.
+fn config(system: &str, on: &str, seed: u64) -> BenchConfig {
+    let spec = WorkloadSpec {
+        records: Some(4),
+        value_bytes: Some(40),
+        popularity: Some(Popularity::Uniform),
+        ..WorkloadSpec::named("ycsb")
+    };
+    BenchConfig {
+        settings: vec!["timeout_us=500".to_owned()],
+        client_nodes: 2,
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        clients: Some(6),
+        length: Some(Length::Transactions(600)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new(system, spec, on, seed)
+    }
+}
+
+fn held(config: &BenchConfig) -> BenchReport {
+    let report = run(config).unwrap().report;
+    let check = &report.check;
+    let (system, seed) = (&config.system, config.seed);
+    assert!(check.held(), "{system}, {}, seed {seed}: {:#?}", config.on, check.violations);
+    assert_eq!(check.held_promise, Some(true));
+    report
+}
+
+#[test]
+fn blocks_are_linearizable_under_lost_messages_and_crashes() {
+    for system in SYSTEMS {
+        let (mut unknown, mut conflicts, mut committed) = (0, 0, 0);
+        for seed in 0..24 {
+            let families = if seed % 3 == 0 { "messages" } else { "messages,crashes" };
+            let mut config = config(system, WORLDS[seed as usize % 3], seed);
+            config.faults = families.parse().unwrap();
+            config.client_nodes = if seed % 4 == 0 { 0 } else { 2 };
+            let report = held(&config);
+            unknown += report.unknown;
+            conflicts += report.abort_reasons["conflict"];
+            committed += report.committed;
+        }
+        let seen = unknown > 0 && conflicts > 0 && committed > 5_000;
+        assert!(seen, "{system}: {unknown} unknown, {conflicts} conflicts, {committed} committed");
+    }
+}
+
+#[test]
+fn blocks_are_linearizable_on_threads_whose_engines_crash() {
+    for system in SYSTEMS {
+        let mut committed = 0;
+        for seed in 0..4 {
+            let families = ["crashes", "messages,crashes"][seed as usize % 2];
+            let mut config = config(system, "threads", seed);
+            config.faults = families.parse().unwrap();
+            config.threads = Some(1 + seed as usize % 3);
+            committed += held(&config).committed;
+        }
+        assert!(committed > 50, "{system}: {committed}");
+    }
+}
+
+/// What a dead client has locked its servers release, and others go on.
+#[test]
+fn locks_of_a_client_that_dies_are_released() {
+    for (seed, on) in (0..6).zip(WORLDS.into_iter().cycle()) {
+        let mut config = config("abdlock", on, seed);
+        config.settings = Vec::new();
+        config.length = Some(Length::Time(Nanos::from_millis(60)));
+        // Node 3 is the first of the client nodes.
+        let at = Nanos::from_micros(200 + 3 * seed);
+        let crash = Crash { scope: CrashScope::Node, node: 3, at, restart_after: None };
+        config.fault_plan = Some(FaultPlan { crashes: vec![crash], ..FaultPlan::none() });
+        let report = held(&config);
+        assert!(report.committed > 5_000, "{on}: {}", report.committed);
+    }
+}
