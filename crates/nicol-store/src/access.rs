@@ -1,6 +1,6 @@
 //! A table's accesses to its own memory, which lie inside its regions by construction.
 
-use nicol_core::memory::Region;
+use nicol_core::memory::{Region, Words};
 
 pub(crate) fn load(region: &Region, offset: u64) -> u64 {
     match region.load(offset) {
@@ -12,6 +12,14 @@ pub(crate) fn load(region: &Region, offset: u64) -> u64 {
 pub(crate) fn store(region: &Region, offset: u64, word: u64) {
     if let Err(error) = region.store(offset, word) {
         panic!("a table's own access failed: {error}");
+    }
+}
+
+/// Words that are checked once and accessed often.
+pub(crate) fn words(region: &Region, offset: u64, len: u64) -> Words<'_> {
+    match region.words(offset, len) {
+        Ok(words) => words,
+        Err(error) => panic!("a table's own access failed: {error}"),
     }
 }
 

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use super::{Completion, Engine, Transfer, World};
-use crate::fabric::{Durability, FabricError};
+use crate::fabric::{Durability, FabricError, Pcie};
 use crate::ids::Side;
 use crate::memory::Region;
 
 impl<W: World> Durability for Engine<W> {
     fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Completion {
         self.start_dma_write(to, offset, bytes, true)
+    }
+
+    fn persists_at_once(&self) -> bool {
+        self.transfers_at_once() && self.0.world.memory_is_durable()
     }
 
     fn persist(&self, region: &Arc<Region>, offset: u64, len: usize) -> Completion {

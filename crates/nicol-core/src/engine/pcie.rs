@@ -8,6 +8,11 @@ use crate::fabric::{FabricError, Pcie};
 use crate::memory::Region;
 
 impl<W: World> Pcie for Engine<W> {
+    fn transfers_at_once(&self) -> bool {
+        // A trace shows what is served as tasks.
+        W::SHARED_MEMORY && self.0.trace.is_none()
+    }
+
     fn dma_read(&self, from: &Arc<Region>, offset: u64, len: usize) -> Completion {
         let transfer = Transfer::DmaRead { region: from.clone(), offset, len: len as u32 };
         self.start_local(transfer, self.0.pool.take())
@@ -28,7 +33,7 @@ impl<W: World> Engine<W> {
     ) -> Completion {
         let inner = &*self.0;
         let must_persist = durable && !inner.world.memory_is_durable();
-        if W::SHARED_MEMORY && !must_persist && inner.trace.is_none() && !to.is_lost() {
+        if self.transfers_at_once() && !must_persist && !to.is_lost() {
             self.count_dma(false, bytes.len() as u64);
             inner.world.regions().adopt(to, inner.here.side.other());
             let landed = land(to, offset, bytes).map_err(FabricError::AccessDenied);

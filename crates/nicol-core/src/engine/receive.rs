@@ -1,14 +1,11 @@
 //! What arrives: frames, their messages, and one-sided operations executed in software.
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use super::calls::ONE_SIDED_KIND;
 use super::peers::Arrival;
 use super::stats::count;
 use super::{Charge, Engine, Route, Transfer, World};
 use crate::chain::{ChainAccess, Encoded, STATUS_OK, Touch, run, status_error};
+use crate::exec::at_once;
 use crate::fabric::{
     Completions, Delivery, FabricError, Local, Messages, ReplyTo, RequestId, Work,
 };
@@ -227,13 +224,5 @@ impl<W: World> ChainAccess for Engine<W> {
         };
         let transfer = Transfer::DmaTouch { reads, len: bytes as u32 };
         self.start_local(transfer, self.0.pool.take()).await.map(drop)
-    }
-}
-
-/// What a future that waits for nothing resolves to.
-fn at_once<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => panic!("shared memory is never waited for"),
     }
 }

@@ -18,6 +18,10 @@ pub trait Durability: Completions {
     /// well. What is persisted is `bytes`, whatever happens to the memory once they landed.
     fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Self::Completion;
 
+    /// Is what was written durable when that has been asked for? See
+    /// [`Pcie::transfers_at_once`](super::Pcie::transfers_at_once).
+    fn persists_at_once(&self) -> bool;
+
     /// Resolves when `len` bytes of this node's memory from `offset` on, as they are now, are
     /// durable.
     fn persist(&self, region: &Arc<Region>, offset: u64, len: usize) -> Self::Completion;

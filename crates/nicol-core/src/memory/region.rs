@@ -195,6 +195,13 @@ impl Region {
         }
     }
 
+    /// The words of `len` bytes from `offset` on, checked now and not again when they are accessed.
+    pub fn words(&self, offset: u64, len: u64) -> Result<Words<'_>, AccessError> {
+        self.check(offset, len)?;
+        let first = (offset / WORD as u64) as usize;
+        Ok(Words(&self.words[first..first + (len / WORD as u64) as usize]))
+    }
+
     /// Copies `into.len()` bytes from `offset` out.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
         self.check(offset, into.len() as u64)?;
@@ -275,6 +282,62 @@ impl Region {
     }
 }
 
+/// Words of a region whose bounds have been checked once, for code that touches many of them:
+/// see [`Region::words`].
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a>(&'a [AtomicU64]);
+
+#[expect(clippy::len_without_is_empty, reason = "it is asked where its last word is")]
+impl Words<'_> {
+    /// How many there are.
+    pub const fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// The word at place `at`, with acquire ordering.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn load(self, at: usize) -> u64 {
+        self.0[at].load(Ordering::Acquire)
+    }
+
+    /// Sets the word at place `at`, with release ordering.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn store(self, at: usize, value: u64) {
+        self.0[at].store(value, Ordering::Release);
+    }
+
+    /// Copies `bytes` in from place `at` on, upwards; a last, partial word is filled up with zeros.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn write(self, at: usize, bytes: &[u8]) {
+        let words = &self.0[at..at + bytes.len().div_ceil(WORD)];
+        let (chunks, rest) = bytes.as_chunks::<WORD>();
+        let (whole, partial) = words.split_at(chunks.len());
+        for (word, chunk) in whole.iter().zip(chunks) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Release);
+        }
+        if let [word] = partial {
+            let mut last = [0; WORD];
+            last[..rest.len()].copy_from_slice(rest);
+            word.store(u64::from_le_bytes(last), Ordering::Release);
+        }
+    }
+
+    /// Of the words `stride` apart, from place `first` on, the number of the first that is
+    /// `wanted`.
+    ///
+    /// Cost: a load and a comparison for each before it.
+    pub fn find(self, first: usize, stride: usize, wanted: u64) -> Option<usize> {
+        let mut words = self.0.get(first..)?.iter().step_by(stride);
+        words.position(|word| word.load(Ordering::Acquire) == wanted)
+    }
+}
+
 /// Replaces the first `chunk.len()` bytes of `word` and keeps the others, atomically.
 fn store_partial(word: &AtomicU64, chunk: &[u8]) {
     let mut low = [0; WORD];
@@ -322,6 +385,11 @@ mod tests {
             region.read(8, &mut back[..len]).unwrap();
             assert_eq!(back[..len], bytes[..len]);
             assert!(back[len..].iter().all(|byte| *byte == 0xff), "{len} and no more");
+            let words = Region::new(Bytes(64));
+            words.store(56, 7).unwrap();
+            words.words(8, 48).unwrap().write(0, &bytes[..len]);
+            words.read(8, &mut back[..len]).unwrap();
+            assert_eq!((&back[..len], words.load(56)), (&bytes[..len], Ok(7)));
             assert_eq!(region.load(0), Ok(0));
             assert_eq!(region.load(8 + (len as u64).next_multiple_of(8)), Ok(0));
         }
@@ -351,6 +419,23 @@ mod tests {
         assert_eq!(region.lost_accesses(), 3);
         assert!(region.words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
         assert_eq!((region.copy().label(), region.owner()), (7, Some(Side::Host)));
+    }
+
+    #[test]
+    fn words_are_checked_once_and_found_at_their_stride() {
+        let region = Region::new(Bytes(80));
+        for (offset, len) in [(8, 80), (4, 8), (u64::MAX - 7, 16)] {
+            assert!(region.words(offset, len).is_err());
+        }
+        let words = region.words(8, 72).unwrap();
+        words.store(8, 5);
+        words.store(1, 9);
+        assert_eq!((region.load(72), region.load(16), words.load(8)), (Ok(5), Ok(9), 5));
+        assert_eq!((words.find(2, 3, 5), words.find(0, 3, 5)), (Some(2), None));
+        assert_eq!(
+            (words.find(1, 3, 9), words.find(9, 3, 0), words.find(10, 1, 0)),
+            (Some(0), None, None)
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The `commit` family: distributed, replicated, serializable transactions.
 
+mod backups;
 mod log;
 mod log_worker;
 mod messages;
@@ -10,24 +11,12 @@ mod replica;
 mod survivor;
 pub mod xenic;
 
-use std::collections::BTreeMap;
-
 use nicol_core::fabric::{Fabric, Work};
-use nicol_core::ids::{Key, NodeId, ShardId};
+use nicol_core::ids::{Key, ShardId};
 use nicol_core::records::RecordSource;
 use nicol_core::txn::Txn;
-use nicol_core::view::{ShardMap, View};
+use nicol_core::view::ShardMap;
 use nicol_store::ordered::OrderedTable;
-
-/// Copies of the shards that node `id` backs up; `shards` are all, in the order of their numbers.
-fn copy_backups<S>(
-    view: &View,
-    id: NodeId,
-    shards: &[S],
-    copy: impl Fn(&S) -> S,
-) -> BTreeMap<ShardId, S> {
-    view.backed_up_by(id).map(|shard| (shard, copy(&shards[usize::from(shard.0)]))).collect()
-}
 
 /// Records that are loaded at a time.
 const LOAD_BATCH: usize = 64;

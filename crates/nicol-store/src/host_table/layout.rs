@@ -5,7 +5,7 @@
 //! words mean that the bytes between them are one state of the slot (AMB-03, in place of HTM).
 
 use nicol_core::ids::{Key, Version};
-use nicol_core::memory::{Region, WORD};
+use nicol_core::memory::{Region, WORD, Words};
 
 use crate::access::{load, read, store, write};
 
@@ -16,8 +16,9 @@ const WORD_U64: u64 = WORD as u64;
 /// Head seqlock word, key, version, length and kind; the value and the tail seqlock word follow.
 const VALUE: u64 = 4 * WORD_U64;
 
-/// Byte offsets of the key and of the length and kind.
+/// Byte offsets of the key, of the version, and of the length and kind.
 pub(super) const KEY: u64 = WORD_U64;
+const VERSION: u64 = 2 * WORD_U64;
 const SHAPE: u64 = 3 * WORD_U64;
 
 /// Kinds of slots, in the upper half of the fourth word.
@@ -43,6 +44,18 @@ pub struct BlockRef {
     pub(super) block: u32,
     /// Bytes of the value.
     pub len: u32,
+}
+
+impl BlockRef {
+    /// Where the block is, as a slot says it.
+    fn pointer(self) -> u64 {
+        u64::from(self.chunk) << 32 | u64::from(self.block)
+    }
+
+    /// The opposite of [`BlockRef::pointer`].
+    const fn parse(pointer: u64, len: u32) -> Self {
+        Self { chunk: (pointer >> 32) as u32, block: pointer as u32, len }
+    }
 }
 
 /// A slot as a reader found it.
@@ -87,11 +100,7 @@ pub(super) fn parse_slot(bytes: &[u8]) -> SlotView<'_> {
     let stored = match shape >> 32 {
         kind::EMPTY => return SlotView::Empty,
         kind::INLINE if len as usize <= value.len() => StoredValue::Inline(&value[..len as usize]),
-        kind::OUT_OF_LINE => {
-            let pointer = word(bytes, VALUE);
-            let (chunk, block) = ((pointer >> 32) as u32, pointer as u32);
-            StoredValue::OutOfLine(BlockRef { chunk, block, len })
-        }
+        kind::OUT_OF_LINE => StoredValue::OutOfLine(BlockRef::parse(word(bytes, VALUE), len)),
         _ => return SlotView::Torn,
     };
     let (key, version) = (Key(word(bytes, WORD_U64)), Version(word(bytes, 2 * WORD_U64)));
@@ -110,20 +119,14 @@ impl SlotImage {
     /// The image of a record.
     pub(super) fn set(&mut self, key: Key, version: Version, stored: StoredValue<'_>) {
         self.0.fill(0);
-        let (kind, len) = match stored {
-            StoredValue::Inline(value) => (kind::INLINE, value.len() as u32),
-            StoredValue::OutOfLine(block) => (kind::OUT_OF_LINE, block.len),
-        };
-        let shape = kind << 32 | u64::from(len);
-        for (position, word) in [key.0, version.0, shape].into_iter().enumerate() {
+        for (position, word) in [key.0, version.0, shape(&stored)].into_iter().enumerate() {
             self.0[position * WORD..(position + 1) * WORD].copy_from_slice(&word.to_le_bytes());
         }
         let value = 3 * WORD;
         match stored {
             StoredValue::Inline(bytes) => self.0[value..value + bytes.len()].copy_from_slice(bytes),
             StoredValue::OutOfLine(block) => {
-                let pointer = u64::from(block.chunk) << 32 | u64::from(block.block);
-                self.0[value..value + WORD].copy_from_slice(&pointer.to_le_bytes());
+                self.0[value..value + WORD].copy_from_slice(&block.pointer().to_le_bytes());
             }
         }
     }
@@ -157,27 +160,51 @@ impl SlotImage {
     }
 }
 
+/// The fourth word of a record, and its value's own bytes in the slot.
+fn shape(stored: &StoredValue<'_>) -> u64 {
+    match stored {
+        StoredValue::Inline(value) => kind::INLINE << 32 | value.len() as u64,
+        StoredValue::OutOfLine(block) => kind::OUT_OF_LINE << 32 | u64::from(block.len),
+    }
+}
+
+/// Replaces version and value of the record in `slot`, under its seqlock.
+pub(super) fn replace(slot: Words<'_>, version: Version, stored: StoredValue<'_>) {
+    let place = |offset: u64| (offset / WORD_U64) as usize;
+    let (head, tail) = (0, slot.len() - 1);
+    let seqlock = slot.load(tail);
+    assert!(seqlock.is_multiple_of(2), "one writer at a time");
+    slot.store(tail, seqlock + 1);
+    slot.store(head, seqlock + 1);
+    slot.store(place(VERSION), version.0);
+    slot.store(place(SHAPE), shape(&stored));
+    match stored {
+        StoredValue::Inline(value) => slot.write(place(VALUE), value),
+        StoredValue::OutOfLine(block) => slot.store(place(VALUE), block.pointer()),
+    }
+    slot.store(head, seqlock + 2);
+    slot.store(tail, seqlock + 2);
+}
+
 /// The key in the slot at `offset`, which no one else writes.
 pub(super) fn key_at(region: &Region, offset: u64) -> Option<Key> {
     let empty = load(region, offset + SHAPE) >> 32 == kind::EMPTY;
     (!empty).then(|| Key(load(region, offset + KEY)))
 }
 
-/// The version of the record in the slot at `offset`, which no one else writes, and its block if its
-/// value is out of line.
+/// The version of the record in `slot`, which no one else writes, and its block if its value is out
+/// of line; `None` if the slot is empty.
 ///
 /// # Panics
-/// If the slot holds no record.
-pub(super) fn record_at(region: &Region, offset: u64) -> (Version, Option<BlockRef>) {
-    let shape = load(region, offset + SHAPE);
+/// If it is of no kind.
+pub(super) fn record_in(slot: Words<'_>) -> Option<(Version, Option<BlockRef>)> {
+    let place = |offset: u64| (offset / WORD_U64) as usize;
+    let shape = slot.load(place(SHAPE));
     let block = match shape >> 32 {
+        kind::EMPTY => return None,
         kind::INLINE => None,
-        kind::OUT_OF_LINE => {
-            let pointer = load(region, offset + VALUE);
-            let (chunk, block) = ((pointer >> 32) as u32, pointer as u32);
-            Some(BlockRef { chunk, block, len: shape as u32 })
-        }
+        kind::OUT_OF_LINE => Some(BlockRef::parse(slot.load(place(VALUE)), shape as u32)),
         kind => panic!("the writer is alone, and has written a slot of kind {kind}"),
     };
-    (Version(load(region, offset + 2 * WORD_U64)), block)
+    Some((Version(slot.load(place(VERSION))), block))
 }

@@ -26,11 +26,13 @@ impl HostTable {
     /// segment, and sometimes a new region of 1/64 of the table. Readers that find nothing in the
     /// segment wait until it is split; other readers are not affected. Stops when memory is used
     /// up.
+    #[inline]
     pub fn advance(&self, segments: u64) -> Advance {
+        if self.growing.load(Ordering::Relaxed) { self.grow(segments) } else { Advance::default() }
+    }
+
+    fn grow(&self, segments: u64) -> Advance {
         let mut done = Advance::default();
-        if !self.growing.load(Ordering::Relaxed) {
-            return done;
-        }
         let writer = &mut *self.writer();
         while done.segments < segments && self.growing.load(Ordering::Relaxed) {
             if !self.may_split() {

@@ -4,14 +4,14 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
 use nicol_core::ids::{Key, Version};
-use nicol_core::memory::Region;
+use nicol_core::memory::{Region, WORD, Words};
 
 use super::address::{Home, SlotHash};
-use super::layout::{BlockRef, KEY, SlotImage, StoredValue, key_at, record_at};
+use super::layout::{BlockRef, KEY, SlotImage, StoredValue, key_at, record_in, replace};
 use super::memory::{Heap, PageAllocator};
 use super::read::header;
 use super::{Applied, Growth, HEADER_BYTES, HostTable, PAGE_SLOTS, PageRef, SEGMENT_SLOTS};
-use crate::access::{load, store};
+use crate::access::{load, store, words};
 use crate::tombstones::Tombstones;
 
 /// What the writer keeps besides the table's memory.
@@ -79,13 +79,13 @@ impl HostTable {
         }
         match (value, old) {
             (Some(value), Some(old)) => {
-                self.fill(writer, key, version, value);
-                let (region, offset) = self.at(old.position);
-                writer.image.write(region, offset);
+                let stored = self.stored(writer, key, version, value);
+                replace(self.slot(old.position), version, stored);
                 self.free_block(writer, old.block);
             }
             (Some(value), None) => {
-                self.fill(writer, key, version, value);
+                let stored = self.stored(writer, key, version, value);
+                writer.image.set(key, version, stored);
                 self.insert(writer, home);
                 writer.tombstones.remove(key);
                 self.len.fetch_add(1, Ordering::Relaxed);
@@ -119,16 +119,20 @@ impl HostTable {
         self.writer().tombstones.forget_old();
     }
 
-    /// Prepares the image of a record.
-    fn fill(&self, writer: &mut Writer, key: Key, version: Version, value: &[u8]) {
-        let stored = if value.len() <= self.geometry.inline {
-            StoredValue::Inline(value)
-        } else {
-            let (block, added) = writer.heap.put(&self.heap, key, version, value);
-            self.add_memory(added);
-            StoredValue::OutOfLine(block)
-        };
-        writer.image.set(key, version, stored);
+    /// How a value is stored: in the slot, or in a block, to which it is written.
+    fn stored<'a>(
+        &self,
+        writer: &mut Writer,
+        key: Key,
+        version: Version,
+        value: &'a [u8],
+    ) -> StoredValue<'a> {
+        if value.len() <= self.geometry.inline {
+            return StoredValue::Inline(value);
+        }
+        let (block, added) = writer.heap.put(&self.heap, key, version, value);
+        self.add_memory(added);
+        StoredValue::OutOfLine(block)
     }
 
     fn free_block(&self, writer: &mut Writer, block: Option<BlockRef>) {
@@ -168,27 +172,38 @@ impl HostTable {
         Some(home.slot)
     }
 
+    /// The words of a slot.
+    fn slot(&self, position: Position) -> Words<'_> {
+        let (region, offset) = self.at(position);
+        words(region, offset, self.geometry.slot_bytes())
+    }
+
     /// The record of `key` at a position.
     fn look(&self, position: Position, key: Key) -> Option<Record> {
-        let (region, offset) = self.at(position);
-        // Most slots are others': their keys are all that is loaded of them.
-        if load(region, offset + KEY) != key.0 || key_at(region, offset).is_none() {
+        if self.key_of(position)? != key {
             return None;
         }
-        let (version, block) = record_at(region, offset);
+        let (version, block) = record_in(self.slot(position))?;
         Some(Record { position, version, block })
     }
 
     pub(super) fn find(&self, home: Home, key: Key) -> Option<Record> {
-        let chunk = home.chunk;
-        let slots = home.slot..home.slot + self.geometry.probe_length();
-        slots
-            .map(|slot| Position::Slot { chunk, slot })
-            .find_map(|position| self.look(position, key))
-            .or_else(|| {
-                let mut overflow = self.overflow_of(home.chunk, home.local());
-                overflow.find_map(|position| self.look(position, key))
-            })
+        let (chunk, slot_bytes) = (home.chunk, self.geometry.slot_bytes());
+        let first = self.geometry.slot_offset(chunk, home.slot);
+        let slots = words(self.chunk(chunk), first, self.geometry.probe_length() * slot_bytes);
+        let (place, stride) = ((KEY / WORD as u64) as usize, slot_bytes as usize / WORD);
+        let mut passed = 0;
+        // Most slots are others': their keys are all that is loaded of them.
+        while let Some(at) = slots.find(place + passed * stride, stride, key.0) {
+            let position = Position::Slot { chunk, slot: home.slot + (passed + at) as u64 };
+            if let Some((version, block)) = record_in(self.slot(position)) {
+                return Some(Record { position, version, block });
+            }
+            // An empty slot, whose words are those of the key 0.
+            passed += at + 1;
+        }
+        let mut overflow = self.overflow_of(home.chunk, home.local());
+        overflow.find_map(|position| self.look(position, key))
     }
 
     /// The slots within D_m of a home, with their memory.

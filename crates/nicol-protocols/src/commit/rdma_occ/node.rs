@@ -1,6 +1,5 @@
 //! One node's memory: tables and logs. Shared by its host engines.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,9 +17,10 @@ use super::config::{RdmaOccConfig, Transport};
 use super::losses::deny;
 use super::replica::{Primary, Replica};
 use super::{Coordinator, start};
+use crate::commit::backups::Backups;
+use crate::commit::load_shard;
 use crate::commit::log::LogMemory;
 use crate::commit::survivor::{Survival, Survivor, WithoutData};
-use crate::commit::{copy_backups, load_shard};
 
 /// Log records that a node applies between two looks at whether old deletions may be forgotten.
 const FORGET_EVERY: u64 = 1_024;
@@ -35,7 +35,7 @@ pub struct Node {
     geometry: Geometry,
     shard: Option<ShardId>,
     primary: Primary,
-    backups: BTreeMap<ShardId, Replica>,
+    backups: Backups<Replica>,
     /// One log per host engine of the cluster, at that engine's place among them. An engine of
     /// another node writes its log here one-sidedly; one of this node keeps what it backs up.
     logs: Vec<Arc<LogMemory>>,
@@ -106,7 +106,7 @@ impl Node {
 
     /// The copy of a shard that is backed up here.
     pub(super) fn backup(&self, shard: ShardId) -> Option<&Replica> {
-        self.backups.get(&shard)
+        self.backups.get(shard)
     }
 
     /// Counts transactions with something to do.
@@ -180,7 +180,7 @@ impl Node {
 /// What a node has besides its primary shard's records.
 #[derive(Debug)]
 pub struct Copies {
-    backups: BTreeMap<ShardId, Replica>,
+    backups: Backups<Replica>,
     addresses: Addresses,
 }
 
@@ -285,7 +285,7 @@ impl SystemNode for Node {
             let others = view.shard_ids().filter(|&shard| view.primary(shard) != id);
             others.for_each(|shard| addresses.remember_all(&shards[usize::from(shard.0)].table));
         }
-        Copies { backups: copy_backups(view, id, shards, Replica::copy), addresses }
+        Copies { backups: Backups::copy(view, id, shards, Replica::copy), addresses }
     }
 
     fn build(
@@ -334,7 +334,7 @@ impl SystemNode for Node {
     fn audit(&self) -> Audit {
         let own = self.shard.map(|shard| (shard, self.primary.replica.digest()));
         let mut digests: Vec<_> = own.into_iter().collect();
-        digests.extend(self.backups.iter().map(|(&shard, replica)| (shard, replica.digest())));
+        digests.extend(self.backups.iter().map(|(shard, replica)| (shard, replica.digest())));
         let keys_awaiting_recovery = self.awaiting_recovery();
         let locks = self.primary.locked_count() - keys_awaiting_recovery.len();
         Audit {

@@ -1,6 +1,5 @@
 //! One node's memory: host tables, NIC index, logs. Shared by its engines.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -24,10 +23,11 @@ use super::losses::deny;
 use super::replica::Replica;
 use super::server::lookup::stats::LookupCounters;
 use super::{Faithful, HostCoordinator, Sabotage, XenicConfig, start};
+use crate::commit::backups::Backups;
+use crate::commit::load_shard;
 use crate::commit::log::{LogMemory, RecordKind};
 use crate::commit::part::count_shards;
 use crate::commit::survivor::{Survival, Survivor, WithoutData};
-use crate::commit::{copy_backups, load_shard};
 
 /// Segments that are split per record, while a table that has outgrown its slots is loaded.
 const LOADING_SPLITS: u64 = 2;
@@ -47,7 +47,7 @@ pub struct Node {
     config: XenicConfig,
     shard: Option<ShardId>,
     primary: Replica,
-    backups: BTreeMap<ShardId, Replica>,
+    backups: Backups<Replica>,
     index: NicIndex,
     /// The NIC's side of the ordered tables.
     write_counters: WriteCounters,
@@ -62,7 +62,7 @@ pub struct Node {
 /// What a node has besides its primary shard's records.
 #[derive(Debug)]
 pub struct Copies {
-    backups: BTreeMap<ShardId, Replica>,
+    backups: Backups<Replica>,
     index: NicIndex,
     write_counters: WriteCounters,
 }
@@ -194,7 +194,7 @@ impl Node {
     }
 
     pub(super) fn is_backup_of(&self, shard: ShardId) -> bool {
-        self.backups.contains_key(&shard)
+        self.backups.get(shard).is_some()
     }
 
     /// Splits up to `segments` segments of each table that is doubling.
@@ -226,7 +226,7 @@ impl Node {
     pub(super) fn replica(&self, shard: ShardId, kind: RecordKind) -> &Replica {
         match kind {
             RecordKind::Commit => &self.primary,
-            RecordKind::Log => match self.backups.get(&shard) {
+            RecordKind::Log => match self.backups.get(shard) {
                 Some(replica) => replica,
                 None => panic!("{shard:?} was checked to be backed up here before it was logged"),
             },
@@ -421,7 +421,7 @@ impl SystemNode for Node {
                 .for_each_located(&mut |record| index.preload(SlotHash::of(record.key), &record));
             write_counters.preload(&primary.ordered);
         }
-        Copies { backups: copy_backups(view, id, shards, Replica::copy), index, write_counters }
+        Copies { backups: Backups::copy(view, id, shards, Replica::copy), index, write_counters }
     }
 
     fn build(
@@ -464,7 +464,7 @@ impl SystemNode for Node {
     fn audit(&self) -> Audit {
         let own = self.shard.map(|shard| (shard, self.primary.digest()));
         let mut digests: Vec<_> = own.into_iter().collect();
-        digests.extend(self.backups.iter().map(|(&shard, table)| (shard, table.digest())));
+        digests.extend(self.backups.iter().map(|(shard, table)| (shard, table.digest())));
         let keys_awaiting_recovery = self.awaiting_recovery();
         let locks = self.index.locked_count() - keys_awaiting_recovery.len();
         Audit {
@@ -528,7 +528,7 @@ impl SystemNode for Node {
 
     fn for_each_of(&self, shard: ShardId, each: &mut dyn FnMut(Key, Version, &[u8])) {
         let own = self.is_primary(shard).then_some(&self.primary);
-        if let Some(replica) = own.or_else(|| self.backups.get(&shard)) {
+        if let Some(replica) = own.or_else(|| self.backups.get(shard)) {
             replica.for_each_version(each);
         }
     }

@@ -42,6 +42,8 @@ pub(super) struct OpenTxn<F: Fabric> {
     pub(super) fetched: Vec<usize>,
     /// Requests to the primaries of shards.
     pub(super) calls: Calls<F, PrimaryCall>,
+    /// How many shards it updates, as its LOGs say.
+    pub(super) shards_updated: u16,
     /// Requests to backups.
     pub(super) logs: Calls<F, LogCall>,
     /// Of each LOG that went unacknowledged because its receiver is gone: the shard.
@@ -166,6 +168,7 @@ impl<F: Fabric> OpenTxns<F> {
                 keys: Selection::default(),
                 fetched: Vec::new(),
                 calls: Calls::default(),
+                shards_updated: 0,
                 logs: Calls::default(),
                 excused: Vec::new(),
                 delegated: Vec::new(),

@@ -280,10 +280,14 @@ impl<F: Fabric> NicCoordinator<F> {
             false => Timeout::After(self.node.config().timeout),
             true => Timeout::Never,
         };
-        let OpenTxn { logs, txn, keys, .. } = open;
-        let shards = self.node.count_shards_updated(txn);
+        self.note_shards_updated(open);
+        let shards = open.shards_updated;
+        let OpenTxn { logs, txn, keys, .. } = &mut *open;
+        let mut selected = None;
         for &LogCall { shard, delegated, .. } in logs.iter() {
-            keys.of(shard, self.node.shards_updated(txn));
+            if selected.replace(shard) != Some(shard) {
+                keys.of(shard, self.node.shards_updated(txn));
+            }
             self.fabric.retransmit(delegated, &Log { txn, shard, shards, keys }, timeout);
         }
         self.log_on_this_node(open, remote, timeout);

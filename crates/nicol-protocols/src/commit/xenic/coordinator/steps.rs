@@ -166,7 +166,8 @@ impl<F: Fabric> NicCoordinator<F> {
         self.node.check_served(&open.txn, |_, entry| entry.write)?;
         let log = self.node.log(self.fabric.here().core);
         capacity::check_writes(open.exhausted, &open.txn, log.body_max())?;
-        capacity::check_shards(self.node.count_shards_updated(&open.txn))?;
+        self.note_shards_updated(open);
+        capacity::check_shards(open.shards_updated)?;
         let mut last = None;
         while let Some(shard) = self.next_shard_updated(open, last) {
             for backup in self.fabric.view().backups(shard) {
@@ -178,6 +179,11 @@ impl<F: Fabric> NicCoordinator<F> {
             last = Some(shard);
         }
         Ok(self.await_logs(open).await)
+    }
+
+    /// Notes how many shards the transaction updates, for what its LOGs and COMMITs say.
+    pub(in crate::commit::xenic) fn note_shards_updated(&self, open: &mut OpenTxn<F>) {
+        open.shards_updated = self.node.count_shards_updated(&open.txn);
     }
 
     /// Waits for the acks of every backup that is left, and reports the outcome.
@@ -230,8 +236,8 @@ impl<F: Fabric> NicCoordinator<F> {
         timeout: Timeout,
         superseded: Option<RequestId>,
     ) -> F::Completion {
-        let shards = self.node.count_shards_updated(&open.txn);
-        let message = Log { txn: &open.txn, shard: call.shard, shards, keys: &open.keys };
+        let (shard, shards) = (call.shard, open.shards_updated);
+        let message = Log { txn: &open.txn, shard, shards, keys: &open.keys };
         let to = self.fabric.view().nic_of(call.backup, self.fabric.here().core);
         match superseded {
             Some(request) => self.fabric.call_superseding(to, &message, request),
@@ -252,8 +258,8 @@ impl<F: Fabric> NicCoordinator<F> {
     /// Has the primaries install the writes.
     pub(in crate::commit::xenic) async fn install(&self, open: &mut OpenTxn<F>) {
         let _phase = self.fabric.phase("step 6: COMMIT");
-        let shards = self.node.count_shards_updated(&open.txn);
         self.tell_primaries(open, |open, PrimaryCall { shard, .. }| {
+            let shards = open.shards_updated;
             self.demand(shard, &Commit { txn: &open.txn, shard, shards, keys: &open.keys })
         })
         .await;

@@ -49,16 +49,18 @@ impl<F: Fabric> LogWriter<F> {
         if body.len() > self.memory.body_max() {
             return Err(FabricError::NoResources);
         }
-        loop {
-            let tail = self.tail.get();
-            if tail.at() + tail.needed(body.len()) - self.applied.get() <= self.memory.size() {
-                break;
-            }
+        while !self.has_space(body) {
             // Back-pressure: the workers' log acks make space.
             self.space.wait().await;
         }
         let landing = self.write(kind, body);
         Ok((Position(self.tail.get().at()), landing))
+    }
+
+    /// Is there space for a record with this body?
+    pub(super) fn has_space(&self, body: &[u8]) -> bool {
+        let tail = self.tail.get();
+        tail.at() + tail.needed(body.len()) - self.applied.get() <= self.memory.size()
     }
 
     fn write(&self, kind: RecordKind, body: &[u8]) -> F::Completion {

@@ -1,7 +1,7 @@
 //! The server's NIC engine: what a primary and a backup do for a coordinator. [Xenic21 4.2: D]
 //!
-//! A request is parsed here, once, where it arrives; a task of its own serves it, in the step that
-//! has its name.
+//! A request is parsed here, once, where it arrives. The step that has its name serves it: there and
+//! then if it waits for nothing, else in a task of its own (decision 0028).
 
 mod lock_and_read;
 mod log_writer;
@@ -13,8 +13,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use nicol_core::exec::at_once;
 use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Work};
-use nicol_core::ids::{IdMap, TxnId};
+use nicol_core::ids::{IdMap, Key, TxnId};
 use nicol_core::txn::{Abort, Procedures};
 use nicol_core::wire::Malformed;
 
@@ -79,44 +80,89 @@ impl<F: Fabric> NicServer<F> {
         let Some(reply_to) = delivery.reply_to else {
             return Err(Malformed { what: "a request that wants no reply" });
         };
-        let (body, fabric, this) = (delivery.body, &self.fabric, self.clone());
+        let body = delivery.body;
         match delivery.kind {
-            EXECUTE | READ => {
-                let keys = self.keys(body)?.keep(fabric);
-                fabric.spawn(async move { this.execute(keys, reply_to).await });
-            }
+            EXECUTE | READ => self.take_execute(body, reply_to),
             LOCK => {
                 let lock = LockReads::parse(body)?;
                 self.node.expect_own(lock.reads.keys())?;
-                let lock = lock.keep(fabric);
-                fabric.spawn(async move { this.lock(lock, reply_to).await });
+                let (lock, this) = (lock.keep(&self.fabric), self.clone());
+                self.fabric.spawn(async move { this.lock(lock, reply_to).await });
+                Ok(())
             }
-            VALIDATE => {
-                let reads = self.reads(body)?.keep(fabric);
-                fabric.spawn(async move { this.validate(reads, reply_to).await });
-            }
-            LOG => {
-                let writes = Writes::parse(body)?;
-                if !self.node.is_backup_of(writes.shard) {
-                    return Err(Malformed { what: "a LOG for a shard not backed up here" });
-                }
-                let writes = writes.keep(fabric);
-                fabric.spawn(async move { this.log(writes, reply_to).await });
-            }
-            COMMIT => {
-                let writes = self.writes(body)?.keep(fabric);
-                fabric.spawn(async move { this.commit(writes, reply_to).await });
-            }
+            VALIDATE => self.take_validate(body, reply_to),
+            LOG => self.take_log(body, reply_to),
+            COMMIT => self.take_commit(body, reply_to),
             ABORT => {
-                let keys = self.keys(body)?.keep(fabric);
+                let (keys, this) = (self.keys(body)?.keep(&self.fabric), self.clone());
                 // A task, too, so that it runs behind an EXECUTE that was delivered before it.
-                fabric.spawn(async move { this.abort(keys, reply_to) });
+                self.fabric.spawn(async move { this.abort(keys, reply_to) });
+                Ok(())
             }
-            SHIP => return self.take_ship(body, reply_to),
-            SHIP_OUTCOME => self.tell_outcome(parse_ship_outcome(body)?, reply_to),
-            _ => return Err(Malformed { what: "an unknown kind of message" }),
+            SHIP => self.take_ship(body, reply_to),
+            SHIP_OUTCOME => {
+                self.tell_outcome(parse_ship_outcome(body)?, reply_to);
+                Ok(())
+            }
+            _ => Err(Malformed { what: "an unknown kind of message" }),
+        }
+    }
+
+    fn take_execute(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
+        let keys = self.keys(body)?;
+        if self.reads_at_once(keys.iter().map(|access| access.key)) {
+            at_once(self.execute(keys, reply_to));
+        } else {
+            let (keys, this) = (keys.keep(&self.fabric), self.clone());
+            self.fabric.spawn(async move { this.execute(keys, reply_to).await });
         }
         Ok(())
+    }
+
+    fn take_validate(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
+        let reads = self.reads(body)?;
+        if self.reads_at_once(reads.keys()) {
+            at_once(self.validate(reads, reply_to));
+        } else {
+            let (reads, this) = (reads.keep(&self.fabric), self.clone());
+            self.fabric.spawn(async move { this.validate(reads, reply_to).await });
+        }
+        Ok(())
+    }
+
+    fn take_log(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
+        let writes = Writes::parse(body)?;
+        if !self.node.is_backup_of(writes.shard) {
+            return Err(Malformed { what: "a LOG for a shard not backed up here" });
+        }
+        if self.logs_at_once(body) {
+            at_once(self.log(writes, reply_to));
+        } else {
+            let (writes, this) = (writes.keep(&self.fabric), self.clone());
+            self.fabric.spawn(async move { this.log(writes, reply_to).await });
+        }
+        Ok(())
+    }
+
+    fn take_commit(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
+        let writes = self.writes(body)?;
+        if self.logs_at_once(body) {
+            at_once(self.commit(writes, reply_to));
+        } else {
+            let (writes, this) = (writes.keep(&self.fabric), self.clone());
+            self.fabric.spawn(async move { this.commit(writes, reply_to).await });
+        }
+        Ok(())
+    }
+
+    /// Are these keys read without waiting? Those of ordered tables the host may have to be asked for.
+    pub(super) fn reads_at_once(&self, mut keys: impl Iterator<Item = Key>) -> bool {
+        self.fabric.transfers_at_once() && keys.all(|key| !key.is_ordered())
+    }
+
+    /// Is a record with this body durable in the log without waiting?
+    fn logs_at_once(&self, body: &[u8]) -> bool {
+        self.fabric.persists_at_once() && self.log.has_space(body)
     }
 
     /// Takes a log ack of this node's host: it frees log space and unpins. [Xenic21 4.2 step 7]
@@ -146,7 +192,7 @@ impl<F: Fabric> NicServer<F> {
     }
 
     /// EXECUTE: locks the write set or nothing, then reads every key. [Xenic21 4.2 step 2]
-    pub(super) async fn execute(self: Rc<Self>, keys: Keys<F::Payload>, reply_to: ReplyTo) {
+    pub(super) async fn execute(&self, keys: Keys<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         // [Xenic21 4.2 step 2] "If any key exists and is locked, the NIC returns an abort."
         if let Err(abort) = self.lock_and_check(&keys) {
             return self.deny(reply_to, abort);
@@ -180,7 +226,7 @@ impl<F: Fabric> NicServer<F> {
     }
 
     /// Locks the write set, all or none, and checks that nobody else holds the other keys.
-    fn lock_and_check(&self, keys: &Keys<F::Payload>) -> Result<(), Abort> {
+    fn lock_and_check(&self, keys: &Keys<impl AsRef<[u8]>>) -> Result<(), Abort> {
         let lock = |key| {
             self.fabric.work(Work::IndexLookup);
             self.node.lock(key, keys.txn)
@@ -201,7 +247,7 @@ impl<F: Fabric> NicServer<F> {
     }
 
     /// Releases the write set.
-    pub(super) fn unlock_all(&self, keys: &Keys<F::Payload>) {
+    pub(super) fn unlock_all(&self, keys: &Keys<impl AsRef<[u8]>>) {
         for key in keys.written() {
             self.fabric.work(Work::IndexLookup);
             self.node.unlock(key, keys.txn);
@@ -209,7 +255,7 @@ impl<F: Fabric> NicServer<F> {
     }
 
     /// VALIDATE: versions unchanged and nothing locked. [Xenic21 4.2 step 4]
-    async fn validate(self: Rc<Self>, reads: Reads<F::Payload>, reply_to: ReplyTo) {
+    async fn validate(&self, reads: Reads<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         let mut found = self.lookups.batch();
         let read = self.lookups.read_all(reads.keys(), &mut found).await;
         if let Err(error) = read {
@@ -235,7 +281,7 @@ impl<F: Fabric> NicServer<F> {
     }
 
     /// LOG: appended to the host log; acknowledged once it is durable there. [Xenic21 4.2 step 5]
-    async fn log(self: Rc<Self>, writes: Writes<F::Payload>, reply_to: ReplyTo) {
+    async fn log(&self, writes: Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         // [Xenic21 4.2 step 5] "Appending it to a hugepage of host memory via DMA write."
         let landing = match self.log.append(RecordKind::Log, writes.body()).await {
             Ok((_, landing)) => landing,
@@ -251,7 +297,7 @@ impl<F: Fabric> NicServer<F> {
     }
 
     /// COMMIT: logged, installed and pinned; then unlocked and acknowledged. [Xenic21 4.2 step 6]
-    pub(super) async fn commit(self: Rc<Self>, writes: Writes<F::Payload>, reply_to: ReplyTo) {
+    pub(super) async fn commit(&self, writes: Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         if writes.installs().next().is_some() {
             // [Xenic21 4.2 step 6] "Appends the COMMIT request to the host-memory log."
             let (position, landing) = match self.log.append(RecordKind::Commit, writes.body()).await
@@ -277,7 +323,7 @@ impl<F: Fabric> NicServer<F> {
     }
 
     /// Releases the keys of a COMMIT, those included that are not written.
-    pub(super) fn unlock_written(&self, writes: &Writes<F::Payload>) {
+    pub(super) fn unlock_written(&self, writes: &Writes<impl AsRef<[u8]>>) {
         for key in writes.keys() {
             self.fabric.work(Work::IndexLookup);
             self.node.unlock(key, writes.txn);

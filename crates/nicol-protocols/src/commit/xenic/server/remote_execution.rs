@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use nicol_core::exec::at_once;
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Work};
 use nicol_core::ids::{EngineId, NodeId, ShardId, TxnId};
 use nicol_core::txn::{Abort, Txn, Verdict};
@@ -36,8 +37,12 @@ impl<F: Fabric> NicServer<F> {
             return Err(malformed);
         }
         self.shipped.borrow_mut().insert(open.txn.id, RemoteExecution::Running(None));
-        let this = self.clone();
-        self.fabric.spawn(async move { this.serve_ship(open, reply_to).await });
+        if self.reads_at_once(open.txn.entries().iter().map(|entry| entry.key)) {
+            at_once(self.serve_ship(open, reply_to));
+        } else {
+            let this = self.clone();
+            self.fabric.spawn(async move { this.serve_ship(open, reply_to).await });
+        }
         Ok(())
     }
 
@@ -70,7 +75,7 @@ impl<F: Fabric> NicServer<F> {
         })
     }
 
-    async fn serve_ship(self: Rc<Self>, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
+    async fn serve_ship(&self, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
         let id = open.txn.id;
         match self.execute_remote(&mut open).await {
             Ok(true) => {

@@ -1,0 +1,32 @@
+//! Futures that wait for nothing.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+/// What `future` resolves to, which the caller knows to wait for nothing: then it needs no task.
+///
+/// # Panics
+/// If it waits all the same.
+pub fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("what was to be had at once is waited for"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_future_runs_to_its_end_without_a_task() {
+        assert_eq!(at_once(async { std::future::ready(3).await + 4 }), 7);
+    }
+
+    #[test]
+    #[should_panic(expected = "waited for")]
+    fn one_that_waits_is_a_bug() {
+        at_once(std::future::pending::<()>());
+    }
+}
