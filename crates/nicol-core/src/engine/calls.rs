@@ -30,13 +30,14 @@ pub(super) struct Resend {
 struct Waiting {
     to: EngineId,
     token: Token,
-    resend: Option<Resend>,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
     sequence: u32,
     waiting: Option<Waiting>,
+    /// Of a request over an unreliable route that waits.
+    resend: Option<Resend>,
 }
 
 /// The requests of one engine, whoever they went to.
@@ -75,6 +76,7 @@ impl Calls {
         let mut ended = Vec::new();
         for (number, slot) in self.slots.iter_mut().enumerate() {
             if let Some(waiting) = slot.waiting.take_if(|waiting| is_gone(waiting.to)) {
+                slot.resend = None;
                 self.vacant.push(number as u16);
                 ended.push(waiting.token);
             }
@@ -87,7 +89,7 @@ impl Calls {
         let slot = match self.vacant.pop() {
             Some(slot) => slot,
             None if self.slots.len() < CALLS_MAX => {
-                self.slots.push(Slot { sequence: self.base, waiting: None });
+                self.slots.push(Slot { sequence: self.base, waiting: None, resend: None });
                 (self.slots.len() - 1) as u16
             }
             None => return None,
@@ -96,14 +98,15 @@ impl Calls {
         assert!(open.waiting.is_none(), "a vacant slot waits for nothing");
         // Never 0, which names no request.
         open.sequence = open.sequence.wrapping_add(1).max(1);
-        open.waiting = Some(Waiting { to, token, resend: None });
+        open.waiting = Some(Waiting { to, token });
         Some(RequestId { slot, sequence: open.sequence })
     }
 
     /// Keeps a copy of an open request for sending it again.
     pub(super) fn keep(&mut self, request: RequestId, resend: Resend) {
-        if let Some(waiting) = &mut self.slots[usize::from(request.slot)].waiting {
-            waiting.resend = Some(resend);
+        let slot = &mut self.slots[usize::from(request.slot)];
+        if slot.waiting.is_some() {
+            slot.resend = Some(resend);
         }
     }
 
@@ -121,6 +124,9 @@ impl Calls {
             return None;
         }
         let waiting = slot.waiting.take()?;
+        if slot.resend.is_some() {
+            slot.resend = None;
+        }
         self.vacant.push(request.slot);
         Some(waiting.token)
     }
@@ -131,11 +137,11 @@ impl Calls {
         if slot.sequence != request.sequence {
             return Due::Answered;
         }
-        let Some(waiting) = slot.waiting.as_ref() else { return Due::Answered };
-        let Some(resend) = waiting.resend.as_ref() else { return Due::Answered };
+        let Some(&Waiting { to, token }) = slot.waiting.as_ref() else { return Due::Answered };
+        let Some(resend) = slot.resend.as_ref() else { return Due::Answered };
         if resend.give_up_at.is_some_and(|deadline| now >= deadline) {
-            let (token, kind) = (waiting.token, resend.header.kind);
-            slot.waiting = None;
+            let kind = resend.header.kind;
+            (slot.waiting, slot.resend) = (None, None);
             self.vacant.push(request.slot);
             // Who posts a one-sided operation cannot supersede it, and learns what a card would
             // say.
@@ -145,9 +151,7 @@ impl Calls {
             };
             return Due::GiveUp(token, error);
         }
-        let Some(waiting) = slot.waiting.as_mut() else { return Due::Answered };
-        let to = waiting.to;
-        let Some(resend) = waiting.resend.as_mut() else { return Due::Answered };
+        let Some(resend) = slot.resend.as_mut() else { return Due::Answered };
         let next = now + resend.after;
         resend.after = (resend.after * 2).min(resend.after_max);
         let next = resend.give_up_at.map_or(next, |deadline| next.min(deadline));

@@ -15,19 +15,38 @@ pub(super) type Resolved = Result<Payload, FabricError>;
 
 #[derive(Debug)]
 enum Slot {
-    Vacant,
+    /// Free; the slot to be handed out after it, or [`NONE`].
+    Vacant(u32),
     Pending(Option<TaskRef>),
     Resolved(Resolved),
     /// The future was dropped; the slot is freed when its result arrives.
     Abandoned,
 }
 
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// Slots, and the vacant one that is handed out next.
+#[derive(Debug)]
+struct Slots {
+    slots: Vec<Slot>,
+    vacant: u32,
+}
+
+impl Slots {
+    /// Frees a slot; what was in it.
+    fn free(&mut self, slot: u32) -> Slot {
+        let was = std::mem::replace(&mut self.slots[slot as usize], Slot::Vacant(self.vacant));
+        self.vacant = slot;
+        was
+    }
+}
+
 /// The slots of one engine.
 #[derive(Debug)]
 pub(super) struct Completions {
     executor: Rc<Executor>,
-    slots: RefCell<Vec<Slot>>,
-    vacant: RefCell<Vec<u32>>,
+    slots: RefCell<Slots>,
 }
 
 /// Names a pending completion; used once.
@@ -36,31 +55,29 @@ pub(super) struct Token(pub(super) u32);
 
 impl Completions {
     pub(super) fn new(executor: Rc<Executor>) -> Rc<Self> {
-        Rc::new(Self {
-            executor,
-            slots: RefCell::new(Vec::new()),
-            vacant: RefCell::new(Vec::new()),
-        })
+        let slots = RefCell::new(Slots { slots: Vec::new(), vacant: NONE });
+        Rc::new(Self { executor, slots })
     }
 
     /// A fresh slot and the future that waits for it.
     pub(super) fn open(self: &Rc<Self>) -> (Token, Completion) {
-        let vacant = self.vacant.borrow_mut().pop();
-        let mut slots = self.slots.borrow_mut();
-        let index = vacant.unwrap_or_else(|| {
-            slots.push(Slot::Vacant);
-            (slots.len() - 1) as u32
-        });
-        let slot = &mut slots[index as usize];
-        assert!(matches!(slot, Slot::Vacant), "an open slot is not handed out again");
+        let mut table = self.slots.borrow_mut();
+        if table.vacant == NONE {
+            table.slots.push(Slot::Vacant(NONE));
+            table.vacant = (table.slots.len() - 1) as u32;
+        }
+        let index = table.vacant;
+        let slot = &mut table.slots[index as usize];
+        let Slot::Vacant(next) = *slot else { panic!("an open slot is not handed out again") };
         *slot = Slot::Pending(None);
+        table.vacant = next;
         (Token(index), Completion(State::Waits { table: self.clone(), slot: index }))
     }
 
     /// Delivers a result and wakes the task that waits for it.
     pub(super) fn resolve(&self, token: Token, result: Resolved) {
-        let mut slots = self.slots.borrow_mut();
-        let slot = &mut slots[token.0 as usize];
+        let mut table = self.slots.borrow_mut();
+        let slot = &mut table.slots[token.0 as usize];
         match *slot {
             Slot::Pending(waiting) => {
                 *slot = Slot::Resolved(result);
@@ -68,31 +85,31 @@ impl Completions {
                     self.executor.wake(task);
                 }
             }
-            Slot::Abandoned => {
-                *slot = Slot::Vacant;
-                self.vacant.borrow_mut().push(token.0);
-            }
-            Slot::Vacant | Slot::Resolved(_) => panic!("a completion resolves once"),
+            Slot::Abandoned => drop(table.free(token.0)),
+            Slot::Vacant(_) | Slot::Resolved(_) => panic!("a completion resolves once"),
         }
     }
 
-    /// Takes the result out of a slot that has one, and frees the slot.
-    fn take(&self, slot: u32) -> Resolved {
-        let state = std::mem::replace(&mut self.slots.borrow_mut()[slot as usize], Slot::Vacant);
-        let Slot::Resolved(result) = state else {
-            panic!("a live completion owns its slot");
-        };
-        self.vacant.borrow_mut().push(slot);
-        result
+    /// Takes the result out of a slot that has one, and frees the slot; else notes that the running
+    /// task waits for it.
+    fn poll(&self, slot: u32) -> Poll<Resolved> {
+        let mut table = self.slots.borrow_mut();
+        if let Slot::Pending(waiting) = &mut table.slots[slot as usize] {
+            *waiting = Some(self.executor.current());
+            return Poll::Pending;
+        }
+        match table.free(slot) {
+            Slot::Resolved(result) => Poll::Ready(result),
+            _ => panic!("a live completion owns its slot"),
+        }
     }
 
     /// Nobody waits for the slot any more.
     fn abandon(&self, slot: u32) {
-        let mut slots = self.slots.borrow_mut();
-        let state = &mut slots[slot as usize];
-        match std::mem::replace(state, Slot::Vacant) {
-            Slot::Resolved(_) => self.vacant.borrow_mut().push(slot),
-            _ => *state = Slot::Abandoned,
+        let mut table = self.slots.borrow_mut();
+        match &mut table.slots[slot as usize] {
+            Slot::Resolved(_) => drop(table.free(slot)),
+            pending => *pending = Slot::Abandoned,
         }
     }
 }
@@ -125,18 +142,17 @@ impl Future for Completion {
     type Output = Resolved;
 
     fn poll(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Waits { table, slot } = &self.0 {
-            let mut slots = table.slots.borrow_mut();
-            if let Slot::Pending(waiting) = &mut slots[*slot as usize] {
-                *waiting = Some(table.executor.current());
-                return Poll::Pending;
-            }
+        let polled = match &self.0 {
+            State::Waits { table, slot } => table.poll(*slot),
+            State::Ready(_) | State::Taken => match std::mem::replace(&mut self.0, State::Taken) {
+                State::Ready(result) => Poll::Ready(result),
+                _ => panic!("a completion is awaited once"),
+            },
+        };
+        if polled.is_ready() {
+            self.0 = State::Taken;
         }
-        match std::mem::replace(&mut self.0, State::Taken) {
-            State::Ready(result) => Poll::Ready(result),
-            State::Waits { table, slot } => Poll::Ready(table.take(slot)),
-            State::Taken => panic!("a completion is awaited once"),
-        }
+        polled
     }
 }
 
@@ -177,14 +193,18 @@ mod tests {
         let Poll::Ready(Err(error)) = Pin::new(&mut ready).poll(&mut context) else {
             panic!("nothing is waited for");
         };
-        assert_eq!((error, table.slots.borrow().len()), (FabricError::NoResources, 0));
+        let slots = || table.slots.borrow().slots.len();
+        let vacant = || table.slots.borrow().vacant;
+        assert_eq!((error, slots()), (FabricError::NoResources, 0));
         let (token, dropped) = table.open();
         drop(dropped);
-        assert_eq!(table.vacant.borrow().len(), 0, "its result may come yet");
+        assert_eq!(vacant(), NONE, "its result may come yet");
         table.resolve(token, Err(FabricError::Unreachable));
+        assert_eq!(vacant(), 0);
         let (token, resolved) = table.open();
+        assert_eq!((token, vacant()), (Token(0), NONE));
         table.resolve(token, Err(FabricError::Unreachable));
         drop(resolved);
-        assert_eq!((table.slots.borrow().len(), table.vacant.borrow().len()), (1, 1));
+        assert_eq!((slots(), vacant()), (1, 0));
     }
 }

@@ -1,6 +1,6 @@
 //! What an engine knows of the lives of others, and the end of what waits for the dead.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +14,8 @@ use crate::wire::FrameHeader;
 #[derive(Debug, Default)]
 pub(super) struct KnownLives {
     lives: RefCell<BTreeMap<(NodeId, Side), Life>>,
+    /// Are there any? Without a crash every question costs this one look.
+    any: Cell<bool>,
     /// The sides that the view leaves out: nobody asks them anything, whichever life has been heard
     /// of. One that never registered may come and go unnoticed.
     left_out: RefCell<BTreeSet<(NodeId, Side)>>,
@@ -24,7 +26,15 @@ impl KnownLives {
     pub(super) fn of(own: (NodeId, Side), incarnation: Incarnation) -> Self {
         let known = Life { incarnation, up: true };
         let own = (known != Life::FIRST).then_some((own, known));
-        Self { lives: RefCell::new(own.into_iter().collect()), left_out: RefCell::default() }
+        let any = Cell::new(own.is_some());
+        let lives = RefCell::new(own.into_iter().collect());
+        Self { lives, any, left_out: RefCell::default() }
+    }
+
+    /// Notes the life of a side.
+    fn note(&self, side: (NodeId, Side), life: Life) {
+        self.lives.borrow_mut().insert(side, life);
+        self.any.set(true);
     }
 
     fn side(&self, node: NodeId, side: Side) -> Life {
@@ -33,7 +43,7 @@ impl KnownLives {
 
     /// The newest life of the side of `engine` that is known of.
     pub(super) fn incarnation(&self, engine: EngineId) -> Incarnation {
-        if self.lives.borrow().is_empty() {
+        if !self.any.get() {
             return Incarnation::FIRST;
         }
         self.side(engine.node, engine.side).incarnation
@@ -42,8 +52,7 @@ impl KnownLives {
     /// Is the side of `engine` known to be down, or left out of the view?
     pub(super) fn is_down(&self, engine: EngineId) -> bool {
         let side = (engine.node, engine.side);
-        !self.lives.borrow().is_empty()
-            && (!self.side(side.0, side.1).up || self.left_out.borrow().contains(&side))
+        self.any.get() && (!self.side(side.0, side.1).up || self.left_out.borrow().contains(&side))
     }
 }
 
@@ -99,7 +108,7 @@ impl<W: World> Engine<W> {
         if (news.incarnation, news.up) <= (known.incarnation, known.up) {
             return;
         }
-        inner.lives.lives.borrow_mut().insert((node, side), news);
+        inner.lives.note((node, side), news);
         if news.incarnation > known.incarnation {
             self.end_what_waits_for(node, side);
         }

@@ -18,14 +18,24 @@ impl<T> Default for Sparse<T> {
 
 impl<T: Default> Sparse<T> {
     /// The entry `index`.
+    #[inline]
     pub(super) fn entry(&mut self, index: usize) -> &mut T {
         let page = index / PAGE;
+        if self.pages.get(page).is_none_or(Option::is_none) {
+            self.add(page);
+        }
+        match &mut self.pages[page] {
+            Some(entries) => &mut entries[index % PAGE],
+            None => panic!("the page was added"),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, page: usize) {
         if page >= self.pages.len() {
             self.pages.resize_with(page + 1, || None);
         }
-        let page = &mut self.pages[page];
-        &mut page.get_or_insert_with(|| Box::new(std::array::from_fn(|_| T::default())))
-            [index % PAGE]
+        self.pages[page] = Some(Box::new(std::array::from_fn(|_| T::default())));
     }
 }
 

@@ -28,9 +28,9 @@ impl<W: World> Engine<W> {
         supersedes: Option<RequestId>,
     ) -> Completion {
         let inner = &*self.0;
-        if inner.views.current().index_of(to).is_none() || inner.lives.is_down(to) {
+        let Some(index) = self.reach(to) else {
             return Completion::ready(Err(FabricError::Unreachable));
-        }
+        };
         let (token, completion) = inner.completions.open();
         let Some(request) = inner.calls.borrow_mut().open(to, token) else {
             inner.completions.resolve(token, Err(FabricError::NoResources));
@@ -43,7 +43,7 @@ impl<W: World> Engine<W> {
             let length = body.len() as u32;
             self.keep_and_watch(MessageHeader { length, ..header }, body, timeout);
         } else {
-            self.append(to, header, emit);
+            self.append_for(to, index, header, emit);
         }
         completion
     }
@@ -52,15 +52,20 @@ impl<W: World> Engine<W> {
     pub(super) fn open_delegated(&self, to: EngineId) -> (ReplyTo, Completion) {
         let inner = &*self.0;
         let (token, completion) = inner.completions.open();
-        let opened = if inner.views.current().index_of(to).is_none() || inner.lives.is_down(to) {
-            Err(FabricError::Unreachable)
-        } else {
-            inner.calls.borrow_mut().open(to, token).ok_or(FabricError::NoResources)
+        let opened = match self.reach(to) {
+            None => Err(FabricError::Unreachable),
+            Some(_) => inner.calls.borrow_mut().open(to, token).ok_or(FabricError::NoResources),
         };
         if let Err(error) = opened {
             inner.completions.resolve(token, Err(error));
         }
         (ReplyTo { engine: inner.here, request: opened.unwrap_or(RequestId::NONE) }, completion)
+    }
+
+    /// The index of an engine that is part of the view, unless its side is known to be down.
+    fn reach(&self, to: EngineId) -> Option<usize> {
+        let index = self.0.views.current().index_of(to)?;
+        (!self.0.lives.is_down(to)).then_some(index)
     }
 
     /// May what is sent to another engine get lost?
@@ -134,17 +139,17 @@ impl<W: World> Engine<W> {
     /// Sends a reply whose body `emit` writes, and remembers it where it may be asked for again.
     pub(super) fn send_reply(&self, to: ReplyTo, status: u16, emit: impl FnOnce(&mut Vec<u8>)) {
         let inner = &*self.0;
-        if self.0.views.current().index_of(to.engine).is_none() {
+        let Some(index) = inner.views.current().index_of(to.engine) else {
             count(&inner.counters.malformed, 1);
             return;
-        }
+        };
         let class = Class::Reply;
         let header = MessageHeader { class, kind: status, request: to.request, length: 0 };
         if self.may_lose(to.engine) {
             let kept = self.append_and_keep(to.engine, header, emit);
             self.with_peer(to.engine, |peer| peer.answered(to.request, status, kept));
-        } else {
-            self.append(to.engine, header, emit);
+        } else if !inner.lives.is_down(to.engine) {
+            self.append_for(to.engine, index, header, emit);
         }
     }
 
@@ -173,24 +178,25 @@ impl<W: World> Engine<W> {
     pub(super) fn append(
         &self,
         to: EngineId,
+        header: MessageHeader,
+        emit: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if let Some(index) = self.reach(to) {
+            self.append_for(to, index, header, emit);
+        }
+    }
+
+    /// The same for an engine that is within reach and has this index.
+    fn append_for(
+        &self,
+        to: EngineId,
+        index: usize,
         mut header: MessageHeader,
         emit: impl FnOnce(&mut Vec<u8>),
     ) {
         let inner = &*self.0;
-        if to == inner.here {
-            let mut body = inner.pool.take();
-            emit(&mut body);
-            header.length = body.len() as u32;
-            if let Some(trace) = &inner.trace {
-                trace.sent_to_itself(inner.world.now(), &header);
-            }
-            let kept = inner.pool.payload(body);
-            inner.loopback.borrow_mut().queue.push_back((header, kept));
-            return;
-        }
-        let Some(index) = self.0.views.current().index_of(to) else { return };
-        if inner.lives.is_down(to) {
-            return;
+        if index == inner.index {
+            return self.append_for_itself(header, emit);
         }
         let since = inner.trace.as_ref().map(|_| inner.world.now());
         let full = {
@@ -222,6 +228,18 @@ impl<W: World> Engine<W> {
         if full {
             self.close_frame(to, index);
         }
+    }
+
+    fn append_for_itself(&self, mut header: MessageHeader, emit: impl FnOnce(&mut Vec<u8>)) {
+        let inner = &*self.0;
+        let mut body = inner.pool.take();
+        emit(&mut body);
+        header.length = body.len() as u32;
+        if let Some(trace) = &inner.trace {
+            trace.sent_to_itself(inner.world.now(), &header);
+        }
+        let kept = inner.pool.payload(body);
+        inner.loopback.borrow_mut().queue.push_back((header, kept));
     }
 
     /// Seals the frame for `to` and gives it to the transport, or holds it back if there is no

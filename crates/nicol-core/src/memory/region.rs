@@ -206,18 +206,7 @@ impl Region {
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
         self.check(offset, into.len() as u64)?;
         let first = (offset / WORD as u64) as usize;
-        let words = &self.words[first..first + into.len().div_ceil(WORD)];
-        // Whole words apart from the last, partial one: a length that is known makes each a load
-        // and a store, where it would be a call otherwise.
-        let (chunks, rest) = into.as_chunks_mut::<WORD>();
-        let (whole, partial) = words.split_at(chunks.len());
-        for (word, chunk) in whole.iter().zip(chunks) {
-            *chunk = word.load(Ordering::Acquire).to_le_bytes();
-        }
-        if let [word] = partial {
-            let bytes = word.load(Ordering::Acquire).to_le_bytes();
-            rest.copy_from_slice(&bytes[..rest.len()]);
-        }
+        Words(&self.words[first..first + into.len().div_ceil(WORD)]).read(0, into);
         Ok(())
     }
 
@@ -308,6 +297,32 @@ impl Words<'_> {
     /// If there are not so many.
     pub fn store(self, at: usize, value: u64) {
         self.0[at].store(value, Ordering::Release);
+    }
+
+    /// Copies `into.len()` bytes from place `at` on out, upwards.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn read(self, at: usize, into: &mut [u8]) {
+        let words = &self.0[at..at + into.len().div_ceil(WORD)];
+        // Whole words apart from the last, partial one: a length that is known makes each a load
+        // and a store, where it would be a call otherwise.
+        let (chunks, rest) = into.as_chunks_mut::<WORD>();
+        let (whole, partial) = words.split_at(chunks.len());
+        for (word, chunk) in whole.iter().zip(chunks) {
+            *chunk = word.load(Ordering::Acquire).to_le_bytes();
+        }
+        if let [word] = partial {
+            let bytes = word.load(Ordering::Acquire).to_le_bytes();
+            rest.copy_from_slice(&bytes[..rest.len()]);
+        }
+    }
+
+    /// Sets all of them to zero, upwards.
+    pub fn zero(self) {
+        for word in self.0 {
+            word.store(0, Ordering::Release);
+        }
     }
 
     /// Copies `bytes` in from place `at` on, upwards; a last, partial word is filled up with zeros.

@@ -66,6 +66,12 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
+    /// The next `N` times eight bytes.
+    pub fn u64s<const N: usize>(&mut self) -> Result<[u64; N], Malformed> {
+        let words = self.bytes(N * size_of::<u64>())?.as_chunks().0;
+        Ok(std::array::from_fn(|word| u64::from_le_bytes(words[word])))
+    }
+
     /// Succeeds if nothing is left.
     pub fn finish(self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed { what: "trailing bytes" }) }

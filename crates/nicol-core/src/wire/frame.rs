@@ -193,6 +193,7 @@ pub struct MessageHeader {
 
 impl MessageHeader {
     /// Appends the header.
+    #[inline]
     pub fn emit(&self, to: &mut Writer<'_>) {
         let class = match self.class {
             Class::OneWay => 0,
@@ -225,7 +226,7 @@ impl MessageHeader {
     }
 
     fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let (first, second) = (from.u64()?, from.u64()?);
+        let [first, second] = from.u64s()?;
         if first & RESERVED != 0 {
             return Err(Malformed { what: "a reserved field" });
         }

@@ -9,10 +9,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nicol_core::ids::{Key, ShardId, TxnId, Version};
 use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
+use nicol_core::wire::{Malformed, Reader};
 
-use crate::commit::messages::Writes;
+use crate::commit::messages::{Change, WriteOf, Writes};
+use crate::kit::Item;
 
 /// Bytes of a record besides its body: head, kind and foot.
 const FRAMING: u64 = 3 * WORD as u64;
@@ -187,14 +190,13 @@ impl Tail {
     /// Puts the next record, for which there is space before the ring's end, into `record`; returns
     /// its offset in the ring.
     pub(super) fn frame(&mut self, kind: RecordKind, body: &[u8], record: &mut Vec<u8>) -> u64 {
-        let head = head_word(self.number, body.len() as u32).to_le_bytes();
+        let head = u128::from(head_word(self.number, body.len() as u32));
         let len = record_len(body.len());
-        let start = record.len();
-        record.extend_from_slice(&head);
-        record.extend_from_slice(&(kind as u64).to_le_bytes());
+        let padding = len as usize - FRAMING as usize - body.len();
+        record.reserve(len as usize);
+        record.extend_from_slice(&(head | (kind as u128) << 64).to_le_bytes());
         record.extend_from_slice(body);
-        record.resize(start + len as usize - WORD, 0);
-        record.extend_from_slice(&head);
+        record.extend_from_slice(&(head << 64).to_le_bytes()[WORD - padding..]);
         let offset = self.at % self.size;
         assert!(offset + len <= self.size, "a record lies inside its log");
         self.at += len;
@@ -276,11 +278,11 @@ impl LogReader {
                 continue;
             }
             let len = record_len(head as u32 as usize);
-            let foot = region.load(offset + len - WORD as u64).ok()?;
-            if foot != head {
+            let record = region.words(offset, len).ok()?;
+            if record.load(record.len() - 1) != head {
                 return None;
             }
-            let kind = match region.load(offset + WORD as u64).ok()? {
+            let kind = match record.load(1) {
                 0 => RecordKind::Log,
                 1 => RecordKind::Commit,
                 2 => RecordKind::Message,
@@ -291,7 +293,7 @@ impl LogReader {
             if self.bodies.len() < end {
                 self.bodies.resize(end, 0);
             }
-            region.read(offset + 2 * WORD as u64, &mut self.bodies[start..end]).ok()?;
+            record.read(2, &mut self.bodies[start..end]);
             self.records.push((kind, end));
             self.pass(offset, len, len);
             self.ends.push(self.position);
@@ -305,21 +307,50 @@ impl LogReader {
         self.number = next_number(self.number);
         // First: whoever finds zeros must also find that they were read.
         self.memory.store(seen_offset(self.memory.size), self.position);
-        let zeroed = self.memory.region.zero(offset, used);
-        assert!(zeroed.is_ok(), "a record lies inside its log");
+        match self.memory.region.words(offset, used) {
+            Ok(words) => words.zero(),
+            Err(error) => panic!("a record lies inside its log: {error}"),
+        }
     }
 }
 
-/// The writes of a record's body.
-///
-/// # Panics
-/// If the body cannot be parsed: it could before it was logged, so memory is corrupted, and the
-/// node must stop.
-pub(super) fn logged(body: &[u8]) -> Writes<&[u8]> {
-    let Ok(writes) = Writes::parse(body) else {
-        panic!("a log record that was valid when written cannot be parsed any more");
-    };
-    writes
+/// A record's body: the writes of a transaction, which are checked as they are taken.
+#[derive(Clone, Copy)]
+pub(super) struct Logged<'a> {
+    pub(super) txn: TxnId,
+    pub(super) shard: ShardId,
+    /// Writes that have not been taken.
+    left: u16,
+    rest: Reader<'a>,
+}
+
+#[cold]
+fn corrupted(malformed: Malformed) -> ! {
+    panic!("a log record that was valid when written cannot be parsed any more: {malformed}")
+}
+
+/// Parses a record's body. Panics if it cannot be parsed, then or when its writes are taken: it could
+/// before it was logged, so memory is corrupted, and the node must stop.
+pub(super) fn logged(body: &[u8]) -> Logged<'_> {
+    let mut rest = Reader::new(body);
+    let parsed = Writes::parse_head(&mut rest);
+    let (txn, part) = parsed.unwrap_or_else(|malformed| corrupted(malformed));
+    Logged { txn, shard: part.shard, left: part.keys, rest }
+}
+
+impl<'a> Iterator for Logged<'a> {
+    type Item = (Key, Version, Change<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let taken = match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                WriteOf::parse(&mut self.rest).map(Some)
+            }
+            None => self.rest.finish().map(|()| None),
+        };
+        taken.unwrap_or_else(|malformed| corrupted(malformed))
+    }
 }
 
 #[cfg(test)]

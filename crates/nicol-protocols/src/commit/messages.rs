@@ -6,7 +6,7 @@
 
 use nicol_core::fabric::{Fabric, FabricError, Message};
 use nicol_core::ids::{Key, ShardId, TxnId, Version};
-use nicol_core::txn::{Abort, Entry, KEYS_MAX, Txn, VALUE_MAX};
+use nicol_core::txn::{Abort, Entry, KEYS_MAX, Txn, VALUE_MAX, Write};
 use nicol_core::wire::{Malformed, Reader, Writer};
 use nicol_store::host_table::ExhaustedSpace;
 
@@ -409,20 +409,28 @@ impl WriteSet<'_> {
         to.u32(Part { shard: self.shard, keys: keys as u16, shards: self.shards }.pack());
         for &index in self.keys {
             match self.txn.update(index) {
-                Some(write) => {
-                    to.u64(write.key.0);
-                    to.u64(write.version.0);
-                    emit_value(write.value, to);
+                Some(Write { key, version, value }) => {
+                    let len = value.map_or(ABSENT, |value| value.len() as u32);
+                    to.bytes(&write_head(key, version, len));
+                    to.bytes(value.unwrap_or_default());
                 }
                 None if unlocks => {
-                    to.u64(self.txn.entries()[index].key.0);
-                    to.u64(0);
-                    to.u32(UNLOCK_ONLY);
+                    let key = self.txn.entries()[index].key;
+                    to.bytes(&write_head(key, Version(0), UNLOCK_ONLY));
                 }
                 None => {}
             }
         }
     }
+}
+
+/// What stands before the value of a write: key, version, length or mark.
+fn write_head(key: Key, version: Version, len: u32) -> [u8; 20] {
+    let mut head = [0; 20];
+    head[..8].copy_from_slice(&key.0.to_le_bytes());
+    head[8..16].copy_from_slice(&version.0.to_le_bytes());
+    head[16..].copy_from_slice(&len.to_le_bytes());
+    head
 }
 
 /// LOG: a shard's writes for one of its backups. [Xenic21 4.2 step 5]
@@ -496,6 +504,17 @@ pub(super) enum Change<'a> {
     UnlockOnly,
 }
 
+impl<'a> Change<'a> {
+    /// What it installs, where `None` deletes; `None` if it only unlocks.
+    pub(super) fn installed(self) -> Option<Option<&'a [u8]>> {
+        match self {
+            Self::Put(value) => Some(Some(value)),
+            Self::Delete => Some(None),
+            Self::UnlockOnly => None,
+        }
+    }
+}
+
 /// A write of a LOG or COMMIT: the key, the version that it installs, and what it does.
 pub(super) struct WriteOf;
 
@@ -503,8 +522,8 @@ impl Item for WriteOf {
     type Of<'a> = (Key, Version, Change<'a>);
 
     fn parse<'a>(from: &mut Reader<'a>) -> Result<Self::Of<'a>, Malformed> {
-        let (key, version) = (Key(from.u64()?), Version(from.u64()?));
-        let len = from.u32()?;
+        let [key, version] = from.u64s()?;
+        let (key, version, len) = (Key(key), Version(version), from.u32()?);
         let change = match len {
             UNLOCK_ONLY => Change::UnlockOnly,
             len => parse_value(from, len)?.map_or(Change::Delete, Change::Put),
@@ -527,15 +546,19 @@ impl<'a> Writes<&'a [u8]> {
     /// Parses and checks every write.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(body);
-        let (txn, part) = (TxnId(from.u64()?), Part::parse(&mut from)?);
+        let (txn, part) = Self::parse_head(&mut from)?;
         let writes = Items::parse(body, from, part.keys)?;
         Ok(Self { txn, shard: part.shard, shards: part.shards, writes })
     }
 
+    /// Takes what stands before the writes.
+    pub(super) fn parse_head(from: &mut Reader<'a>) -> Result<(TxnId, Part), Malformed> {
+        Ok((TxnId(from.u64()?), Part::parse(from)?))
+    }
+
     /// The transaction, the shard and the number of shards, of a body that may be cut behind them.
     pub(super) fn parse_lead(lead: &'a [u8]) -> Result<(TxnId, ShardId, u16), Malformed> {
-        let mut from = Reader::new(lead);
-        let (txn, part) = (TxnId(from.u64()?), Part::parse(&mut from)?);
+        let (txn, part) = Self::parse_head(&mut Reader::new(lead))?;
         Ok((txn, part.shard, part.shards))
     }
 
@@ -559,11 +582,7 @@ impl<B: AsRef<[u8]>> Writes<B> {
 
     /// What is installed, without the keys that are only unlocked; `None` deletes.
     pub(super) fn installs(&self) -> impl Iterator<Item = (Key, Version, Option<&[u8]>)> + Clone {
-        self.iter().filter_map(|(key, version, change)| match change {
-            Change::Put(value) => Some((key, version, Some(value))),
-            Change::Delete => Some((key, version, None)),
-            Change::UnlockOnly => None,
-        })
+        self.iter().filter_map(|(key, version, change)| Some((key, version, change.installed()?)))
     }
 
     /// The whole message, as it is logged.

@@ -28,7 +28,8 @@ impl<F: Fabric> ApplyLog for Worker<F> {
         for ((_, body), &end) in reader.records().zip(reader.ends()) {
             let writes = logged(body);
             let whole = self.node.config().log_content == LogContent::Whole;
-            for (key, version, value) in writes.installs() {
+            for (key, version, change) in writes {
+                let Some(value) = change.installed() else { continue };
                 let shard = self.node.shard_of(key);
                 let Some(replica) = self.node.backup(shard) else {
                     assert!(

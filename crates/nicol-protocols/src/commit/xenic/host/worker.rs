@@ -31,13 +31,14 @@ impl<F: Fabric> ApplyLog for Worker<F> {
     fn apply(&self, reader: &LogReader) {
         for (kind, body) in reader.records() {
             let writes = logged(body);
-            self.node.replica(writes.shard, kind).touch(writes.keys());
+            self.node.replica(writes.shard, kind).touch(writes.map(|(key, ..)| key));
         }
         for (kind, body) in reader.records() {
             let writes = logged(body);
             let replica = self.node.replica(writes.shard, kind);
             let mut written = 0;
-            for (key, version, value) in writes.installs() {
+            for (key, version, change) in writes {
+                let Some(value) = change.installed() else { continue };
                 self.fabric.work(Work::TableApply);
                 replica.apply(key, version, value);
                 written += 1;
