@@ -167,17 +167,21 @@ fn default_threads(view: &View, cores: usize) -> usize {
     if cores >= view.engine_count() { view.engine_count() } else { cores.min(view.nodes()) }
 }
 
-/// The thread of each engine: nodes go round the threads; where there are more threads than nodes,
-/// so do the engines, host engines first, so that a node's two sides sit apart.
+/// The thread of each engine: nodes go round the threads as long as each thread gets one; the engines
+/// of those that are left over go round by themselves, host engines first, so that a node's two sides
+/// sit apart. Whole nodes there would leave some threads with twice the work of others.
 fn assign(view: &View, threads: usize) -> Vec<usize> {
     let engines: Vec<EngineId> = view.engine_ids().collect();
-    if threads <= view.nodes() {
-        return engines.iter().map(|engine| usize::from(engine.node.0) % threads).collect();
+    let whole = view.nodes() - view.nodes() % threads;
+    let (mut assigned, mut left_over) = (vec![0; engines.len()], Vec::new());
+    for (index, engine) in engines.iter().enumerate() {
+        match engine.node.index() {
+            node if node < whole => assigned[index] = node % threads,
+            _ => left_over.push(index),
+        }
     }
-    let mut order: Vec<usize> = (0..engines.len()).collect();
-    order.sort_by_key(|&index| (engines[index].side, index));
-    let mut assigned = vec![0; engines.len()];
-    for (turn, index) in order.into_iter().enumerate() {
+    left_over.sort_by_key(|&index| (engines[index].side, index));
+    for (turn, index) in left_over.into_iter().enumerate() {
         assigned[index] = turn % threads;
     }
     assigned
@@ -502,5 +506,31 @@ fn tuning(faulty: bool) -> Tuning {
         retransmit_after: if faulty { RETRANSMIT_FAULTY } else { Nanos::from_millis(10) },
         one_sided_timeout: Nanos::from_secs(2),
         checksums: faulty,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The engines of each thread, where a node has a host engine and a NIC engine.
+    fn engines(nodes: usize, threads: usize) -> Vec<String> {
+        let view = View::new(nodes, 1, 1, 1).unwrap();
+        let mut of = vec![String::new(); threads];
+        for (engine, thread) in view.engine_ids().zip(assign(&view, threads)) {
+            let side = if engine.side == Side::Host { 'h' } else { 'n' };
+            of[thread] += &format!("{side}{}", engine.node.0);
+        }
+        of
+    }
+
+    #[test]
+    fn threads_get_whole_nodes_and_share_those_that_are_left_over() {
+        assert_eq!(engines(4, 2), ["h0n0h2n2", "h1n1h3n3"]);
+        assert_eq!(engines(3, 2), ["h0n0h2", "h1n1n2"]);
+        assert_eq!(engines(5, 3), ["h0n0h3n4", "h1n1h4", "h2n2n3"]);
+        assert_eq!(engines(3, 1), ["h0n0h1n1h2n2"]);
+        assert_eq!(engines(2, 3), ["h0n1", "h1", "n0"], "more threads than nodes");
+        assert_eq!(engines(2, 4), ["h0", "h1", "n0", "n1"]);
     }
 }
