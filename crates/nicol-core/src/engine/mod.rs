@@ -272,10 +272,10 @@ impl<W: World> Engine<W> {
             };
             count(&self.0.counters.tasks, polled as u64);
             let looped = self.take_loopback();
-            if polled == 0 && !looped {
+            progress |= looped || polled > 0;
+            if polled < limit && !looped {
                 break;
             }
-            progress = true;
         }
         self.flush_operations();
         progress |= self.flush_frames();

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::pool::Payload;
-use crate::wire::{FRAME_HEADER, MESSAGES_MAX, MessageHeader, Writer};
+use crate::wire::{FRAME_HEADER, MESSAGES_MAX, MessageHeader};
 
 /// A frame in the making for one destination.
 #[derive(Debug, Default)]
@@ -27,12 +27,7 @@ impl Gather {
             self.frame.resize(FRAME_HEADER, 0);
         }
         assert!(usize::from(self.count) < MESSAGES_MAX, "a full frame is flushed before");
-        let start = self.frame.len();
-        header.emit(&mut Writer::new(&mut self.frame));
-        let body = self.frame.len();
-        emit(&mut self.frame);
-        header.length = (self.frame.len() - body) as u32;
-        MessageHeader::set_length(&mut self.frame[start..], header.length);
+        header.emit_before(&mut self.frame, emit);
         self.count += 1;
     }
 }

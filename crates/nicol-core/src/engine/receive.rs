@@ -108,6 +108,7 @@ impl<W: World> Engine<W> {
         }
     }
 
+    #[inline]
     fn take_request(
         &self,
         from: EngineId,
@@ -138,6 +139,7 @@ impl<W: World> Engine<W> {
         }
     }
 
+    #[inline]
     fn deliver(&self, from: EngineId, reply_to: Option<ReplyTo>, kind: u16, body: &[u8]) {
         let service = self.0.service.borrow().clone();
         let Some(service) = service else {

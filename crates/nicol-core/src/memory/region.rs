@@ -277,7 +277,15 @@ impl Region {
 pub struct Words<'a>(&'a [AtomicU64]);
 
 #[expect(clippy::len_without_is_empty, reason = "it is asked where its last word is")]
-impl Words<'_> {
+impl<'a> Words<'a> {
+    /// `len` of them, from place `first` on.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn part(self, first: usize, len: usize) -> Words<'a> {
+        Words(&self.0[first..first + len])
+    }
+
     /// How many there are.
     pub const fn len(self) -> usize {
         self.0.len()
@@ -446,6 +454,7 @@ mod tests {
         words.store(8, 5);
         words.store(1, 9);
         assert_eq!((region.load(72), region.load(16), words.load(8)), (Ok(5), Ok(9), 5));
+        assert_eq!((words.part(1, 2).load(0), words.part(1, 2).len()), (9, 2));
         assert_eq!((words.find(2, 3, 5), words.find(0, 3, 5)), (Some(2), None));
         assert_eq!(
             (words.find(1, 3, 9), words.find(9, 3, 0), words.find(10, 1, 0)),

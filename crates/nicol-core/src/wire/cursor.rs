@@ -90,6 +90,19 @@ impl<'a> Writer<'a> {
         Self { buffer }
     }
 
+    /// Bytes in the buffer so far.
+    pub fn position(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Puts four bytes where others were appended, at `position` of the buffer.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn put_u32(&mut self, position: usize, value: u32) {
+        self.buffer[position..position + size_of::<u32>()].copy_from_slice(&value.to_le_bytes());
+    }
+
     /// Appends raw bytes.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);

@@ -9,17 +9,16 @@ use crate::ids::EngineId;
 /// Version of this layout; others are refused.
 pub const FRAME_VERSION: u8 = 2;
 
-/// Field ranges of a frame's header.
-mod field {
-    use super::Range;
-    pub const CHECKSUM: Range<usize> = 0..4;
-    /// Version, epoch, the sender's and the receiver's incarnation, from the lowest bit on: 4, 12,
-    /// 8 and 8 bits.
-    pub const LIVES: Range<usize> = 4..8;
-    pub const COUNT: Range<usize> = 8..10;
-    pub const FROM: Range<usize> = 10..13;
-    pub const TO: Range<usize> = 13..16;
-}
+/// A frame's header is two words, of which the first holds, from the lowest bit on: the checksum (32
+/// bits), version (4), epoch (12), the sender's and the receiver's incarnation (8 each); the second:
+/// the number of messages (16), source and destination (24 each).
+const LIVES_SHIFT: u32 = 32;
+const FROM_SHIFT: u32 = 16;
+const TO_SHIFT: u32 = 40;
+/// Bits of an engine's name.
+const ENGINE: u64 = 0xff_ffff;
+/// The checksum's bytes; it covers all others.
+const CHECKSUM: Range<usize> = 0..4;
 
 /// Bytes of a frame's header: checksum of the rest, version, the sender's epoch and incarnation,
 /// the receiver's incarnation as the sender knows it, messages, source, destination. The frame's
@@ -41,12 +40,9 @@ pub const MESSAGE_HEADER: usize = 16;
 const CLASS_SHIFT: u32 = 16;
 const SLOT_SHIFT: u32 = 32;
 const LENGTH_SHIFT: u32 = 32;
-/// The length's bytes in the header.
-const LENGTH: Range<usize> = 12..MESSAGE_HEADER;
 const RESERVED: u64 = 0xffff_0000_ff00_0000;
 /// Messages in one frame.
 pub const MESSAGES_MAX: usize = u16::MAX as usize;
-const _: () = assert!(field::TO.end == FRAME_HEADER);
 
 /// The lowest bits of a number that only grows: of an epoch or an incarnation.
 ///
@@ -101,12 +97,15 @@ pub fn seal(frame: &mut [u8], header: FrameHeader, checksum: bool) {
         | u32::from(header.epoch.0) << EPOCH_SHIFT
         | u32::from(header.incarnation.0) << FROM_LIFE_SHIFT
         | u32::from(header.to_incarnation.0) << TO_LIFE_SHIFT;
-    frame[field::LIVES].copy_from_slice(&lives.to_le_bytes());
-    frame[field::COUNT].copy_from_slice(&header.count.to_le_bytes());
-    frame[field::FROM].copy_from_slice(&header.from.pack().to_le_bytes()[..3]);
-    frame[field::TO].copy_from_slice(&header.to.pack().to_le_bytes()[..3]);
-    let crc = if checksum { crc32c::crc32c(&frame[field::CHECKSUM.end..]) } else { 0 };
-    frame[field::CHECKSUM].copy_from_slice(&crc.to_le_bytes());
+    let places = u64::from(header.count)
+        | u64::from(header.from.pack()) << FROM_SHIFT
+        | u64::from(header.to.pack()) << TO_SHIFT;
+    frame[..8].copy_from_slice(&(u64::from(lives) << LIVES_SHIFT).to_le_bytes());
+    frame[8..FRAME_HEADER].copy_from_slice(&places.to_le_bytes());
+    if checksum {
+        let crc = crc32c::crc32c(&frame[CHECKSUM.end..]);
+        frame[CHECKSUM].copy_from_slice(&crc.to_le_bytes());
+    }
 }
 
 /// A frame whose header has been checked.
@@ -123,30 +122,27 @@ impl<'a> Frame<'a> {
     /// Checks version, addresses and, if `checksum` is set, the CRC32C. That the messages fill the
     /// frame is found out by taking them.
     pub fn parse(bytes: &'a [u8], checksum: bool) -> Result<Self, Malformed> {
-        if bytes.len() < FRAME_HEADER {
+        let mut body = Reader::new(bytes);
+        let Ok([first, places]) = body.u64s() else {
             return Err(Malformed { what: "a frame shorter than its header" });
-        }
-        let lives = Reader::new(&bytes[field::LIVES]).u32()?;
+        };
+        let lives = (first >> LIVES_SHIFT) as u32;
         if lives & ((1 << VERSION_BITS) - 1) != u32::from(FRAME_VERSION) {
             return Err(Malformed { what: "an unknown frame version" });
         }
-        let narrow = |range: Range<usize>| {
-            let field = &bytes[range];
-            u32::from_le_bytes([field[0], field[1], field[2], 0])
-        };
-        let stored = Reader::new(&bytes[field::CHECKSUM]).u32()?;
-        if checksum && stored != crc32c::crc32c(&bytes[field::CHECKSUM.end..]) {
+        if checksum && first as u32 != crc32c::crc32c(&bytes[CHECKSUM.end..]) {
             return Err(Malformed { what: "a frame's checksum" });
         }
-        let engine =
-            |range| EngineId::unpack(narrow(range)).ok_or(Malformed { what: "a frame's address" });
-        let count = Reader::new(&bytes[field::COUNT]).u16()?;
-        let (from, to) = (engine(field::FROM)?, engine(field::TO)?);
+        let engine = |shift: u32| {
+            let name = (places >> shift & ENGINE) as u32;
+            EngineId::unpack(name).ok_or(Malformed { what: "a frame's address" })
+        };
+        let (count, from, to) = (places as u16, engine(FROM_SHIFT)?, engine(TO_SHIFT)?);
         let epoch = Window::of(lives >> EPOCH_SHIFT);
         let incarnation = Window::of(lives >> FROM_LIFE_SHIFT);
         let to_incarnation = Window::of(lives >> TO_LIFE_SHIFT);
         let header = FrameHeader { from, to, epoch, incarnation, to_incarnation, count };
-        Ok(Self { header, left: count, body: Reader::new(&bytes[FRAME_HEADER..]) })
+        Ok(Self { header, left: count, body })
     }
 
     /// The next message's header and body; `None` after the last. Errors: the messages and the
@@ -192,9 +188,8 @@ pub struct MessageHeader {
 }
 
 impl MessageHeader {
-    /// Appends the header.
-    #[inline]
-    pub fn emit(&self, to: &mut Writer<'_>) {
+    /// The part of it that every message has.
+    fn words(&self) -> [u8; MESSAGE_HEADER] {
         let class = match self.class {
             Class::OneWay => 0,
             Class::Request => 1,
@@ -206,10 +201,12 @@ impl MessageHeader {
             | class << CLASS_SHIFT
             | u64::from(self.request.slot) << SLOT_SHIFT;
         let second = u64::from(self.request.sequence) | u64::from(self.length) << LENGTH_SHIFT;
-        let mut bytes = [0; MESSAGE_HEADER];
-        bytes[..8].copy_from_slice(&first.to_le_bytes());
-        bytes[8..].copy_from_slice(&second.to_le_bytes());
-        to.bytes(&bytes);
+        (u128::from(first) | u128::from(second) << 64).to_le_bytes()
+    }
+
+    /// Appends what only some classes have, which the length does not count.
+    #[inline]
+    fn emit_rest(&self, to: &mut Writer<'_>) {
         match self.class {
             Class::Superseding(dead) => {
                 to.u16(dead.slot);
@@ -220,9 +217,16 @@ impl MessageHeader {
         }
     }
 
-    /// Puts the length of a body that was not known when `header` was emitted into it.
-    pub fn set_length(header: &mut [u8], length: u32) {
-        header[LENGTH].copy_from_slice(&length.to_le_bytes());
+    /// Appends the header and the body that `emit` writes behind it, and sets the length.
+    #[inline]
+    pub fn emit_before(&mut self, frame: &mut Vec<u8>, emit: impl FnOnce(&mut Vec<u8>)) {
+        let start = frame.len();
+        frame.extend_from_slice(&[0; MESSAGE_HEADER]);
+        self.emit_rest(&mut Writer::new(frame));
+        let body = frame.len();
+        emit(frame);
+        self.length = (frame.len() - body) as u32;
+        frame[start..start + MESSAGE_HEADER].copy_from_slice(&self.words());
     }
 
     fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -262,9 +266,8 @@ mod tests {
         let mut bytes = vec![0; FRAME_HEADER];
         for kind in 0..messages {
             let request = RequestId { slot: 9, sequence: 1 };
-            let message = MessageHeader { class: Class::Request, kind, request, length: 2 };
-            message.emit(&mut Writer::new(&mut bytes));
-            bytes.extend_from_slice(b"hi");
+            let mut message = MessageHeader { class: Class::Request, kind, request, length: 0 };
+            message.emit_before(&mut bytes, |to| to.extend_from_slice(b"hi"));
         }
         seal(&mut bytes, header, true);
         (header, bytes)

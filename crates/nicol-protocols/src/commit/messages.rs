@@ -403,10 +403,10 @@ struct WriteSet<'a> {
 
 impl WriteSet<'_> {
     fn emit(&self, unlocks: bool, to: &mut Writer<'_>) {
-        let written = |&index: &usize| self.txn.update(index).is_some();
         to.u64(self.txn.id.0);
-        let keys = self.keys.iter().filter(|&index| unlocks || written(index)).count();
-        to.u32(Part { shard: self.shard, keys: keys as u16, shards: self.shards }.pack());
+        let mut part = Part { shard: self.shard, keys: 0, shards: self.shards };
+        let at = to.position();
+        to.u32(part.pack());
         for &index in self.keys {
             match self.txn.update(index) {
                 Some(Write { key, version, value }) => {
@@ -418,9 +418,11 @@ impl WriteSet<'_> {
                     let key = self.txn.entries()[index].key;
                     to.bytes(&write_head(key, Version(0), UNLOCK_ONLY));
                 }
-                None => {}
+                None => continue,
             }
+            part.keys += 1;
         }
+        to.put_u32(at, part.pack());
     }
 }
 

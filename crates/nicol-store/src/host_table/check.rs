@@ -5,11 +5,9 @@ use std::collections::BTreeSet;
 use nicol_core::ids::{Key, Version};
 
 use super::address::SlotHash;
-use super::layout::{SlotView, StoredValue, key_at, parse_slot};
-use super::read::SLOT_MAX;
+use super::layout::{SlotRead, read_slot};
 use super::writer::{Position, Writer};
 use super::{HostTable, PageRef, memory};
-use crate::access::read;
 use crate::digest;
 
 /// A record and where it stands.
@@ -60,27 +58,19 @@ impl HostTable {
     fn each_position(&self, mut each: impl FnMut(Position, Key, Version, &[u8])) {
         // The writer's mutex keeps the records in place, and whole.
         let writer = self.writer();
-        let (mut bytes, mut value) = ([0; SLOT_MAX], Vec::new());
-        let slot = &mut bytes[..self.geometry.slot_bytes() as usize];
+        let mut value = Vec::new();
         for position in self.all_positions() {
-            let (region, offset) = self.at(position);
-            if key_at(region, offset).is_none() {
-                continue;
+            value.clear();
+            let (key, version, block) = match read_slot(self.slot(position), &mut value) {
+                SlotRead::Record(key, version, block) => (key, version, block),
+                SlotRead::Empty => continue,
+                SlotRead::Torn => panic!("a record of a quiet table is whole"),
+            };
+            if let Some(block) = block {
+                let found = memory::read_block(&self.heap, block, key, version, &mut value);
+                assert!(found.is_some(), "a value of a quiet table is whole");
             }
-            read(region, offset, slot);
-            let SlotView::Record { key, version, stored } = parse_slot(slot) else {
-                panic!("a record of a quiet table is whole");
-            };
-            let value = match stored {
-                StoredValue::Inline(value) => value,
-                StoredValue::OutOfLine(block) => {
-                    value.clear();
-                    let found = memory::read_block(&self.heap, block, key, version, &mut value);
-                    assert!(found.is_some(), "a value of a quiet table is whole");
-                    &value
-                }
-            };
-            each(position, key, version, value);
+            each(position, key, version, &value);
         }
         drop(writer);
     }

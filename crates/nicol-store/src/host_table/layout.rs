@@ -107,6 +107,49 @@ pub(super) fn parse_slot(bytes: &[u8]) -> SlotView<'_> {
     SlotView::Record { key, version, stored }
 }
 
+/// A slot as local accesses beside its writer find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SlotRead {
+    /// An empty slot.
+    Empty,
+    /// A slot being written: read it again.
+    Torn,
+    /// A record: its key, its version, and its block if the value is out of line.
+    Record(Key, Version, Option<BlockRef>),
+}
+
+/// Reads `slot` upwards beside its writer; a value in it is appended to `into`, which is as before
+/// unless that is a record's.
+pub(super) fn read_slot(slot: Words<'_>, into: &mut Vec<u8>) -> SlotRead {
+    let (head, start) = (slot.load(0), into.len());
+    let [key, version, shape] = [KEY, VERSION, SHAPE].map(|offset| slot.load(place(offset)));
+    let (len, tail) = (shape as u32, slot.len() - 1);
+    let block = match shape >> 32 {
+        _ if !head.is_multiple_of(2) => return SlotRead::Torn,
+        kind::INLINE if place(VALUE) + (len as usize).div_ceil(WORD) <= tail => {
+            into.resize(start + len as usize, 0);
+            slot.read(place(VALUE), &mut into[start..]);
+            None
+        }
+        kind::OUT_OF_LINE => Some(BlockRef::parse(slot.load(place(VALUE)), len)),
+        kind::EMPTY => None,
+        _ => return SlotRead::Torn,
+    };
+    if slot.load(tail) != head {
+        into.truncate(start);
+        return SlotRead::Torn;
+    }
+    match shape >> 32 {
+        kind::EMPTY => SlotRead::Empty,
+        _ => SlotRead::Record(Key(key), Version(version), block),
+    }
+}
+
+/// The place of the word at a byte offset.
+const fn place(offset: u64) -> usize {
+    (offset / WORD_U64) as usize
+}
+
 /// Bytes of a slot to be written: everything between the seqlock words.
 #[derive(Clone, Debug)]
 pub(super) struct SlotImage(Vec<u8>);
@@ -170,7 +213,6 @@ fn shape(stored: &StoredValue<'_>) -> u64 {
 
 /// Replaces version and value of the record in `slot`, under its seqlock.
 pub(super) fn replace(slot: Words<'_>, version: Version, stored: StoredValue<'_>) {
-    let place = |offset: u64| (offset / WORD_U64) as usize;
     let (head, tail) = (0, slot.len() - 1);
     let seqlock = slot.load(tail);
     assert!(seqlock.is_multiple_of(2), "one writer at a time");
@@ -198,7 +240,6 @@ pub(super) fn key_at(region: &Region, offset: u64) -> Option<Key> {
 /// # Panics
 /// If it is of no kind.
 pub(super) fn record_in(slot: Words<'_>) -> Option<(Version, Option<BlockRef>)> {
-    let place = |offset: u64| (offset / WORD_U64) as usize;
     let shape = slot.load(place(SHAPE));
     let block = match shape >> 32 {
         kind::EMPTY => return None,

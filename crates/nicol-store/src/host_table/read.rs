@@ -6,9 +6,9 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::memory::{Region, WORD};
 
 use super::address::{Home, LEVELS_MAX, Progress, SlotHash};
-use super::layout::{BlockRef, INLINE_MAX, KEY, SlotView, StoredValue, parse_slot, slot_bytes};
+use super::layout::{BlockRef, KEY, SlotRead, SlotView, parse_slot, read_slot};
 use super::{HEADER_BYTES, HostTable, Lookup, PAGE_SLOTS, PageRef, SegmentHeader, Span, memory};
-use crate::access::{load, read, store};
+use crate::access::{load, store, words};
 
 /// Words of a header, as byte offsets.
 pub(super) mod header {
@@ -17,9 +17,6 @@ pub(super) mod header {
     pub(crate) const FLOOR: u64 = 16;
     pub(crate) const LEVEL: u64 = 24;
 }
-
-/// Bytes of the largest slot.
-pub(super) const SLOT_MAX: usize = slot_bytes(INLINE_MAX) as usize;
 
 impl HostTable {
     /// The current home of a hash.
@@ -113,23 +110,22 @@ impl HostTable {
         // A look at the key is enough to pass: whoever overwrites a key here has put it, if it
         // still exists, into a slot that is read later, or has changed the header.
         while load(region, offset + KEY) == key.0 {
-            let mut bytes = [0; SLOT_MAX];
-            let slot = &mut bytes[..self.geometry.slot_bytes() as usize];
-            read(region, offset, slot);
-            match parse_slot(slot) {
-                SlotView::Torn => hint::spin_loop(),
-                SlotView::Record { key: found, version, stored } if found == key => {
-                    match stored {
-                        StoredValue::Inline(value) => into.extend_from_slice(value),
-                        StoredValue::OutOfLine(block) => {
-                            if memory::read_block(&self.heap, block, key, version, into).is_none() {
-                                continue;
-                            }
-                        }
+            let start = into.len();
+            match read_slot(words(region, offset, self.geometry.slot_bytes()), into) {
+                SlotRead::Torn => hint::spin_loop(),
+                SlotRead::Record(found, version, block) if found == key => {
+                    if let Some(block) = block
+                        && memory::read_block(&self.heap, block, key, version, into).is_none()
+                    {
+                        continue;
                     }
                     return Some(Lookup { version, present: true });
                 }
-                SlotView::Empty | SlotView::Record { .. } => return None,
+                SlotRead::Empty => return None,
+                SlotRead::Record(..) => {
+                    into.truncate(start);
+                    return None;
+                }
             }
         }
         None

@@ -173,7 +173,7 @@ impl HostTable {
     }
 
     /// The words of a slot.
-    fn slot(&self, position: Position) -> Words<'_> {
+    pub(super) fn slot(&self, position: Position) -> Words<'_> {
         let (region, offset) = self.at(position);
         words(region, offset, self.geometry.slot_bytes())
     }
@@ -195,12 +195,13 @@ impl HostTable {
         let mut passed = 0;
         // Most slots are others': their keys are all that is loaded of them.
         while let Some(at) = slots.find(place + passed * stride, stride, key.0) {
-            let position = Position::Slot { chunk, slot: home.slot + (passed + at) as u64 };
-            if let Some((version, block)) = record_in(self.slot(position)) {
+            passed += at;
+            if let Some((version, block)) = record_in(slots.part(passed * stride, stride)) {
+                let position = Position::Slot { chunk, slot: home.slot + passed as u64 };
                 return Some(Record { position, version, block });
             }
             // An empty slot, whose words are those of the key 0.
-            passed += at + 1;
+            passed += 1;
         }
         let mut overflow = self.overflow_of(home.chunk, home.local());
         overflow.find_map(|position| self.look(position, key))
