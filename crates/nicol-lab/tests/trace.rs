@@ -166,7 +166,36 @@ fn a_timeline_has_the_messages_about_a_key_and_their_replies() {
     assert!(about.is_sorted_by_key(|row| row.sent_us));
     assert!(all.iter().any(|row| row.taken_us.is_none() && !row.faults.is_empty()));
     assert!(timeline(&file[..], Some(u64::MAX)).unwrap().is_empty());
+    let verbs = ["READ", "WRITE", "CAS"];
+    assert!(all.iter().all(|row| !verbs.contains(&&*row.message)), "NICs of Xenic post no verbs");
     let cut = &file[..file.len() / 2];
     assert!(timeline(cut, None).is_err(), "a file that was cut off is refused");
     assert!(timeline(&b"{}"[..], None).is_err(), "so is another file");
+}
+
+/// A card executes one-sided operations, or software of the target does: a timeline has them alike.
+#[test]
+fn a_timeline_has_the_one_sided_operations_about_a_key() {
+    for on in ["connectx5", "threads"] {
+        let config = BenchConfig { system: "drtm-r".to_owned(), ..config(on, "none") };
+        let threads = (on == "threads").then_some(2);
+        let nics = (on == "connectx5").then_some(2);
+        let config = BenchConfig { threads, nic_engines: nics, ..config };
+        let (_, recorded) = traced(&config, 10_000_000);
+        let file = written(&recorded);
+        sound(&file);
+        let text = String::from_utf8(file.clone()).unwrap();
+        let line = text.lines().find(|line| line.contains("CAS") && line.contains("\"keys\":["));
+        let line = line.unwrap_or_else(|| panic!("{on}: no CAS names its key"));
+        let key = line.split("\"keys\":[\"").nth(1).unwrap().split('"').next().unwrap();
+        let about = timeline(&file[..], Some(key.parse().unwrap())).unwrap();
+        for verb in ["READ", "CAS"] {
+            let row = about.iter().find(|row| row.message == verb);
+            let row = row.unwrap_or_else(|| panic!("{on}: no {verb} in {about:?}"));
+            assert!(row.taken_us.is_some_and(|taken| taken > row.sent_us), "{on}: {row:?}");
+            assert!(row.to.starts_with('n') && row.to != row.from, "{on}: {row:?}");
+        }
+        let all = timeline(&file[..], None).unwrap();
+        assert!(about.len() < all.len() / 4, "{on}: {} of {}", about.len(), all.len());
+    }
 }

@@ -5,7 +5,7 @@ use std::future::Future;
 use super::{Charge, Completion, Engine, Payload, Timer, Wake, World};
 use crate::exec::Signal;
 use crate::fabric::{Completions, Local, Work};
-use crate::ids::{EngineId, Incarnation};
+use crate::ids::{EngineId, Incarnation, Key};
 use crate::trace::Phase;
 use crate::units::Nanos;
 use crate::view::View;
@@ -62,6 +62,12 @@ impl<W: World> Local for Engine<W> {
 
     fn phase(&self, name: &'static str) -> Phase {
         if self.0.trace.is_none() { Phase::default() } else { self.open_phase(name) }
+    }
+
+    fn about(&self, key: Key) {
+        if let Some(trace) = &self.0.trace {
+            trace.about(key);
+        }
     }
 
     fn work(&self, work: Work) {

@@ -45,6 +45,9 @@ impl<W: World> OneSidedOps for Engine<W> {
     }
 
     fn one_sided(&self, node: NodeId, operation: OneSided<'_>) -> Completion {
+        if let Some(trace) = &self.0.trace {
+            trace.describe_one_sided(&operation);
+        }
         if self.view().node(node).is_none() {
             return Completion::ready(Err(FabricError::Unreachable));
         }

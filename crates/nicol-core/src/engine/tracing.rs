@@ -6,10 +6,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::calls::ONE_SIDED_KIND;
 use super::{Engine, Inner, Operation, Transfer, World};
 use crate::exec::{Observer, TaskRef};
-use crate::fabric::{Message, ReplyTo};
-use crate::ids::{EngineId, Key};
+use crate::fabric::{Message, OneSided, ReplyTo};
+use crate::ids::{EngineId, Key, NodeId};
 use crate::trace::{
     self, Flow, Phase, PhaseLog, Sink, TaskNumber, Tracer, Track, TransferKind, What, short_name,
 };
@@ -26,15 +27,17 @@ pub(super) struct EngineTrace {
     in_round: Cell<bool>,
     /// By place in the executor.
     tasks: RefCell<Vec<Option<TaskNumber>>>,
-    /// The type and the keys of the message that is sent next.
+    /// The type and the keys of the message that is sent next, or the verb.
     described: RefCell<Description>,
+    /// What the one-sided operation is about that is posted next.
+    about: Cell<Option<Key>>,
     /// Messages to itself that were sent and not taken.
     loopback: RefCell<VecDeque<Flow>>,
     /// Tasks and calls, as last recorded.
     counted: Cell<[u64; 2]>,
 }
 
-/// A message that is about to be sent.
+/// A message that is about to be sent, or a verb that is about to be posted.
 #[derive(Debug, Default)]
 struct Description {
     kind: u16,
@@ -54,6 +57,7 @@ impl EngineTrace {
             in_round: Cell::new(false),
             tasks: RefCell::default(),
             described: RefCell::default(),
+            about: Cell::default(),
             loopback: RefCell::default(),
             counted: Cell::default(),
         }
@@ -111,6 +115,18 @@ impl EngineTrace {
         described.keys.clear();
         message.keys(&mut |key| described.keys.push(key));
         self.sink().name_kind(M::KIND, M::name());
+    }
+
+    /// Notes a key that the one-sided operation posted next is about.
+    pub(super) fn about(&self, key: Key) {
+        self.about.set(Some(key));
+    }
+
+    /// Notes what the one-sided operation is that is posted next.
+    pub(super) fn describe_one_sided(&self, operation: &OneSided<'_>) {
+        let keys = self.about.take().into_iter().collect();
+        let name = Some(operation.name());
+        self.described.replace(Description { kind: ONE_SIDED_KIND, name, keys });
     }
 
     /// A message was appended to frame `frame` as number `place`, or to the loopback queue.
@@ -181,10 +197,21 @@ impl EngineTrace {
             }
             Transfer::DmaWrite { .. } | Transfer::DmaTouch { .. } => TransferKind::DmaWrite,
             Transfer::Persist { .. } => TransferKind::Persist,
-            Transfer::Verbs => TransferKind::Verb,
+            Transfer::Verbs => panic!("a verb goes to a node"),
         };
         let bytes = operation.dma_bytes();
-        self.record(at, What::TransferBegins { id: operation.token, kind, bytes });
+        self.record(at, What::TransferBegins { id: operation.token, kind, bytes, to: None });
+    }
+
+    /// A one-sided operation was posted to the card of `node`.
+    pub(super) fn verb_begins(&self, at: Nanos, operation: &Operation, node: NodeId) {
+        let Description { name, keys, .. } = self.described.take();
+        let kind = TransferKind::Verb(name.unwrap_or("verb"));
+        let bytes = operation.dma_bytes();
+        self.record(at, What::TransferBegins { id: operation.token, kind, bytes, to: Some(node) });
+        for key in keys {
+            self.tracer.record(at, What::About(key));
+        }
     }
 
     /// A transfer is complete.

@@ -449,7 +449,7 @@ impl<W: World> Engine<W> {
         let operation = Operation { transfer: Transfer::Verbs, buffer, result: Ok(()), token };
         count(&inner.counters.verbs, u64::from(operation.verbs()));
         if let Some(trace) = &inner.trace {
-            trace.transfer_begins(inner.world.now(), &operation);
+            trace.verb_begins(inner.world.now(), &operation, node);
         }
         let batches = &mut *inner.batches.borrow_mut();
         let batch = batches.verbs.entry(node.index());

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use super::Work;
 use crate::exec::Signal;
-use crate::ids::{EngineId, Incarnation};
+use crate::ids::{EngineId, Incarnation, Key};
 use crate::trace::Phase;
 use crate::units::Nanos;
 use crate::view::View;
@@ -60,6 +60,13 @@ pub trait Local: Clone + 'static {
         let _not_traced = name;
         Phase::default()
     }
+
+    /// Names the key that the one-sided operation posted next is about. Only traces show it: where
+    /// none is taken it costs a branch.
+    fn about(&self, key: Key) {
+        let _not_traced = key;
+    }
+
     /// Charges a step's computation to this core: free in the live world.
     fn work(&self, work: Work);
 

@@ -55,6 +55,19 @@ pub enum OneSided<'a> {
     Chain(&'a Chain),
 }
 
+impl OneSided<'_> {
+    /// Its name in traces.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "READ",
+            Self::Write { .. } => "WRITE",
+            Self::CompareSwap { .. } => "CAS",
+            Self::FetchAdd { .. } => "FETCH_ADD",
+            Self::Chain(_) => "chain",
+        }
+    }
+}
+
 /// Access to registered memory of other nodes, without their hosts' CPU.
 ///
 /// Contract: the card executes an operation where the profile has verbs; else the target's NIC

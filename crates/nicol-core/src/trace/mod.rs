@@ -81,8 +81,8 @@ pub enum TransferKind {
     DmaRead,
     /// A DMA write, up to its persist if it is durable.
     DmaWrite,
-    /// A verb or a chain.
-    Verb,
+    /// A verb or a chain, by its name.
+    Verb(&'static str),
     /// A persist.
     Persist,
 }
@@ -93,7 +93,7 @@ impl TransferKind {
         match self {
             Self::DmaRead => "DMA read",
             Self::DmaWrite => "DMA write",
-            Self::Verb => "verb",
+            Self::Verb(name) => name,
             Self::Persist => "persist",
         }
     }
@@ -137,7 +137,7 @@ pub enum What {
         /// Bytes of its body.
         bytes: u32,
     },
-    /// A key that the message sent last is about.
+    /// A key that the message or the verb before is about.
     About(Key),
     /// A task was spawned.
     TaskBegins {
@@ -170,6 +170,8 @@ pub enum What {
         kind: TransferKind,
         /// Bytes that it moves.
         bytes: u64,
+        /// The node to which a verb goes; none if it stays within the own.
+        to: Option<NodeId>,
     },
     /// A transfer is complete, or has failed.
     TransferEnds {

@@ -191,7 +191,9 @@ impl TrackWriter {
             | What::TaskEnds(_)
             | What::PhaseBegins { .. }
             | What::PhaseEnds { .. } => self.task(event, lines),
-            What::TransferBegins { .. } | What::TransferEnds { .. } => self.transfer(event, lines),
+            What::TransferBegins { .. } | What::TransferEnds { .. } => {
+                self.transfer(event, keys, lines);
+            }
             What::Counter { name, value } => {
                 let of = match self.track {
                     Track::Engine(engine) => format!("{engine} {name}"),
@@ -319,13 +321,25 @@ impl TrackWriter {
         }
     }
 
-    fn transfer(&mut self, event: &Event, lines: &mut Vec<Line>) {
+    fn transfer(
+        &mut self,
+        event: &Event,
+        keys: impl Iterator<Item = String>,
+        lines: &mut Vec<Line>,
+    ) {
         let at = event.at;
         match event.what {
-            What::TransferBegins { id, kind, bytes } => {
+            What::TransferBegins { id, kind, bytes, to } => {
                 self.end_transfer(id, at, lines);
                 self.transfers.insert(id, kind.name());
-                let args = Some(Args { bytes: Some(bytes), ..Args::default() });
+                let keys: Vec<String> = keys.collect();
+                let args = Some(Args {
+                    from: Some(self.name()),
+                    to: to.map(|node| format!("n{}", node.0)),
+                    bytes: Some(bytes),
+                    keys: (!keys.is_empty()).then_some(keys),
+                    ..Args::default()
+                });
                 let id = self.transfer_id(id);
                 let begun = self.asynchronous(kind.name(), "b", at, "transfer", id);
                 lines.push(Line { args, ..begun });

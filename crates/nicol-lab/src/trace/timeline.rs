@@ -1,4 +1,4 @@
-//! The messages of a trace file, one after the other.
+//! The messages and the verbs of a trace file, one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
@@ -9,12 +9,12 @@ use serde::Serialize;
 use super::lines::{Args, Line};
 use super::{FIRST, LAST};
 
-/// A message of a trace.
+/// A message of a trace, or a one-sided operation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MessageRow {
     /// When it was sent.
     pub sent_us: f64,
-    /// When it was taken; none if it was not.
+    /// When it was taken, or a one-sided operation was complete; none if it was not.
     pub taken_us: Option<f64>,
     /// Its sender.
     pub from: String,
@@ -30,8 +30,8 @@ pub struct MessageRow {
     pub faults: String,
 }
 
-/// The messages about `key`, in the order of sending: those that name it, and the replies to those.
-/// All messages without a key.
+/// The messages and one-sided operations about `key`, in the order of sending: those that name it,
+/// and the replies to those. All of them without a key.
 ///
 /// # Errors
 /// If `input` cannot be read, or is not a trace that [`write`](super::write) wrote.
@@ -65,10 +65,20 @@ struct Found {
     faults: BTreeMap<String, Vec<String>>,
     /// Requests about the key.
     requests: BTreeSet<String>,
+    /// Verbs under way: their places in `sent`, by id.
+    under_way: BTreeMap<String, usize>,
+    /// When verbs were complete, by their places in `sent`.
+    complete: BTreeMap<usize, f64>,
 }
+
+/// The category of slices that are DMAs, persists and verbs.
+const TRANSFER: Option<&str> = Some("transfer");
 
 impl Found {
     fn take(&mut self, line: Line) {
+        if line.cat.as_deref() == TRANSFER {
+            return self.take_transfer(line);
+        }
         let Some(args) = &line.args else { return };
         match (line.ph.as_str(), &args.flow, &args.frame) {
             ("X", Some(_), _) => {
@@ -81,6 +91,23 @@ impl Found {
             ("i", _, Some(frame)) => {
                 let fault = line.name.trim_start_matches("frame ").to_owned();
                 self.faults.entry(frame.clone()).or_default().push(fault);
+            }
+            _ => {}
+        }
+    }
+
+    /// Of transfers, those to another node are kept: the verbs.
+    fn take_transfer(&mut self, line: Line) {
+        let Some(id) = line.id.clone() else { return };
+        let to = line.args.as_ref().and_then(|args| args.to.as_ref());
+        match (line.ph.as_str(), to) {
+            ("b", Some(_)) => {
+                self.under_way.insert(id, self.sent.len());
+                self.sent.push(line);
+            }
+            ("e", _) => {
+                let place = self.under_way.remove(&id);
+                self.complete.extend(place.map(|place| (place, line.ts)));
             }
             _ => {}
         }
@@ -102,15 +129,16 @@ impl Found {
         let mut rows: Vec<MessageRow> = self
             .sent
             .iter()
-            .filter_map(|line| Some((line, line.args.as_ref()?)))
-            .filter(|(_, args)| about(args))
-            .map(|(line, args)| self.row(line, args))
+            .enumerate()
+            .filter_map(|(place, line)| Some((place, line, line.args.as_ref()?)))
+            .filter(|(_, _, args)| about(args))
+            .map(|(place, line, args)| self.row(place, line, args))
             .collect();
         rows.sort_by(|one, other| one.sent_us.total_cmp(&other.sent_us));
         rows
     }
 
-    fn row(&self, line: &Line, args: &Args) -> MessageRow {
+    fn row(&self, place: usize, line: &Line, args: &Args) -> MessageRow {
         let flow = args.flow.as_deref().unwrap_or_default();
         let frame = flow.split('.').next().unwrap_or_default();
         let taken = self.taken.get(flow).map_or(&[][..], Vec::as_slice);
@@ -120,7 +148,7 @@ impl Found {
         }
         MessageRow {
             sent_us: line.ts,
-            taken_us: taken.iter().copied().min_by(f64::total_cmp),
+            taken_us: taken.iter().chain(self.complete.get(&place)).copied().min_by(f64::total_cmp),
             from: args.from.clone().unwrap_or_default(),
             to: args.to.clone().unwrap_or_default(),
             message: line.name.trim_start_matches("send ").to_owned(),

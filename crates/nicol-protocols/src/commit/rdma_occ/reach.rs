@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use nicol_core::fabric::{Delivery, Fabric, FabricError, OneSided, ReplyTo, Timeout};
-use nicol_core::ids::{EngineId, NodeId, RKey};
+use nicol_core::ids::{EngineId, Key, NodeId, RKey};
 use nicol_core::memory::{Access, WORD};
 use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
@@ -147,33 +147,37 @@ impl<F: Fabric> Reach<F> {
         Ok(())
     }
 
-    /// READs `span` of the table of `node`.
-    pub(super) fn read(&self, node: NodeId, span: Span) -> F::Completion {
+    /// READs `span` of the table of `node`, for the sake of `key`.
+    pub(super) fn read(&self, node: NodeId, key: Key, span: Span) -> F::Completion {
+        self.fabric.about(key);
         let rkey = self.known_handles(node).table;
         let read = OneSided::Read { rkey, offset: span.offset, len: span.len as u32 };
         self.fabric.one_sided(node, read)
     }
 
-    /// READs the word at `address` of the table of `node`.
-    pub(super) fn read_word(&self, node: NodeId, address: u64) -> F::Completion {
-        self.read(node, Span { offset: address, len: WORD })
+    /// READs the word at `address` of the table of `node`, for the sake of `key`.
+    pub(super) fn read_word(&self, node: NodeId, key: Key, address: u64) -> F::Completion {
+        self.read(node, key, Span { offset: address, len: WORD })
     }
 
-    /// WRITEs to the table of `node`.
-    pub(super) fn write(&self, node: NodeId, offset: u64, bytes: &[u8]) -> F::Completion {
+    /// WRITEs to the record of `key` in the table of `node`.
+    pub(super) fn write(&self, node: NodeId, key: Key, offset: u64, bytes: &[u8]) -> F::Completion {
+        self.fabric.about(key);
         let rkey = self.known_handles(node).table;
         self.fabric.one_sided(node, OneSided::Write { rkey, offset, bytes })
     }
 
-    /// CASes a header word of the table of `node`.
+    /// CASes the header word of `key` in the table of `node`.
     pub(super) fn swap(
         &self,
         node: NodeId,
+        key: Key,
         address: u64,
         expected: Header,
         new: Header,
     ) -> F::Completion {
         let rkey = self.known_handles(node).table;
+        self.fabric.about(key);
         let (expected, new) = (expected.word(), new.word());
         let swap = OneSided::CompareSwap { rkey, offset: address, expected, new };
         self.fabric.one_sided(node, swap)

@@ -184,7 +184,7 @@ impl<F: Fabric> Steps<F> {
         } else {
             geometry.holder_address(address)
         };
-        self.reach.write(node, offset, bytes)
+        self.reach.write(node, txn.entries()[index].key, offset, bytes)
     }
 
     /// The node, address and header before the lock of a record whose slot was read.
@@ -205,7 +205,8 @@ impl<F: Fabric> Steps<F> {
             }
             _ => unlocked,
         };
-        self.reach.swap(node, address, unlocked.locked_by(self.fabric.here()), after)
+        let locked = unlocked.locked_by(self.fabric.here());
+        self.reach.swap(node, txn.entries()[index].key, address, locked, after)
     }
 
     /// Posts what gives back the locks that were taken by CAS.
@@ -247,7 +248,7 @@ impl<F: Fabric> Steps<F> {
         let locked = unlocked.locked_by(self.fabric.here());
         while !self.node.is_lost(open.accesses[index].shard) {
             self.reach.wait_to_retry().await;
-            let Ok(bytes) = self.reach.read(node, span).await else { continue };
+            let Ok(bytes) = self.reach.read(node, key, span).await else { continue };
             let mine = geometry.stands_under(key, locked, bytes.as_ref());
             if !mine || self.unlock(txn, open, index).await.is_ok() {
                 return;

@@ -103,7 +103,7 @@ impl<F: Fabric> Steps<F> {
             swapping.insert(key, txn.id);
             *held = Held::Perhaps;
             let locked = unlocked.locked_by(self.fabric.here());
-            verbs.push(index, self.reach.swap(*node, address, unlocked, locked));
+            verbs.push(index, self.reach.swap(*node, key, address, unlocked, locked));
         }
         Ok(())
     }

@@ -32,8 +32,8 @@ impl<F: Fabric> Steps<F> {
             Some((address, block)) => (At::Address(address), block),
             None => (At::Bucket(self.node.geometry().walk(key)), None),
         };
-        let done = self.read_at(node, at);
-        let ahead = block.map(|block| (block, self.read_block(node, block)));
+        let done = self.read_at(node, key, at);
+        let ahead = block.map(|block| (block, self.read_block(node, key, block)));
         open.lookups.push(Lookup { index, node, at, reads: 1, ahead }, done);
     }
 
@@ -61,7 +61,7 @@ impl<F: Fabric> Steps<F> {
                 Ok(Next::Read(at)) => {
                     let done = match (at, ahead) {
                         (At::Block { block, .. }, Some((known, done))) if known == block => done,
-                        _ => self.read_at(node, at),
+                        _ => self.read_at(node, txn.entries()[index].key, at),
                     };
                     let lookup = Lookup { index, node, at, reads: reads + 1, ahead: None };
                     open.lookups.push(lookup, done);
@@ -74,19 +74,19 @@ impl<F: Fabric> Steps<F> {
         failure.map_or(Ok(AllRead(())), Err)
     }
 
-    fn read_at(&self, node: NodeId, at: At) -> F::Completion {
+    fn read_at(&self, node: NodeId, key: Key, at: At) -> F::Completion {
         let span = match at {
             At::Address(address) => self.node.geometry().record_span(address),
             At::Bucket(walk) => walk.span(),
-            At::Block { block, .. } => return self.read_block(node, block),
+            At::Block { block, .. } => return self.read_block(node, key, block),
         };
-        self.reach.read(node, span)
+        self.reach.read(node, key, span)
     }
 
-    fn read_block(&self, node: NodeId, block: BlockRef) -> F::Completion {
+    fn read_block(&self, node: NodeId, key: Key, block: BlockRef) -> F::Completion {
         // Checked when its slot was read.
         let span = self.node.geometry().block_span(block);
-        self.reach.read(node, span.unwrap_or(Span { offset: block.offset, len: 0 }))
+        self.reach.read(node, key, span.unwrap_or(Span { offset: block.offset, len: 0 }))
     }
 
     /// Takes what a READ of the key at `index` brought.

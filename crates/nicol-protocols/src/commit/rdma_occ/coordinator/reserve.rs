@@ -42,9 +42,10 @@ impl<F: Fabric> Steps<F> {
         for (index, access) in accesses.iter().enumerate() {
             let ValidationSource::Header { address, .. } = access.source else { continue };
             if access.held == Held::BySwap && self.needs_reservation(txn, index) {
+                let key = txn.entries()[index].key;
                 let offset = self.node.geometry().holder_address(address);
                 let id = txn.id.0.to_le_bytes();
-                writes.push(index, self.reach.write(access.node, offset, &id));
+                writes.push(index, self.reach.write(access.node, key, offset, &id));
             }
         }
         let take = |index: usize, written: Result<F::Payload, _>| {

@@ -105,7 +105,7 @@ impl<F: Fabric> Steps<F> {
             if rpc || absent && inserts {
                 return true;
             }
-            verbs.push(index, self.reach.read_word(node, address));
+            verbs.push(index, self.reach.read_word(node, txn.entries()[index].key, address));
             false
         });
         if !keys.is_empty() {
