@@ -85,11 +85,13 @@ pub enum Reason {
     NoResources,
     /// The fabric failed before the operation could take effect.
     Fabric(FabricError),
+    /// The record's node has lost its data in a crash, and nobody else has it.
+    ShardUnavailable,
 }
 
 impl Reason {
     /// Every reason's name, in the order of reports.
-    pub const NAMES: [&str; 3] = ["conflict", "no_resources", "fabric"];
+    pub const NAMES: [&str; 4] = ["conflict", "no_resources", "fabric", "shard_unavailable"];
 
     /// The reason's index into [`Reason::NAMES`].
     pub const fn index(&self) -> usize {
@@ -97,6 +99,7 @@ impl Reason {
             Self::Conflict => 0,
             Self::NoResources => 1,
             Self::Fabric(_) => 2,
+            Self::ShardUnavailable => 3,
         }
     }
 }

@@ -45,12 +45,15 @@ pub struct BufferUses {
     buffers: Buffers,
     /// By buffer: uses begun and ended, so that it is odd while one lasts.
     turns: Box<[AtomicU64]>,
+    /// All of them together.
+    turned: AtomicU64,
 }
 
 impl BufferUses {
     fn new(buffers: Buffers) -> Self {
         let turn = |buffer| AtomicU64::new(u64::from(buffer < buffers.in_use));
-        Self { buffers, turns: (0..buffers.count).map(turn).collect() }
+        let turns = (0..buffers.count).map(turn).collect();
+        Self { buffers, turns, turned: AtomicU64::new(0) }
     }
 
     /// The buffers, as they were registered.
@@ -70,8 +73,15 @@ impl BufferUses {
         (0..self.turns.len() as u64).filter_map(move |buffer| self.of(first + buffer * size))
     }
 
+    /// Uses that have begun or ended since the list was registered: while this stays, nothing has been
+    /// allocated.
+    pub fn turned(&self) -> u64 {
+        self.turned.load(Ordering::Acquire)
+    }
+
     /// Begins or ends a use of a buffer.
     fn turn(&self, buffer: usize) {
+        self.turned.fetch_add(1, Ordering::AcqRel);
         self.turns[buffer].fetch_add(1, Ordering::AcqRel);
     }
 }
@@ -346,6 +356,7 @@ mod tests {
         assert_eq!([lists.pop(key), lists.pop(key)], [Some(96), Some(64)]);
         assert_eq!(uses.of(64), Some(BufferUse { offset: 64, number: 3 }));
         assert_eq!((uses.iter().count(), lists.uses(FreeListKey(6)).is_none()), (2, true));
+        assert_eq!(uses.turned(), 3, "one posted, two popped");
     }
 
     #[test]

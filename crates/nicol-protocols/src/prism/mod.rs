@@ -6,7 +6,9 @@
 //! replicated registers, and [`Verbs`] are the plain verbs of the baselines.
 
 pub mod abdlock;
+pub mod kv;
 mod messages;
+pub mod pilaf;
 mod pool;
 pub mod rs;
 mod servers;

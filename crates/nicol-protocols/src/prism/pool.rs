@@ -6,7 +6,8 @@
 //! comes late or twice does no harm.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{FreeListKey, RKey};
@@ -15,9 +16,10 @@ use nicol_core::units::Nanos;
 
 use super::messages::{List, Unused};
 
-/// How long a scan waits before it begins: by then a chain whose client gave it up, or died, has
-/// reached this node or is lost. One that is later still leaks its buffer until the next scan.
-const SCAN_AFTER: Nanos = Nanos::from_millis(5);
+/// How long a scan for what a lost answer has left waits before it begins: by then a chain whose
+/// client gave it up, or died, has reached this node or is lost. One that is later still leaks its
+/// buffer until the next scan.
+pub(crate) const SCAN_AFTER: Nanos = Nanos::from_millis(5);
 /// How often a scan asks whether the chains that were under way have ended.
 const SCAN_POLL: Nanos = Nanos::from_micros(20);
 
@@ -46,6 +48,18 @@ struct Class {
     size: SizeClass,
     first: u64,
     loaded: u32,
+    /// Unused buffers that are not posted: the server keeps them to refill the free list.
+    back: Mutex<BTreeSet<u64>>,
+}
+
+impl Class {
+    fn back(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.back.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn buffer(&self, index: u32) -> u64 {
+        self.first + u64::from(index) * self.size.bytes
+    }
 }
 
 /// The buffers of one life of a server, behind its table in the same region.
@@ -55,6 +69,10 @@ pub(crate) struct BufferPool {
     pointers: Pointers,
     classes: Vec<Class>,
     lists: OnceLock<Vec<(FreeListKey, Arc<BufferUses>)>>,
+    /// A free list with fewer buffers is refilled; without one, whatever is unused is posted.
+    watermark: Option<u32>,
+    /// What had turned when a scan last found nothing.
+    clean_at: AtomicU64,
 }
 
 impl BufferPool {
@@ -74,10 +92,16 @@ impl BufferPool {
         let classes = classes.iter().map(|&size| {
             let first = next;
             next += size.bytes * u64::from(size.count);
-            Class { size, first, loaded: 0 }
+            Class { size, first, loaded: 0, back: Mutex::default() }
         });
-        let classes = classes.collect();
-        Self { region, pointers, classes, lists: OnceLock::new() }
+        let (classes, lists) = (classes.collect(), OnceLock::new());
+        Self { region, pointers, classes, lists, watermark: None, clean_at: AtomicU64::new(0) }
+    }
+
+    /// Keeps what is unused back, but for twice `watermark` buffers of each size: a free list that has
+    /// fewer than `watermark` is [refilled](BufferPool::refill). [PRISM21 6.1]
+    pub(crate) fn keep_back(&mut self, watermark: u32) {
+        self.watermark = Some(watermark);
     }
 
     /// Takes a buffer of at least so many bytes for a record that is loaded before the start.
@@ -91,7 +115,7 @@ impl BufferPool {
         };
         assert!(class.loaded < class.size.count, "the pool is sized for what is loaded");
         class.loaded += 1;
-        class.first + u64::from(class.loaded - 1) * class.size.bytes
+        class.buffer(class.loaded - 1)
     }
 
     /// Registers the free lists under `rkey`, by whichever engine comes first.
@@ -101,8 +125,11 @@ impl BufferPool {
     pub(crate) fn open<F: Fabric>(&self, fabric: &F, rkey: RKey) {
         self.lists.get_or_init(|| {
             let register = |class: &Class| {
-                let &Class { size: SizeClass { bytes: size, count }, first, loaded } = class;
-                let buffers = Buffers { rkey, first, size, count, in_use: loaded };
+                let &Class { size: SizeClass { bytes: size, count }, first, loaded, .. } = class;
+                let free = count - loaded;
+                let back = free - self.watermark.map_or(free, |mark| free.min(2 * mark));
+                class.back().extend((loaded..loaded + back).map(|index| class.buffer(index)));
+                let buffers = Buffers { rkey, first, size, count, in_use: loaded + back };
                 let list = fabric.register_buffers(buffers);
                 let uses = list.ok().and_then(|list| Some((list, fabric.buffer_uses(list)?)));
                 uses.unwrap_or_else(|| panic!("the buffers lie in the region of their key"))
@@ -130,11 +157,30 @@ impl BufferPool {
         found.filter(|&offset| self.post_one(fabric, offset)).count()
     }
 
-    fn post_one<F: Fabric>(&self, fabric: &F, offset: u64) -> bool {
-        let lists = self.lists.get().into_iter().flatten();
-        let list =
-            lists.filter(|(_, uses)| uses.of(offset).is_some()).map(|(list, _)| *list).next();
-        list.is_some_and(|list| fabric.post_buffers(list, &[offset]).is_ok())
+    /// Posts a buffer, or keeps it back; false if it is in neither way unused by now.
+    pub(crate) fn post_one<F: Fabric>(&self, fabric: &F, offset: u64) -> bool {
+        let mut lists = self.lists.get().into_iter().flatten().zip(&self.classes);
+        let found = lists.find(|((_, uses), _)| uses.of(offset).is_some());
+        found.is_some_and(|((list, _), class)| match self.watermark {
+            Some(_) => class.back().insert(offset),
+            None => fabric.post_buffers(*list, &[offset]).is_ok(),
+        })
+    }
+
+    /// Posts buffers that were kept back to the free lists that have too few.
+    pub(crate) fn refill<F: Fabric>(&self, fabric: &F) {
+        let Some(watermark) = self.watermark.map(|mark| mark.max(1) as usize) else { return };
+        for ((list, _), class) in self.lists.get().into_iter().flatten().zip(&self.classes) {
+            let ready = fabric.buffers_ready(*list);
+            let mut back = class.back();
+            if ready >= watermark || back.is_empty() {
+                continue;
+            }
+            let count = (2 * watermark - ready).min(back.len());
+            let offsets: Vec<u64> = std::iter::from_fn(|| back.pop_first()).take(count).collect();
+            let posted = fabric.post_buffers(*list, &offsets);
+            assert_eq!(posted, Ok(()), "what is kept back is nobody's");
+        }
     }
 
     /// Is nothing in use but as many buffers as were loaded? Of a table whose records neither come nor
@@ -152,8 +198,25 @@ impl BufferPool {
         let Pointers { first, stride, count } = self.pointers;
         let pointers = (0..count).filter_map(|index| self.region.load(first + index * stride).ok());
         let referenced: BTreeSet<u64> = pointers.collect();
-        let uses = self.lists.get().into_iter().flatten().flat_map(|(_, uses)| uses.iter());
-        uses.filter(|found| !referenced.contains(&found.offset)).collect()
+        let mut unreferenced = Vec::new();
+        for ((_, uses), class) in self.lists.get().into_iter().flatten().zip(&self.classes) {
+            let back = class.back();
+            let is_nobody_s = |found: &BufferUse| {
+                !referenced.contains(&found.offset) && !back.contains(&found.offset)
+            };
+            unreferenced.extend(uses.iter().filter(is_nobody_s));
+        }
+        unreferenced
+    }
+
+    /// Uses that have begun or ended so far.
+    fn turned(&self) -> u64 {
+        self.lists.get().into_iter().flatten().map(|(_, uses)| uses.turned()).sum()
+    }
+
+    /// Has a scan found nothing since anything was last allocated or posted?
+    pub(crate) fn is_clean(&self) -> bool {
+        self.clean_at.load(Ordering::Relaxed) == self.turned()
     }
 
     /// Buffers that a pointer refers to although they are free: there must be none. A pool that nobody
@@ -165,16 +228,19 @@ impl BufferPool {
         let Pointers { first, stride, count } = self.pointers;
         let pointers = (0..count).filter_map(|index| self.region.load(first + index * stride).ok());
         let lists = || self.lists.get().into_iter().flatten();
-        let is_free = |at: &u64| *at != 0 && lists().all(|(_, uses)| uses.of(*at).is_none());
-        pointers.filter(is_free).count()
+        let is_kept = |at: &u64| self.classes.iter().any(|class| class.back().contains(at));
+        let is_free = |at: &u64| lists().all(|(_, uses)| uses.of(*at).is_none()) || is_kept(at);
+        pointers.filter(|at| *at != 0 && is_free(at)).count()
     }
 
     /// Posts what nobody has reported: the uses without a pointer that have outlived every chain which
-    /// might have installed them. [PRISM21 3.2]
-    pub(crate) async fn scan<F: Fabric>(&self, fabric: &F) {
-        fabric.sleep_until(fabric.now() + SCAN_AFTER).await;
-        let found = self.unreferenced();
-        if !found.is_empty() {
+    /// might have installed them. Waits for `after` first. [PRISM21 3.2]
+    pub(crate) async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) {
+        fabric.sleep_until(fabric.now() + after).await;
+        let (turned, found) = (self.turned(), self.unreferenced());
+        if found.is_empty() {
+            self.clean_at.store(turned, Ordering::Relaxed);
+        } else {
             let mark = fabric.mark_chains();
             while !fabric.have_ended(mark) {
                 fabric.sleep_until(fabric.now() + SCAN_POLL).await;

@@ -115,7 +115,9 @@ impl<K: KeyValue> Session for KeyValueSession<K> {
                 let again = match reason {
                     Reason::NoResources => Again::WhenFull,
                     // Whoever could answer is gone.
-                    Reason::Fabric(FabricError::Unreachable) => Again::Never,
+                    Reason::ShardUnavailable | Reason::Fabric(FabricError::Unreachable) => {
+                        Again::Never
+                    }
                     Reason::Conflict | Reason::Fabric(_) => Again::Yes,
                 };
                 Attempted::Aborted { reason: reason.index(), again }

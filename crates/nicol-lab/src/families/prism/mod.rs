@@ -1,10 +1,19 @@
-//! The systems of PRISM.
+//! The systems of PRISM's paper and those that it compares with: single operations of clients on
+//! servers whose CPUs take little part.
 
 pub(crate) mod experiments;
+mod key_values;
+mod pilaf;
 mod registers;
 
 use crate::system::System;
 
 /// The systems of the family.
-pub(crate) static SYSTEMS: &[System] =
-    &[registers::PRISM_RS, registers::ABDLOCK, registers::ABDLOCK_SOFTWARE];
+pub(crate) static SYSTEMS: &[System] = &[
+    key_values::PRISM_KV,
+    pilaf::PILAF,
+    pilaf::PILAF_SOFTWARE,
+    registers::PRISM_RS,
+    registers::ABDLOCK,
+    registers::ABDLOCK_SOFTWARE,
+];

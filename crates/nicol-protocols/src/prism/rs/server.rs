@@ -11,6 +11,7 @@ use nicol_core::wire::Malformed;
 use super::node::Node;
 use super::replica::Replica;
 use crate::prism::messages::{Done, HELLO, REJOIN, Rejoin, UNUSED, parse_report};
+use crate::prism::pool::SCAN_AFTER;
 use crate::prism::servers::Open;
 
 /// A host engine of a server.
@@ -86,7 +87,7 @@ impl<F: Fabric> Service for Server<F> {
 fn scan<F: Fabric>(fabric: &F, node: &Arc<Node>, replica: Arc<Replica>) {
     let (fabric, open) = (fabric.clone(), Open::begin(node.open()));
     fabric.clone().spawn(async move {
-        replica.pool.scan(&fabric).await;
+        replica.pool.scan(&fabric, SCAN_AFTER).await;
         drop(open);
     });
 }

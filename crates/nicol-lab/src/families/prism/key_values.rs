@@ -1,0 +1,149 @@
+//! PRISM-KV as a system: what may be set in it.
+
+use anyhow::{Result, bail};
+use nicol_core::units::Nanos;
+use nicol_protocols::prism::kv::{
+    Hash, ITEM_BYTES_MAX, KvConfig, Node, Operands, Reclaim, Reuse, Sabotage, Slots,
+};
+
+use crate::config::{BenchConfig, Length};
+use crate::families::key_value::{KeyValueConfig, system};
+use crate::settings::{SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage};
+use crate::system::System;
+use crate::workloads::WorkloadSpec;
+
+/// PRISM-KV.
+pub(super) const PRISM_KV: System = System {
+    survives: "message faults, partitions, stalls; a crash ends its node's shard",
+    coverage: &["conflict"],
+    coverage_of_crashes: &["shard_unavailable"],
+    sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
+    trials,
+    ..system::<Node>("prism", "prism-kv", "PRISM, SOSP '21")
+};
+
+/// Bytes of a workload's key.
+pub(super) const KEY_BYTES: u64 = 8;
+
+/// Ways to break it on purpose, so that a sweep can show that its checkers see it.
+const SABOTAGES: [(&str, Sabotage); 8] = [
+    ("trusts_slots", Sabotage::TrustsSlots),
+    ("probes_once", Sabotage::ProbesOnce),
+    ("ignores_failed_swaps", Sabotage::IgnoresFailedSwaps),
+    ("empties_slots", Sabotage::EmptiesSlots),
+    ("keeps_old_buffers", Sabotage::KeepsOldBuffers),
+    ("keeps_new_buffers", Sabotage::KeepsNewBuffers),
+    ("installs_unconditionally", Sabotage::InstallsUnconditionally),
+    ("posts_early", Sabotage::PostsEarly),
+];
+
+impl Settings for KvConfig {
+    const HIDDEN: &'static [Setting] = &[SABOTAGE];
+    const KEYS: &'static [Setting] = &[
+        ("slots", "bounded|pointer", "what a slot holds: a pointer with its bound, or alone"),
+        ("reuse", "pointer|generation", "what a PUT compares to see that the slot is its key's"),
+        (
+            "hash",
+            "probing|collision-free",
+            "where a search begins: at a hash, or a slot of its own",
+        ),
+        ("entries", "1..2^32", "slots of a server's index"),
+        ("spare_buffers", "0..2^24", "buffers of each size beyond those of the records"),
+        ("watermark", "0..2^24", "buffers below which a free list is refilled"),
+        ("refill_us", "1..1000000", "how often a server looks at its free lists"),
+        ("reclaim", "reports|scan", "who finds unused buffers: clients, or a scan of the index"),
+        (
+            "faithful",
+            "fixed|paper|paper-unmasked",
+            "paper compares with the one operand that Table 1 prints, so that no PUT succeeds; \
+             paper-unmasked compares nothing, and loses records",
+        ),
+    ];
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match (key, value) {
+            ("slots", "bounded") => self.slots = Slots::Bounded,
+            ("slots", "pointer") => self.slots = Slots::Pointer,
+            ("slots", _) => bail!("'{value}': choose bounded or pointer"),
+            ("reuse", "pointer") => self.reuse = Reuse::Pointer,
+            ("reuse", "generation") => self.reuse = Reuse::Generation,
+            ("reuse", _) => bail!("'{value}': choose pointer or generation"),
+            ("hash", "probing") => self.hash = Hash::Probing,
+            ("hash", "collision-free") => self.hash = Hash::CollisionFree,
+            ("hash", _) => bail!("'{value}': choose probing or collision-free"),
+            ("reclaim", "reports") => self.reclaim = Reclaim::Reports,
+            ("reclaim", "scan") => self.reclaim = Reclaim::Scan,
+            ("reclaim", _) => bail!("'{value}': choose reports or scan"),
+            ("faithful", "fixed") => self.operands = Operands::Two,
+            ("faithful", "paper") => self.operands = Operands::OneCompared,
+            ("faithful", "paper-unmasked") => self.operands = Operands::OneUnmasked,
+            ("faithful", _) => bail!("'{value}': choose fixed, paper or paper-unmasked"),
+            ("entries", _) => self.entries = number(value, 1, 1 << 32)?,
+            ("spare_buffers", _) => self.spare_buffers = number(value, 0, 1 << 24)? as u32,
+            ("watermark", _) => self.watermark = number(value, 0, 1 << 24)? as u32,
+            ("refill_us", _) => {
+                self.refill_every = Nanos::from_micros(number(value, 1, 1_000_000)?);
+            }
+            ("sabotage", _) => self.sabotage = sabotage(&SABOTAGES, value)?,
+            _ => unreachable!("{key} is not among the keys"),
+        }
+        Ok(())
+    }
+}
+
+impl SystemConfig for KvConfig {
+    fn published(_system: &str, sizes: &Sizes<'_>) -> Self {
+        let source = sizes.source;
+        let item = |bytes| Self::item_bytes(KEY_BYTES, bytes).min(ITEM_BYTES_MAX);
+        let mut items: Vec<(u64, u64)> = Vec::new();
+        for (bytes, records) in source.value_lengths() {
+            items.push((item(bytes.into()), records));
+        }
+        let records = source.records_per_shard() + source.growth_per_shard();
+        let sized: u64 = items.iter().map(|(_, records)| records).sum();
+        if sized < records {
+            items.push((item(sizes.value_bytes as u64), records - sized));
+        }
+        Self::paper(items)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = broken(&SABOTAGES, self.sabotage);
+        let printed = match self.operands {
+            Operands::Two => None,
+            Operands::OneCompared => Some("faithful=paper: no PUT of a record ever succeeds"),
+            Operands::OneUnmasked => Some("faithful=paper-unmasked: records may be lost"),
+        };
+        warnings.extend(printed.map(|what| format!("{what} (AMB-09)")));
+        warnings
+    }
+}
+
+impl KeyValueConfig for KvConfig {}
+
+/// Runs in which a broken protocol shows: an index so full that searches meet other keys, and one
+/// server with hardly a buffer more than it needs.
+fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
+    let full = churn_on_two_servers(system, seed, &["entries=20"]);
+    let mut lossy = full.clone();
+    lossy.faults.messages = true;
+    let scarce = ["spare_buffers=3", "watermark=1", "refill_us=1000"];
+    vec![full, lossy, churn_on_two_servers(system, seed, &scarce)]
+}
+
+/// A run of churn on 16 rows of two servers, with clients on nodes of their own.
+pub(super) fn churn_on_two_servers(system: &System, seed: u64, settings: &[&str]) -> BenchConfig {
+    let spec = WorkloadSpec { records: Some(16), ..WorkloadSpec::named("churn") };
+    BenchConfig {
+        settings: settings.iter().map(ToString::to_string).collect(),
+        nodes: 2,
+        client_nodes: 2,
+        replicas: 1,
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        clients: Some(6),
+        length: Some(Length::Transactions(600)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new(system.name, spec, "connectx5-40g", seed)
+    }
+}

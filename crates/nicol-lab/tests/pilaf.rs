@@ -1,0 +1,132 @@
+//! Pilaf in both worlds: what it promises, how it is broken, and why its READs verify themselves.
+
+use std::panic;
+
+use nicol_core::faults::{Crash, CrashScope, FaultPlan};
+use nicol_core::units::Nanos;
+use nicol_lab::bench::{BenchConfig, Length, run};
+use nicol_lab::report::BenchReport;
+use nicol_lab::systems;
+use nicol_lab::workloads::WorkloadSpec;
+
+const SYSTEMS: [&str; 2] = ["pilaf", "pilaf-software"];
+const PROFILES: [&str; 2] = ["connectx5-40g", "liquidio3"];
+/// A table so full that searches meet other keys, and extents that are soon used again.
+const FULL: [&str; 2] = ["entries=20", "extents=30"];
+
+fn config(system: &str, workload: &str, on: &str, seed: u64, settings: &[&str]) -> BenchConfig {
+    let spec = WorkloadSpec { records: Some(16), ..WorkloadSpec::named(workload) };
+    BenchConfig {
+        settings: settings.iter().map(ToString::to_string).collect(),
+        nodes: 2,
+        client_nodes: 2,
+        replicas: 1,
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        clients: Some(6),
+        length: Some(Length::Transactions(600)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new(system, spec, on, seed)
+    }
+}
+
+fn held(config: &BenchConfig) -> BenchReport {
+    let report = run(config).unwrap().report;
+    assert!(report.check.held(), "seed {}: {:#?}", config.seed, report.check.violations);
+    report
+}
+
+#[test]
+fn every_choice_is_linearizable_under_message_faults() {
+    let (mut torn, mut collisions, mut seed) = (0, 0, 0);
+    for system in SYSTEMS {
+        for index in ["index=probing", "index=cuckoo"] {
+            for on in PROFILES {
+                for faults in [false, true] {
+                    seed += 1;
+                    let settings = [FULL[1], index, "entries=28"];
+                    let mut config = config(system, "churn", on, seed, &settings);
+                    config.faults.messages = faults;
+                    let report = held(&config);
+                    assert!(report.committed > 500, "{config:?}: {}", report.committed);
+                    torn += report.counters["pilaf"]["torn"];
+                    collisions += report.counters["pilaf"]["collisions"];
+                }
+            }
+        }
+    }
+    assert!(torn > 0 && collisions > 100, "{torn} torn, {collisions} collisions");
+}
+
+/// The READ of an extent that a PUT is writing brings parts of two values.
+#[test]
+fn without_its_crc_it_is_caught_and_with_it_it_passes() {
+    for system in SYSTEMS {
+        let with = |crc: &str, seed| {
+            let settings = ["extents=7", "entries=64", crc];
+            let mut config = config(system, "ycsb", "connectx5-40g", seed, &settings);
+            config.nodes = 1;
+            config.workload.records = Some(4);
+            config.workload.value_bytes = Some(512);
+            config
+        };
+        let caught = (0..50).find(|&seed| {
+            let report = run(&with("crc=off", seed)).unwrap().report;
+            assert_eq!(report.warnings.len(), 1, "a setting that breaks it warns");
+            !report.check.held()
+        });
+        let seed = caught.unwrap_or_else(|| panic!("{system} without a CRC must be caught"));
+        let report = held(&with("crc=on", seed));
+        assert!(report.counters["pilaf"]["torn"] > 0, "the same run meets torn extents");
+    }
+}
+
+#[test]
+fn what_a_crash_takes_is_refused() {
+    let (mut refused, mut committed) = (0, 0);
+    for seed in 0..4 {
+        let on = PROFILES[seed as usize % 2];
+        let mut config = config(SYSTEMS[seed as usize / 2], "churn", on, seed, &[]);
+        let at = Nanos::from_micros(60 + 7 * seed);
+        let restart_after = (seed % 2 == 0).then_some(Nanos::from_micros(500));
+        let crash = Crash { scope: CrashScope::Node, node: 0, at, restart_after };
+        config.fault_plan = Some(FaultPlan { crashes: vec![crash], ..FaultPlan::none() });
+        config.length = Some(Length::Transactions(6_000));
+        let report = held(&config);
+        refused += report.abort_reasons["shard_unavailable"];
+        committed += report.committed;
+    }
+    assert!(refused > 0 && committed > 1_000, "{refused} {committed}");
+}
+
+#[test]
+fn threads_run_it_too() {
+    for index in ["index=probing", "index=cuckoo"] {
+        let mut config = config("pilaf", "churn", "threads", 1, &["entries=28", index]);
+        (config.host_engines, config.nic_engines) = (None, None);
+        assert!(held(&config).committed >= 600);
+    }
+}
+
+#[test]
+fn what_is_broken_on_purpose_is_caught_within_200_seeds() {
+    for system in SYSTEMS {
+        let names = (systems::find(system).unwrap().sabotages)();
+        assert!(names.len() >= 6);
+        for name in names {
+            let sabotage = format!("sabotage={name}");
+            let caught = (0..200).find(|&seed| {
+                let settings = [FULL[0], FULL[1], &sabotage];
+                let mut config = config(system, "churn", "connectx5-40g", seed, &settings);
+                config.faults.messages = seed % 2 == 1;
+                // A broken table ends in an assertion, as in a sweep.
+                let ran = panic::catch_unwind(|| run(&config).unwrap().report);
+                ran.map_or(true, |report| {
+                    assert_eq!(report.warnings.len(), 1, "a broken protocol warns");
+                    !report.check.held()
+                })
+            });
+            assert!(caught.is_some(), "{system}: {name}");
+        }
+    }
+}

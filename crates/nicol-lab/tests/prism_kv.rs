@@ -1,0 +1,158 @@
+//! PRISM-KV in both worlds: what it promises, how it is broken, what the paper's errata do.
+
+use std::panic;
+
+use nicol_core::units::Nanos;
+use nicol_lab::bench::{BenchConfig, Length, run};
+use nicol_lab::report::BenchReport;
+use nicol_lab::systems;
+use nicol_lab::workloads::WorkloadSpec;
+
+/// Profiles on which software on host cores, a card, and cores of a NIC execute chains.
+const PROFILES: [&str; 3] = ["connectx5-40g", "connectx5-40g:verbs.chains=true", "liquidio3"];
+/// An index so full that searches meet other keys: 16 rows of churn on each of two servers.
+const FULL: &str = "entries=20";
+
+fn config(workload: &str, on: &str, seed: u64, settings: &[&str]) -> BenchConfig {
+    let mut spec = WorkloadSpec::named(workload);
+    spec.shrink();
+    spec.records = Some(16);
+    BenchConfig {
+        settings: settings.iter().map(ToString::to_string).collect(),
+        nodes: 2,
+        client_nodes: 2,
+        replicas: 1,
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        clients: Some(6),
+        length: Some(Length::Transactions(600)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new("prism-kv", spec, on, seed)
+    }
+}
+
+fn held(config: &BenchConfig) -> BenchReport {
+    let report = run(config).unwrap().report;
+    assert!(report.check.held(), "seed {}: {:#?}", config.seed, report.check.violations);
+    report
+}
+
+fn counted(report: &BenchReport, name: &str) -> u64 {
+    report.counters["prism_kv"][name]
+}
+
+#[test]
+fn every_choice_is_linearizable_under_message_faults_and_loses_no_buffer() {
+    let (mut collisions, mut failed_swaps, mut scans, mut posted) = (0, 0, 0, 0);
+    let mut seed = 0;
+    for slots in ["slots=bounded", "slots=pointer"] {
+        for reuse in ["reuse=pointer", "reuse=generation"] {
+            for reclaim in ["reclaim=reports", "reclaim=scan"] {
+                for on in PROFILES {
+                    seed += 1;
+                    let mut config = config("churn", on, seed, &[slots, reuse, reclaim, FULL]);
+                    config.faults.messages = seed % 2 == 0;
+                    let report = held(&config);
+                    assert!(report.committed > 500, "{config:?}: {}", report.committed);
+                    collisions += counted(&report, "collisions");
+                    failed_swaps += counted(&report, "failed_swaps");
+                    scans += counted(&report, "scans");
+                    posted += counted(&report, "posted");
+                }
+            }
+        }
+    }
+    let seen = [collisions, failed_swaps, scans, posted];
+    assert!(seen.iter().all(|&seen| seen > 50), "{seen:?}");
+}
+
+#[test]
+fn clients_wait_for_buffers_and_lose_none() {
+    let mut waits = 0;
+    for (seed, on) in (0..).zip(PROFILES) {
+        let scarce = ["spare_buffers=4", "watermark=2", "refill_us=20"];
+        let mut config = config("churn", on, seed, &scarce);
+        // Of 8 rows each is loaded, or has been deleted: hardly a buffer is left.
+        config.workload.records = Some(4);
+        let report = held(&config);
+        waits += counted(&report, "receiver_not_ready");
+        assert!(report.committed > 300, "{}", report.committed);
+    }
+    assert!(waits > 20, "{waits}");
+}
+
+#[test]
+fn a_search_without_collisions_reads_one_slot() {
+    let report = held(&config("ycsb", "connectx5-40g", 1, &["hash=collision-free", "entries=32"]));
+    assert_eq!(counted(&report, "collisions"), 0);
+    let report = held(&config("ycsb", "connectx5-40g", 1, &["hash=probing", "entries=32"]));
+    assert!(counted(&report, "collisions") > 0);
+}
+
+#[test]
+fn what_a_crash_leaves_is_served_and_what_it_takes_is_refused() {
+    let (mut refused, mut unknown, mut committed) = (0, 0, 0);
+    for seed in 0..12 {
+        let mut config = config("churn", PROFILES[seed as usize % 3], seed, &[]);
+        config.faults.crashes = true;
+        config.faults.messages = seed % 2 == 0;
+        let report = held(&config);
+        refused += report.abort_reasons["shard_unavailable"];
+        unknown += report.unknown;
+        committed += report.committed;
+    }
+    assert!(refused > 0 && unknown > 0 && committed > 1_000, "{refused} {unknown} {committed}");
+}
+
+#[test]
+fn threads_run_it_too() {
+    let mut config = config("churn", "threads", 1, &[FULL]);
+    (config.host_engines, config.nic_engines) = (None, None);
+    let report = held(&config);
+    assert!(report.committed >= 600 && counted(&report, "posted") > 0);
+}
+
+#[test]
+fn what_is_broken_on_purpose_is_caught_within_200_seeds() {
+    let system = systems::find("prism-kv").unwrap();
+    let names = (system.sabotages)();
+    assert!(names.len() >= 6);
+    for name in names {
+        let sabotage = format!("sabotage={name}");
+        let scarce = ["spare_buffers=3", "watermark=1", "refill_us=1000", &sabotage];
+        let full = [FULL, &sabotage];
+        let needs_scarcity = ["installs_unconditionally"].contains(&name);
+        let settings: &[&str] = if needs_scarcity { &scarce } else { &full };
+        let caught = (0..200).find(|&seed| {
+            let mut config = config("churn", "connectx5-40g:verbs.chains=true", seed, settings);
+            config.faults.messages = seed % 2 == 1;
+            // A broken index ends in an assertion, as in a sweep.
+            let ran = panic::catch_unwind(|| run(&config).unwrap().report);
+            ran.map_or(true, |report| {
+                assert_eq!(report.warnings.len(), 1, "a broken protocol warns");
+                !report.check.held()
+            })
+        });
+        assert!(caught.is_some(), "{name}");
+    }
+}
+
+/// AMB-09.
+#[test]
+fn with_one_operand_no_put_succeeds_or_records_are_lost() {
+    let mut refused = 0;
+    for seed in 0..3 {
+        let mut config = config("ycsb", "connectx5-40g", seed, &["faithful=paper"]);
+        config.length = Some(Length::Time(Nanos::from_micros(500)));
+        let report = run(&config).unwrap().report;
+        let put = report.kinds.iter().find(|kind| kind.name == "update").unwrap();
+        assert_eq!(put.committed, 0, "its CAS compares the new pointer with the old one");
+        refused += report.abort_reasons["conflict"];
+    }
+    assert!(refused > 100, "{refused}");
+    let lost = (0..200).find(|&seed| {
+        let config = config("churn", "connectx5-40g", seed, &["faithful=paper-unmasked", FULL]);
+        !run(&config).unwrap().report.check.held()
+    });
+    assert!(lost.is_some(), "a record that another one overwrites must be missed");
+}

@@ -1,0 +1,168 @@
+//! How PRISM-KV runs: every choice is a value.
+
+use nicol_core::units::Nanos;
+
+use super::layout::{ITEM_HEADER, SlotForm};
+use crate::prism::pool::SizeClass;
+
+/// Bytes of the smallest buffer.
+const SMALLEST: u64 = 64;
+/// Bytes of the largest item: a chain's results hold one, with space to spare.
+pub const ITEM_BYTES_MAX: u64 = 32 << 10;
+
+/// What stands in a slot of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slots {
+    /// A pointer: a GET asks for as many bytes as the largest item may have.
+    Pointer,
+    /// A pointer and the item's length, its bound: a GET gets as many bytes as there are. The chain of
+    /// a PUT then begins with a WRITE that stages the bound. AMB-40
+    Bounded,
+}
+
+/// What keeps a PUT from overwriting a slot that belongs to another object by now. [PRISM21 6.1,
+/// footnote 2]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// The pointer is compared. This prevents every concurrent update, and is only enough where a
+    /// slot keeps its key for ever (AMB-48).
+    Pointer,
+    /// A generation is compared that only grows when the slot gets a different object.
+    Generation,
+}
+
+/// Where the search for a key begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hash {
+    /// At a hash of the key.
+    Probing,
+    /// At the number of the record, where it meets no other: the function of the paper's experiments.
+    /// [PRISM21 6.2] Byte strings are hashed.
+    CollisionFree,
+}
+
+/// Who finds out that a buffer is not used any more. [PRISM21 3.2]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reclaim {
+    /// Clients report what they have replaced; a scan finds what nobody can report.
+    Reports,
+    /// The server scans its index.
+    Scan,
+}
+
+/// The operands of the CAS that installs an item. AMB-09
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operands {
+    /// Two: what the slot is compared with, and what it becomes.
+    Two,
+    /// One, as Table 1 prints it, compared and swapped in: no PUT ever succeeds.
+    OneCompared,
+    /// One, with an empty compare mask: a PUT overwrites whatever the slot has come to hold.
+    OneUnmasked,
+}
+
+/// How a system of this kind runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvConfig {
+    /// What stands in a slot.
+    pub slots: Slots,
+    /// What a PUT compares.
+    pub reuse: Reuse,
+    /// Where probing begins.
+    pub hash: Hash,
+    /// Slots of a server's index.
+    pub entries: u64,
+    /// Items of so many bytes that a server has space for: (bytes, items).
+    pub items: Vec<(u64, u64)>,
+    /// Deleted keys that a server has space for besides.
+    pub deleted: u64,
+    /// Buffers of each size beyond those: under way, or not reported yet.
+    pub spare_buffers: u32,
+    /// A free list with fewer buffers is refilled up to twice as many. [PRISM21 6.1]
+    pub watermark: u32,
+    /// How often a server looks at its free lists. [PRISM21 6.1]
+    pub refill_every: Nanos,
+    /// Who finds what is not used any more.
+    pub reclaim: Reclaim,
+    /// The operands of the CAS.
+    pub operands: Operands,
+    /// For negative tests.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None.
+    None,
+    /// A GET takes what its first slot holds for its key's.
+    TrustsSlots,
+    /// A search ends at the first slot.
+    ProbesOnce,
+    /// A PUT whose CAS has failed is acknowledged.
+    IgnoresFailedSwaps,
+    /// A DELETE empties its slot, which others are found behind.
+    EmptiesSlots,
+    /// Replaced buffers are not reported.
+    KeepsOldBuffers,
+    /// What a failed PUT has allocated is not reported. AMB-12
+    KeepsNewBuffers,
+    /// The CAS runs whether or not there was a buffer.
+    InstallsUnconditionally,
+    /// A client reports a buffer before it replaces it, and the server believes it.
+    PostsEarly,
+}
+
+impl KvConfig {
+    /// The paper's choices, with AMB-09 and AMB-12 resolved, for records of so many bytes and their
+    /// numbers.
+    pub fn paper(items: Vec<(u64, u64)>) -> Self {
+        let records: u64 = items.iter().map(|(_, count)| count).sum();
+        Self {
+            slots: Slots::Bounded,
+            reuse: Reuse::Pointer,
+            hash: Hash::Probing,
+            entries: (2 * records).next_power_of_two().max(64),
+            deleted: records,
+            items,
+            spare_buffers: 4_096,
+            watermark: 1_024,
+            refill_every: Nanos::from_micros(200),
+            reclaim: Reclaim::Reports,
+            operands: Operands::Two,
+            sabotage: Sabotage::None,
+        }
+    }
+
+    /// What a slot looks like.
+    pub(super) const fn form(&self) -> SlotForm {
+        SlotForm::new(self.slots, self.reuse)
+    }
+
+    /// The free lists of a server: powers of two, so that at most half of a buffer is unused.
+    /// [PRISM21 3.2]
+    pub(super) fn classes(&self) -> Vec<SizeClass> {
+        let size = |bytes: u64| bytes.next_power_of_two().max(SMALLEST);
+        // A deleted key's item is its key.
+        let mut largest = SMALLEST;
+        for (bytes, _) in &self.items {
+            largest = largest.max(size(*bytes));
+        }
+        let powers = std::iter::successors(Some(SMALLEST), |bytes| Some(bytes * 2));
+        let powers = powers.take_while(|&bytes| bytes <= largest);
+        let count = |bytes| {
+            let items = self.items.iter().filter(|(item, _)| size(*item) == bytes);
+            let items: u64 = items.map(|(_, count)| count).sum();
+            let deleted = if bytes == SMALLEST { self.deleted } else { 0 };
+            items + deleted + u64::from(self.spare_buffers)
+        };
+        powers.map(|bytes| SizeClass { bytes, count: count(bytes) as u32 }).collect()
+    }
+
+    /// Bytes of an item with a key and a value of so many.
+    pub const fn item_bytes(key: u64, value: u64) -> u64 {
+        ITEM_HEADER + key + value
+    }
+}

@@ -1,0 +1,32 @@
+//! PRISM-KV (SOSP '21, section 6): a key-value store whose clients GET, PUT and DELETE by chains of
+//! one-sided operations. Keys and values are byte strings; there is one copy of each record.
+//!
+//! | step | what | where |
+//! |---|---|---|
+//! | GET 1 | READ a slot of the hash index with the indirect bit set | `client.rs`, `get_bytes` |
+//! | GET 2 | verify the key, else probe the next slot | `client.rs`, `get_bytes` |
+//! | PUT 1 | determine the slot, as a GET does | `client.rs`, `find_slot` |
+//! | PUT 2 | ALLOCATE the new version, its address redirected | `install.rs`, `chain` |
+//! | PUT 3 | CAS the slot to it, conditional | `install.rs`, `chain` |
+//! | PUT 4 | tell the server that the old version's buffer is free | `client.rs`, `report_replaced` |
+//!
+//! PUT 2 and 3 are one chain, and one round trip. The server's CPU (`server.rs`) fills free lists and
+//! takes buffers back.
+//!
+//! What the paper leaves open: AMB-09 (two operands of the CAS), AMB-12 (what a failed chain has
+//! allocated), AMB-40 (when the chain has a WRITE), AMB-48 (which slots a deleted key leaves).
+
+mod client;
+mod config;
+mod install;
+mod layout;
+pub(crate) mod name;
+mod node;
+mod server;
+mod store;
+
+pub use client::Client;
+#[doc(hidden)]
+pub use config::Sabotage;
+pub use config::{Hash, ITEM_BYTES_MAX, KvConfig, Operands, Reclaim, Reuse, Slots};
+pub use node::Node;

@@ -1,0 +1,85 @@
+//! How Pilaf runs: every choice is a value.
+
+use nicol_core::units::Nanos;
+
+/// How a hash table resolves collisions. [PRISM21 6]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Index {
+    /// An item is at or behind its hash.
+    Probing,
+    /// An item is at one of three hashes. A PUT may move others; who finds nothing asks the server,
+    /// since an item may have moved past a GET.
+    Cuckoo,
+}
+
+/// Who executes READs at the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Whoever executes plain verbs: the card, if there is one.
+    Verbs,
+    /// Whoever executes chains.
+    Chains,
+}
+
+/// How a system of this kind runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PilafConfig {
+    /// How collisions are resolved.
+    pub index: Index,
+    /// Does a search begin at the number of the record, where it meets no other? [PRISM21 6.2]
+    pub collision_free: bool,
+    /// Who executes READs.
+    pub reads: Reads,
+    /// Entries of a server's table.
+    pub entries: u64,
+    /// Bytes of the largest item: key and value.
+    pub item_bytes: u64,
+    /// Extents of a server: as many items, and those that PUTs under way write.
+    pub extents: u64,
+    /// How long a client waits for the answer to an RPC.
+    pub timeout: Nanos,
+    /// Do GETs verify extents by their CRC? They do; without it a checker must see what is torn.
+    pub crc: bool,
+    /// For negative tests.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None.
+    None,
+    /// A GET takes what an entry points to for its key's.
+    TrustsEntries,
+    /// A search ends at the first entry.
+    ProbesOnce,
+    /// A PUT is acknowledged before it is made.
+    AcknowledgesEarly,
+    /// Some PUTs are acknowledged and not made.
+    LosesPuts,
+    /// Replaced extents are not freed.
+    KeepsExtents,
+    /// A PUT writes over the extent that its entry points to.
+    WritesInPlace,
+    /// A DELETE makes its entry look unused, so that searches end there.
+    EmptiesEntries,
+}
+
+impl PilafConfig {
+    /// The paper's choices for so many items of so many bytes at most.
+    pub fn paper(items: u64, item_bytes: u64) -> Self {
+        Self {
+            index: Index::Probing,
+            collision_free: false,
+            reads: Reads::Verbs,
+            entries: (2 * items).next_power_of_two().max(64),
+            item_bytes,
+            extents: items + 1_024,
+            timeout: Nanos::from_millis(20),
+            crc: true,
+            sabotage: Sabotage::None,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The server's CPU: PUTs and DELETEs, and the GETs of those who found nothing.
+
+use std::sync::Arc;
+
+use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Service, Work};
+use nicol_core::memory::AccessError;
+use nicol_core::units::Nanos;
+use nicol_core::wire::Malformed;
+
+use super::config::Sabotage;
+use super::layout::Extent;
+use super::messages::{ASK, Answer, Ask, HELLO, Opened, What};
+use super::node::Node;
+
+/// One PUT in so many is lost by the sabotage that loses some.
+const LOST_ONE_IN: u64 = 8;
+
+/// How long a PUT that is acknowledged early is not made.
+const GAP: Nanos = Nanos::from_micros(10);
+
+/// What a host engine of a server answers.
+pub(super) struct Server<F> {
+    pub(super) fabric: F,
+    pub(super) node: Arc<Node>,
+}
+
+/// Why an RPC is refused.
+enum Refused {
+    /// No extent is free, or the table is full.
+    Full,
+    /// The memory is gone.
+    Lost,
+}
+
+impl From<AccessError> for Refused {
+    fn from(_: AccessError) -> Self {
+        Self::Lost
+    }
+}
+
+impl<F: Fabric> Service for Server<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let Delivery { reply_to, kind, body, .. } = delivery;
+        match (kind, reply_to) {
+            (HELLO, Some(to)) => {
+                let rkey = self.node.open(&self.fabric);
+                self.fabric.reply(to, &Opened(rkey));
+            }
+            (ASK, Some(to)) => {
+                let Ask { key, what } = Ask::parse(body)?;
+                match what {
+                    What::Put(value) => self.start_put(to, key, value),
+                    What::Delete => {
+                        self.fabric.work(Work::TableApply);
+                        match self.node.table().remove(key) {
+                            Ok(()) => self.fabric.reply(to, &Answer(None)),
+                            Err(_) => self.fabric.refuse(to, FabricError::Unreachable),
+                        }
+                    }
+                    What::Get => {
+                        self.fabric.work(Work::TableLookup);
+                        let value = self.node.table().get(key);
+                        self.fabric.reply(to, &Answer(value.as_deref()));
+                    }
+                }
+            }
+            _ => return Err(Malformed { what: "no message of Pilaf's" }),
+        }
+        Ok(())
+    }
+}
+
+impl<F: Fabric> Server<F> {
+    fn start_put(&self, to: ReplyTo, key: &[u8], value: &[u8]) {
+        let (fabric, node) = (self.fabric.clone(), self.node.clone());
+        let bytes = [key, value].concat();
+        let key = key.len();
+        fabric.work(Work::TableApply);
+        fabric.work(Work::Copy { bytes: bytes.len() as u32 });
+        let sabotage = node.config().sabotage;
+        let loses = sabotage == Sabotage::LosesPuts && fabric.random() % LOST_ONE_IN == 0;
+        let early = sabotage == Sabotage::AcknowledgesEarly;
+        if early || loses {
+            fabric.reply(to, &Answer(None));
+        }
+        if loses {
+            return;
+        }
+        let working = node.begin();
+        self.fabric.spawn(async move {
+            if early {
+                fabric.sleep_until(fabric.now() + GAP).await;
+            }
+            let put = put(&fabric, &node, &bytes, key).await;
+            match put {
+                _ if early => {}
+                Ok(()) => fabric.reply(to, &Answer(None)),
+                Err(Refused::Full) => fabric.refuse(to, FabricError::NoResources),
+                Err(Refused::Lost) => fabric.refuse(to, FabricError::Unreachable),
+            }
+            drop(working);
+        });
+    }
+}
+
+/// PUT: the item into a new extent, then the entry. [PRISM21 6]
+async fn put<F: Fabric>(fabric: &F, node: &Node, item: &[u8], key: usize) -> Result<(), Refused> {
+    let at = node.table().take(&item[..key], item.len()).ok_or(Refused::Full)?;
+    let region = node.table().region.clone();
+    // A core writes line by line: a READ of an extent that is used again may see a part of it.
+    let half = (item.len() / 2).next_multiple_of(8).min(item.len());
+    region.write(at, &item[..half])?;
+    fabric.access().await;
+    region.write(at + half as u64, &item[half..])?;
+    let (key_bytes, value) = (key as u32, (item.len() - key) as u32);
+    let extent = Extent { at, key: key_bytes, value, crc: crc32c::crc32c(item) };
+    let mut table = node.table();
+    if table.install(&item[..key], extent)? {
+        return Ok(());
+    }
+    table.give(at);
+    Err(Refused::Full)
+}
