@@ -1,11 +1,18 @@
 //! The figures of PRISM's paper, a file to a group.
 
+mod interface;
+mod key_values;
 mod load;
 mod registers;
 
 use crate::experiments::Experiment;
 
+/// The testbed of the microbenchmarks, and that of the applications. [PRISM21 4.3, 5]
+const DIRECT: &str = "connectx5-25g";
+const SWITCHED: &str = "connectx5-40g";
+
 /// Every experiment, in the order of the paper.
 pub(crate) fn all() -> impl Iterator<Item = &'static Experiment> {
-    registers::ALL.iter()
+    let groups: [&[Experiment]; 3] = [&interface::ALL, &key_values::ALL, &registers::ALL];
+    groups.into_iter().flatten()
 }
