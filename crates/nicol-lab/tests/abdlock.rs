@@ -89,3 +89,21 @@ fn locks_of_a_client_that_dies_are_released() {
         assert!(report.committed > 5_000, "{on}: {}", report.committed);
     }
 }
+
+/// A card gives up on a CAS of the lock that has taken effect, and on the release after it, before a
+/// cut of the network has healed.
+#[test]
+fn a_lock_is_released_although_the_card_gave_up_on_its_release() {
+    for seed in [62, 73, 77] {
+        let spec = WorkloadSpec { records: Some(40), ..WorkloadSpec::named("ycsb") };
+        let config = BenchConfig {
+            workload: spec,
+            faults: "messages,crashes".parse().unwrap(),
+            client_nodes: 0,
+            clients: Some(8),
+            length: Some(Length::Transactions(2_000)),
+            ..config("abdlock", "connectx5", seed)
+        };
+        held(&config);
+    }
+}

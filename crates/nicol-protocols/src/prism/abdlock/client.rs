@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use nicol_core::exec::{JoinQuorum, join_quorum};
 use nicol_core::fabric::{Completions, Fabric, FabricError, OneSided};
-use nicol_core::ids::{Key, NodeId, Version};
+use nicol_core::ids::{Key, NodeId, Side, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::units::Nanos;
-use nicol_core::view::{REPLICAS_MAX, ShardMap};
+use nicol_core::view::{REPLICAS_MAX, ShardMap, SideState};
 
 use super::config::Sabotage;
 use super::node::Node;
@@ -19,8 +19,10 @@ use crate::prism::tag::{Name, Tag, Writer, parse};
 
 /// The longest wait before an attempt to lock.
 const BACKOFF_MOST: Nanos = Nanos::from_micros(512);
-/// How often an unlock that was not answered is tried again.
-const UNLOCKS_MAX: u32 = 8;
+/// How often an unlock that was not answered is tried again, and how long after: a card gives up before
+/// a cut has healed.
+const UNLOCKS_MAX: u32 = 256;
+const UNLOCK_WAIT: Nanos = Nanos::from_micros(200);
 
 /// Reads and writes blocks, many at a time.
 pub struct Client<F: Fabric>(Rc<Inner<F>>);
@@ -407,6 +409,16 @@ impl<F: Fabric> Client<F> {
             let failed = answers.filter(|(_, reply)| is_unanswered(&verbs.result(reply)));
             let failed: Vec<Posted> = failed.map(|(posted, _)| posted).collect();
             replicas = failed;
+            if !replicas.is_empty() {
+                let fabric = &self.0.fabric;
+                fabric.sleep_until(fabric.now() + UNLOCK_WAIT).await;
+                // A replica that is gone has no locks, and does not come back.
+                let lives = |(node, _): &Posted| {
+                    let sides = [Side::Host, Side::Nic].map(|side| fabric.view().side(*node, side));
+                    sides == [SideState::FIRST; 2]
+                };
+                replicas.retain(lives);
+            }
         }
     }
 
@@ -438,7 +450,8 @@ impl<F: Fabric> Client<F> {
 
 /// Was a verb not answered by a replica that may live?
 fn is_unanswered(answer: &Result<&[u8], FabricError>) -> bool {
-    matches!(answer, Err(FabricError::TimedOut { .. } | FabricError::NoResources))
+    let again = |error: &FabricError| !matches!(error, FabricError::AccessDenied(_));
+    answer.as_ref().is_err_and(again)
 }
 
 /// The word that a CAS has found.
