@@ -29,13 +29,12 @@ const fn pilaf(name: &'static str, source: &'static str) -> System {
 }
 
 /// Ways to break it on purpose, so that a sweep can show that its checkers see it.
-const SABOTAGES: [(&str, Sabotage); 7] = [
+const SABOTAGES: [(&str, Sabotage); 6] = [
     ("trusts_entries", Sabotage::TrustsEntries),
     ("probes_once", Sabotage::ProbesOnce),
     ("acknowledges_early", Sabotage::AcknowledgesEarly),
     ("loses_puts", Sabotage::LosesPuts),
     ("keeps_extents", Sabotage::KeepsExtents),
-    ("writes_in_place", Sabotage::WritesInPlace),
     ("empties_entries", Sabotage::EmptiesEntries),
 ];
 

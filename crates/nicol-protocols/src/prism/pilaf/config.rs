@@ -61,8 +61,6 @@ pub enum Sabotage {
     LosesPuts,
     /// Replaced extents are not freed.
     KeepsExtents,
-    /// A PUT writes over the extent that its entry points to.
-    WritesInPlace,
     /// A DELETE makes its entry look unused, so that searches end there.
     EmptiesEntries,
 }

@@ -73,7 +73,7 @@ impl Node {
         }
     }
 
-    /// A PUT begins.
+    /// An operation of a client begins at the server.
     pub(super) fn begin(&self) -> Open {
         Open::begin(&self.open)
     }
@@ -97,7 +97,7 @@ impl SystemNode for Node {
         source.load(view, shard, &mut |key, value| {
             let key = key.0.to_be_bytes();
             let item = [&key, value].concat();
-            let loaded = table.take(&key, item.len()).is_some_and(|at| {
+            let loaded = table.take(item.len()).is_some_and(|at| {
                 let (crc, bytes) = (crc32c::crc32c(&item), key.len() as u32);
                 let extent = Extent { at, key: bytes, value: value.len() as u32, crc };
                 table.region.write(at, &item).is_ok() && table.install(&key, extent) == Ok(true)

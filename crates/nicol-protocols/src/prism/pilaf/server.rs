@@ -50,18 +50,8 @@ impl<F: Fabric> Service for Server<F> {
                 let Ask { key, what } = Ask::parse(body)?;
                 match what {
                     What::Put(value) => self.start_put(to, key, value),
-                    What::Delete => {
-                        self.fabric.work(Work::TableApply);
-                        match self.node.table().remove(key) {
-                            Ok(()) => self.fabric.reply(to, &Answer(None)),
-                            Err(_) => self.fabric.refuse(to, FabricError::Unreachable),
-                        }
-                    }
-                    What::Get => {
-                        self.fabric.work(Work::TableLookup);
-                        let value = self.node.table().get(key);
-                        self.fabric.reply(to, &Answer(value.as_deref()));
-                    }
+                    What::Delete => self.start_delete(to, key),
+                    What::Get => self.start_get(to, key),
                 }
             }
             _ => return Err(Malformed { what: "no message of Pilaf's" }),
@@ -70,7 +60,36 @@ impl<F: Fabric> Service for Server<F> {
     }
 }
 
+/// Other cores of the server change the table as well, so that each operation waits for its access
+/// to it. Without that one could be made on a table as it was before the operation was asked for.
 impl<F: Fabric> Server<F> {
+    fn start_delete(&self, to: ReplyTo, key: &[u8]) {
+        let (fabric, node, key) = (self.fabric.clone(), self.node.clone(), key.to_vec());
+        fabric.work(Work::TableApply);
+        let working = node.begin();
+        self.fabric.spawn(async move {
+            fabric.access().await;
+            let removed = node.table().remove(&key);
+            match removed {
+                Ok(()) => fabric.reply(to, &Answer(None)),
+                Err(_) => fabric.refuse(to, FabricError::Unreachable),
+            }
+            drop(working);
+        });
+    }
+
+    fn start_get(&self, to: ReplyTo, key: &[u8]) {
+        let (fabric, node, key) = (self.fabric.clone(), self.node.clone(), key.to_vec());
+        fabric.work(Work::TableLookup);
+        let working = node.begin();
+        self.fabric.spawn(async move {
+            fabric.access().await;
+            let value = node.table().get(&key);
+            fabric.reply(to, &Answer(value.as_deref()));
+            drop(working);
+        });
+    }
+
     fn start_put(&self, to: ReplyTo, key: &[u8], value: &[u8]) {
         let (fabric, node) = (self.fabric.clone(), self.node.clone());
         let bytes = [key, value].concat();
@@ -105,7 +124,7 @@ impl<F: Fabric> Server<F> {
 
 /// PUT: the item into a new extent, then the entry. [PRISM21 6]
 async fn put<F: Fabric>(fabric: &F, node: &Node, item: &[u8], key: usize) -> Result<(), Refused> {
-    let at = node.table().take(&item[..key], item.len()).ok_or(Refused::Full)?;
+    let at = node.table().take(item.len()).ok_or(Refused::Full)?;
     let region = node.table().region.clone();
     // A core writes line by line: a READ of an extent that is used again may see a part of it.
     let half = (item.len() / 2).next_multiple_of(8).min(item.len());

@@ -94,17 +94,9 @@ impl Table {
         }
     }
 
-    /// An extent for an item of so many bytes: a free one, or with `WritesInPlace` the key's.
-    pub(super) fn take(&mut self, key: &[u8], bytes: usize) -> Option<u64> {
-        if bytes as u64 > self.extent_bytes {
-            return None;
-        }
-        match self.find(key) {
-            Found::At(_, extent) if self.config.sabotage == Sabotage::WritesInPlace => {
-                Some(extent.at)
-            }
-            _ => self.free.pop_front(),
-        }
+    /// A free extent for an item of so many bytes.
+    pub(super) fn take(&mut self, bytes: usize) -> Option<u64> {
+        if bytes as u64 > self.extent_bytes { None } else { self.free.pop_front() }
     }
 
     /// Gives an extent back that no entry points to.
@@ -125,7 +117,7 @@ impl Table {
         };
         self.region.write(index * ENTRY, &Entry::Item(extent).emit())?;
         let keeps = self.config.sabotage == Sabotage::KeepsExtents;
-        if let Some(old) = replaced.filter(|old| *old != extent.at && !keeps) {
+        if let Some(old) = replaced.filter(|_| !keeps) {
             self.give(old);
         }
         Ok(true)
@@ -239,7 +231,7 @@ mod tests {
 
     fn put(table: &mut Table, key: &[u8], value: &[u8]) -> bool {
         let bytes = [key, value].concat();
-        let Some(at) = table.take(key, bytes.len()) else { return false };
+        let Some(at) = table.take(bytes.len()) else { return false };
         table.region.write(at, &bytes).unwrap();
         let (key_len, value) = (key.len() as u32, value.len() as u32);
         let extent = Extent { at, key: key_len, value, crc: crc32c::crc32c(&bytes) };
