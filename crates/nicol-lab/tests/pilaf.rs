@@ -39,7 +39,7 @@ fn held(config: &BenchConfig) -> BenchReport {
 #[test]
 fn every_choice_is_linearizable_under_message_faults() {
     let (mut torn, mut collisions, mut seed) = (0, 0, 0);
-    for system in SYSTEMS {
+    for system in SYSTEMS.repeat(8) {
         for index in ["index=probing", "index=cuckoo"] {
             for on in PROFILES {
                 for faults in [false, true] {

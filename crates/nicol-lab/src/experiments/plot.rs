@@ -61,7 +61,7 @@ const FONT: &str = "sans-serif";
 const BESIDE: RGBColor = RGBColor(90, 90, 90);
 
 /// What a column holds, with its unit, in words. One that is not here goes by its name.
-const WORDS: [(&str, &str); 18] = [
+const WORDS: [(&str, &str); 19] = [
     ("benchmark", "workload"),
     ("bytes", "size of an operation (bytes)"),
     ("homes_per_hint", "homes that share a hint"),
@@ -69,6 +69,7 @@ const WORDS: [(&str, &str); 18] = [
     ("latency_p50_us", "median latency (microseconds)"),
     ("latency_us", "round-trip latency (microseconds)"),
     ("mops", "throughput (million operations per second)"),
+    ("network", "network between client and server"),
     ("normalized_threads", "threads, those of the NIC as host threads"),
     ("objects_read", "objects read per lookup"),
     ("operation", "operation"),
