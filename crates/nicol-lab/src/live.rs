@@ -187,7 +187,11 @@ fn drive<Y: Family>(
     let wall_s = started.elapsed().as_secs_f64();
     // Where survivors cannot go on, work of theirs may wait for the dead.
     let waits = || !Cluster::<Y>::GOES_ON && !cluster.is_whole();
-    let at_rest = || world.between_crashes(|| cluster.is_settled() || waits());
+    // What a crash has left is excused by the view that tells of it only.
+    let at_rest = || {
+        let look = || cluster.is_settled() || waits();
+        world.when_views_are_current(look).unwrap_or(false)
+    };
     let deadline = Instant::now() + SETTLE;
     world.run_until(|| at_rest() || Instant::now() > deadline, POLL)?;
     let settled = ended && at_rest() && cluster.run.finished();

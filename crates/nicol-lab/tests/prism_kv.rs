@@ -2,6 +2,7 @@
 
 use std::panic;
 
+use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::report::BenchReport;
@@ -102,6 +103,20 @@ fn what_a_crash_leaves_is_served_and_what_it_takes_is_refused() {
         committed += report.committed;
     }
     assert!(refused > 0 && unknown > 0 && committed > 1_000, "{refused} {unknown} {committed}");
+}
+
+#[test]
+fn a_run_waits_for_the_view_that_excuses_what_a_dead_client_has_left() {
+    let mut awaiting = 0;
+    for at in (40..240).step_by(8) {
+        let mut config = config("churn", "liquidio3", at, &[]);
+        // A client-only node, shortly before all clients have ended.
+        let (scope, at, restart_after) = (CrashScope::Node, Nanos::from_micros(at), None);
+        let crash = Crash { scope, node: 2, at, restart_after };
+        config.fault_plan = Some(FaultPlan { crashes: vec![crash], ..FaultPlan::none() });
+        awaiting += held(&config).check.awaiting_recovery["buffers"];
+    }
+    assert!(awaiting > 0, "some client dies with a buffer in its hands");
 }
 
 #[test]

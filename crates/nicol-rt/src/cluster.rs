@@ -381,9 +381,10 @@ impl LiveCluster {
     }
 
     /// Looks at what the engines share while nothing crashes or starts: what is lost meanwhile must
-    /// not be accessed.
-    pub fn between_crashes<T>(&self, look: impl FnOnce() -> T) -> T {
-        self.crasher.between_crashes(look)
+    /// not be accessed. `None` before the view service, if there is one, has told every side of every
+    /// crash.
+    pub fn when_views_are_current<T>(&self, look: impl FnOnce() -> T) -> Option<T> {
+        self.crasher.when_views_are_current(look)
     }
 
     /// What crashes did to writes that log devices had not synced.

@@ -14,7 +14,7 @@ use nicol_core::medium::MediumCounts;
 use nicol_core::memory::Region;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::trace::{Tracer, Track, What};
-use nicol_core::view::Asking;
+use nicol_core::view::{Asking, View};
 
 use crate::cluster::{LiveError, Views};
 use crate::control::Control;
@@ -46,6 +46,8 @@ struct Books {
     lost: Vec<Arc<Region>>,
     medium: MediumCounts,
     dice: Stream,
+    /// The newest view that every side in it has installed.
+    installed: View,
 }
 
 /// Threads that stand still until this is dropped.
@@ -75,6 +77,7 @@ impl Crasher {
             lost: Vec::new(),
             medium: MediumCounts::default(),
             dice: Stream::new(seed, Purpose::Medium, 0),
+            installed: shared.view.clone(),
         });
         Self { shared, control, started, orders, assigned, views, sabotage, books }
     }
@@ -99,9 +102,17 @@ impl Crasher {
         self.books().medium
     }
 
-    pub(crate) fn between_crashes<T>(&self, look: impl FnOnce() -> T) -> T {
-        let _held = self.books();
-        look()
+    /// Every side that is up in `view` has installed it.
+    pub(crate) fn have_installed(&self, view: &View) {
+        self.books().installed = view.clone();
+    }
+
+    /// Looks at what engines share while nothing crashes or starts, if the view service has told of
+    /// every crash.
+    pub(crate) fn when_views_are_current<T>(&self, look: impl FnOnce() -> T) -> Option<T> {
+        let books = self.books();
+        let told = self.views != Views::Service || books.lives.are_told_by(&books.installed);
+        told.then(look)
     }
 
     /// Crashes what of these sides lives, all at one time.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use nicol_core::engine::{CrashSabotage, Loss};
-use nicol_core::ids::Side;
+use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Asking, Membership};
 
@@ -26,6 +26,8 @@ use crate::orders::Order;
 pub const LEASE: Nanos = Nanos::from_millis(500);
 /// How often a side asks for its lease anew.
 pub const RENEWAL: Nanos = Nanos::from_millis(25);
+
+const SIDES: [Side; 2] = [Side::Host, Side::Nic];
 
 /// Sides that ask for a lease, and when they asked.
 #[derive(Debug, Default)]
@@ -61,6 +63,10 @@ pub(crate) fn serve(requests: &Requests, crasher: &Arc<Crasher>) {
     let first = crasher.shared().view.clone();
     let mut members = Membership::new(first, LEASE);
     let endless = crasher.sabotage() == CrashSabotage::LeaseEndless;
+    // By node and side: the newest view that it was told, and the newest that it has installed. A side
+    // follows orders before it asks again.
+    let mut told = vec![[members.view().epoch(); 2]; members.view().nodes()];
+    let mut installed = told.clone();
     while !crasher.stops() {
         let asked = requests.take();
         let now = crasher.shared().now();
@@ -71,12 +77,20 @@ pub(crate) fn serve(requests: &Requests, crasher: &Arc<Crasher>) {
             if members.has(side) {
                 let until = if endless { Nanos::MAX } else { asked_at.saturating_add(LEASE) };
                 let view = members.view().clone();
+                let at = (node.index(), of as usize);
+                installed[at.0][at.1] = std::mem::replace(&mut told[at.0][at.1], view.epoch());
                 crasher.tell(node, &Order::Serve { side, view, until });
             } else {
                 // It has been given up: the others have gone on without it.
                 let loss = Loss { node, host: of == Side::Host, nic: of == Side::Nic };
                 crasher.end_life(loss, side);
             }
+        }
+        let view = members.view();
+        let has = |node: NodeId, of| installed[node.index()][of as usize] == view.epoch();
+        let mut sides = view.node_ids().flat_map(|node| SIDES.map(|of| (node, of)));
+        if sides.all(|(node, of)| !view.side(node, of).up || has(node, of)) {
+            crasher.have_installed(view);
         }
     }
 }

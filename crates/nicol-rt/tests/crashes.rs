@@ -25,9 +25,10 @@ fn config(threads: usize, seed: u64) -> LiveConfig {
     LiveConfig { threads, seed, views, spin: false, ..LiveConfig::new(view) }
 }
 
-/// With a file for each node, in a folder of the test's own.
+/// With a file for each node, in a folder of the test's and the process' own.
 fn on_files(test: &str, config: LiveConfig) -> LiveConfig {
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let dir = format!("{test}-{}", std::process::id());
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(dir);
     let _gone = fs::remove_dir_all(&dir);
     LiveConfig { log: LogDevice::File { dir }, ..config }
 }
@@ -63,6 +64,9 @@ fn run(config: &LiveConfig) -> Ran {
     }
     let medium = cluster.medium_counts();
     let report = cluster.stop().unwrap();
+    if let LogDevice::File { dir } = &config.log {
+        fs::remove_dir_all(dir).unwrap();
+    }
     Ran {
         failures: suite.failures(),
         medium,

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::engine::{CrashSabotage, Engine, EngineStats, Lives, Start, Started, Tuning};
+use nicol_core::fabric::Local;
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::Medium;
 use nicol_core::memory::Region;
@@ -258,7 +259,8 @@ impl SimCluster {
     }
 
     /// Runs until nothing but sleeping is left: no frame, transfer or ready task, and no call in
-    /// flight at an engine that lives. Retransmission timers of answered calls may be pending.
+    /// flight at an engine that lives, and the view service has told every engine of every crash.
+    /// Retransmission timers of answered calls may be pending.
     pub fn settle(&self, limit: Nanos) -> RunEnd {
         self.run_until(&mut |_| self.is_settled(), limit)
     }
@@ -269,8 +271,11 @@ impl SimCluster {
             return false;
         }
         let engines = self.engines.borrow();
-        let mut living = engines.iter().zip(&state.cores).filter(|(_, core)| !core.dead);
-        living.all(|(engine, _)| engine.calls_in_flight() == 0)
+        let living = || engines.iter().zip(&state.cores).filter(|(_, core)| !core.dead);
+        // Without a view service nobody is to learn of a crash by a view.
+        let views_are_current = state.view_service.is_none()
+            || living().all(|(engine, _)| state.lives.are_told_by(Local::view(engine)));
+        views_are_current && living().all(|(engine, _)| engine.calls_in_flight() == 0)
     }
 
     /// What the run was.

@@ -3,6 +3,7 @@
 use super::Loss;
 use crate::faults::Crash;
 use crate::ids::{Incarnation, NodeId, Side};
+use crate::view::{SideState, View};
 
 const SIDES: [Side; 2] = [Side::Host, Side::Nic];
 
@@ -44,6 +45,15 @@ impl Lives {
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, Side, Life)> {
         let nodes = (0..).map(NodeId).zip(&self.0);
         nodes.flat_map(|(node, lives)| SIDES.map(|side| (node, side, lives[side as usize])))
+    }
+
+    /// Does `view` tell of everything that has happened? A side that is down is down in it, and one
+    /// that lives is a member of it in its present life.
+    pub fn are_told_by(&self, view: &View) -> bool {
+        self.iter().all(|(node, side, life)| {
+            let SideState { up, incarnation } = view.side(node, side);
+            up == life.up && (!up || incarnation == life.incarnation)
+        })
     }
 
     /// Ends the life of a side.
@@ -118,5 +128,24 @@ mod tests {
         assert_eq!(lives.of(one, Side::Nic), Life { up: true, ..next });
         let beyond = lives.iter().filter(|(.., life)| *life != Life::FIRST).count();
         assert_eq!((beyond, lives.iter().count()), (1, 6));
+    }
+
+    #[test]
+    fn a_view_tells_of_a_crash_once_it_has_the_life_that_counts() {
+        let first = View::new(2, 2, 1, 1).unwrap();
+        let (node, mut lives) = (NodeId(1), Lives::new(2));
+        assert!(lives.are_told_by(&first));
+        lives.take_down(node, Side::Host);
+        assert!(!lives.are_told_by(&first));
+        let down = SideState { up: false, incarnation: Incarnation(2) };
+        let without = first.with_sides(&[(node, Side::Host, down)]);
+        assert!(lives.are_told_by(&without));
+        lives.bring_up(node, Side::Host);
+        assert!(!lives.are_told_by(&without));
+        let back = |incarnation| SideState { up: true, incarnation };
+        let first_life = without.with_sides(&[(node, Side::Host, back(Incarnation::FIRST))]);
+        assert!(!lives.are_told_by(&first_life));
+        let second = lives.of(node, Side::Host).incarnation;
+        assert!(lives.are_told_by(&without.with_sides(&[(node, Side::Host, back(second))])));
     }
 }
