@@ -16,10 +16,13 @@ use nicol_core::memory::RegionTable;
 /// What an execution came to: the reply, and whether there is one.
 pub type Ran = (Vec<u8>, Result<(), FabricError>);
 
+/// An access that an execution wants: to memory of a side, at an offset of a region.
+pub type Wanted = (Side, u64, Touch);
+
 /// A verb or chain in execution. What it touches costs time, so others come in between.
 pub struct Running {
     future: Pin<Box<dyn Future<Output = Ran>>>,
-    wants: Rc<Cell<Option<(Side, Touch)>>>,
+    wants: Rc<Cell<Option<Wanted>>>,
 }
 
 impl Running {
@@ -37,7 +40,7 @@ impl Running {
 
     /// Makes the access that was wanted, if any, and goes on to the next one, of memory of a side,
     /// or to the end.
-    pub fn step(&mut self) -> ControlFlow<Ran, (Side, Touch)> {
+    pub fn step(&mut self) -> ControlFlow<Ran, Wanted> {
         match self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(ran) => ControlFlow::Break(ran),
             Poll::Pending => match self.wants.take() {
@@ -55,17 +58,17 @@ impl fmt::Debug for Running {
 }
 
 /// The card's way to memory: the execution stops, and goes on when it is stepped again.
-struct Card(Rc<Cell<Option<(Side, Touch)>>>);
+struct Card(Rc<Cell<Option<Wanted>>>);
 
 impl ChainAccess for Card {
-    async fn access(&self, side: Side, touch: Touch) -> Result<(), FabricError> {
+    async fn access(&self, side: Side, at: u64, touch: Touch) -> Result<(), FabricError> {
         let mut asked = false;
         poll_fn(|_| {
             if asked {
                 return Poll::Ready(Ok(()));
             }
             asked = true;
-            self.0.set(Some((side, touch)));
+            self.0.set(Some((side, at, touch)));
             Poll::Pending
         })
         .await

@@ -295,6 +295,7 @@ impl SimCluster {
                 .collect(),
             faults: state.faults.counts,
             stats,
+            packets: report::packets(&self.shared, &state),
         }
     }
 

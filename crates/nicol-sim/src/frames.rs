@@ -4,7 +4,7 @@ use nicol_core::faults::FrameFault;
 use nicol_core::ids::{EngineId, Side};
 use nicol_core::units::{Nanos, Picos};
 
-use crate::hw::{Crossing, picos};
+use crate::hw::{Crossing, NodeHardware, NodeModel, Way, picos};
 use crate::kernel::Event;
 use crate::lives::Since;
 use crate::state::State;
@@ -113,6 +113,8 @@ impl Shared {
                 };
                 let mut at = slot.end + model.to_nic_latency;
                 if next == Stage::Deliver {
+                    at = pass_units(node, model, (source, Way::ToUnits), bytes, at);
+                    at = pass_units(node, model, (target, Way::ToMemory), bytes, at);
                     at += model.off_path_in;
                 }
                 self.schedule(state, number, next, at);
@@ -122,7 +124,8 @@ impl Shared {
             Stage::Ingress => {
                 let node = &mut state.nodes[usize::from(target.node.0)];
                 let model = self.model(target.node);
-                let slot = node.link_in.reserve(picos(now), model.hardware.on_wire(bytes));
+                let mut slot = node.link_in.reserve(picos(now), model.hardware.on_wire(bytes));
+                slot.end = pass_units(node, model, (target, Way::ToMemory), bytes, slot.end);
                 let (next, at) = match (model.memory_of(target), model.on_path) {
                     (Side::Nic, _) => (Stage::Deliver, slot.end + model.off_path_in),
                     (Side::Host, true) => (Stage::ForwardIn, slot.end),
@@ -136,7 +139,12 @@ impl Shared {
                 let way = Crossing::ToHost;
                 let model = self.model(target.node);
                 let node = &mut state.nodes[node];
-                let slot = node.cross(&model.hardware, way, picos(now), bytes, rings);
+                let mut from = picos(now);
+                if source.node == target.node {
+                    from = pass_units(node, model, (source, Way::ToUnits), bytes, from);
+                    from = pass_units(node, model, (target, Way::ToMemory), bytes, from);
+                }
+                let slot = node.cross(&model.hardware, way, from, bytes, rings);
                 let end = slot.end + model.to_host_latency;
                 self.schedule(state, number, Stage::Deliver, end);
             }
@@ -188,7 +196,8 @@ impl Shared {
         let model = self.model(source.node);
         let wire = model.hardware.on_wire(bytes);
         let node = &mut state.nodes[usize::from(source.node.0)];
-        let slot = node.link_out.reserve(picos(now), wire);
+        let ready = pass_units(node, model, (source, Way::ToUnits), bytes, picos(now));
+        let slot = node.link_out.reserve(ready, wire);
         // The receiver's link carries the first bit while the sender's still sends the last.
         let arrives = (slot.start + model.wire_latency).to_nanos_up();
         let fault = state.faults.judge(now, source.node, target.node);
@@ -284,5 +293,23 @@ impl Shared {
     /// The size of frame `number`.
     pub fn frame_bytes(&self, state: &mut State, number: u32) -> u64 {
         state.frames.get_mut(number).frame.len() as u64
+    }
+}
+
+/// Takes a frame through the units of a card whose inside is modelled, from or to the memory of an
+/// engine; when it goes on. Memory beside the switch is reached here, that of a host by its queues.
+fn pass_units(
+    node: &mut NodeHardware,
+    model: &NodeModel,
+    (end, way): (EngineId, Way),
+    bytes: u64,
+    from: Picos,
+) -> Picos {
+    let Some(card) = &mut node.inside else { return from };
+    let side = model.memory_of(end);
+    let passed = card.frame(side, model.hardware.packets(bytes), from);
+    match side {
+        Side::Host => passed,
+        Side::Nic => card.carry(&mut node.lanes_to_nic, side, way, bytes, passed, false),
     }
 }

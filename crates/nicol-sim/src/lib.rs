@@ -18,6 +18,7 @@ pub mod kernel;
 mod lives;
 pub mod profile;
 mod queue;
+mod reach;
 mod report;
 mod slab;
 mod state;
@@ -28,6 +29,7 @@ mod world;
 
 pub use cluster::{RunEnd, SimCluster, SimConfig};
 #[doc(hidden)]
+pub use hw::PciePackets;
 pub use nicol_core::engine::CrashSabotage;
 pub use profile::{Profile, ProfileError};
 pub use report::{SimReport, Spending, Utilization};

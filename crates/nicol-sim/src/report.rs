@@ -1,10 +1,10 @@
 //! What a run was: its time, its digest, how busy everything was.
 
 use nicol_core::engine::EngineStats;
-use nicol_core::ids::Side;
+use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::{Nanos, Picos};
 
-use crate::hw::picos;
+use crate::hw::{PciePackets, picos};
 use crate::state::State;
 use crate::world::{SPENT, Shared, SimWorld};
 use nicol_core::faults::FaultCounts;
@@ -46,6 +46,8 @@ pub struct SimReport {
     pub faults: FaultCounts,
     /// The engines' counters, summed.
     pub stats: EngineStats,
+    /// PCIe packets of each node whose card's inside is modelled, since the start of the run.
+    pub packets: Vec<(NodeId, PciePackets)>,
 }
 
 impl SimReport {
@@ -70,6 +72,7 @@ impl SimReport {
                 .collect(),
             faults: self.faults.since(&earlier.faults),
             stats: self.stats.since(&earlier.stats),
+            packets: self.packets.clone(),
         }
     }
 }
@@ -104,8 +107,16 @@ pub(crate) fn resources(shared: &Shared, state: &State, now: Nanos) -> Vec<Utili
         let requesters = cores().map(|(_, core)| core.requester.busy(now));
         let busiest = requesters.fold(Picos(0), Picos::max);
         line("busiest_verb_requester", busiest, 1);
+        let inside = node.inside.as_ref().map_or_else(Vec::new, |card| card.busy(now));
+        inside.into_iter().for_each(|(what, busy, parts)| line(what, busy, parts));
     }
     lines
+}
+
+/// The PCIe packets of each node whose card's inside is modelled, since the start.
+pub(crate) fn packets(shared: &Shared, state: &State) -> Vec<(NodeId, PciePackets)> {
+    let nodes = shared.view.node_ids().zip(&state.nodes);
+    nodes.filter_map(|(id, node)| Some((id, node.inside.as_ref()?.packets()))).collect()
 }
 
 /// What the cores spent their time on.

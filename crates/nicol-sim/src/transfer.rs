@@ -8,10 +8,11 @@ use nicol_core::fabric::FabricError;
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::{Nanos, Picos};
 
-use crate::chain::Running;
-use crate::hw::{NodeHardware, NodeModel, picos};
+use crate::chain::{Running, Wanted};
+use crate::hw::{NodeHardware, picos};
 use crate::kernel::Event;
 use crate::lives::Since;
+use crate::reach::{access_memory, fetched, reads_apart, rest_on_lanes};
 use crate::state::State;
 use crate::world::Shared;
 
@@ -69,9 +70,9 @@ enum Execution {
     /// It has not arrived.
     NotYet,
     /// It is about to make this access to memory of a side.
-    Under(Running, Side, Touch),
+    Under(Running, Wanted),
     /// It is about to move the bytes of a transfer, to or from memory of a side.
-    Moving(Side, Touch),
+    Moving(Wanted),
     /// The reply is in the operation's buffer: it is not executed again.
     Ended,
 }
@@ -83,7 +84,7 @@ impl Shared {
             matches!(batch.first().map(|first| &first.transfer), Some(Transfer::Persist { .. }));
         let node = self.engines[engine].node;
         let model = self.model(node);
-        if !persists && model.profile.off_path.is_some() {
+        if !persists && model.transfers_by_verbs() {
             return self.post_verbs(engine, node, batch, at);
         }
         let operations: Vec<_> = std::mem::take(batch);
@@ -135,11 +136,16 @@ impl Shared {
         if model.nic_is_separate {
             // A NIC's read and a host's write move bytes towards the NIC.
             let to_nic = reads == (engine.side == Side::Nic);
+            if let Some(card) = &mut node.inside {
+                let vector = state.vectors.get_mut(number);
+                let bytes = vector.operations.iter().map(Operation::dma_bytes).sum();
+                moved = moved.max(card.dma(to_nic, requests, bytes, slot.start));
+            }
             let lane = if to_nic { &mut node.lanes_to_nic } else { &mut node.lanes_to_host };
             moved = moved.max(lane.reserve(slot.start, lanes).end);
         }
         let vector = state.vectors.get_mut(number);
-        if let Some(apart) = reads_apart(model, vector) {
+        if let Some(apart) = reads_apart(model, &vector.operations) {
             let half = Picos(moved.0.saturating_sub(apart.0)).max(slot.start);
             state.kernel.push(half.to_nanos_up(), Event::DmaHalfMoved(number));
         }
@@ -209,7 +215,18 @@ impl Shared {
         let verbs = &model.profile.verbs;
         // The card fetches what was posted: a way to the requester's memory and back.
         let fetched = model.beyond_switch(model.memory_of(self.engines[engine])) * 2;
-        let ready = picos(at) + verbs.post_latency.value + fetched;
+        let side = model.memory_of(self.engines[engine]);
+        let card = state.nodes[usize::from(self.engines[engine].node.0)].inside.as_ref();
+        let (ready, fetch) = match card {
+            None => (picos(at) + verbs.post_latency.value + fetched, None),
+            Some(card) => {
+                let (start, each) = card.fetches(side, batch.len());
+                // One request comes with its doorbell; several are fetched after it.
+                let several = if batch.len() > 1 { fetched } else { Picos(0) };
+                let ready = picos(at) + verbs.post_latency.value + card.posted(side) + several;
+                (state.cores[engine].requester.reserve(ready, start).end, Some(each))
+            }
+        };
         let (since, target_since) = (state.since(self.engines[engine].node), state.since(target));
         for operation in batch.drain(..) {
             let (count, operands) = match operation.transfer {
@@ -217,7 +234,7 @@ impl Shared {
                 _ if operation.reads() => (1, 0),
                 _ => (1, operation.dma_bytes()),
             };
-            let interval = verbs.requester_interval.value * count;
+            let interval = fetch.unwrap_or(verbs.requester_interval.value) * count;
             let slot = state.cores[engine].requester.reserve(ready, interval);
             let number = state.verbs.insert(VerbInFlight {
                 verbs: count,
@@ -262,6 +279,13 @@ impl Shared {
         (self.engines[verb.engine as usize].node, verb.target)
     }
 
+    /// The side whose engine asks, if the verb stays within its node.
+    fn asker(&self, state: &mut State, number: u32) -> Option<Side> {
+        let verb = state.verbs.get_mut(number);
+        let engine = self.engines[verb.engine as usize];
+        (engine.node == verb.target).then_some(engine.side)
+    }
+
     /// Bytes of a verb's packets there, or back.
     fn verb_bytes(&self, state: &mut State, number: u32, back: bool) -> u64 {
         let verb = state.verbs.get_mut(number);
@@ -301,7 +325,10 @@ impl Shared {
         stage: VerbStage,
     ) {
         let (source, target) = self.verb_ends(state, number);
-        let mut at = self.through_card(state, number, node, ready);
+        let mut at = match stage {
+            VerbStage::Arrive => self.leave_requester(state, number, node, ready),
+            _ => self.through_card(state, number, node, ready),
+        };
         let model = self.model(node);
         if source != target {
             let bytes = self.verb_bytes(state, number, stage == VerbStage::Return);
@@ -345,10 +372,11 @@ impl Shared {
                     Side::Nic => Side::Host,
                     Side::Host => Side::Nic,
                 };
-                verb.execution = Execution::Moving(side, touch);
+                let wanted = (side, 0, touch);
+                verb.execution = Execution::Moving(wanted);
                 let node = &mut state.nodes[usize::from(target.0)];
                 let model = self.model(target);
-                let moved = access_memory(model, node, side, touch, at);
+                let moved = access_memory(model, node, wanted, Some(requester), true, at);
                 if let Some(apart) = rest_on_lanes(model, &verb.operation) {
                     let half = Picos(moved.0.saturating_sub(apart.0)).max(at);
                     state.kernel.push(half.to_nanos_up(), Event::VerbHalfMoved(number));
@@ -358,7 +386,7 @@ impl Shared {
             Execution::NotYet => {
                 let body = std::mem::take(&mut verb.operation.buffer);
                 let running = Running::new(body, self.tables[usize::from(target.0)].clone());
-                if self.step_verb(state, number, running, at) {
+                if self.step_verb(state, number, running, true, at) {
                     self.next_verb_stage(state, number, VerbStage::Execute, at);
                 }
             }
@@ -376,13 +404,21 @@ impl Shared {
     }
 
     /// Lets an execution go on at `from`: true if it has ended, else its next access is under way.
-    fn step_verb(&self, state: &mut State, number: u32, mut running: Running, from: Picos) -> bool {
+    fn step_verb(
+        &self,
+        state: &mut State,
+        number: u32,
+        mut running: Running,
+        first: bool,
+        from: Picos,
+    ) -> bool {
+        let asker = self.asker(state, number);
         let verb = state.verbs.get_mut(number);
         match running.step() {
-            ControlFlow::Continue((side, touch)) => {
-                verb.execution = Execution::Under(running, side, touch);
+            ControlFlow::Continue(wanted) => {
+                verb.execution = Execution::Under(running, wanted);
                 let node = &mut state.nodes[usize::from(verb.target.0)];
-                let at = access_memory(self.model(verb.target), node, side, touch, from);
+                let at = access_memory(self.model(verb.target), node, wanted, asker, first, from);
                 self.next_verb_stage(state, number, VerbStage::Execute, at);
                 false
             }
@@ -403,19 +439,20 @@ impl Shared {
         if self.has_lost_memory(state, number) {
             return self.retry_verb(state, number);
         }
+        let asker = self.asker(state, number);
         let verb = state.verbs.get_mut(number);
         let execution = std::mem::replace(&mut verb.execution, Execution::Ended);
         let node = &mut state.nodes[usize::from(target.0)];
         match execution {
-            Execution::Under(running, side, touch) => {
-                ready = fetched(self.model(target), node, side, touch, ready);
-                if !self.step_verb(state, number, running, ready) {
+            Execution::Under(running, wanted) => {
+                ready = fetched(self.model(target), node, wanted, asker, ready);
+                if !self.step_verb(state, number, running, false, ready) {
                     return;
                 }
             }
-            Execution::Moving(side, touch) => {
+            Execution::Moving(wanted) => {
                 verb.operation.execute_local();
-                ready = fetched(self.model(target), node, side, touch, ready);
+                ready = fetched(self.model(target), node, wanted, asker, ready);
             }
             Execution::NotYet | Execution::Ended => {}
         }
@@ -426,23 +463,43 @@ impl Shared {
     }
 
     fn return_verb(&self, state: &mut State, number: u32) {
-        let (source, _) = self.verb_ends(state, number);
+        let (source, target) = self.verb_ends(state, number);
         let taken = self.take_verb(state, number, source, true);
         let back = self.verb_bytes(state, number, true);
         let requester = self.engines[state.verbs.get_mut(number).engine as usize];
         let node = &mut state.nodes[usize::from(source.0)];
         let model = self.model(source);
-        let landed = if model.is_off_path(model.memory_of(requester)) {
-            taken + model.off_path
-        } else {
-            node.lanes_to_host.reserve(taken, model.hardware.on_lanes(back)).end
+        let side = model.memory_of(requester);
+        let landed = match &mut node.inside {
+            Some(card) => {
+                let carried = back.saturating_sub(model.profile.verbs.header.value.0);
+                card.land(&mut node.lanes_to_host, side, carried, source == target, taken)
+            }
+            None if model.is_off_path(side) => taken + model.off_path,
+            None => node.lanes_to_host.reserve(taken, model.hardware.on_lanes(back)).end,
         };
         let at = landed + model.profile.verbs.completion_latency.value;
         self.next_verb_stage(state, number, VerbStage::Done, at);
     }
 
-    /// Takes the card's processing of a verb's packets at `node`.
+    /// Takes the card's processing of a verb that an engine of `node` has posted: when it leaves.
+    fn leave_requester(&self, state: &mut State, number: u32, node: NodeId, from: Picos) -> Picos {
+        let verb = state.verbs.get_mut(number);
+        let (operands, within) = (verb.operands, verb.target == node);
+        let side = self.model(node).memory_of(self.engines[verb.engine as usize]);
+        let NodeHardware { inside, lanes_to_nic, .. } = &mut state.nodes[usize::from(node.0)];
+        match inside {
+            Some(card) => card.issue(lanes_to_nic, side, operands, within, from),
+            None => self.through_card(state, number, node, from),
+        }
+    }
+
+    /// Takes the card's processing of a verb's packets at `node`. One whose inside is modelled takes
+    /// a unit when a request comes, and when it reaches memory.
     fn through_card(&self, state: &mut State, number: u32, node: NodeId, from: Picos) -> Picos {
+        if state.nodes[usize::from(node.0)].inside.is_some() {
+            return from;
+        }
         let packets = state.verbs.get_mut(number).verbs;
         let interval = self.model(node).profile.verbs.card_interval.value * packets;
         state.nodes[usize::from(node.0)].card.reserve(from, interval).end
@@ -491,7 +548,7 @@ impl Shared {
         let (target, since) = (verb.target, verb.target_since);
         // A chain looks at its regions itself.
         let moving = match verb.execution {
-            Execution::Moving(side, _) => Some(side),
+            Execution::Moving((side, ..)) => Some(side),
             _ => None,
         };
         moving.is_some_and(|side| state.has_crashed(target, side, since))
@@ -513,51 +570,4 @@ impl Shared {
             }
         }
     }
-}
-
-/// How long the lanes take for what lies between the instants at which a vector's long reads look
-/// at memory: for the second half of the longest. `None` if none is longer than a line.
-fn reads_apart(model: &NodeModel, vector: &Vector) -> Option<Picos> {
-    vector.operations.iter().filter_map(|operation| rest_on_lanes(model, operation)).max()
-}
-
-/// How long the lanes take for the second half of a long DMA read.
-fn rest_on_lanes(model: &NodeModel, operation: &Operation) -> Option<Picos> {
-    let half = operation.first_half()?;
-    Some(model.hardware.on_lanes(operation.dma_bytes() - half as u64))
-}
-
-/// When an access to memory of `side` of a node that its card begins at `from` is made.
-fn access_memory(
-    model: &NodeModel,
-    node: &mut NodeHardware,
-    side: Side,
-    touch: Touch,
-    from: Picos,
-) -> Picos {
-    match touch {
-        _ if model.is_off_path(side) => from + model.off_path,
-        Touch::Store(bytes) => node.lanes_to_host.reserve(from, model.hardware.on_lanes(bytes)).end,
-        Touch::Fetch(_) | Touch::Atomic(_) => {
-            from + Picos(model.profile.verbs.read_latency.value.0 / 2)
-        }
-    }
-}
-
-/// When the card has what an access made now yields: from NIC cores off the path at least that it
-/// was made.
-fn fetched(
-    model: &NodeModel,
-    node: &mut NodeHardware,
-    side: Side,
-    touch: Touch,
-    now: Picos,
-) -> Picos {
-    if model.is_off_path(side) {
-        return now + model.off_path;
-    }
-    let (Touch::Fetch(bytes) | Touch::Atomic(bytes)) = touch else { return now };
-    let latency = model.profile.verbs.read_latency.value.0;
-    let span = model.hardware.on_lanes(bytes);
-    node.lanes_to_nic.reserve(now, span).end.max(now + Picos(latency - latency / 2))
 }

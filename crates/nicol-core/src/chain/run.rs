@@ -23,9 +23,9 @@ pub enum Touch {
 /// A target's way to its memory.
 #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
 pub trait ChainAccess {
-    /// Resolves at the instant at which `touch`, of memory of `side`, is made: the access follows
-    /// before anything else happens.
-    async fn access(&self, side: Side, touch: Touch) -> Result<(), FabricError>;
+    /// Resolves at the instant at which `touch`, of memory of `side` at offset `at` of its region, is
+    /// made: the access follows before anything else happens.
+    async fn access(&self, side: Side, at: u64, touch: Touch) -> Result<(), FabricError>;
 }
 
 /// Executes the verb or chain `body` and appends its reply to `results`: for a verb the output, for
@@ -158,7 +158,7 @@ impl<R: ChainAccess> Execution<'_, R> {
                     Some(from) => self.words(&space, from, &mut swap.swap[..words]).await?,
                     None => {}
                 }
-                let found = self.reach(&space, Touch::Atomic(swap.size())).await?;
+                let found = self.reach(&space, at, Touch::Atomic(swap.size())).await?;
                 let done = found.region.swap_atomic(at, &swap).map_err(denied)?;
                 succeeded = done.swapped;
                 done.previous[..words].iter().for_each(|word| results.extend(word.to_le_bytes()));
@@ -168,7 +168,7 @@ impl<R: ChainAccess> Execution<'_, R> {
                 let found = space.region().map_err(denied)?;
                 let word = WORD as u64;
                 found.region.check(at, word).and_then(|()| output(word)).map_err(denied)?;
-                let found = self.reach(&space, Touch::Atomic(word)).await?;
+                let found = self.reach(&space, at, Touch::Atomic(word)).await?;
                 let previous = found.region.add_atomic(at, amount).map_err(denied)?;
                 results.extend(previous.to_le_bytes());
             }
@@ -271,10 +271,11 @@ impl<R: ChainAccess> Execution<'_, R> {
     async fn reach<'s>(
         &self,
         space: &'s Space,
+        at: u64,
         touch: Touch,
     ) -> Result<&'s Registered, FabricError> {
         let side = space.region().map_err(FabricError::AccessDenied)?.side;
-        self.memory.access(side, touch).await?;
+        self.memory.access(side, at, touch).await?;
         space.region().map_err(FabricError::AccessDenied)
     }
 
@@ -286,7 +287,7 @@ impl<R: ChainAccess> Execution<'_, R> {
         }
         let found = space.region().map_err(FabricError::AccessDenied)?;
         found.region.check(at, len).map_err(FabricError::AccessDenied)?;
-        let found = self.reach(space, Touch::Fetch(len)).await?;
+        let found = self.reach(space, at, Touch::Fetch(len)).await?;
         found.region.read_atomic(at, into).map_err(FabricError::AccessDenied)
     }
 
@@ -298,7 +299,7 @@ impl<R: ChainAccess> Execution<'_, R> {
         }
         let found = space.region().map_err(FabricError::AccessDenied)?;
         found.region.check(at, len).map_err(FabricError::AccessDenied)?;
-        let found = self.reach(space, Touch::Store(len)).await?;
+        let found = self.reach(space, at, Touch::Store(len)).await?;
         found.region.write_atomic(at, bytes).map_err(FabricError::AccessDenied)?;
         found.region.doorbell().ring();
         Ok(())

@@ -26,7 +26,7 @@ impl Turns {
 }
 
 impl ChainAccess for Turns {
-    async fn access(&self, _: Side, _: Touch) -> Result<(), FabricError> {
+    async fn access(&self, _: Side, _: u64, _: Touch) -> Result<(), FabricError> {
         let until = self.taken.get() + usize::from(self.waits);
         poll_fn(|_| {
             let reached = self.taken.get() == until;

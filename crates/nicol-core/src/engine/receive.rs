@@ -215,7 +215,7 @@ impl<W: World> Engine<W> {
 }
 
 impl<W: World> ChainAccess for Engine<W> {
-    async fn access(&self, side: Side, touch: Touch) -> Result<(), FabricError> {
+    async fn access(&self, side: Side, _at: u64, touch: Touch) -> Result<(), FabricError> {
         if W::SHARED_MEMORY || side == self.0.here.side {
             return Ok(());
         }

@@ -1,14 +1,17 @@
 //! Component checks: the micro-benchmarks that profiles are calibrated on, rerun on a profile.
 
+mod card;
 mod cores;
 mod latency;
 pub mod measure;
+pub mod paths;
 mod probe;
 mod throughput;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+pub use card::batched;
 pub use latency::{Offload, offload};
 use nicol_core::view::{View, ViewError};
 
@@ -116,6 +119,12 @@ pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
         lines.extend(throughput::dma(profile)?);
         lines.extend(latency::dma(profile)?);
         lines.extend(latency::on_path_orderings(profile)?);
+    }
+    if profile.verbs.asks_only.as_ref().is_some_and(|asks| asks.value) {
+        return card::requester(profile);
+    }
+    if profile.card.is_some() {
+        return card::lines(profile);
     }
     let chains_by = profile.capabilities().chains_by;
     if profile.verbs.present.value && profile.off_path.is_none() {

@@ -237,7 +237,7 @@ fn primitive(probed: ChainProbe, list: FreeListKey, bytes: &[u8]) -> Primitive<'
     }
 }
 
-struct Echo<'a>(&'a [u8]);
+pub(super) struct Echo<'a>(pub(super) &'a [u8]);
 
 impl Message for Echo<'_> {
     const KIND: u16 = 1;
@@ -247,7 +247,7 @@ impl Message for Echo<'_> {
     }
 }
 
-struct EchoServer<F: Fabric>(F);
+pub(super) struct EchoServer<F: Fabric>(pub(super) F);
 
 impl<F: Fabric> Service for EchoServer<F> {
     fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {

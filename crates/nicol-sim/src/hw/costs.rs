@@ -54,6 +54,16 @@ impl Costs {
         };
         let scaled = |span: Picos| Picos(span.0 * permille / 1_000);
         let work = &profile.work;
+        let verbs = &profile.verbs;
+        // Where the card's inside is modelled, each endpoint's cores have times of their own.
+        let [verb_doorbell, verb_post, verb_completed] = match &profile.card {
+            Some(card) => {
+                let end = card.endpoint(here.side);
+                [end.doorbell.value, end.post.value, end.completed.value]
+            }
+            None => [&verbs.doorbell, &verbs.post, &verbs.completed].map(|cost| scaled(cost.value)),
+        };
+        let has_engine = profile.card.as_ref().is_some_and(|card| card.dma.is_some());
         Self {
             here,
             separate: profile.cores.nic_is_separate.value,
@@ -68,10 +78,10 @@ impl Costs {
             copy: PerByte::new(core.copy.value),
             dma_submit: profile.dma.submit.value,
             dma_completed: profile.dma.completed.value,
-            verb_doorbell: scaled(profile.verbs.doorbell.value),
-            verb_post: scaled(profile.verbs.post.value),
-            verb_completed: scaled(profile.verbs.completed.value),
-            dma_by_verbs: profile.off_path.is_some(),
+            verb_doorbell,
+            verb_post,
+            verb_completed,
+            dma_by_verbs: profile.off_path.is_some() && !has_engine,
             work: Computation {
                 index_lookup: scaled(work.index_lookup.value),
                 table_lookup: scaled(work.table_lookup.value),

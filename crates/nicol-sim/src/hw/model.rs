@@ -7,7 +7,7 @@ use nicol_core::ids::{EngineId, Side};
 use nicol_core::units::{Nanos, Picos};
 
 use super::Hardware;
-use crate::profile::{OneSidedBy, Profile, TwoSided};
+use crate::profile::{Card, OneSidedBy, Profile, TwoSided};
 
 /// The hardware of a node: its profile, and the numbers of it that are asked for at every event.
 /// Nodes of one cluster may differ.
@@ -19,6 +19,8 @@ pub struct NodeModel {
     pub hardware: Hardware,
     pub nic_is_separate: bool,
     pub on_path: bool,
+    /// One way between the card's switch and the host, where its inside is modelled.
+    pub host_way: Picos,
     /// One way between the card's switch and NIC cores off the path; none where there are none.
     pub off_path: Picos,
     /// The same for a frame from such a core: a host's way out comes on top. [Xenic21 3.1]
@@ -41,18 +43,20 @@ impl NodeModel {
         let pcie = &profile.pcie;
         let two_sided = profile.two_sided.as_ref().map_or(Picos(0), TwoSided::latency);
         let to_host_latency = pcie.to_host_latency.value + two_sided;
+        let host_way = profile.card.as_ref().map_or(Picos(0), Card::pass);
         Self {
             tuning,
             hardware: Hardware::new(profile),
             nic_is_separate: profile.cores.nic_is_separate.value,
             on_path: profile.cores.on_path.value,
+            host_way,
             off_path: off_path.unwrap_or_default(),
             off_path_out: off_path.map_or(Picos(0), |way| way + pcie.to_nic_latency.value),
-            off_path_in: off_path.map_or(Picos(0), |way| way + to_host_latency),
+            off_path_in: off_path.map_or(Picos(0), |way| way + to_host_latency + slower(profile)),
             queue_frames: profile.link.queue_frames.value,
             wire_latency: profile.link.latency.value,
-            to_nic_latency: pcie.to_nic_latency.value,
-            to_host_latency,
+            to_nic_latency: pcie.to_nic_latency.value + host_way,
+            to_host_latency: to_host_latency + host_way,
             host_latency: profile.within.host_latency.value.to_nanos_up(),
             nic_latency: profile.within.nic_latency.value.to_nanos_up(),
             profile: profile.clone(),
@@ -79,6 +83,12 @@ impl NodeModel {
         self.profile.capabilities().chains_by == OneSidedBy::Card
     }
 
+    /// Are transfers to the other side's memory verbs, for want of a DMA engine?
+    pub fn transfers_by_verbs(&self) -> bool {
+        let engine = self.profile.card.as_ref().is_some_and(|card| card.dma.is_some());
+        self.profile.off_path.is_some() && !engine
+    }
+
     /// Is memory of `side` that of NIC cores off the path?
     pub fn is_off_path(&self, side: Side) -> bool {
         side == Side::Nic && self.profile.off_path.is_some()
@@ -86,7 +96,7 @@ impl NodeModel {
 
     /// One way between the card's switch and memory of `side`, beyond what verbs' latencies have.
     pub fn beyond_switch(&self, side: Side) -> Picos {
-        if side == Side::Nic { self.off_path } else { Picos(0) }
+        if side == Side::Nic { self.off_path } else { self.host_way }
     }
 
     /// Is memory durable by itself?
@@ -94,4 +104,12 @@ impl NodeModel {
         let persist = &self.profile.persist;
         persist.latency.value == Picos(0) && persist.per_kib.value == Picos(0)
     }
+}
+
+/// How much later software on the cores beside the path takes a message than on the host, where the
+/// card's inside is modelled: elsewhere their latencies are published as they are.
+fn slower(profile: &Profile) -> Picos {
+    let software = profile.two_sided.as_ref().filter(|_| profile.card.is_some());
+    let software = software.map_or(0, |parts| parts.polling.value.0 + parts.scheduling.value.0);
+    Picos(software * profile.cores.nic_slowdown_permille.value.saturating_sub(1_000) / 1_000)
 }

@@ -1,7 +1,9 @@
 //! The shared hardware of a node: link, PCIe, packet queues, DMA engine, verb engine.
 
+use nicol_core::ids::Side;
 use nicol_core::units::{Bytes, Picos};
 
+use super::card::{CardParts, Way};
 use super::{PerByte, Resource, Slot};
 use crate::profile::Profile;
 
@@ -48,6 +50,11 @@ impl Hardware {
         self.wire.of(Bytes(bytes))
     }
 
+    /// How many packets `payload` bytes are on a link.
+    pub fn packets(&self, payload: u64) -> u64 {
+        payload.div_ceil(self.packet_payload).max(1)
+    }
+
     /// How long `data` bytes occupy PCIe, cut into transaction-layer packets.
     pub fn on_lanes(&self, data: u64) -> Picos {
         let packets = data.div_ceil(self.tlp_payload).max(1);
@@ -83,13 +90,16 @@ pub struct NodeHardware {
     pub dma_queues: Vec<Resource>,
     /// The verb engine's packet processing.
     pub card: Resource,
+    /// The card's inside, where it is modelled.
+    pub inside: Option<Box<CardParts>>,
 }
 
 impl NodeHardware {
     /// An idle node.
     pub fn new(profile: &Profile) -> Self {
         let queues = profile.dma.queues.value as usize;
-        Self { dma_queues: vec![Resource::default(); queues], ..Self::default() }
+        let inside = CardParts::new(profile).map(Box::new);
+        Self { dma_queues: vec![Resource::default(); queues], inside, ..Self::default() }
     }
 
     /// Moves a frame through a packet queue and over PCIe; when it has left.
@@ -111,7 +121,15 @@ impl NodeHardware {
             handling += hardware.doorbell;
         }
         let queued = queue.reserve(now, handling);
-        lanes.reserve(queued.end, hardware.on_lanes(bytes))
+        let Some(card) = &mut self.inside else {
+            return lanes.reserve(queued.end, hardware.on_lanes(bytes));
+        };
+        let way = match way {
+            Crossing::ToNic => Way::ToUnits,
+            Crossing::ToHost => Way::ToMemory,
+        };
+        let end = card.carry(lanes, Side::Host, way, bytes, queued.end, false);
+        Slot { start: queued.end, end }
     }
 
     /// Admits a vector of `requests` to a DMA queue: it starts at the slot's start, and the next

@@ -1,6 +1,7 @@
 //! Hardware profiles: every number of the model, with its unit and its source.
 
 mod capabilities;
+mod card;
 mod off_path;
 mod overrides;
 mod sourced;
@@ -11,6 +12,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 pub use capabilities::{Capabilities, NicCores, OneSidedBy};
+pub use card::{Card, DmaEngine, Endpoint, Memory, Suspected, Switch};
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use nicol_core::view::{View, ViewError};
@@ -24,9 +26,12 @@ pub use values::{Assumption, Measured, Stated};
 const BUILT_IN: &[(&str, &str)] = &[
     ("bluefield1", include_str!("../../../../profiles/bluefield1.toml")),
     ("bluefield1-25g", include_str!("../../../../profiles/bluefield1-25g.toml")),
+    ("bluefield2", include_str!("../../../../profiles/bluefield2.toml")),
+    ("connectx4", include_str!("../../../../profiles/connectx4.toml")),
     ("connectx5", include_str!("../../../../profiles/connectx5.toml")),
     ("connectx5-25g", include_str!("../../../../profiles/connectx5-25g.toml")),
     ("connectx5-40g", include_str!("../../../../profiles/connectx5-40g.toml")),
+    ("connectx6", include_str!("../../../../profiles/connectx6.toml")),
     ("liquidio3", include_str!("../../../../profiles/liquidio3.toml")),
     ("stingray", include_str!("../../../../profiles/stingray.toml")),
 ];
@@ -118,6 +123,8 @@ pub struct Profile {
     pub persist: Persist,
     /// The way to NIC cores off the packets' path; none where there are no such cores.
     pub off_path: Option<OffPath>,
+    /// The inside of the card; none where a card is one queue of packets.
+    pub card: Option<Card>,
     /// What was measured on this hardware and its component checks are held to, where these are not
     /// those of all hardware of its kind.
     pub published: Option<Published>,
@@ -226,6 +233,9 @@ pub struct Verbs {
     /// Does the NIC execute chains of operations as well, as a future one might? Else software of
     /// the node's NIC engines does. Left out: it does. [PRISM21 4.1, 4.2]
     pub chains: Option<Sourced<bool>>,
+    /// Is the card only known as that of machines that ask? Then what is published of cards that
+    /// answer does not hold it. Left out: it is known as both.
+    pub asks_only: Option<Sourced<bool>>,
     /// The NIC's time per operation of one requester.
     pub requester_interval: Sourced<Picos>,
     /// The NIC's time per packet of all connections.
@@ -422,7 +432,10 @@ impl Profile {
         let cores = &self.cores;
         let verbs = self.verbs.present.value;
         let off_path = cores.nic_is_separate.value && !cores.on_path.value && verbs;
-        let rules: [(bool, &str, &str); 8] = [
+        let inside = self.card.as_ref().and_then(|card| card.wrong(self.off_path.is_some()));
+        let (card, of_card) = inside.unwrap_or_default();
+        let rules: [(bool, &str, &str); 9] = [
+            (inside.is_none(), card, of_card),
             (
                 self.off_path.is_none() || off_path,
                 "[off_path]",

@@ -28,9 +28,9 @@ pub(super) fn apply<'a>(
         let (path, value) =
             change.split_once('=').ok_or_else(|| invalid(change, "write section.key=value"))?;
         let sourced = path
-            .split_once('.')
-            .and_then(|(section, key)| table.get_mut(section)?.get_mut(key))
-            .and_then(toml::Value::as_table_mut)
+            .split('.')
+            .try_fold(&mut table, |section, key| section.get_mut(key)?.as_table_mut())
+            .filter(|sourced| sourced.contains_key("value"))
             .ok_or_else(|| invalid(path, "no such value: write section.key as in the profile"))?;
         let replaced = sourced.get("value").map_or_else(String::new, ToString::to_string);
         let value = match sourced.get("value") {

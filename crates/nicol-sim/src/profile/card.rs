@@ -1,0 +1,184 @@
+//! What a profile says of a card whose inside is modelled: its processing units, the links and the
+//! switch behind them, and what each endpoint takes. [OffPath23 2.3, 3]
+
+use nicol_core::ids::Side;
+use nicol_core::units::{BitsPerSec, Bytes, Picos};
+use serde::Deserialize;
+
+use super::Sourced;
+
+/// `[card]`: the inside of a card, for verbs and messages alike. Without it a card is one queue of
+/// packets.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Card {
+    /// Processing units: NIC cores that each take one request at a time.
+    pub units: Sourced<u64>,
+    /// Time of a unit for a packet that touches no memory.
+    pub packet: Sourced<Picos>,
+    /// Data of one request to read memory over PCIe.
+    pub read_request: Sourced<Bytes>,
+    /// What a request to the host's memory takes, and what its cores take to post one.
+    pub host: Endpoint,
+    /// The same for the cores beside the path; none where there are no such cores.
+    pub soc: Option<Endpoint>,
+    /// The switch between the units and the endpoints; none where the host is the only one.
+    pub switch: Option<Switch>,
+    /// The memory of the cores beside the path.
+    pub memory: Option<Memory>,
+    /// Does the network write to the host's last-level cache?
+    pub ddio: Sourced<bool>,
+    /// The DMA engine of the cores beside the path; without one their DMAs are verbs.
+    pub dma: Option<DmaEngine>,
+    /// What the study suspects and could not show. [OffPath23 table 3: H, AMB-33]
+    pub suspected: Suspected,
+}
+
+/// `[card.host]`, `[card.soc]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoint {
+    /// Time of a unit for a READ, beyond that for a packet.
+    pub read: Sourced<Picos>,
+    /// Time of a unit for a WRITE, beyond that for a packet.
+    pub write: Sourced<Picos>,
+    /// From one READ of the endpoint's memory to the next, of all units.
+    pub read_interval: Sourced<Picos>,
+    /// From one WRITE to the endpoint's memory to the next, of all units.
+    pub write_interval: Sourced<Picos>,
+    /// Data of a full PCIe packet.
+    pub tlp_payload: Sourced<Bytes>,
+    /// Time of its core to post to the card by MMIO: one request, or one doorbell of several.
+    pub doorbell: Sourced<Picos>,
+    /// Time of its core per request posted.
+    pub post: Sourced<Picos>,
+    /// Time of its core to poll a completion.
+    pub completed: Sourced<Picos>,
+    /// From the doorbell to the card, beyond what `[verbs]` has and the way through the switch.
+    pub post_latency: Sourced<Picos>,
+    /// The card's time for a doorbell of several requests of one requester, before the first.
+    pub chain_start: Sourced<Picos>,
+    /// The card's time to fetch each of these requests.
+    pub chained: Sourced<Picos>,
+}
+
+/// `[card.switch]`: PCIe1 leads from the units to the switch, PCIe0 (`[pcie]`) from there to the
+/// host. The cores beside the path are at the switch. [OffPath23 2.3]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    /// Rate of PCIe1, each direction.
+    pub rate: Sourced<BitsPerSec>,
+    /// One pass through the switch and PCIe1, on the way to or from the host.
+    pub pass: Sourced<Picos>,
+    /// What a verb between the endpoints takes of the host's memory controller, from which READs and
+    /// WRITEs of the card come next.
+    pub within_interval: Sourced<Picos>,
+}
+
+/// `[card.memory]`: one channel of banks.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// Banks that work at the same time.
+    pub banks: Sourced<u64>,
+    /// Bytes after which the next bank follows.
+    pub interleave: Sourced<Bytes>,
+    /// Time of a bank for a read.
+    pub bank_read: Sourced<Picos>,
+    /// Time of a bank for a write.
+    pub bank_write: Sourced<Picos>,
+    /// What the channel moves.
+    pub bandwidth: Sourced<BitsPerSec>,
+}
+
+/// `[card.dma]`: what the engine moves; requests and latencies are `[dma]`'s.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DmaEngine {
+    /// In one direction.
+    pub way: Sourced<BitsPerSec>,
+    /// In both together.
+    pub both: Sourced<BitsPerSec>,
+    /// What a DMA takes of the host's memory controller, from which READs of the card come next.
+    pub host_interval: Sourced<Picos>,
+    /// A transfer of more bytes moves as slowly as `[card.suspected]` says.
+    pub stalls_beyond: Sourced<Bytes>,
+}
+
+/// `[card.suspected]`: named mechanisms, each of which may be switched off.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suspected {
+    /// Units that serve one endpoint only, of each endpoint: no others of several endpoints.
+    pub reserved_units: Sourced<u64>,
+    /// Does the switch hold the units up? If not, the host's intervals are those of `direct_read`
+    /// and `direct_write`.
+    pub switch_stalls: Sourced<bool>,
+    /// From one READ of the host's memory to the next without a switch.
+    pub direct_read: Sourced<Picos>,
+    /// From one WRITE to the host's memory to the next without a switch.
+    pub direct_write: Sourced<Picos>,
+    /// Does a READ hold a unit up less if the memory is beside the switch? If not, it takes what
+    /// the host's takes.
+    pub near_memory: Sourced<bool>,
+    /// Does a transfer with too many PCIe packets block the unit's queue?
+    pub head_of_line: Sourced<bool>,
+    /// READs of the memory beside the switch block beyond this.
+    pub read_beyond: Sourced<Bytes>,
+    /// Transfers between the endpoints block beyond this, if the cores beside the path ask.
+    pub soc_beyond: Sourced<Bytes>,
+    /// Transfers between the endpoints block beyond this, if the host asks.
+    pub host_beyond: Sourced<Bytes>,
+    /// Time on the lanes of what blocks, for what takes 1000 otherwise.
+    pub blocked_permille: Sourced<u64>,
+    /// Is the DMA engine slower than PCIe? If not, it moves what PCIe moves, at the card's rate.
+    pub weak_dma: Sourced<bool>,
+}
+
+impl Card {
+    /// What the endpoint of `side` takes; the host's where there is no other.
+    pub fn endpoint(&self, side: Side) -> &Endpoint {
+        match (&self.soc, side) {
+            (Some(soc), Side::Nic) => soc,
+            _ => &self.host,
+        }
+    }
+
+    /// One pass between the units and the host beyond that of a card without a switch.
+    pub fn pass(&self) -> Picos {
+        self.switch.as_ref().map_or(Picos(0), |switch| switch.pass.value)
+    }
+
+    /// What is wrong with it as a whole: a key, and what to write.
+    pub(super) fn wrong(&self, off_path: bool) -> Option<(&'static str, &'static str)> {
+        let reserved = self.suspected.reserved_units.value;
+        let parts = self.soc.is_some() && self.switch.is_some() && self.memory.is_some();
+        let any = self.soc.is_some() || self.switch.is_some() || self.memory.is_some();
+        let endpoints = [Some(&self.host), self.soc.as_ref()];
+        let payloads = endpoints.into_iter().flatten().all(|end| end.tlp_payload.value.0 > 0);
+        let banks = |memory: &Memory| memory.banks.value > 0 && memory.interleave.value.0 > 0;
+        let rules = [
+            (self.units.value > 0, "units", "give at least 1"),
+            (self.read_request.value.0 > 0, "read_request", "give at least 1B"),
+            (payloads, "tlp_payload", "give at least 1B"),
+            (
+                2 * reserved < self.units.value,
+                "reserved_units",
+                "leave units that serve both endpoints",
+            ),
+            (
+                any == parts && parts == off_path && (parts || self.dma.is_none()),
+                "[card]",
+                "needs [card.soc], [card.switch], [card.memory] and [off_path] together, or none \
+                 of them and no [card.dma]",
+            ),
+            (
+                self.memory.as_ref().is_none_or(banks),
+                "banks",
+                "give at least one bank, and an interleave of 1B or more",
+            ),
+        ];
+        rules.into_iter().find(|(holds, ..)| !holds).map(|(_, key, what)| (key, what))
+    }
+}

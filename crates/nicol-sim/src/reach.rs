@@ -1,0 +1,67 @@
+//! A card's way to memory: when an access is made, when what it yields is there.
+
+use nicol_core::chain::Touch;
+use nicol_core::engine::Operation;
+use nicol_core::ids::Side;
+use nicol_core::units::Picos;
+
+use crate::chain::Wanted;
+use crate::hw::{NodeHardware, NodeModel};
+
+/// How long the lanes take for what lies between the instants at which a vector's long reads look
+/// at memory: for the second half of the longest. `None` if none is longer than a line.
+pub fn reads_apart(model: &NodeModel, vector: &[Operation]) -> Option<Picos> {
+    vector.iter().filter_map(|operation| rest_on_lanes(model, operation)).max()
+}
+
+/// How long the lanes take for the second half of a long DMA read.
+pub fn rest_on_lanes(model: &NodeModel, operation: &Operation) -> Option<Picos> {
+    let half = operation.first_half()?;
+    Some(model.hardware.on_lanes(operation.dma_bytes() - half as u64))
+}
+
+/// When an access to memory of `side` of a node that its card begins at `from` is made.
+pub fn access_memory(
+    model: &NodeModel,
+    node: &mut NodeHardware,
+    wanted: Wanted,
+    asker: Option<Side>,
+    first: bool,
+    from: Picos,
+) -> Picos {
+    let (side, _, touch) = wanted;
+    if let Some(card) = &mut node.inside {
+        let latency = model.profile.verbs.read_latency.value;
+        return card.access(&mut node.lanes_to_host, wanted, latency, asker, first, from);
+    }
+    match touch {
+        _ if model.is_off_path(side) => from + model.off_path,
+        Touch::Store(bytes) => node.lanes_to_host.reserve(from, model.hardware.on_lanes(bytes)).end,
+        Touch::Fetch(_) | Touch::Atomic(_) => {
+            from + Picos(model.profile.verbs.read_latency.value.0 / 2)
+        }
+    }
+}
+
+/// When the card has what an access made now yields: from NIC cores off the path at least that it
+/// was made.
+pub fn fetched(
+    model: &NodeModel,
+    node: &mut NodeHardware,
+    wanted: Wanted,
+    asker: Option<Side>,
+    now: Picos,
+) -> Picos {
+    let (side, _, touch) = wanted;
+    if let Some(card) = &mut node.inside {
+        let latency = model.profile.verbs.read_latency.value;
+        return card.fetched(&mut node.lanes_to_nic, side, touch, latency, asker, now);
+    }
+    if model.is_off_path(side) {
+        return now + model.off_path;
+    }
+    let (Touch::Fetch(bytes) | Touch::Atomic(bytes)) = touch else { return now };
+    let latency = model.profile.verbs.read_latency.value.0;
+    let span = model.hardware.on_lanes(bytes);
+    node.lanes_to_nic.reserve(now, span).end.max(now + Picos(latency - latency / 2))
+}
