@@ -33,6 +33,12 @@ fn on_files(test: &str, config: LiveConfig) -> LiveConfig {
     LiveConfig { log: LogDevice::File { dir }, ..config }
 }
 
+fn remove_files(config: &LiveConfig) {
+    if let LogDevice::File { dir } = &config.log {
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
+
 /// What of a run matters here.
 struct Ran {
     failures: Vec<String>,
@@ -64,9 +70,7 @@ fn run(config: &LiveConfig) -> Ran {
     }
     let medium = cluster.medium_counts();
     let report = cluster.stop().unwrap();
-    if let LogDevice::File { dir } = &config.log {
-        fs::remove_dir_all(dir).unwrap();
-    }
+    remove_files(config);
     Ran {
         failures: suite.failures(),
         medium,
@@ -184,6 +188,7 @@ fn a_cluster_stops_whatever_is_down_and_in_the_middle_of_a_crash() {
             drop(cluster);
         }
         longest = longest.max(stopping.elapsed());
+        remove_files(&config);
     }
     assert!(longest < Duration::from_secs(20), "{longest:?}");
 }
