@@ -209,6 +209,24 @@ pub(super) fn provenance(outcome: &Outcome) -> String {
     format!("{id}, {} form, {profile}, seed {}{failed}", outcome.form().name(), outcome.seed())
 }
 
+/// Characters of provenance that fit into the width of a plot.
+const LINE_MAX: usize = 110;
+
+/// `text` in lines of at most so many characters, if its words are no longer.
+fn lines_of(text: &str, most: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() || line.len() + 1 + word.len() <= most => {
+                line.push_str(if line.is_empty() { "" } else { " " });
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// A number with as many decimals as it needs, thousands as k and M.
 fn tick(value: f64) -> String {
     let (value, unit) = match value.abs() {
@@ -252,11 +270,11 @@ where
     Y: AsRangedCoord<Value = f64>,
     Y::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
 {
-    let root = root
-        .margin(10, 0, 0, 0)
-        .titled(outcome.experiment().title, (FONT, 18))
-        .and_then(|root| root.titled(&provenance(outcome), (FONT, 13).into_font().color(&BESIDE)))
-        .map_err(drawing)?;
+    let titled = root.margin(10, 0, 0, 0).titled(outcome.experiment().title, (FONT, 18));
+    let root = lines_of(&provenance(outcome), LINE_MAX)
+        .iter()
+        .fold(titled, |root, line| root?.titled(line, (FONT, 13).into_font().color(&BESIDE)));
+    let root = root.map_err(drawing)?;
     let mut chart = ChartBuilder::on(&root)
         .margin(14)
         .x_label_area_size(48)
@@ -467,6 +485,13 @@ mod tests {
         ] {
             assert_eq!(value(number), shown);
         }
+    }
+
+    #[test]
+    fn a_long_provenance_takes_several_lines() {
+        assert_eq!(lines_of("ab cd efg", 5), ["ab cd", "efg"]);
+        assert_eq!(lines_of("ab cd efg", 9), ["ab cd efg"]);
+        assert_eq!(lines_of("a longer", 4), ["a", "longer"]);
     }
 
     #[test]
