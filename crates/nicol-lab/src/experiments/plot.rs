@@ -61,22 +61,30 @@ const FONT: &str = "sans-serif";
 const BESIDE: RGBColor = RGBColor(90, 90, 90);
 
 /// What a column holds, with its unit, in words. One that is not here goes by its name.
-const WORDS: [(&str, &str); 19] = [
+const WORDS: [(&str, &str); 27] = [
+    ("bandwidth_gbps", "bandwidth (Gbps)"),
+    ("batch", "requests of a doorbell"),
     ("benchmark", "workload"),
     ("bytes", "size of an operation (bytes)"),
     ("homes_per_hint", "homes that share a hint"),
     ("latency_mean_us", "mean latency (microseconds)"),
     ("latency_p50_us", "median latency (microseconds)"),
     ("latency_us", "round-trip latency (microseconds)"),
+    ("machines", "machines that ask"),
+    ("memory", "memory"),
     ("mops", "throughput (million operations per second)"),
     ("network", "network between client and server"),
     ("normalized_threads", "threads, those of the NIC as host threads"),
     ("objects_read", "objects read per lookup"),
+    ("of_unbatched", "throughput, of that without batching"),
     ("operation", "operation"),
     ("parameter", "its parameter"),
+    ("path", "path"),
+    ("range_bytes", "range of addresses (bytes)"),
     ("roundtrips", "round trips"),
     ("structure", "structure"),
     ("system", "system"),
+    ("throughput_mops", "throughput (million requests per second)"),
     ("throughput_per_node_per_s", "throughput (transactions per second and server)"),
     ("throughput_per_s", "throughput (operations per second)"),
     ("variant", "mechanisms, each with all to its left"),

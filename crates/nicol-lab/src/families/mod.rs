@@ -3,6 +3,7 @@
 
 pub mod commit;
 pub mod key_value;
+pub mod offpath;
 pub mod prism;
 
 use crate::experiments::Experiment;
@@ -18,5 +19,5 @@ pub(crate) static SYSTEMS: &[&[System]] = &[
 
 /// The experiments of every family, in the order of the papers.
 pub(crate) fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    commit::experiments::all().chain(prism::experiments::all())
+    commit::experiments::all().chain(prism::experiments::all()).chain(offpath::experiments::all())
 }

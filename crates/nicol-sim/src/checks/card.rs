@@ -356,14 +356,38 @@ fn within(bed: &Testbed) -> Lines {
     Ok(lines)
 }
 
-/// READs of one core in batches. [OffPath23 3.3, figure 10]
-pub fn batched(target: &Arc<Profile>, client: &Arc<Profile>, path: Path, batch: usize) -> Found {
+/// What one core does that posts READs of 64 B.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Posting {
+    /// Millions of them a second.
+    pub mops: f64,
+    /// The core's time to post one and to poll its completion.
+    pub core_ns: f64,
+}
+
+/// READs of 64 B of one core, `batch` to a doorbell. [OffPath23 3.3, figure 10]
+///
+/// # Errors
+/// If the hardware has no such core.
+pub fn posting(
+    target: &Arc<Profile>,
+    client: &Arc<Profile>,
+    path: Path,
+    batch: usize,
+) -> Result<Posting, ViewError> {
     let workers = if batch == 1 { 32 } else { 3 };
     let flow = Flow { batch, workers, ..Flow::alone(path, Verb::Read, SMALL) };
     let span = Nanos::from_micros(400);
     let load = Load::new(target, client, vec![flow]);
     let load = Load { doorbell_batch: batch, warmup: span, window: span, ..load };
-    Ok(load.run()?.mops())
+    let measured = load.run()?;
+    let mops = measured.mops();
+    let posted = mops * span.0 as f64 / 1e3;
+    Ok(Posting { mops, core_ns: measured.posting_ns() / posted.max(1.0) })
+}
+
+fn batched(bed: &Testbed, target: &Arc<Profile>, path: Path, batch: usize) -> Found {
+    Ok(posting(target, &bed.client, path, batch)?.mops)
 }
 
 fn doorbells(bed: &Testbed) -> Lines {
@@ -372,22 +396,22 @@ fn doorbells(bed: &Testbed) -> Lines {
     let mut lines = Vec::new();
     let paths = [("the plain NIC", &bed.rnic, Path::ToHost), ("the SoC", &bed.snic, Path::ToSoc)];
     for (to, target, path) in paths {
-        let alone = batched(target, &bed.client, path, 1)?;
+        let alone = batched(bed, target, path, 1)?;
         for batch in [16, 80] {
-            let gain = above(batched(target, &bed.client, path, batch)?, alone);
+            let gain = above(batched(bed, target, path, batch)?, alone);
             let what = format!("doorbells of {batch} READs to {to}");
             lines.push(line("C4.17", what, (2.0, 30.0), gain, "%"));
         }
     }
-    let alone = batched(&bed.snic, &bed.client, Path::SocToHost, 1)?;
+    let alone = batched(bed, &bed.snic, Path::SocToHost, 1)?;
     for (batch, published) in [(16, 2.7), (80, 4.6)] {
-        let gain = batched(&bed.snic, &bed.client, Path::SocToHost, batch)? / alone;
+        let gain = batched(bed, &bed.snic, Path::SocToHost, batch)? / alone;
         let what = format!("doorbells of {batch} READs of the SoC");
         lines.push(line("C4.17", what, (published, published), gain, "times").note(NOTE));
     }
-    let alone = batched(&bed.snic, &bed.client, Path::HostToSoc, 1)?;
+    let alone = batched(bed, &bed.snic, Path::HostToSoc, 1)?;
     for (batch, published) in [(16, 9.0), (32, 7.0), (48, 6.0)] {
-        let loss = -above(batched(&bed.snic, &bed.client, Path::HostToSoc, batch)?, alone);
+        let loss = -above(batched(bed, &bed.snic, Path::HostToSoc, batch)?, alone);
         let what = format!("doorbells of {batch} READs of the host to its SoC lose");
         lines.push(line("C4.17", what, (published, published), loss, "%").note(NOTE));
     }

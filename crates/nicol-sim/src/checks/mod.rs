@@ -11,7 +11,7 @@ mod throughput;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-pub use card::batched;
+pub use card::{Posting, posting};
 pub use latency::{Offload, offload};
 use nicol_core::view::{View, ViewError};
 

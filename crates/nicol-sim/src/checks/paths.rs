@@ -254,6 +254,13 @@ impl Measured {
         std::array::from_fn(|at| (last[at] - first[at]) as f64 * 1e3 / self.window.0 as f64)
     }
 
+    /// What all cores spent on verbs while it was measured, in nanoseconds.
+    pub fn posting_ns(&self) -> f64 {
+        let report = self.last.since(&self.first);
+        let on_verbs = report.spent.iter().filter(|spent| spent.on == "verbs");
+        on_verbs.map(|spent| spent.time.0 as f64).sum()
+    }
+
     /// How busy each resource of the target was, by its name.
     pub fn busy(&self) -> Vec<(String, f64)> {
         let report = self.last.since(&self.first);
