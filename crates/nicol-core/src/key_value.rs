@@ -30,6 +30,15 @@ pub trait KeyValue: Clone + 'static {
         unreachable!("no workload deletes where deletions are not offered")
     }
 
+    /// Ends a scope: what this handle has written since the last time is durable when this returns.
+    ///
+    /// # Panics
+    /// Where the system knows no scopes.
+    #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
+    async fn persist(&self) -> Result<(), Failure> {
+        unreachable!("no workload ends a scope where there are none")
+    }
+
     /// Reads up to `limit` records of the table of `first` in the order of their keys, from `first`
     /// on, into `found`, which is empty.
     ///

@@ -188,11 +188,16 @@ impl Shared {
             return false;
         }
         let vector = state.vectors.get_mut(number);
-        let persists = vector.operations.first().map(|first| &first.transfer);
-        let persists = matches!(persists, Some(Transfer::Persist { .. }));
+        let first = vector.operations.first().map(|first| &first.transfer);
+        // What a write to the log device, or into the NIC's queues, takes is of one side.
+        let alone = match first {
+            Some(Transfer::Persist { region, .. }) => Some(region.owner().unwrap_or(Side::Host)),
+            Some(Transfer::Fill { .. }) => Some(Side::Nic),
+            _ => None,
+        };
         let (engine, since) = (self.engines[vector.engine as usize], vector.since);
         let target = match engine.side {
-            _ if persists => Side::Host,
+            _ if alone.is_some() => alone.unwrap_or(Side::Host),
             Side::Host => Side::Nic,
             Side::Nic => Side::Host,
         };

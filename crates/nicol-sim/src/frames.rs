@@ -29,6 +29,17 @@ pub enum Stage {
     Deliver,
 }
 
+/// How a frame gets from a host to its NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It rings a doorbell.
+    Rings,
+    /// It rides on the burst's.
+    Rides,
+    /// The card makes it, from the frame that was sent before it: it does not cross PCIe.
+    Copy,
+}
+
 /// A frame under way.
 #[derive(Debug)]
 pub struct FrameInFlight {
@@ -37,8 +48,8 @@ pub struct FrameInFlight {
     to: u32,
     stage: Stage,
     first: Stage,
-    /// Does it ring a doorbell, or ride on the burst's?
-    rings: bool,
+    /// How it gets to its NIC.
+    way: Way,
     /// Does it count as waiting at its sender?
     queued: bool,
     /// The incarnations of the sender's node when it was sent.
@@ -53,7 +64,7 @@ impl Shared {
         to: EngineId,
         frame: Vec<u8>,
         at: Nanos,
-        rings: bool,
+        way: Way,
     ) -> Result<(), Vec<u8>> {
         let Some(to) = self.view.index_of(to) else { return Ok(()) };
         let state = &mut *self.state.borrow_mut();
@@ -65,7 +76,7 @@ impl Shared {
         state.cores[from].queued += u64::from(queued);
         let (from, to, first) = (from as u32, to as u32, stage);
         let since = state.since(self.engines[from as usize].node);
-        let frame_in_flight = FrameInFlight { frame, from, to, stage, first, rings, queued, since };
+        let frame_in_flight = FrameInFlight { frame, from, to, stage, first, way, queued, since };
         let number = state.frames.insert(frame_in_flight);
         state.kernel.push(at + wait, Event::Frame(number));
         Ok(())
@@ -90,7 +101,8 @@ impl Shared {
         let (from, to) = (frame_in_flight.from as usize, frame_in_flight.to as usize);
         let (source, target) = (self.engines[from], self.engines[to]);
         let bytes = frame_in_flight.frame.len() as u64;
-        let (stage, rings) = (frame_in_flight.stage, frame_in_flight.rings);
+        let (stage, sent) = (frame_in_flight.stage, frame_in_flight.way);
+        let rings = sent == Way::Rings;
         let waits = frame_in_flight.queued && stage != frame_in_flight.first;
         if state.has_crashes && self.is_cut_off(state, number) {
             return self.drop_frame(state, number);
@@ -105,13 +117,17 @@ impl Shared {
                 let way = Crossing::ToNic;
                 let model = self.model(source.node);
                 let node = &mut state.nodes[node];
-                let slot = node.cross(&model.hardware, way, picos(now), bytes, rings);
+                let crossed = match sent {
+                    // Right behind the frame of which it is a copy.
+                    Way::Copy => node.lanes_to_nic.free_at().max(picos(now)),
+                    _ => node.cross(&model.hardware, way, picos(now), bytes, rings).end,
+                };
                 let next = match (source.node == target.node, model.on_path) {
                     (true, _) => Stage::Deliver,
                     (false, true) => Stage::ForwardOut,
                     (false, false) => Stage::Egress,
                 };
-                let mut at = slot.end + model.to_nic_latency;
+                let mut at = crossed + model.to_nic_latency;
                 if next == Stage::Deliver {
                     at = pass_units(node, model, (source, Way::ToUnits), bytes, at);
                     at = pass_units(node, model, (target, Way::ToMemory), bytes, at);
@@ -208,8 +224,8 @@ impl Shared {
             if let Some(trace) = &self.trace {
                 trace.sink().frame_copied(&state.frames.get_mut(number).frame, &frame);
             }
-            let (stage, rings, queued) = (first, false, false);
-            let copy = FrameInFlight { frame, from, to, stage, first, rings, queued, since };
+            let (stage, way, queued) = (first, Way::Rides, false);
+            let copy = FrameInFlight { frame, from, to, stage, first, way, queued, since };
             let copy = state.frames.insert(copy);
             state.kernel.push(arrives + delay, Event::Frame(copy));
         }

@@ -16,6 +16,7 @@ mod frames;
 mod hw;
 pub mod kernel;
 mod lives;
+mod persists;
 pub mod profile;
 mod queue;
 mod reach;

@@ -27,7 +27,7 @@ pub struct Vector {
     /// The incarnations of its node when it was submitted.
     pub(crate) since: Since,
     /// Persists: the numbers of their writes on the medium, if it keeps content.
-    sequences: Vec<u64>,
+    pub(crate) sequences: Vec<u64>,
 }
 
 /// The next stage of a verb.
@@ -80,36 +80,23 @@ enum Execution {
 impl Shared {
     /// Submits a vector at `at`. Without a DMA engine its transfers are verbs to the own node.
     pub fn submit_vector(&self, engine: usize, batch: &mut Vec<Operation>, at: Nanos) {
-        let persists =
-            matches!(batch.first().map(|first| &first.transfer), Some(Transfer::Persist { .. }));
+        let first = batch.first().map(|first| &first.transfer);
+        let persists = matches!(first, Some(Transfer::Persist { .. } | Transfer::Fill { .. }));
         let node = self.engines[engine].node;
         let model = self.model(node);
         if !persists && model.transfers_by_verbs() {
             return self.post_verbs(engine, node, batch, at);
         }
         let operations: Vec<_> = std::mem::take(batch);
-        let persisted: u64 = operations
-            .iter()
-            .map(|operation| match operation.transfer {
-                Transfer::Persist { len, .. } => u64::from(len),
-                _ => 0,
-            })
-            .sum();
         let state = &mut *self.state.borrow_mut();
-        let sequences = match persists && self.keeps_content {
-            true => self.write_medium(state, self.engines[engine], &operations),
-            false => Vec::new(),
-        };
+        if persists {
+            return self.submit_persists(state, engine, operations, at);
+        }
+        let sequences = Vec::new();
         let (engine, since) = (engine as u32, state.since(node));
         let vector = Vector { engine, operations, moved: false, begun: false, since, sequences };
         let number = state.vectors.insert(vector);
-        if persists {
-            let per_byte = model.profile.persist.per_kib.value * persisted;
-            let span = model.profile.persist.latency.value + Picos(per_byte.0 >> 10);
-            state.kernel.push((picos(at) + span).to_nanos_up(), Event::DmaCompleted(number));
-        } else {
-            state.kernel.push(at, Event::DmaSubmitted(number));
-        }
+        state.kernel.push(at, Event::DmaSubmitted(number));
     }
 
     /// A vector reaches its queue.

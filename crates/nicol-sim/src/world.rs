@@ -14,6 +14,7 @@ use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::View;
 
 use crate::doorbells::Doorbells;
+use crate::frames::Way;
 use crate::hw::{Costs, NodeModel, picos};
 use crate::state::State;
 use crate::trace::HardwareTrace;
@@ -132,7 +133,9 @@ pub(crate) const SPENT: [&str; 9] = [
 const fn spent_on(charge: Charge) -> Spent {
     match charge {
         Charge::FrameReceived { .. } | Charge::FrameSent { .. } => Spent::Frames,
-        Charge::MessageReceived { .. } | Charge::MessageSent { .. } => Spent::Messages,
+        Charge::MessageReceived { .. } | Charge::MessageSent { .. } | Charge::MessageCopied => {
+            Spent::Messages
+        }
         Charge::DmaSubmitted { .. } => Spent::DmaSubmit,
         Charge::DmaCompleted => Spent::DmaComplete,
         Charge::VerbsPosted { .. } | Charge::VerbCompleted => Spent::Verbs,
@@ -324,7 +327,18 @@ impl World for SimWorld {
 
     fn transmit(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>> {
         let rings = self.here.side == Side::Host && self.rings();
-        let launched = self.shared.launch(self.index, to, frame, self.now(), rings);
+        let way = if rings { Way::Rings } else { Way::Rides };
+        let launched = self.shared.launch(self.index, to, frame, self.now(), way);
+        self.refused.set(self.refused.get() || launched.is_err());
+        launched
+    }
+
+    fn broadcasts(&self) -> bool {
+        self.model().profile.link.broadcast.as_ref().is_some_and(|module| module.value)
+    }
+
+    fn transmit_copy(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>> {
+        let launched = self.shared.launch(self.index, to, frame, self.now(), Way::Copy);
         self.refused.set(self.refused.get() || launched.is_err());
         launched
     }
@@ -333,7 +347,10 @@ impl World for SimWorld {
         let dma = &self.model().profile.dma;
         let wait = match batch.first() {
             _ if self.shared.tuning.dma_async => Picos(0),
-            None | Some(Operation { transfer: Transfer::Persist { .. }, .. }) => Picos(0),
+            None => Picos(0),
+            Some(Operation {
+                transfer: Transfer::Persist { .. } | Transfer::Fill { .. }, ..
+            }) => Picos(0),
             Some(first) if first.reads() => dma.read_latency.value,
             Some(_) => dma.write_latency.value,
         };

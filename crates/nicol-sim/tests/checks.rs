@@ -28,6 +28,8 @@ fn profiles_reproduce_the_component_measurements() {
         ("bluefield2", 85),
         ("connectx4", 1),
         ("connectx6", 5),
+        ("minos-b-cluster", 5),
+        ("minos-snic", 15),
     ] {
         let lines = lines_of(name);
         assert!(lines.len() >= expected, "{name} has {} lines", lines.len());
@@ -162,6 +164,22 @@ fn the_testbeds_of_prism_are_not_held_to_what_was_measured_in_another() {
         let lines = checks::run(&Arc::new(Profile::load(name).unwrap())).unwrap();
         assert!(lines.iter().all(|line| line.line.starts_with("C3.")), "{name}: {lines:?}");
     }
+}
+
+#[test]
+fn wrong_queues_persists_and_copies_of_minos_are_noticed() {
+    let missed = |change: &str| -> Vec<_> {
+        let profile = Profile::load(&format!("minos-snic:{change}")).unwrap();
+        let lines = checks::run(&Arc::new(profile)).unwrap();
+        let missed = lines.into_iter().filter(|line| !line.holds());
+        missed.map(|line| line.line.into_owned()).collect()
+    };
+    assert_eq!(missed("persist.per_kib=2us"), ["C5.02", "C5.06"]);
+    assert_eq!(missed("nic_queues.volatile_per_kib=600ns"), ["C5.02"]);
+    assert_eq!(missed("nic_queues.durable_per_kib=600ns"), ["C5.02"]);
+    assert_eq!(missed("nic_core.synchronize=42ns"), ["C5.03"]);
+    assert_eq!(missed("pcie.to_nic_latency=900ns"), ["C5.04"]);
+    assert_eq!(missed("nic_core.copy=160Gbps"), ["C5.05"]);
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use super::{Completion, Engine, Timer, World};
 use crate::chain::STATUS_OK;
-use crate::fabric::{FabricError, Local, Message, Messages, ReplyTo, RequestId, Service, Timeout};
+use crate::fabric::{
+    FabricError, Fanout, Local, Message, Messages, ReplyTo, RequestId, Service, Timeout,
+};
 use crate::ids::EngineId;
 use crate::units::Nanos;
 use crate::wire::{Class, MessageHeader, Writer};
@@ -23,6 +25,16 @@ impl<W: World> Messages for Engine<W> {
         let (class, request) = (Class::OneWay, RequestId::NONE);
         let header = MessageHeader { class, kind: M::KIND, request, length: 0 };
         self.append(to, header, |body| self.emit(message, body));
+    }
+
+    fn is_reliable(&self, to: EngineId) -> bool {
+        !self.may_lose(to)
+    }
+
+    fn send_each<M: Message>(&self, to: &[EngineId], message: &M, fanout: Fanout) {
+        let (class, request) = (Class::OneWay, RequestId::NONE);
+        let header = MessageHeader { class, kind: M::KIND, request, length: 0 };
+        self.send_copies(to, header, fanout, |body| self.emit(message, body));
     }
 
     fn call<M: Message>(&self, to: EngineId, message: &M, timeout: Timeout) -> Completion {

@@ -103,6 +103,8 @@ struct Batches {
     dma_reads: Vec<Operation>,
     dma_writes: Vec<Operation>,
     persists: Vec<Operation>,
+    /// Fillings of queue entries.
+    fills: Vec<Operation>,
     /// By node.
     verbs: Sparse<Vec<Operation>>,
     /// The nodes for which verbs wait.

@@ -18,6 +18,18 @@ impl<W: World> Pcie for Engine<W> {
         self.start_local(transfer, self.0.pool.take())
     }
 
+    fn fill_queue_entry(&self, bytes: usize) -> Completion {
+        if W::SHARED_MEMORY {
+            return Completion::ready(Ok(self.0.pool.payload(Vec::new())));
+        }
+        self.start_local(Transfer::Fill { len: bytes as u32 }, self.0.pool.take())
+    }
+
+    fn drain_queue_entry(&self, bytes: usize) -> Completion {
+        let transfer = Transfer::DmaTouch { reads: false, len: bytes as u32 };
+        self.start_local(transfer, self.0.pool.take())
+    }
+
     fn dma_write(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Completion {
         self.start_dma_write(to, offset, bytes, false)
     }

@@ -196,7 +196,7 @@ impl EngineTrace {
                 TransferKind::DmaRead
             }
             Transfer::DmaWrite { .. } | Transfer::DmaTouch { .. } => TransferKind::DmaWrite,
-            Transfer::Persist { .. } => TransferKind::Persist,
+            Transfer::Persist { .. } | Transfer::Fill { .. } => TransferKind::Persist,
             Transfer::Verbs => panic!("a verb goes to a node"),
         };
         let bytes = operation.dma_bytes();

@@ -6,13 +6,24 @@ use super::pool::Payload;
 use super::stats::count;
 use super::{Charge, Engine, Operation, Route, Timer, Transfer, World};
 use crate::chain::error_status;
-use crate::fabric::{FabricError, ReplyTo, RequestId, Timeout};
+use crate::fabric::{FabricError, Fanout, ReplyTo, RequestId, Timeout};
 use crate::ids::{EngineId, NodeId};
 use crate::trace::Flow;
 use crate::units::Nanos;
 use crate::wire::{
     Class, FRAME_HEADER, FrameHeader, MESSAGES_MAX, MessageHeader, Window, Writer, seal,
 };
+
+/// Which part of sending a message is this core's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    /// All of it.
+    Own,
+    /// The deposit: what is sent was prepared for another receiver.
+    Copy,
+    /// None: the card sends a copy.
+    OfCard,
+}
 
 /// A frame is flushed when it has grown to this size, whatever the round still brings.
 const FRAME_BYTES_MAX: usize = 32 << 10;
@@ -69,7 +80,7 @@ impl<W: World> Engine<W> {
     }
 
     /// May what is sent to another engine get lost?
-    fn may_lose(&self, to: EngineId) -> bool {
+    pub(super) fn may_lose(&self, to: EngineId) -> bool {
         to != self.0.here && self.0.world.route(to) == Route::Unreliable
     }
 
@@ -191,13 +202,25 @@ impl<W: World> Engine<W> {
         &self,
         to: EngineId,
         index: usize,
-        mut header: MessageHeader,
+        header: MessageHeader,
         emit: impl FnOnce(&mut Vec<u8>),
     ) {
         let inner = &*self.0;
         if index == inner.index {
             return self.append_for_itself(header, emit);
         }
+        self.deposit((to, index), Share::Own, header, emit);
+    }
+
+    /// Appends a message to the frame for an engine that is not this one.
+    fn deposit(
+        &self,
+        (to, index): (EngineId, usize),
+        share: Share,
+        mut header: MessageHeader,
+        emit: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let inner = &*self.0;
         let since = inner.trace.as_ref().map(|_| inner.world.now());
         let full = {
             let mut gathers = inner.gathers.borrow_mut();
@@ -207,7 +230,11 @@ impl<W: World> Engine<W> {
             }
             let place = gather.count;
             gather.append(&mut header, emit);
-            inner.world.charge(Charge::MessageSent { bytes: header.length });
+            match share {
+                Share::Own => inner.world.charge(Charge::MessageSent { bytes: header.length }),
+                Share::Copy => inner.world.charge(Charge::MessageCopied),
+                Share::OfCard => {}
+            }
             count(&inner.counters.messages_sent, 1);
             count(&inner.counters.message_bytes_sent, u64::from(header.length));
             if let (Some(trace), Some(since)) = (&inner.trace, since) {
@@ -226,7 +253,7 @@ impl<W: World> Engine<W> {
                 || usize::from(gather.count) == MESSAGES_MAX
         };
         if full {
-            self.close_frame(to, index);
+            self.close_frame((to, index), share);
         }
     }
 
@@ -244,7 +271,7 @@ impl<W: World> Engine<W> {
 
     /// Seals the frame for `to` and gives it to the transport, or holds it back if there is no
     /// space or older ones are held.
-    fn close_frame(&self, to: EngineId, index: usize) {
+    fn close_frame(&self, (to, index): (EngineId, usize), share: Share) {
         let inner = &*self.0;
         let mut gathers = inner.gathers.borrow_mut();
         let gather = gathers.entry(index);
@@ -269,11 +296,15 @@ impl<W: World> Engine<W> {
         let bytes = frame.len() as u32;
         count(&inner.counters.frames_sent, 1);
         count(&inner.counters.frame_bytes_sent, u64::from(bytes));
-        inner.world.charge(Charge::FrameSent { to, bytes });
-        let refused = if gather.held.is_empty() {
-            inner.world.transmit(to, frame).err()
-        } else {
+        if share != Share::OfCard {
+            inner.world.charge(Charge::FrameSent { to, bytes });
+        }
+        let refused = if !gather.held.is_empty() {
             Some(frame)
+        } else if share == Share::OfCard {
+            inner.world.transmit_copy(to, frame).err()
+        } else {
+            inner.world.transmit(to, frame).err()
         };
         if let Some(frame) = refused {
             gather.held.push_back(frame);
@@ -282,6 +313,37 @@ impl<W: World> Engine<W> {
                 holding.insert(at, (index, to));
             }
         }
+    }
+
+    /// Sends a one-way message, whose body `emit` writes, to each of `to`.
+    ///
+    /// What the card sends copies of is a frame of its own: frames in the making differ from one
+    /// receiver to the next. (Decision 0014)
+    pub(super) fn send_copies(
+        &self,
+        to: &[EngineId],
+        header: MessageHeader,
+        fanout: Fanout,
+        emit: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let inner = &*self.0;
+        let by_card = fanout == Fanout::Broadcast && inner.world.broadcasts();
+        let mut body = inner.pool.take();
+        emit(&mut body);
+        let mut share = Share::Own;
+        for &to in to {
+            let Some(index) = self.reach(to) else { continue };
+            assert!(to.node != inner.here.node, "within a node nothing is sent in copies");
+            if by_card {
+                self.close_frame((to, index), Share::Own);
+            }
+            self.deposit((to, index), share, header, |frame| frame.extend_from_slice(&body));
+            if by_card {
+                self.close_frame((to, index), share);
+            }
+            share = if by_card { Share::OfCard } else { Share::Copy };
+        }
+        inner.pool.give(body);
     }
 
     /// Forgets what was gathered or held back for `to`.
@@ -322,7 +384,7 @@ impl<W: World> Engine<W> {
             let Some(to) = next else { return progress };
             let Some(index) = self.0.views.current().index_of(to) else { continue };
             inner.gathers.borrow_mut().entry(index).listed = false;
-            self.close_frame(to, index);
+            self.close_frame((to, index), Share::Own);
             progress = true;
         }
     }
@@ -349,7 +411,8 @@ impl<W: World> Engine<W> {
     pub(super) fn start_local(&self, transfer: Transfer, buffer: Vec<u8>) -> Completion {
         let inner = &*self.0;
         let mut operation = Operation { transfer, buffer, result: Ok(()), token: 0 };
-        let is_dma = !matches!(operation.transfer, Transfer::Persist { .. });
+        let is_dma =
+            !matches!(operation.transfer, Transfer::Persist { .. } | Transfer::Fill { .. });
         if is_dma {
             self.count_dma(operation.reads(), operation.dma_bytes());
             if let Some(region) = operation.region() {
@@ -371,11 +434,12 @@ impl<W: World> Engine<W> {
                 &mut batches.dma_reads
             }
             Transfer::DmaWrite { .. } | Transfer::DmaTouch { .. } => &mut batches.dma_writes,
+            Transfer::Fill { .. } => &mut batches.fills,
             _ => &mut batches.persists,
         };
         batch.push(operation);
         // [Xenic21 4.3.1] A vector is submitted when it fills, or at the end of the round.
-        if batch.len() >= limit {
+        if is_dma && batch.len() >= limit {
             self.submit(batch);
         }
         completion
@@ -479,8 +543,10 @@ impl<W: World> Engine<W> {
         let batches = &mut *batches;
         self.submit(&mut batches.dma_reads);
         self.submit(&mut batches.dma_writes);
-        if !batches.persists.is_empty() {
-            self.0.world.submit(&mut batches.persists);
+        for batch in [&mut batches.fills, &mut batches.persists] {
+            if !batch.is_empty() {
+                self.0.world.submit(batch);
+            }
         }
         batches.posted.sort_unstable();
         for node in batches.posted.drain(..) {

@@ -40,6 +40,8 @@ pub enum Charge {
         /// Body size.
         bytes: u32,
     },
+    /// A copy of a message that is prepared already was appended to a frame.
+    MessageCopied,
     /// A vector of DMA requests was submitted.
     DmaSubmitted {
         /// Requests in the vector.
@@ -108,6 +110,11 @@ pub enum Transfer {
         /// Bytes.
         len: u32,
     },
+    /// Fill an entry of the NIC's volatile queue. [MINOS24 V-B4]
+    Fill {
+        /// Bytes.
+        len: u32,
+    },
     /// A verb or a chain of operations on remote regions. The buffer holds the request, and after
     /// [`run`](crate::chain::run()) at the target the reply.
     Verbs,
@@ -172,7 +179,7 @@ impl Operation {
             }
             Transfer::DmaWrite { region, offset, .. } => land(region, *offset, &self.buffer),
             Transfer::Persist { region, offset, len } => region.check(*offset, u64::from(*len)),
-            Transfer::DmaTouch { .. } => Ok(()),
+            Transfer::DmaTouch { .. } | Transfer::Fill { .. } => Ok(()),
             Transfer::Verbs => panic!("verbs are executed by their target"),
         };
         self.result = moved.map_err(FabricError::AccessDenied);
@@ -184,7 +191,7 @@ impl Operation {
             Transfer::DmaRead { region, .. }
             | Transfer::DmaWrite { region, .. }
             | Transfer::Persist { region, .. } => Some(region),
-            Transfer::DmaTouch { .. } | Transfer::Verbs => None,
+            Transfer::DmaTouch { .. } | Transfer::Fill { .. } | Transfer::Verbs => None,
         }
     }
 
@@ -198,10 +205,20 @@ impl Operation {
         matches!(self.transfer, Transfer::DmaRead { .. } | Transfer::DmaTouch { reads: true, .. })
     }
 
+    /// Bytes that are made durable, or written into a queue's entry.
+    pub const fn persisted_bytes(&self) -> u64 {
+        match self.transfer {
+            Transfer::Persist { len, .. } | Transfer::Fill { len } => len as u64,
+            _ => 0,
+        }
+    }
+
     /// Bytes that a DMA moves.
     pub fn dma_bytes(&self) -> u64 {
         match self.transfer {
-            Transfer::DmaRead { len, .. } | Transfer::DmaTouch { len, .. } => u64::from(len),
+            Transfer::DmaRead { len, .. }
+            | Transfer::DmaTouch { len, .. }
+            | Transfer::Fill { len } => u64::from(len),
             _ => self.buffer.len() as u64,
         }
     }
@@ -282,6 +299,15 @@ pub trait World: 'static {
     fn frame_buffer(&self) -> Vec<u8>;
     /// Takes a received frame's buffer back.
     fn recycle(&self, frame: Vec<u8>);
+    /// Has the card a module that sends the copies of one deposit to many? [MINOS24 V-B3]
+    fn broadcasts(&self) -> bool {
+        false
+    }
+    /// Lets the card send a further copy of the frame that this engine has transmitted last, with
+    /// its own header. Otherwise like [`World::transmit`].
+    fn transmit_copy(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>> {
+        self.transmit(to, frame)
+    }
     /// Sends a frame (never to this engine itself). `Err` returns it: no space now, the engine
     /// tries again next round.
     fn transmit(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>>;

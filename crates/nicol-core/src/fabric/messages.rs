@@ -41,6 +41,15 @@ pub enum Timeout {
     Never,
 }
 
+/// How a message reaches several engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fanout {
+    /// The core deposits a copy for each of them.
+    Loop,
+    /// The card sends the copies of one deposit, where it can; else the core does. [MINOS24 V-B3]
+    Broadcast,
+}
+
 /// A typed message: `emit` cannot fail, `parse` (on the receiving side) checks everything.
 pub trait Message {
     /// The kind on the wire; unique within a system. Kinds from 0xff00 are the engine's own.
@@ -97,6 +106,15 @@ pub trait Messages: Completions {
 
     /// Sends a one-way message.
     fn send<M: Message>(&self, to: EngineId, message: &M);
+
+    /// Does what is sent to `to` arrive once, for as long as both ends live? Where it need not, a
+    /// message that must arrive is a [`Messages::call`].
+    fn is_reliable(&self, to: EngineId) -> bool;
+
+    /// Sends a one-way message to each of `to`, which are engines of other nodes. It is prepared
+    /// once, so that each further copy costs the core its deposit alone, or nothing where the card
+    /// has a broadcast module. Copies are in no order with other messages. (Decision 0014)
+    fn send_each<M: Message>(&self, to: &[EngineId], message: &M, fanout: Fanout);
 
     /// Sends a request and resolves to the reply's body.
     fn call<M: Message>(&self, to: EngineId, message: &M, timeout: Timeout) -> Self::Completion;

@@ -17,7 +17,7 @@ mod work;
 pub use completions::Completions;
 pub use durability::Durability;
 pub use local::Local;
-pub use messages::{Delivery, Message, Messages, ReplyTo, RequestId, Service, Timeout};
+pub use messages::{Delivery, Fanout, Message, Messages, ReplyTo, RequestId, Service, Timeout};
 pub use one_sided::{OneSided, OneSidedOps};
 pub use pcie::Pcie;
 pub use shared_memory::{HasDoorbell, SharedMemory};

@@ -18,6 +18,15 @@ pub trait Pcie: Completions {
     /// Reads `len` bytes of the other side's memory over PCIe; joins this round's read vector.
     fn dma_read(&self, from: &Arc<Region>, offset: u64, len: usize) -> Self::Completion;
 
+    /// Resolves when `bytes` stand in an entry of the NIC's volatile queue for updates on their way
+    /// to the host. The queue itself is its user's: this is the time that filling an entry takes.
+    /// Ready at once where the NIC has no such queue. [MINOS24 V-B4]
+    fn fill_queue_entry(&self, bytes: usize) -> Self::Completion;
+
+    /// Resolves when the NIC's hardware has moved `bytes` of a queue entry to the host's memory:
+    /// whoever asked makes the write itself at that instant. [MINOS24 V-B4]
+    fn drain_queue_entry(&self, bytes: usize) -> Self::Completion;
+
     /// Writes the other side's memory over PCIe; joins this round's write vector, resolves when
     /// the bytes have landed, and rings the region's doorbell.
     fn dma_write(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Self::Completion;

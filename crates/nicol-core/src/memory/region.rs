@@ -103,6 +103,14 @@ impl Region {
         Self { label: Some(label), ..Self::new(size) }
     }
 
+    /// A zeroed region that is a log in a NIC's durable memory: no crash takes it away, and on the
+    /// node's medium its writes are found under `label`. [MINOS24 V-A]
+    pub fn for_nic_log(size: Bytes, label: u32) -> Self {
+        let region = Self::for_log(size, label);
+        let _first = region.adopt(Side::Nic);
+        region
+    }
+
     /// Is it a log?
     pub const fn is_log(&self) -> bool {
         self.label.is_some()

@@ -6,6 +6,7 @@ mod latency;
 pub mod measure;
 pub mod paths;
 mod probe;
+mod replication;
 mod throughput;
 
 use std::borrow::Cow;
@@ -141,6 +142,9 @@ pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     }
     if profile.off_path.is_some() && chains_by == OneSidedBy::NicCores {
         lines.extend(latency::card_cores(profile)?);
+    }
+    if profile.persist.channels.is_some() {
+        lines.extend(replication::lines(profile)?);
     }
     if let Some(published) = &profile.published {
         lines.extend(latency::off_path(profile, published)?);

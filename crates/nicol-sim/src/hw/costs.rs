@@ -92,9 +92,10 @@ impl Costs {
                 chain_operation: scaled(work.chain_operation.value),
             },
             // Taking a cache line from another core is also what receiving within a side costs.
-            access: match &work.access {
-                Some(access) => scaled(access.value),
-                None => core.local_received.value,
+            access: match (&core.synchronize, &work.access) {
+                (Some(synchronize), _) => synchronize.value,
+                (None, Some(access)) => scaled(access.value),
+                (None, None) => core.local_received.value,
             },
         }
     }
@@ -124,6 +125,7 @@ impl Costs {
             Charge::FrameSent { bytes, .. } => self.packet_sent * self.packets(u64::from(bytes)),
             Charge::MessageReceived { bytes } => self.message_received + self.copied(bytes),
             Charge::MessageSent { bytes } => self.message_sent + self.copied(bytes),
+            Charge::MessageCopied => self.message_sent,
             Charge::DmaSubmitted { requests } if self.dma_by_verbs => {
                 self.verb_doorbell + self.verb_post * u64::from(requests)
             }

@@ -92,6 +92,8 @@ pub struct NodeHardware {
     pub card: Resource,
     /// The card's inside, where it is modelled.
     pub inside: Option<Box<CardParts>>,
+    /// The log device's channels; none where it takes any number of writes at a time.
+    pub log_channels: Vec<Resource>,
 }
 
 impl NodeHardware {
@@ -99,7 +101,13 @@ impl NodeHardware {
     pub fn new(profile: &Profile) -> Self {
         let queues = profile.dma.queues.value as usize;
         let inside = CardParts::new(profile).map(Box::new);
-        Self { dma_queues: vec![Resource::default(); queues], inside, ..Self::default() }
+        let channels = profile.persist.channels.as_ref().map_or(0, |channels| channels.value);
+        Self {
+            dma_queues: vec![Resource::default(); queues],
+            inside,
+            log_channels: vec![Resource::default(); channels as usize],
+            ..Self::default()
+        }
     }
 
     /// Moves a frame through a packet queue and over PCIe; when it has left.

@@ -33,6 +33,10 @@ pub struct Capabilities {
     pub one_sided_by: OneSidedBy,
     /// Who executes chains of them. [PRISM21 4]
     pub chains_by: OneSidedBy,
+    /// Is there a log device, because memory by itself is not durable?
+    pub log_device: bool,
+    /// Do host and NIC cores reach some memory each as their own? [MINOS24 V-B2]
+    pub coherent: bool,
 }
 
 impl Profile {
@@ -51,7 +55,16 @@ impl Profile {
         };
         let verbs = self.verbs.present.value;
         let chains = self.verbs.chains.as_ref().is_none_or(|chains| chains.value);
-        Capabilities { nic_cores, one_sided_by: by(verbs), chains_by: by(verbs && chains) }
+        let persist = &self.persist;
+        let log_device = persist.latency.value.0 + persist.per_kib.value.0 > 0;
+        let kept = cores.coherent.as_ref().is_some_and(|kept| kept.value);
+        Capabilities {
+            nic_cores,
+            one_sided_by: by(verbs),
+            chains_by: by(verbs && chains),
+            log_device,
+            coherent: kept || nic_cores == NicCores::Host,
+        }
     }
 }
 

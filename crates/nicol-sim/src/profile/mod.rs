@@ -33,6 +33,8 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("connectx5-40g", include_str!("../../../../profiles/connectx5-40g.toml")),
     ("connectx6", include_str!("../../../../profiles/connectx6.toml")),
     ("liquidio3", include_str!("../../../../profiles/liquidio3.toml")),
+    ("minos-b-cluster", include_str!("../../../../profiles/minos-b-cluster.toml")),
+    ("minos-snic", include_str!("../../../../profiles/minos-snic.toml")),
     ("stingray", include_str!("../../../../profiles/stingray.toml")),
 ];
 
@@ -121,6 +123,8 @@ pub struct Profile {
     pub within: Within,
     /// Durability.
     pub persist: Persist,
+    /// The NIC's queues for updates on their way to the host; none where it has no such queues.
+    pub nic_queues: Option<NicQueues>,
     /// The way to NIC cores off the packets' path; none where there are no such cores.
     pub off_path: Option<OffPath>,
     /// The inside of the card; none where a card is one queue of packets.
@@ -152,6 +156,9 @@ pub struct Cores {
     pub on_path: Sourced<bool>,
     /// Time of a NIC engine's core for what takes a host core 1000.
     pub nic_slowdown_permille: Sourced<u64>,
+    /// Does hardware keep some memory coherent between host and NIC, so that each side's cores reach
+    /// it as they reach their own? Left out: only where both work in the same memory. [MINOS24 V-B2]
+    pub coherent: Option<Sourced<bool>>,
 }
 
 /// `[host_core]`, `[nic_core]`
@@ -174,6 +181,8 @@ pub struct CoreCosts {
     pub message_sent: Sourced<Picos>,
     /// Copying message bodies.
     pub copy: Sourced<BitsPerSec>,
+    /// [`nicol_core::fabric::SharedMemory::access`] on this side's cores; by default `work.access`.
+    pub synchronize: Option<Sourced<Picos>>,
 }
 
 /// `[work]`
@@ -272,6 +281,9 @@ pub struct Link {
     pub latency: Sourced<Picos>,
     /// Frames that an engine may have waiting for the link or the PCIe queue.
     pub queue_frames: Sourced<u64>,
+    /// Has the card a module that sends the copies of one deposit to many? Left out: it has not.
+    /// [MINOS24 V-B3]
+    pub broadcast: Option<Sourced<bool>>,
 }
 
 /// `[pcie]`
@@ -312,6 +324,24 @@ pub struct Persist {
     pub latency: Sourced<Picos>,
     /// Time per KiB.
     pub per_kib: Sourced<Picos>,
+    /// Writes that the device takes at a time; others wait. Left out: any number, and those of one
+    /// engine's round share the fixed time.
+    pub channels: Option<Sourced<u64>>,
+}
+
+/// `[nic_queues]`: writing an entry of the queues that buffer updates on a NIC. Entries are written
+/// side by side; how many there are is the system's choice. [MINOS24 V-B4]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NicQueues {
+    /// Fixed time of an entry of the volatile queue.
+    pub volatile_latency: Sourced<Picos>,
+    /// Time per KiB of it.
+    pub volatile_per_kib: Sourced<Picos>,
+    /// Fixed time until an entry of the durable queue is durable.
+    pub durable_latency: Sourced<Picos>,
+    /// Time per KiB of it.
+    pub durable_per_kib: Sourced<Picos>,
 }
 
 impl Profile {
@@ -434,7 +464,7 @@ impl Profile {
         let off_path = cores.nic_is_separate.value && !cores.on_path.value && verbs;
         let inside = self.card.as_ref().and_then(|card| card.wrong(self.off_path.is_some()));
         let (card, of_card) = inside.unwrap_or_default();
-        let rules: [(bool, &str, &str); 9] = [
+        let rules: [(bool, &str, &str); 10] = [
             (inside.is_none(), card, of_card),
             (
                 self.off_path.is_none() || off_path,
@@ -448,6 +478,11 @@ impl Profile {
             (self.pcie.tlp_payload.value.0 > 0, "tlp_payload", "give at least 1B"),
             (self.dma.queues.value > 0, "queues", "give at least 1"),
             (self.dma.vector.value > 0, "vector", "give at least 1"),
+            (
+                self.persist.channels.as_ref().is_none_or(|channels| channels.value > 0),
+                "channels",
+                "give at least 1, or leave it out",
+            ),
         ];
         for (holds, key, what) in rules {
             if !holds {
