@@ -82,20 +82,36 @@ pub struct System {
     pub(crate) serve: Result<fn(ServeConfig) -> Result<Served>, &'static str>,
 }
 
-/// What a system cannot do without. Threads offer neither.
+/// What a system cannot do without. Threads offer neither NIC cores nor a card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// NIC cores of their own: host cores must not stand in for them.
     pub nic_cores: bool,
     /// One-sided operations that no core executes.
     pub card: bool,
+    /// A log device, since its memory forgets. Threads have one.
+    pub log_device: bool,
+    /// Memory that host and NIC cores both reach as their own. Threads have that.
+    pub coherent: bool,
 }
 
 impl Needs {
+    /// It runs anywhere.
+    pub const NONE: Self =
+        Self { nic_cores: false, card: false, log_device: false, coherent: false };
+
     /// Does hardware that can do this suffice?
     pub fn are_met_by(self, can: Capabilities) -> bool {
         let cores = !self.nic_cores || can.nic_cores != NicCores::Host;
-        cores && (!self.card || can.one_sided_by == OneSidedBy::Card)
+        cores
+            && (!self.card || can.one_sided_by == OneSidedBy::Card)
+            && (!self.log_device || can.log_device)
+            && (!self.coherent || can.coherent)
+    }
+
+    /// Do threads suffice?
+    fn are_met_by_threads(self) -> bool {
+        !self.nic_cores && !self.card
     }
 }
 
@@ -131,7 +147,7 @@ impl System {
     /// Where it runs: on threads, and on those of the built-in profiles that have what it needs.
     pub fn worlds(&self) -> Result<Vec<&'static str>> {
         let mut worlds = Vec::new();
-        if self.needs == Needs::default() {
+        if self.needs.are_met_by_threads() {
             worlds.push(THREADS);
         }
         for name in Profile::list() {
@@ -140,6 +156,15 @@ impl System {
             }
         }
         Ok(worlds)
+    }
+
+    /// May it run in this world? Of what is no built-in world only a run tells.
+    ///
+    /// # Errors
+    /// If a built-in profile cannot be read.
+    pub fn may_run_on(&self, world: &str) -> Result<bool> {
+        let is_built_in = Profile::list().contains(&world);
+        Ok(!is_built_in || self.worlds()?.contains(&world))
     }
 
     /// That all of `profiles` have what it needs.

@@ -60,7 +60,10 @@ mod tests {
     #[test]
     fn where_a_system_runs_follows_from_what_it_needs() {
         let on = |nic_cores, card| {
-            let system = System { needs: Needs { nic_cores, card }, ..*find("xenic").unwrap() };
+            let system = System {
+                needs: Needs { nic_cores, card, ..Needs::NONE },
+                ..*find("xenic").unwrap()
+            };
             let known = ["threads", "bluefield1", "connectx5", "liquidio3", "stingray"];
             let mut worlds = system.worlds().unwrap();
             worlds.retain(|world| known.contains(world));

@@ -6,4 +6,5 @@
 
 pub mod commit;
 mod kit;
+pub mod minos;
 pub mod prism;

@@ -31,7 +31,7 @@ pub enum Stage {
 
 /// How a frame gets from a host to its NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Launch {
     /// It rings a doorbell.
     Rings,
     /// It rides on the burst's.
@@ -49,7 +49,7 @@ pub struct FrameInFlight {
     stage: Stage,
     first: Stage,
     /// How it gets to its NIC.
-    way: Way,
+    way: Launch,
     /// Does it count as waiting at its sender?
     queued: bool,
     /// The incarnations of the sender's node when it was sent.
@@ -64,7 +64,7 @@ impl Shared {
         to: EngineId,
         frame: Vec<u8>,
         at: Nanos,
-        way: Way,
+        way: Launch,
     ) -> Result<(), Vec<u8>> {
         let Some(to) = self.view.index_of(to) else { return Ok(()) };
         let state = &mut *self.state.borrow_mut();
@@ -102,7 +102,7 @@ impl Shared {
         let (source, target) = (self.engines[from], self.engines[to]);
         let bytes = frame_in_flight.frame.len() as u64;
         let (stage, sent) = (frame_in_flight.stage, frame_in_flight.way);
-        let rings = sent == Way::Rings;
+        let rings = sent == Launch::Rings;
         let waits = frame_in_flight.queued && stage != frame_in_flight.first;
         if state.has_crashes && self.is_cut_off(state, number) {
             return self.drop_frame(state, number);
@@ -119,7 +119,7 @@ impl Shared {
                 let node = &mut state.nodes[node];
                 let crossed = match sent {
                     // Right behind the frame of which it is a copy.
-                    Way::Copy => node.lanes_to_nic.free_at().max(picos(now)),
+                    Launch::Copy => node.lanes_to_nic.free_at().max(picos(now)),
                     _ => node.cross(&model.hardware, way, picos(now), bytes, rings).end,
                 };
                 let next = match (source.node == target.node, model.on_path) {
@@ -224,7 +224,7 @@ impl Shared {
             if let Some(trace) = &self.trace {
                 trace.sink().frame_copied(&state.frames.get_mut(number).frame, &frame);
             }
-            let (stage, way, queued) = (first, Way::Rides, false);
+            let (stage, way, queued) = (first, Launch::Rides, false);
             let copy = FrameInFlight { frame, from, to, stage, first, way, queued, since };
             let copy = state.frames.insert(copy);
             state.kernel.push(arrives + delay, Event::Frame(copy));

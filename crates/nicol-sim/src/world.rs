@@ -14,7 +14,7 @@ use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::View;
 
 use crate::doorbells::Doorbells;
-use crate::frames::Way;
+use crate::frames::Launch;
 use crate::hw::{Costs, NodeModel, picos};
 use crate::state::State;
 use crate::trace::HardwareTrace;
@@ -327,7 +327,7 @@ impl World for SimWorld {
 
     fn transmit(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>> {
         let rings = self.here.side == Side::Host && self.rings();
-        let way = if rings { Way::Rings } else { Way::Rides };
+        let way = if rings { Launch::Rings } else { Launch::Rides };
         let launched = self.shared.launch(self.index, to, frame, self.now(), way);
         self.refused.set(self.refused.get() || launched.is_err());
         launched
@@ -338,7 +338,7 @@ impl World for SimWorld {
     }
 
     fn transmit_copy(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>> {
-        let launched = self.shared.launch(self.index, to, frame, self.now(), Way::Copy);
+        let launched = self.shared.launch(self.index, to, frame, self.now(), Launch::Copy);
         self.refused.set(self.refused.get() || launched.is_err());
         launched
     }

@@ -180,6 +180,10 @@ fn configs(args: &SweepArgs) -> Result<Vec<BenchConfig>> {
     let mut configs = Vec::new();
     for (workload, system) in pairs {
         for world in &args.on {
+            // Of all systems those that can run there.
+            if args.system.system == "all" && !system.may_run_on(world)? {
+                continue;
+            }
             for seed in from..to {
                 let config = config(args, workload, system, world, seed)?;
                 // A sweep looks for conflicts; it measures nothing.

@@ -3,6 +3,7 @@
 
 pub mod commit;
 pub mod key_value;
+mod minos;
 pub mod offpath;
 pub mod prism;
 
@@ -13,6 +14,7 @@ use crate::system::System;
 pub(crate) static SYSTEMS: &[&[System]] = &[
     commit::SYSTEMS,
     prism::SYSTEMS,
+    minos::SYSTEMS,
     #[cfg(test)]
     key_value::tests::SYSTEMS,
 ];

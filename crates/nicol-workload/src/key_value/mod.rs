@@ -39,6 +39,8 @@ enum Request {
     /// Of a record that nobody has put before.
     Insert(Key),
     Delete(Key),
+    /// The end of a scope.
+    Persist,
     Scan {
         first: Key,
         limit: u32,
@@ -72,6 +74,8 @@ pub struct KeyValueWorkload {
     draw: Draw,
     /// Where records that are scanned stand.
     scatter: Option<Scatter>,
+    /// Writes of a client in a scope, where the system has scopes.
+    scope_writes: Option<u32>,
 }
 
 impl KeyValueWorkload {
@@ -87,6 +91,7 @@ impl KeyValueWorkload {
             value_bytes: config.value_bytes,
             insert_capacity: if config.mix.inserts() { insert_capacity } else { 0 },
             scatter: config.mix.scans().then_some(Scatter::new(SCATTER_BITS)),
+            scope_writes: None,
             draw: Draw::Ycsb(Generator::new(config)),
         }
     }
@@ -104,7 +109,17 @@ impl KeyValueWorkload {
             insert_capacity: rows.div_ceil(2),
             draw,
             scatter: None,
+            scope_writes: None,
         }
+    }
+
+    /// The same, by clients that end a scope after so many writes: an operation of its own kind.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn with_scopes(self, writes: u32) -> Self {
+        assert!(writes > 0, "a scope has a write");
+        Self { scope_writes: Some(writes), ..self }
     }
 
     /// Its name on the command line.
@@ -117,9 +132,11 @@ impl KeyValueWorkload {
 
     /// The names of its kinds of operations.
     pub fn kinds(&self) -> &'static [&'static str] {
-        match &self.draw {
-            Draw::Ycsb(generator) => generator.config().mix.kinds(),
-            Draw::Churn { .. } => &["get", "put", "delete"],
+        match (&self.draw, self.scope_writes) {
+            (Draw::Ycsb(generator), None) => generator.config().mix.kinds(),
+            (Draw::Churn { .. }, None) => &["get", "put", "delete"],
+            (Draw::Ycsb(_), Some(_)) => &["read", "write", "persist"],
+            (Draw::Churn { .. }, Some(_)) => &["get", "put", "delete", "persist"],
         }
     }
 

@@ -35,6 +35,7 @@ pub fn spawn_clients<F: Local, K: KeyValue>(
         workload: Arc::clone(workload),
         then: None,
         name,
+        unpersisted: 0,
     });
 }
 
@@ -45,6 +46,8 @@ struct KeyValueSession<K> {
     /// The second piece of the operation under way.
     then: Option<Request>,
     name: u32,
+    /// Its writes in the scope under way.
+    unpersisted: u32,
 }
 
 /// An operation under way, or a piece of one.
@@ -82,7 +85,7 @@ impl<K: KeyValue> Session for KeyValueSession<K> {
     type Operation = KeyValueOperation;
 
     fn next(&mut self, random: &mut Stream, operation: &mut KeyValueOperation) -> usize {
-        let Drawn { kind, request, then } = self.workload.next(random);
+        let Drawn { kind, request, then } = self.next_in_scope(random);
         if operation.request.is_none() {
             // Loaded values name writer 0.
             operation.writer = (u64::from(self.name) + 1) << WRITE_BITS;
@@ -101,6 +104,7 @@ impl<K: KeyValue> Session for KeyValueSession<K> {
                 self.store.put(key, value).await.map(written)
             }
             Request::Delete(key) => self.store.delete(key).await.map(written),
+            Request::Persist => self.store.persist().await.map(|()| None),
             Request::Scan { first, limit } => {
                 self.store.scan(first, limit, found).await.map(|()| None)
             }
@@ -129,6 +133,23 @@ impl<K: KeyValue> Session for KeyValueSession<K> {
         let Some(then) = self.then.take() else { return false };
         operation.ask(then, self.workload.value_bytes());
         true
+    }
+}
+
+impl<K> KeyValueSession<K> {
+    /// What comes next: the end of a scope, if it has all of its writes.
+    fn next_in_scope(&mut self, random: &mut Stream) -> Drawn {
+        if self.workload.scope_writes.is_some_and(|writes| self.unpersisted >= writes) {
+            self.unpersisted = 0;
+            let kind = self.workload.kinds().len() - 1;
+            return Drawn { kind, request: Request::Persist, then: None };
+        }
+        let drawn = self.workload.next(random);
+        let writes =
+            |request| matches!(request, Request::Put(_) | Request::Insert(_) | Request::Delete(_));
+        let counted = writes(drawn.request) || drawn.then.is_some_and(writes);
+        self.unpersisted += u32::from(counted);
+        drawn
     }
 }
 
@@ -166,6 +187,7 @@ impl ClientOperation for KeyValueOperation {
             Request::Delete(key) => {
                 Action::Delete { write: write(key, Effect::Delete), scope: None }
             }
+            Request::Persist => Action::Persist { scope: None },
             Request::Scan { first, limit } => {
                 let found = if end == End::Ok { self.found.as_slice() } else { &[] };
                 Action::Scan(history::Scan {

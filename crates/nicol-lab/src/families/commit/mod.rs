@@ -84,7 +84,7 @@ where
         replication: "primary-backup, all acknowledge",
         scans: if N::SCANS { "local" } else { "none" },
         // Whatever is missing, software does.
-        needs: Needs { nic_cores: false, card: false },
+        needs: Needs::NONE,
         survives: if N::FOLLOWS_VIEWS {
             "message faults, partitions, stalls; a crash ends its node's shard, and what the node \
              left undecided stays locked"

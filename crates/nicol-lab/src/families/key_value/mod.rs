@@ -37,6 +37,11 @@ pub trait KeyValueConfig: SystemConfig {
     fn promise(&self) -> Promise {
         Promise::Linearizable
     }
+
+    /// After how many writes a client ends a scope, where the system has scopes.
+    fn scope_writes(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// The system called `name` of a family, on nodes of type `N`, from `source`: linearizable, and
@@ -51,7 +56,7 @@ where
         guarantee: "linearizable",
         replication: "none",
         scans: if N::OFFERED.scans { "all" } else { "none" },
-        needs: Needs { nic_cores: false, card: false },
+        needs: Needs::NONE,
         survives: "message faults, partitions, stalls; stops after a crash",
         source,
         synced_log: false,
@@ -86,12 +91,16 @@ where
     fn build(config: &BenchConfig, nic_memory: Option<Bytes>) -> Result<Built<Self>> {
         let mut spec = config.sized_workload();
         workloads::fit(&mut spec, N::VALUE_BYTES_MAX);
-        let workload = Arc::new(workloads::build(&spec, config.nodes)?);
+        let mut workload = workloads::build(&spec, config.nodes)?;
         let value_bytes = workload.value_bytes();
-        let sizes = Sizes { source: &*workload, value_bytes, nic_memory };
+        let sizes = Sizes { source: &workload, value_bytes, nic_memory };
         let mut system = N::Config::published(&config.system, &sizes);
         let mut engine = system.engines();
         apply(&config.settings, &mut system, &mut engine)?;
+        if let Some(writes) = system.scope_writes() {
+            workload = workload.with_scopes(writes);
+        }
+        let workload = Arc::new(workload);
         Ok(Built {
             name: workload.name(),
             kinds: workload.kinds(),

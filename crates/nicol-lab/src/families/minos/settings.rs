@@ -1,0 +1,76 @@
+//! What `--set` may change in MINOS.
+
+use anyhow::{Result, bail};
+use nicol_core::history::{Persistency, Promise};
+use nicol_core::units::Nanos;
+use nicol_protocols::minos::{Errata, Faithful, MinosConfig};
+
+use super::{SABOTAGES, parts};
+use crate::families::key_value::KeyValueConfig;
+use crate::settings::{
+    SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch,
+};
+
+/// Writes of a scope: the paper gives none.
+const SCOPE_WRITES: u32 = 10;
+
+impl Settings for MinosConfig {
+    const KEYS: &'static [Setting] = &[
+        ("combined", "on|off", "does the SmartNIC run the algorithms, on coherent metadata"),
+        ("batching", "on|off", "do host and SmartNIC exchange one INV and one ACK a write"),
+        ("broadcast", "on|off", "does the card send the copies of an INV or VAL"),
+        ("queue_entries", "1..2^20|unlimited", "entries of each of the vFIFO and the dFIFO"),
+        ("timeout_us", "MICROSECONDS", "how long a client waits, where messages may be lost"),
+    ];
+    const HIDDEN: &'static [Setting] = &[SABOTAGE, ("faithful", "ERRATUM", "keep it as printed")];
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "combined" => self.offload = switch(value)?,
+            "batching" => self.batching = switch(value)?,
+            "broadcast" => self.broadcast = switch(value)?,
+            "queue_entries" if value == "unlimited" => self.queue_entries = None,
+            "queue_entries" => self.queue_entries = Some(number(value, 1, 1 << 20)? as u32),
+            "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 1 << 32)?),
+            "faithful" => *erratum(&mut self.errata, value)? = Faithful::Paper,
+            _ => self.sabotage = sabotage(&SABOTAGES, value)?,
+        }
+        Ok(())
+    }
+}
+
+/// The erratum of this name.
+fn erratum<'e>(errata: &'e mut Errata, name: &str) -> Result<&'e mut Faithful> {
+    Ok(match name {
+        "timestamps" => &mut errata.timestamps,
+        "global_timestamps" => &mut errata.global_timestamps,
+        "scopes" => &mut errata.scopes,
+        "queued" => &mut errata.queued,
+        _ => bail!("'{name}': choose timestamps, global_timestamps, scopes or queued"),
+    })
+}
+
+impl SystemConfig for MinosConfig {
+    fn published(system: &str, sizes: &Sizes<'_>) -> Self {
+        let (model, offload) = parts(system);
+        Self::paper(model, offload, sizes.value_bytes as u64)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = broken(&SABOTAGES, self.sabotage);
+        if self.errata != Errata::FIXED {
+            warnings.push("faithful: as printed, the protocol is not correct".to_owned());
+        }
+        warnings
+    }
+}
+
+impl KeyValueConfig for MinosConfig {
+    fn promise(&self) -> Promise {
+        Promise::Linearizable
+    }
+
+    fn scope_writes(&self) -> Option<u32> {
+        (self.model == Persistency::Scope).then_some(SCOPE_WRITES)
+    }
+}

@@ -1,0 +1,147 @@
+//! MINOS: linearizable under message faults in every model, on the host and offloaded, and what the
+//! paper prints otherwise is caught.
+
+use nicol_core::units::Nanos;
+use nicol_lab::bench::{BenchConfig, Length, run};
+use nicol_lab::report::BenchReport;
+use nicol_lab::workloads::WorkloadSpec;
+use nicol_workload::ycsb::Popularity;
+
+const MODELS: [&str; 5] = ["synch", "strict", "renf", "event", "scope"];
+const PLACES: [&str; 2] = ["minos-b", "minos-o"];
+
+/// Few records, so that operations meet.
+fn config(system: &str, on: &str, seed: u64) -> BenchConfig {
+    let spec = WorkloadSpec {
+        records: Some(2),
+        value_bytes: Some(40),
+        popularity: Some(Popularity::Uniform),
+        ..WorkloadSpec::named("ycsb")
+    };
+    BenchConfig {
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        clients: Some(6),
+        length: Some(Length::Transactions(600)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new(system, spec, on, seed)
+    }
+}
+
+fn held(config: &BenchConfig) -> BenchReport {
+    let report = run(config).unwrap().report;
+    let check = &report.check;
+    let name = format!("{} {:?} seed {}", config.system, config.settings, config.seed);
+    assert!(check.held(), "{name}: {:#?}", check.violations);
+    assert_eq!(check.held_promise, Some(true), "{name}");
+    report
+}
+
+#[test]
+fn every_model_is_linearizable_on_the_host_and_offloaded() {
+    for place in PLACES {
+        for model in MODELS {
+            let report = held(&config(&format!("{place}:{model}"), "minos-snic", 1));
+            assert_eq!((report.failed, report.unknown), (0, 0), "{place}:{model}");
+            assert!(report.committed >= 600);
+        }
+    }
+}
+
+#[test]
+fn every_model_is_linearizable_under_message_faults() {
+    let (mut committed, mut unknown) = (0, 0);
+    for seed in 0..40 {
+        let place = PLACES[seed as usize % 2];
+        let model = MODELS[seed as usize / 2 % 5];
+        let mut config = config(&format!("{place}:{model}"), "minos-snic", seed);
+        config.faults.messages = true;
+        if seed % 3 == 0 {
+            config.settings.push("timeout_us=1000".to_owned());
+        }
+        let report = held(&config);
+        committed += report.committed;
+        unknown += report.unknown;
+    }
+    assert!(committed > 20_000 && unknown > 0, "{committed} {unknown}");
+}
+
+/// Each optimisation between MINOS-B and MINOS-O is a value, and so is the size of the queues.
+#[test]
+fn every_point_between_the_two_is_linearizable() {
+    for (seed, settings) in [
+        "combined=off",
+        "combined=off,broadcast=on",
+        "combined=on,batching=off,broadcast=off",
+        "combined=on,batching=on,broadcast=off",
+        "combined=on,batching=off,broadcast=on",
+        "queue_entries=1",
+        "queue_entries=unlimited",
+    ]
+    .iter()
+    .enumerate()
+    {
+        for place in PLACES {
+            let model = MODELS[seed % 5];
+            let mut config = config(&format!("{place}:{model}"), "minos-snic", seed as u64);
+            config.settings = settings.split(',').map(str::to_owned).collect();
+            let report = held(&config);
+            assert_eq!((report.failed, report.unknown), (0, 0), "{place}:{model} {settings}");
+        }
+    }
+}
+
+/// Records come and go; and a system without a SmartNIC's hardware runs on the testbed of MINOS-B.
+#[test]
+fn records_are_inserted_and_removed() {
+    for (seed, place) in PLACES.into_iter().enumerate() {
+        let mut config = config(&format!("{place}:synch"), "minos-b-cluster", seed as u64);
+        config.workload = WorkloadSpec { records: Some(6), ..WorkloadSpec::named("churn") };
+        config.nic_engines = Some(1);
+        held(&config);
+    }
+}
+
+/// A seed of so many in which `erratum`, as printed, is caught.
+fn caught(system: &str, on: &str, erratum: &str, seeds: u64) -> Option<u64> {
+    (0..seeds).find(|&seed| {
+        let mut config = config(system, on, seed);
+        config.faults.messages = seed % 2 == 1;
+        config.settings = vec!["timeout_us=500".to_owned()];
+        held(&config);
+        config.settings.push(format!("faithful={erratum}"));
+        !run(&config).unwrap().report.check.held()
+    })
+}
+
+/// AMB-15: two concurrent writes of one node get one timestamp, and replicas diverge.
+#[test]
+fn timestamps_as_printed_are_caught() {
+    assert!(caught("minos-b:synch", "minos-snic", "timestamps", 40).is_some());
+}
+
+/// AMB-16: global timestamps go back, and a spin waits for ever.
+#[test]
+fn global_timestamps_as_printed_are_caught() {
+    assert!(caught("minos-b:synch", "minos-snic", "global_timestamps", 40).is_some());
+}
+
+/// AMB-19: a write that waits in the vFIFO is acknowledged, and a later one gets an older timestamp.
+/// The way to the host is made long, so that updates wait for it.
+#[test]
+fn a_volatile_timestamp_that_is_set_at_the_drain_is_caught() {
+    let slow = "minos-snic:dma.write_latency=20us";
+    assert!(caught("minos-o:event", slow, "queued", 40).is_some());
+}
+
+/// A SmartNIC with more writes waiting for its queues than it can hold rejects some.
+#[test]
+fn a_write_that_is_rejected_is_tried_again() {
+    let mut config = config("minos-o:synch", "minos-snic", 3);
+    config.workload.records = Some(2_000);
+    config.settings = vec!["queue_entries=1".to_owned()];
+    config.clients = Some(400);
+    config.length = Some(Length::Transactions(3_600));
+    let report = held(&config);
+    assert!(report.counters["smartnic"]["rejected"] > 0, "{:?}", report.counters);
+}

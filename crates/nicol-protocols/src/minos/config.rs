@@ -1,0 +1,112 @@
+//! How MINOS runs: every choice is a value.
+
+use nicol_core::fabric::Fanout;
+use nicol_core::history::Persistency;
+use nicol_core::ids::Side;
+use nicol_core::units::Nanos;
+
+/// Is an erratum of the paper kept?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Faithful {
+    /// As printed.
+    Paper,
+    /// As it must be.
+    Fixed,
+}
+
+/// Which errata are kept as printed. All are fixed but in tests that show that checkers catch them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errata {
+    /// Two concurrent writes of one node may have one timestamp. AMB-15
+    pub timestamps: Faithful,
+    /// Global timestamps are set, not raised. AMB-16
+    pub global_timestamps: Faithful,
+    /// \[PERSIST\]sc leaves out what was obsolete. AMB-18
+    pub scopes: Faithful,
+    /// volatileTS is set when the vFIFO drains. AMB-19
+    pub queued: Faithful,
+}
+
+impl Errata {
+    /// None.
+    pub const FIXED: Self = Self {
+        timestamps: Faithful::Fixed,
+        global_timestamps: Faithful::Fixed,
+        scopes: Faithful::Fixed,
+        queued: Faithful::Fixed,
+    };
+}
+
+/// How a MINOS system runs. Every point between MINOS-B and MINOS-O is one of these values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MinosConfig {
+    /// The persistency model.
+    pub model: Persistency,
+    /// Does the SmartNIC run the algorithms, on coherent metadata and without write locks? The paper
+    /// calls these three together "Combined". [MINOS24 V-B1, V-B2, V-B4, VIII-D]
+    pub offload: bool,
+    /// Do the host and its NIC exchange one INV and one ACK a write, instead of one for each follower?
+    /// [MINOS24 V-B3]
+    pub batching: bool,
+    /// Does the card send the copies of an INV or VAL? [MINOS24 V-B3]
+    pub broadcast: bool,
+    /// Entries of each of the vFIFO and the dFIFO; `None`: as many as are asked for.
+    pub queue_entries: Option<u32>,
+    /// Is a record on the replicas of its shard only? Else on every node. [MINOS24 II-A]
+    pub sharded: bool,
+    /// Bytes of the largest value.
+    pub value_bytes: u64,
+    /// How long a client waits for an operation over unreliable routes: then its outcome is unknown.
+    pub timeout: Nanos,
+    /// What is kept as printed.
+    pub errata: Errata,
+    /// For negative tests.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None.
+    None,
+    /// Reads do not wait for the read lock.
+    ReadsThroughLocks,
+    /// A follower releases the read lock when it acknowledges, not when it is told.
+    ReleasesEarly,
+    /// The coordinator does not wait for one of its followers.
+    ForgetsFollower,
+    /// A node applies an update over a newer one.
+    AppliesObsolete,
+    /// An obsolete write is acknowledged without waiting for what made it so.
+    SkipsSpins,
+}
+
+impl MinosConfig {
+    /// The paper's choices for one end of the line, or the other.
+    pub const fn paper(model: Persistency, offload: bool, value_bytes: u64) -> Self {
+        Self {
+            model,
+            offload,
+            batching: offload,
+            broadcast: offload,
+            // Table III.
+            queue_entries: Some(5),
+            sharded: false,
+            value_bytes,
+            timeout: Nanos::from_millis(20),
+            errata: Errata::FIXED,
+            sabotage: Sabotage::None,
+        }
+    }
+
+    /// Whose engines run the protocol.
+    pub(super) const fn side(&self) -> Side {
+        if self.offload { Side::Nic } else { Side::Host }
+    }
+
+    pub(super) const fn fanout(&self) -> Fanout {
+        if self.broadcast { Fanout::Broadcast } else { Fanout::Loop }
+    }
+}

@@ -1,0 +1,238 @@
+//! The host of MINOS-O: what it does of a client-write before the SmartNIC takes over, and what the two
+//! tell one another over PCIe. [MINOS24 V-B1, V-B3, figure 6]
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use nicol_core::fabric::{Fabric, FabricError, Message, ReplyTo, Timeout};
+use nicol_core::ids::{EngineId, Key, NodeId};
+use nicol_core::wire::{Malformed, Reader, Writer};
+
+use super::member::Member;
+use super::node::Open;
+use super::timestamp::Timestamp;
+use super::write::{Waiting, Write};
+
+pub(super) const HOST_INV: u16 = 16;
+
+/// Names no follower: the INV is for all of them.
+const ALL: u16 = u16::MAX;
+
+/// INV from the host to its SmartNIC: batched, for all followers; or one of several, for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HostInv<'a> {
+    key: Key,
+    ts: Timestamp,
+    scope: u64,
+    /// The follower, or [`ALL`].
+    to: u16,
+    /// How many INVs of this write there are.
+    of: u16,
+    /// `None` removes the record.
+    value: Option<&'a [u8]>,
+}
+
+impl<'a> HostInv<'a> {
+    fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        let [key, ts, scope] = reader.u64s()?;
+        let (to, of, has_value) = (reader.u16()?, reader.u16()?, reader.u8()?);
+        if of == 0 || has_value > 1 {
+            return Err(Malformed { what: "an INV of a host that is none" });
+        }
+        let value = (has_value == 1).then(|| reader.rest());
+        if value.is_none() {
+            reader.finish()?;
+        }
+        Ok(Self { key: Key(key), ts: Timestamp::of_bits(ts), scope, to, of, value })
+    }
+}
+
+impl Message for HostInv<'_> {
+    const KIND: u16 = HOST_INV;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        for word in [self.key.0, self.ts.bits(), self.scope] {
+            to.u64(word);
+        }
+        to.u16(self.to);
+        to.u16(self.of);
+        to.u8(u8::from(self.value.is_some()));
+        to.bytes(self.value.unwrap_or_default());
+    }
+
+    fn name() -> &'static str {
+        "INV"
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each(self.key);
+    }
+}
+
+/// ACK from the SmartNIC to its host: batched, or of one follower.
+struct HostAck;
+
+impl Message for HostAck {
+    const KIND: u16 = 17;
+
+    fn emit(&self, _: &mut Writer<'_>) {}
+
+    fn name() -> &'static str {
+        "ACK"
+    }
+}
+
+/// Writes whose INVs come one by one, and how many have come.
+pub(super) type Arriving = RefCell<BTreeMap<(Key, Timestamp), (Rc<Write>, u16)>>;
+
+impl<F: Fabric> Member<F> {
+    /// A client-write at its host.
+    pub(super) async fn hosted_write(self: Rc<Self>, write: Rc<Write>) {
+        let open = Open::begin(&self.node);
+        // [MINOS24 fig. 8 line 4] A client-write to key k: TS_WR.
+        self.issue_timestamp(&write).await;
+        // [MINOS24 fig. 8 line 5] Is it obsolete already?
+        if let Some(newer) = self.obsolete(&write.inv()).await {
+            // [MINOS24 fig. 8 line 6, step a] handleObsolete.
+            self.handle_obsolete(&write, newer).await;
+            // [MINOS24 fig. 8 line 7]
+            self.return_to_client(&write);
+            return self.end(&write, open);
+        }
+        // [MINOS24 fig. 8 line 8] Snatch RDLock.
+        self.snatch_rd_lock(&write.inv()).await;
+        // [MINOS24 V-B1] The INVs to the SmartNIC, and an ACK for each of them.
+        let nic = self.fabric.view().nic_for(self.fabric.here(), write.number);
+        if self.hand_over(&write, nic).await {
+            self.return_to_client(&write);
+        } else {
+            // "a SmartNIC can reject a request from its local host": the write never began.
+            self.fabric.access().await;
+            let ts = write.ts();
+            self.node.store().change(write.key, |record| record.release_rd_lock(ts));
+            write.refuse();
+        }
+        self.end(&write, open);
+    }
+
+    /// Gives a write to the SmartNIC, and waits until it has returned; false if it was rejected.
+    async fn hand_over(&self, write: &Write, nic: EngineId) -> bool {
+        let followers = self.followers(write.key);
+        let all = [NodeId(ALL)];
+        let single = self.config().batching || followers.is_empty();
+        let to = if single { &all[..] } else { &followers[..] };
+        let invs = to.iter().map(|to| HostInv {
+            key: write.key,
+            ts: write.ts(),
+            scope: write.scope,
+            to: to.0,
+            of: if single { 1 } else { followers.len() as u16 },
+            value: write.value.as_deref(),
+        });
+        let call = |inv| self.fabric.call(nic, &inv, Timeout::Never);
+        let calls: Vec<F::Completion> = invs.map(call).collect();
+        let mut taken = true;
+        for call in calls {
+            taken &= call.await.is_ok();
+        }
+        taken
+    }
+
+    /// An INV from the host: the SmartNIC takes the write over, or rejects it.
+    pub(super) fn take_over(self: &Rc<Self>, body: &[u8], host: ReplyTo) -> Result<(), Malformed> {
+        let inv = HostInv::parse(body)?;
+        let name = (inv.key, inv.ts);
+        let mut arriving = self.arriving.borrow_mut();
+        let write = match arriving.get_mut(&name) {
+            Some((write, arrived)) => {
+                *arrived += 1;
+                let (write, arrived) = (write.clone(), *arrived);
+                if arrived == inv.of {
+                    arriving.remove(&name);
+                }
+                write
+            }
+            None => {
+                if self.node.volatile_queue().is_full() {
+                    self.node.count_rejected();
+                    self.fabric.refuse(host, FabricError::NoResources);
+                    return Ok(());
+                }
+                let waiting = Waiting::Host(RefCell::default());
+                let write = self.open_write(inv.key, inv.value, inv.scope, waiting);
+                write.set_ts(inv.ts);
+                if inv.of > 1 {
+                    arriving.insert(name, (write.clone(), 1));
+                }
+                self.fabric.spawn(self.clone().offloaded_write(write.clone()));
+                write
+            }
+        };
+        drop(arriving);
+        self.note_host(&write, inv.to, host);
+        Ok(())
+    }
+
+    /// One more INV of a write has come: it goes on to its follower.
+    fn note_host(self: &Rc<Self>, write: &Rc<Write>, to: u16, host: ReplyTo) {
+        if write.is_returned() {
+            return self.answer_host(host);
+        }
+        let Waiting::Host(hosts) = &write.waiting else { return };
+        let follower = (to != ALL).then_some(NodeId(to));
+        hosts.borrow_mut().push((follower, host));
+        if let (Some(follower), true) = (follower, write.has_sent()) {
+            self.send_inv_to(write, &[follower]);
+        }
+    }
+
+    /// Sends the INV to every follower; where the host sends one for each, to those whose have come.
+    pub(super) fn pass_inv(self: &Rc<Self>, write: &Rc<Write>) {
+        let hosts = match &write.waiting {
+            Waiting::Host(hosts) => hosts.borrow().clone(),
+            Waiting::Here => Vec::new(),
+        };
+        let named: Vec<NodeId> = hosts.iter().filter_map(|(follower, _)| *follower).collect();
+        if named.is_empty() {
+            return self.send_inv(write);
+        }
+        self.await_acks(write, &self.followers(write.key));
+        self.send_inv_to(write, &named);
+    }
+
+    /// "Every time an ACK is received, it is passed to the host", without batching; the last one when
+    /// the client-write returns.
+    pub(super) fn pass_ack(&self, write: &Write, from: NodeId) {
+        let Waiting::Host(hosts) = &write.waiting else { return };
+        let mut hosts = hosts.borrow_mut();
+        let place = hosts.iter().position(|(follower, _)| *follower == Some(from));
+        if let (Some(place), true) = (place, hosts.len() > 1) {
+            self.answer_host(hosts.swap_remove(place).1);
+        }
+    }
+
+    pub(super) fn answer_host(&self, host: ReplyTo) {
+        self.fabric.reply(host, &HostAck);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inv_of_a_host_survives_pcie_and_what_is_none_is_refused() {
+        let (key, ts) = (Key(7), Timestamp::of_bits(9));
+        for value in [Some(&b"value"[..]), Some(b""), None] {
+            let inv = HostInv { key, ts, scope: 5, to: 3, of: 4, value };
+            let mut body = Vec::new();
+            inv.emit(&mut Writer::new(&mut body));
+            assert_eq!(HostInv::parse(&body), Ok(inv));
+            assert!(HostInv::parse(&body[..28]).is_err());
+            body[26] = 0;
+            assert!(HostInv::parse(&body).is_err(), "of none");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What the algorithms do to a record of their own node: the primitives of section III-A, and the
+//! steps that coordinators and followers share.
+
+use std::rc::Rc;
+
+use nicol_core::fabric::{Fabric, FabricError, Work};
+use nicol_core::ids::Key;
+
+use super::config::Sabotage;
+use super::log::Logged;
+use super::member::Member;
+use super::messages::Inv;
+use super::model::Step;
+use super::record::Record;
+use super::timestamp::Timestamp;
+
+/// Proof that a write is obsolete: the volatileTS that made it so, which the spins wait for. AMB-16
+#[must_use = "an obsolete write waits for what made it so"]
+pub(super) struct Obsolete(Timestamp);
+
+/// Proof of holding the WRLock of a record.
+#[must_use = "a write lock is released"]
+pub(super) struct WrLocked(Key);
+
+impl<F: Fabric> Member<F> {
+    /// Obsolete(TS_WR), under the WRLock or without.
+    pub(super) async fn obsolete(&self, inv: &Inv<'_>) -> Option<Obsolete> {
+        self.fabric.access().await;
+        if self.breaks(Sabotage::AppliesObsolete) {
+            return None;
+        }
+        let newer = |record: &Record| record.is_obsolete(inv.ts).then_some(record.volatile_ts);
+        self.node.store().look(inv.key, newer).map(Obsolete)
+    }
+
+    /// "Snatch RDLock".
+    pub(super) async fn snatch_rd_lock(&self, inv: &Inv<'_>) {
+        self.fabric.access().await;
+        self.node.store().change(inv.key, |record| record.snatch_rd_lock(inv.ts));
+    }
+
+    /// Spins until it has the WRLock.
+    pub(super) async fn spin_for_wr_lock(&self, key: Key) -> WrLocked {
+        let take = |record: &mut Record| {
+            let free = !record.wr_lock;
+            record.wr_lock = true;
+            free.then_some(())
+        };
+        loop {
+            self.fabric.access().await;
+            match self.node.store().take_or_watch(key, take) {
+                Ok(()) => return WrLocked(key),
+                Err((bell, rings)) => self.fabric.wait_for_doorbell(&bell, rings).await,
+            }
+        }
+    }
+
+    /// Updates volatile memory, and volatileTS.
+    pub(super) async fn update_llc(&self, locked: &WrLocked, inv: &Inv<'_>) {
+        assert_eq!(locked.0, inv.key, "the lock is the record's");
+        let bytes = inv.value.map_or(0, <[u8]>::len) as u32;
+        self.fabric.work(Work::Copy { bytes });
+        self.fabric.access().await;
+        self.node.store().change(inv.key, |record| {
+            assert!(record.wr_lock, "an update holds the write lock");
+            record.update(inv.ts, inv.value);
+        });
+        self.node.note_scope(inv);
+    }
+
+    /// Releases the WRLock.
+    pub(super) async fn release_wr_lock(&self, locked: WrLocked) {
+        self.fabric.access().await;
+        self.node.store().change(locked.0, |record| {
+            assert!(record.wr_lock, "a write lock is released once");
+            record.wr_lock = false;
+        });
+    }
+
+    /// Waits until `done` of a record.
+    pub(super) async fn spin_until(&self, key: Key, done: impl Fn(&Record) -> bool) {
+        loop {
+            self.fabric.access().await;
+            match self.node.store().take_or_watch(key, |record| done(record).then_some(())) {
+                Ok(()) => return,
+                Err((bell, rings)) => self.fabric.wait_for_doorbell(&bell, rings).await,
+            }
+        }
+    }
+
+    /// ConsistencySpin, or PersistencySpin.
+    pub(super) async fn spin(&self, step: Step, key: Key, newer: &Obsolete) {
+        if self.breaks(Sabotage::SkipsSpins) {
+            return;
+        }
+        let Obsolete(target) = *newer;
+        match step {
+            Step::ConsistencySpin => {
+                self.spin_until(key, |record| record.glb_volatile_ts >= target).await;
+            }
+            Step::PersistencySpin => {
+                self.spin_until(key, |record| record.glb_durable_ts >= target).await;
+            }
+            other => panic!("{other:?} is no spin of an obsolete write"),
+        }
+    }
+
+    /// glb_volatileTS becomes TS_WR.
+    pub(super) async fn raise_glb_volatile(&self, key: Key, ts: Timestamp) {
+        let faithful = self.config().errata.global_timestamps;
+        self.fabric.access().await;
+        self.node.store().change(key, |record| record.raise_glb_volatile(ts, faithful));
+    }
+
+    /// glb_durableTS becomes TS_WR.
+    pub(super) async fn raise_glb_durable(&self, key: Key, ts: Timestamp) {
+        let faithful = self.config().errata.global_timestamps;
+        self.fabric.access().await;
+        self.node.store().change(key, |record| record.raise_glb_durable(ts, faithful));
+    }
+
+    /// Releases the RDLock if `ts` still owns it; offloaded, once the vFIFO has drained. [MINOS24 V-B4]
+    pub(super) async fn release_rd_lock(&self, key: Key, ts: Timestamp) {
+        let ready = |record: &Record| record.rd_lock != Some(ts) || record.value_ts >= ts;
+        if !self.breaks(Sabotage::ReleasesEarly) {
+            self.spin_until(key, ready).await;
+        }
+        self.fabric.access().await;
+        self.node.store().change(key, |record| record.release_rd_lock(ts));
+    }
+
+    /// Persists an update: into the host's log, or into the dFIFO, which drains there.
+    ///
+    /// Errors: the log device has failed, for good.
+    pub(super) async fn persist(self: &Rc<Self>, inv: &Inv<'_>) -> Result<(), FabricError> {
+        let mut record = Vec::new();
+        Logged::Update { key: inv.key, ts: inv.ts, value: inv.value }.emit(&mut record);
+        self.persist_record(record).await?;
+        self.fabric.access().await;
+        self.node.store().change(inv.key, |record| {
+            record.durable_ts = record.durable_ts.max(inv.ts);
+        });
+        Ok(())
+    }
+
+    /// Persists a record of the log.
+    pub(super) async fn persist_record(
+        self: &Rc<Self>,
+        record: Vec<u8>,
+    ) -> Result<(), FabricError> {
+        if self.durable_queue.is_some() {
+            return self.enqueue_durable(record).await;
+        }
+        let slot = self.log.take().await;
+        self.log.write(&slot, &record);
+        let offset = self.log.offset(&slot);
+        let persisted = self.fabric.persist(self.log.region(), offset, record.len()).await;
+        self.log.give(slot);
+        persisted.map(drop)
+    }
+}

@@ -1,0 +1,191 @@
+//! The five persistency models: what fills the marked steps of figure 2. [MINOS24 III-C, figure 3]
+//!
+//! This page is all that differs between them. `coordinator.rs` and `follower.rs` hold what does not,
+//! and what each step does.
+
+use nicol_core::history::Persistency;
+
+/// A step whose place depends on the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Waits until what made this write obsolete is in every node's volatile memory.
+    ConsistencySpin,
+    /// Waits until what made this write obsolete is durable on every node.
+    PersistencySpin,
+    /// Persists the update and waits for that.
+    Persist,
+    /// Persists the update outside of the critical path.
+    PersistInBackground,
+    /// Waits for that.
+    SpinPersisted,
+    /// Waits for every ACK, or ACK_C.
+    SpinConsistent,
+    /// Waits for every ACK_P.
+    SpinDurable,
+    /// glb_volatileTS becomes TS_WR.
+    RaiseGlobalVolatile,
+    /// glb_durableTS becomes TS_WR.
+    RaiseGlobalDurable,
+    /// Releases the RDLock, if this write still owns it.
+    ReleaseRdLock,
+    /// Sends one of these to every follower, or to the coordinator.
+    SendVal,
+    SendValC,
+    SendValP,
+    SendAck,
+    SendAckC,
+    SendAckP,
+    /// The client-write returns to its client.
+    Return,
+}
+
+use Step::*;
+
+/// A model's steps. The letters are those of figures 2 and 3.
+#[derive(Debug)]
+pub(super) struct Steps {
+    /// Of figure 2's lines 2 and 3: step a.
+    pub(super) obsolete_at_coordinator: &'static [Step],
+    /// Lines 18 to 22: steps d, e, f, with the read lock's release between e and f.
+    pub(super) coordinator: &'static [Step],
+    /// Lines 24, 25, 29, and 38 with 40: steps h, i, k.
+    pub(super) obsolete_at_follower: &'static [Step],
+    /// Lines 39 and 40: steps j, k.
+    pub(super) follower: &'static [Step],
+    /// Lines 42 and 43, once a VAL or VAL_C has come: step l.
+    pub(super) on_val: &'static [Step],
+    /// Once a VAL_P has come: step m.
+    pub(super) on_val_p: &'static [Step],
+}
+
+impl Steps {
+    /// The steps of `model`.
+    pub(super) const fn of(model: Persistency) -> &'static Self {
+        match model {
+            Persistency::Synch => &SYNCH,
+            Persistency::Strict => &STRICT,
+            Persistency::Renf => &RENF,
+            Persistency::Event => &EVENT,
+            Persistency::Scope => &SCOPE,
+        }
+    }
+}
+
+static SYNCH: Steps = Steps {
+    obsolete_at_coordinator: &[ConsistencySpin, PersistencySpin],
+    coordinator: &[
+        Persist,
+        SpinConsistent,
+        RaiseGlobalVolatile,
+        RaiseGlobalDurable,
+        ReleaseRdLock,
+        SendVal,
+        Return,
+    ],
+    obsolete_at_follower: &[ConsistencySpin, PersistencySpin, SendAck],
+    follower: &[Persist, SendAck],
+    on_val: &[RaiseGlobalVolatile, RaiseGlobalDurable, ReleaseRdLock],
+    on_val_p: &[],
+};
+
+static STRICT: Steps = Steps {
+    obsolete_at_coordinator: &[ConsistencySpin, PersistencySpin],
+    coordinator: &[
+        Persist,
+        SpinConsistent,
+        RaiseGlobalVolatile,
+        ReleaseRdLock,
+        SendValC,
+        SpinDurable,
+        RaiseGlobalDurable,
+        SendValP,
+        Return,
+    ],
+    obsolete_at_follower: &[ConsistencySpin, SendAckC, PersistencySpin, SendAckP],
+    follower: &[SendAckC, Persist, SendAckP],
+    on_val: &[RaiseGlobalVolatile, ReleaseRdLock],
+    on_val_p: &[RaiseGlobalDurable],
+};
+
+static RENF: Steps = Steps {
+    obsolete_at_coordinator: &[ConsistencySpin, PersistencySpin],
+    // DEVIATION [MINOS24 III-C]: the coordinator waits for its own persist as well before it releases
+    // the read lock, because a read may only see what every replica has persisted.
+    coordinator: &[
+        PersistInBackground,
+        SpinConsistent,
+        RaiseGlobalVolatile,
+        Return,
+        SpinDurable,
+        SpinPersisted,
+        RaiseGlobalDurable,
+        ReleaseRdLock,
+        SendVal,
+    ],
+    obsolete_at_follower: &[ConsistencySpin, SendAckC, PersistencySpin, SendAckP],
+    follower: &[SendAckC, Persist, SendAckP],
+    on_val: &[RaiseGlobalVolatile, RaiseGlobalDurable, ReleaseRdLock],
+    on_val_p: &[],
+};
+
+static EVENT: Steps = Steps {
+    obsolete_at_coordinator: &[ConsistencySpin],
+    coordinator: &[
+        PersistInBackground,
+        SpinConsistent,
+        RaiseGlobalVolatile,
+        ReleaseRdLock,
+        SendValC,
+        Return,
+    ],
+    obsolete_at_follower: &[ConsistencySpin, SendAckC],
+    follower: &[SendAckC, Persist],
+    on_val: &[RaiseGlobalVolatile, ReleaseRdLock],
+    on_val_p: &[],
+};
+
+/// As [`EVENT`], under names that carry the scope; what makes a scope durable is the [PERSIST]sc
+/// transaction (`scope.rs`).
+static SCOPE: Steps = Steps {
+    obsolete_at_coordinator: EVENT.obsolete_at_coordinator,
+    coordinator: EVENT.coordinator,
+    obsolete_at_follower: EVENT.obsolete_at_follower,
+    follower: EVENT.follower,
+    on_val: EVENT.on_val,
+    on_val_p: &[],
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rules of section II-A, for each model: what a client or a read may rely on comes before.
+    #[test]
+    fn every_model_keeps_the_rules_of_its_definition() {
+        for model in Persistency::ALL {
+            let steps = Steps::of(model);
+            let at = |step| steps.coordinator.iter().position(|other| *other == step);
+            let before = |first, then| {
+                let places = at(first).zip(at(then));
+                places.is_some_and(|(first, then)| first < then)
+            };
+            // Lin: a write returns, and is read, once every volatile replica has it.
+            assert!(before(SpinConsistent, Return), "{model:?}");
+            assert!(before(SpinConsistent, ReleaseRdLock), "{model:?}");
+            let durable_first = match model {
+                Persistency::Synch => before(Persist, Return) && before(Persist, ReleaseRdLock),
+                Persistency::Strict => before(Persist, Return) && before(SpinDurable, Return),
+                Persistency::Renf => {
+                    before(SpinDurable, ReleaseRdLock)
+                        && before(SpinPersisted, ReleaseRdLock)
+                        && before(Return, SpinDurable)
+                }
+                Persistency::Event | Persistency::Scope => at(SpinDurable).is_none(),
+            };
+            assert!(durable_first, "{model:?}");
+            let spins = steps.obsolete_at_coordinator.contains(&PersistencySpin);
+            let weak = matches!(model, Persistency::Event | Persistency::Scope);
+            assert_eq!(spins, !weak, "{model:?}");
+        }
+    }
+}

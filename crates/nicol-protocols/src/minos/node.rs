@@ -1,0 +1,265 @@
+//! One node: its records, and what its engines share besides.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::{Incarnation, Key, NodeId, ShardId, Side, Version};
+use nicol_core::key_value::{KeyValueNode, Offered};
+use nicol_core::records::RecordSource;
+use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::view::{Role, ShardMap, View};
+
+use super::client::Client;
+use super::config::{Faithful, MinosConfig};
+use super::member::Member;
+use super::messages::{Inv, NO_SCOPE};
+use super::queue::Queue;
+use super::record::Record;
+use super::store::{Store, digest_of};
+use super::timestamp::Timestamp;
+
+/// Bits of a scope's name that number it; those above name the node and its life.
+const SCOPE_BITS: u32 = 36;
+
+/// A node of MINOS.
+#[derive(Debug)]
+pub struct Node {
+    id: NodeId,
+    view: View,
+    config: MinosConfig,
+    store: Store,
+    volatile_queue: Queue,
+    durable_queue: Queue,
+    /// By scope that has not ended: its writes here.
+    scopes: Mutex<BTreeMap<u64, Vec<(Key, Timestamp)>>>,
+    scope_numbers: AtomicU64,
+    /// Tasks under way.
+    open: Arc<AtomicU64>,
+    rejected: AtomicU64,
+}
+
+/// A task that has not ended: the node is not at rest.
+#[derive(Debug)]
+#[must_use = "it ends when it is dropped"]
+pub(super) struct Open(Arc<AtomicU64>);
+
+impl Open {
+    /// One more.
+    pub(super) fn begin(node: &Node) -> Self {
+        node.open.fetch_add(1, Ordering::Relaxed);
+        Self(node.open.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Node {
+    /// How it runs.
+    pub fn config(&self) -> &MinosConfig {
+        &self.config
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(super) fn volatile_queue(&self) -> &Queue {
+        &self.volatile_queue
+    }
+
+    pub(super) fn durable_queue(&self) -> &Queue {
+        &self.durable_queue
+    }
+
+    /// Has it every record, so that it may answer?
+    pub(super) fn is_ready(&self) -> bool {
+        true
+    }
+
+    /// Does `node` hold `key`?
+    pub(super) fn holds(&self, view: &View, node: NodeId, key: Key) -> bool {
+        !self.config.sharded || view.replicas_of(view.shard_of(key)).contains(&node)
+    }
+
+    /// A scope that nobody has had.
+    pub(super) fn next_scope(&self, life: Incarnation) -> u64 {
+        let number = 1 + self.scope_numbers.fetch_add(1, Ordering::Relaxed);
+        assert!(number >> SCOPE_BITS == 0, "a node has 2^36 scopes in a life");
+        (u64::from(self.id.0) << 12 | u64::from(life.0)) << SCOPE_BITS | number
+    }
+
+    /// The update of `inv` is here: if it belongs to a scope, its end waits for it.
+    pub(super) fn note_scope(&self, inv: &Inv<'_>) {
+        if inv.scope != NO_SCOPE {
+            self.scopes().entry(inv.scope).or_default().push((inv.key, inv.ts));
+        }
+    }
+
+    /// The write of `inv` is obsolete here: the end of its scope waits for what made it so. AMB-18
+    pub(super) fn note_obsolete(&self, inv: &Inv<'_>) {
+        if self.config.errata.scopes == Faithful::Fixed {
+            self.note_scope(inv);
+        }
+    }
+
+    /// The writes of a scope that are here.
+    pub(super) fn writes_of(&self, scope: u64) -> Vec<(Key, Timestamp)> {
+        self.scopes().get(&scope).cloned().unwrap_or_default()
+    }
+
+    /// A scope has ended.
+    pub(super) fn end_scope(&self, scope: u64) {
+        self.scopes().remove(&scope);
+    }
+
+    fn scopes(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<(Key, Timestamp)>>> {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A SmartNIC had no resources for a write.
+    pub(super) fn count_rejected(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Does this node hold `shard`?
+    fn holds_shard(&self, shard: ShardId) -> bool {
+        let is_server = self.view.role(self.id) == Some(Role::Server);
+        is_server && (!self.config.sharded || self.view.replicas_of(shard).contains(&self.id))
+    }
+}
+
+impl SystemNode for Node {
+    type Config = MinosConfig;
+    /// Nothing: a node loads what it replicates by itself.
+    type Shard = ();
+    type Copies = Store;
+
+    fn load(_: ShardId, _: &View, _: &MinosConfig, _: &dyn RecordSource) {}
+
+    fn empty(_: &MinosConfig, _: &dyn RecordSource) {}
+
+    fn copy(
+        id: NodeId,
+        view: &View,
+        config: &MinosConfig,
+        source: &dyn RecordSource,
+        _: &[()],
+    ) -> Store {
+        let store = Store::new();
+        let holds = |shard: &ShardId| !config.sharded || view.replicas_of(*shard).contains(&id);
+        if view.role(id) == Some(Role::Server) {
+            for shard in view.shard_ids().filter(holds) {
+                source
+                    .load(view, shard, &mut |key, value| store.insert(key, Record::loaded(value)));
+            }
+        }
+        store
+    }
+
+    fn build(id: NodeId, view: &View, config: &MinosConfig, (): (), store: Store) -> Self {
+        Self {
+            id,
+            view: view.clone(),
+            store,
+            volatile_queue: Queue::new(config.queue_entries),
+            durable_queue: Queue::new(config.queue_entries),
+            config: config.clone(),
+            scopes: Mutex::default(),
+            scope_numbers: AtomicU64::new(0),
+            open: Arc::default(),
+            rejected: AtomicU64::new(0),
+        }
+    }
+
+    fn crashed(&self) {
+        self.store.lose();
+        self.volatile_queue.lose();
+        self.durable_queue.lose();
+        self.scopes().clear();
+    }
+
+    fn is_settled(&self) -> bool {
+        self.open.load(Ordering::Relaxed) == 0 && self.store.rd_locks() == 0
+    }
+
+    fn audit(&self) -> Audit {
+        let mut digests: BTreeMap<ShardId, u64> = self
+            .view
+            .shard_ids()
+            .filter(|shard| self.holds_shard(*shard))
+            .map(|s| (s, 0))
+            .collect();
+        self.store.for_each(|key, record| {
+            if let Some(sum) = digests.get_mut(&self.view.shard_of(key)) {
+                *sum = sum.wrapping_add(digest_of(key, record));
+            }
+        });
+        Audit {
+            leaks: vec![
+                ("read_locks", self.store.rd_locks()),
+                ("write_locks", self.store.wr_locks()),
+            ],
+            digests: digests.into_iter().collect(),
+            ..Audit::default()
+        }
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let value = self.rejected.load(Ordering::Relaxed);
+        vec![Counter { group: "smartnic", name: "rejected", value }]
+    }
+
+    fn records(&self) -> u64 {
+        let mut records = 0;
+        self.for_each(&mut |_, _| records += 1);
+        records
+    }
+
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
+        value.clear();
+        self.store.look(key, |record| {
+            value.extend_from_slice(record.value.as_deref().unwrap_or_default());
+            record.value.is_some()
+        })
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
+        for shard in self.view.led_by(self.id) {
+            self.for_each_of(shard, &mut |key, _, value| each(key, value));
+        }
+    }
+
+    fn for_each_of(&self, shard: ShardId, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        if !self.holds_shard(shard) {
+            return;
+        }
+        self.store.for_each(|key, record| {
+            if let Some(value) =
+                record.value.as_deref().filter(|_| self.view.shard_of(key) == shard)
+            {
+                each(key, record.value_ts.told(), value);
+            }
+        });
+    }
+}
+
+impl KeyValueNode for Node {
+    type Client<F: Fabric> = Client<F>;
+
+    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false };
+
+    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
+        let side = fabric.here().side;
+        if side == Side::Nic && !self.config.offload {
+            return None;
+        }
+        let member = Member::start(fabric, self);
+        (side == Side::Host).then(|| Client::new(member))
+    }
+}

@@ -1,0 +1,161 @@
+//! A record's metadata and the primitives on it. [MINOS24 III-A, figure 1a]
+
+use std::sync::Arc;
+
+use nicol_core::ids::{Incarnation, NodeId};
+use nicol_core::memory::Doorbell;
+
+use super::config::Faithful;
+use super::timestamp::Timestamp;
+
+/// One record of one node.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    /// RDLock_Owner: the youngest write under way; `None` is <-1, -1>.
+    pub(super) rd_lock: Option<Timestamp>,
+    /// WRLock: is a local-write under way?
+    pub(super) wr_lock: bool,
+    /// volatileTS. In the offloaded form the vFIFO counts as volatile memory. AMB-19
+    pub(super) volatile_ts: Timestamp,
+    /// glb_volatileTS.
+    pub(super) glb_volatile_ts: Timestamp,
+    /// glb_durableTS.
+    pub(super) glb_durable_ts: Timestamp,
+    /// The newest update in this node's log.
+    pub(super) durable_ts: Timestamp,
+    /// The last version that this node has issued.
+    issued: u64,
+    /// The timestamp of the value: in the offloaded form it lags behind volatileTS until the vFIFO has
+    /// drained.
+    pub(super) value_ts: Timestamp,
+    /// `None`: there is none, or it was removed.
+    pub(super) value: Option<Box<[u8]>>,
+    /// Rung after each change, once somebody waits for one.
+    pub(super) bell: Option<Arc<Doorbell>>,
+}
+
+impl Record {
+    /// A record as it is loaded.
+    pub(super) fn loaded(value: &[u8]) -> Self {
+        let loaded = Timestamp::LOADED;
+        Self {
+            volatile_ts: loaded,
+            glb_volatile_ts: loaded,
+            glb_durable_ts: loaded,
+            durable_ts: loaded,
+            value_ts: loaded,
+            value: Some(value.into()),
+            ..Self::default()
+        }
+    }
+
+    /// TS_WR of a new client-write at `node`. AMB-15
+    pub(super) fn issue(
+        &mut self,
+        node: NodeId,
+        life: Incarnation,
+        faithful: Faithful,
+    ) -> Timestamp {
+        let seen = self.volatile_ts.version();
+        let version = match faithful {
+            // "the volatileTS version of the record [...] adding one (without updating volatileTS)"
+            Faithful::Paper => seen + 1,
+            Faithful::Fixed => seen.max(self.issued) + 1,
+        };
+        self.issued = version;
+        Timestamp::new(version, node, life)
+    }
+
+    /// Obsolete(TS_WR).
+    pub(super) fn is_obsolete(&self, ts: Timestamp) -> bool {
+        ts < self.volatile_ts
+    }
+
+    /// Snatch RDLock: takes it if it is free, or from an older write.
+    pub(super) fn snatch_rd_lock(&mut self, ts: Timestamp) {
+        if self.rd_lock.is_none_or(|owner| owner < ts) {
+            self.rd_lock = Some(ts);
+        }
+    }
+
+    /// Releases the RDLock if `ts` owns it.
+    pub(super) fn release_rd_lock(&mut self, ts: Timestamp) {
+        if self.rd_lock == Some(ts) {
+            self.rd_lock = None;
+        }
+    }
+
+    /// The update of volatile memory: the value, and volatileTS.
+    pub(super) fn update(&mut self, ts: Timestamp, value: Option<&[u8]>) {
+        self.volatile_ts = ts;
+        self.land(ts, value);
+    }
+
+    /// The value alone.
+    pub(super) fn land(&mut self, ts: Timestamp, value: Option<&[u8]>) {
+        self.value_ts = ts;
+        match (&mut self.value, value) {
+            (Some(old), Some(new)) if old.len() == new.len() => old.copy_from_slice(new),
+            (old, new) => *old = new.map(Into::into),
+        }
+    }
+
+    /// glb_volatileTS becomes `ts`. AMB-16
+    pub(super) fn raise_glb_volatile(&mut self, ts: Timestamp, faithful: Faithful) {
+        self.glb_volatile_ts = raised(self.glb_volatile_ts, ts, faithful);
+    }
+
+    /// glb_durableTS becomes `ts`. AMB-16
+    pub(super) fn raise_glb_durable(&mut self, ts: Timestamp, faithful: Faithful) {
+        self.glb_durable_ts = raised(self.glb_durable_ts, ts, faithful);
+    }
+}
+
+/// "glb_volatileTS is set to TS_WR": literally it may go back.
+fn raised(from: Timestamp, ts: Timestamp, faithful: Faithful) -> Timestamp {
+    match faithful {
+        Faithful::Paper => ts,
+        Faithful::Fixed => from.max(ts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeId = NodeId(2);
+    const LIFE: Incarnation = Incarnation::FIRST;
+
+    #[test]
+    fn the_youngest_write_owns_the_read_lock_and_only_it_releases_it() {
+        let mut record = Record::loaded(b"0");
+        let (older, younger) = (Timestamp::new(1, NODE, LIFE), Timestamp::new(2, NODE, LIFE));
+        record.snatch_rd_lock(older);
+        record.snatch_rd_lock(younger);
+        record.snatch_rd_lock(older);
+        assert_eq!(record.rd_lock, Some(younger));
+        record.release_rd_lock(older);
+        assert_eq!(record.rd_lock, Some(younger));
+        record.release_rd_lock(younger);
+        assert_eq!(record.rd_lock, None);
+    }
+
+    #[test]
+    fn timestamps_of_one_node_are_unique_but_as_printed() {
+        let mut record = Record::loaded(b"0");
+        let mut issue = |faithful| record.issue(NODE, LIFE, faithful);
+        assert!(issue(Faithful::Fixed) < issue(Faithful::Fixed));
+        assert_eq!(issue(Faithful::Paper), issue(Faithful::Paper));
+    }
+
+    #[test]
+    fn global_timestamps_never_go_back_but_as_printed() {
+        let (one, two) = (Timestamp::new(1, NODE, LIFE), Timestamp::new(2, NODE, LIFE));
+        for (faithful, left) in [(Faithful::Fixed, two), (Faithful::Paper, one)] {
+            let mut record = Record::loaded(b"0");
+            record.raise_glb_volatile(two, faithful);
+            record.raise_glb_volatile(one, faithful);
+            assert_eq!(record.glb_volatile_ts, left);
+        }
+    }
+}

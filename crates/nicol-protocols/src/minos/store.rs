@@ -1,0 +1,125 @@
+//! The records of a node, which its engines share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nicol_core::fabric::HasDoorbell;
+use nicol_core::history::digest;
+use nicol_core::ids::{IdMap, Key};
+use nicol_core::memory::Doorbell;
+
+use super::record::Record;
+
+/// Stripes of the table: several for each core of any node that is modelled, so that engines on
+/// threads seldom meet in one.
+const STRIPES: usize = 64;
+
+/// Records by key, striped over short mutexes that are never held across an await (decision 0005).
+/// A record of which nobody has heard is like one that was never written.
+#[derive(Debug)]
+pub struct Store {
+    stripes: Box<[Mutex<IdMap<Key, Record>>]>,
+    /// Read locks that are taken.
+    locked: AtomicU64,
+}
+
+impl Store {
+    /// No records.
+    pub(super) fn new() -> Self {
+        let stripes = (0..STRIPES).map(|_| Mutex::default());
+        Self { stripes: stripes.collect(), locked: AtomicU64::new(0) }
+    }
+
+    fn stripe(&self, key: Key) -> MutexGuard<'_, IdMap<Key, Record>> {
+        // The lower bits of rows that are numbered are spread evenly.
+        let place = (key.0 ^ key.0 >> 32) as usize % STRIPES;
+        self.stripes[place].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a record as it is.
+    pub(super) fn insert(&self, key: Key, record: Record) {
+        self.stripe(key).insert(key, record);
+    }
+
+    /// Looks at a record.
+    pub(super) fn look<T>(&self, key: Key, look: impl FnOnce(&Record) -> T) -> T {
+        match self.stripe(key).get(&key) {
+            Some(record) => look(record),
+            None => look(&Record::default()),
+        }
+    }
+
+    /// Changes a record, and wakes who waits for that.
+    pub(super) fn change<T>(&self, key: Key, change: impl FnOnce(&mut Record) -> T) -> T {
+        let mut stripe = self.stripe(key);
+        let record = stripe.entry(key).or_default();
+        let before = record.rd_lock.is_some();
+        let result = change(record);
+        match (before, record.rd_lock.is_some()) {
+            (false, true) => _ = self.locked.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = self.locked.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
+        }
+        if let Some(bell) = &record.bell {
+            bell.ring();
+        }
+        result
+    }
+
+    /// Wakes who waits for a change of `key`: a wait is over.
+    pub(super) fn wake(&self, key: Key) {
+        self.change(key, |_| ());
+    }
+
+    /// What `take` makes of a record, if it makes anything of it; else the bell that the next change
+    /// rings, and how often it has rung. It wakes nobody.
+    pub(super) fn take_or_watch<T>(
+        &self,
+        key: Key,
+        take: impl FnOnce(&mut Record) -> Option<T>,
+    ) -> Result<T, (Arc<dyn HasDoorbell>, u64)> {
+        let mut stripe = self.stripe(key);
+        let record = stripe.entry(key).or_default();
+        if let Some(taken) = take(record) {
+            return Ok(taken);
+        }
+        let bell: Arc<Doorbell> = record.bell.get_or_insert_default().clone();
+        let rings = bell.rings();
+        Err((bell, rings))
+    }
+
+    /// Read locks that are taken.
+    pub(super) fn rd_locks(&self) -> u64 {
+        self.locked.load(Ordering::Relaxed)
+    }
+
+    /// Write locks that are taken. Goes over every record.
+    pub(super) fn wr_locks(&self) -> u64 {
+        let mut locks = 0;
+        self.for_each(|_, record| locks += u64::from(record.wr_lock));
+        locks
+    }
+
+    /// Calls `each` with every record.
+    pub(super) fn for_each(&self, mut each: impl FnMut(Key, &Record)) {
+        for stripe in &self.stripes {
+            let stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+            stripe.iter().for_each(|(key, record)| each(*key, record));
+        }
+    }
+
+    /// Forgets everything: the crash of the memory that it is in.
+    pub(super) fn lose(&self) {
+        for stripe in &self.stripes {
+            stripe.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+        self.locked.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A hash of a record's state, of which those of a shard add up to its digest.
+pub(super) fn digest_of(key: Key, record: &Record) -> u64 {
+    let value = record.value.as_deref().map_or(0, digest);
+    let state = [key.0, record.value_ts.bits(), value].map(u64::to_le_bytes);
+    digest(state.as_flattened())
+}

@@ -1,0 +1,199 @@
+//! A client-write under way at the engine that coordinates it. [MINOS24 Table I, 4c]
+
+use std::cell::{Cell, RefCell};
+
+use nicol_core::exec::Signal;
+use nicol_core::fabric::ReplyTo;
+use nicol_core::ids::{Key, NodeId};
+
+use super::messages::Inv;
+use super::timestamp::Timestamp;
+
+/// Who waits for the write, and has been told.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    /// A client of this engine, or nobody: a replay.
+    Here,
+    /// The host, whose requests are answered: one, or one for each follower.
+    Host(RefCell<Vec<(Option<NodeId>, ReplyTo)>>),
+}
+
+/// A client-write; or a [PERSIST]sc, which has acknowledgements as well.
+#[derive(Debug)]
+pub(super) struct Write {
+    /// Its number at this engine.
+    pub(super) number: u64,
+    pub(super) key: Key,
+    /// `None` removes the record.
+    pub(super) value: Option<Box<[u8]>>,
+    pub(super) scope: u64,
+    ts: Cell<Timestamp>,
+    /// May followers have it already?
+    pub(super) again: Cell<bool>,
+    /// The view in which its INVs were sent last.
+    pub(super) epoch: Cell<u64>,
+    /// RcvedACK_SenderID, RcvedACK_C_SenderID, turned round: who has not acknowledged.
+    missing: RefCell<Vec<NodeId>>,
+    /// The same for RcvedACK_P_SenderID.
+    missing_p: RefCell<Vec<NodeId>>,
+    /// Is the update durable here?
+    persisted: Cell<bool>,
+    returned: Cell<bool>,
+    /// Has it been given up, because the log device has failed?
+    failed: Cell<bool>,
+    /// Was it rejected before it began?
+    refused: Cell<bool>,
+    /// Have INVs been sent?
+    sent: Cell<bool>,
+    pub(super) waiting: Waiting,
+    changed: Signal,
+}
+
+impl Write {
+    pub(super) fn new(
+        number: u64,
+        key: Key,
+        value: Option<&[u8]>,
+        scope: u64,
+        waiting: Waiting,
+        changed: Signal,
+    ) -> Self {
+        Self {
+            number,
+            key,
+            value: value.map(Into::into),
+            scope,
+            ts: Cell::new(Timestamp::NONE),
+            again: Cell::new(false),
+            epoch: Cell::new(0),
+            missing: RefCell::default(),
+            missing_p: RefCell::default(),
+            persisted: Cell::new(false),
+            returned: Cell::new(false),
+            failed: Cell::new(false),
+            refused: Cell::new(false),
+            sent: Cell::new(false),
+            waiting,
+            changed,
+        }
+    }
+
+    /// TS_WR.
+    pub(super) fn ts(&self) -> Timestamp {
+        self.ts.get()
+    }
+
+    pub(super) fn set_ts(&self, ts: Timestamp) {
+        self.ts.set(ts);
+    }
+
+    /// Its INV.
+    pub(super) fn inv(&self) -> Inv<'_> {
+        Inv {
+            write: self.number,
+            epoch: self.epoch.get(),
+            key: self.key,
+            ts: self.ts(),
+            scope: self.scope,
+            again: self.again.get(),
+            value: self.value.as_deref(),
+        }
+    }
+
+    /// Begins to wait for `followers`, in the view of this epoch.
+    pub(super) fn await_acks(&self, epoch: u64, followers: &[NodeId]) {
+        self.epoch.set(epoch);
+        self.sent.set(true);
+        *self.missing.borrow_mut() = followers.to_vec();
+        *self.missing_p.borrow_mut() = followers.to_vec();
+        self.changed.notify();
+    }
+
+    /// `node` has acknowledged, in the view of this epoch: its volatile memory, its durable one, or
+    /// both.
+    pub(super) fn acknowledged(&self, node: NodeId, epoch: u64, volatile: bool, durable: bool) {
+        if epoch != self.epoch.get() {
+            return;
+        }
+        for (is_meant, missing) in [(volatile, &self.missing), (durable, &self.missing_p)] {
+            if is_meant {
+                missing.borrow_mut().retain(|other| *other != node);
+            }
+        }
+        self.changed.notify();
+    }
+
+    /// Has every follower acknowledged its volatile memory?
+    pub(super) fn is_consistent(&self) -> bool {
+        self.missing.borrow().is_empty()
+    }
+
+    /// Has every follower acknowledged its durable memory?
+    pub(super) fn is_durable(&self) -> bool {
+        self.missing_p.borrow().is_empty()
+    }
+
+    /// Is `node` among those whose volatile memory is waited for?
+    pub(super) fn lacks(&self, node: NodeId) -> bool {
+        self.missing.borrow().contains(&node)
+    }
+
+    pub(super) fn set_persisted(&self) {
+        self.persisted.set(true);
+        self.changed.notify();
+    }
+
+    pub(super) fn is_persisted(&self) -> bool {
+        self.persisted.get()
+    }
+
+    pub(super) fn set_returned(&self) {
+        self.returned.set(true);
+        self.changed.notify();
+    }
+
+    pub(super) fn is_returned(&self) -> bool {
+        self.returned.get()
+    }
+
+    /// Gives the write up: it waits for nothing any more, and its outcome is unknown.
+    pub(super) fn fail(&self) {
+        self.failed.set(true);
+        self.changed.notify();
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+
+    /// The write was rejected before it began.
+    pub(super) fn refuse(&self) {
+        self.refused.set(true);
+        self.changed.notify();
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.get()
+    }
+
+    /// Have INVs been sent?
+    pub(super) fn has_sent(&self) -> bool {
+        self.sent.get()
+    }
+
+    /// Wakes who waits, to look again.
+    pub(super) fn wake(&self) {
+        self.changed.notify();
+    }
+
+    /// Waits until `done`. A parked continuation, not a thread that spins. AMB-16
+    pub(super) async fn spin_until(&self, done: impl Fn(&Self) -> bool) {
+        loop {
+            let changed = self.changed.wait();
+            if done(self) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
