@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::fabric::Fabric;
+use crate::history::Promise;
 use crate::ids::Key;
 use crate::system::SystemNode;
 use crate::txn::{Outcome, ProcedureId, Procedures, Txn};
@@ -27,6 +28,9 @@ pub trait CommitNode: SystemNode {
 
     /// Has it ordered tables, which a local transaction may scan?
     const SCANS: bool;
+
+    /// What it promises of its transactions.
+    const PROMISE: Promise = Promise::StrictSerializable;
 
     /// Starts the system on one engine of this node; host engines get a coordinator.
     fn start<F: Fabric>(

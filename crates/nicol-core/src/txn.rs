@@ -58,6 +58,9 @@ pub struct Entry {
     pub range_checked: bool,
     /// Was it executed elsewhere, so that its values are not known here?
     pub remote: bool,
+    /// Does execution write it without looking at what was there? Then a system may leave the read
+    /// out.
+    pub blind: bool,
     read: Span,
     update: Option<Update>,
 }
@@ -74,7 +77,8 @@ enum Update {
 pub struct Write<'a> {
     /// The key.
     pub key: Key,
-    /// The version that the write installs: the version read plus one.
+    /// The version that the write installs: the version read plus one, unless the system has chosen
+    /// [another](Txn::install_at).
     pub version: Version,
     /// The new value; `None` deletes the record.
     pub value: Option<&'a [u8]>,
@@ -93,6 +97,7 @@ pub struct Txn {
     pub local: bool,
     /// What the procedure hands back to the client (opaque to the protocol).
     pub output: Vec<u8>,
+    installs: Option<Version>,
     entries: Vec<Entry>,
     keys: KeyIndex,
     arena: Vec<u8>,
@@ -110,6 +115,7 @@ impl Txn {
         self.procedure = procedure;
         self.ship = false;
         self.output.clear();
+        self.installs = None;
         self.entries.clear();
         self.keys.rebuild(&self.entries);
         self.arena.clear();
@@ -124,6 +130,7 @@ impl Txn {
         self.procedure = other.procedure;
         self.ship = other.ship;
         self.output.clone_from(&other.output);
+        self.installs = other.installs;
         self.entries.clone_from(&other.entries);
         self.keys.copy_from(&other.keys);
         self.arena.clone_from(&other.arena);
@@ -139,11 +146,12 @@ impl Txn {
     pub fn rewind(&mut self, initial: usize) {
         self.id = TxnId(0);
         self.output.clear();
+        self.installs = None;
         self.entries.truncate(initial);
         self.keys.rebuild(&self.entries);
         self.arena.truncate((self.args.start + self.args.len) as usize);
         for entry in &mut self.entries {
-            *entry = Entry::new(entry.key, entry.write);
+            *entry = Entry { blind: entry.blind, ..Entry::new(entry.key, entry.write) };
         }
         self.forget_scans();
     }
@@ -173,6 +181,21 @@ impl Txn {
     /// A key that was already fetched as a plain read is marked for a further round that locks it.
     pub fn write(&mut self, key: Key) -> usize {
         self.add(key, true)
+    }
+
+    /// Adds `key` to the write set, to be written whatever was there: its execution puts a value and
+    /// neither reads nor deletes. Returns its index. A key already present is only marked as written.
+    pub fn overwrite(&mut self, key: Key) -> usize {
+        let is_new = self.find(key).is_none();
+        let index = self.add(key, true);
+        self.entries[index].blind |= is_new;
+        index
+    }
+
+    /// All writes install this version, which the system has chosen: it is above what each record has,
+    /// or had when a later write overtook this one.
+    pub fn install_at(&mut self, version: Version) {
+        self.installs = Some(version);
     }
 
     /// All keys, in the order they were added.
@@ -233,7 +256,8 @@ impl Txn {
             Update::Delete if entry.present => None,
             Update::Delete => return None,
         };
-        Some(Write { key: entry.key, version: entry.version.next(), value })
+        let version = self.installs.unwrap_or(entry.version.next());
+        Some(Write { key: entry.key, version, value })
     }
 
     /// Every write that execution decided on.
@@ -277,6 +301,7 @@ impl Entry {
             version: Version(0),
             range_checked: false,
             remote: false,
+            blind: false,
             read: Span::default(),
             update: None,
         }

@@ -84,6 +84,7 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
     });
     add("--key-form", key_form.map(str::to_owned));
     add("--read-percent", spec.read_percent.map(|value| value.to_string()));
+    add("--blind-percent", spec.blind_percent.map(|value| value.to_string()));
     add("--keys", spec.keys.map(|value| value.to_string()));
     add("--value-bytes", spec.value_bytes.map(|value| value.to_string()));
     add("--zipf", spec.zipf_percent.map(|value| value.to_string()));

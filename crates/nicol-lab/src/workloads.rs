@@ -42,6 +42,8 @@ pub struct WorkloadSpec {
     pub indices: Option<Indices>,
     /// Keys that are only read, in percent.
     pub read_percent: Option<u8>,
+    /// Keys that are written without being read, in percent of those that are written.
+    pub blind_percent: Option<u8>,
     /// Keys per transaction.
     pub keys: Option<u16>,
     /// Bytes of a value.
@@ -165,6 +167,7 @@ impl WorkloadSpec {
             ("--chopping", self.chopping.is_some(), tpcc),
             ("--indices", self.indices.is_some(), tpcc),
             ("--read-percent", self.read_percent.is_some(), ycsb_t || ycsb),
+            ("--blind-percent", self.blind_percent.is_some(), ycsb_t),
             ("--keys", self.keys.is_some(), ycsb_t),
             ("--value-bytes", self.value_bytes.is_some(), ycsb_t || ycsb),
             ("--zipf", self.zipf_percent.is_some(), ycsb_t || ycsb || self.name == "retwis"),

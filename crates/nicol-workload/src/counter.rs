@@ -101,6 +101,16 @@ impl CountedTable {
 
     /// Compares the sum of all counters with the committed increments.
     pub(crate) fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String> {
+        self.audit_values(state, Some(totals.iter().sum()))
+    }
+
+    /// Looks whether every record holds a value that may have been written to it, and compares the sum
+    /// of all counters with the increments, if these are known.
+    pub(crate) fn audit_values(
+        &self,
+        state: &mut dyn Records,
+        increments: Option<i128>,
+    ) -> Vec<String> {
         let mut violations = Violations::default();
         let mut sum = 0_i128;
         let mut found = 0_u64;
@@ -119,8 +129,7 @@ impl CountedTable {
                 violations.add(|| format!("record {row} is lost"));
             }
         }
-        let committed: i128 = totals.iter().sum();
-        if sum != committed {
+        if let Some(committed) = increments.filter(|committed| *committed != sum) {
             violations.add(|| format!("counters sum to {sum}, increments committed: {committed}"));
         }
         violations.into_lines()
@@ -138,6 +147,34 @@ pub(crate) fn increment(txn: &mut Txn) -> Verdict {
         }
     }
     txn.output.extend_from_slice(&increments.to_le_bytes());
+    Verdict::Commit
+}
+
+/// The arguments of [`increment_or_overwrite`]: what counters become, and the bytes of a value.
+pub(crate) fn overwriting(counter: u32, value_bytes: usize) -> [u8; 8] {
+    let mut args = [0; 8];
+    args[..4].copy_from_slice(&counter.to_le_bytes());
+    args[4..].copy_from_slice(&(value_bytes as u32).to_le_bytes());
+    args
+}
+
+/// Sets the records that are written blind, and increments the others of the write set. Refuses as
+/// [`increment`] does.
+pub(crate) fn increment_or_overwrite(txn: &mut Txn) -> Verdict {
+    let Some(args) = txn.args().first_chunk::<8>() else { return Verdict::Refuse };
+    let [a, b, c, d, len @ ..] = *args;
+    let (counter, len) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(len) as usize);
+    let mut value = [0; VALUE_BYTES_MAX];
+    let Some(value) = value.get_mut(..len) else { return Verdict::Refuse };
+    for index in 0..txn.entries().len() {
+        let entry = txn.entries()[index];
+        if entry.blind {
+            emit(value, entry.key.row(), counter.into());
+            txn.put(index, value);
+        } else if increment_of(txn, index).is_none() {
+            return Verdict::Refuse;
+        }
+    }
     Verdict::Commit
 }
 

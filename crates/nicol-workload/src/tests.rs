@@ -100,6 +100,7 @@ fn ycsb_t() -> Arc<dyn Workload> {
         keys_per_txn: 3,
         value_bytes: 100,
         read_fraction: PartsPerMillion::percent(50),
+        blind_fraction: PartsPerMillion(0),
         distribution: Distribution::Zipfian(Theta(990)),
         ship: true,
     }))

@@ -30,6 +30,8 @@ pub struct YcsbTConfig {
     pub value_bytes: usize,
     /// The share of keys that are only read.
     pub read_fraction: PartsPerMillion,
+    /// The share of the other keys that are written without being read, where a system can do that.
+    pub blind_fraction: PartsPerMillion,
     /// How keys are drawn, over the whole cluster.
     pub distribution: Distribution,
     /// May the execution logic run on NIC cores? [Xenic21 4.3.3]
@@ -59,7 +61,9 @@ impl YcsbT {
         assert!((1..=KEYS_MAX).contains(&config.keys_per_txn), "1 to {KEYS_MAX} keys");
         let keys = config.keys_per_txn as u64;
         assert!(records.total() >= keys, "a transaction's keys are distinct");
-        assert!(config.read_fraction <= PartsPerMillion::ALL, "a share is at most one");
+        for share in [config.read_fraction, config.blind_fraction] {
+            assert!(share <= PartsPerMillion::ALL, "a share is at most one");
+        }
         Self { config, records, chooser: Chooser::new(records.total(), distribution) }
     }
 }
@@ -84,11 +88,17 @@ impl Workload for YcsbT {
     }
 
     fn procedures(&self) -> Procedures {
-        Procedures::new(&[counter::increment])
+        Procedures::new(&[counter::increment, counter::increment_or_overwrite])
     }
 
     fn next(&self, _home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
-        txn.reset(ProcedureId(0), &[]);
+        let blind = self.config.blind_fraction;
+        if blind.0 > 0 {
+            let args = counter::overwriting(random.below(1 << 32) as u32, self.config.value_bytes);
+            txn.reset(ProcedureId(1), &args);
+        } else {
+            txn.reset(ProcedureId(0), &[]);
+        }
         txn.ship = self.config.ship;
         let mut kind = READ_ONLY;
         for _ in 0..self.config.keys_per_txn {
@@ -98,7 +108,12 @@ impl Workload for YcsbT {
             if random.bernoulli(self.config.read_fraction.0) {
                 txn.read(key);
             } else {
-                txn.write(key);
+                let is_blind = blind.0 > 0 && random.bernoulli(blind.0);
+                if is_blind {
+                    txn.overwrite(key)
+                } else {
+                    txn.write(key)
+                };
                 kind = READ_WRITE;
             }
         }
@@ -110,6 +125,10 @@ impl Workload for YcsbT {
     }
 
     fn audit(&self, state: &mut dyn Records, totals: &[i128]) -> Vec<String> {
+        if self.config.blind_fraction.0 > 0 {
+            // What was counted has been overwritten.
+            return self.records.audit_values(state, None);
+        }
         self.records.audit(state, totals)
     }
 }

@@ -101,6 +101,7 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
             IndicesArg::Trees => Indices::Trees,
         }),
         read_percent: args.read_percent,
+        blind_percent: args.blind_percent,
         keys: args.keys,
         value_bytes: args.value_bytes,
         zipf_percent: args.zipf,

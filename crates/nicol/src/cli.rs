@@ -182,6 +182,10 @@ pub struct WorkloadArgs {
     /// Share of operations that only read, in percent (ycsb-t; ycsb, where the mix gives it).
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub read_percent: Option<u8>,
+    /// Share of the written keys that are written without being read, in percent, by systems that can
+    /// do that (ycsb-t) [default: 0].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub blind_percent: Option<u8>,
     /// Keys per transaction (ycsb-t).
     #[arg(long, value_name = "N")]
     pub keys: Option<u16>,

@@ -35,6 +35,7 @@ impl Erratum {
             keys_per_txn: self.keys,
             value_bytes: 64,
             read_fraction: PartsPerMillion::percent(self.read_percent),
+            blind_fraction: PartsPerMillion(0),
             distribution: Distribution::Uniform,
             ship: true,
         }));

@@ -28,6 +28,7 @@ fn increments(keys_per_txn: usize) -> Arc<dyn Workload> {
         keys_per_txn,
         value_bytes: 64,
         read_fraction: PartsPerMillion(0),
+        blind_fraction: PartsPerMillion(0),
         distribution: Distribution::Uniform,
         ship: false,
     }))

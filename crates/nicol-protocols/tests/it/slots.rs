@@ -107,6 +107,7 @@ fn increments() -> Arc<dyn Workload> {
         keys_per_txn: 1,
         value_bytes: 8,
         read_fraction: PartsPerMillion(0),
+        blind_fraction: PartsPerMillion(0),
         distribution: Distribution::Uniform,
         ship: false,
     }))

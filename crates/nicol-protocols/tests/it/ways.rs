@@ -24,6 +24,7 @@ fn ycsb_t(nodes: u16, read_percent: u32) -> Arc<dyn Workload> {
         keys_per_txn: 4,
         value_bytes: 64,
         read_fraction: PartsPerMillion::percent(read_percent),
+        blind_fraction: PartsPerMillion(0),
         distribution: Distribution::ScrambledZipfian(Theta(990)),
         ship: true,
     }))

@@ -178,7 +178,7 @@ fn scans(txn: &Txn) -> Vec<history::Scan> {
 fn writes(txn: &Txn, is_unknown: bool) -> Vec<history::Write> {
     let write = |index: usize| {
         let entry = &txn.entries()[index];
-        let update = txn.update(index).filter(|_| entry.fetched);
+        let update = txn.update(index).filter(|_| entry.fetched || entry.blind);
         let key = entry.key.into();
         match update {
             Some(update) => {

@@ -1,4 +1,5 @@
-//! The commit family: distributed transactions, strictly serializable.
+//! The commit family: distributed transactions, strictly serializable but where a system promises
+//! less.
 
 pub(crate) mod experiments;
 mod report;
@@ -73,14 +74,16 @@ fn find(name: &str) -> Result<&'static System> {
     found.ok_or_else(|| anyhow!("no system of the commit family is called '{name}'"))
 }
 
-const fn system<N>(name: &'static str, source: &'static str) -> System
+/// The system called `name`, on nodes of type `N`, from `source`: replicated, and without anything that
+/// only some have.
+pub(crate) const fn system<N>(name: &'static str, source: &'static str) -> System
 where
     N: CommitNode + SystemNode<Config: SystemConfig>,
 {
     System {
         name,
         family: "commit",
-        guarantee: "strictly serializable",
+        guarantee: promised(N::PROMISE).words,
         replication: "primary-backup, all acknowledge",
         scans: if N::SCANS { "local" } else { "none" },
         // Whatever is missing, software does.
@@ -113,14 +116,20 @@ where
     }
 }
 
-/// What it promises.
-const PROMISED: Promised = Promised {
-    field: "serializable",
-    words: "strictly serializable",
-    checker: "serializability",
-    checked: "checked_transactions",
-    promise: Promise::StrictSerializable,
-};
+/// How a promise is called in reports.
+const fn promised(promise: Promise) -> Promised {
+    let words = match promise {
+        Promise::Serializable => "serializable",
+        _ => "strictly serializable",
+    };
+    Promised {
+        field: "serializable",
+        words,
+        checker: "serializability",
+        checked: "checked_transactions",
+        promise,
+    }
+}
 
 /// The family, on nodes of type `N`.
 struct Transactions<N>(PhantomData<N>);
@@ -160,7 +169,7 @@ where
         Ok(Built {
             name: workload.name(),
             kinds: workload.kinds(),
-            promised: PROMISED,
+            promised: promised(N::PROMISE),
             source,
             value_bytes,
             warnings: system.warnings(),

@@ -123,6 +123,7 @@ fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
         keys_per_txn: usize::from(keys),
         value_bytes: value_bytes as usize,
         read_fraction: PartsPerMillion::percent(spec.read_percent.unwrap_or(50).into()),
+        blind_fraction: PartsPerMillion::percent(spec.blind_percent.unwrap_or(0).into()),
         distribution: distribution(spec.zipf_percent.unwrap_or(99)),
         ship: true,
     };
