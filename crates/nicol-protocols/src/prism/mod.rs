@@ -13,6 +13,7 @@ mod pool;
 pub mod rs;
 mod servers;
 mod tag;
+pub mod tx;
 mod verbs;
 
 pub use verbs::Verbs;

@@ -209,8 +209,23 @@ impl BufferPool {
         unreferenced
     }
 
+    /// Is the buffer at `offset` in use, and not kept back?
+    pub(crate) fn is_in_use(&self, offset: u64) -> bool {
+        let lists = self.lists.get().into_iter().flatten();
+        lists
+            .zip(&self.classes)
+            .any(|((_, uses), class)| uses.of(offset).is_some() && !class.back().contains(&offset))
+    }
+
+    /// Calls `each` with the offset of every buffer that is in use. Cost: a word per buffer.
+    pub(crate) fn for_each_use(&self, each: &mut dyn FnMut(u64)) {
+        for (_, uses) in self.lists.get().into_iter().flatten() {
+            uses.iter().for_each(|found| each(found.offset));
+        }
+    }
+
     /// Uses that have begun or ended so far.
-    fn turned(&self) -> u64 {
+    pub(crate) fn turned(&self) -> u64 {
         self.lists.get().into_iter().flatten().map(|(_, uses)| uses.turned()).sum()
     }
 
@@ -236,8 +251,19 @@ impl BufferPool {
     /// Posts what nobody has reported: the uses without a pointer that have outlived every chain which
     /// might have installed them. Waits for `after` first. [PRISM21 3.2]
     pub(crate) async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) {
+        self.scan_but(fabric, after, |_| false).await;
+    }
+
+    /// The same, but for the buffers that `keep` accepts.
+    pub(crate) async fn scan_but<F: Fabric>(
+        &self,
+        fabric: &F,
+        after: Nanos,
+        keep: impl Fn(u64) -> bool,
+    ) {
         fabric.sleep_until(fabric.now() + after).await;
-        let (turned, found) = (self.turned(), self.unreferenced());
+        let (turned, mut found) = (self.turned(), self.unreferenced());
+        found.retain(|unused| !keep(unused.offset));
         if found.is_empty() {
             self.clean_at.store(turned, Ordering::Relaxed);
         } else {

@@ -23,6 +23,11 @@ impl Tag {
         Self(ts << ID_BITS | writer.0)
     }
 
+    /// Who chose it. Of what was loaded nobody did, and this says the first engine.
+    pub(crate) const fn writer(self) -> Writer {
+        Writer(self.0 & ((1 << ID_BITS) - 1))
+    }
+
     /// Its timestamp.
     pub(crate) const fn ts(self) -> u64 {
         self.0 >> ID_BITS
@@ -50,10 +55,15 @@ impl Writer {
         Self((index as u64) << LIFE_BITS | u64::from(life.0))
     }
 
+    /// The engine, of whichever life; `None` if `view` has none such.
+    pub(crate) fn engine(self, view: &View) -> Option<EngineId> {
+        let mut hosts = view.engine_ids().filter(|engine| engine.side == Side::Host);
+        hosts.nth((self.0 >> LIFE_BITS) as usize)
+    }
+
     /// Is this life of the engine a member of `view`?
     pub(crate) fn lives_in(self, view: &View) -> bool {
-        let mut hosts = view.engine_ids().filter(|engine| engine.side == Side::Host);
-        hosts.nth((self.0 >> LIFE_BITS) as usize).is_some_and(|engine| {
+        self.engine(view).is_some_and(|engine| {
             let side = view.side(engine.node, Side::Host);
             side.up && u64::from(side.incarnation.0) == self.0 & ((1 << LIFE_BITS) - 1)
         })

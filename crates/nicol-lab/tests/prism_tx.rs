@@ -1,0 +1,251 @@
+//! PRISM-TX in both worlds: what it promises, how it is broken, what the paper's errata do.
+
+use std::panic;
+
+use nicol_check::serializability;
+use nicol_core::faults::{Crash, CrashScope, FaultPlan};
+use nicol_core::history::Promise;
+use nicol_core::rng::{Purpose, Stream};
+use nicol_core::units::Nanos;
+use nicol_lab::bench::{BenchConfig, Length, run};
+use nicol_lab::report::BenchReport;
+use nicol_lab::systems;
+use nicol_lab::workloads::WorkloadSpec;
+
+/// Profiles on which software on host cores, a card, and cores of a NIC execute chains.
+const PROFILES: [&str; 3] = ["connectx5-40g", "connectx5-40g:verbs.chains=true", "liquidio3"];
+
+fn config(workload: &str, on: &str, seed: u64, settings: &[&str]) -> BenchConfig {
+    let records = if workload == "smallbank" { 10 } else { 8 };
+    let mut spec = WorkloadSpec { records: Some(records), ..WorkloadSpec::named(workload) };
+    if workload == "ycsb-t" {
+        (spec.keys, spec.value_bytes, spec.zipf_percent) = (Some(3), Some(16), Some(0));
+    }
+    BenchConfig {
+        settings: settings.iter().map(ToString::to_string).collect(),
+        nodes: 2,
+        client_nodes: 3,
+        replicas: 1,
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        clients: Some(4),
+        length: Some(Length::Transactions(600)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new("prism-tx", spec, on, seed)
+    }
+}
+
+/// Transactions that often write what they have not read.
+fn blind(seed: u64, settings: &[&str]) -> BenchConfig {
+    let mut config = config("ycsb-t", PROFILES[seed as usize % 3], seed, settings);
+    config.workload.blind_percent = Some(70);
+    config
+}
+
+/// Nodes of clients die, early and late.
+fn with_dying_clients(config: BenchConfig) -> BenchConfig {
+    let mut random = Stream::new(config.seed, Purpose::Test, 0);
+    let mut crash = |node| Crash {
+        scope: CrashScope::Node,
+        node,
+        at: Nanos::from_micros(50) + Nanos(random.below(500_000)),
+        restart_after: None,
+    };
+    let crashes = (2..7).map(&mut crash).collect();
+    BenchConfig {
+        client_nodes: 6,
+        fault_plan: Some(FaultPlan { crashes, ..FaultPlan::none() }),
+        // Two leases, and a while after.
+        length: Some(Length::Time(Nanos::from_millis(25))),
+        ..config
+    }
+}
+
+fn held(config: &BenchConfig) -> BenchReport {
+    let report = run(config).unwrap().report;
+    assert!(report.check.held(), "seed {}: {:#?}", config.seed, report.check.violations);
+    report
+}
+
+fn counted(report: &BenchReport, name: &str) -> u64 {
+    report.counters["prism_tx"][name]
+}
+
+#[test]
+fn transactions_are_serializable_under_message_faults_and_leave_nothing_behind() {
+    let mut seen = [0; 5];
+    for seed in 0..18 {
+        for workload in ["ycsb-t", "churn", "smallbank", "blind"] {
+            let mut config = match workload {
+                "blind" => blind(seed, &[]),
+                _ => config(workload, PROFILES[seed as usize % 3], seed, &[]),
+            };
+            config.faults.messages = seed % 2 == 0;
+            let report = held(&config);
+            assert!(report.committed > 400, "{workload} {seed}: {}", report.committed);
+            let names = ["not_needed", "bumps", "bump_waits", "posted", "overtaken"];
+            for (seen, name) in seen.iter_mut().zip(names) {
+                *seen += counted(&report, name);
+            }
+        }
+    }
+    assert!(seen.iter().all(|&seen| seen > 20), "{seen:?}");
+}
+
+#[test]
+fn servers_end_what_dead_clients_leave() {
+    let mut recovered = 0;
+    for seed in 0..24 {
+        let report = held(&with_dying_clients(blind(seed, &[])));
+        assert!(report.committed > 300, "{seed}: {}", report.committed);
+        recovered += counted(&report, "recovered");
+    }
+    assert!(recovered > 50, "{recovered}");
+}
+
+#[test]
+fn what_a_crash_leaves_is_served_and_what_it_takes_is_refused() {
+    let (mut refused, mut unknown, mut committed) = (0, 0, 0);
+    for seed in 0..24 {
+        let mut config = blind(seed, &[]);
+        if seed % 3 == 0 {
+            // Clients on the servers' nodes.
+            config.client_nodes = 0;
+            config.nodes = 3;
+        }
+        config.faults.crashes = true;
+        config.faults.messages = seed % 2 == 0;
+        let report = held(&config);
+        refused += report.abort_reasons["shard_unavailable"];
+        unknown += report.unknown;
+        committed += report.committed;
+    }
+    assert!(refused > 0 && unknown > 0 && committed > 3_000, "{refused} {unknown} {committed}");
+}
+
+#[test]
+fn clients_wait_for_buffers_and_lose_none() {
+    let mut waits = 0;
+    for seed in 0..3 {
+        let scarce = ["spare_buffers=1"];
+        let mut config = config("ycsb-t", PROFILES[seed as usize], seed, &scarce);
+        config.workload.value_bytes = Some(64);
+        let report = held(&config);
+        waits += counted(&report, "receiver_not_ready");
+        assert!(report.committed > 300, "{}", report.committed);
+    }
+    assert!(waits > 5, "{waits}");
+}
+
+#[test]
+fn threads_run_it_too() {
+    let mut config = config("ycsb-t", "threads", 1, &[]);
+    (config.host_engines, config.nic_engines) = (None, None);
+    let report = held(&config);
+    assert!(report.committed >= 600 && counted(&report, "posted") > 0);
+}
+
+/// The order is that of timestamps: a client whose clock is behind may run before what has ended.
+#[test]
+fn it_promises_serializability_since_strictness_does_not_hold() {
+    let stale = (0..200).find(|&seed| {
+        let mut config = blind(seed, &["clock_skew_us=500"]);
+        config.workload.records = Some(4);
+        config.workload.keys = Some(2);
+        config.faults.messages = true;
+        let mut ran = run(&config).unwrap();
+        assert!(ran.report.check.held(), "seed {seed}: {:?}", ran.report.check.violations);
+        assert_eq!(ran.history.promise, Promise::Serializable);
+        ran.history.promise = Promise::StrictSerializable;
+        !serializability::check(&ran.history).held()
+    });
+    assert!(stale.is_some(), "no history but strict ones: promise more");
+}
+
+#[test]
+fn what_is_broken_on_purpose_is_caught_within_200_seeds() {
+    let system = systems::find("prism-tx").unwrap();
+    let names = (system.sabotages)();
+    assert!(names.len() >= 6);
+    for name in names {
+        let caught = (0..200).find(|&seed| {
+            let of_crashes = name == "recovers_alone";
+            let mut trials = (system.trials)(system, seed);
+            trials.retain(|trial| !of_crashes || trial.fault_plan.is_some());
+            trials.into_iter().any(|mut trial| {
+                trial.settings.push(format!("sabotage={name}"));
+                // A broken table ends in an assertion, as in a sweep.
+                let ran = panic::catch_unwind(|| run(&trial).unwrap().report);
+                ran.map_or(true, |report| {
+                    assert_eq!(report.warnings.len(), 1, "a broken protocol warns");
+                    !report.check.held()
+                })
+            })
+        });
+        assert!(caught.is_some(), "{name}");
+    }
+}
+
+/// AMB-13.
+#[test]
+fn as_printed_no_read_modify_write_commits() {
+    let mut conflicts = 0;
+    for seed in 0..3 {
+        for settings in [&["own_reads=conflict"], &["faithful=paper"]] {
+            let mut config = config("ycsb-t", "connectx5-40g", seed, settings);
+            config.length = Some(Length::Time(Nanos::from_micros(500)));
+            config.workload.read_percent = Some(0);
+            let report = run(&config).unwrap().report;
+            assert_eq!(report.committed, 0, "TS > PR cannot hold of what it has read");
+            conflicts += report.abort_reasons["validate_locked"];
+        }
+        let mut config = config("ycsb-t", "connectx5-40g", seed, &[]);
+        config.length = Some(Length::Time(Nanos::from_micros(500)));
+        config.workload.read_percent = Some(0);
+        assert!(held(&config).committed > 20);
+    }
+    assert!(conflicts > 100, "{conflicts}");
+}
+
+/// A printed reading is caught within 200 seeds, and its correction holds over the first of them.
+fn is_distinguished(printed: &[&str], change: impl Fn(BenchConfig) -> BenchConfig) {
+    let caught = (0..200).find(|&seed| {
+        let mut config = change(blind(seed, printed));
+        if config.fault_plan.is_none() {
+            // Clients that cannot read a record go on trying.
+            config.length = Some(Length::Time(Nanos::from_millis(2)));
+        }
+        let fixed = BenchConfig { settings: Vec::new(), ..config.clone() };
+        held(&fixed);
+        !run(&config).unwrap().report.check.held()
+    });
+    assert!(caught.is_some(), "{printed:?}");
+}
+
+/// AMB-14.
+#[test]
+fn as_printed_an_abort_loses_a_committed_write_or_blocks_a_record() {
+    is_distinguished(&["bump=checked"], |config| config);
+    // Not only does a record stay blocked: what has committed is not there.
+    let lost = (0..200).find(|&seed| {
+        let mut config = blind(seed, &["bump=checked"]);
+        config.workload.keys = Some(2);
+        config.length = Some(Length::Time(Nanos::from_millis(1)));
+        let ran = run(&config).unwrap();
+        !serializability::check(&ran.history).held()
+    });
+    assert!(lost.is_some(), "a reader must have missed a committed write");
+}
+
+/// AMB-14b.
+#[test]
+fn as_printed_a_record_becomes_unreadable_and_with_c_read_last_a_read_is_old() {
+    is_distinguished(&["read_version=buffer"], |config| config);
+    is_distinguished(&["read_version=slot-last"], |config| config);
+}
+
+/// AMB-14c.
+#[test]
+fn as_printed_a_client_that_dies_blocks_records_for_ever() {
+    is_distinguished(&["staging=commit"], with_dying_clients);
+}

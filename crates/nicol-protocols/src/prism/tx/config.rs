@@ -1,0 +1,185 @@
+//! How PRISM-TX runs: every choice is a value, those that close gaps of the paper among them.
+
+use nicol_core::units::Nanos;
+
+use super::layout::{HEADER, SMALLEST};
+use crate::prism::Faithful;
+use crate::prism::kv::Hash;
+use crate::prism::pool::SizeClass;
+
+/// How a transaction that has read a key and writes it fares in its own write check. AMB-13
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnReads {
+    /// "TS > PR", as printed: its own read validation has set PR to TS, so that it aborts.
+    Conflict,
+    /// TS >= PR: only its own read validation can have set PR to its timestamp.
+    Pass,
+}
+
+/// What an abort does to C of keys whose PW it has raised. AMB-14
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bump {
+    /// "The client updates C to TS if TS > C, for every key it successfully completed the write check
+    /// for", at once, as printed. A prepared write with an earlier timestamp is then lost.
+    Checked,
+    /// Of every key whose PW it has raised, once the write before it has been installed or given up.
+    InOrder,
+}
+
+/// Where RC comes from. AMB-14b
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadVersion {
+    /// From the buffer: a key whose C an abort has raised can never be read again.
+    Buffer,
+    /// From C, read before the buffer.
+    SlotFirst,
+    /// From C, read after the buffer: what was read may be older.
+    SlotLast,
+}
+
+/// When the new value goes to the server, and so what a client leaves there that dies. AMB-14c
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Staging {
+    /// In the commit phase, as printed. Of a prepared write only PW tells, for ever.
+    AtCommit,
+    /// With the write check, so that servers can end the transaction in the client's place.
+    AtPrepare,
+}
+
+/// How a system of this kind runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TxConfig {
+    /// Where probing begins.
+    pub hash: Hash,
+    /// Slots of a server's table.
+    pub entries: u64,
+    /// Items of so many bytes that a server has space for: (bytes, items).
+    pub items: Vec<(u64, u64)>,
+    /// Keys without a record that a server has space for besides.
+    pub absent: u64,
+    /// Buffers of each size beyond those: staged, or not reported yet.
+    pub spare_buffers: u32,
+    /// By how much the clocks of two client engines may differ.
+    pub clock_skew: Nanos,
+    /// AMB-13.
+    pub own_reads: OwnReads,
+    /// AMB-14.
+    pub bump: Bump,
+    /// AMB-14b.
+    pub read_version: ReadVersion,
+    /// AMB-14c.
+    pub staging: Staging,
+    /// For negative tests.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None.
+    None,
+    /// A read validation that has failed is taken for one that was not needed. (P-39)
+    TrustsFailedReads,
+    /// A transaction whose write check has failed commits.
+    CommitsUnchecked,
+    /// Two transactions of an engine may have one timestamp.
+    ReusesTimestamps,
+    /// An abort leaves C as it is.
+    NeverBumps,
+    /// Replaced buffers are not reported.
+    KeepsOldBuffers,
+    /// A server ends a dead client's transaction by what it holds of it itself: it commits unless one of
+    /// these writes has failed.
+    RecoversAlone,
+    /// The outcome is told, and the writes are given up, before they are installed.
+    ForgetsInstalls,
+    /// A write is installed over a later one.
+    InstallsAlways,
+}
+
+impl TxConfig {
+    /// The paper's choices with its gaps closed, for records of so many bytes and their numbers.
+    pub fn paper(items: Vec<(u64, u64)>) -> Self {
+        let records: u64 = items.iter().map(|(_, count)| count).sum();
+        Self {
+            hash: Hash::Probing,
+            entries: (2 * records).next_power_of_two().max(256),
+            absent: records.max(64),
+            items,
+            spare_buffers: 8_192,
+            clock_skew: Nanos::from_micros(5),
+            own_reads: OwnReads::Pass,
+            bump: Bump::InOrder,
+            read_version: ReadVersion::SlotFirst,
+            staging: Staging::AtPrepare,
+            sabotage: Sabotage::None,
+        }
+    }
+
+    /// Follows the paper where it and docs/ambiguities.md differ, or the latter.
+    pub fn follow(&mut self, faithful: Faithful) {
+        (self.own_reads, self.bump, self.read_version, self.staging) = match faithful {
+            Faithful::Paper => {
+                (OwnReads::Conflict, Bump::Checked, ReadVersion::Buffer, Staging::AtCommit)
+            }
+            Faithful::Fixed => {
+                (OwnReads::Pass, Bump::InOrder, ReadVersion::SlotFirst, Staging::AtPrepare)
+            }
+        };
+    }
+
+    /// Bytes of the largest item, which a READ asks for.
+    pub(super) fn item_bytes_max(&self) -> u64 {
+        self.items.iter().map(|(bytes, _)| *bytes).max().unwrap_or(HEADER)
+    }
+
+    /// The free lists of a server: powers of two up to the largest item, which has a list of its own.
+    /// [PRISM21 3.2]
+    pub(super) fn classes(&self) -> Vec<SizeClass> {
+        let largest = self.item_bytes_max().next_multiple_of(8).max(SMALLEST);
+        let powers = std::iter::successors(Some(SMALLEST), |bytes| Some(bytes * 2));
+        let mut sizes: Vec<u64> = powers.take_while(|&bytes| bytes < largest).collect();
+        sizes.push(largest);
+        let mut counts = vec![u64::from(self.spare_buffers); sizes.len()];
+        counts[0] += self.absent;
+        for &(bytes, items) in &self.items {
+            let class = sizes.iter().position(|&size| size >= bytes).unwrap_or(sizes.len() - 1);
+            counts[class] += items;
+        }
+        let class = |(bytes, count): (u64, u64)| SizeClass { bytes, count: count as u32 };
+        sizes.into_iter().zip(counts).map(class).collect()
+    }
+
+    /// Bytes of an item with a value of so many.
+    pub const fn item_bytes(value: u64) -> u64 {
+        HEADER + value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_has_a_buffer_that_is_large_enough() {
+        let config = TxConfig { spare_buffers: 2, ..TxConfig::paper(vec![(48, 3), (552, 5)]) };
+        let sizes: Vec<_> =
+            config.classes().iter().map(|class| (class.bytes, class.count)).collect();
+        assert_eq!(sizes, [(64, 3 + 2 + 64), (128, 2), (256, 2), (512, 2), (552, 5 + 2)]);
+    }
+
+    #[test]
+    fn the_paper_and_its_corrections_differ_in_four_values() {
+        let fixed = TxConfig::paper(vec![(64, 1)]);
+        let mut config = fixed.clone();
+        config.follow(Faithful::Paper);
+        assert_ne!(config.own_reads, fixed.own_reads);
+        assert_ne!(config.bump, fixed.bump);
+        assert_ne!(config.read_version, fixed.read_version);
+        assert_ne!(config.staging, fixed.staging);
+        config.follow(Faithful::Fixed);
+        assert_eq!(config, fixed);
+    }
+}

@@ -1,0 +1,309 @@
+//! A node of PRISM-TX: as a server its memory and its daemon, as a client its coordinators.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nicol_core::commit::CommitNode;
+use nicol_core::fabric::Fabric;
+use nicol_core::history::Promise;
+use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
+use nicol_core::records::RecordSource;
+use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::txn::Procedures;
+use nicol_core::view::{Role, ShardMap, View};
+
+use super::config::{Staging, TxConfig};
+use super::coordinator::Coordinator;
+use super::recovery::end_what_is_left;
+use super::server::Server;
+use super::store::Store;
+use crate::kit::{LostNodes, follow_views};
+use crate::prism::tag::Tag;
+
+/// What a node has counted.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Chains that found no buffer, and were tried again.
+    pub(super) waits: AtomicU64,
+    /// READs of slots beyond a search's first.
+    pub(super) collisions: AtomicU64,
+    /// Read validations that were not needed, because PR was later.
+    pub(super) not_needed: AtomicU64,
+    /// Keys whose C an abort has raised.
+    pub(super) bumps: AtomicU64,
+    /// Looks at C by which aborts have waited for the writes before theirs.
+    pub(super) bump_waits: AtomicU64,
+    /// Write checks that went unanswered, and that servers have told of.
+    pub(super) resolved: AtomicU64,
+    /// Committed writes that a later one had overtaken.
+    pub(super) overtaken: AtomicU64,
+    /// Writes of dead clients that servers have installed, or given up.
+    pub(super) recovered: AtomicU64,
+    /// Buffers that were posted again.
+    pub(super) posted: AtomicU64,
+}
+
+/// Counts one.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// What a server knows of transactions whose clients have died.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    /// Nodes of which no chain can stage anything here any more.
+    pub(super) drained: BTreeSet<NodeId>,
+    /// Transactions that it has ended: did they commit?
+    pub(super) decided: BTreeMap<Tag, bool>,
+}
+
+/// A server's memory, loaded; nothing of a node for clients.
+pub struct Shard(Option<Store>);
+
+/// A node.
+pub struct Node {
+    id: NodeId,
+    config: TxConfig,
+    lost: LostNodes,
+    /// The memory of a server.
+    store: Option<Store>,
+    ended: Mutex<Ended>,
+    /// What its engines have still to do: aborts, reports, recoveries.
+    pub(super) open: Arc<AtomicU64>,
+    /// What had turned when nothing was found left to do.
+    clean_at: AtomicU64,
+    pub(super) counts: Counts,
+}
+
+impl Node {
+    pub(super) const fn id(&self) -> NodeId {
+        self.id
+    }
+
+    pub(super) const fn config(&self) -> &TxConfig {
+        &self.config
+    }
+
+    pub(super) const fn lost(&self) -> &LostNodes {
+        &self.lost
+    }
+
+    /// The memory of a server.
+    ///
+    /// # Panics
+    /// If it is none.
+    pub(super) fn store(&self) -> &Store {
+        match &self.store {
+            Some(store) => store,
+            None => panic!("only a node with memory serves"),
+        }
+    }
+
+    pub(super) fn ended(&self) -> MutexGuard<'_, Ended> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The shard of `key`, and its server.
+    pub(super) fn server_of(&self, key: Key) -> (ShardId, NodeId) {
+        let view = self.lost.loaded();
+        let shard = view.shard_of(key);
+        (shard, view.primary(shard))
+    }
+
+    /// The servers under which everything was loaded.
+    pub(super) fn servers(&self) -> impl Iterator<Item = NodeId> {
+        self.lost.loaded().nodes_of(Role::Server)
+    }
+
+    /// Has a server lost its data? Then transactions that had writes there may stay undecided.
+    pub(super) fn has_lost_server(&self) -> bool {
+        self.lost.are_any() && self.servers().any(|server| self.lost.contain(server))
+    }
+
+    /// Has a client of node `of` chosen `ts`?
+    pub(super) fn is_of(&self, ts: Tag, of: NodeId) -> bool {
+        ts.writer().engine(self.lost.loaded()).is_some_and(|engine| engine.node == of)
+    }
+
+    /// Might nobody ever end the transaction of `ts`? Its client is gone, and a server besides.
+    pub(super) fn may_stay_undecided(&self, ts: Tag) -> bool {
+        let client = || ts.writer().engine(self.lost.loaded());
+        self.has_lost_server() && client().is_some_and(|engine| self.lost.contain(engine.node))
+    }
+
+    /// The keys of records that wait for somebody, and staged writes of transactions that nobody has
+    /// reported complete.
+    fn pending(&self) -> (Vec<Key>, Vec<Key>) {
+        let Some(store) = &self.store else { return Default::default() };
+        let staged = match self.config.staging {
+            Staging::AtPrepare => store.staged(|_| true),
+            Staging::AtCommit => Vec::new(),
+        };
+        (store.unreadable(), staged.into_iter().map(|write| write.key).collect())
+    }
+
+    /// Has no transaction left anything here? What has been found once is remembered.
+    fn is_clean(&self) -> bool {
+        let turned = self.store.as_ref().map_or(0, |store| store.pool.turned());
+        let known = self.clean_at.load(Ordering::Relaxed) == turned;
+        let (unreadable, staged) = if known { Default::default() } else { self.pending() };
+        let clean = unreadable.is_empty() && staged.is_empty();
+        if clean {
+            self.clean_at.store(turned, Ordering::Relaxed);
+        }
+        clean
+    }
+}
+
+impl SystemNode for Node {
+    type Config = TxConfig;
+    type Shard = Shard;
+    type Copies = ();
+
+    /// What others hold they go on serving; a lost server's shard is refused.
+    const FOLLOWS_VIEWS: bool = true;
+
+    fn load(shard: ShardId, view: &View, config: &TxConfig, source: &dyn RecordSource) -> Shard {
+        let mut store = Store::new(config);
+        source.load(view, shard, &mut |key, value| store.load(key, value));
+        Shard(Some(store))
+    }
+
+    fn empty(_: &TxConfig, _: &dyn RecordSource) -> Shard {
+        Shard(None)
+    }
+
+    fn copy(_: NodeId, _: &View, _: &TxConfig, _: &dyn RecordSource, _: &[Shard]) {}
+
+    fn build(id: NodeId, view: &View, config: &TxConfig, Shard(store): Shard, (): ()) -> Self {
+        Self {
+            id,
+            config: config.clone(),
+            lost: LostNodes::new(view),
+            store,
+            ended: Mutex::default(),
+            open: Arc::default(),
+            clean_at: AtomicU64::new(u64::MAX),
+            counts: Counts::default(),
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        // That a client has died, only a view tells: until then what it has left waits. It is asked
+        // last, since it goes over every slot and buffer.
+        self.open.load(Ordering::Relaxed) == 0 && (self.has_lost_server() || self.is_clean())
+    }
+
+    fn audit(&self) -> Audit {
+        let Some(store) = &self.store else { return Audit::default() };
+        let (unreadable, staged) = self.pending();
+        let buffers = store.pool.unreferenced().len();
+        let counts = [
+            ("unreadable_records", unreadable.len() as u64),
+            ("unfinished_writes", staged.len() as u64),
+            ("buffers", buffers as u64),
+        ];
+        let nothing = counts.map(|(name, _)| (name, 0));
+        // What a client and a server that have both died leave, nobody can decide.
+        let lost = self.has_lost_server();
+        let (leaks, awaiting) = if lost { (nothing, counts) } else { (counts, nothing) };
+        let mut leaks = leaks.to_vec();
+        leaks.push(("freed_items", store.pool.dangling() as u64));
+        let mut undecided = if lost { [unreadable, staged].concat() } else { Vec::new() };
+        undecided.sort_unstable();
+        undecided.dedup();
+        Audit {
+            leaks,
+            awaiting_recovery: awaiting.to_vec(),
+            keys_awaiting_recovery: undecided,
+            ..Audit::default()
+        }
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let Counts { waits, collisions, not_needed, bumps, bump_waits, .. } = &self.counts;
+        let Counts { resolved, overtaken, recovered, posted, .. } = &self.counts;
+        let named = [
+            ("receiver_not_ready", waits),
+            ("collisions", collisions),
+            ("not_needed", not_needed),
+            ("bumps", bumps),
+            ("bump_waits", bump_waits),
+            ("resolved", resolved),
+            ("overtaken", overtaken),
+            ("recovered", recovered),
+            ("posted", posted),
+        ];
+        let counter = |(name, value): (_, &AtomicU64)| Counter {
+            group: "prism_tx",
+            name,
+            value: value.load(Ordering::Relaxed),
+        };
+        named.into_iter().map(counter).collect()
+    }
+
+    fn check(&self) {
+        self.store.iter().for_each(Store::check);
+    }
+
+    fn records(&self) -> u64 {
+        let mut records = 0;
+        self.for_each(&mut |_, _| records += 1);
+        records
+    }
+
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
+        self.store.as_ref().is_some_and(|store| store.read(key, value).is_some())
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
+        let Some(store) = &self.store else { return };
+        store.for_each(&mut |stored| {
+            if let Some(value) = stored.item.value {
+                each(stored.item.key, value);
+            }
+        });
+    }
+
+    fn for_each_of(&self, shard: ShardId, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        let own = self.lost.loaded().primary(shard) == self.id;
+        let Some(store) = self.store.as_ref().filter(|_| own) else { return };
+        store.for_each(&mut |stored| {
+            if let Some(value) = stored.item.value {
+                each(stored.item.key, stored.item.ts.version(), value);
+            }
+        });
+    }
+}
+
+impl CommitNode for Node {
+    type Coordinator<F: Fabric> = Coordinator<F>;
+
+    const SCANS: bool = false;
+
+    /// "PRISM-TX ensures serializability: transactions appear to execute in timestamp order", and
+    /// clocks are only loosely synchronized. [PRISM21 8.2]
+    const PROMISE: Promise = Promise::Serializable;
+
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Coordinator<F>> {
+        if fabric.here().side == Side::Nic {
+            // It executes chains where the card does not, without knowing what they are about.
+            return None;
+        }
+        let node = self.clone();
+        fabric.spawn(follow_views(fabric.clone(), move |view| node.lost.learn(view)));
+        if self.store.is_some() {
+            fabric.serve(Rc::new(Server::start(fabric.clone(), self.clone())));
+            if fabric.here().core == 0 && self.config.staging == Staging::AtPrepare {
+                fabric.spawn(end_what_is_left(fabric.clone(), self.clone()));
+            }
+        }
+        Some(Coordinator::new(fabric, self, procedures))
+    }
+}
