@@ -19,6 +19,7 @@ pub mod memory;
 pub mod museum;
 pub mod names;
 mod parallel;
+pub mod planner;
 pub mod profiles;
 pub mod replay;
 pub mod report;

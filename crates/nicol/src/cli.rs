@@ -46,6 +46,8 @@ pub enum Command {
     Trace(TraceArgs),
     /// Reproduce the figures and tables of the papers.
     Lab(LabArgs),
+    /// Compare ways to use the paths of an off-path SmartNIC, and combine them.
+    Plan(crate::plan::PlanArgs),
     /// List the systems with their guarantees and worlds.
     Systems(SystemsArgs),
     /// List, show or check the hardware profiles of the simulated world.

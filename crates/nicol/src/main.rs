@@ -11,6 +11,7 @@ mod lab;
 mod limits;
 mod museum;
 mod output;
+mod plan;
 mod profiles;
 mod serve;
 mod span;
@@ -83,6 +84,7 @@ fn run(command: &Command) -> Result<End> {
         Command::Check(args) => check::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Plan(args) => plan::run(args),
         Command::Systems(args) => systems::run(args).map(|()| End::Held),
         Command::Profiles(args) => profiles::run(args),
         Command::Doctor(args) => doctor::run(args).map(|()| End::Held),

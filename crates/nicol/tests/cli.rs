@@ -478,3 +478,20 @@ fn a_server_that_is_asked_to_end_answers_first_and_ends_well() {
         assert!(TcpStream::connect(&address).is_err());
     }
 }
+
+#[test]
+fn a_plan_names_the_line_that_is_wrong_and_a_good_one_says_what_binds() {
+    let good = "name = \"x\"\n[[alternative]]\nname = \"a\"\nsteps = [{ path = \"1\", verb = \"READ\", \
+                bytes = \"64B\" }]\n";
+    let path = file("plan.toml", good);
+    let path = path.to_str().unwrap();
+    assert!(ends(0, &["plan", path]).contains("host memory, READs"));
+    assert!(ends(0, &["plan", path, "--format", "json"]).contains("\"nicol.plan/1\""));
+    assert!(ends(0, &["plan", path, "--format", "svg"]).starts_with("<svg"));
+    let wrong = file("wrong-plan.toml", &good.replace("READ", "FETCH"));
+    let output = nicol(&["plan", wrong.to_str().unwrap()]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("wrong-plan.toml:4: verb = \"FETCH\": choose one of"), "{told}");
+    ends(3, &["plan", "no-such-plan.toml"]);
+}

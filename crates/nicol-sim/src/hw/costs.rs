@@ -151,6 +151,7 @@ impl Costs {
             Work::Chain { operations } => self.work.chain_operation * u64::from(operations),
             Work::MessageFramed { bytes } => self.of(Charge::MessageSent { bytes }),
             Work::MessagePolled { bytes } => self.of(Charge::MessageReceived { bytes }),
+            Work::Given { nanos } => Picos(nanos * 1_000),
             Work::Copy { bytes } => self.copied(bytes),
         }
     }

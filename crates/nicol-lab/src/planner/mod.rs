@@ -1,0 +1,240 @@
+//! The planner of paths: from a description of alternatives to their bounds, their ranks and how to
+//! combine them. [OffPath23 4.2]
+//!
+//! Step 1 is the description ([`Description`]); step 2 ranks by its criteria, from bounds in closed
+//! form (`demand`) or the simulator (`simulate`); step 3 combines greedily until a resource is
+//! exhausted (`solve`), and says what the best mix would be where that is more.
+
+mod advice;
+mod demand;
+mod description;
+mod picture;
+mod report;
+mod simulate;
+mod solve;
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+
+pub use advice::{Advice, Evidence};
+pub use demand::Resource;
+pub use description::{Alternative, Criterion, Description, Step, Way, Wrong};
+pub use picture::picture;
+pub use simulate::{Arrival, Simulated, run as simulate};
+
+use crate::profiles;
+use demand::{Demand, Hardware};
+use solve::Programme;
+
+/// What one alternative comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Its name.
+    pub name: String,
+    /// Requests a second at most, in millions, if it takes all of them.
+    pub mops: f64,
+    /// What binds it.
+    pub binds: Resource,
+    /// Time of one request alone, in microseconds.
+    pub latency_us: f64,
+    /// Host cores that its most requests keep busy.
+    pub host_cores: f64,
+    /// Bytes on the network of a request, both ways.
+    pub network_bytes: f64,
+    /// The simulator's rate and latency, if it was asked.
+    pub simulated: Option<(f64, f64)>,
+}
+
+/// Alternatives together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mix {
+    /// Requests a second of each, in millions, in the order of the description.
+    pub mops: Vec<f64>,
+    /// The share of each resource that is taken, the most first; what takes nothing is left out.
+    pub taken: Vec<(Resource, f64)>,
+    /// The simulator's rates when it is offered these shares, if it was asked.
+    pub simulated: Option<Vec<f64>>,
+}
+
+impl Mix {
+    /// Requests a second of all, in millions.
+    pub fn total(&self) -> f64 {
+        self.mops.iter().sum()
+    }
+}
+
+/// Where load makes another alternative the faster one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Switch {
+    /// The alternative that is faster below.
+    pub from: String,
+    /// The one that is faster above.
+    pub to: String,
+    /// Requests a second of the first, in millions.
+    pub mops: f64,
+}
+
+/// A plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What was planned.
+    pub description: Description,
+    /// By alternative, in the order of the description.
+    pub candidates: Vec<Candidate>,
+    /// Their places in the description, the best first.
+    pub ranked: Vec<usize>,
+    /// What combining them greedily comes to, in that order.
+    pub greedy: Mix,
+    /// The mix with the greatest rate.
+    pub best: Mix,
+    /// Does the plan recommend the greedy mix? Else the best, which is more by a percent or more.
+    pub takes_greedy: bool,
+    /// Where load makes the next of the recommended alternatives the faster one. [OffPath23 5.2]
+    pub switches: Vec<Switch>,
+    /// What of the study's advice applies, and on what it stands.
+    pub advice: Vec<Advice>,
+}
+
+impl Plan {
+    /// The mix that is recommended.
+    pub fn recommended(&self) -> &Mix {
+        if self.takes_greedy { &self.greedy } else { &self.best }
+    }
+}
+
+/// How much more the best mix must be than the greedy one to be recommended instead.
+const WORTH: f64 = 1.01;
+/// Share of a rate below which an alternative takes no part.
+const PART: f64 = 1e-6;
+
+/// Plans `description`: in closed form, and with the simulator if `simulated`.
+///
+/// # Errors
+/// A profile that does not exist, or whose card has no cores beside the path.
+pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
+    let profile = Arc::new(profiles::load(&description.hardware)?);
+    let client = Arc::new(profiles::load(&description.clients)?);
+    let Some(hardware) = Hardware::new(&profile, &client, description) else {
+        anyhow::bail!(
+            "hardware = {:?}: its card has no cores beside the path ([card.soc]); choose \
+             bluefield2 or a profile like it",
+            description.hardware
+        );
+    };
+    ensure!(
+        client.verbs.present.value,
+        "clients = {:?}: machines that ask need a card with verbs, such as connectx4",
+        description.clients
+    );
+    let demands: Vec<Demand> =
+        description.alternatives.iter().map(|one| hardware.demand(one)).collect();
+    let programme = Programme {
+        takes: demands.iter().map(|demand| demand.takes.to_vec()).collect(),
+        capacity: Resource::ALL.map(|resource| hardware.capacity(resource, description)).to_vec(),
+        share_max: description.alternatives.iter().map(|one| one.share_max).collect(),
+    };
+    let ask = |arrival: &Arrival| simulate(&profile, &client, description, arrival);
+    let mut candidates = Vec::new();
+    for (at, demand) in demands.iter().enumerate() {
+        let name = &description.alternatives[at].name;
+        let mut one = candidate(name, demand, programme.alone(at));
+        if simulated {
+            let (peak, alone) = (ask(&Arrival::Saturated(at))?, ask(&Arrival::Alone(at))?);
+            one.simulated = Some((peak.mops[at], alone.latency_us[at]));
+        }
+        candidates.push(one);
+    }
+    let ranked = rank(&candidates, &description.criteria);
+    let mix = |rates: Vec<f64>, asked: bool| -> Result<Mix> {
+        let mops: Vec<f64> = rates.iter().map(|rate| rate * 1e6).collect();
+        let part = rates.iter().filter(|rate| **rate * 1e6 > PART).count();
+        let simulated =
+            if asked && part > 1 { Some(ask(&Arrival::Mixed(mops.clone()))?.mops) } else { None };
+        let taken = taken(&programme, &rates);
+        Ok(Mix { mops, taken, simulated })
+    };
+    let (greedy, best) = (programme.greedy(&ranked), programme.best());
+    let takes_greedy = best.iter().sum::<f64>() < greedy.iter().sum::<f64>() * WORTH;
+    let greedy = mix(greedy, simulated && takes_greedy)?;
+    let best = mix(best, simulated && !takes_greedy)?;
+    let recommended = if takes_greedy { &greedy } else { &best };
+    let switches = switches(&candidates, &ranked, recommended);
+    let advice = advice::advise(description, &profile, recommended);
+    Ok(Plan {
+        description: description.clone(),
+        candidates,
+        ranked,
+        greedy,
+        best,
+        takes_greedy,
+        switches,
+        advice,
+    })
+}
+
+/// An alternative that takes `demand` and is bound by a resource at a rate.
+fn candidate(name: &str, demand: &Demand, (rate, binds): (f64, usize)) -> Candidate {
+    Candidate {
+        name: name.to_owned(),
+        // A demand is in picoseconds of a request.
+        mops: rate * 1e6,
+        binds: Resource::ALL[binds],
+        latency_us: demand.latency / 1e6,
+        host_cores: rate * demand.of(Resource::HostCores),
+        network_bytes: demand.network_bytes,
+        simulated: None,
+    }
+}
+
+/// Places of candidates, the best first: by the first criterion in which two differ by a percent.
+fn rank(candidates: &[Candidate], criteria: &[Criterion]) -> Vec<usize> {
+    let cost = |candidate: &Candidate, criterion: &Criterion| match criterion {
+        Criterion::Throughput => 1.0 / candidate.mops,
+        Criterion::Latency => candidate.latency_us,
+        // Of hosts, what a request costs; nothing counts as a little, so that a percent means something.
+        Criterion::HostCpu => candidate.host_cores / candidate.mops + 1e-6,
+        Criterion::Network => candidate.network_bytes + 1.0,
+    };
+    // Steps of a percent make an order of what is equal within one.
+    let step = |cost: f64| (cost.ln() * 100.0).round() as i64;
+    let key = |at: &usize| -> Vec<i64> {
+        criteria.iter().map(|criterion| step(cost(&candidates[*at], criterion))).collect()
+    };
+    let mut ranked: Vec<usize> = (0..candidates.len()).collect();
+    ranked.sort_by_key(key);
+    ranked
+}
+
+/// The loads at which queueing makes an alternative of `mix` slower than the next one is alone.
+///
+/// The resource that binds is a queue with random arrivals and one server of its whole rate (M/M/1):
+/// at a share r of that rate a request waits r / (1 - r) times its service.
+fn switches(candidates: &[Candidate], ranked: &[usize], mix: &Mix) -> Vec<Switch> {
+    let mut used: Vec<usize> = ranked.iter().copied().filter(|at| mix.mops[*at] > PART).collect();
+    used.sort_by(|a, b| candidates[*a].latency_us.total_cmp(&candidates[*b].latency_us));
+    let pairs = used.windows(2).map(|pair| {
+        let (first, next) = (&candidates[pair[0]], &candidates[pair[1]]);
+        let (service, later) = (1.0 / first.mops, next.latency_us - first.latency_us);
+        let share = later / (later + service);
+        Switch { from: first.name.clone(), to: next.name.clone(), mops: first.mops * share }
+    });
+    pairs.collect()
+}
+
+fn taken(programme: &Programme, rates: &[f64]) -> Vec<(Resource, f64)> {
+    let mut taken = Vec::new();
+    for (at, resource) in Resource::ALL.into_iter().enumerate() {
+        let used: f64 =
+            rates.iter().zip(&programme.takes).map(|(rate, takes)| rate * takes[at]).sum();
+        let share = used / programme.capacity[at];
+        if share > 0.0 {
+            taken.push((resource, share));
+        }
+    }
+    taken.sort_by(|a, b| b.1.total_cmp(&a.1));
+    taken
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,406 @@
+//! The simulator's answer: requests of alternatives as steps on the real fabric.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Result;
+use nicol_core::engine::Start;
+use nicol_core::fabric::{
+    Delivery, Fabric, FabricError, Message, OneSided, Service, Timeout, Work,
+};
+use nicol_core::ids::{EngineId, NodeId, RKey, Side};
+use nicol_core::memory::{Access, Region};
+use nicol_core::units::{Bytes, Nanos};
+use nicol_core::view::View;
+use nicol_core::wire::{Malformed, Writer};
+use nicol_sim::checks::paths::Verb;
+use nicol_sim::{Profile, SimCluster, SimConfig};
+
+use super::description::{Alternative, Description, Mitigations, Step, Way};
+
+/// The node whose card is planned for, and the first of the others.
+const TARGET: NodeId = NodeId(0);
+/// Machines that ask, of 24 cores each.
+const MACHINES: usize = 6;
+/// Addresses of what has no range of its own.
+const RANGE: u64 = 16 << 20;
+/// Requests that a core has under way: of another machine, and of the node itself.
+const CLIENT_WORKERS: usize = 16;
+const OWN_WORKERS: usize = 16;
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Simulated {
+    /// Requests a second, in millions, by alternative.
+    pub mops: Vec<f64>,
+    /// Mean time of one, in microseconds, by alternative.
+    pub latency_us: Vec<f64>,
+}
+
+/// How requests come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arrival {
+    /// One at a time, of one alternative.
+    Alone(usize),
+    /// As many as there are workers, of one alternative.
+    Saturated(usize),
+    /// In shares of all requests that are proportional to these rates, as many as there are workers.
+    Mixed(Vec<f64>),
+}
+
+/// Runs requests of `description`'s alternatives.
+///
+/// # Errors
+/// If the profiles have too few cores.
+pub fn run(
+    target: &Arc<Profile>,
+    client: &Arc<Profile>,
+    description: &Description,
+    arrival: &Arrival,
+) -> Result<Simulated> {
+    let alone = matches!(arrival, Arrival::Alone(_));
+    let machines = if alone { 1 } else { MACHINES };
+    let limit = |side, asked: Option<u64>| {
+        let there = target.engines(side).min(client.engines(side));
+        asked.map_or(there, |asked| there.min(asked.max(1) as usize))
+    };
+    let soc = limit(Side::Nic, description.soc_cores);
+    let host = limit(Side::Host, None);
+    let view = View::new(1 + machines, 1, host, soc)?;
+    let mut profiles = vec![client.clone(); view.nodes()];
+    profiles[0] = target.clone();
+    let mut config = SimConfig::mixed(view, profiles, 1);
+    config.tuning.aggregation = false;
+    config.tuning.doorbell_batch = description.mitigations.doorbell_batch.max(1) as usize;
+    let largest =
+        description.alternatives.iter().flat_map(|one| &one.steps).map(|step| match step {
+            Step::Operation { bytes, .. } => *bytes,
+            Step::Compute { .. } => 0,
+        });
+    let largest = largest.max().unwrap_or(0);
+    let requests = Arc::new(Requests::new(description, arrival.clone(), largest));
+    let cluster = SimCluster::new(config);
+    cluster.start(&Arc::new(Started(requests.clone())));
+    // Long enough for what is in flight at first, also of large transfers, to be over.
+    let span = if alone { 100_000 + largest * 2 } else { 150_000 + largest * 48 };
+    cluster.run_until(&mut |_| false, Nanos(span));
+    let before = requests.counts();
+    cluster.run_until(&mut |_| false, Nanos(2 * span));
+    let after = requests.counts();
+    let found = before.iter().zip(&after).map(|(before, after)| {
+        let done = (after.0 - before.0) as f64;
+        (done * 1e3 / span as f64, (after.1 - before.1) as f64 / done.max(1.0) / 1e3)
+    });
+    let (mops, latency_us) = found.unzip();
+    Ok(Simulated { mops, latency_us })
+}
+
+/// Steps of a request, and who takes them.
+#[derive(Debug)]
+struct Requests {
+    alternatives: Vec<Alternative>,
+    mitigations: Mitigations,
+    arrival: Arrival,
+    own: [Arc<Region>; 2],
+    keys: [AtomicU64; 2],
+    other: Arc<Region>,
+    other_key: AtomicU64,
+    done: Vec<[AtomicU64; 2]>,
+}
+
+const fn place(side: Side) -> usize {
+    match side {
+        Side::Host => 0,
+        Side::Nic => 1,
+    }
+}
+
+impl Requests {
+    fn new(description: &Description, arrival: Arrival, largest: u64) -> Self {
+        let region = || Arc::new(Region::new(Bytes(RANGE + largest)));
+        Self {
+            alternatives: description.alternatives.clone(),
+            mitigations: description.mitigations,
+            arrival,
+            own: [region(), region()],
+            keys: Default::default(),
+            other: region(),
+            other_key: AtomicU64::default(),
+            done: description.alternatives.iter().map(|_| Default::default()).collect(),
+        }
+    }
+
+    fn counts(&self) -> Vec<(u64, u64)> {
+        let of = |done: &[AtomicU64; 2]| {
+            (done[0].load(Ordering::Relaxed), done[1].load(Ordering::Relaxed))
+        };
+        self.done.iter().map(of).collect()
+    }
+
+    /// The alternatives that `here` begins, each with its weight.
+    fn begun_by(&self, here: EngineId) -> Vec<(usize, f64)> {
+        let weights: Vec<f64> = match &self.arrival {
+            Arrival::Alone(at) | Arrival::Saturated(at) => {
+                (0..self.alternatives.len()).map(|one| f64::from(u8::from(one == *at))).collect()
+            }
+            Arrival::Mixed(rates) => rates.clone(),
+        };
+        let mine = |at: &usize| match self.alternatives[*at].steps[0].own_side() {
+            None => here.node != TARGET && here.side == Side::Host,
+            Some(side) => here.node == TARGET && here.side == side,
+        };
+        let at = (0..self.alternatives.len()).filter(mine);
+        at.map(|at| (at, weights[at])).filter(|(_, weight)| *weight > 0.0).collect()
+    }
+
+    /// An address of an access, within its range or, with copies, one of several such ranges.
+    fn address(&self, draw: u64, bytes: u64, range: Option<u64>) -> u64 {
+        let copies = self.mitigations.replicate_hot.max(1);
+        let within = range.unwrap_or(RANGE).min(RANGE);
+        let line = (draw % (within / 64).max(1)) * 64;
+        let row = within.next_multiple_of(64 << 10);
+        let copy = if range.is_some() { draw / 65_536 % copies } else { 0 };
+        // Copies lie in rows of their own: 2 KB further each time.
+        let at = line + copy * (row + (2 << 10));
+        if at + bytes <= RANGE { at } else { at % (RANGE - bytes.min(RANGE) + 64) / 64 * 64 }
+    }
+
+    /// Takes the steps from `first` on, up to what another engine takes; how many were taken.
+    async fn take<F: Fabric>(
+        &self,
+        fabric: &F,
+        alternative: usize,
+        first: usize,
+    ) -> Result<(), FabricError> {
+        let steps = &self.alternatives[alternative].steps;
+        let mut at = first;
+        while let Some(step) = steps.get(at) {
+            // Steps after a SEND, as far as the node takes them, are the receiver's.
+            let nested = at > 0 && first == 0 && self.is_nested(alternative, at);
+            if !nested {
+                self.repeat(fabric, alternative, at, step).await?;
+            }
+            at += 1;
+            if first > 0 && steps.get(at).is_some_and(|_| !self.is_nested(alternative, at)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the receiver of an earlier SEND take the step at `at`?
+    fn is_nested(&self, alternative: usize, at: usize) -> bool {
+        let steps = &self.alternatives[alternative].steps;
+        let inbound = |step: &Step| matches!(step, Step::Operation { way: Way::Inbound(_), .. });
+        let sends = |step: &Step| {
+            matches!(step, Step::Operation { way: Way::Inbound(_), verb: Verb::Send, .. })
+        };
+        !inbound(&steps[at])
+            && steps[..at].iter().rev().find(|step| inbound(step)).is_some_and(sends)
+    }
+
+    /// A step as often as it counts; a fraction is drawn.
+    async fn repeat<F: Fabric>(
+        &self,
+        fabric: &F,
+        alternative: usize,
+        at: usize,
+        step: &Step,
+    ) -> Result<(), FabricError> {
+        let count = match step {
+            Step::Operation { count, bytes, .. } => {
+                let piece = self.mitigations.segment.map_or(*bytes, |most| most.min(*bytes));
+                count * bytes.div_ceil(piece.max(1)) as f64
+            }
+            Step::Compute { .. } => 1.0,
+        };
+        let (whole, part) = (count.floor() as u64, (count.fract() * 1e6) as u64);
+        let times = whole + u64::from(fabric.random() % 1_000_000 < part);
+        for _ in 0..times {
+            self.step(fabric, alternative, at, step).await?;
+        }
+        Ok(())
+    }
+
+    async fn step<F: Fabric>(
+        &self,
+        fabric: &F,
+        alternative: usize,
+        at: usize,
+        step: &Step,
+    ) -> Result<(), FabricError> {
+        let (way, verb, bytes, range) = match *step {
+            Step::Compute { side, ns } => {
+                // Named work has the profile's costs; what a description asks for is its own.
+                fabric.work(Work::Given { nanos: ns });
+                debug_assert!(fabric.here().side == side, "the side that the description names");
+                fabric.yield_now().await;
+                return Ok(());
+            }
+            Step::Operation { way, verb, bytes, range, .. } => {
+                let piece = self.mitigations.segment.map_or(bytes, |most| most.min(bytes));
+                (way, verb, piece, range)
+            }
+        };
+        let draw = fabric.random();
+        let offset = self.address(draw, bytes, range);
+        let key = |side: Side| RKey(self.keys[place(side)].load(Ordering::Relaxed) as u32);
+        let one = |rkey| (rkey, offset, bytes);
+        let done = match way {
+            Way::Inbound(side) if verb == Verb::Send => {
+                let cores = fabric.view().engines(TARGET, side) as u64;
+                let to = EngineId { node: TARGET, side, core: (draw % cores) as u8 };
+                let asked = Asked { alternative: alternative as u8, step: at as u8, bytes };
+                fabric.call(to, &asked, Timeout::Never)
+            }
+            Way::Inbound(side) => post(fabric, TARGET, verb, one(key(side))),
+            Way::Outbound(_) => {
+                let rkey = RKey(self.other_key.load(Ordering::Relaxed) as u32);
+                post(fabric, NodeId(1), verb, one(rkey))
+            }
+            Way::Within(side) => post(fabric, TARGET, verb, one(key(side.other()))),
+            Way::Dma if verb == Verb::Read => fabric.dma_read(&self.own[0], offset, bytes as usize),
+            Way::Dma => fabric.dma_write(&self.own[0], offset, &vec![0; bytes as usize]),
+        };
+        done.await.map(drop)
+    }
+}
+
+fn post<F: Fabric>(
+    fabric: &F,
+    node: NodeId,
+    verb: Verb,
+    (rkey, offset, len): (RKey, u64, u64),
+) -> F::Completion {
+    match verb {
+        Verb::Read => fabric.one_sided(node, OneSided::Read { rkey, offset, len: len as u32 }),
+        _ => {
+            fabric.one_sided(node, OneSided::Write { rkey, offset, bytes: &vec![0; len as usize] })
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Started(Arc<Requests>);
+
+impl Start for Started {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let (requests, here) = (&self.0, fabric.here());
+        fabric.serve(Rc::new(Server { fabric: fabric.clone(), requests: requests.clone() }));
+        if here.core == 0 && here.node == TARGET {
+            let side = place(here.side);
+            let rkey = fabric.register(&requests.own[side], Access::ReadWrite);
+            requests.keys[side].store(u64::from(rkey.0), Ordering::Relaxed);
+        } else if here == EngineId::host(NodeId(1), 0) {
+            let rkey = fabric.register(&requests.other, Access::ReadWrite);
+            requests.other_key.store(u64::from(rkey.0), Ordering::Relaxed);
+        }
+        let begun = requests.begun_by(here);
+        let alone = matches!(requests.arrival, Arrival::Alone(_));
+        let workers = match (alone, here.node == TARGET) {
+            (true, _) => usize::from(here.core == 0 && here.node.0 <= 1),
+            (false, true) => OWN_WORKERS,
+            (false, false) => CLIENT_WORKERS,
+        };
+        let everywhere = match here.node == TARGET {
+            true => fabric.view().engines(TARGET, here.side),
+            false => (fabric.view().nodes() - 1) * fabric.view().engines(here.node, here.side),
+        };
+        let rate: f64 = begun.iter().map(|(_, weight)| weight).sum();
+        // In a mix each asks at its part of the rate: else whoever is faster would take the most.
+        let paced = matches!(requests.arrival, Arrival::Mixed(_));
+        let every = if paced { (everywhere * workers) as f64 * 1e3 / rate } else { 0.0 };
+        for _ in 0..if begun.is_empty() { 0 } else { workers } {
+            fabric.spawn(work(fabric.clone(), requests.clone(), begun.clone(), every as u64));
+        }
+    }
+}
+
+/// Asks for ever, by the weights of the alternatives: every so often, or as soon as it was answered.
+async fn work<F: Fabric>(
+    fabric: F,
+    requests: Arc<Requests>,
+    begun: Vec<(usize, f64)>,
+    every_ns: u64,
+) {
+    fabric.yield_now().await;
+    let mut next = fabric.now() + Nanos(fabric.random() % every_ns.max(1));
+    let sum: f64 = begun.iter().map(|(_, weight)| weight).sum();
+    loop {
+        if every_ns > 0 {
+            fabric.sleep_until(next).await;
+            next += Nanos(every_ns);
+        }
+        let mut draw = (fabric.random() % (1 << 32)) as f64 / (1u64 << 32) as f64 * sum;
+        let drawn = begun.iter().find(|(_, weight)| {
+            draw -= weight;
+            draw < 0.0
+        });
+        let alternative = drawn.map_or(begun[0].0, |(at, _)| *at);
+        let began = fabric.now();
+        let done = requests.take(&fabric, alternative, 0).await;
+        assert_eq!(done, Ok(()), "a plan meets no faults");
+        let [finished, waited] = &requests.done[alternative];
+        finished.fetch_add(1, Ordering::Relaxed);
+        waited.fetch_add(fabric.now().since(began).0, Ordering::Relaxed);
+    }
+}
+
+/// A request of a SEND: which step it is, and as many bytes as the step says.
+struct Asked {
+    alternative: u8,
+    step: u8,
+    bytes: u64,
+}
+
+impl Message for Asked {
+    const KIND: u16 = 1;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.bytes(&[self.alternative, self.step]);
+        to.bytes(&vec![0; self.bytes.saturating_sub(2) as usize]);
+    }
+}
+
+struct Answer(u64);
+
+impl Message for Answer {
+    const KIND: u16 = 2;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.bytes(&vec![0; self.0 as usize]);
+    }
+}
+
+struct Server<F: Fabric> {
+    fabric: F,
+    requests: Arc<Requests>,
+}
+
+impl<F: Fabric> Service for Server<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let &[alternative, step, ..] = delivery.body else {
+            return Err(Malformed { what: "a planned request" });
+        };
+        let (alternative, step) = (usize::from(alternative), usize::from(step));
+        let (fabric, requests) = (self.fabric.clone(), self.requests.clone());
+        let Some(to) = delivery.reply_to else { return Ok(()) };
+        let steps = &requests.alternatives[alternative].steps;
+        let reply = match &steps[step] {
+            Step::Operation { reply, .. } => *reply,
+            Step::Compute { .. } => 0,
+        };
+        let nested = steps.get(step + 1).is_some_and(|_| requests.is_nested(alternative, step + 1));
+        if !nested {
+            fabric.reply(to, &Answer(reply));
+            return Ok(());
+        }
+        self.fabric.spawn(async move {
+            let done = requests.take(&fabric, alternative, step + 1).await;
+            assert_eq!(done, Ok(()), "a plan meets no faults");
+            fabric.reply(to, &Answer(reply));
+        });
+        Ok(())
+    }
+}
