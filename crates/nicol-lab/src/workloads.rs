@@ -8,7 +8,7 @@ use nicol_workload::zipf::Theta;
 
 /// The names of all workloads, with what each is. Which system runs which:
 /// [`crate::systems::matrix`].
-pub const WORKLOADS: [(&str, &str); 8] = [
+pub const WORKLOADS: [(&str, &str); 10] = [
     ("smallbank", "bank accounts: six transaction types, 90 % of them on 4 % of the customers"),
     ("ycsb-t", "read-modify-write transactions over one table"),
     ("ycsb", "YCSB's core workloads: single operations by --mix A to F"),
@@ -16,6 +16,8 @@ pub const WORKLOADS: [(&str, &str); 8] = [
     ("churn-ordered", "the same in ordered tables, also by scans"),
     ("retwis", "a social network: half of the transactions only read"),
     ("tpcc", "TPC-C: a wholesale supplier, the full mix of five transactions"),
+    ("login-social", "the Login function of a social network: gets, then sets"),
+    ("login-media", "the Login function of a media service: more of both"),
     ("tpcc-no", "TPC-C: new orders only, each item from any warehouse of the cluster"),
 ];
 
@@ -158,6 +160,7 @@ impl WorkloadSpec {
     /// A flag that the workload does not have is an error, not ignored.
     pub(crate) fn refuse_foreign_flags(&self) -> Result<()> {
         let (ycsb_t, ycsb, tpcc) = (self.name == "ycsb-t", self.name == "ycsb", self.is_tpcc());
+        let sized = ycsb_t || ycsb || self.name.starts_with("login-");
         let flags = [
             ("--records", self.records.is_some(), !tpcc),
             ("--warehouses", self.warehouses.is_some(), tpcc),
@@ -169,7 +172,7 @@ impl WorkloadSpec {
             ("--read-percent", self.read_percent.is_some(), ycsb_t || ycsb),
             ("--blind-percent", self.blind_percent.is_some(), ycsb_t),
             ("--keys", self.keys.is_some(), ycsb_t),
-            ("--value-bytes", self.value_bytes.is_some(), ycsb_t || ycsb),
+            ("--value-bytes", self.value_bytes.is_some(), sized),
             ("--zipf", self.zipf_percent.is_some(), ycsb_t || ycsb || self.name == "retwis"),
             ("--mix", self.mix.is_some(), ycsb),
             ("--distribution", self.popularity.is_some(), ycsb),

@@ -72,6 +72,8 @@ fn every_point_between_the_two_is_linearizable() {
     for (seed, settings) in [
         "combined=off",
         "combined=off,broadcast=on",
+        "combined=off,batching=on",
+        "combined=off,batching=on,broadcast=on",
         "combined=on,batching=off,broadcast=off",
         "combined=on,batching=on,broadcast=off",
         "combined=on,batching=off,broadcast=on",
@@ -144,4 +146,18 @@ fn a_write_that_is_rejected_is_tried_again() {
     config.length = Some(Length::Transactions(3_600));
     let report = held(&config);
     assert!(report.counters["smartnic"]["rejected"] > 0, "{:?}", report.counters);
+}
+
+/// The same code with real threads, whose engines share a node's records.
+#[test]
+fn every_model_is_linearizable_on_threads() {
+    for place in PLACES {
+        for (seed, model) in MODELS.into_iter().enumerate() {
+            let mut config = config(&format!("{place}:{model}"), "threads", seed as u64);
+            config.threads = Some(1 + seed % 2);
+            config.faults.messages = seed % 2 == 1;
+            let report = held(&config);
+            assert!(report.committed + report.unknown >= 600, "{place}:{model}");
+        }
+    }
 }

@@ -123,15 +123,16 @@ pub fn svg(outcome: &Outcome) -> Result<String> {
             }
             Chart::Bars { category, series, y, inside } => {
                 let mut groups = Vec::new();
-                let bars = gather(outcome, series, |row| {
+                let mut bars = gather(outcome, series, |row| {
                     let name = named(outcome, row, category)?.replace(", ", " ");
                     let known = groups.iter().position(|known| *known == name);
                     let group = known.unwrap_or_else(|| {
                         groups.push(name);
                         groups.len() - 1
                     });
-                    Ok((group as f64, number(outcome, row, y)?))
+                    Ok((group as f64, height(outcome, row, y)?))
                 })?;
+                bars.iter_mut().for_each(|bar| bar.points.retain(|point| !point.1.is_nan()));
                 let written = inside.map(|column| written(outcome, column)).transpose()?;
                 let across: Vec<_> = category.iter().map(|&column| words(column)).collect();
                 let names = (&*across.join(" and "), words(y));
@@ -155,6 +156,11 @@ fn cell<'o>(outcome: &Outcome, row: &'o [Value], column: &str) -> Result<&'o Val
 
 fn number(outcome: &Outcome, row: &[Value], column: &str) -> Result<f64> {
     cell(outcome, row, column)?.as_f64().with_context(|| format!("{column} holds no number"))
+}
+
+/// The number of a bar; not a number where the row has none, which is no bar.
+fn height(outcome: &Outcome, row: &[Value], column: &str) -> Result<f64> {
+    if cell(outcome, row, column)?.is_null() { Ok(f64::NAN) } else { number(outcome, row, column) }
 }
 
 /// Every row's number in `column`, and what it is: two lines in its bar.

@@ -21,5 +21,8 @@ pub(crate) static SYSTEMS: &[&[System]] = &[
 
 /// The experiments of every family, in the order of the papers.
 pub(crate) fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    commit::experiments::all().chain(prism::experiments::all()).chain(offpath::experiments::all())
+    commit::experiments::all()
+        .chain(prism::experiments::all())
+        .chain(minos::experiments::all())
+        .chain(offpath::experiments::all())
 }

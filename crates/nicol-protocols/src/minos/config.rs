@@ -106,6 +106,11 @@ impl MinosConfig {
         if self.offload { Side::Nic } else { Side::Host }
     }
 
+    /// Does a SmartNIC that runs no algorithm pass on one INV, and gather ACKs?
+    pub(super) const fn relays(&self) -> bool {
+        self.batching && !self.offload
+    }
+
     pub(super) const fn fanout(&self) -> Fanout {
         if self.broadcast { Fanout::Broadcast } else { Fanout::Loop }
     }

@@ -85,15 +85,9 @@ impl<F: Fabric> Member<F> {
                 // [MINOS24 fig. 2 lines 20, 21] Release the RDLock, if it is still this write's.
                 Step::ReleaseRdLock => self.release_rd_lock(key, ts).await,
                 // [MINOS24 fig. 2 line 22, step f] VAL to every follower.
-                Step::SendVal => {
-                    self.tell_each(&self.followers(key), Val { key: key.0, ts: ts.bits() });
-                }
-                Step::SendValC => {
-                    self.tell_each(&self.followers(key), ValC { key: key.0, ts: ts.bits() });
-                }
-                Step::SendValP => {
-                    self.tell_each(&self.followers(key), ValP { key: key.0, ts: ts.bits() });
-                }
+                Step::SendVal => self.send_val(write, Val { key: key.0, ts: ts.bits() }),
+                Step::SendValC => self.send_val(write, ValC { key: key.0, ts: ts.bits() }),
+                Step::SendValP => self.send_val(write, ValP { key: key.0, ts: ts.bits() }),
                 Step::Return => self.return_to_client(write),
                 other => panic!("{other:?} is no step of a coordinator"),
             }
@@ -128,6 +122,7 @@ impl<F: Fabric> Member<F> {
     /// The client, or the host in its name, is told. In the weak models before the write has ended.
     pub(super) fn return_to_client(&self, write: &Write) {
         write.set_returned();
+        write.exchange().into_iter().for_each(|took| self.node.note_exchange(took));
         if let Waiting::Host(hosts) = &write.waiting {
             let left = std::mem::take(&mut *hosts.borrow_mut());
             left.into_iter().for_each(|(_, host)| self.answer_host(host));

@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use nicol_core::fabric::Fabric;
+use nicol_core::history::Persistency;
 use nicol_core::ids::{EngineId, Key};
+use nicol_core::units::Nanos;
 
 use super::config::Sabotage;
 use super::local::Obsolete;
@@ -12,20 +14,22 @@ use super::messages::{Ack, AckC, AckP, Inv, Reject};
 use super::model::Step;
 use super::node::Open;
 use super::record::Record;
+use super::send::tell;
 use super::timestamp::Timestamp;
 
 /// An INV that was received.
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) from: EngineId,
+    at: Nanos,
     inv: Inv<'static>,
     value: Option<Box<[u8]>>,
 }
 
 impl Received {
-    /// `inv`, kept.
-    pub(super) fn of(from: EngineId, inv: &Inv<'_>) -> Self {
-        Self { from, inv: Inv { value: None, ..*inv }, value: inv.value.map(Into::into) }
+    /// `inv`, which has come now, kept.
+    pub(super) fn of(from: EngineId, inv: &Inv<'_>, at: Nanos) -> Self {
+        Self { from, at, inv: Inv { value: None, ..*inv }, value: inv.value.map(Into::into) }
     }
 
     pub(super) fn inv(&self) -> Inv<'_> {
@@ -118,10 +122,18 @@ impl<F: Fabric> Member<F> {
     /// [MINOS24 fig. 2 line 40, steps i, j, k]
     fn send_ack(self: &Rc<Self>, step: Step, received: &Received) {
         let Inv { write, epoch, .. } = received.inv;
+        let last = if self.config().model == Persistency::Strict {
+            Step::SendAckP
+        } else {
+            Step::SendAckC
+        };
+        if step == Step::SendAck || step == last {
+            self.node.note_handling(self.fabric.now().since(received.at));
+        }
         match step {
-            Step::SendAck => self.tell(received.from, Ack { write, epoch }),
-            Step::SendAckC => self.tell(received.from, AckC { write, epoch }),
-            Step::SendAckP => self.tell(received.from, AckP { write, epoch }),
+            Step::SendAck => tell(&self.fabric, received.from, Ack { write, epoch }),
+            Step::SendAckC => tell(&self.fabric, received.from, AckC { write, epoch }),
+            Step::SendAckP => tell(&self.fabric, received.from, AckP { write, epoch }),
             other => panic!("{other:?} is no step of a follower"),
         }
     }
@@ -170,7 +182,7 @@ impl<F: Fabric> Member<F> {
     pub(super) fn reject(self: &Rc<Self>, received: &Received) {
         let Inv { write, epoch, .. } = received.inv;
         self.node.count_rejected();
-        self.tell(received.from, Reject { write, epoch });
+        tell(&self.fabric, received.from, Reject { write, epoch });
     }
 
     /// Waits until this engine knows the view of `epoch`; false if it knows a later one. What was sent

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::fabric::{Delivery, Fabric, FabricError, Message, ReplyTo, Service, Timeout};
+use nicol_core::fabric::{Delivery, Fabric, Message, ReplyTo, Service};
+use nicol_core::history::Persistency;
 use nicol_core::ids::{EngineId, Key, NodeId, Side};
 use nicol_core::memory::Region;
 use nicol_core::units::Nanos;
@@ -22,10 +23,10 @@ use super::messages::{
 };
 use super::model::Steps;
 use super::node::Node;
+use super::relay::{RelayInv, RelayVal};
+use super::send::{insist, send_reliably, tell_each};
 use super::write::{Waiting, Write};
 
-/// How long a message waits that found no call slot.
-const CALL_RETRY: Nanos = Nanos::from_micros(5);
 /// How long a coordinator waits before it sends an INV again that was rejected.
 const REJECT_RETRY: Nanos = Nanos::from_micros(2);
 
@@ -140,50 +141,40 @@ impl<F: Fabric> Member<F> {
     pub(super) fn await_acks(&self, write: &Write, followers: &[NodeId]) {
         let forgotten = usize::from(self.breaks(Sabotage::ForgetsFollower));
         let awaited = &followers[..followers.len().saturating_sub(forgotten)];
-        write.await_acks(self.fabric.view().epoch().0.into(), awaited);
+        write.await_acks(self.fabric.view().epoch().0.into(), awaited, self.fabric.now());
     }
 
     /// Sends it to these.
     pub(super) fn send_inv_to(self: &Rc<Self>, write: &Rc<Write>, followers: &[NodeId]) {
-        let engines: Vec<EngineId> = followers.iter().map(|node| self.peer(*node)).collect();
-        let (reliable, others): (Vec<_>, Vec<_>) =
-            engines.into_iter().partition(|to| self.fabric.is_reliable(*to));
-        self.fabric.send_each(&reliable, &write.inv(), self.config().fanout());
-        for to in others {
-            let (member, write) = (self.clone(), write.clone());
-            self.fabric.spawn(async move { member.insist(to, &write.inv()).await });
+        if self.config().relays() && !followers.is_empty() {
+            let nic = self.fabric.view().nic_for(self.fabric.here(), write.number);
+            return self.fabric.send(nic, &RelayInv { to: followers, inv: write.inv() });
         }
+        let fanout = self.config().fanout();
+        for to in send_reliably(&self.fabric, &self.peers(followers), &write.inv(), fanout) {
+            let (fabric, write) = (self.fabric.clone(), write.clone());
+            self.fabric.spawn(async move { insist(&fabric, to, &write.inv()).await });
+        }
+    }
+
+    /// Sends a VAL, VAL_C or VAL_P to every follower of its record.
+    pub(super) fn send_val<M: Message + Copy + 'static>(&self, write: &Write, message: M) {
+        let followers = self.followers(write.key);
+        if self.config().relays() {
+            let nic = self.fabric.view().nic_for(self.fabric.here(), write.number);
+            let val = Val { key: write.key.0, ts: write.ts().bits() };
+            return self.fabric.send(nic, &RelayVal { to: &followers, kind: M::KIND, val });
+        }
+        self.tell_each(&followers, message);
     }
 
     /// Sends `message` to each of `nodes`.
-    pub(super) fn tell_each<M: Message + Copy + 'static>(
-        self: &Rc<Self>,
-        nodes: &[NodeId],
-        message: M,
-    ) {
-        let engines: Vec<EngineId> = nodes.iter().map(|node| self.peer(*node)).collect();
-        let (reliable, others): (Vec<_>, Vec<_>) =
-            engines.into_iter().partition(|to| self.fabric.is_reliable(*to));
-        self.fabric.send_each(&reliable, &message, self.config().fanout());
-        others.into_iter().for_each(|to| self.tell(to, message));
+    pub(super) fn tell_each<M: Message + Copy + 'static>(&self, nodes: &[NodeId], message: M) {
+        tell_each(&self.fabric, &self.peers(nodes), message, self.config().fanout());
     }
 
-    /// Sends a message that must arrive: one-way where the route is reliable, else as a request.
-    pub(super) fn tell<M: Message + 'static>(self: &Rc<Self>, to: EngineId, message: M) {
-        if self.fabric.is_reliable(to) {
-            return self.fabric.send(to, &message);
-        }
-        let member = self.clone();
-        self.fabric.spawn(async move { member.insist(to, &message).await });
-    }
-
-    /// Sends a request until it has arrived, or its receiver is no member of the view.
-    async fn insist<M: Message>(&self, to: EngineId, message: &M) {
-        while let Err(FabricError::NoResources) =
-            self.fabric.call(to, message, Timeout::Never).await
-        {
-            self.fabric.sleep_until(self.fabric.now() + CALL_RETRY).await;
-        }
+    fn peers(&self, nodes: &[NodeId]) -> Vec<EngineId> {
+        nodes.iter().map(|node| self.peer(*node)).collect()
     }
 
     /// An ACK has come; of which memory?
@@ -197,7 +188,15 @@ impl<F: Fabric> Member<F> {
         let write = self.writes.borrow().get(&number).cloned();
         // Of a write that has ended, or of an earlier life of this engine, nobody waits for one.
         let Some(write) = write else { return };
-        write.acknowledged(from, epoch, volatile, durable);
+        if from == self.fabric.here().node {
+            // Batched: the SmartNIC has gathered them.
+            write.all_acknowledged(epoch, volatile, durable);
+        } else {
+            write.acknowledged(from, epoch, volatile, durable);
+        }
+        if volatile || self.config().model == Persistency::Strict {
+            write.answered(self.fabric.now());
+        }
         if volatile && epoch == write.epoch.get() {
             self.pass_ack(&write, from);
         }
@@ -221,7 +220,7 @@ impl<F: Fabric> Member<F> {
         let Delivery { from, body, kind, .. } = delivery;
         match kind {
             INV => {
-                let update = Update::of(from, &Inv::parse(body)?);
+                let update = Update::of(from, &Inv::parse(body)?, self.fabric.now());
                 self.fabric.spawn(self.clone().follow(update));
             }
             ACK => {

@@ -14,6 +14,7 @@
 //! | 3 vii, viii | the \[PERSIST\]sc transaction | `scope.rs` |
 //! | 6, 8 lines 4 to 8 | MINOS-O, host | `host.rs` |
 //! | 8 lines 9 to 44 | MINOS-O, SmartNIC: coordinator and follower, vFIFO, dFIFO | `offload.rs`, `queue.rs` |
+//! | section V-B3 | batching without offloading | `relay.rs` |
 //! | section III-D | client-reads | `client.rs` |
 //!
 //! Lines are those of figure 2; figure 8 has the same numbers. The figures' texts are reconstructed
@@ -39,12 +40,14 @@ mod node;
 mod offload;
 mod queue;
 mod record;
+mod relay;
 mod scope;
+mod send;
 mod store;
 mod timestamp;
 mod write;
 
 pub use client::Client;
 pub use config::{Errata, Faithful, MinosConfig, Sabotage};
-pub use node::Node;
+pub use node::{BREAKDOWN, Node};
 pub use store::Store;

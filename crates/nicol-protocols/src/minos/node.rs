@@ -9,6 +9,7 @@ use nicol_core::ids::{Incarnation, Key, NodeId, ShardId, Side, Version};
 use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 
 use super::client::Client;
@@ -17,9 +18,12 @@ use super::member::Member;
 use super::messages::{Inv, NO_SCOPE};
 use super::queue::Queue;
 use super::record::Record;
+use super::relay::Relay;
 use super::store::{Store, digest_of};
 use super::timestamp::Timestamp;
 
+/// The group of counters by which figure 4 tells communication from computation. [MINOS24 IV]
+pub const BREAKDOWN: &str = "breakdown";
 /// Bits of a scope's name that number it; those above name the node and its life.
 const SCOPE_BITS: u32 = 36;
 
@@ -38,6 +42,16 @@ pub struct Node {
     /// Tasks under way.
     open: Arc<AtomicU64>,
     rejected: AtomicU64,
+    breakdown: Breakdown,
+}
+
+/// Where the time of writes goes: sums over those that sent INVs, and over INVs handled.
+#[derive(Debug, Default)]
+struct Breakdown {
+    exchanges: AtomicU64,
+    exchange_ns: AtomicU64,
+    handled: AtomicU64,
+    handling_ns: AtomicU64,
 }
 
 /// A task that has not ended: the node is not at rest.
@@ -127,6 +141,18 @@ impl Node {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A write has returned so long after its first INV as its last ACK that it waits for.
+    pub(super) fn note_exchange(&self, took: Nanos) {
+        self.breakdown.exchanges.fetch_add(1, Ordering::Relaxed);
+        self.breakdown.exchange_ns.fetch_add(took.0, Ordering::Relaxed);
+    }
+
+    /// An INV was acknowledged so long after it came.
+    pub(super) fn note_handling(&self, took: Nanos) {
+        self.breakdown.handled.fetch_add(1, Ordering::Relaxed);
+        self.breakdown.handling_ns.fetch_add(took.0, Ordering::Relaxed);
+    }
+
     /// Does this node hold `shard`?
     fn holds_shard(&self, shard: ShardId) -> bool {
         let is_server = self.view.role(self.id) == Some(Role::Server);
@@ -174,6 +200,7 @@ impl SystemNode for Node {
             scope_numbers: AtomicU64::new(0),
             open: Arc::default(),
             rejected: AtomicU64::new(0),
+            breakdown: Breakdown::default(),
         }
     }
 
@@ -211,8 +238,19 @@ impl SystemNode for Node {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        let value = self.rejected.load(Ordering::Relaxed);
-        vec![Counter { group: "smartnic", name: "rejected", value }]
+        let counter = |group, name, value: &AtomicU64| Counter {
+            group,
+            name,
+            value: value.load(Ordering::Relaxed),
+        };
+        let Breakdown { exchanges, exchange_ns, handled, handling_ns } = &self.breakdown;
+        vec![
+            counter("smartnic", "rejected", &self.rejected),
+            counter(BREAKDOWN, "exchanges", exchanges),
+            counter(BREAKDOWN, "exchange_ns", exchange_ns),
+            counter(BREAKDOWN, "invs_handled", handled),
+            counter(BREAKDOWN, "handling_ns", handling_ns),
+        ]
     }
 
     fn records(&self) -> u64 {
@@ -257,6 +295,9 @@ impl KeyValueNode for Node {
     fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
         let side = fabric.here().side;
         if side == Side::Nic && !self.config.offload {
+            if self.config.batching {
+                Relay::start(fabric, self);
+            }
             return None;
         }
         let member = Member::start(fabric, self);

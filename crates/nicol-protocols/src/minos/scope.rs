@@ -9,6 +9,7 @@ use super::log::Logged;
 use super::member::Member;
 use super::messages::{AckP, Persist, ScopeValP};
 use super::node::Open;
+use super::send::tell;
 use super::write::Write;
 
 impl<F: Fabric> Member<F> {
@@ -40,7 +41,7 @@ impl<F: Fabric> Member<F> {
         let Persist { write, epoch, scope } = persist;
         // [MINOS24 fig. 3 viii] Persist all WRs of the scope, and the [PERSIST]sc; then [ACK_P]sc.
         if self.is_of_this_view(epoch).await && self.complete_scope(scope).await.is_ok() {
-            self.tell(from, AckP { write, epoch });
+            tell(&self.fabric, from, AckP { write, epoch });
         }
         drop(open);
     }

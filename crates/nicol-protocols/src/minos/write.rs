@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use nicol_core::exec::Signal;
 use nicol_core::fabric::ReplyTo;
 use nicol_core::ids::{Key, NodeId};
+use nicol_core::units::Nanos;
 
 use super::messages::Inv;
 use super::timestamp::Timestamp;
@@ -43,8 +44,10 @@ pub(super) struct Write {
     failed: Cell<bool>,
     /// Was it rejected before it began?
     refused: Cell<bool>,
-    /// Have INVs been sent?
-    sent: Cell<bool>,
+    /// When INVs were sent first, if they were.
+    sent: Cell<Option<Nanos>>,
+    /// When the last ACK came that it waits for before it returns.
+    answered: Cell<Nanos>,
     pub(super) waiting: Waiting,
     changed: Signal,
 }
@@ -72,7 +75,8 @@ impl Write {
             returned: Cell::new(false),
             failed: Cell::new(false),
             refused: Cell::new(false),
-            sent: Cell::new(false),
+            sent: Cell::new(None),
+            answered: Cell::new(Nanos::ZERO),
             waiting,
             changed,
         }
@@ -100,10 +104,10 @@ impl Write {
         }
     }
 
-    /// Begins to wait for `followers`, in the view of this epoch.
-    pub(super) fn await_acks(&self, epoch: u64, followers: &[NodeId]) {
+    /// Begins to wait for `followers`, in the view of this epoch, now.
+    pub(super) fn await_acks(&self, epoch: u64, followers: &[NodeId], now: Nanos) {
         self.epoch.set(epoch);
-        self.sent.set(true);
+        self.sent.set(self.sent.get().or(Some(now)));
         *self.missing.borrow_mut() = followers.to_vec();
         *self.missing_p.borrow_mut() = followers.to_vec();
         self.changed.notify();
@@ -118,6 +122,19 @@ impl Write {
         for (is_meant, missing) in [(volatile, &self.missing), (durable, &self.missing_p)] {
             if is_meant {
                 missing.borrow_mut().retain(|other| *other != node);
+            }
+        }
+        self.changed.notify();
+    }
+
+    /// All followers have acknowledged, in the view of this epoch.
+    pub(super) fn all_acknowledged(&self, epoch: u64, volatile: bool, durable: bool) {
+        if epoch != self.epoch.get() {
+            return;
+        }
+        for (is_meant, missing) in [(volatile, &self.missing), (durable, &self.missing_p)] {
+            if is_meant {
+                missing.borrow_mut().clear();
             }
         }
         self.changed.notify();
@@ -178,7 +195,19 @@ impl Write {
 
     /// Have INVs been sent?
     pub(super) fn has_sent(&self) -> bool {
-        self.sent.get()
+        self.sent.get().is_some()
+    }
+
+    /// An ACK has come, now, that it waits for before it returns.
+    pub(super) fn answered(&self, now: Nanos) {
+        if !self.returned.get() {
+            self.answered.set(now);
+        }
+    }
+
+    /// From its first INV to the last ACK that it has waited for; `None` if it sent none.
+    pub(super) fn exchange(&self) -> Option<Nanos> {
+        self.sent.get().map(|sent| self.answered.get().since(sent))
     }
 
     /// Wakes who waits, to look again.

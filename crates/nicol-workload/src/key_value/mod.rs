@@ -4,6 +4,7 @@
 //! Every value that is written is written once: it names its writer. A checker therefore knows of
 //! each value read which operation wrote it, also where the system exports no versions.
 
+mod login;
 mod session;
 
 use nicol_core::ids::{Key, ShardId, TableId};
@@ -16,6 +17,7 @@ use crate::counter::{VALUE_BYTES_MAX, emit, parse};
 use crate::placement::{Violations, holds, records_at_most};
 use crate::ycsb::{Generator, KeyForm, Operation, Scatter, YcsbConfig};
 
+pub use login::Login;
 pub use session::spawn_clients;
 
 /// The only table.
@@ -47,12 +49,22 @@ enum Request {
     },
 }
 
-/// What comes next: one request, or a read and a write of the same record.
+/// Pieces of an operation, at most: those of a login.
+const PIECES_MAX: usize = 7;
+
+/// What comes next: one request, or several one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Drawn {
     kind: usize,
     request: Request,
-    then: Option<Request>,
+    /// The pieces that follow, first ones first.
+    then: [Option<Request>; PIECES_MAX - 1],
+}
+
+impl Drawn {
+    const fn single(kind: usize, request: Request) -> Self {
+        Self { kind, request, then: [None; PIECES_MAX - 1] }
+    }
 }
 
 #[derive(Debug)]
@@ -61,6 +73,11 @@ enum Draw {
     /// Reads, writes and deletions of so many rows, of which every other one is loaded.
     Churn {
         rows: u64,
+    },
+    /// Logins of so many users of a microservice.
+    Logins {
+        service: Login,
+        users: u64,
     },
 }
 
@@ -113,6 +130,18 @@ impl KeyValueWorkload {
         }
     }
 
+    /// Logins of `users` users of `service`.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn logins(service: Login, users: u64, nodes: u16, value_bytes: usize) -> Self {
+        assert!(users > 0, "there is a user");
+        assert!((8..=VALUE_BYTES_MAX).contains(&value_bytes), "a value names its writer");
+        let draw = Draw::Logins { service, users };
+        let (insert_capacity, scatter, scope_writes) = (0, None, None);
+        Self { nodes, value_bytes, insert_capacity, draw, scatter, scope_writes }
+    }
+
     /// The same, by clients that end a scope after so many writes: an operation of its own kind.
     ///
     /// # Panics
@@ -127,6 +156,7 @@ impl KeyValueWorkload {
         match self.draw {
             Draw::Ycsb(_) => "ycsb",
             Draw::Churn { .. } => "churn",
+            Draw::Logins { service, .. } => service.name(),
         }
     }
 
@@ -137,6 +167,8 @@ impl KeyValueWorkload {
             (Draw::Churn { .. }, None) => &["get", "put", "delete"],
             (Draw::Ycsb(_), Some(_)) => &["read", "write", "persist"],
             (Draw::Churn { .. }, Some(_)) => &["get", "put", "delete", "persist"],
+            (Draw::Logins { .. }, None) => &["login"],
+            (Draw::Logins { .. }, Some(_)) => &["login", "persist"],
         }
     }
 
@@ -148,6 +180,7 @@ impl KeyValueWorkload {
                 Offered { inserts: mix.inserts(), deletes: false, scans: mix.scans() }
             }
             Draw::Churn { .. } => Offered { inserts: true, deletes: true, scans: false },
+            Draw::Logins { .. } => Offered { inserts: false, deletes: false, scans: false },
         }
     }
 
@@ -171,7 +204,11 @@ impl KeyValueWorkload {
                     CHURN_READS..CHURN_READS_AND_PUTS => (1, Request::Put(key)),
                     _ => (2, Request::Delete(key)),
                 };
-                return Drawn { kind, request, then: None };
+                return Drawn::single(kind, request);
+            }
+            Draw::Logins { service, users } => {
+                let user = random.below(*users);
+                return service.drawn(|record| self.key(user * Login::RECORDS_MAX + record));
             }
         };
         let operation = generator.next(random);
@@ -187,7 +224,9 @@ impl KeyValueWorkload {
                 (Request::Get(key), Some(Request::Put(key)))
             }
         };
-        Drawn { kind: usize::from(!operation.only_reads()), request, then }
+        let mut drawn = Drawn::single(usize::from(!operation.only_reads()), request);
+        drawn.then[0] = then;
+        drawn
     }
 
     /// The numbers of the loaded records.
@@ -195,6 +234,7 @@ impl KeyValueWorkload {
         let (records, step) = match &self.draw {
             Draw::Ycsb(generator) => (generator.config().records, 1),
             Draw::Churn { rows } => (*rows, 2),
+            Draw::Logins { users, .. } => (*users * Login::RECORDS_MAX, 1),
         };
         (0..records).step_by(step)
     }
@@ -204,6 +244,7 @@ impl KeyValueWorkload {
         match &self.draw {
             Draw::Ycsb(generator) => generator.config().records,
             Draw::Churn { rows } => rows.div_ceil(2),
+            Draw::Logins { users, .. } => users * Login::RECORDS_MAX,
         }
     }
 

@@ -9,7 +9,7 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason, Scanned};
 use nicol_core::rng::Stream;
 
-use super::{Drawn, KeyValueWorkload, LAST, Request};
+use super::{Drawn, KeyValueWorkload, LAST, PIECES_MAX, Request};
 use crate::counter::emit;
 use crate::driver::{
     Again, Attempted, ClientOperation, Recorder, RunControl, Session, Told, spawn,
@@ -33,7 +33,7 @@ pub fn spawn_clients<F: Local, K: KeyValue>(
     spawn(fabric, &Recorder::new(run), clients, |_, name| KeyValueSession {
         store: store.clone(),
         workload: Arc::clone(workload),
-        then: None,
+        then: [None; PIECES_MAX - 1],
         name,
         unpersisted: 0,
     });
@@ -43,8 +43,8 @@ pub fn spawn_clients<F: Local, K: KeyValue>(
 struct KeyValueSession<K> {
     store: K,
     workload: Arc<KeyValueWorkload>,
-    /// The second piece of the operation under way.
-    then: Option<Request>,
+    /// The further pieces of the operation under way.
+    then: [Option<Request>; PIECES_MAX - 1],
     name: u32,
     /// Its writes in the scope under way.
     unpersisted: u32,
@@ -130,7 +130,8 @@ impl<K: KeyValue> Session for KeyValueSession<K> {
     }
 
     fn next_piece(&mut self, _kind: usize, operation: &mut KeyValueOperation) -> bool {
-        let Some(then) = self.then.take() else { return false };
+        let Some(then) = self.then[0].take() else { return false };
+        self.then.rotate_left(1);
         operation.ask(then, self.workload.value_bytes());
         true
     }
@@ -142,13 +143,13 @@ impl<K> KeyValueSession<K> {
         if self.workload.scope_writes.is_some_and(|writes| self.unpersisted >= writes) {
             self.unpersisted = 0;
             let kind = self.workload.kinds().len() - 1;
-            return Drawn { kind, request: Request::Persist, then: None };
+            return Drawn::single(kind, Request::Persist);
         }
         let drawn = self.workload.next(random);
         let writes =
             |request| matches!(request, Request::Put(_) | Request::Insert(_) | Request::Delete(_));
-        let counted = writes(drawn.request) || drawn.then.is_some_and(writes);
-        self.unpersisted += u32::from(counted);
+        let pieces = drawn.then.iter().flatten().chain([&drawn.request]);
+        self.unpersisted += pieces.filter(|piece| writes(**piece)).count() as u32;
         drawn
     }
 }

@@ -3,14 +3,16 @@
 use anyhow::{Result, bail, ensure};
 use nicol_core::key_value::Offered;
 use nicol_core::view::NODES_MAX;
-use nicol_workload::key_value::KeyValueWorkload;
+use nicol_workload::key_value::{KeyValueWorkload, Login};
 use nicol_workload::ycsb::KeyForm;
 
 use crate::workloads::{VALUE_BYTES, WorkloadSpec};
 
 /// The workloads that these families run.
-const NAMES: [&str; 2] = ["ycsb", "churn"];
+const NAMES: [&str; 4] = ["ycsb", "churn", "login-social", "login-media"];
 
+/// Users per node by default.
+const USERS: u64 = 1_000;
 /// Records of churn per node by default.
 const CHURN_ROWS: u64 = 64;
 
@@ -30,6 +32,7 @@ pub(super) fn accepts(
             Offered { inserts: mix.inserts(), deletes: false, scans: mix.scans() }
         }
         "churn" => Offered { inserts: true, deletes: true, scans: false },
+        "login-social" | "login-media" => Offered::default(),
         _ => {
             let known = NAMES.join(", ");
             return Err(format!("its clients run single operations: choose one of {known}"));
@@ -54,7 +57,7 @@ pub(super) fn accepts(
 
 /// Takes values that a system can hold, of so many bytes at most, where no size was given.
 pub(super) fn fit(spec: &mut WorkloadSpec, value_bytes_max: u32) {
-    if spec.name == "ycsb" {
+    if spec.name != "churn" {
         spec.value_bytes.get_or_insert(VALUE_BYTES.min(value_bytes_max));
     }
 }
@@ -77,6 +80,17 @@ pub(super) fn build(spec: &WorkloadSpec, nodes: usize) -> Result<KeyValueWorkloa
             let rows = spec.records.unwrap_or(CHURN_ROWS) * u64::from(nodes);
             ensure!((1..=1 << 32).contains(&rows), "--records: give 1 to 2^32 in the cluster");
             Ok(KeyValueWorkload::churn(rows, nodes))
+        }
+        "login-social" | "login-media" => {
+            let service = if spec.name == "login-social" { Login::Social } else { Login::Media };
+            let users = spec.records.unwrap_or(USERS) * u64::from(nodes);
+            ensure!(
+                (1..=1 << 30).contains(&users),
+                "--records: give 1 to 2^30 users in the cluster"
+            );
+            let bytes = spec.value_bytes.unwrap_or(VALUE_BYTES);
+            ensure!((8..=1_024).contains(&bytes), "--value-bytes {bytes}: give 8 to 1024");
+            Ok(KeyValueWorkload::logins(service, users, nodes, bytes as usize))
         }
         other => bail!("unknown workload '{other}': choose one of {}", NAMES.join(", ")),
     }

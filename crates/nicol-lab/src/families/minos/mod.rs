@@ -1,5 +1,6 @@
 //! MINOS: replication on the host and offloaded, each with five persistency models.
 
+pub(crate) mod experiments;
 mod settings;
 mod trials;
 

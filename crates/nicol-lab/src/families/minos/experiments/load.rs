@@ -1,0 +1,175 @@
+//! A MINOS system under closed-loop clients of its own nodes: what the figures share.
+
+use anyhow::Result;
+use nicol_core::units::Nanos;
+use nicol_protocols::minos::BREAKDOWN;
+use nicol_workload::ycsb::Popularity;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::config::{BenchConfig, Length};
+use crate::experiments::{Context, Form, Table, digest, rounded};
+use crate::profiles;
+use crate::report::BenchReport;
+use crate::systems;
+use crate::workloads::WorkloadSpec;
+
+/// Nodes by default. (Table III)
+pub(super) const NODES: usize = 5;
+/// Clients of a node: one for each of its cores, which the paper keeps busy. [MINOS24 IV]
+const CLIENTS: usize = 5;
+/// Bytes of a record, and how many the database has. [MINOS24 VII]
+const RECORD_BYTES: u32 = 1_024;
+pub(super) const RECORDS: [u64; 2] = [100_000, 2_000];
+/// Requests of a node. [MINOS24 VII]
+const REQUESTS: [u64; 2] = [100_000, 200];
+/// Bytes of memory that a record takes on a node, rounded up, and what a run needs besides.
+const FOOTPRINT: u64 = 1_400;
+const BASE: u64 = 600 << 20;
+
+/// One point of a figure: what differs from the default.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    /// The system's name.
+    pub(super) system: String,
+    /// Its settings.
+    pub(super) settings: Vec<String>,
+    /// The profile, with what is changed in it.
+    pub(super) on: String,
+    /// The workload's name.
+    pub(super) workload: &'static str,
+    /// Writes, in percent.
+    pub(super) writes: u8,
+    /// Nodes.
+    pub(super) nodes: usize,
+    /// Records of the database.
+    pub(super) records: u64,
+    /// Are all records asked for alike?
+    pub(super) uniform: bool,
+}
+
+/// One judged run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Point {
+    /// Mean latencies in microseconds and operations per second: of writes, of reads, of logins.
+    pub(super) write: Option<(f64, f64)>,
+    pub(super) read: Option<(f64, f64)>,
+    pub(super) login: Option<(f64, f64)>,
+    /// M-31: from the first INV to the last ACK, less what a follower takes to handle an INV.
+    pub(super) communication_us: f64,
+    /// What the checkers found wrong.
+    pub(super) violations: Vec<String>,
+}
+
+impl Load {
+    /// The default: half writes by zipfian keys on five nodes.
+    pub(super) fn new(context: &Context<'_>, system: &str, on: &str) -> Self {
+        Self {
+            system: system.to_owned(),
+            settings: Vec::new(),
+            on: context.options.profile.clone().unwrap_or_else(|| on.to_owned()),
+            workload: "ycsb",
+            writes: 50,
+            nodes: NODES,
+            records: context.options.form.of(RECORDS),
+            uniform: false,
+        }
+    }
+
+    fn config(&self, context: &Context<'_>) -> BenchConfig {
+        let is_ycsb = self.workload == "ycsb";
+        let nodes = self.nodes as u64;
+        let uniform = Popularity::Uniform;
+        let spec = WorkloadSpec {
+            // The flag counts a node's share.
+            records: Some(self.records.div_ceil(nodes)),
+            value_bytes: Some(RECORD_BYTES),
+            read_percent: is_ycsb.then_some(100 - self.writes),
+            popularity: is_ycsb.then_some(match self.uniform {
+                true => uniform,
+                false => Popularity::Zipfian(nicol_workload::ycsb::SKEW),
+            }),
+            ..WorkloadSpec::named(self.workload)
+        };
+        let requests = context.options.form.of(REQUESTS) * nodes;
+        BenchConfig {
+            settings: self.settings.clone(),
+            nodes: self.nodes,
+            replicas: 1,
+            clients: Some(CLIENTS),
+            length: Some(Length::Transactions(requests)),
+            warmup: Some(Nanos::ZERO),
+            ..BenchConfig::new(&self.system, spec, &self.on, context.options.seed)
+        }
+    }
+
+    /// Runs and judges it.
+    pub(super) fn run(&self, context: &Context<'_>) -> Result<Point> {
+        let config = self.config(context);
+        let hardware = digest(&format!("{:?}", profiles::load(&config.on)?));
+        let run = format!("minos {hardware:016x} {config:?}");
+        let memory = self.records * self.nodes as u64 * FOOTPRINT + BASE;
+        let system = systems::find(&self.system)?;
+        context.point(&run, memory, || Ok(self.point(&(system.run)(system, &config)?.report)))
+    }
+
+    fn point(&self, report: &BenchReport) -> Point {
+        let kind = |names: &[&str]| {
+            let found = report.kinds.iter().find(|kind| names.contains(&kind.name))?;
+            let share = found.committed as f64 / report.committed.max(1) as f64;
+            let rate = report.throughput_per_s * share;
+            (found.committed > 0).then_some((found.latency_us.mean, rate))
+        };
+        let counted = |name| report.counters[BREAKDOWN][name] as f64;
+        let mean = |sum, count| counted(sum) / counted(count).max(1.0) / 1e3;
+        let communication_us = if counted("exchanges") > 0.0 {
+            mean("exchange_ns", "exchanges") - mean("handling_ns", "invs_handled")
+        } else {
+            0.0
+        };
+        let what =
+            format!("{} {:?} on {} of {} nodes", self.system, self.settings, self.on, self.nodes);
+        let violations = report.check.violations.iter();
+        Point {
+            write: kind(&["update", "write"]),
+            read: kind(&["read"]),
+            login: kind(&["login"]),
+            communication_us,
+            violations: violations.map(|one| format!("{what}: {one}")).collect(),
+        }
+    }
+}
+
+/// Runs all of `loads`, in their order.
+pub(super) fn run_all(context: &Context<'_>, loads: &[Load]) -> Result<Vec<Point>> {
+    context.pool.map(loads, |load| load.run(context))
+}
+
+/// A table that says what every figure assumes.
+pub(super) fn table(context: &Context<'_>, loads: &[Load]) -> Result<Table> {
+    let mut table = context.table();
+    for load in loads {
+        let name = load.on.split(':').next().unwrap_or_default();
+        table.ran_on(&std::sync::Arc::new(profiles::load(name)?));
+    }
+    let form: Form = context.options.form;
+    table.assume("clients of a node", CLIENTS, "one for each of the five cores that are kept busy");
+    table.assume("requests of a node", form.of(REQUESTS), "the paper has 100,000");
+    table.assume("records", form.of(RECORDS), "the paper has 100,000, on every node");
+    table.assume(
+        "writes of a scope",
+        10,
+        "not published; a [PERSIST]sc is an operation of its own",
+    );
+    Ok(table)
+}
+
+/// A latency in microseconds, or null.
+pub(super) fn latency(found: Option<(f64, f64)>) -> Value {
+    found.map_or(json!(null), |(latency, _)| rounded(latency, 3))
+}
+
+/// A throughput per second, or null.
+pub(super) fn throughput(found: Option<(f64, f64)>) -> Value {
+    found.map_or(json!(null), |(_, rate)| rounded(rate, 0))
+}

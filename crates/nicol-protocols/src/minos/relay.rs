@@ -1,0 +1,206 @@
+//! Batching without offloading: the host runs the algorithm, and gives its SmartNIC one message for all
+//! followers; the SmartNIC sends it on to each, gathers their ACKs, and gives the host one. [MINOS24
+//! V-B3, VIII-D]
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::fabric::{Delivery, Fabric, Message, ReplyTo, Service};
+use nicol_core::history::Persistency;
+use nicol_core::ids::{EngineId, Key, NodeId, Side};
+use nicol_core::wire::{Malformed, Reader, Writer};
+
+use super::messages::{
+    ACK, ACK_C, ACK_P, Ack, AckC, AckP, Inv, Received, VAL, VAL_C, VAL_P, Val, ValC, ValP,
+};
+use super::node::{Node, Open};
+use super::send::{insist, send_reliably, tell, tell_each};
+
+pub(super) const RELAY_INV: u16 = 20;
+pub(super) const RELAY_VAL: u16 = 21;
+
+/// An INV for these followers.
+pub(super) struct RelayInv<'a> {
+    pub(super) to: &'a [NodeId],
+    pub(super) inv: Inv<'a>,
+}
+
+impl Message for RelayInv<'_> {
+    const KIND: u16 = RELAY_INV;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        emit_nodes(self.to, to);
+        self.inv.emit(to);
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each(self.inv.key);
+    }
+}
+
+/// A VAL, VAL_C or VAL_P, by its kind, for these followers.
+pub(super) struct RelayVal<'a> {
+    pub(super) to: &'a [NodeId],
+    pub(super) kind: u16,
+    pub(super) val: Val,
+}
+
+impl Message for RelayVal<'_> {
+    const KIND: u16 = RELAY_VAL;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        emit_nodes(self.to, to);
+        to.u16(self.kind);
+        self.val.emit(to);
+    }
+}
+
+fn emit_nodes(nodes: &[NodeId], to: &mut Writer<'_>) {
+    to.u16(nodes.len() as u16);
+    nodes.iter().for_each(|node| to.u16(node.0));
+}
+
+fn parse_nodes(reader: &mut Reader<'_>) -> Result<Vec<NodeId>, Malformed> {
+    let count = reader.u16()?;
+    (0..count).map(|_| reader.u16().map(NodeId)).collect()
+}
+
+/// ACKs that are gathered for a host.
+struct Gather {
+    host: EngineId,
+    /// The write's number at the host.
+    write: u64,
+    epoch: u64,
+    missing: Vec<NodeId>,
+    missing_p: Vec<NodeId>,
+}
+
+/// A SmartNIC's engine that passes on and gathers.
+pub(super) struct Relay<F: Fabric> {
+    fabric: F,
+    node: Arc<Node>,
+    gathers: RefCell<BTreeMap<u64, Gather>>,
+    numbers: Cell<u64>,
+}
+
+impl<F: Fabric> Relay<F> {
+    /// Starts one.
+    pub(super) fn start(fabric: &F, node: &Arc<Node>) {
+        let (gathers, numbers) = Default::default();
+        let (fabric, node) = (fabric.clone(), node.clone());
+        let relay = Rc::new(Self { fabric: fabric.clone(), node, gathers, numbers });
+        assert!(fabric.serve(relay), "an engine runs one system");
+    }
+
+    /// The host engines of `nodes` that work with this one.
+    fn peers(&self, nodes: &[NodeId]) -> Vec<EngineId> {
+        let (view, core) = (self.fabric.view(), self.fabric.here().core);
+        let peer =
+            |node: &NodeId| EngineId::host(*node, core % view.engines(*node, Side::Host) as u8);
+        nodes.iter().map(peer).collect()
+    }
+
+    fn pass_inv(&self, host: EngineId, body: &[u8]) -> Result<(), Malformed> {
+        let mut reader = Reader::new(body);
+        let to = parse_nodes(&mut reader)?;
+        let inv = Inv::parse(reader.rest())?;
+        let number = self.numbers.get() + 1;
+        self.numbers.set(number);
+        let (missing, missing_p) = (to.clone(), to.clone());
+        let gather = Gather { host, write: inv.write, epoch: inv.epoch, missing, missing_p };
+        self.gathers.borrow_mut().insert(number, gather);
+        let inv = Inv { write: number, ..inv };
+        let fanout = self.node.config().fanout();
+        for to in send_reliably(&self.fabric, &self.peers(&to), &inv, fanout) {
+            let (fabric, value) = (self.fabric.clone(), inv.value.map(Box::<[u8]>::from));
+            let (open, inv) = (Open::begin(&self.node), Inv { value: None, ..inv });
+            self.fabric.spawn(async move {
+                insist(&fabric, to, &Inv { value: value.as_deref(), ..inv }).await;
+                drop(open);
+            });
+        }
+        Ok(())
+    }
+
+    fn pass_val(&self, body: &[u8]) -> Result<(), Malformed> {
+        let mut reader = Reader::new(body);
+        let to = self.peers(&parse_nodes(&mut reader)?);
+        let kind = reader.u16()?;
+        let Val { key, ts } = Val::parse(reader.rest())?;
+        let (fabric, fanout) = (&self.fabric, self.node.config().fanout());
+        match kind {
+            VAL => tell_each(fabric, &to, Val { key, ts }, fanout),
+            VAL_C => tell_each(fabric, &to, ValC { key, ts }, fanout),
+            VAL_P => tell_each(fabric, &to, ValP { key, ts }, fanout),
+            _ => return Err(Malformed { what: "no VAL to relay" }),
+        }
+        Ok(())
+    }
+
+    /// An ACK: the last one goes on to the host.
+    fn gather(&self, from: NodeId, kind: u16, Ack { write: number, epoch }: Ack) {
+        let mut gathers = self.gathers.borrow_mut();
+        let Some(gather) = gathers.get_mut(&number).filter(|gather| gather.epoch == epoch) else {
+            return;
+        };
+        let (volatile, durable) = (kind != ACK_P, kind != ACK_C);
+        let before = (gather.missing.is_empty(), gather.missing_p.is_empty());
+        for (meant, missing) in [(volatile, &mut gather.missing), (durable, &mut gather.missing_p)]
+        {
+            if meant {
+                missing.retain(|other| *other != from);
+            }
+        }
+        let (host, write) = (gather.host, gather.write);
+        let consistent = gather.missing.is_empty() && !before.0;
+        let persisted = gather.missing_p.is_empty() && !before.1;
+        match kind {
+            ACK if consistent => tell(&self.fabric, host, Ack { write, epoch }),
+            ACK_C if consistent => tell(&self.fabric, host, AckC { write, epoch }),
+            ACK_P if persisted => tell(&self.fabric, host, AckP { write, epoch }),
+            _ => {}
+        }
+        let model = self.node.config().model;
+        let tracks = !matches!(model, Persistency::Event | Persistency::Scope);
+        if gather.missing.is_empty() && (gather.missing_p.is_empty() || !tracks) {
+            gathers.remove(&number);
+        }
+    }
+}
+
+impl<F: Fabric> Service for Relay<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let Delivery { from, body, kind, .. } = delivery;
+        match kind {
+            RELAY_INV => self.pass_inv(from, body)?,
+            RELAY_VAL => self.pass_val(body)?,
+            ACK | ACK_C | ACK_P => self.gather(from.node, kind, Ack::parse(body)?),
+            _ => return Err(Malformed { what: "no message for a relay" }),
+        }
+        let received = |to: ReplyTo| self.fabric.reply(to, &Received);
+        delivery.reply_to.into_iter().for_each(received);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::minos::timestamp::Timestamp;
+
+    #[test]
+    fn what_is_relayed_survives_pcie() {
+        let (key, ts) = (Key(7), Timestamp::of_bits(9));
+        let value = Some(&b"value"[..]);
+        let inv = Inv { write: 1, epoch: 2, key, ts, scope: 5, again: false, value };
+        let to = [NodeId(3), NodeId(4)];
+        let mut body = Vec::new();
+        RelayInv { to: &to, inv }.emit(&mut Writer::new(&mut body));
+        let mut reader = Reader::new(&body);
+        assert_eq!(parse_nodes(&mut reader), Ok(to.to_vec()));
+        assert_eq!(Inv::parse(reader.rest()), Ok(inv));
+        assert!(parse_nodes(&mut Reader::new(&body[..5])).is_err());
+    }
+}
