@@ -14,6 +14,8 @@ const STEP_HEADER: usize = 18;
 const FORM_VERB: u8 = 0;
 /// The reply has a record per operation.
 const FORM_CHAIN: u8 = 1;
+/// As a verb, but whoever executes chains is asked.
+const FORM_VERB_LIKE_CHAIN: u8 = 2;
 const _: () = assert!(OPERATIONS_MAX <= u8::MAX as usize, "the count is one byte");
 
 /// An operation's code.
@@ -99,14 +101,16 @@ impl Chain {
 pub(crate) struct Encoded<'a> {
     /// Does the reply have a record per operation?
     pub(crate) is_chain: bool,
+    /// Does it go to whoever executes chains?
+    pub(crate) like_chain: bool,
     /// How many operations.
     pub(crate) count: usize,
     steps: Reader<'a>,
 }
 
 impl<'a> Encoded<'a> {
-    /// Appends `operation` to `body`.
-    pub(crate) fn emit(operation: OneSided<'_>, body: &mut Vec<u8>) {
+    /// Appends `operation` to `body`, to go to whoever executes chains if `like_chain`.
+    pub(crate) fn emit(operation: OneSided<'_>, like_chain: bool, body: &mut Vec<u8>) {
         let at = |offset| Target::At(offset);
         let (primitive, rkey) = match operation {
             OneSided::Chain(chain) => return body.extend_from_slice(&chain.body),
@@ -124,7 +128,7 @@ impl<'a> Encoded<'a> {
                 (Primitive::FetchAdd { target: at(offset), amount }, rkey)
             }
         };
-        body.extend_from_slice(&[FORM_VERB, 1]);
+        body.extend_from_slice(&[if like_chain { FORM_VERB_LIKE_CHAIN } else { FORM_VERB }, 1]);
         primitive.under(rkey).emit(&mut Writer::new(body));
     }
 
@@ -132,11 +136,13 @@ impl<'a> Encoded<'a> {
     pub(crate) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut steps = Reader::new(body);
         let (form, count) = (steps.u8()?, usize::from(steps.u8()?));
-        match (form, count) {
-            (FORM_VERB, 1) => Ok(Self { is_chain: false, count, steps }),
-            (FORM_CHAIN, 1..=OPERATIONS_MAX) => Ok(Self { is_chain: true, count, steps }),
-            _ => Err(Malformed { what: "a chain's header" }),
-        }
+        let (is_chain, like_chain) = match (form, count) {
+            (FORM_VERB, 1) => (false, false),
+            (FORM_VERB_LIKE_CHAIN, 1) => (false, true),
+            (FORM_CHAIN, 1..=OPERATIONS_MAX) => (true, true),
+            _ => return Err(Malformed { what: "a chain's header" }),
+        };
+        Ok(Self { is_chain, like_chain, count, steps })
     }
 
     /// Takes the next operation; after the last one nothing may follow.

@@ -51,7 +51,7 @@ fn execute(regions: &RegionTable, body: &[u8]) -> Result<Vec<u8>, FabricError> {
 
 fn encoded(chain: &Chain) -> Vec<u8> {
     let mut body = Vec::new();
-    Encoded::emit(OneSided::Chain(chain), &mut body);
+    Encoded::emit(OneSided::Chain(chain), true, &mut body);
     body
 }
 
@@ -130,6 +130,20 @@ fn an_operation_survives_the_wire_or_is_refused_there() {
 }
 
 #[test]
+fn a_verb_that_goes_to_whoever_executes_chains_is_a_verb_all_the_same() {
+    let (regions, ..) = table();
+    let read = OneSided::Read { rkey: RKey(1), offset: 64, len: 8 };
+    let [by_card, by_chains] = [false, true].map(|like_chain| {
+        let mut body = Vec::new();
+        Encoded::emit(read, like_chain, &mut body);
+        let parsed = Encoded::parse(&body).unwrap();
+        assert_eq!((parsed.is_chain, parsed.like_chain), (false, like_chain));
+        (parsed.only_step().unwrap(), execute(&regions, &body)).1.map_err(|error| error.to_string())
+    });
+    assert_eq!(by_card, by_chains, "the reply is the bare output, or the error");
+}
+
+#[test]
 fn no_bytes_make_a_target_panic_or_take_memory_beyond_its_limit() {
     let mut rng = Stream::new(4, Purpose::Protocol, 0);
     let (regions, _, _, _) = table();
@@ -167,7 +181,8 @@ fn headers_that_no_chain_has_are_malformed() {
     let good = encoded(&chain);
     assert!(execute(&regions, &good).is_ok());
     // The form, the count, the code, and the flags: bounded without indirect is one of them.
-    for (at, byte) in [(0, 2), (0, 3), (1, 0), (1, 2), (1, 17), (2, 5), (3, 1 << 2), (3, 1 << 1)] {
+    for (at, byte) in [(0, 3), (0, 255), (1, 0), (1, 2), (1, 17), (2, 5), (3, 1 << 2), (3, 1 << 1)]
+    {
         let mut bad = good.clone();
         bad[at] = byte;
         assert_eq!(execute(&regions, &bad), Err(FabricError::Malformed), "byte {at} is {byte}");

@@ -45,20 +45,36 @@ impl<W: World> OneSidedOps for Engine<W> {
     }
 
     fn one_sided(&self, node: NodeId, operation: OneSided<'_>) -> Completion {
+        self.post_one_sided(node, operation, matches!(operation, OneSided::Chain(_)))
+    }
+
+    fn one_sided_like_chain(&self, node: NodeId, operation: OneSided<'_>) -> Completion {
+        self.post_one_sided(node, operation, true)
+    }
+}
+
+impl<W: World> Engine<W> {
+    /// Posts an operation, to whoever executes chains at `node` if `like_chain`.
+    fn post_one_sided(
+        &self,
+        node: NodeId,
+        operation: OneSided<'_>,
+        like_chain: bool,
+    ) -> Completion {
         if let Some(trace) = &self.0.trace {
             trace.describe_one_sided(&operation);
         }
         if self.view().node(node).is_none() {
             return Completion::ready(Err(FabricError::Unreachable));
         }
-        if self.0.world.card_executes(node, matches!(operation, OneSided::Chain(_))) {
+        if self.0.world.card_executes(node, like_chain) {
             let mut body = self.0.pool.take();
-            Encoded::emit(operation, &mut body);
+            Encoded::emit(operation, like_chain, &mut body);
             return self.post_verb(node, body);
         }
         let target = self.view().nic_of(node, self.0.here.core);
         let timeout = Timeout::After(self.0.world.tuning().one_sided_timeout);
-        let emit = |body: &mut Vec<u8>| Encoded::emit(operation, body);
+        let emit = |body: &mut Vec<u8>| Encoded::emit(operation, like_chain, body);
         self.request(target, ONE_SIDED_KIND, emit, timeout, None)
     }
 }

@@ -185,7 +185,7 @@ impl<W: World> Engine<W> {
     fn take_one_sided(&self, reply_to: ReplyTo, body: &[u8]) {
         let regions = self.0.world.regions();
         let mut results = self.0.pool.take();
-        if let Ok(Encoded { is_chain: true, count, .. }) = Encoded::parse(body) {
+        if let Ok(Encoded { like_chain: true, count, .. }) = Encoded::parse(body) {
             self.work(Work::Chain { operations: count as u16 });
         }
         if W::SHARED_MEMORY {

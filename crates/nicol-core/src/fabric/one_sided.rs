@@ -109,4 +109,8 @@ pub trait OneSidedOps: Completions {
 
     /// Posts a one-sided operation to `node`, executed there without its host's CPU.
     fn one_sided(&self, node: NodeId, operation: OneSided<'_>) -> Self::Completion;
+
+    /// The same, executed by whoever executes chains at `node`: software that stands in for a card
+    /// whose verbs would be executed otherwise. [PRISM21 6.2, 7.4, 8.3]
+    fn one_sided_like_chain(&self, node: NodeId, operation: OneSided<'_>) -> Self::Completion;
 }

@@ -48,6 +48,7 @@ pub(crate) static SYSTEMS: &[System] = &[
         ..system::<xenic::Node>("xenic", "Xenic, SOSP '21")
     },
     system::<rdma_occ::Node>("farm", "FaRM, SOSP '15"),
+    system::<rdma_occ::Node>("farm-software", "FaRM, SOSP '15, in the software of PRISM, SOSP '21"),
     system::<rdma_occ::Node>("fasst", "FaSST, OSDI '16"),
     System {
         caches_addresses: true,

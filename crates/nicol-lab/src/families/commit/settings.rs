@@ -5,6 +5,7 @@ use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
 use nicol_protocols::commit::rdma_occ::{
     Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, Transport, Validation,
+    Verbs,
 };
 use nicol_protocols::commit::xenic::{
     CombinedOps, ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig,
@@ -248,6 +249,8 @@ impl Settings for RdmaOccConfig {
             "a second round tells the backups that all have logged; only then is log space freed",
         ),
         ("commit_by", "one-sided|rpc", "how writes reach primaries"),
+        ("await_commit", "on|off", "does the client wait until its writes are installed"),
+        ("verbs", "card|software", "who executes verbs: the card, where there is one, or software"),
         ("rpc_by", "write|send", "how RPCs are sent: as WRITEs into polled logs, or as SENDs"),
         ("bucket_slots", "1..64", "slots of a bucket (chained), half of H (hopscotch)"),
         ("slots_percent", "50..1000", "table slots per record, in percent"),
@@ -299,6 +302,14 @@ impl Settings for RdmaOccConfig {
             }
             "log_acks" => self.log_acks = switch(value)?,
             "commit_by" => self.commit_by = primitive(value)?,
+            "await_commit" => self.await_commit = switch(value)?,
+            "verbs" => {
+                self.verbs = match value {
+                    "card" => Verbs::Card,
+                    "software" => Verbs::Software,
+                    _ => bail!("'{value}': choose card or software"),
+                }
+            }
             "rpc_by" => {
                 self.rpc_by = match value {
                     "write" => Transport::Write,

@@ -2,6 +2,8 @@
 //!
 //! The systems are the constructors of [`RdmaOccConfig`]:
 //!
+//! FaRM over software verbs, `farm-software`, is FaRM as PRISM sets it ([`RdmaOccConfig::farm_software`]).
+//!
 //! | | FaRM | FaSST | DrTM+R | DrTM+R original | DrTM+H | DrTM+H NC |
 //! |---|---|---|---|---|---|---|
 //! | table | hopscotch | chained | chained | chained | chained | chained |
@@ -25,6 +27,8 @@ use crate::commit::Sabotage;
 const FARM_VALIDATE_BY_RPC_ABOVE: usize = 4;
 /// Slots of a neighbourhood of FaRM's table, H. [Xenic21 4.1.4]
 const FARM_NEIGHBOURHOOD: u16 = 8;
+/// Bytes of the largest value that stands in its slot where values are to stand apart.
+const VALUE_APART: usize = 8;
 /// Slots of a bucket of DrTM+H's table, B: the middle one of those that Xenic looks at. [4.1.4]
 const DRTM_BUCKET: u16 = 8;
 const CHAINED: Design = Design::Chained { bucket: DRTM_BUCKET };
@@ -63,6 +67,15 @@ pub enum Primitive {
     OneSided,
     /// A message to a host engine of the target, and its answer.
     Rpc,
+}
+
+/// Who executes verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verbs {
+    /// The target's card, where it has one.
+    Card,
+    /// The software that executes chains, where that is not the card's. [PRISM21 8.3]
+    Software,
 }
 
 /// How RPCs and their answers travel between host engines.
@@ -123,6 +136,11 @@ pub struct RdmaOccConfig {
     pub log_acks: bool,
     /// How primaries get their writes.
     pub commit_by: Primitive,
+    /// Does the client wait until the primaries have installed its writes? Without backups nobody has
+    /// them before.
+    pub await_commit: bool,
+    /// Who executes verbs.
+    pub verbs: Verbs,
     /// Bytes of each log: one per host engine, and one per host engine of every other node.
     pub log: Bytes,
     /// How RPCs travel.
@@ -138,14 +156,15 @@ pub struct RdmaOccConfig {
 }
 
 /// The names of the systems.
-pub const SYSTEMS: [&str; 6] =
-    ["farm", "fasst", "drtm-r", "drtm-r-original", "drtm-h", "drtm-h-nc"];
+pub const SYSTEMS: [&str; 7] =
+    ["farm", "farm-software", "fasst", "drtm-r", "drtm-r-original", "drtm-h", "drtm-h-nc"];
 
 impl RdmaOccConfig {
     /// The published choices of the system of this name, one of [`SYSTEMS`].
     pub fn named(system: &str, records: u64, value: usize) -> Option<Self> {
         Some(match system {
             "farm" => Self::farm(records, value),
+            "farm-software" => Self::farm_software(records, value),
             "fasst" => Self::fasst(records, value),
             "drtm-r" => Self::drtm_r(records, value),
             "drtm-r-original" => Self::drtm_r_original(records, value),
@@ -165,6 +184,23 @@ impl RdmaOccConfig {
             rpc_by: Transport::Write,
             ..Self::one_sided(design, records, value)
         }
+    }
+
+    /// FaRM as PRISM compares with it, over the software that executes its chains: a lookup takes two
+    /// READs, of the bucket and of the value; RPCs travel as PRISM's do; one copy suffices. [PRISM21
+    /// 8.1, 8.3]
+    pub fn farm_software(records: u64, value: usize) -> Self {
+        let mut config = Self {
+            verbs: Verbs::Software,
+            validation: Validation::Read,
+            rpc_by: Transport::Send,
+            await_commit: true,
+            ..Self::farm(records, value)
+        };
+        config.table.inline = VALUE_APART;
+        // Hardly a key overflows its neighbourhood, which would take another READ.
+        config.table.slots = 2 * config.records;
+        config
     }
 
     /// FaSST: RPCs only; one RPC locks and reads.
@@ -246,6 +282,8 @@ impl RdmaOccConfig {
             log_content: LogContent::Shard,
             log_acks: false,
             commit_by: Primitive::Rpc,
+            await_commit: false,
+            verbs: Verbs::Card,
             log: Bytes(128 << 10),
             rpc_by: Transport::Send,
             message_log: Bytes(32 << 10),

@@ -76,7 +76,7 @@ use super::log_worker::apply_log;
 use broken::BrokenOwner;
 pub use config::{
     Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, SYSTEMS, Transport,
-    Validation,
+    Validation, Verbs,
 };
 pub use coordinator::Coordinator;
 use host::HostEngine;

@@ -10,7 +10,7 @@ use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 use nicol_store::remote_table::{Header, Span};
 
-use super::config::Transport;
+use super::config::{Transport, Verbs};
 use super::messages::{Hello, RemoteHandles, parse_handles, parse_hello};
 use super::node::Node;
 use crate::commit::log::LogMemory;
@@ -147,12 +147,20 @@ impl<F: Fabric> Reach<F> {
         Ok(())
     }
 
+    /// Posts a verb to whoever executes this system's.
+    fn post(&self, node: NodeId, verb: OneSided<'_>) -> F::Completion {
+        match self.node.config().verbs {
+            Verbs::Card => self.fabric.one_sided(node, verb),
+            Verbs::Software => self.fabric.one_sided_like_chain(node, verb),
+        }
+    }
+
     /// READs `span` of the table of `node`, for the sake of `key`.
     pub(super) fn read(&self, node: NodeId, key: Key, span: Span) -> F::Completion {
         self.fabric.about(key);
         let rkey = self.known_handles(node).table;
         let read = OneSided::Read { rkey, offset: span.offset, len: span.len as u32 };
-        self.fabric.one_sided(node, read)
+        self.post(node, read)
     }
 
     /// READs the word at `address` of the table of `node`, for the sake of `key`.
@@ -164,7 +172,7 @@ impl<F: Fabric> Reach<F> {
     pub(super) fn write(&self, node: NodeId, key: Key, offset: u64, bytes: &[u8]) -> F::Completion {
         self.fabric.about(key);
         let rkey = self.known_handles(node).table;
-        self.fabric.one_sided(node, OneSided::Write { rkey, offset, bytes })
+        self.post(node, OneSided::Write { rkey, offset, bytes })
     }
 
     /// CASes the header word of `key` in the table of `node`.
@@ -180,7 +188,7 @@ impl<F: Fabric> Reach<F> {
         self.fabric.about(key);
         let (expected, new) = (expected.word(), new.word());
         let swap = OneSided::CompareSwap { rkey, offset: address, expected, new };
-        self.fabric.one_sided(node, swap)
+        self.post(node, swap)
     }
 
     /// READs a word of a ring of another node, or one that its reader keeps behind it.
@@ -190,13 +198,13 @@ impl<F: Fabric> Reach<F> {
         offset: u64,
     ) -> Result<u64, FabricError> {
         let read = OneSided::Read { rkey: log.rkey, offset, len: WORD as u32 };
-        word_of(self.fabric.one_sided(log.node, read).await?.as_ref())
+        word_of(self.post(log.node, read).await?.as_ref())
     }
 
     /// WRITEs to a ring of another node.
     pub(super) fn write_log(&self, log: LogHandle, offset: u64, bytes: &[u8]) -> F::Completion {
         let write = OneSided::Write { rkey: log.rkey, offset, bytes };
-        self.fabric.one_sided(log.node, write)
+        self.post(log.node, write)
     }
 }
 

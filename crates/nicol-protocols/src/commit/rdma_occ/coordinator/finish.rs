@@ -26,14 +26,19 @@ pub(super) enum Decision {
 impl<F: Fabric> Steps<F> {
     /// COMMIT: has the primaries install the writes and unlock, or does it one-sidedly, in a task
     /// of its own. One that has written nothing only gives its locks back. What the client is told.
-    pub(super) fn commit(
+    pub(super) async fn commit(
         self: &Rc<Self>,
         txn: &Txn,
         open: &mut InHand<F>,
         logged: Logged,
     ) -> Outcome {
         let outcome = logged.outcome();
-        self.end(txn, open, Decision::Commit);
+        if !self.node.config().await_commit {
+            self.end(txn, open, Decision::Commit);
+        } else if let Some(mut open) = self.txns.close_idle(open.hand_over()) {
+            open.txn.copy_from(txn);
+            self.clone().finish(open, Decision::Commit).await;
+        }
         outcome
     }
 

@@ -1,0 +1,78 @@
+//! FaRM as PRISM compares with it: two READs for a lookup, by the card or in software. (P-43)
+
+use nicol_core::units::Nanos;
+use nicol_lab::bench::{BenchConfig, Length, run};
+use nicol_lab::report::BenchReport;
+use nicol_lab::workloads::WorkloadSpec;
+
+/// What `farm-software` has anyway.
+const AS_IN_PRISM: [&str; 5] =
+    ["slots_percent=200", "inline_bytes=8", "validation=read", "rpc_by=send", "await_commit=on"];
+
+fn config(system: &str, on: &str, seed: u64) -> BenchConfig {
+    let settings = if system == "farm" { &AS_IN_PRISM[..] } else { &[] };
+    let spec = WorkloadSpec {
+        records: Some(16),
+        keys: Some(2),
+        value_bytes: Some(64),
+        zipf_percent: Some(0),
+        ..WorkloadSpec::named("ycsb-t")
+    };
+    BenchConfig {
+        settings: settings.iter().map(ToString::to_string).collect(),
+        nodes: 2,
+        client_nodes: 3,
+        replicas: 1,
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        clients: Some(4),
+        length: Some(Length::Transactions(600)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new(system, spec, on, seed)
+    }
+}
+
+fn held(config: &BenchConfig) -> BenchReport {
+    let report = run(config).unwrap().report;
+    assert!(report.check.held(), "seed {}: {:#?}", config.seed, report.check.violations);
+    report
+}
+
+#[test]
+fn a_lookup_takes_two_reads_whoever_executes_them() {
+    // One key, read and written: two READs, and RPCs to lock and to commit.
+    let one_key = |system| {
+        let mut config = config(system, "connectx5-40g", 1);
+        config.clients = Some(1);
+        config.workload.keys = Some(1);
+        config.workload.records = Some(10_000);
+        config.workload.read_percent = Some(0);
+        held(&config)
+    };
+    let (card, software) = (one_key("farm"), one_key("farm-software"));
+    assert!((2.0..2.1).contains(&card.verbs_per_txn), "{}", card.verbs_per_txn);
+    assert!(software.verbs_per_txn < 0.01, "{}", software.verbs_per_txn);
+    let more = software.messages_per_txn - card.messages_per_txn;
+    assert!((3.9..4.2).contains(&more), "a READ in software is a message and its answer: {more}");
+    assert!(software.latency_us.p50 > card.latency_us.p50 + 2.0 * 2.0, "software takes longer");
+}
+
+#[test]
+fn it_is_strictly_serializable_under_message_faults_and_crashes_and_on_threads() {
+    let mut unknown = 0;
+    for seed in 0..8 {
+        for system in ["farm", "farm-software"] {
+            let on = ["connectx5-40g", "connectx5-40g:verbs.chains=true"][seed as usize % 2];
+            let mut config = config(system, on, seed);
+            config.faults.messages = seed % 4 > 1;
+            config.faults.crashes = seed > 3;
+            let report = held(&config);
+            assert!(seed > 3 || report.committed == 600, "{}", report.committed);
+            unknown += report.unknown;
+        }
+    }
+    assert!(unknown > 0, "some were under way when their client died");
+    let mut config = config("farm-software", "threads", 1);
+    (config.host_engines, config.nic_engines) = (None, None);
+    assert!(held(&config).committed >= 600);
+}
