@@ -4,6 +4,7 @@ mod interface;
 mod key_values;
 mod load;
 mod registers;
+mod transactions;
 
 use crate::experiments::Experiment;
 
@@ -13,6 +14,7 @@ const SWITCHED: &str = "connectx5-40g";
 
 /// Every experiment, in the order of the paper.
 pub(crate) fn all() -> impl Iterator<Item = &'static Experiment> {
-    let groups: [&[Experiment]; 3] = [&interface::ALL, &key_values::ALL, &registers::ALL];
+    let groups: [&[Experiment]; 4] =
+        [&interface::ALL, &key_values::ALL, &registers::ALL, &transactions::ALL];
     groups.into_iter().flatten()
 }
