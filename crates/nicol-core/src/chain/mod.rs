@@ -22,7 +22,11 @@
 //!
 //! The order of comparisons and the departures from the paper are in decision 0009.
 
+#[cfg(test)]
+mod attacks;
 mod encode;
+#[cfg(test)]
+mod exhaustive;
 mod results;
 mod run;
 mod step;

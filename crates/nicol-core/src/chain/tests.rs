@@ -41,7 +41,7 @@ fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn execute(regions: &RegionTable, body: &[u8]) -> Result<Vec<u8>, FabricError> {
+pub(super) fn execute(regions: &RegionTable, body: &[u8]) -> Result<Vec<u8>, FabricError> {
     let mut results = Vec::new();
     let turns = Turns::new(false);
     let ran = poll(pin!(run(body, regions, &turns, &mut results)));
@@ -49,7 +49,7 @@ fn execute(regions: &RegionTable, body: &[u8]) -> Result<Vec<u8>, FabricError> {
     ran.map(|()| results)
 }
 
-fn encoded(chain: &Chain) -> Vec<u8> {
+pub(super) fn encoded(chain: &Chain) -> Vec<u8> {
     let mut body = Vec::new();
     Encoded::emit(OneSided::Chain(chain), true, &mut body);
     body
