@@ -12,6 +12,7 @@ pub mod fabric;
 pub mod faults;
 pub mod history;
 pub mod ids;
+pub mod interactive;
 pub mod key_value;
 pub mod medium;
 pub mod memory;

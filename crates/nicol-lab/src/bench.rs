@@ -15,6 +15,12 @@ pub fn run(config: &BenchConfig) -> Result<BenchRun> {
         "--log-device: {} does not wait for a log device; xenic does",
         system.name
     );
+    ensure!(
+        !system.one_server || config.nodes == 1,
+        "--nodes {}: {} runs on one server; give 1, and --host-engines for more cores",
+        config.nodes,
+        system.name
+    );
     if let Err(reason) = (system.accepts)(system, &config.workload) {
         anyhow::bail!("{} on {}: {reason}", config.workload.name, system.name);
     }

@@ -48,6 +48,9 @@ pub struct System {
     /// many.
     #[serde(skip)]
     pub mirrors_engines: bool,
+    /// Does it run on one server, whose cores share all records?
+    #[serde(skip)]
+    pub one_server: bool,
     /// Does each node remember where records of other shards stand?
     #[serde(skip)]
     pub caches_addresses: bool,

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod commit;
+pub mod engine;
 mod kit;
 pub mod minos;
 pub mod prism;

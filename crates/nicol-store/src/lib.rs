@@ -10,6 +10,7 @@ mod digest;
 pub mod high_water;
 pub mod host_table;
 pub mod lookup_cost;
+pub mod multicore;
 pub mod nic_index;
 pub mod ordered;
 pub mod remote_table;

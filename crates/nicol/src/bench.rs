@@ -133,7 +133,7 @@ pub(crate) fn base(
 ) -> Result<BenchConfig> {
     Ok(BenchConfig {
         settings: system.settings.clone(),
-        nodes: system.nodes,
+        nodes: system.nodes(),
         replicas: system.replicas(),
         ..BenchConfig::new(&system.system, spec(workload)?, on, seed)
     })
@@ -160,7 +160,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
         );
     }
     check_log_device(&args.log_device, args.system.replicas())?;
-    let homes = if args.client_nodes > 0 { args.client_nodes } else { args.system.nodes };
+    let homes = if args.client_nodes > 0 { args.client_nodes } else { args.system.nodes() };
     let clients = args.clients.unwrap_or(1).saturating_mul(homes);
     ensure!(
         clients <= CLIENTS_MAX as usize,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nicol_core::faults::{FaultFamilies, UnknownFamily};
 use nicol_lab::names::did_you_mean;
+use nicol_lab::systems;
 use nicol_rt::LogDevice;
 
 mod serve;
@@ -200,15 +201,18 @@ pub struct WorkloadArgs {
     pub zipf: Option<u8>,
 }
 
+/// Nodes of a cluster where nobody says.
+const NODES: usize = 3;
+
 /// Which system, on what.
 #[derive(Clone, Debug, Args)]
 pub struct SystemArgs {
     /// The system under test; see `nicol systems`.
     #[arg(long, default_value = "xenic", env = "NICOL_SYSTEM")]
     pub system: String,
-    /// Nodes of the cluster.
-    #[arg(long, default_value_t = 3, value_name = "N", env = "NICOL_NODES")]
-    pub nodes: usize,
+    /// Nodes of the cluster [default: 3, or 1 of a system that runs on one server].
+    #[arg(long, value_name = "N", env = "NICOL_NODES")]
+    pub nodes: Option<usize>,
     /// Copies of each shard, the primary included (f + 1) [default: 3, or the number of nodes if
     /// lower].
     #[arg(long, value_name = "N", env = "NICOL_REPLICAS")]
@@ -219,9 +223,15 @@ pub struct SystemArgs {
 }
 
 impl SystemArgs {
+    /// Nodes of the cluster.
+    pub fn nodes(&self) -> usize {
+        let one_server = systems::find(&self.system).is_ok_and(|system| system.one_server);
+        self.nodes.unwrap_or(if one_server { 1 } else { NODES })
+    }
+
     /// Copies of each shard.
     pub fn replicas(&self) -> usize {
-        replicas(self.replicas, self.nodes)
+        replicas(self.replicas, self.nodes())
     }
 }
 

@@ -2,6 +2,7 @@
 //! what its clients do and who judges them, its experiments.
 
 pub mod commit;
+mod engine;
 pub mod key_value;
 mod minos;
 pub mod offpath;
@@ -13,6 +14,7 @@ use crate::system::System;
 /// The systems of every family.
 pub(crate) static SYSTEMS: &[&[System]] = &[
     commit::SYSTEMS,
+    engine::SYSTEMS,
     prism::SYSTEMS,
     minos::SYSTEMS,
     #[cfg(test)]

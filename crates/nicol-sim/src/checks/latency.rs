@@ -8,7 +8,7 @@ use nicol_core::view::ViewError;
 
 use super::CheckLine;
 use super::measure::{Action, ChainProbe, FULL_VECTOR, dma_latency, round_trip, transfer};
-use crate::profile::{Published, Sourced};
+use crate::profile::{NullRpc, Published, Sourced};
 use crate::{Profile, ProfileError};
 
 /// C1.18, C1.19: one request, and one full vector, at a time.
@@ -145,6 +145,34 @@ pub(super) fn off_path(
     let what = "a READ of 512 B is faster than a two-sided RPC";
     let line = CheckLine::ordering("C3.02", what, read < rpc).assumed();
     lines.push(line.note("the times are published for a card without cores"));
+    Ok(lines)
+}
+
+/// C2.04: RPCs between hosts that do nothing.
+pub(super) fn null_rpcs(
+    profile: &Arc<Profile>,
+    published: &NullRpc,
+) -> Result<Vec<CheckLine>, ViewError> {
+    const NOTE: &str = "one RPC at a time, its payload one way";
+    const STEEP: &str = "each further byte takes 1.8 to 3.3 ns there; two links of 25 Gbps take 0.2 ns, \
+                         PCIe 3.0 x8 0.1 ns, a copy less";
+    let sizes = [
+        (128, &published.of_128),
+        (512, &published.of_512),
+        (2_048, &published.of_2048),
+        (4_096, &published.of_4096),
+    ];
+    let mut lines = Vec::new();
+    for (bytes, measured) in sizes {
+        // The reply has no payload: that of a small request.
+        let echo = |bytes| round_trip(profile, Action::Echo(Side::Host), Side::Host, bytes);
+        let rpc_us = (echo(bytes)? + echo(16)?) / 2e3;
+        let us = measured.value.0 as f64 / 1e6;
+        let what = format!("null RPC with a payload of {bytes} B");
+        let line = CheckLine::new(measured.source.clone(), what, (us, us), rpc_us, "us").assumed();
+        // A slot is 2 KiB with its header (C2.06): longer payloads do not fit one.
+        lines.push(if bytes < 2_048 { line.note(NOTE) } else { line.contradicted(STEEP) });
+    }
     Ok(lines)
 }
 

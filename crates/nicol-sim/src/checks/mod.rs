@@ -146,6 +146,9 @@ pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     if profile.persist.channels.is_some() {
         lines.extend(replication::lines(profile)?);
     }
+    if let Some(published) = &profile.null_rpc {
+        lines.extend(latency::null_rpcs(profile, published)?);
+    }
     if let Some(published) = &profile.published {
         lines.extend(latency::off_path(profile, published)?);
     }

@@ -32,6 +32,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("connectx5-25g", include_str!("../../../../profiles/connectx5-25g.toml")),
     ("connectx5-40g", include_str!("../../../../profiles/connectx5-40g.toml")),
     ("connectx6", include_str!("../../../../profiles/connectx6.toml")),
+    ("innova2", include_str!("../../../../profiles/innova2.toml")),
     ("liquidio3", include_str!("../../../../profiles/liquidio3.toml")),
     ("minos-b-cluster", include_str!("../../../../profiles/minos-b-cluster.toml")),
     ("minos-snic", include_str!("../../../../profiles/minos-snic.toml")),
@@ -129,6 +130,8 @@ pub struct Profile {
     pub off_path: Option<OffPath>,
     /// The inside of the card; none where a card is one queue of packets.
     pub card: Option<Card>,
+    /// What two-sided RPCs of the testbed took, where that was measured.
+    pub null_rpc: Option<NullRpc>,
     /// What was measured on this hardware and its component checks are held to, where these are not
     /// those of all hardware of its kind.
     pub published: Option<Published>,
@@ -314,6 +317,20 @@ pub struct Within {
     pub host_latency: Sourced<Picos>,
     /// A frame between NIC cores of a node.
     pub nic_latency: Sourced<Picos>,
+}
+
+/// `[null_rpc]`: the median of an RPC that does nothing, by the bytes of its payload.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NullRpc {
+    /// 128 B.
+    pub of_128: Sourced<Picos>,
+    /// 512 B.
+    pub of_512: Sourced<Picos>,
+    /// 2 KiB.
+    pub of_2048: Sourced<Picos>,
+    /// 4 KiB.
+    pub of_4096: Sourced<Picos>,
 }
 
 /// `[persist]`

@@ -99,6 +99,7 @@ where
         synced_log: false,
         offloads: false,
         mirrors_engines: true,
+        one_server: false,
         caches_addresses: false,
         coverage: Abort::NAMES.split_at(Abort::WITHOUT_CRASHES).0,
         coverage_of_crashes: if N::FOLLOWS_VIEWS {

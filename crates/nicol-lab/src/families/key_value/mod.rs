@@ -62,6 +62,7 @@ where
         synced_log: false,
         offloads: false,
         mirrors_engines: false,
+        one_server: false,
         caches_addresses: false,
         coverage: &[],
         coverage_of_crashes: &[],

@@ -1,0 +1,129 @@
+//! Engines: transactions on the many cores of one node.
+
+mod settings;
+
+use nicol_core::system::SystemNode;
+use nicol_protocols::engine::{
+    Cicada, EngineConfig, Node, Protocol, Sabotage, Silo, TicToc, TwoPhaseLocking,
+};
+
+use crate::config::{BenchConfig, Length};
+use crate::families::commit;
+use crate::system::System;
+use crate::workloads::WorkloadSpec;
+use settings::names_of;
+
+/// The systems of the family.
+pub(crate) static SYSTEMS: &[System] = &[SILO, TWO_PHASE_LOCKING, TICTOC, CICADA];
+
+const SILO: System = engine::<Silo>("silo", "Silo, SOSP '13", || names_of(OPTIMISTIC));
+const TWO_PHASE_LOCKING: System =
+    engine::<TwoPhaseLocking>("2pl", "Bernstein et al., 1987", || names_of(LOCKING));
+const TICTOC: System =
+    engine::<TicToc>("tictoc", "TicToc, SIGMOD '16", || names_of(WITH_TIMESTAMPS));
+const CICADA: System = engine::<Cicada>("cicada", "Cicada, SIGMOD '17", || names_of(MULTI_VERSION));
+
+/// The ways to break an optimistic engine.
+const OPTIMISTIC: &[Sabotage] = &[
+    Sabotage::SkipsValidation,
+    Sabotage::IgnoresLocks,
+    Sabotage::ForgetsLeaves,
+    Sabotage::WrongEpoch,
+    Sabotage::FreesEarly,
+    Sabotage::KeepsLocks,
+];
+
+/// The ways to break an optimistic engine that orders by timestamps. Not among them: a wrong epoch. What
+/// is freed too early is noticed with another name, and too seldom with this one.
+const WITH_TIMESTAMPS: &[Sabotage] = &[
+    Sabotage::SkipsValidation,
+    Sabotage::IgnoresLocks,
+    Sabotage::ForgetsLeaves,
+    Sabotage::FreesEarly,
+    Sabotage::KeepsLocks,
+    Sabotage::ForgetsReaders,
+];
+
+/// The ways to break locking. Not among them: scans that forget their leaves. The scans of these
+/// workloads read what is locked by whoever could insert a phantom, so that nobody would notice.
+const LOCKING: &[Sabotage] = &[
+    Sabotage::SkipsValidation,
+    Sabotage::AlwaysWaits,
+    Sabotage::WrongEpoch,
+    Sabotage::FreesEarly,
+    Sabotage::KeepsLocks,
+];
+
+/// The ways to break an engine that keeps several versions.
+const MULTI_VERSION: &[Sabotage] = &[
+    Sabotage::SkipsValidation,
+    Sabotage::IgnoresLocks,
+    Sabotage::ForgetsLeaves,
+    Sabotage::WrongEpoch,
+    Sabotage::FreesEarly,
+    Sabotage::ForgetsReaders,
+];
+
+const fn engine<P: Protocol>(
+    name: &'static str,
+    source: &'static str,
+    sabotages: fn() -> Vec<&'static str>,
+) -> System
+where
+    Node<P>: SystemNode<Config = EngineConfig>,
+{
+    System {
+        family: "engine",
+        guarantee: if P::STRICT { "strictly serializable" } else { "serializable" },
+        replication: "none",
+        scans: "all",
+        mirrors_engines: false,
+        one_server: true,
+        survives: "stalls; a crash of its node loses everything",
+        // What stands in the way of an attempt differs from engine to engine.
+        coverage: &[],
+        coverage_of_crashes: &[],
+        sabotages,
+        trials,
+        variation: |_, _, _| Vec::new(),
+        serve: Err("its records have a fixed size; xenic's grow"),
+        ..commit::system::<Node<P>>(name, source)
+    }
+}
+
+/// Runs in which a broken protocol shows: few records that are soon deleted and freed, many cores.
+fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
+    let trial = |workload: &str, settings: &[&str], transactions| {
+        let mut spec = WorkloadSpec::named(workload);
+        if !spec.is_tpcc() {
+            spec.records = Some(FEW);
+        }
+        spec.shrink();
+        BenchConfig {
+            nodes: 1,
+            replicas: 1,
+            host_engines: Some(6),
+            nic_engines: Some(1),
+            clients: Some(6),
+            length: Some(Length::Transactions(transactions)),
+            settings: settings.iter().map(ToString::to_string).collect(),
+            warmup: Some(nicol_core::units::Nanos::ZERO),
+            ..BenchConfig::new(system.name, spec, "innova2", seed)
+        }
+    };
+    let mut trials = vec![
+        trial("smallbank", &["epoch_us=5"], SHORT),
+        trial("churn-ordered", &["epoch_us=1", "stall_us=2"], SHORT),
+        trial("churn", &["epoch_us=1", "stall_us=2"], SHORT),
+        trial("churn", &["epoch_us=1", "stall_us=60"], SHORT),
+    ];
+    if seed.is_multiple_of(4) {
+        trials.push(trial("tpcc", &["epoch_us=20"], SHORT));
+    }
+    trials
+}
+
+/// Records of a trial: so few that transactions meet.
+const FEW: u64 = 12;
+/// Transactions of a trial.
+const SHORT: u64 = 500;

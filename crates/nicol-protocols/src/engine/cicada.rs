@@ -1,0 +1,427 @@
+//! Cicada (SIGMOD '17): several versions of each record, ordered by timestamps that transactions take
+//! when they begin.
+//!
+//! | step | what | where |
+//! |---|---|---|
+//! | 3.1 | a timestamp: the core's clock, made unique and growing | `begin` |
+//! | 3.3 | a read takes the newest version that is not later; one that is pending is waited for | `visible` |
+//! | 3.4 step 1 | install pending versions, where nobody has read or written later | `install_pending` |
+//! | 3.4 step 2 | move the read timestamps of what was read on | `commit` |
+//! | 3.4 step 3 | what was read is still what is visible, and nobody has read later what is overwritten | `validate` |
+//! | 3.4 step 4 | the pending versions become committed | `commit` |
+//! | 3.8 | versions that no transaction can see any more are cut off and freed by epochs | `cut` |
+//!
+//! A writer only adds the newest version of a record. [Cicada17 3.5] Its order need not agree with
+//! time, since clocks of cores may differ: the promise is serializability. Without the paper's version
+//! inlining (3.3) and adaptive contention regulation (3.9).
+//!
+//! DEVIATION [Cicada17 3.6]: leaves of ordered tables have a read timestamp, as in `tictoc.rs`, instead
+//! of versions of their own.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use nicol_core::fabric::{Fabric, Work};
+use nicol_core::ids::{Key, Version};
+use nicol_core::interactive::Seen;
+use nicol_core::txn::Abort;
+use nicol_store::multicore::{Garbage, Multicore, Place, Record, State};
+
+use super::config::Sabotage;
+use super::protocol::{Absence, Protocol};
+use super::sets::{Read, Sets, Write};
+use super::worker::Worker;
+
+/// In a record's word, beside the place of its newest version: it is in no index any more.
+const GONE: u64 = 1 << 63;
+
+/// Words of a version, before its value.
+mod word {
+    pub(super) const WTS: usize = 0;
+    pub(super) const RTS: usize = 1;
+    /// The place of the next older version, the status, the words of the version.
+    pub(super) const LINK: usize = 2;
+    pub(super) const STATE: usize = 3;
+    pub(super) const VALUE: usize = 4;
+}
+
+const STATUS: u64 = 3 << 32;
+const PENDING: u64 = 0;
+const COMMITTED: u64 = 1 << 32;
+const ABORTED: u64 = 2 << 32;
+const WORDS_SHIFT: u32 = 40;
+const NEXT: u64 = u32::MAX as u64;
+
+/// The protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Cicada;
+
+/// A version of a record.
+#[derive(Clone, Copy)]
+struct Old<'s>(&'s [AtomicU64]);
+
+impl<'s> Old<'s> {
+    fn at(store: &'s Multicore, place: Place) -> Self {
+        Self(store.words(place))
+    }
+
+    fn wts(self) -> u64 {
+        self.0[word::WTS].load(Ordering::Acquire)
+    }
+
+    fn rts(self) -> u64 {
+        self.0[word::RTS].load(Ordering::SeqCst)
+    }
+
+    fn link(self) -> u64 {
+        self.0[word::LINK].load(Ordering::SeqCst)
+    }
+
+    fn next(self) -> Place {
+        Place((self.link() & NEXT) as u32)
+    }
+
+    fn state(self) -> State {
+        State::unpack(self.0[word::STATE].load(Ordering::Acquire))
+    }
+
+    fn set_status(self, status: u64) {
+        // Only its writer changes the status; whoever cuts off what is older only clears the rest.
+        self.0[word::LINK].fetch_or(status, Ordering::SeqCst);
+    }
+
+    /// Takes the place of the next older version away: whoever gets it frees it.
+    fn cut(self) -> Place {
+        Place((self.0[word::LINK].fetch_and(!NEXT, Ordering::SeqCst) & NEXT) as u32)
+    }
+
+    /// Discards it and everything older.
+    fn discard<F: Fabric>(worker: &Worker<F, Cicada>, mut place: Place) {
+        while place.is_some() {
+            let old = Old::at(worker.store(), place);
+            let next = old.cut();
+            let words = (old.link() >> WORDS_SHIFT) as usize;
+            worker.discard(Garbage::Words(place, words));
+            place = next;
+        }
+    }
+
+    fn make(
+        store: &'s Multicore,
+        (words, status): (usize, u64),
+        timestamp: u64,
+        state: State,
+    ) -> Option<Place> {
+        let place = store.allocate(words).ok()?;
+        let Self(made) = Self::at(store, place);
+        made[word::WTS].store(timestamp, Ordering::Relaxed);
+        made[word::RTS].store(timestamp, Ordering::Relaxed);
+        made[word::STATE].store(state.pack(), Ordering::Relaxed);
+        made[word::LINK].store((words as u64) << WORDS_SHIFT | status, Ordering::Release);
+        Some(place)
+    }
+}
+
+fn newest(record: Record<'_>) -> Place {
+    Place(record.word().load(Ordering::SeqCst) as u32)
+}
+
+/// How the search for the version that a transaction sees ended.
+enum Found {
+    Version(Place),
+    /// One that would be it, if it commits.
+    Pending,
+    /// None: what it would be was cut off, or the record is gone.
+    Nothing,
+}
+
+/// The newest version of a record that is earlier than `at`. [Cicada17 3.3]
+fn search(store: &Multicore, record: Record<'_>, at: u64, sabotage: Sabotage) -> Found {
+    if record.word().load(Ordering::SeqCst) & GONE != 0 {
+        return Found::Nothing;
+    }
+    let mut place = newest(record);
+    while place.is_some() {
+        let old = Old::at(store, place);
+        let status = old.link() & STATUS;
+        if old.wts() < at {
+            match status {
+                COMMITTED => return Found::Version(place),
+                PENDING if sabotage != Sabotage::IgnoresLocks => return Found::Pending,
+                _ => {}
+            }
+        }
+        place = old.next();
+    }
+    Found::Nothing
+}
+
+/// The same; waits for one that is pending.
+async fn visible<F: Fabric>(
+    worker: &Worker<F, Cicada>,
+    (key, place): (Key, Place),
+    at: u64,
+) -> Result<Place, Abort> {
+    let store = worker.store();
+    for turn in 1..=worker.node.config().spins {
+        match search(store, store.record(place), at, worker.sabotage()) {
+            Found::Version(found) => return Ok(found),
+            Found::Nothing => return Err(Abort::Stale { key }),
+            Found::Pending => worker.pause(turn).await,
+        }
+    }
+    Err(Abort::LockConflict { key })
+}
+
+/// Proof that the transaction's versions are pending.
+struct Pending;
+
+/// The newest version that has not been aborted.
+fn newest_valid(store: &Multicore, mut place: Place) -> Place {
+    while place.is_some() && Old::at(store, place).link() & STATUS == ABORTED {
+        place = Old::at(store, place).next();
+    }
+    place
+}
+
+/// [Cicada17 3.4 step 1] Installs the writes as pending versions, in the order of memory.
+async fn install_pending<F: Fabric>(
+    worker: &Worker<F, Cicada>,
+    sets: &mut Sets,
+) -> Result<Pending, Abort> {
+    sets.writes.sort_unstable_by_key(|write| write.place);
+    let (store, at) = (worker.store(), sets.timestamp);
+    for index in 0..sets.writes.len() {
+        let write = sets.writes[index];
+        let (key, place) = (write.key, write.place);
+        let record = store.record(place);
+        loop {
+            worker.fabric.access().await;
+            let before = visible(worker, (key, place), at).await?;
+            let head = record.word().load(Ordering::SeqCst);
+            let old = Old::at(store, before);
+            let overtaken = newest_valid(store, Place(head as u32)) != before;
+            if head & GONE != 0 || overtaken || old.rts() > at {
+                return Err(Abort::Stale { key });
+            }
+            let new = pending(worker, record, old.state(), sets.value(&write), at)
+                .ok_or(Abort::NoResources)?;
+            Old::at(store, new).0[word::LINK].fetch_or(head & NEXT, Ordering::Release);
+            let order = (Ordering::SeqCst, Ordering::SeqCst);
+            if record.word().compare_exchange(head, new.0.into(), order.0, order.1).is_ok() {
+                sets.writes[index].held = new.0.into();
+                break;
+            }
+            // Nobody has seen it.
+            Old::at(store, new).cut();
+            let words = (Old::at(store, new).link() >> WORDS_SHIFT) as usize;
+            store.free(Garbage::Words(new, words));
+        }
+    }
+    Ok(Pending)
+}
+
+/// A pending version of a record that is in state `before`.
+fn pending<F: Fabric>(
+    worker: &Worker<F, Cicada>,
+    record: Record<'_>,
+    before: State,
+    value: Option<&[u8]>,
+    at: u64,
+) -> Option<Place> {
+    let store = worker.store();
+    let (present, len) = (value.is_some(), value.map_or(0, <[u8]>::len) as u32);
+    let version = if present || before.present { before.version.next() } else { before.version };
+    let words = word::VALUE + record.capacity() / size_of::<u64>();
+    let state = State { version, present, len, watched: false };
+    let place = Old::make(store, (words, PENDING), at, state)?;
+    store.write_words(place, word::VALUE, value.unwrap_or_default());
+    worker.fabric.work(Work::Copy { bytes: len });
+    Some(place)
+}
+
+/// [Cicada17 3.4 step 3] What was read is what is visible; nobody has read later what is overwritten.
+async fn validate<F: Fabric>(
+    worker: &Worker<F, Cicada>,
+    sets: &Sets,
+    _: &Pending,
+) -> Result<(), Abort> {
+    let (store, at) = (worker.store(), sets.timestamp);
+    if worker.sabotage() != Sabotage::SkipsValidation {
+        for read in &sets.reads {
+            worker.fabric.access().await;
+            if u64::from(visible(worker, (read.key, read.place), at).await?.0) != read.seen {
+                return Err(Abort::Stale { key: read.key });
+            }
+        }
+        for write in &sets.writes {
+            worker.fabric.access().await;
+            let own = Old::at(store, Place(write.held as u32));
+            let before = newest_valid(store, own.next());
+            let late = before.is_some() && Old::at(store, before).rts() > at;
+            let absent = !before.is_some() || !Old::at(store, before).state().present;
+            if late || absent && store.was_read_until(write.key) > at {
+                return Err(Abort::Stale { key: write.key });
+            }
+        }
+    }
+    sets.validate_leaves(|node, version| store.is_unchanged(node, version))
+}
+
+/// [Cicada17 3.8] Cuts off what is older than the version that the oldest transaction sees.
+fn cut<F: Fabric>(worker: &Worker<F, Cicada>, mut place: Place) {
+    let oldest = worker.node.oldest_timestamp();
+    while place.is_some() {
+        let old = Old::at(worker.store(), place);
+        if old.link() & STATUS == COMMITTED && old.wts() < oldest {
+            Old::discard(worker, old.cut());
+            return;
+        }
+        place = old.next();
+    }
+}
+
+impl Protocol for Cicada {
+    const STRICT: bool = false;
+
+    fn word(store: &Multicore) -> Option<u64> {
+        // Whoever is earlier than what was taken out sees nothing, and begins again.
+        let state = State { version: store.floor(), ..State::default() };
+        let at = store.timestamp_floor();
+        Old::make(store, (word::VALUE, COMMITTED), at, state).map(|place| place.0.into())
+    }
+
+    fn unused_word(store: &Multicore, made: u64) {
+        store.free(Garbage::Words(Place(made as u32), word::VALUE));
+    }
+
+    fn load(store: &Multicore, record: Record<'_>, value: &[u8]) -> bool {
+        let len = value.len() as u32;
+        let state = State { version: Version(1), present: true, len, watched: false };
+        let words = word::VALUE + record.capacity() / size_of::<u64>();
+        let Some(place) = Old::make(store, (words, COMMITTED), 1, state) else { return false };
+        store.write_words(place, word::VALUE, value);
+        Self::unused_word(store, record.word().swap(place.0.into(), Ordering::SeqCst));
+        record.unwatch();
+        true
+    }
+
+    fn begin<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
+        sets.timestamp = worker.timestamp();
+        worker.announce(sets.timestamp);
+    }
+
+    async fn read<F: Fabric>(
+        worker: &Worker<F, Self>,
+        sets: &mut Sets,
+        (key, place): (Key, Place),
+        _for_update: bool,
+        value: &mut Vec<u8>,
+    ) -> Result<Seen, Abort> {
+        let found = visible(worker, (key, place), sets.timestamp).await?;
+        worker.fabric.access().await;
+        let state = Old::at(worker.store(), found).state();
+        value.clear();
+        worker.store().copy_words(found, word::VALUE, state.len as usize, value);
+        worker.fabric.work(Work::Copy { bytes: state.len });
+        sets.reads.push(Read { place, key, seen: found.0.into() });
+        Ok(Seen { present: state.present, version: state.version })
+    }
+
+    async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort> {
+        let (store, at) = (worker.store(), sets.timestamp);
+        let pending = install_pending(worker, sets).await?;
+        worker.stall().await;
+        // [Cicada17 3.4 step 2]
+        if worker.sabotage() != Sabotage::ForgetsReaders {
+            for read in &sets.reads {
+                worker.fabric.access().await;
+                let Old(words) = Old::at(store, Place(read.seen as u32));
+                words[word::RTS].fetch_max(at, Ordering::SeqCst);
+            }
+        }
+        for (node, _, _) in sets.leaves() {
+            store.read_until(*node, at);
+        }
+        fence(Ordering::SeqCst);
+        validate(worker, sets, &pending).await?;
+        worker.stall().await;
+        // [Cicada17 3.4 step 4]
+        for index in 0..sets.writes.len() {
+            let Write { place, held, .. } = sets.writes[index];
+            worker.fabric.access().await;
+            let own = Old::at(store, Place(held as u32));
+            own.set_status(COMMITTED);
+            sets.writes[index].held = 0;
+            if !own.state().present && store.record(place).watch() {
+                worker.look_later(place);
+            }
+            cut(worker, Place(held as u32));
+        }
+        Ok(())
+    }
+
+    fn abort<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
+        for write in sets.writes.iter_mut().filter(|write| write.held != 0) {
+            let own = Old::at(worker.store(), Place(write.held as u32));
+            own.set_status(ABORTED);
+            let word = worker.store().record(write.place).word();
+            // One that another has installed a version above stays until that is cut.
+            let order = (Ordering::SeqCst, Ordering::SeqCst);
+            let next = own.next();
+            if word.compare_exchange(write.held, next.0.into(), order.0, order.1).is_ok() {
+                let words = (own.link() >> WORDS_SHIFT) as usize;
+                worker.discard(Garbage::Words(Place(write.held as u32), words));
+            }
+            write.held = 0;
+        }
+    }
+
+    fn take_if_absent<F: Fabric>(worker: &Worker<F, Self>, place: Place) -> Absence {
+        let record = worker.store().record(place);
+        let head = record.word().load(Ordering::SeqCst);
+        let old = Old::at(worker.store(), Place(head as u32));
+        if head & GONE != 0 || old.link() & STATUS != COMMITTED {
+            return Absence::Busy;
+        }
+        if old.state().present {
+            record.unwatch();
+            // It may have been deleted meanwhile by somebody who saw that it was watched.
+            let still = Old::at(worker.store(), newest(record)).state().present;
+            return if still || !record.watch() { Absence::Present } else { Absence::Busy };
+        }
+        let order = (Ordering::SeqCst, Ordering::Relaxed);
+        let unseen = old.wts() < worker.node.oldest_timestamp();
+        if !unseen || record.word().compare_exchange(head, head | GONE, order.0, order.1).is_err() {
+            return Absence::Busy;
+        }
+        record.set_state(State { watched: true, ..old.state() });
+        Absence::Gone { timestamp: old.rts().max(old.wts()) }
+    }
+
+    fn discard_versions<F: Fabric>(worker: &Worker<F, Self>, place: Place) {
+        Old::discard(worker, newest(worker.store().record(place)));
+    }
+
+    fn value(store: &Multicore, record: Record<'_>, value: &mut Vec<u8>) -> State {
+        match search(store, record, u64::MAX, Sabotage::None) {
+            Found::Version(place) => {
+                let state = Old::at(store, place).state();
+                store.copy_words(place, word::VALUE, state.len as usize, value);
+                state
+            }
+            Found::Pending | Found::Nothing => State::default(),
+        }
+    }
+
+    fn is_held(store: &Multicore, record: Record<'_>) -> bool {
+        let mut place = newest(record);
+        while place.is_some() {
+            let old = Old::at(store, place);
+            if old.link() & STATUS == PENDING {
+                return true;
+            }
+            place = old.next();
+        }
+        false
+    }
+}

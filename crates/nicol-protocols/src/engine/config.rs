@@ -1,0 +1,71 @@
+//! How an engine runs: every choice is a value.
+
+use nicol_core::units::Nanos;
+
+/// How an engine runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Bytes of the longest value of a table of which nothing is loaded.
+    pub value_bytes: usize,
+    /// How often the epoch moves on.
+    pub epoch: Nanos,
+    /// What a transaction does that finds a record locked, in an engine that locks for reading.
+    pub waiting: Waiting,
+    /// Looks at a record that somebody has locked before an optimistic transaction aborts.
+    pub spins: u32,
+    /// The longest of the stalls that some steps suffer, as if the core had other things to do; none
+    /// if it is zero. Rare interleavings then show in short runs.
+    pub stall: Nanos,
+    /// For negative tests.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+/// What a transaction does that finds a record locked. [Bernstein87 3.4; Rosenkrantz78]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// It aborts.
+    NoWait,
+    /// It waits if it is older than everybody who holds the lock, else it aborts: nobody ever waits
+    /// in a circle.
+    WaitDie,
+}
+
+/// Ways to break a protocol on purpose, so that a sweep can show that its checkers see it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None.
+    None,
+    /// What was read is not validated; in an engine with locks, reads take none.
+    SkipsValidation,
+    /// Whether somebody else has locked what was read is not looked at.
+    IgnoresLocks,
+    /// Scans forget the versions of the leaves that they have read.
+    ForgetsLeaves,
+    /// Cores announce an epoch that is yet to come, and so protect nothing.
+    WrongEpoch,
+    /// What is taken out of an index is freed at once.
+    FreesEarly,
+    /// Everybody who finds a lock waits, whatever its age.
+    AlwaysWaits,
+    /// Read timestamps are not moved on by those who rely on them.
+    ForgetsReaders,
+    /// What is locked for an aborted transaction stays locked.
+    KeepsLocks,
+}
+
+impl EngineConfig {
+    /// The published choices, for values of so many bytes at most.
+    pub const fn published(value_bytes: usize) -> Self {
+        Self {
+            value_bytes,
+            // [Silo13 4.1]
+            epoch: Nanos::from_millis(40),
+            waiting: Waiting::NoWait,
+            spins: 64,
+            stall: Nanos::ZERO,
+            sabotage: Sabotage::None,
+        }
+    }
+}

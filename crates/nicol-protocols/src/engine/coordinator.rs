@@ -1,0 +1,165 @@
+//! Runs the workloads' transactions, which declare their keys, on an engine: a procedure as any other,
+//! that reads what is declared, executes the logic and writes what it says.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use nicol_core::commit::CommitProtocol;
+use nicol_core::fabric::{Fabric, Work};
+use nicol_core::ids::{Key, Version};
+use nicol_core::interactive::Interactive;
+use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
+
+use super::protocol::Protocol;
+use super::transaction::Transaction;
+use super::worker::Worker;
+
+/// Rounds of a transaction's logic at most.
+pub const ROUNDS_MAX: usize = 64;
+
+/// Runs the transactions of one core, or of one of its clients.
+pub struct Coordinator<F: Fabric, P: Protocol> {
+    worker: Rc<Worker<F, P>>,
+    procedures: Rc<Procedures>,
+    /// Buffers of what is read and scanned; nothing else uses them while a transaction runs.
+    rows: RefCell<Vec<Rows>>,
+    /// The age of the client's transaction that has aborted last: its next attempt keeps it, so that
+    /// it ends up as the oldest.
+    age: Cell<Option<u64>>,
+}
+
+/// Rows that were read, one after the other.
+#[derive(Default)]
+struct Rows {
+    value: Vec<u8>,
+    found: Vec<(Key, Version, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl<F: Fabric, P: Protocol> Clone for Coordinator<F, P> {
+    fn clone(&self) -> Self {
+        Self {
+            worker: Rc::clone(&self.worker),
+            procedures: Rc::clone(&self.procedures),
+            rows: RefCell::default(),
+            age: Cell::new(None),
+        }
+    }
+}
+
+/// How the logic of a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Executed {
+    /// It has written what it wants to write.
+    Complete,
+    /// It refuses.
+    Refused,
+}
+
+impl<F: Fabric, P: Protocol> Coordinator<F, P> {
+    pub(super) fn new(worker: Rc<Worker<F, P>>, procedures: &Procedures) -> Self {
+        let procedures = Rc::new(procedures.clone());
+        Self { worker, procedures, rows: RefCell::default(), age: Cell::new(None) }
+    }
+
+    async fn execute(
+        &self,
+        txn: &mut Txn,
+        open: &mut impl Interactive,
+        rows: &mut Rows,
+    ) -> Result<Executed, Abort> {
+        for _ in 0..ROUNDS_MAX {
+            for index in 0..txn.entries().len() {
+                let entry = txn.entries()[index];
+                if entry.fetched {
+                    continue;
+                }
+                let seen = match entry.write {
+                    true => open.read_for_update(entry.key, &mut rows.value).await?,
+                    false => open.read(entry.key, &mut rows.value).await?,
+                };
+                txn.fetched(index, seen.version, seen.present.then_some(rows.value.as_slice()));
+            }
+            scan(txn, open, rows).await?;
+            self.worker.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
+            match self.procedures.execute(txn) {
+                Verdict::Commit => {
+                    for write in txn.updates() {
+                        match write.value {
+                            Some(value) => open.write(write.key, value).await?,
+                            None => open.delete(write.key).await?,
+                        }
+                    }
+                    return Ok(Executed::Complete);
+                }
+                Verdict::More => {}
+                Verdict::Refuse => return Ok(Executed::Refused),
+            }
+        }
+        Err(Abort::NoResources)
+    }
+
+    async fn attempt(&self, txn: &mut Txn, rows: &mut Rows) -> Result<(), Abort> {
+        let mut open = Transaction::begin(&self.worker, self.age.take()).await;
+        txn.id = open.id;
+        let age = open.age();
+        let ended = match self.execute(txn, &mut open, rows).await {
+            Ok(Executed::Complete) => open.commit().await,
+            Ok(Executed::Refused) => match open.refuse().await {
+                Ok(()) => Err(Abort::Refused),
+                stale => stale,
+            },
+            Err(abort) => {
+                open.abort();
+                Err(abort)
+            }
+        };
+        if ended.is_err_and(|abort| abort.retryable()) {
+            self.age.set(Some(age));
+        }
+        ended
+    }
+}
+
+/// Makes the scans that the logic has asked for.
+async fn scan(txn: &mut Txn, open: &mut impl Interactive, rows: &mut Rows) -> Result<(), Abort> {
+    for index in 0..txn.scans().len() {
+        let scan = txn.scans()[index];
+        if scan.is_done() {
+            continue;
+        }
+        let Rows { found, bytes, .. } = rows;
+        found.clear();
+        bytes.clear();
+        let mut keep = |key: Key, version: Version, value: &[u8]| {
+            bytes.extend_from_slice(value);
+            found.push((key, version, bytes.len()));
+        };
+        open.scan(scan.range, &mut keep).await?;
+        let mut start = 0;
+        let fits = txn.scanned(index, |collector| {
+            for &(key, version, end) in rows.found.iter() {
+                if !collector.add(key, version, &rows.bytes[start..end]) {
+                    break;
+                }
+                start = end;
+            }
+        });
+        if !fits {
+            return Err(Abort::NoResources);
+        }
+    }
+    Ok(())
+}
+
+impl<F: Fabric, P: Protocol> CommitProtocol for Coordinator<F, P> {
+    async fn run(&self, txn: &mut Txn) -> Outcome {
+        let mut rows = self.rows.borrow_mut().pop().unwrap_or_default();
+        let ended = self.attempt(txn, &mut rows).await;
+        self.rows.borrow_mut().push(rows);
+        match ended {
+            Ok(()) => Outcome::Committed,
+            Err(abort) => Outcome::Aborted(abort),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Engines that run transactions on the many cores of one node, over records that all of them share.
+//!
+//! | a transaction | where |
+//! |---|---|
+//! | is interactive: it reads, writes and scans while its procedure runs | `transaction.rs` |
+//! | finds records by hash or along a tree, at memory that is freed by epochs | `nicol_store::multicore`, `worker.rs` |
+//! | reads, locks, validates and installs as its engine's protocol says | a [`Protocol`]: `silo.rs`, `two_phase_locking.rs`, `tictoc.rs`, `cicada.rs` |
+//! | of a workload that declares its keys is one procedure of these | `coordinator.rs` |
+//!
+//! Each look at a record is an access point
+//! ([`access`](nicol_core::fabric::SharedMemory::access)): there the cores of a simulated node
+//! interleave, and live it is nothing.
+
+mod cicada;
+mod config;
+mod coordinator;
+mod node;
+mod protocol;
+mod sets;
+mod silo;
+mod tictoc;
+mod transaction;
+mod two_phase_locking;
+mod worker;
+
+pub use cicada::Cicada;
+#[doc(hidden)]
+pub use config::Sabotage;
+pub use config::{EngineConfig, Waiting};
+pub use coordinator::{Coordinator, ROUNDS_MAX};
+pub use node::Node;
+pub use protocol::{Absence, Protocol};
+pub use sets::Sets;
+pub use silo::Silo;
+pub use tictoc::TicToc;
+pub use transaction::Transaction;
+pub use two_phase_locking::TwoPhaseLocking;
+pub use worker::Worker;

@@ -1,0 +1,207 @@
+//! A node of an engine: the records that its cores share.
+
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nicol_core::commit::CommitNode;
+use nicol_core::fabric::Fabric;
+use nicol_core::history::Promise;
+use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
+use nicol_core::records::RecordSource;
+use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
+use nicol_core::txn::Procedures;
+use nicol_core::units::Bytes;
+use nicol_core::view::{ShardMap, View};
+use nicol_store::multicore::Multicore;
+
+use super::config::EngineConfig;
+use super::coordinator::Coordinator;
+use super::protocol::Protocol;
+use super::worker::Worker;
+
+/// Tables that a key's highest byte may name.
+const TABLES: usize = 256;
+
+/// A node.
+pub struct Node<P: Protocol> {
+    config: EngineConfig,
+    store: Multicore,
+    /// Transactions under way.
+    open: AtomicU64,
+    /// By core: no transaction there has an earlier timestamp.
+    timestamps: Box<[AtomicU64]>,
+    /// Transactions that have waited for a lock for ever.
+    endless_waits: AtomicU64,
+    protocol: PhantomData<P>,
+}
+
+impl<P: Protocol> Node<P> {
+    /// How it runs.
+    pub const fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    pub(super) const fn store(&self) -> &Multicore {
+        &self.store
+    }
+
+    pub(super) fn began(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that no transaction of `core` has an earlier timestamp.
+    pub(super) fn announce(&self, core: usize, timestamp: u64) {
+        self.timestamps[core].store(timestamp, Ordering::SeqCst);
+    }
+
+    /// No transaction has an earlier timestamp, but for some that begin just now.
+    pub(super) fn oldest_timestamp(&self) -> u64 {
+        let announced = self.timestamps.iter().map(|core| core.load(Ordering::SeqCst));
+        announced.min().unwrap_or(u64::MAX)
+    }
+
+    /// Notes that a transaction has waited longer than any holder of a lock takes.
+    pub(super) fn gave_up_waiting(&self) {
+        self.endless_waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn ended(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The longest value that `source` loads of each table.
+fn longest(source: &dyn RecordSource, shards: &dyn ShardMap, shard: ShardId) -> [usize; TABLES] {
+    let mut longest = [0; TABLES];
+    source.load(shards, shard, &mut |key, value| {
+        let of_table: &mut usize = &mut longest[usize::from(key.table().0)];
+        *of_table = value.len().max(*of_table);
+    });
+    longest
+}
+
+impl<P: Protocol> SystemNode for Node<P> {
+    type Config = EngineConfig;
+    type Shard = Multicore;
+    type Copies = ();
+
+    const REPLICAS_CONVERGE: bool = false;
+
+    fn load(
+        shard: ShardId,
+        view: &View,
+        config: &EngineConfig,
+        source: &dyn RecordSource,
+    ) -> Multicore {
+        let cores = view.engines(view.primary(shard), Side::Host);
+        let longest = longest(source, view, shard);
+        let store = Multicore::new(source, config.value_bytes, &longest, cores);
+        source.load(view, shard, &mut |key, value| {
+            let located = store.locate(key, P::word).ok();
+            let loaded =
+                located.is_some_and(|located| P::load(&store, store.record(located.place), value));
+            assert!(loaded, "16 GiB of memory hold what is loaded");
+        });
+        store
+    }
+
+    fn empty(config: &EngineConfig, source: &dyn RecordSource) -> Multicore {
+        let _nothing_of = source;
+        let source = nicol_core::records::Empty { capacity_per_shard: 0 };
+        Multicore::new(&source, config.value_bytes, &[0; TABLES], 1)
+    }
+
+    fn copy(_: NodeId, _: &View, _: &EngineConfig, _: &dyn RecordSource, _: &[Multicore]) {}
+
+    fn build(id: NodeId, view: &View, config: &EngineConfig, store: Multicore, (): ()) -> Self {
+        let cores = view.engines(id, Side::Host);
+        Self {
+            config: config.clone(),
+            store,
+            open: AtomicU64::new(0),
+            timestamps: (0..cores).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            endless_waits: AtomicU64::new(0),
+            protocol: PhantomData,
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.open.load(Ordering::Relaxed) == 0
+    }
+
+    fn audit(&self) -> Audit {
+        let mut locks = 0;
+        let mut count = |held| locks += u64::from(held);
+        self.store.for_each(&mut |record| count(P::is_held(&self.store, record)));
+        let endless = self.endless_waits.load(Ordering::Relaxed);
+        Audit { leaks: vec![("locks", locks), ("endless_waits", endless)], ..Audit::default() }
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let counter = |name, value| Counter { group: "records", name, value };
+        vec![
+            counter("present_or_watched", self.store.records()),
+            counter("places_used", self.store.places()),
+        ]
+    }
+
+    fn memory(&self) -> Option<NodeMemory> {
+        let (records, indexes) = self.store.bytes();
+        Some(NodeMemory { tables: Bytes(records + indexes), ..NodeMemory::default() })
+    }
+
+    fn records(&self) -> u64 {
+        let mut records = 0;
+        self.for_each(&mut |_, _| records += 1);
+        records
+    }
+
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
+        value.clear();
+        let found = self.store.find(key).map(|record| P::value(&self.store, record, value));
+        found.is_some_and(|state| state.present)
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
+        let mut value = Vec::new();
+        self.store.for_each(&mut |record| {
+            value.clear();
+            if P::value(&self.store, record, &mut value).present {
+                each(record.key(), &value);
+            }
+        });
+    }
+
+    fn for_each_of(&self, _: ShardId, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        let mut value = Vec::new();
+        self.store.for_each(&mut |record| {
+            value.clear();
+            let state = P::value(&self.store, record, &mut value);
+            if state.present {
+                each(record.key(), state.version, &value);
+            }
+        });
+    }
+}
+
+impl<P: Protocol> CommitNode for Node<P> {
+    type Coordinator<F: Fabric> = Coordinator<F, P>;
+
+    const SCANS: bool = true;
+    const PROMISE: Promise =
+        if P::STRICT { Promise::StrictSerializable } else { Promise::Serializable };
+
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Coordinator<F, P>> {
+        if fabric.here().side == Side::Nic {
+            return None;
+        }
+        let worker = Rc::new(Worker::new(fabric.clone(), self.clone()));
+        Some(Coordinator::new(worker, procedures))
+    }
+}

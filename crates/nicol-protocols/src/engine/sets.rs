@@ -1,0 +1,107 @@
+//! What an open transaction has read and will write, in buffers that are used again.
+
+use nicol_core::ids::Key;
+use nicol_core::txn::Abort;
+use nicol_store::multicore::{Inserted, Leaf, NodeNumber, Place};
+
+/// A record that was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Read {
+    pub(super) place: Place,
+    pub(super) key: Key,
+    /// The protocol's word, as it was; in an engine with several versions, the one that was read.
+    pub(super) seen: u64,
+}
+
+/// A record that will be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Write {
+    pub(super) place: Place,
+    pub(super) key: Key,
+    /// Where the value stands in the buffer, and its bytes; `None` deletes.
+    value: Option<(u32, u32)>,
+    /// Does the transaction hold it? What that means is the protocol's.
+    pub(super) held: u64,
+}
+
+/// The sets of one transaction.
+#[derive(Debug, Default)]
+pub struct Sets {
+    pub(super) reads: Vec<Read>,
+    pub(super) writes: Vec<Write>,
+    /// The leaves that scans have read, and their versions.
+    leaves: Vec<(NodeNumber, u64, Key)>,
+    /// Locks that are held, in an engine that locks while it executes.
+    pub(super) locks: Vec<(Place, u64)>,
+    /// The transaction's timestamp, if the protocol gives it one when it begins.
+    pub(super) timestamp: u64,
+    bytes: Vec<u8>,
+}
+
+impl Sets {
+    pub(super) fn clear(&mut self) {
+        self.reads.clear();
+        self.writes.clear();
+        self.leaves.clear();
+        self.locks.clear();
+        self.bytes.clear();
+        self.timestamp = 0;
+    }
+
+    /// The write of `key`, if there is one.
+    pub(super) fn written(&self, key: Key) -> Option<&Write> {
+        self.writes.iter().find(|write| write.key == key)
+    }
+
+    /// Does the transaction write the record at `place`?
+    pub(super) fn writes_at(&self, place: Place) -> bool {
+        self.writes.iter().any(|write| write.place == place)
+    }
+
+    /// The value of a write; `None` deletes.
+    pub(super) fn value(&self, write: &Write) -> Option<&[u8]> {
+        let (start, len) = write.value?;
+        Some(&self.bytes[start as usize..(start + len) as usize])
+    }
+
+    /// Notes a write; a later one of the same key replaces it.
+    pub(super) fn write(&mut self, place: Place, key: Key, value: Option<&[u8]>) {
+        let value = value.map(|value| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(value);
+            (start as u32, value.len() as u32)
+        });
+        match self.writes.iter_mut().find(|write| write.key == key) {
+            Some(write) => write.value = value,
+            None => self.writes.push(Write { place, key, value, held: 0 }),
+        }
+    }
+
+    /// Notes that a leaf was read, beginning with `key`.
+    pub(super) fn note(&mut self, leaf: &Leaf, key: Key) {
+        self.leaves.push((leaf.node, leaf.version, key));
+    }
+
+    /// The leaves that were read, their versions, and a key of each.
+    pub(super) fn leaves(&self) -> &[(NodeNumber, u64, Key)] {
+        &self.leaves
+    }
+
+    /// The transaction's own insertion must not look like another's. [Silo13 4.6]
+    pub(super) fn inserted(&mut self, inserted: Inserted) {
+        for (node, version, _) in &mut self.leaves {
+            if *node == inserted.node && *version == inserted.before {
+                *version = inserted.after;
+            }
+        }
+    }
+
+    /// VALIDATE of scans: nothing was inserted where they have read.
+    pub(super) fn validate_leaves(
+        &self,
+        is_unchanged: impl Fn(NodeNumber, u64) -> bool,
+    ) -> Result<(), Abort> {
+        let changed = self.leaves.iter().find(|(node, version, _)| !is_unchanged(*node, *version));
+        changed.map_or(Ok(()), |(_, _, key)| Err(Abort::Stale { key: *key }))
+    }
+}

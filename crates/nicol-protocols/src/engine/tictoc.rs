@@ -1,0 +1,253 @@
+//! TicToc (SIGMOD '16): optimistic, ordered by timestamps that are computed when a transaction commits.
+//!
+//! | step | what | where |
+//! |---|---|---|
+//! | algorithm 1 | a read takes value, `wts` and `rts` at one instant | `read` |
+//! | algorithm 2, step 1 | lock the write set, in the order of memory | `lock_writes` |
+//! | algorithm 2, step 2 | the commit timestamp: at least `wts` of what was read, after `rts` of what is written | `commit_timestamp` |
+//! | algorithm 2, step 3 | what was read is valid at that time: its `rts` is moved on if need be | `validate`, `extend` |
+//! | algorithm 3 | install, with both timestamps at that time | `commit` |
+//!
+//! The order of transactions is that of their timestamps, which need not agree with time: the promise
+//! is serializability, not strict serializability.
+//!
+//! DEVIATION [TicToc16 4.4]: leaves of ordered tables have a read timestamp as well. A scan moves it
+//! on before it looks whether the leaf's version is the same, and an insertion commits after it: else a
+//! record could be inserted at a time at which a scan that has committed has not seen it.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use nicol_core::fabric::{Fabric, Work};
+use nicol_core::ids::Key;
+use nicol_core::interactive::Seen;
+use nicol_core::txn::Abort;
+use nicol_store::multicore::{Multicore, Place, Record};
+
+use super::config::Sabotage;
+use super::protocol::{Absence, Protocol};
+use super::sets::{Read, Sets, Write};
+use super::silo::put;
+use super::worker::Worker;
+
+/// In a word: somebody holds the record.
+const LOCKED: u64 = 1;
+/// In a word: the record is in no index any more.
+const GONE: u64 = 2;
+/// Where `rts - wts` stands, and its bits. [TicToc16 3.6]
+const DELTA_SHIFT: u32 = 2;
+const DELTA_BITS: u32 = 14;
+const DELTA_MAX: u64 = (1 << DELTA_BITS) - 1;
+/// Where `wts` stands.
+const WTS_SHIFT: u32 = DELTA_SHIFT + DELTA_BITS;
+
+/// The protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct TicToc;
+
+const fn wts(word: u64) -> u64 {
+    word >> WTS_SHIFT
+}
+
+const fn rts(word: u64) -> u64 {
+    wts(word) + (word >> DELTA_SHIFT & DELTA_MAX)
+}
+
+/// The word of a record that is free.
+const fn word_of(wts: u64, rts: u64) -> u64 {
+    wts << WTS_SHIFT | (rts - wts) << DELTA_SHIFT
+}
+
+/// Locks the word of the record of `key`.
+async fn lock<F: Fabric>(
+    worker: &Worker<F, TicToc>,
+    word: &AtomicU64,
+    key: Key,
+) -> Result<(), Abort> {
+    for turn in 1..=worker.node.config().spins {
+        let seen = word.load(Ordering::Relaxed);
+        if seen & GONE != 0 {
+            return Err(Abort::Stale { key });
+        }
+        let order = (Ordering::SeqCst, Ordering::Relaxed);
+        if seen & LOCKED == 0
+            && word.compare_exchange(seen, seen | LOCKED, order.0, order.1).is_ok()
+        {
+            return Ok(());
+        }
+        worker.pause(turn).await;
+    }
+    Err(Abort::LockConflict { key })
+}
+
+/// Proof that the write set is locked.
+struct Locked;
+
+/// [TicToc16 algorithm 2, step 1] Locks the write set.
+async fn lock_writes<F: Fabric>(
+    worker: &Worker<F, TicToc>,
+    sets: &mut Sets,
+) -> Result<Locked, Abort> {
+    sets.writes.sort_unstable_by_key(|write| write.place);
+    for index in 0..sets.writes.len() {
+        let Write { place, key, .. } = sets.writes[index];
+        worker.fabric.access().await;
+        lock(worker, worker.store().record(place).word(), key).await?;
+        sets.writes[index].held = LOCKED;
+    }
+    Ok(Locked)
+}
+
+/// [TicToc16 algorithm 2, step 2] When the transaction takes effect.
+fn commit_timestamp<F: Fabric>(worker: &Worker<F, TicToc>, sets: &Sets, _: &Locked) -> u64 {
+    let read = sets.reads.iter().map(|read| wts(read.seen));
+    let written = sets.writes.iter().map(|write| {
+        let record = worker.store().record(write.place);
+        let leaf = match record.state().present {
+            true => 0,
+            false => worker.store().was_read_until(write.key),
+        };
+        rts(record.word().load(Ordering::SeqCst)).max(leaf) + 1
+    });
+    read.chain(written).max().unwrap_or_default()
+}
+
+/// [TicToc16 algorithm 2, step 3; 3.6] Moves the `rts` of a record on to `at`, unless it has changed
+/// since it was read.
+fn extend(word: &AtomicU64, read: &Read, at: u64, own: bool, blind: bool) -> Result<(), Abort> {
+    let key = read.key;
+    let mut seen = word.load(Ordering::SeqCst);
+    loop {
+        if wts(seen) != wts(read.seen) || seen & GONE != 0 {
+            return Err(Abort::Stale { key });
+        }
+        if rts(seen) >= at || own {
+            return Ok(());
+        }
+        if seen & LOCKED != 0 && !blind {
+            return Err(Abort::ValidateLocked { key });
+        }
+        let delta = at - wts(seen);
+        // What does not fit moves `wts` on as well: others who have read it abort for nothing.
+        let shift = delta.saturating_sub(DELTA_MAX);
+        let new = word_of(wts(seen) + shift, at) | (seen & LOCKED);
+        match word.compare_exchange(seen, new, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => return Ok(()),
+            Err(changed) => seen = changed,
+        }
+    }
+}
+
+/// [TicToc16 algorithm 2, step 3] What was read is valid at `at`.
+async fn validate<F: Fabric>(
+    worker: &Worker<F, TicToc>,
+    sets: &Sets,
+    at: u64,
+) -> Result<(), Abort> {
+    let sabotage = worker.sabotage();
+    if sabotage != Sabotage::SkipsValidation {
+        for read in &sets.reads {
+            if rts(read.seen) >= at || sabotage == Sabotage::ForgetsReaders {
+                continue;
+            }
+            worker.fabric.access().await;
+            let (word, own) =
+                (worker.store().record(read.place).word(), sets.writes_at(read.place));
+            extend(word, read, at, own, sabotage == Sabotage::IgnoresLocks)?;
+        }
+    }
+    worker.fabric.access().await;
+    for (node, _, _) in sets.leaves() {
+        worker.store().read_until(*node, at);
+    }
+    sets.validate_leaves(|node, version| worker.store().is_unchanged(node, version))
+}
+
+impl Protocol for TicToc {
+    const STRICT: bool = false;
+
+    fn word(store: &Multicore) -> Option<u64> {
+        // Records of this key that are gone were read until then at most.
+        let floor = store.timestamp_floor();
+        Some(word_of(floor, floor))
+    }
+
+    async fn read<F: Fabric>(
+        worker: &Worker<F, Self>,
+        sets: &mut Sets,
+        (key, place): (Key, Place),
+        _for_update: bool,
+        value: &mut Vec<u8>,
+    ) -> Result<Seen, Abort> {
+        let record = worker.store().record(place);
+        for turn in 1..=worker.node.config().spins {
+            let seen = record.word().load(Ordering::Acquire);
+            if seen & GONE != 0 {
+                return Err(Abort::Stale { key });
+            }
+            if seen & LOCKED == 0 || worker.sabotage() == Sabotage::IgnoresLocks {
+                let state = record.state();
+                value.clear();
+                record.copy_value(state.len, value);
+                worker.fabric.work(Work::Copy { bytes: state.len });
+                fence(Ordering::Acquire);
+                if record.word().load(Ordering::Relaxed) == seen {
+                    sets.reads.push(Read { place, key, seen: seen & !LOCKED });
+                    return Ok(Seen { present: state.present, version: state.version });
+                }
+            }
+            worker.pause(turn).await;
+        }
+        Err(Abort::LockConflict { key })
+    }
+
+    async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort> {
+        let locked = lock_writes(worker, sets).await?;
+        fence(Ordering::SeqCst);
+        let at = commit_timestamp(worker, sets, &locked);
+        worker.stall().await;
+        validate(worker, sets, at).await?;
+        worker.stall().await;
+        // [TicToc16 algorithm 3] Install.
+        for write in &sets.writes {
+            worker.fabric.access().await;
+            let record = worker.store().record(write.place);
+            put(worker, record, write, sets.value(write)).await;
+            record.word().store(word_of(at, at), Ordering::Release);
+        }
+        sets.writes.iter_mut().for_each(|write| write.held = 0);
+        Ok(())
+    }
+
+    fn abort<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
+        if worker.sabotage() == Sabotage::KeepsLocks {
+            return;
+        }
+        for write in sets.writes.iter_mut().filter(|write| write.held == LOCKED) {
+            write.held = 0;
+            let record = worker.store().record(write.place);
+            record.word().fetch_and(!LOCKED, Ordering::Release);
+        }
+    }
+
+    fn take_if_absent<F: Fabric>(worker: &Worker<F, Self>, place: Place) -> Absence {
+        let record = worker.store().record(place);
+        let seen = record.word().load(Ordering::Relaxed);
+        let order = (Ordering::SeqCst, Ordering::Relaxed);
+        let free = seen & LOCKED == 0
+            && record.word().compare_exchange(seen, seen | LOCKED, order.0, order.1).is_ok();
+        if !free {
+            return Absence::Busy;
+        }
+        if record.state().present {
+            record.unwatch();
+            record.word().fetch_and(!LOCKED, Ordering::Release);
+            return Absence::Present;
+        }
+        record.word().fetch_or(GONE, Ordering::SeqCst);
+        Absence::Gone { timestamp: rts(record.word().load(Ordering::SeqCst)) }
+    }
+
+    fn is_held(_: &Multicore, record: Record<'_>) -> bool {
+        record.word().load(Ordering::Relaxed) & LOCKED != 0
+    }
+}

@@ -1,0 +1,185 @@
+//! An open transaction of any engine.
+
+use std::rc::Rc;
+
+use nicol_core::fabric::{Fabric, Work};
+use nicol_core::ids::{Key, TxnId, Version};
+use nicol_core::interactive::{Interactive, Seen};
+use nicol_core::txn::{Abort, KeyRange};
+
+use super::config::Sabotage;
+use super::protocol::Protocol;
+use super::sets::Sets;
+use super::worker::Worker;
+
+/// An open transaction. It must be ended by [`Transaction::commit`] or [`Transaction::abort`].
+#[must_use = "commit or abort it"]
+pub struct Transaction<F: Fabric, P: Protocol> {
+    worker: Rc<Worker<F, P>>,
+    /// Its id.
+    pub id: TxnId,
+    sets: Sets,
+    /// What a scan reads.
+    row: Vec<u8>,
+}
+
+impl<F: Fabric, P: Protocol> Transaction<F, P> {
+    /// Begins one; one with a timestamp has `age`, if it was tried before.
+    pub(super) async fn begin(worker: &Rc<Worker<F, P>>, age: Option<u64>) -> Self {
+        worker.fabric.work(Work::TxnSetup);
+        let (id, mut sets) = worker.begin().await;
+        sets.timestamp = age.unwrap_or_default();
+        P::begin(worker, &mut sets);
+        worker.stall().await;
+        Self { worker: Rc::clone(worker), id, sets, row: Vec::new() }
+    }
+
+    /// Its age, for another attempt at it.
+    pub(super) const fn age(&self) -> u64 {
+        self.sets.timestamp
+    }
+
+    /// Commits it.
+    ///
+    /// # Errors
+    /// It has not committed, and holds nothing any more.
+    pub async fn commit(mut self) -> Result<(), Abort> {
+        self.worker.stall().await;
+        let committed = P::commit(&self.worker, &mut self.sets).await;
+        if committed.is_err() {
+            P::abort(&self.worker, &mut self.sets);
+        }
+        self.worker.end(self.sets);
+        committed
+    }
+
+    /// Ends it without a write: commits what it has read, so that who refuses because of that knows
+    /// that it was valid.
+    ///
+    /// # Errors
+    /// It was not.
+    pub async fn refuse(mut self) -> Result<(), Abort> {
+        self.sets.writes.clear();
+        self.commit().await
+    }
+
+    /// Ends it after an error.
+    pub fn abort(mut self) {
+        P::abort(&self.worker, &mut self.sets);
+        self.worker.end(self.sets);
+    }
+
+    async fn read_at(
+        &mut self,
+        key: Key,
+        for_update: bool,
+        value: &mut Vec<u8>,
+    ) -> Result<Seen, Abort> {
+        value.clear();
+        if let Some(write) = self.sets.written(key) {
+            let own = self.sets.value(write);
+            value.extend_from_slice(own.unwrap_or_default());
+            return Ok(Seen { present: own.is_some(), version: Version(0) });
+        }
+        let place = self.worker.locate(&mut self.sets, key)?;
+        self.worker.stall().await;
+        self.worker.fabric.access().await;
+        P::read(&self.worker, &mut self.sets, (key, place), for_update, value).await
+    }
+
+    async fn put(&mut self, key: Key, value: Option<&[u8]>) -> Result<(), Abort> {
+        let known = self.sets.written(key).map(|write| write.place);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                let place = self.worker.locate(&mut self.sets, key)?;
+                self.worker.stall().await;
+                self.worker.fabric.access().await;
+                P::will_write(&self.worker, &mut self.sets, (key, place)).await?;
+                place
+            }
+        };
+        let bytes = value.map_or(0, <[u8]>::len);
+        if bytes > self.worker.store().record(place).capacity() {
+            return Err(Abort::NoResources);
+        }
+        self.worker.fabric.work(Work::Copy { bytes: bytes as u32 });
+        self.sets.write(place, key, value);
+        Ok(())
+    }
+}
+
+impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
+    async fn read(&mut self, key: Key, value: &mut Vec<u8>) -> Result<Seen, Abort> {
+        self.read_at(key, false, value).await
+    }
+
+    async fn read_for_update(&mut self, key: Key, value: &mut Vec<u8>) -> Result<Seen, Abort> {
+        self.read_at(key, true, value).await
+    }
+
+    async fn write(&mut self, key: Key, value: &[u8]) -> Result<(), Abort> {
+        self.put(key, Some(value)).await
+    }
+
+    async fn insert(&mut self, key: Key, value: &[u8]) -> Result<bool, Abort> {
+        let mut row = std::mem::take(&mut self.row);
+        let seen = self.read_at(key, true, &mut row).await;
+        self.row = row;
+        if seen?.present {
+            return Ok(false);
+        }
+        self.put(key, Some(value)).await.map(|()| true)
+    }
+
+    async fn delete(&mut self, key: Key) -> Result<(), Abort> {
+        self.put(key, None).await
+    }
+
+    async fn scan(
+        &mut self,
+        range: KeyRange,
+        each: &mut dyn FnMut(Key, Version, &[u8]),
+    ) -> Result<(), Abort> {
+        let KeyRange { first, last, backward, limit } = range;
+        let mut row = std::mem::take(&mut self.row);
+        let (mut at, mut left) = (if backward { last } else { first }, limit);
+        'leaves: while left > 0 {
+            self.worker.fabric.work(Work::IndexLookup);
+            self.worker.fabric.access().await;
+            let leaf = self.worker.store().leaf_of(at);
+            if self.worker.sabotage() != Sabotage::ForgetsLeaves {
+                self.sets.note(&leaf, at);
+            }
+            let count = leaf.entries().len();
+            for step in 0..count {
+                let (key, place) = leaf.entries()[if backward { count - 1 - step } else { step }];
+                if key < first.0 || key > last.0 {
+                    continue;
+                }
+                row.clear();
+                self.worker.stall().await;
+                self.worker.fabric.access().await;
+                let at = (Key(key), place);
+                let seen = P::read(&self.worker, &mut self.sets, at, false, &mut row).await?;
+                if seen.present {
+                    each(Key(key), seen.version, &row);
+                    left -= 1;
+                }
+                if left == 0 {
+                    break 'leaves;
+                }
+            }
+            let (beyond, next) = match backward {
+                true => (leaf.low <= first.0, leaf.low.wrapping_sub(1)),
+                false => (leaf.high >= last.0, leaf.high.wrapping_add(1)),
+            };
+            if beyond {
+                break;
+            }
+            at = Key(next);
+        }
+        self.row = row;
+        Ok(())
+    }
+}

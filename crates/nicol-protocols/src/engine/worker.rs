@@ -1,0 +1,224 @@
+//! What the transactions of one core share: its place in the epochs, its clock, and what it has to
+//! take out of the indexes and to free.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::hint::spin_loop;
+use std::sync::Arc;
+
+use nicol_core::exec::Signal;
+use nicol_core::fabric::{Fabric, Work};
+use nicol_core::ids::{Key, TxnId};
+use nicol_core::txn::Abort;
+use nicol_core::units::Nanos;
+use nicol_store::multicore::{Garbage, Multicore, Place};
+
+use super::config::Sabotage;
+use super::node::Node;
+use super::protocol::{Absence, Protocol};
+use super::sets::Sets;
+
+/// Transactions of a core between two looks at what it may take out and free.
+const TIDY_EVERY: u64 = 8;
+/// What a core takes out or frees at one look, so that no transaction waits long for it.
+const TIDY_MOST: usize = 64;
+/// Looks at a lock between which a waiting transaction lets others of its core run.
+const YIELD_EVERY: u32 = 8;
+/// One step in so many stalls, where cores do.
+const STALL_ONE_IN: u64 = 8;
+/// Bits of a timestamp that name the core.
+const CORE_BITS: u32 = 8;
+
+/// The state of one core.
+pub struct Worker<F: Fabric, P: Protocol> {
+    pub(super) fabric: F,
+    pub(super) node: Arc<Node<P>>,
+    core: usize,
+    /// Transactions under way.
+    active: Cell<u32>,
+    /// Notified when there is none.
+    idle: Signal,
+    /// The epoch that the core has announced.
+    entered: Cell<u64>,
+    begun: Cell<u64>,
+    /// The newest version or timestamp that the core has given out.
+    pub(super) newest: Cell<u64>,
+    epoch_due: Cell<Nanos>,
+    /// Records that were absent in an epoch: to be taken out if they still are when it is over.
+    absent: RefCell<VecDeque<(u64, Place)>>,
+    /// What was taken out in an epoch: to be freed when it is over.
+    garbage: RefCell<VecDeque<(u64, Garbage)>>,
+    pool: RefCell<Vec<Sets>>,
+}
+
+impl<F: Fabric, P: Protocol> Worker<F, P> {
+    pub(super) fn new(fabric: F, node: Arc<Node<P>>) -> Self {
+        let here = fabric.here();
+        let idle = fabric.signal();
+        Self {
+            core: usize::from(here.core),
+            fabric,
+            node,
+            active: Cell::new(0),
+            idle,
+            entered: Cell::new(0),
+            begun: Cell::new(0),
+            newest: Cell::new(0),
+            epoch_due: Cell::new(Nanos::ZERO),
+            absent: RefCell::default(),
+            garbage: RefCell::default(),
+            pool: RefCell::default(),
+        }
+    }
+
+    pub(super) fn store(&self) -> &Multicore {
+        self.node.store()
+    }
+
+    pub(super) fn sabotage(&self) -> Sabotage {
+        self.node.config().sabotage
+    }
+
+    /// Begins a transaction. Where others of this core are under way in an epoch that is over, they
+    /// end first: else the core would never be seen to leave it.
+    pub(super) async fn begin(&self) -> (TxnId, Sets) {
+        let epochs = self.store().epochs();
+        while self.active.get() > 0 && self.entered.get() != epochs.now() {
+            self.idle.wait().await;
+        }
+        if self.active.get() == 0 {
+            if self.sabotage() == Sabotage::WrongEpoch {
+                self.entered.set(epochs.now());
+            } else {
+                self.entered.set(epochs.enter(self.core));
+            }
+        }
+        self.active.set(self.active.get() + 1);
+        self.begun.set(self.begun.get() + 1);
+        self.node.began();
+        let id = TxnId::new(self.fabric.here(), self.fabric.incarnation(), self.begun.get());
+        let sets = self.pool.borrow_mut().pop().unwrap_or_default();
+        (id, sets)
+    }
+
+    /// Ends a transaction that holds nothing any more.
+    pub(super) fn end(&self, mut sets: Sets) {
+        sets.clear();
+        self.pool.borrow_mut().push(sets);
+        self.active.set(self.active.get() - 1);
+        if self.active.get() == 0 {
+            self.store().epochs().leave(self.core);
+            self.node.announce(self.core, u64::MAX);
+            if self.begun.get().is_multiple_of(TIDY_EVERY) {
+                self.tidy();
+            }
+            self.idle.notify();
+        }
+        self.node.ended();
+    }
+
+    /// A timestamp that no other core gives out, later than those that this one has given out.
+    pub(super) fn timestamp(&self) -> u64 {
+        let now = (self.fabric.now().0 + 2) << CORE_BITS | self.core as u64;
+        let next = self.newest.get() + (1 << CORE_BITS);
+        let timestamp = now.max(next);
+        self.newest.set(timestamp);
+        timestamp
+    }
+
+    /// Announces the timestamp of a transaction, so that what it may see is kept.
+    pub(super) fn announce(&self, timestamp: u64) {
+        if self.active.get() == 1 {
+            self.node.announce(self.core, timestamp);
+        }
+    }
+
+    /// The record of `key`; an absent one is made if there is none.
+    pub(super) fn locate(&self, sets: &mut Sets, key: Key) -> Result<Place, Abort> {
+        self.fabric.work(Work::TableLookup);
+        let located = self.store().locate(key, P::word).map_err(|_| Abort::NoResources)?;
+        if let Some(word) = located.unused {
+            P::unused_word(self.store(), word);
+        }
+        if located.is_new {
+            self.look_later(located.place);
+        }
+        if let Some(inserted) = located.inserted {
+            sets.inserted(inserted);
+        }
+        Ok(located.place)
+    }
+
+    /// Notes that a watched record is absent, so that it is taken out if it stays so.
+    pub(super) fn look_later(&self, place: Place) {
+        self.absent.borrow_mut().push_back((self.store().epochs().now(), place));
+    }
+
+    /// Notes what was taken out of an index, or of a record.
+    pub(super) fn discard(&self, garbage: Garbage) {
+        if self.sabotage() == Sabotage::FreesEarly {
+            self.store().free(garbage);
+            return;
+        }
+        self.garbage.borrow_mut().push_back((self.store().epochs().now(), garbage));
+    }
+
+    /// Lets time pass for a transaction that has looked `turn` times at what somebody has locked.
+    pub(super) async fn pause(&self, turn: u32) {
+        self.fabric.access().await;
+        spin_loop();
+        if turn.is_multiple_of(YIELD_EVERY) {
+            // The holder may be a transaction of this core.
+            self.fabric.yield_now().await;
+        }
+    }
+
+    /// Between two steps of a transaction: some cores stall there, where that is asked for.
+    pub(super) async fn stall(&self) {
+        let longest = self.node.config().stall.0;
+        if longest == 0 {
+            return;
+        }
+        let random = self.fabric.random();
+        if random.is_multiple_of(STALL_ONE_IN) {
+            let span = Nanos(random / STALL_ONE_IN % longest);
+            self.fabric.sleep_until(self.fabric.now() + span).await;
+        }
+    }
+
+    /// Moves the epoch on when that is due, takes out what has stayed absent, and frees what nobody
+    /// can look at any more.
+    fn tidy(&self) {
+        let epochs = self.store().epochs();
+        let now = self.fabric.now();
+        if now >= self.epoch_due.get() {
+            self.epoch_due.set(now + self.node.config().epoch);
+            epochs.advance();
+        }
+        let oldest = match self.sabotage() {
+            Sabotage::FreesEarly => u64::MAX,
+            _ => epochs.oldest(),
+        };
+        for _ in 0..TIDY_MOST {
+            let mut absent = self.absent.borrow_mut();
+            let Some((_, place)) = absent.pop_front_if(|(epoch, _)| *epoch < oldest) else { break };
+            match P::take_if_absent(self, place) {
+                Absence::Present => {}
+                Absence::Busy => absent.push_back((epochs.now(), place)),
+                Absence::Gone { timestamp } => {
+                    let taken = self.store().take_out(place, timestamp);
+                    drop(absent);
+                    P::discard_versions(self, place);
+                    taken.for_each(|garbage| self.discard(garbage));
+                }
+            }
+        }
+        for _ in 0..TIDY_MOST {
+            let mut garbage = self.garbage.borrow_mut();
+            let Some((_, freed)) = garbage.pop_front_if(|(epoch, _)| *epoch < oldest) else {
+                break;
+            };
+            self.store().free(freed);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Epochs: when nobody can look any more at what was taken out of the indexes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a core has announced while it runs no transaction.
+const IDLE: u64 = u64::MAX;
+
+/// A word with a cache line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Line(AtomicU64);
+
+/// The epoch of the store, and the epoch in which each core has begun what it runs.
+#[derive(Debug)]
+pub struct Epochs {
+    global: Line,
+    cores: Box<[Line]>,
+}
+
+impl Epochs {
+    pub(super) fn new(cores: usize) -> Self {
+        let idle = |_| Line(AtomicU64::new(IDLE));
+        Self { global: Line(AtomicU64::new(1)), cores: (0..cores).map(idle).collect() }
+    }
+
+    /// The epoch.
+    pub fn now(&self) -> u64 {
+        self.global.0.load(Ordering::SeqCst)
+    }
+
+    /// `core` begins to look at records: from now on nothing is freed that it may find.
+    pub fn enter(&self, core: usize) -> u64 {
+        loop {
+            let now = self.now();
+            // The announcement comes before whatever is read next, and is of the epoch that others
+            // see: an epoch that has moved on meanwhile is announced again.
+            self.cores[core].0.store(now, Ordering::SeqCst);
+            if self.now() == now {
+                return now;
+            }
+        }
+    }
+
+    /// `core` looks at nothing any more.
+    pub fn leave(&self, core: usize) {
+        self.cores[core].0.store(IDLE, Ordering::Release);
+    }
+
+    /// The oldest epoch in which a core is; the present one if all are idle.
+    pub fn oldest(&self) -> u64 {
+        let now = self.now();
+        self.cores.iter().map(|core| core.0.load(Ordering::SeqCst)).fold(now, u64::min)
+    }
+
+    /// Moves the epoch on if no core is in an earlier one. Returns the epoch.
+    pub fn advance(&self) -> u64 {
+        let now = self.now();
+        if self.oldest() == now {
+            // Another core may have done it: the epoch moves on once.
+            let _ =
+                self.global.0.compare_exchange(now, now + 1, Ordering::SeqCst, Ordering::Relaxed);
+        }
+        self.now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_epoch_waits_for_whoever_is_in_an_earlier_one() {
+        let epochs = Epochs::new(3);
+        let first = epochs.enter(0);
+        assert_eq!(epochs.advance(), first + 1);
+        assert_eq!((epochs.advance(), epochs.oldest()), (first + 1, first));
+        assert_eq!(epochs.enter(1), first + 1);
+        epochs.leave(0);
+        assert_eq!((epochs.oldest(), epochs.advance()), (first + 1, first + 2));
+        epochs.leave(1);
+        assert_eq!(epochs.oldest(), first + 2);
+    }
+}

@@ -1,0 +1,159 @@
+//! The index of unordered tables: chains of records that name the next one themselves.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nicol_core::ids::Key;
+
+use super::arena::Place;
+use super::record::Record;
+
+/// Set in a head while somebody changes its chain.
+const LOCKED: u64 = 1 << 63;
+/// An odd factor whose product spreads neighbouring keys over the high bits: 2^64 by the golden
+/// ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Heads of chains. A lookup takes no lock: a record that was removed keeps the name of its next one
+/// until nobody can look at it any more.
+#[derive(Debug)]
+pub(super) struct HashIndex {
+    heads: Box<[AtomicU64]>,
+    shift: u32,
+}
+
+impl HashIndex {
+    /// An index for about `records` records.
+    pub(super) fn new(records: u64) -> Self {
+        let heads = records.max(16).next_power_of_two();
+        Self {
+            heads: (0..heads).map(|_| AtomicU64::new(0)).collect(),
+            shift: 64 - heads.trailing_zeros(),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        (self.heads.len() * size_of::<u64>()) as u64
+    }
+
+    /// Calls `each` with every record, once nobody changes anything.
+    pub(super) fn for_each<'s>(
+        &self,
+        each: &mut dyn FnMut(Place),
+        record: impl Fn(Place) -> Record<'s>,
+    ) {
+        for head in &self.heads {
+            let mut place = Place(head.load(Ordering::Acquire) as u32);
+            while place.is_some() {
+                each(place);
+                place = record(place).next();
+            }
+        }
+    }
+
+    fn head(&self, key: Key) -> &AtomicU64 {
+        let mixed = (key.0 ^ key.0 >> 29).wrapping_mul(SPREAD);
+        &self.heads[(mixed >> self.shift) as usize]
+    }
+
+    fn search<'s>(
+        mut place: Place,
+        key: Key,
+        record: impl Fn(Place) -> Record<'s>,
+    ) -> Option<Place> {
+        while place.is_some() {
+            let found = record(place);
+            if found.key() == key {
+                return Some(place);
+            }
+            place = found.next();
+        }
+        None
+    }
+
+    /// The record of `key`.
+    pub(super) fn find<'s>(&self, key: Key, record: impl Fn(Place) -> Record<'s>) -> Option<Place> {
+        let head = self.head(key).load(Ordering::Acquire);
+        Self::search(Place(head as u32), key, record)
+    }
+
+    /// Adds the record of `key` at `place`, unless there is one already: then that one's place.
+    pub(super) fn insert<'s>(
+        &self,
+        key: Key,
+        place: Place,
+        record: impl Fn(Place) -> Record<'s>,
+    ) -> Result<(), Place> {
+        let head = Held::new(self.head(key));
+        if let Some(found) = Self::search(head.first, key, &record) {
+            return Err(found);
+        }
+        record(place).set_next(head.first);
+        head.change(place);
+        Ok(())
+    }
+
+    /// Takes the record of `key` at `place` out, if it is there.
+    pub(super) fn remove<'s>(
+        &self,
+        key: Key,
+        place: Place,
+        record: impl Fn(Place) -> Record<'s>,
+    ) -> bool {
+        let head = Held::new(self.head(key));
+        let (mut before, mut at) = (None, head.first);
+        while at.is_some() && at != place {
+            (before, at) = (Some(at), record(at).next());
+        }
+        if !at.is_some() {
+            return false;
+        }
+        let next = record(at).next();
+        match before {
+            Some(before) => record(before).set_next(next),
+            None => head.change(next),
+        }
+        true
+    }
+}
+
+/// A chain that nobody else changes.
+struct Held<'a> {
+    head: &'a AtomicU64,
+    first: Place,
+    last: std::cell::Cell<Place>,
+}
+
+impl<'a> Held<'a> {
+    fn new(head: &'a AtomicU64) -> Self {
+        loop {
+            let seen = head.load(Ordering::Relaxed);
+            let free = seen & LOCKED == 0;
+            let taken = free
+                && head
+                    .compare_exchange_weak(
+                        seen,
+                        seen | LOCKED,
+                        Ordering::Acquire,
+                        Ordering::Relaxed,
+                    )
+                    .is_ok();
+            if taken {
+                let first = Place(seen as u32);
+                return Self { head, first, last: first.into() };
+            }
+            spin_loop();
+        }
+    }
+
+    /// Makes `first` the first one once the chain is let go of.
+    fn change(&self, first: Place) {
+        self.last.set(first);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.head.store(u64::from(self.last.get().0), Ordering::Release);
+    }
+}

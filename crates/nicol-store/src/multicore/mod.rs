@@ -1,0 +1,280 @@
+//! The records of a node that many cores change at once: fixed-size rows in place, found by hash or,
+//! in ordered tables, along a tree; what is deleted is freed when nobody can look at it any more.
+//!
+//! The store knows no transactions. A record's first word is the protocol's: who may read and change
+//! the rest follows from it. Three rules let protocols agree with the store:
+//!
+//! - A key that somebody asked for has a record, if only an absent one ([`Multicore::locate`]): so
+//!   whoever has found nothing can validate that as any other read. (AMB-36)
+//! - A record is taken out of its index only while it is absent and locked, and its word then says so
+//!   for ever ([`Multicore::take_out`]): whoever has read it does not commit.
+//! - A version of a key is never used twice: a new record begins where the records that were taken
+//!   out have ended ([`Multicore::floor`]).
+
+mod arena;
+mod epochs;
+mod hash_index;
+mod range_index;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use arena::Place;
+pub use epochs::Epochs;
+pub use range_index::{Inserted, Leaf, NodeNumber};
+pub use record::{Record, State};
+
+use arena::Arena;
+use hash_index::HashIndex;
+use nicol_core::ids::{Key, Version};
+use nicol_core::records::RecordSource;
+use range_index::{Insertion, RangeIndex};
+use record::HEADER;
+
+/// Tables that a key's highest byte may name.
+const TABLES: usize = 256;
+
+/// There is no more memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Where the record of a key stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// Its place.
+    pub place: Place,
+    /// Was it made for this? Then it is [watched](State::watched): whoever asked for it must see to it
+    /// that it goes again if it stays absent.
+    pub is_new: bool,
+    /// What that has changed in an ordered table.
+    pub inserted: Option<Inserted>,
+    /// A word that was made for a record of this key, while another core made one.
+    pub unused: Option<u64>,
+}
+
+/// Something that was taken out of an index, to be freed once nobody can look at it any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Garbage {
+    /// A record.
+    Record(Place),
+    /// A node of the tree.
+    Node(NodeNumber),
+    /// So many words that [`Multicore::allocate`] gave out.
+    Words(Place, usize),
+}
+
+/// The records of a node.
+#[derive(Debug)]
+pub struct Multicore {
+    arena: Arena,
+    hash: HashIndex,
+    tree: RangeIndex,
+    epochs: Epochs,
+    /// By table: words of a value.
+    value_words: Box<[usize]>,
+    /// No record that was taken out had a higher version.
+    floor: AtomicU64,
+    /// No record that was taken out was read or written at a later timestamp.
+    timestamp_floor: AtomicU64,
+    records: AtomicU64,
+}
+
+impl Multicore {
+    /// A store for the records of `source`, whose values have `value_bytes` bytes at most where the
+    /// source does not say; for `cores` cores. `longest` is that of each table's loaded values.
+    pub fn new(
+        source: &dyn RecordSource,
+        value_bytes: usize,
+        longest: &[usize; TABLES],
+        cores: usize,
+    ) -> Self {
+        let stated = source.value_lengths().iter().map(|(bytes, _)| *bytes as usize).max();
+        let most = value_bytes.max(stated.unwrap_or_default());
+        let words = |loaded: &usize| match *loaded {
+            0 => most.div_ceil(size_of::<u64>()),
+            bytes => bytes.div_ceil(size_of::<u64>()),
+        };
+        Self {
+            arena: Arena::new(),
+            hash: HashIndex::new(source.records_per_shard() + source.growth_per_shard()),
+            tree: RangeIndex::new(),
+            epochs: Epochs::new(cores),
+            value_words: longest.iter().map(words).collect(),
+            floor: AtomicU64::new(0),
+            timestamp_floor: AtomicU64::new(0),
+            records: AtomicU64::new(0),
+        }
+    }
+
+    /// When nobody can look any more at what was taken out.
+    pub fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    /// The record at `place`.
+    pub fn record(&self, place: Place) -> Record<'_> {
+        Record(self.arena.words(place))
+    }
+
+    fn find_at(&self, key: Key) -> Option<Place> {
+        if key.is_ordered() {
+            return self.tree.find(key.0);
+        }
+        self.hash.find(key, |place| self.record(place))
+    }
+
+    /// The record of `key`, if there is one.
+    pub fn find(&self, key: Key) -> Option<Record<'_>> {
+        self.find_at(key).map(|place| self.record(place))
+    }
+
+    /// Where the record of `key` stands. If there is none, an absent one is made, whose first word
+    /// is `word`.
+    ///
+    /// # Errors
+    /// If there is no memory for one.
+    pub fn locate(&self, key: Key, word: impl Fn(&Self) -> Option<u64>) -> Result<Located, Full> {
+        if let Some(place) = self.find_at(key) {
+            return Ok(Located { place, is_new: false, inserted: None, unused: None });
+        }
+        let value_words = self.value_words[usize::from(key.table().0)];
+        let place = self.arena.allocate(HEADER + value_words).ok_or(Full)?;
+        // Raised before a record is taken out. None of this key can be made and taken out between the
+        // search and here, since that takes an epoch and whoever is here has entered one.
+        let floor = Version(self.floor.load(Ordering::SeqCst));
+        let Some(word) = word(self) else {
+            self.arena.free(place, HEADER + value_words);
+            return Err(Full);
+        };
+        self.record(place).begin(key, value_words, word, floor);
+        let (inserted, exists) = if key.is_ordered() {
+            match self.tree.insert(key.0, place) {
+                Insertion::Done(inserted) => (Some(inserted), None),
+                Insertion::Exists(place) => (None, Some(place)),
+                Insertion::Full => return Err(Full),
+            }
+        } else {
+            (None, self.hash.insert(key, place, |place| self.record(place)).err())
+        };
+        match exists {
+            // Another core was faster. Nobody has seen this one.
+            Some(found) => {
+                self.free(Garbage::Record(place));
+                Ok(Located { place: found, is_new: false, inserted: None, unused: Some(word) })
+            }
+            None => {
+                self.records.fetch_add(1, Ordering::Relaxed);
+                Ok(Located { place, is_new: true, inserted, unused: None })
+            }
+        }
+    }
+
+    /// Takes the record at `place` out of its index. Its word must say that it is locked and gone,
+    /// it must be absent, and nobody may have used it after `timestamp`. What this returns is to be
+    /// [freed](Multicore::free) when the [oldest epoch](Epochs::oldest) is later than the present
+    /// one.
+    pub fn take_out(&self, place: Place, timestamp: u64) -> impl Iterator<Item = Garbage> + use<> {
+        let record = self.record(place);
+        let (key, state) = (record.key(), record.state());
+        assert!(!state.present, "only an absent record is taken out");
+        self.floor.fetch_max(state.version.0, Ordering::SeqCst);
+        self.timestamp_floor.fetch_max(timestamp, Ordering::SeqCst);
+        let (removed, node) = if key.is_ordered() {
+            self.tree.remove(key.0, place)
+        } else {
+            (self.hash.remove(key, place, |place| self.record(place)), None)
+        };
+        assert!(removed, "a record that can be found is in its index");
+        self.records.fetch_sub(1, Ordering::Relaxed);
+        [Some(Garbage::Record(place)), node.map(Garbage::Node)].into_iter().flatten()
+    }
+
+    /// Frees what was taken out.
+    pub fn free(&self, garbage: Garbage) {
+        match garbage {
+            Garbage::Record(place) => {
+                let words = HEADER + self.record(place).value_words();
+                self.arena.free(place, words);
+            }
+            Garbage::Node(node) => self.tree.free(node),
+            Garbage::Words(place, words) => self.arena.free(place, words),
+        }
+    }
+
+    /// Words of a protocol's own, such as those of an old version.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn allocate(&self, words: usize) -> Result<Place, Full> {
+        self.arena.allocate(words).ok_or(Full)
+    }
+
+    /// The words at a place that [`Multicore::allocate`] gave out, and those behind them.
+    pub fn words(&self, place: Place) -> &[AtomicU64] {
+        self.arena.words(place)
+    }
+
+    /// No record that was taken out had a higher version.
+    pub fn floor(&self) -> Version {
+        Version(self.floor.load(Ordering::SeqCst))
+    }
+
+    /// No record that was taken out was used at a later timestamp.
+    pub fn timestamp_floor(&self) -> u64 {
+        self.timestamp_floor.load(Ordering::SeqCst)
+    }
+
+    /// The leaf in which `key`, of an ordered table, stands or would stand.
+    pub fn leaf_of(&self, key: Key) -> Leaf {
+        self.tree.leaf_of(key.0)
+    }
+
+    /// Has nothing been inserted into a leaf, or taken out, since it had `version`?
+    pub fn is_unchanged(&self, node: NodeNumber, version: u64) -> bool {
+        self.tree.is_unchanged(node, version)
+    }
+
+    /// Notes that a leaf was read until `timestamp`, for protocols that order by timestamps: what is
+    /// inserted there afterwards must be later.
+    pub fn read_until(&self, node: NodeNumber, timestamp: u64) {
+        self.tree.read_until(node, timestamp);
+    }
+
+    /// Until when the leaf of `key` was read; 0 of a key that is in none.
+    pub fn was_read_until(&self, key: Key) -> u64 {
+        if key.is_ordered() { self.tree.was_read_until(key.0) } else { 0 }
+    }
+
+    /// Calls `each` with every record, absent ones included, once nobody changes anything.
+    pub fn for_each(&self, each: &mut dyn FnMut(Record<'_>)) {
+        self.tree.for_each(&mut |place| each(self.record(place)));
+        self.hash.for_each(&mut |place| each(self.record(place)), |place| self.record(place));
+    }
+
+    /// Records, absent ones included.
+    pub fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Places of 32 bytes that were given out, those that were freed since included.
+    pub fn places(&self) -> u64 {
+        self.arena.given_out()
+    }
+
+    /// Bytes of records, of the hash index and of the tree.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.arena.bytes(), self.hash.bytes() + self.tree.bytes())
+    }
+
+    /// Copies `len` bytes from word `from` at a place that [`Multicore::allocate`] gave out.
+    pub fn copy_words(&self, place: Place, from: usize, len: usize, into: &mut Vec<u8>) {
+        record::copy(&self.words(place)[from..], len, into);
+    }
+
+    /// Writes `value` from word `from` on at a place that [`Multicore::allocate`] gave out.
+    pub fn write_words(&self, place: Place, from: usize, value: &[u8]) {
+        record::overwrite(&self.words(place)[from..], value);
+    }
+}

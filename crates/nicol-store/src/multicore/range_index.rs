@@ -1,0 +1,488 @@
+//! The index of ordered tables: a B+ tree that many cores change at once.
+//!
+//! Every node has a version that each change moves on. Readers take no lock: they look at the version
+//! before and after. Writers lock the nodes that they change, from the top down, and split full ones
+//! on the way, so that a change never goes up again (optimistic lock coupling; Leis et al., DaMoN
+//! 2016). The version of a leaf is also what protects a scan from phantoms: nothing was inserted into
+//! the leaf while its version is the same. [Silo13 4.6]
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::arena::Place;
+
+/// Entries of a node.
+pub(super) const FANOUT: usize = 16;
+/// Nodes of a chunk.
+const CHUNK: usize = 1 << 10;
+/// Chunks at most: 64 Mi nodes.
+const CHUNKS_MAX: usize = 1 << 16;
+
+/// In a version: somebody changes the node.
+const LOCKED: u64 = 1;
+/// In a version: the node is no part of the tree any more.
+const OBSOLETE: u64 = 2;
+/// What a change adds to a version.
+const STEP: u64 = 4;
+
+/// A node's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeNumber(pub(super) u32);
+
+/// A node. Its entries are keys with the child from that key on or, in a leaf, with a record's place.
+#[derive(Debug, Default)]
+struct Node {
+    version: AtomicU64,
+    count: AtomicU64,
+    is_leaf: AtomicU64,
+    /// The lowest and highest key that may stand under it.
+    low: AtomicU64,
+    high: AtomicU64,
+    /// See [`RangeIndex::read_until`].
+    read_until: AtomicU64,
+    keys: [AtomicU64; FANOUT],
+    slots: [AtomicU64; FANOUT],
+}
+
+/// Somebody has changed what was looked at: begin again.
+struct Changed;
+
+/// A leaf as it was at one instant.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf {
+    /// Which.
+    pub node: NodeNumber,
+    /// Its version then.
+    pub version: u64,
+    /// The lowest key that may stand in it.
+    pub low: u64,
+    /// The highest.
+    pub high: u64,
+    count: usize,
+    entries: [(u64, Place); FANOUT],
+}
+
+impl Leaf {
+    /// Its entries, in the order of their keys.
+    pub fn entries(&self) -> &[(u64, Place)] {
+        &self.entries[..self.count]
+    }
+}
+
+/// An insertion, as whoever has read the leaf must know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inserted {
+    /// The leaf.
+    pub node: NodeNumber,
+    /// Its version before.
+    pub before: u64,
+    /// Its version after.
+    pub after: u64,
+}
+
+/// How an insertion ended.
+pub(super) enum Insertion {
+    Done(Inserted),
+    /// There is a record of that key already.
+    Exists(Place),
+    /// There are no more nodes.
+    Full,
+}
+
+impl Node {
+    fn get(word: &AtomicU64) -> u64 {
+        word.load(Ordering::Acquire)
+    }
+
+    /// The version of a node that nobody changes and that is part of the tree.
+    fn stable(&self) -> Result<u64, Changed> {
+        loop {
+            let version = Self::get(&self.version);
+            if version & OBSOLETE != 0 {
+                return Err(Changed);
+            }
+            if version & LOCKED == 0 {
+                return Ok(version);
+            }
+            spin_loop();
+        }
+    }
+
+    fn is_still(&self, version: u64) -> Result<(), Changed> {
+        if Self::get(&self.version) == version { Ok(()) } else { Err(Changed) }
+    }
+
+    /// Locks a node of this version.
+    fn lock(&self, version: u64) -> Result<(), Changed> {
+        let locked = self.version.compare_exchange(
+            version,
+            version | LOCKED,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        locked.map(|_| ()).map_err(|_| Changed)
+    }
+
+    /// Lets go of a node that was changed; returns its new version.
+    fn changed(&self) -> u64 {
+        let version = (self.version.load(Ordering::Relaxed) & !LOCKED) + STEP;
+        self.version.store(version, Ordering::Release);
+        version
+    }
+
+    /// Lets go of a node that was not changed.
+    fn unlock(&self) {
+        self.version.fetch_and(!LOCKED, Ordering::Release);
+    }
+
+    fn count(&self) -> usize {
+        // What is read while the node changes may be anything that was ever there, and is dropped.
+        (Self::get(&self.count) as usize).min(FANOUT)
+    }
+
+    fn holds(&self, key: u64) -> bool {
+        Self::get(&self.low) <= key && key <= Self::get(&self.high)
+    }
+
+    /// How many entries have a key below `key`.
+    fn below(&self, key: u64) -> usize {
+        (0..self.count()).take_while(|&at| Self::get(&self.keys[at]) < key).count()
+    }
+
+    /// The position of the child that has `key`.
+    fn child(&self, key: u64) -> usize {
+        let upto = (0..self.count()).take_while(|&at| Self::get(&self.keys[at]) <= key).count();
+        upto.saturating_sub(1)
+    }
+
+    fn entry(&self, at: usize) -> (u64, u64) {
+        (Self::get(&self.keys[at]), Self::get(&self.slots[at]))
+    }
+
+    fn set_entry(&self, at: usize, (key, slot): (u64, u64)) {
+        self.keys[at].store(key, Ordering::Release);
+        self.slots[at].store(slot, Ordering::Release);
+    }
+
+    fn set_count(&self, count: usize) {
+        self.count.store(count as u64, Ordering::Release);
+    }
+
+    fn insert_at(&self, at: usize, entry: (u64, u64)) {
+        let count = self.count();
+        for place in (at..count).rev() {
+            self.set_entry(place + 1, self.entry(place));
+        }
+        self.set_entry(at, entry);
+        self.set_count(count + 1);
+    }
+
+    fn remove_at(&self, at: usize) {
+        let count = self.count();
+        for place in at + 1..count {
+            self.set_entry(place - 1, self.entry(place));
+        }
+        self.set_count(count - 1);
+    }
+}
+
+/// The tree. All keys are in it; its root has every key from 0 to the highest.
+#[derive(Debug)]
+pub(super) struct RangeIndex {
+    chunks: Box<[OnceLock<Box<[Node]>>]>,
+    next: AtomicUsize,
+    free: Mutex<Vec<u32>>,
+    root: AtomicU64,
+}
+
+/// The way to a leaf: its parent, if it has one, and the leaf, with their versions.
+struct Way {
+    parent: Option<(u32, u64)>,
+    leaf: u32,
+    version: u64,
+}
+
+impl RangeIndex {
+    pub(super) fn new() -> Self {
+        let tree = Self {
+            chunks: (0..CHUNKS_MAX).map(|_| OnceLock::new()).collect(),
+            next: AtomicUsize::new(0),
+            free: Mutex::default(),
+            root: AtomicU64::new(0),
+        };
+        let root = tree.allocate(true, (0, u64::MAX));
+        assert!(root == Some(0), "the first node is the root");
+        tree
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        let chunks = self.chunks.iter().filter(|chunk| chunk.get().is_some()).count();
+        (chunks * CHUNK * size_of::<Node>()) as u64
+    }
+
+    fn node(&self, number: u32) -> &Node {
+        let (chunk, at) = (number as usize / CHUNK, number as usize % CHUNK);
+        match self.chunks[chunk].get() {
+            Some(nodes) => &nodes[at],
+            None => panic!("a number is one of a node that was given out"),
+        }
+    }
+
+    /// A node without entries for the keys `low` to `high`.
+    fn allocate(&self, is_leaf: bool, (low, high): (u64, u64)) -> Option<u32> {
+        let freed = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let number = match freed {
+            Some(number) => number as usize,
+            None => self.next.fetch_add(1, Ordering::Relaxed),
+        };
+        if number / CHUNK >= CHUNKS_MAX {
+            return None;
+        }
+        self.chunks[number / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Node::default()).collect());
+        let node = self.node(number as u32);
+        node.set_count(0);
+        node.is_leaf.store(u64::from(is_leaf), Ordering::Relaxed);
+        node.low.store(low, Ordering::Relaxed);
+        node.high.store(high, Ordering::Relaxed);
+        node.read_until.store(0, Ordering::Relaxed);
+        // A version of an earlier use is never met again.
+        let version = (node.version.load(Ordering::Relaxed) & !(LOCKED | OBSOLETE)) + STEP;
+        node.version.store(version, Ordering::Release);
+        Some(number as u32)
+    }
+
+    /// Gives a node back that [`RangeIndex::remove`] took out and nobody looks at any more.
+    pub(super) fn free(&self, node: NodeNumber) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(node.0);
+    }
+
+    /// The way to the leaf of `key`. With `splits`, no node on it is full, but for want of nodes.
+    fn descend(&self, key: u64, splits: bool) -> Result<Way, Changed> {
+        let mut at = self.root.load(Ordering::Acquire) as u32;
+        let mut version = self.node(at).stable()?;
+        let mut parent: Option<(u32, u64)> = None;
+        if self.root.load(Ordering::Acquire) as u32 != at {
+            return Err(Changed);
+        }
+        loop {
+            let node = self.node(at);
+            if !node.holds(key) {
+                return Err(Changed);
+            }
+            if splits && node.count() == FANOUT {
+                self.split(parent, (at, version))?;
+                return Err(Changed);
+            }
+            if Node::get(&node.is_leaf) == 1 {
+                node.is_still(version)?;
+                return Ok(Way { parent, leaf: at, version });
+            }
+            let child = node.entry(node.child(key)).1 as u32;
+            node.is_still(version)?;
+            let child_version = self.node(child).stable()?;
+            node.is_still(version)?;
+            parent = Some((at, version));
+            (at, version) = (child, child_version);
+        }
+    }
+
+    /// Splits a full node in two. Its parent, if it has one, is not full.
+    fn split(&self, parent: Option<(u32, u64)>, at: (u32, u64)) -> Result<(), Changed> {
+        let node = self.node(at.0);
+        let above = parent.map(|(number, version)| (self.node(number), version));
+        if let Some((above, version)) = above {
+            above.lock(version)?;
+        }
+        if node.lock(at.1).is_err() {
+            above.inspect(|(above, _)| above.unlock());
+            return Err(Changed);
+        }
+        let middle = FANOUT / 2;
+        let first = node.entry(middle).0;
+        let is_leaf = Node::get(&node.is_leaf) == 1;
+        let right = self.allocate(is_leaf, (first, Node::get(&node.high)));
+        let root = match (above, right) {
+            (None, Some(_)) => self.allocate(false, (0, u64::MAX)),
+            _ => None,
+        };
+        let (Some(right), true) = (right, above.is_some() || root.is_some()) else {
+            panic!("{} nodes suffice", CHUNKS_MAX * CHUNK);
+        };
+        let other = self.node(right);
+        for from in middle..FANOUT {
+            other.set_entry(from - middle, node.entry(from));
+        }
+        other.set_count(FANOUT - middle);
+        other.read_until.store(Node::get(&node.read_until), Ordering::Release);
+        node.set_count(middle);
+        node.high.store(first - 1, Ordering::Release);
+        match (above, root) {
+            (Some((above, _)), _) => {
+                above.insert_at(above.child(Node::get(&node.low)) + 1, (first, right.into()));
+                above.changed();
+            }
+            (None, Some(root)) => {
+                let top = self.node(root);
+                top.insert_at(0, (0, at.0.into()));
+                top.insert_at(1, (first, right.into()));
+                self.root.store(root.into(), Ordering::Release);
+            }
+            (None, None) => {}
+        }
+        node.changed();
+        Ok(())
+    }
+
+    /// Does `work` until nobody interferes.
+    fn until_unchanged<T>(work: impl Fn() -> Result<T, Changed>) -> T {
+        loop {
+            if let Ok(done) = work() {
+                return done;
+            }
+            spin_loop();
+        }
+    }
+
+    /// The place of the record of `key`.
+    pub(super) fn find(&self, key: u64) -> Option<Place> {
+        Self::until_unchanged(|| {
+            let way = self.descend(key, false)?;
+            let leaf = self.node(way.leaf);
+            let at = leaf.below(key);
+            let found = if at < leaf.count() { leaf.entry(at) } else { (!key, 0) };
+            leaf.is_still(way.version)?;
+            Ok((found.0 == key).then_some(Place(found.1 as u32)))
+        })
+    }
+
+    /// The leaf in which `key` stands, or would stand.
+    pub(super) fn leaf_of(&self, key: u64) -> Leaf {
+        Self::until_unchanged(|| {
+            let way = self.descend(key, false)?;
+            let node = self.node(way.leaf);
+            let mut entries = [(0, Place::NONE); FANOUT];
+            let count = node.count();
+            for (at, entry) in entries[..count].iter_mut().enumerate() {
+                let (key, slot) = node.entry(at);
+                *entry = (key, Place(slot as u32));
+            }
+            let (low, high) = (Node::get(&node.low), Node::get(&node.high));
+            node.is_still(way.version)?;
+            let (node, version) = (NodeNumber(way.leaf), way.version);
+            Ok(Leaf { node, version, low, high, count, entries })
+        })
+    }
+
+    /// Has nothing changed in a leaf since it had `version`?
+    pub(super) fn is_unchanged(&self, node: NodeNumber, version: u64) -> bool {
+        Node::get(&self.node(node.0).version) == version
+    }
+
+    /// Notes that a leaf was read until `timestamp`: what is inserted there later is later.
+    pub(super) fn read_until(&self, node: NodeNumber, timestamp: u64) {
+        self.node(node.0).read_until.fetch_max(timestamp, Ordering::SeqCst);
+    }
+
+    /// Until when the leaf of `key` was read.
+    pub(super) fn was_read_until(&self, key: u64) -> u64 {
+        Self::until_unchanged(|| {
+            let way = self.descend(key, false)?;
+            let leaf = self.node(way.leaf);
+            let until = leaf.read_until.load(Ordering::SeqCst);
+            leaf.is_still(way.version)?;
+            Ok(until)
+        })
+    }
+
+    /// Adds the record of `key` at `place`.
+    pub(super) fn insert(&self, key: u64, place: Place) -> Insertion {
+        if self.next.load(Ordering::Relaxed) + 64 > CHUNK * CHUNKS_MAX {
+            return Insertion::Full;
+        }
+        Self::until_unchanged(|| {
+            let way = self.descend(key, true)?;
+            let leaf = self.node(way.leaf);
+            leaf.lock(way.version)?;
+            let at = leaf.below(key);
+            if at < leaf.count() && leaf.entry(at).0 == key {
+                let found = Place(leaf.entry(at).1 as u32);
+                leaf.unlock();
+                return Ok(Insertion::Exists(found));
+            }
+            leaf.insert_at(at, (key, place.0.into()));
+            let after = leaf.changed();
+            let (node, before) = (NodeNumber(way.leaf), way.version);
+            Ok(Insertion::Done(Inserted { node, before, after }))
+        })
+    }
+
+    /// Takes the record of `key` at `place` out, if it is there. The second result is a leaf that is
+    /// empty now and was taken out with it.
+    pub(super) fn remove(&self, key: u64, place: Place) -> (bool, Option<NodeNumber>) {
+        Self::until_unchanged(|| {
+            let way = self.descend(key, false)?;
+            let leaf = self.node(way.leaf);
+            leaf.lock(way.version)?;
+            let at = leaf.below(key);
+            if at == leaf.count() || leaf.entry(at) != (key, place.0.into()) {
+                leaf.unlock();
+                return Ok((false, None));
+            }
+            leaf.remove_at(at);
+            let is_empty = leaf.count() == 0;
+            if is_empty && way.parent.is_some_and(|parent| self.take_out(parent, way.leaf).is_ok())
+            {
+                let version = leaf.version.load(Ordering::Relaxed) & !LOCKED;
+                leaf.version.store((version + STEP) | OBSOLETE, Ordering::Release);
+                return Ok((true, Some(NodeNumber(way.leaf))));
+            }
+            leaf.changed();
+            Ok((true, None))
+        })
+    }
+
+    /// Gives the keys of an empty leaf, which is locked, to a neighbour under the same parent. Not
+    /// worth waiting for.
+    fn take_out(&self, (parent, version): (u32, u64), leaf: u32) -> Result<(), Changed> {
+        let (above, empty) = (self.node(parent), self.node(leaf));
+        above.lock(version)?;
+        let at = above.child(Node::get(&empty.low));
+        let beside = match at {
+            _ if above.count() < 2 => None,
+            0 => Some(1),
+            _ => Some(at - 1),
+        };
+        let neighbour = beside.map(|beside| self.node(above.entry(beside).1 as u32));
+        let locked = neighbour.map(|node| {
+            let version = Node::get(&node.version);
+            if version & LOCKED == 0 { node.lock(version) } else { Err(Changed) }
+        });
+        let (Some(node), Some(Ok(()))) = (neighbour, locked) else {
+            above.unlock();
+            return Err(Changed);
+        };
+        node.read_until.fetch_max(Node::get(&empty.read_until), Ordering::SeqCst);
+        if at == 0 {
+            node.low.store(Node::get(&empty.low), Ordering::Release);
+            above.remove_at(0);
+            above.keys[0].store(Node::get(&empty.low), Ordering::Release);
+        } else {
+            node.high.store(Node::get(&empty.high), Ordering::Release);
+            above.remove_at(at);
+        }
+        node.changed();
+        above.changed();
+        Ok(())
+    }
+
+    /// Calls `each` with every entry, once nobody changes anything.
+    pub(super) fn for_each(&self, each: &mut dyn FnMut(Place)) {
+        let mut from = Some(0);
+        while let Some(key) = from {
+            let leaf = self.leaf_of(key);
+            leaf.entries().iter().for_each(|(_, place)| each(*place));
+            from = leaf.high.checked_add(1);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The indexes against a model, and under threads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+
+use nicol_core::ids::TableId;
+use nicol_core::records::Empty;
+use nicol_core::rng::{Purpose, Stream, test_steps};
+
+use super::*;
+
+const TAKEN: u64 = 2;
+
+fn store() -> Multicore {
+    Multicore::new(&Empty { capacity_per_shard: 64 }, 16, &[0; TABLES], 4)
+}
+
+fn key(random: &mut Stream, rows: u64) -> Key {
+    let table = if random.below(2) == 0 { TableId(1) } else { TableId::ORDERED };
+    Key::new(table, random.below(rows))
+}
+
+/// Takes the record of `key` out, if there is one, and frees it.
+fn take_out(store: &Multicore, key: Key) -> bool {
+    let Ok(Located { place, is_new, .. }) = store.locate(key, |_| Some(0)) else { return false };
+    let word = store.record(place).word();
+    let taken = word.compare_exchange(0, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    if taken {
+        store.take_out(place, 0).for_each(|garbage| store.free(garbage));
+    }
+    taken && !is_new
+}
+
+#[test]
+fn what_was_located_is_found_in_order_until_it_is_taken_out() {
+    let store = store();
+    let mut random = Stream::new(3, Purpose::Test, 0);
+    let mut model = BTreeMap::new();
+    for step in 0..test_steps(30_000) {
+        // Grows, shrinks to nothing, grows again.
+        let grows = step / 5_000 % 2 == 0;
+        let key = key(&mut random, 2_000);
+        if grows == (random.below(8) > 0) {
+            let located = store.locate(key, |_| Some(0)).unwrap();
+            assert_eq!(located.is_new, !model.contains_key(&key));
+            assert_eq!(*model.entry(key).or_insert(located.place), located.place);
+            assert_eq!(store.record(located.place).key(), key);
+        } else {
+            assert_eq!(take_out(&store, key), model.remove(&key).is_some());
+        }
+        let first = Key::new(TableId::ORDERED, random.below(2_000));
+        let leaf = store.leaf_of(first);
+        assert!(leaf.low <= first.0 && first.0 <= leaf.high);
+        let known = model.range(Key(leaf.low)..=Key(leaf.high)).filter(|(key, _)| key.is_ordered());
+        assert!(leaf.entries().iter().copied().eq(known.map(|(key, place)| (key.0, *place))));
+    }
+    let mut found = BTreeMap::new();
+    store.for_each(&mut |record| assert!(found.insert(record.key(), ()).is_none()));
+    assert!(found.keys().eq(model.keys()) && store.records() == model.len() as u64);
+}
+
+#[test]
+fn an_insertion_and_a_removal_move_the_version_of_their_leaf_and_of_no_other() {
+    let store = store();
+    let key = |row| Key::new(TableId::ORDERED, row);
+    (0..100).for_each(|row| assert!(store.locate(key(10 * row), |_| Some(0)).is_ok()));
+    let (near, far) = (store.leaf_of(key(500)), store.leaf_of(key(0)));
+    let inserted = store.locate(key(501), |_| Some(0)).unwrap().inserted.unwrap();
+    assert!(inserted.node == near.node && inserted.before == near.version);
+    assert!(!store.is_unchanged(near.node, near.version));
+    assert!(store.is_unchanged(near.node, inserted.after));
+    assert!(take_out(&store, key(501)));
+    assert!(!store.is_unchanged(near.node, inserted.after));
+    assert!(store.is_unchanged(far.node, far.version));
+    store.read_until(near.node, 9);
+    assert_eq!((store.was_read_until(key(500)), store.was_read_until(key(0))), (9, 0));
+}
+
+#[test]
+fn a_new_record_begins_above_the_versions_of_those_that_were_taken_out() {
+    let store = store();
+    let one = Key::new(TableId(1), 1);
+    let place = store.locate(one, |_| Some(0)).unwrap().place;
+    let state = State { version: Version(41), ..State::default() };
+    store.record(place).set_state(state);
+    assert!(take_out(&store, one) && store.find(one).is_none());
+    let again = store.locate(one, |_| Some(0)).unwrap();
+    assert_eq!(store.record(again.place).state().version, Version(41));
+}
+
+#[test]
+fn threads_lose_no_record_and_see_no_other_s() {
+    let store = Arc::new(store());
+    let rows = test_steps(20_000);
+    let threads: Vec<_> = (0..4)
+        .map(|thread| {
+            let store = store.clone();
+            thread::spawn(move || {
+                let mut random = Stream::new(thread, Purpose::Test, 1);
+                let mut own = BTreeMap::new();
+                for _ in 0..rows {
+                    // Rows of the threads alternate, so that they meet in every leaf and chain.
+                    let row = 4 * random.below(500) + thread;
+                    let table = if row % 8 < 4 { TableId(1) } else { TableId::ORDERED };
+                    let key = Key::new(table, row);
+                    if random.below(3) > 0 {
+                        let located = store.locate(key, |_| Some(0)).unwrap();
+                        assert_eq!(*own.entry(key).or_insert(located.place), located.place);
+                    } else if let Some(place) = own.remove(&key) {
+                        store.record(place).word().store(TAKEN, Ordering::Release);
+                        // Never freed here: others may look at it.
+                        assert!(store.take_out(place, 0).count() > 0);
+                    }
+                    let other = Key::new(TableId::ORDERED, random.below(2_000));
+                    let leaf = store.leaf_of(other);
+                    assert!(leaf.entries().is_sorted() && leaf.low <= other.0);
+                }
+                own
+            })
+        })
+        .collect();
+    let mut all = BTreeMap::new();
+    threads.into_iter().for_each(|thread| all.append(&mut thread.join().unwrap()));
+    let mut found = BTreeMap::new();
+    store.for_each(&mut |record| assert!(found.insert(record.key(), ()).is_none()));
+    assert!(found.keys().eq(all.keys()));
+    assert!(all.iter().all(|(key, place)| store.find(*key).unwrap().key() == *key
+        && store.locate(*key, |_| None).unwrap().place == *place));
+}
