@@ -29,6 +29,9 @@ pub trait CommitNode: SystemNode {
     /// Has it ordered tables, which a local transaction may scan?
     const SCANS: bool;
 
+    /// May clients on other nodes run transactions that scan?
+    const SCANS_FROM_AFAR: bool = false;
+
     /// What it promises of its transactions.
     const PROMISE: Promise = Promise::StrictSerializable;
 

@@ -1,6 +1,6 @@
 //! Records: where a system loads them from, and how they are read when everything is quiet.
 
-use crate::ids::{Key, ShardId};
+use crate::ids::{Key, ShardId, TableId};
 use crate::view::ShardMap;
 
 /// The records that a system loads before it starts.
@@ -20,6 +20,12 @@ pub trait RecordSource: Send + Sync {
     /// How many records a table should have capacity for beyond the initial ones, per shard.
     fn growth_per_shard(&self) -> u64 {
         0
+    }
+
+    /// How large each table is beside the others, for feature vectors: disjoint features in these
+    /// shares. Without any, all keys share all features. [AlNiCo22, requirements]
+    fn feature_shares(&self) -> Vec<(TableId, u32)> {
+        Vec::new()
     }
 
     /// Of the values that a shard has capacity for, at most how many have which length: (bytes,

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use nicol_core::records::RecordSource;
 use nicol_core::units::Bytes;
 
+use crate::config::BenchConfig;
 use crate::names::did_you_mean;
 
 /// A key of `--set`: its name, its values, what it means.
@@ -44,6 +45,14 @@ pub trait SystemConfig: Settings + Clone + Send + Sync + 'static {
     /// If the memory does not suffice. Default: that the system serves no store.
     fn serving(self, _: &ServingMemory) -> Result<Self> {
         bail!("the system serves no store")
+    }
+
+    /// Does it fit what it is run on?
+    ///
+    /// # Errors
+    /// If not: the flag or setting, and the remedy.
+    fn check(&self, _: &BenchConfig) -> Result<()> {
+        Ok(())
     }
 
     /// What a reader of results must know: settings under which the system is not correct.

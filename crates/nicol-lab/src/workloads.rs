@@ -52,6 +52,8 @@ pub struct WorkloadSpec {
     pub value_bytes: Option<u32>,
     /// Zipf parameter times 100; 0 is uniform.
     pub zipf_percent: Option<u8>,
+    /// Transactions after which other records are hot.
+    pub hot_moves: Option<u64>,
     /// YCSB's mix of operations.
     pub mix: Option<Mix>,
     /// How YCSB's keys are drawn, whatever their skew.
@@ -173,7 +175,12 @@ impl WorkloadSpec {
             ("--blind-percent", self.blind_percent.is_some(), ycsb_t),
             ("--keys", self.keys.is_some(), ycsb_t),
             ("--value-bytes", self.value_bytes.is_some(), sized),
-            ("--zipf", self.zipf_percent.is_some(), ycsb_t || ycsb || self.name == "retwis"),
+            (
+                "--zipf",
+                self.zipf_percent.is_some(),
+                ycsb_t || ycsb || tpcc || self.name == "retwis",
+            ),
+            ("--hot-moves", self.hot_moves.is_some(), ycsb_t),
             ("--mix", self.mix.is_some(), ycsb),
             ("--distribution", self.popularity.is_some(), ycsb),
             ("--key-form", self.key_form.is_some(), ycsb),

@@ -9,3 +9,4 @@ pub mod engine;
 mod kit;
 pub mod minos;
 pub mod prism;
+pub mod schedule;

@@ -152,6 +152,10 @@ impl RecordSource for Smallbank {
     fn records_per_shard(&self) -> u64 {
         2 * records_at_most(self.customers.items(), self.config.nodes)
     }
+
+    fn feature_shares(&self) -> Vec<(TableId, u32)> {
+        vec![(SAVINGS, 1), (CHECKING, 1)]
+    }
 }
 
 impl Workload for Smallbank {

@@ -4,6 +4,9 @@
 //! counters is the number of increments that were committed, so no update was lost or applied
 //! twice.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
@@ -44,6 +47,8 @@ pub struct YcsbT {
     config: YcsbTConfig,
     records: CountedTable,
     chooser: Chooser,
+    /// Transactions after which other records are hot, and those drawn so far.
+    moves: Option<(u64, Arc<AtomicU64>)>,
 }
 
 /// The kinds, in the order of [`Workload::kinds`].
@@ -64,7 +69,24 @@ impl YcsbT {
         for share in [config.read_fraction, config.blind_fraction] {
             assert!(share <= PartsPerMillion::ALL, "a share is at most one");
         }
-        Self { config, records, chooser: Chooser::new(records.total(), distribution) }
+        Self { config, records, chooser: Chooser::new(records.total(), distribution), moves: None }
+    }
+
+    /// The same; after `every` transactions of all clients other records are hot. [AlNiCo22, YCSB-HOT]
+    ///
+    /// # Panics
+    /// If that is 0.
+    pub fn moving(self, every: u64) -> Self {
+        assert!(every > 0, "a hotspot stays for a while");
+        Self { moves: Some((every, Arc::default())), ..self }
+    }
+
+    /// By how much the records' order is shifted for the next transaction.
+    fn shift(&self) -> u64 {
+        let Some((every, drawn)) = &self.moves else { return 0 };
+        // By about the golden ratio, so that hot records do not meet former ones soon.
+        let step = self.records.total() * 618 / 1_000 + 1;
+        drawn.fetch_add(1, Ordering::Relaxed) / every * step
     }
 }
 
@@ -101,10 +123,11 @@ impl Workload for YcsbT {
         }
         txn.ship = self.config.ship;
         let mut kind = READ_ONLY;
+        let (shift, total) = (self.shift(), self.records.total());
+        let key_of = |row: u64| Key::new(RECORDS, (row + shift) % total);
         for _ in 0..self.config.keys_per_txn {
-            let row =
-                self.chooser.draw_untaken(random, |row| txn.find(Key::new(RECORDS, row)).is_some());
-            let key = Key::new(RECORDS, row);
+            let row = self.chooser.draw_untaken(random, |row| txn.find(key_of(row)).is_some());
+            let key = key_of(row);
             if random.bernoulli(self.config.read_fraction.0) {
                 txn.read(key);
             } else {

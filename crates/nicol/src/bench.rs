@@ -105,6 +105,7 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         keys: args.keys,
         value_bytes: args.value_bytes,
         zipf_percent: args.zipf,
+        hot_moves: args.hot_moves,
         mix: args.mix.map(|mix| match mix {
             MixArg::A => Mix::A,
             MixArg::B => Mix::B,

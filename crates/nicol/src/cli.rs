@@ -199,6 +199,9 @@ pub struct WorkloadArgs {
     /// retwis).
     #[arg(long, value_name = "THETA_PERCENT", value_parser = clap::value_parser!(u8).range(0..=99))]
     pub zipf: Option<u8>,
+    /// Transactions after which other records are hot (ycsb-t) [default: the same stay hot].
+    #[arg(long, value_name = "N")]
+    pub hot_moves: Option<u64>,
 }
 
 /// Nodes of a cluster where nobody says.

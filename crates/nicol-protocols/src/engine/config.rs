@@ -2,9 +2,17 @@
 
 use nicol_core::units::Nanos;
 
+use crate::schedule::{FeatureMap, ScheduleConfig, Transcripts};
+
 /// How an engine runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct EngineConfig {
+    /// Who decides which core executes a request; `None`: clients are on the cores themselves.
+    pub schedule: Option<ScheduleConfig>,
+    /// Which features keys have, for scheduling.
+    pub features: FeatureMap,
+    /// What clients of a server know for the judge alone.
+    pub transcripts: Transcripts,
     /// Bytes of the longest value of a table of which nothing is loaded.
     pub value_bytes: usize,
     /// How often the epoch moves on.
@@ -56,9 +64,12 @@ pub enum Sabotage {
 }
 
 impl EngineConfig {
-    /// The published choices, for values of so many bytes at most.
-    pub const fn published(value_bytes: usize) -> Self {
+    /// The published choices, for values of so many bytes at most, without scheduling.
+    pub fn published(value_bytes: usize, features: FeatureMap) -> Self {
         Self {
+            schedule: None,
+            features,
+            transcripts: Transcripts::default(),
             value_bytes,
             // [Silo13 4.1]
             epoch: Nanos::from_millis(40),

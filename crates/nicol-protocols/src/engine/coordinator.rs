@@ -9,10 +9,12 @@ use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, Version};
 use nicol_core::interactive::Interactive;
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
+use nicol_core::units::Nanos;
 
 use super::protocol::Protocol;
 use super::transaction::Transaction;
 use super::worker::Worker;
+use crate::schedule::{Client, Executor};
 
 /// Rounds of a transaction's logic at most.
 pub const ROUNDS_MAX: usize = 64;
@@ -121,6 +123,34 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
     }
 }
 
+/// Attempts at a transaction of a worker, at most: it is then refused as if resources were missing.
+const ATTEMPTS_MAX: u32 = 100_000;
+/// The longest wait of a worker after an abort, and the first one, doubled from attempt to attempt.
+const BACKOFF_MAX: Nanos = Nanos::from_micros(20);
+const BACKOFF: Nanos = Nanos(200);
+
+impl<F: Fabric, P: Protocol> Executor for Coordinator<F, P> {
+    async fn complete(&self, txn: &mut Txn, aborted: &mut dyn FnMut(Key)) -> Outcome {
+        let initial = txn.entries().len();
+        let fabric = &self.worker.fabric;
+        for attempt in 0..ATTEMPTS_MAX {
+            let outcome = self.run(txn).await;
+            let Outcome::Aborted(
+                Abort::LockConflict { key } | Abort::Stale { key } | Abort::ValidateLocked { key },
+            ) = outcome
+            else {
+                return outcome;
+            };
+            aborted(key);
+            let longest = (BACKOFF.0 << attempt.min(16)).min(BACKOFF_MAX.0);
+            let wait = Nanos(1 + fabric.random() % longest);
+            fabric.sleep_until(fabric.now() + wait).await;
+            txn.rewind(initial);
+        }
+        Outcome::Aborted(Abort::NoResources)
+    }
+}
+
 /// Makes the scans that the logic has asked for.
 async fn scan(txn: &mut Txn, open: &mut impl Interactive, rows: &mut Rows) -> Result<(), Abort> {
     for index in 0..txn.scans().len() {
@@ -160,6 +190,42 @@ impl<F: Fabric, P: Protocol> CommitProtocol for Coordinator<F, P> {
         match ended {
             Ok(()) => Outcome::Committed,
             Err(abort) => Outcome::Aborted(abort),
+        }
+    }
+}
+
+/// What runs the transactions of a client: the core that it is on, or a server's scheduler and workers.
+pub struct Submitter<F: Fabric, P: Protocol>(Way<F, P>);
+
+enum Way<F: Fabric, P: Protocol> {
+    Here(Coordinator<F, P>),
+    Scheduled(Client<F>),
+}
+
+impl<F: Fabric, P: Protocol> Submitter<F, P> {
+    pub(super) const fn here(coordinator: Coordinator<F, P>) -> Self {
+        Self(Way::Here(coordinator))
+    }
+
+    pub(super) const fn scheduled(client: Client<F>) -> Self {
+        Self(Way::Scheduled(client))
+    }
+}
+
+impl<F: Fabric, P: Protocol> Clone for Submitter<F, P> {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Way::Here(coordinator) => Way::Here(coordinator.clone()),
+            Way::Scheduled(client) => Way::Scheduled(client.clone()),
+        })
+    }
+}
+
+impl<F: Fabric, P: Protocol> CommitProtocol for Submitter<F, P> {
+    async fn run(&self, txn: &mut Txn) -> Outcome {
+        match &self.0 {
+            Way::Here(coordinator) => coordinator.run(txn).await,
+            Way::Scheduled(client) => client.run(txn).await,
         }
     }
 }

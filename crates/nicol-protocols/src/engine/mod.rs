@@ -7,6 +7,9 @@
 //! | reads, locks, validates and installs as its engine's protocol says | a [`Protocol`]: `silo.rs`, `two_phase_locking.rs`, `tictoc.rs`, `cicada.rs` |
 //! | of a workload that declares its keys is one procedure of these | `coordinator.rs` |
 //!
+//! Clients are on the cores themselves, or send requests to a server, where somebody
+//! [schedules](crate::schedule) them.
+//!
 //! Each look at a record is an access point
 //! ([`access`](nicol_core::fabric::SharedMemory::access)): there the cores of a simulated node
 //! interleave, and live it is nothing.
@@ -27,7 +30,7 @@ pub use cicada::Cicada;
 #[doc(hidden)]
 pub use config::Sabotage;
 pub use config::{EngineConfig, Waiting};
-pub use coordinator::{Coordinator, ROUNDS_MAX};
+pub use coordinator::{Coordinator, ROUNDS_MAX, Submitter};
 pub use node::Node;
 pub use protocol::{Absence, Protocol};
 pub use sets::Sets;

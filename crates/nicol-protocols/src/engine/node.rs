@@ -13,13 +13,14 @@ use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
 use nicol_core::txn::Procedures;
 use nicol_core::units::Bytes;
-use nicol_core::view::{ShardMap, View};
+use nicol_core::view::{Role, ShardMap, View};
 use nicol_store::multicore::Multicore;
 
 use super::config::EngineConfig;
-use super::coordinator::Coordinator;
+use super::coordinator::{Coordinator, Submitter};
 use super::protocol::Protocol;
 use super::worker::Worker;
+use crate::schedule::{Client, Server, Shared};
 
 /// Tables that a key's highest byte may name.
 const TABLES: usize = 256;
@@ -28,6 +29,8 @@ const TABLES: usize = 256;
 pub struct Node<P: Protocol> {
     config: EngineConfig,
     store: Multicore,
+    /// What schedules requests, if anything does.
+    schedule: Option<Arc<Shared>>,
     /// Transactions under way.
     open: AtomicU64,
     /// By core: no transaction there has an earlier timestamp.
@@ -117,9 +120,15 @@ impl<P: Protocol> SystemNode for Node<P> {
 
     fn build(id: NodeId, view: &View, config: &EngineConfig, store: Multicore, (): ()) -> Self {
         let cores = view.engines(id, Side::Host);
+        let server = view.engines(NodeId(0), Side::Host);
+        let schedule = config.schedule.as_ref().map(|schedule| {
+            let (map, transcripts) = (config.features.clone(), config.transcripts.clone());
+            Arc::new(Shared::new(schedule, map, server, transcripts))
+        });
         Self {
             config: config.clone(),
             store,
+            schedule,
             open: AtomicU64::new(0),
             timestamps: (0..cores).map(|_| AtomicU64::new(u64::MAX)).collect(),
             endless_waits: AtomicU64::new(0),
@@ -128,7 +137,9 @@ impl<P: Protocol> SystemNode for Node<P> {
     }
 
     fn is_settled(&self) -> bool {
-        self.open.load(Ordering::Relaxed) == 0
+        let waiting =
+            self.schedule.as_ref().map_or(0, |shared| shared.open.load(Ordering::Relaxed));
+        self.open.load(Ordering::Relaxed) == 0 && waiting == 0
     }
 
     fn audit(&self) -> Audit {
@@ -141,10 +152,12 @@ impl<P: Protocol> SystemNode for Node<P> {
 
     fn counters(&self) -> Vec<Counter> {
         let counter = |name, value| Counter { group: "records", name, value };
-        vec![
+        let mut counters = vec![
             counter("present_or_watched", self.store.records()),
             counter("places_used", self.store.places()),
-        ]
+        ];
+        counters.extend(self.schedule.iter().flat_map(|shared| shared.counters()));
+        counters
     }
 
     fn memory(&self) -> Option<NodeMemory> {
@@ -187,9 +200,10 @@ impl<P: Protocol> SystemNode for Node<P> {
 }
 
 impl<P: Protocol> CommitNode for Node<P> {
-    type Coordinator<F: Fabric> = Coordinator<F, P>;
+    type Coordinator<F: Fabric> = Submitter<F, P>;
 
     const SCANS: bool = true;
+    const SCANS_FROM_AFAR: bool = true;
     const PROMISE: Promise =
         if P::STRICT { Promise::StrictSerializable } else { Promise::Serializable };
 
@@ -197,11 +211,26 @@ impl<P: Protocol> CommitNode for Node<P> {
         self: &Arc<Self>,
         fabric: &F,
         procedures: &Procedures,
-    ) -> Option<Coordinator<F, P>> {
-        if fabric.here().side == Side::Nic {
-            return None;
+    ) -> Option<Submitter<F, P>> {
+        let here = fabric.here();
+        let serves = fabric.view().role(here.node) == Some(Role::Server);
+        let coordinator = || {
+            let worker = Rc::new(Worker::new(fabric.clone(), self.clone()));
+            Coordinator::new(worker, procedures)
+        };
+        match (&self.schedule, here.side) {
+            (None, Side::Host) => Some(Submitter::here(coordinator())),
+            (None, Side::Nic) => None,
+            (Some(shared), Side::Host) if !serves => {
+                let client = Client::new(fabric, shared, procedures, NodeId(0));
+                Some(Submitter::scheduled(client))
+            }
+            (Some(shared), _) => {
+                if serves {
+                    Server::start(fabric, shared, coordinator());
+                }
+                None
+            }
         }
-        let worker = Rc::new(Worker::new(fabric.clone(), self.clone()));
-        Some(Coordinator::new(worker, procedures))
     }
 }

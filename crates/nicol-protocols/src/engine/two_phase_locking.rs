@@ -98,7 +98,7 @@ fn release(word: &AtomicU64, mode: u64) {
     let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, less);
 }
 
-/// Locks the record of `key`, or aborts. [Rosenkrantz78]
+/// Locks the record of `key`, or aborts. [Rosenkrantz78 2]
 async fn acquire<F: Fabric>(
     worker: &Worker<F, TwoPhaseLocking>,
     sets: &mut Sets,

@@ -7,6 +7,7 @@ use super::config::{Chopping, Suppliers, TpccConfig};
 use super::input::{Customer, Delivery, Line, NewOrder, OrderStatus, Payment, StockLevel};
 use super::key::{DISTRICTS, District};
 use super::random::{NonUniform, within};
+use crate::chooser::Chooser;
 
 /// The first second of the day on which everything happens: 2021-10-26, SOSP '21's.
 pub(super) const TODAY: u32 = 1_635_206_400;
@@ -15,13 +16,17 @@ const DAY: u64 = 86_400;
 /// Draws for a client at `home`.
 pub(super) struct Draw<'a> {
     pub(super) config: &'a TpccConfig,
+    pub(super) homes: Option<&'a Chooser>,
     pub(super) home: NodeId,
     pub(super) random: &'a mut Stream,
 }
 
 impl Draw<'_> {
     fn home_warehouse(&mut self) -> u16 {
-        let of_node = self.random.below(u64::from(self.config.warehouses_per_node)) as u16;
+        let of_node = match self.homes {
+            Some(homes) => homes.draw(self.random),
+            None => self.random.below(u64::from(self.config.warehouses_per_node)),
+        } as u16;
         of_node * self.config.nodes + self.home.0
     }
 

@@ -40,7 +40,7 @@ mod stock_level;
 #[cfg(test)]
 mod tests;
 
-use nicol_core::ids::{Key, NodeId, ShardId};
+use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
 use nicol_core::txn::{Execute, ProcedureId, Procedures, Txn, Verdict};
@@ -49,7 +49,9 @@ use nicol_core::workload::Workload;
 
 pub use config::{Chopping, Indices, Mix, Suppliers, TpccConfig};
 
+use crate::chooser::{Chooser, Distribution};
 use crate::mix::TransactionMix;
+use crate::zipf::Theta;
 use key::DISTRICTS;
 use schema::Schema;
 
@@ -57,6 +59,8 @@ use schema::Schema;
 #[derive(Clone, Debug)]
 pub struct Tpcc {
     config: TpccConfig,
+    /// Draws a home among the warehouses of a node, where some are more popular.
+    homes: Option<Chooser>,
 }
 
 /// The transaction types, in the order of [`Workload::kinds`].
@@ -115,6 +119,36 @@ const LOGIC: [Execute; Schema::ALL.len() * PROCEDURES] = [
     |_| Verdict::Refuse,
 ];
 
+/// Features of 512 that AlNiCo's implementation gives each table.
+const FEATURE_SHARES: [(TableId, u32); 11] = [
+    (key::WAREHOUSE, 10),
+    (key::DISTRICT, 20),
+    (key::CUSTOMER, 110),
+    (key::HISTORY, 10),
+    (key::NEW_ORDER, 10),
+    (key::ORDER, 10),
+    (key::ORDER_LINE, 10),
+    (key::ITEM, 115),
+    (key::STOCK, 177),
+    (key::CUSTOMERS_BY_NAME, 10),
+    (key::ORDERS_OF_CUSTOMER, 10),
+];
+
+/// What requests are scheduled by, as in AlNiCo's implementation: New-Order by customer, warehouse,
+/// district, items and stocks; Delivery by its warehouse, which here is where it scans; the others by
+/// their district alone. (A-30, AMB-39)
+fn counts(procedure: ProcedureId, table: TableId) -> bool {
+    let number = usize::from(procedure.0) % PROCEDURES;
+    if number == Procedure::NewOrder as usize {
+        return [key::CUSTOMER, key::WAREHOUSE, key::DISTRICT, key::ITEM, key::STOCK]
+            .contains(&table);
+    }
+    if number == Procedure::Delivery as usize {
+        return [key::NEW_ORDER, key::OLDEST_NEW_ORDER].contains(&table);
+    }
+    table == key::DISTRICT
+}
+
 impl Tpcc {
     /// The workload of `config`.
     ///
@@ -122,7 +156,14 @@ impl Tpcc {
     /// If a number is out of its range.
     pub fn new(config: TpccConfig) -> Self {
         config.check();
-        Self { config }
+        Self { config, homes: None }
+    }
+
+    /// The same; clients of a node prefer some of its warehouses. [AlNiCo22, figure 5]
+    pub fn preferring(self, theta: Theta) -> Self {
+        let warehouses = u64::from(self.config.warehouses_per_node);
+        let homes = Some(Chooser::new(warehouses, Distribution::Zipfian(theta)));
+        Self { homes, ..self }
     }
 
     fn id_of(&self, procedure: Procedure) -> ProcedureId {
@@ -165,6 +206,10 @@ impl RecordSource for Tpcc {
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         self.config.value_lengths()
     }
+
+    fn feature_shares(&self) -> Vec<(TableId, u32)> {
+        FEATURE_SHARES.to_vec()
+    }
 }
 
 impl Workload for Tpcc {
@@ -176,7 +221,7 @@ impl Workload for Tpcc {
     }
 
     fn procedures(&self) -> Procedures {
-        Procedures::new(&LOGIC)
+        Procedures::new(&LOGIC).scheduled_by(counts)
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {
@@ -184,7 +229,7 @@ impl Workload for Tpcc {
             Mix::Full => MIX.draw(random),
             Mix::NewOrderOnly => Kind::NewOrder,
         };
-        let draw = draw::Draw { config: &self.config, home, random };
+        let draw = draw::Draw { config: &self.config, homes: self.homes.as_ref(), home, random };
         let (procedure, args) = match kind {
             Kind::NewOrder => (Procedure::NewOrder, draw.new_order().emit()),
             Kind::Payment => (Procedure::Payment, draw.payment().emit()),

@@ -157,7 +157,7 @@ where
             spec.indices.get_or_insert(Indices::Trees);
         }
         ensure!(
-            config.client_nodes == 0 || !workloads::is_local(&spec),
+            config.client_nodes == 0 || N::SCANS_FROM_AFAR || !workloads::is_local(&spec),
             "--client-nodes {}: {} scans the trees of its client's own node; leave it out",
             config.client_nodes,
             spec.name
@@ -168,6 +168,7 @@ where
         let mut system = N::Config::published(&config.system, &sizes);
         let mut engine = system.engines();
         apply(&config.settings, &mut system, &mut engine)?;
+        system.check(config)?;
         Ok(Built {
             name: workload.name(),
             kinds: workload.kinds(),

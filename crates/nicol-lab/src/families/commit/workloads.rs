@@ -127,7 +127,12 @@ fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
         distribution: distribution(spec.zipf_percent.unwrap_or(99)),
         ship: true,
     };
-    Ok(BuiltWorkload { workload: Arc::new(YcsbT::new(config)), value_bytes: value_bytes as usize })
+    let mut workload = YcsbT::new(config);
+    if let Some(every) = spec.hot_moves {
+        ensure!(every > 0, "--hot-moves 0: give a number of transactions");
+        workload = workload.moving(every);
+    }
+    Ok(BuiltWorkload { workload: Arc::new(workload), value_bytes: value_bytes as usize })
 }
 
 fn ycsb(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {

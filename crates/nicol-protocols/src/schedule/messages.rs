@@ -1,0 +1,280 @@
+//! The messages of scheduled requests.
+
+use nicol_core::fabric::{Message, ReplyTo, RequestId};
+use nicol_core::ids::{EngineId, Key, TxnId};
+use nicol_core::txn::{Abort, KEYS_MAX, Outcome, ProcedureId, Txn};
+use nicol_core::wire::{Malformed, Reader, Writer};
+
+use super::decision::Vectors;
+use super::features::{FEATURES, Features};
+
+/// Client to scheduler, or to a worker.
+pub(crate) const REQUEST: u16 = 1;
+/// Scheduler to worker: an entry of its completion queue.
+pub(crate) const WORK: u16 = 2;
+/// Worker to scheduler.
+pub(crate) const COMPLETED: u16 = 3;
+/// Software to scheduler.
+pub(crate) const VECTORS: u16 = 4;
+const DONE: u16 = 5;
+
+/// In a request's flags: its transaction scans.
+const SCANS: u8 = 1;
+
+/// A request: its header with the vector, then the transaction's arguments and keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) header: Header,
+    /// The transaction, as its client names it.
+    pub(crate) id: TxnId,
+    pub(crate) procedure: ProcedureId,
+    pub(crate) args: Vec<u8>,
+    pub(crate) keys: Vec<(Key, bool)>,
+}
+
+/// What a scheduler looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// The client: it has one request at a time.
+    pub(crate) slot: u64,
+    /// Where the client would send it.
+    pub(crate) hint: u8,
+    /// Does it scan?
+    pub(crate) scans: bool,
+    pub(crate) features: Features,
+}
+
+impl Header {
+    pub(crate) fn emit(&self, to: &mut Writer<'_>) {
+        to.u64(self.slot);
+        to.u8(self.hint);
+        to.u8(if self.scans { SCANS } else { 0 });
+        self.features.emit(to);
+    }
+
+    pub(crate) fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (slot, hint, flags) = (from.u64()?, from.u8()?, from.u8()?);
+        if flags & !SCANS != 0 {
+            return Err(Malformed { what: "a request's flags" });
+        }
+        Ok(Self { slot, hint, scans: flags == SCANS, features: Features::parse(from)? })
+    }
+}
+
+/// A request as a client sends it.
+pub(crate) struct RequestOf<'a> {
+    pub(crate) header: Header,
+    pub(crate) id: TxnId,
+    pub(crate) txn: &'a Txn,
+    /// Bytes besides.
+    pub(crate) padding: u32,
+}
+
+impl Message for RequestOf<'_> {
+    const KIND: u16 = REQUEST;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        let Self { header, id, txn, padding } = self;
+        header.emit(to);
+        to.u64(id.0);
+        to.u16(txn.procedure.0);
+        to.u16(txn.args().len() as u16);
+        to.bytes(txn.args());
+        to.u16(txn.entries().len() as u16);
+        for entry in txn.entries() {
+            to.u64(entry.key.0);
+            to.u8(u8::from(entry.write));
+        }
+        to.u32(*padding);
+        (0..*padding).for_each(|_| to.u8(0));
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        self.txn.entries().iter().for_each(|entry| each(entry.key));
+    }
+}
+
+impl Request {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let from = &mut Reader::new(body);
+        let header = Header::parse(from)?;
+        let (id, procedure) = (TxnId(from.u64()?), ProcedureId(from.u16()?));
+        let len = from.u16()?;
+        let args = from.bytes(usize::from(len))?.to_vec();
+        let count = usize::from(from.u16()?);
+        if count > KEYS_MAX {
+            return Err(Malformed { what: "too many keys" });
+        }
+        let mut keys = Vec::with_capacity(count);
+        for _ in 0..count {
+            keys.push((Key(from.u64()?), from.u8()? != 0));
+        }
+        let padding = from.u32()?;
+        from.bytes(padding as usize)?;
+        if from.rest().is_empty() {
+            Ok(Self { header, id, procedure, args, keys })
+        } else {
+            Err(Malformed { what: "more than a request" })
+        }
+    }
+
+    /// Makes `txn` the transaction that was asked for.
+    pub(crate) fn begin(&self, txn: &mut Txn) {
+        txn.reset(self.procedure, &self.args);
+        txn.local = true;
+        for &(key, write) in &self.keys {
+            if write {
+                txn.write(key)
+            } else {
+                txn.read(key)
+            };
+        }
+    }
+}
+
+/// A request that was scheduled: where the reply goes, and the request as it came.
+pub(crate) struct Work<'a> {
+    pub(crate) reply_to: ReplyTo,
+    pub(crate) request: &'a [u8],
+}
+
+impl Message for Work<'_> {
+    const KIND: u16 = WORK;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u32(self.reply_to.engine.pack());
+        to.u16(self.reply_to.request.slot);
+        to.u32(self.reply_to.request.sequence);
+        to.bytes(self.request);
+    }
+}
+
+impl<'a> Work<'a> {
+    pub(crate) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let engine = EngineId::unpack(from.u32()?).ok_or(Malformed { what: "an engine" })?;
+        let request = RequestId { slot: from.u16()?, sequence: from.u32()? };
+        Ok(Self { reply_to: ReplyTo { engine, request }, request: from.rest() })
+    }
+}
+
+/// A request of this client's is done.
+pub(crate) struct Completed(pub(crate) u64);
+
+impl Message for Completed {
+    const KIND: u16 = COMPLETED;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u64(self.0);
+    }
+}
+
+impl Completed {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let slot = from.u64()?;
+        from.finish().map(|()| Self(slot))
+    }
+}
+
+impl Message for Vectors {
+    const KIND: u16 = VECTORS;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u64(self.epoch);
+        to.bytes(&self.weights[..]);
+        to.bytes(&self.steering[..]);
+    }
+}
+
+impl Vectors {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let mut vectors = Self { epoch: from.u64()?, ..Self::none() };
+        vectors.weights.copy_from_slice(from.bytes(FEATURES)?);
+        vectors.steering.copy_from_slice(from.bytes(FEATURES)?);
+        from.finish().map(|()| vectors)
+    }
+}
+
+/// The reply: how the transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Done(pub(crate) Outcome);
+
+impl Message for Done {
+    const KIND: u16 = DONE;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        let (code, key) = match self.0 {
+            Outcome::Committed => (0, Key(0)),
+            Outcome::Aborted(Abort::LockConflict { key }) => (1, key),
+            Outcome::Aborted(Abort::Stale { key }) => (2, key),
+            Outcome::Aborted(Abort::ValidateLocked { key }) => (3, key),
+            Outcome::Aborted(Abort::Refused) => (4, Key(0)),
+            Outcome::Aborted(_) | Outcome::Unknown => (5, Key(0)),
+        };
+        to.u8(code);
+        to.u64(key.0);
+    }
+}
+
+impl Done {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let (code, key) = (from.u8()?, Key(from.u64()?));
+        from.finish()?;
+        let abort = match code {
+            0 => return Ok(Self(Outcome::Committed)),
+            1 => Abort::LockConflict { key },
+            2 => Abort::Stale { key },
+            3 => Abort::ValidateLocked { key },
+            4 => Abort::Refused,
+            5 => Abort::NoResources,
+            _ => return Err(Malformed { what: "an outcome" }),
+        };
+        Ok(Self(Outcome::Aborted(abort)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_survive_the_way_and_truncated_or_hostile_ones_are_refused() {
+        let mut txn = Txn::default();
+        txn.reset(ProcedureId(3), b"args");
+        (0..5).for_each(|row| {
+            _ = if row % 2 == 0 { txn.read(Key(row)) } else { txn.write(Key(row)) }
+        });
+        let mut header = Header { slot: 9, hint: 3, scans: true, ..Header::default() };
+        header.features.add(77, true);
+        let mut body = Vec::new();
+        RequestOf { header, id: TxnId(8), txn: &txn, padding: 9 }.emit(&mut Writer::new(&mut body));
+        let parsed = Request::parse(&body).unwrap();
+        let mut again = Txn::default();
+        parsed.begin(&mut again);
+        assert_eq!((parsed.header, again.args(), again.entries().len()), (header, &b"args"[..], 5));
+        assert!((0..body.len()).all(|len| Request::parse(&body[..len]).is_err()));
+        body[9] = 255;
+        assert!(Request::parse(&body).is_err(), "unknown flags");
+    }
+
+    #[test]
+    fn outcomes_and_vectors_survive_the_way() {
+        for outcome in [
+            Outcome::Committed,
+            Outcome::Aborted(Abort::Refused),
+            Outcome::Aborted(Abort::Stale { key: Key(7) }),
+        ] {
+            let mut body = Vec::new();
+            Done(outcome).emit(&mut Writer::new(&mut body));
+            assert_eq!(Done::parse(&body), Ok(Done(outcome)));
+        }
+        let mut body = Vec::new();
+        let vectors = Vectors { epoch: 4, ..Vectors::none() };
+        vectors.emit(&mut Writer::new(&mut body));
+        assert_eq!(Vectors::parse(&body), Ok(vectors));
+        assert!(Vectors::parse(&body[1..]).is_err());
+    }
+}

@@ -1,0 +1,39 @@
+//! Scheduling in front of an engine: clients send requests, somebody decides which worker executes
+//! each, and the worker replies. [AlNiCo22, overview]
+//!
+//! | step (A-13) | what | where |
+//! |---|---|---|
+//! | 1, 2 | a client sends the request with its vector | `client.rs`, `features.rs` |
+//! | 3 | the scheduler decides, and writes an entry of the worker's queue | `server.rs` (`decide`, `give`), `decision.rs` |
+//! | 4 | the worker takes it and executes the transaction, until it commits or refuses | `server.rs` (`work`) |
+//! | 5 | it replies to the client; the scheduler learns that it is done | `server.rs` |
+//! | feedback | what stood in the way becomes weights and steering | `feedback.rs`, `server.rs` (`feed_back`) |
+//!
+//! Who decides is a value ([`Kind`]): the card's FPGA, cores of the host, the workers, the clients, or
+//! Strife's batches. Scheduling is advice: the engine's concurrency control stays on, so that any
+//! decision is serializable. Nothing is lost: a queue that is full refuses, and the client tries again.
+//!
+//! DEVIATION [AlNiCo22, implementation]: request and vector are one message, which passes the FPGA; in
+//! the testbed the data is written to the host, and the vector alone to the FPGA.
+
+mod client;
+mod config;
+mod decision;
+mod features;
+mod feedback;
+mod messages;
+mod server;
+mod shared;
+mod strife;
+
+pub use config::{Completion, Kind, ScheduleConfig};
+pub use decision::{NONE, Planes, Ranking, Scheduler, Vectors, WORKERS_MAX};
+pub use features::{FEATURES, FeatureMap, Features, Plane};
+pub use feedback::{Contention, Policy, WINDOW, Window, hottest, is_due, vectors};
+pub use server::QUEUE_MAX;
+pub use shared::Transcripts;
+pub use strife::{Plan, plan};
+
+pub(crate) use client::Client;
+pub(crate) use server::{Executor, Server};
+pub(crate) use shared::Shared;

@@ -1,0 +1,366 @@
+//! A server's part: who schedules, and the workers with their queues. [AlNiCo22, implementation; B-09]
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use nicol_core::exec::Signal;
+use nicol_core::fabric::{
+    Delivery, Fabric, FabricError, Message, ReplyTo, Service, Work as CoreWork,
+};
+use nicol_core::ids::{EngineId, Side};
+use nicol_core::txn::{Outcome, Txn};
+use nicol_core::units::Nanos;
+use nicol_core::wire::{Malformed, Reader};
+
+use super::config::{Completion, Kind};
+use super::decision::{NONE, Vectors};
+use super::feedback::{Window, is_due, vectors};
+use super::messages::{COMPLETED, Completed, Done, Header, REQUEST, Request, VECTORS, WORK, Work};
+use super::shared::{Shared, count};
+use super::strife::plan;
+
+/// Requests that a worker's queue holds.
+pub const QUEUE_MAX: usize = 256;
+
+/// Runs transactions on a worker's core, for the engine behind.
+pub(crate) trait Executor: 'static {
+    /// Makes attempts at `txn` until it has ended; `aborted` is told each key that stood in the way.
+    async fn complete(
+        &self,
+        txn: &mut Txn,
+        aborted: &mut dyn FnMut(nicol_core::ids::Key),
+    ) -> Outcome;
+}
+
+/// A request in a worker's queue.
+struct Job {
+    reply_to: ReplyTo,
+    request: Request,
+    /// Who wants to know that it is done.
+    scheduler: Option<EngineId>,
+}
+
+/// A batch of Strife's that is being gathered, and what waits behind the one under way.
+#[derive(Default)]
+struct Batch {
+    gathered: Vec<(ReplyTo, Header, Vec<u8>)>,
+    residual: Vec<(ReplyTo, Header, Vec<u8>)>,
+    /// Requests of the clusters that are not done.
+    left: usize,
+    opened: Nanos,
+}
+
+/// One engine of a server.
+pub(crate) struct Server<F: Fabric, X: Executor> {
+    fabric: F,
+    shared: Arc<Shared>,
+    executor: X,
+    queue: RefCell<VecDeque<Job>>,
+    arrived: Signal,
+    window: Window,
+    /// What the scheduler has given to whom, by the client's slot.
+    given: RefCell<BTreeMap<u64, (usize, Header)>>,
+    batch: RefCell<Batch>,
+    turn: Cell<usize>,
+}
+
+impl<F: Fabric, X: Executor> Server<F, X> {
+    /// Starts the part of this engine.
+    pub(crate) fn start(fabric: &F, shared: &Arc<Shared>, executor: X) {
+        let server = Rc::new(Self {
+            fabric: fabric.clone(),
+            shared: Arc::clone(shared),
+            executor,
+            queue: RefCell::default(),
+            arrived: fabric.signal(),
+            window: Window::default(),
+            given: RefCell::default(),
+            batch: RefCell::default(),
+            turn: Cell::new(0),
+        });
+        fabric.serve(server.clone());
+        let here = fabric.here();
+        if here.side == Side::Nic {
+            return;
+        }
+        if usize::from(here.core) < shared.workers {
+            fabric.spawn(server.clone().work());
+        } else if shared.config.kind == Kind::Strife {
+            fabric.spawn(server.clone().close_batches());
+        }
+        let schedules =
+            matches!(shared.config.kind, Kind::Alnico | Kind::AlnicoCpu2 | Kind::AlnicoCpuN);
+        if here.core == 0 && schedules {
+            fabric.spawn(server.feed_back());
+        }
+    }
+
+    fn worker(&self, worker: usize) -> EngineId {
+        EngineId::host(self.fabric.here().node, worker as u8)
+    }
+
+    /// The worker loop: one request after the other. (A-13 step 4)
+    async fn work(self: Rc<Self>) {
+        let mut txn = Txn::default();
+        loop {
+            let job = self.queue.borrow_mut().pop_front();
+            let Some(Job { reply_to, request, scheduler }) = job else {
+                self.arrived.wait().await;
+                continue;
+            };
+            request.begin(&mut txn);
+            let mut aborted = |key| {
+                let feature = self.shared.map.feature(key);
+                let counts = &self.shared.counts;
+                count(&counts.aborts);
+                self.window.push(&self.shared.contention, feature);
+                let scheduler = self.shared.scheduler();
+                let steering = scheduler.steering();
+                if steering.iter().any(|worker| *worker != NONE) {
+                    count(&counts.aborts_while_steering);
+                    if steering[feature] != NONE {
+                        count(&counts.detected);
+                    }
+                }
+            };
+            let outcome = self.executor.complete(&mut txn, &mut aborted).await;
+            self.shared.transcripts.put(request.id, std::mem::take(&mut txn));
+            if let Some(scheduler) = scheduler
+                && self.shared.config.completion == Completion::Reply
+            {
+                self.fabric.send(scheduler, &Completed(request.header.slot));
+            }
+            self.fabric.reply(reply_to, &Done(outcome));
+            self.shared.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Puts a request into this worker's queue. It is refused if that is full: the client tries again.
+    fn enqueue(&self, reply_to: ReplyTo, request: Request, scheduler: Option<EngineId>) {
+        let mut queue = self.queue.borrow_mut();
+        if queue.len() == QUEUE_MAX {
+            count(&self.shared.counts.refused);
+            if let Some(scheduler) = scheduler {
+                self.fabric.send(scheduler, &Completed(request.header.slot));
+            }
+            self.fabric.refuse(reply_to, FabricError::NoResources);
+            return;
+        }
+        self.shared.open.fetch_add(1, Ordering::Relaxed);
+        queue.push_back(Job { reply_to, request, scheduler });
+        drop(queue);
+        self.arrived.notify();
+    }
+
+    /// Decides who gets a request. (A-13 step 3)
+    fn decide(&self, header: &Header) -> Option<usize> {
+        let shared = &self.shared;
+        if header.scans && shared.config.reserved > 0 {
+            let turn = self.turn.replace(self.turn.get() + 1);
+            return Some(shared.ordinary() + turn % shared.config.reserved);
+        }
+        if self.fabric.here().side == Side::Host {
+            // What a core of the host reads of every worker's state.
+            let bytes = (shared.workers * size_of::<u64>() * 8) as u32;
+            self.fabric.work(CoreWork::Copy { bytes });
+            let features =
+                header.features.touched.iter().map(|word| word.count_ones()).sum::<u32>();
+            self.fabric.work(CoreWork::Execute { keys: features as u16 });
+        }
+        let mut scheduler = shared.scheduler();
+        if let Some((worker, before)) = self.given.borrow_mut().remove(&header.slot) {
+            // The client's last request is done, whether or not its worker has said so.
+            scheduler.done(worker, &before.features);
+        }
+        let worker = scheduler.decide(&header.features, usize::from(header.hint));
+        if scheduler.queued(worker) as usize > QUEUE_MAX {
+            scheduler.done(worker, &header.features);
+            return None;
+        }
+        self.given.borrow_mut().insert(header.slot, (worker, *header));
+        Some(worker)
+    }
+
+    /// Schedules a request and passes it on.
+    fn dispatch(&self, reply_to: ReplyTo, body: &[u8]) -> Result<(), Malformed> {
+        let header = Header::parse(&mut Reader::new(body))?;
+        match self.decide(&header) {
+            Some(worker) => self.give(reply_to, body, worker)?,
+            None => {
+                count(&self.shared.counts.refused);
+                self.fabric.refuse(reply_to, FabricError::NoResources);
+            }
+        }
+        Ok(())
+    }
+
+    fn give(&self, reply_to: ReplyTo, body: &[u8], worker: usize) -> Result<(), Malformed> {
+        count(&self.shared.counts.scheduled);
+        let to = self.worker(worker);
+        if to == self.fabric.here() {
+            self.enqueue(reply_to, Request::parse(body)?, Some(to));
+        } else {
+            self.fabric.send(to, &Work { reply_to, request: body });
+        }
+        Ok(())
+    }
+
+    fn completed(&self, slot: u64) {
+        if let Some((worker, header)) = self.given.borrow_mut().remove(&slot) {
+            self.shared.scheduler().done(worker, &header.features);
+        }
+        if self.shared.config.kind == Kind::Strife {
+            let mut batch = self.batch.borrow_mut();
+            batch.left = batch.left.saturating_sub(1);
+        }
+    }
+
+    /// Strife gathers a request. [Strife20 3]
+    fn gather(&self, reply_to: ReplyTo, body: &[u8]) -> Result<(), Malformed> {
+        let header = Header::parse(&mut Reader::new(body))?;
+        Request::parse(body)?;
+        let mut batch = self.batch.borrow_mut();
+        if batch.gathered.is_empty() {
+            batch.opened = self.fabric.now();
+        }
+        batch.gathered.push((reply_to, header, body.to_vec()));
+        drop(batch);
+        self.arrived.notify();
+        Ok(())
+    }
+
+    /// Closes a batch when it is full or old, and the one before is done. Batches never overlap.
+    async fn close_batches(self: Rc<Self>) {
+        loop {
+            let (opened, gathered, left) = {
+                let batch = self.batch.borrow();
+                (batch.opened, batch.gathered.len(), batch.left + batch.residual.len())
+            };
+            let config = &self.shared.config;
+            let closes = opened + config.batch_time;
+            if left == 0 && gathered == 0 {
+                self.arrived.wait().await;
+            } else if left == 0 && gathered < config.batch && self.fabric.now() < closes {
+                // Few clients never fill a batch: it closes in time.
+                let step = Nanos::from_micros(10);
+                self.fabric.sleep_until(closes.min(self.fabric.now() + step)).await;
+            } else if left > 0 {
+                let residual = {
+                    let mut batch = self.batch.borrow_mut();
+                    let done = batch.left == 0;
+                    if done { std::mem::take(&mut batch.residual) } else { Vec::new() }
+                };
+                if residual.is_empty() {
+                    self.fabric.sleep_until(self.fabric.now() + Nanos::from_micros(5)).await;
+                }
+                self.batch.borrow_mut().left += residual.len();
+                for (place, (reply_to, _, body)) in residual.into_iter().enumerate() {
+                    // It was parsed when it was gathered.
+                    let _ = self.give(reply_to, &body, place % self.shared.ordinary());
+                }
+            } else {
+                self.close_batch();
+            }
+        }
+    }
+
+    /// Plans what was gathered, and gives the clusters to workers.
+    fn close_batch(&self) {
+        let mut batch = self.batch.borrow_mut();
+        let most = self.shared.config.batch.min(batch.gathered.len());
+        let taken: Vec<_> = batch.gathered.drain(..most).collect();
+        batch.opened = self.fabric.now();
+        let features: Vec<_> = taken.iter().map(|(_, header, _)| header.features).collect();
+        let keys: u32 = features
+            .iter()
+            .map(|features| features.touched.iter().map(|word| word.count_ones()).sum::<u32>())
+            .sum();
+        // Three passes over the keys of the batch.
+        (0..3).for_each(|_| {
+            self.fabric.work(CoreWork::Execute { keys: keys.min(u32::from(u16::MAX)) as u16 });
+        });
+        let plan = plan(&features, self.shared.ordinary());
+        let mut taken: Vec<_> = taken.into_iter().map(Some).collect();
+        batch.left = taken.len() - plan.residual.len();
+        batch.residual =
+            plan.residual.iter().filter_map(|position| taken[*position].take()).collect();
+        drop(batch);
+        for (worker, cluster) in plan.clusters.iter().enumerate() {
+            for (reply_to, _, body) in cluster.iter().filter_map(|at| taken[*at].take()) {
+                // It was parsed when it was gathered.
+                let _ = self.give(reply_to, &body, worker);
+            }
+        }
+    }
+
+    /// Computes vectors from what stood in the way, and tells the scheduler. (AMB-21)
+    async fn feed_back(self: Rc<Self>) {
+        let Shared { config, contention, .. } = &*self.shared;
+        let (mut epoch, mut published) = (0, contention.counts());
+        loop {
+            self.fabric.sleep_until(self.fabric.now() + config.feedback).await;
+            let counts = contention.counts();
+            let workers = self.shared.ordinary();
+            if !is_due(config.policy, &published, &counts, workers) {
+                continue;
+            }
+            epoch += 1;
+            let made = vectors(&counts, workers, epoch);
+            self.fabric.work(CoreWork::Copy { bytes: (counts.len() * 4 * workers) as u32 });
+            published = counts;
+            match config.kind {
+                Kind::Alnico => {
+                    self.fabric.send(EngineId::nic(self.fabric.here().node, 0), &made);
+                }
+                _ => self.publish(made),
+            }
+        }
+    }
+
+    fn publish(&self, vectors: Vectors) {
+        if self.shared.scheduler().publish(vectors) {
+            count(&self.shared.counts.published);
+        }
+    }
+
+    fn asked(&self, reply_to: ReplyTo, body: &[u8]) -> Result<(), Malformed> {
+        let here = self.fabric.here();
+        let is_worker = here.side == Side::Host && usize::from(here.core) < self.shared.workers;
+        match (self.shared.config.kind, is_worker) {
+            (Kind::RoundRobin | Kind::StaticPartition, true) => {
+                count(&self.shared.counts.scheduled);
+                self.enqueue(reply_to, Request::parse(body)?, None);
+                Ok(())
+            }
+            (Kind::AlnicoCpuN, true) | (Kind::AlnicoCpu2, false) => self.dispatch(reply_to, body),
+            (Kind::Alnico, false) if here.side == Side::Nic => self.dispatch(reply_to, body),
+            (Kind::Strife, false) if here.side == Side::Host => self.gather(reply_to, body),
+            _ => Err(Malformed { what: "nobody schedules here" }),
+        }
+    }
+}
+
+impl<F: Fabric, X: Executor> Service for Server<F, X> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let Delivery { from, reply_to, kind, body } = delivery;
+        let own = from.node == self.fabric.here().node;
+        match (kind, reply_to) {
+            (REQUEST, Some(reply_to)) => self.asked(reply_to, body),
+            (WORK, None) if own => {
+                let Work { reply_to, request } = Work::parse(body)?;
+                self.enqueue(reply_to, Request::parse(request)?, Some(from));
+                Ok(())
+            }
+            (COMPLETED, None) if own => Completed::parse(body).map(|Completed(slot)| {
+                self.completed(slot);
+            }),
+            (VECTORS, None) if own => Vectors::parse(body).map(|vectors| self.publish(vectors)),
+            _ => Err(Malformed { what: "a message of scheduling" }),
+        }
+    }
+}
+
+const _: () = assert!(<Completed as Message>::KIND == COMPLETED, "kinds are what is matched");
