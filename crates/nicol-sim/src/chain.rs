@@ -12,6 +12,7 @@ use nicol_core::chain::{ChainAccess, Touch, run};
 use nicol_core::fabric::FabricError;
 use nicol_core::ids::Side;
 use nicol_core::memory::RegionTable;
+use nicol_core::units::Picos;
 
 /// What an execution came to: the reply, and whether there is one.
 pub type Ran = (Vec<u8>, Result<(), FabricError>);
@@ -19,10 +20,45 @@ pub type Ran = (Vec<u8>, Result<(), FabricError>);
 /// An access that an execution wants: to memory of a side, at an offset of a region.
 pub type Wanted = (Side, u64, Touch);
 
+/// What an execution waits for.
+#[derive(Clone, Copy, Debug)]
+pub enum Next {
+    /// This access, or the rest of it.
+    Access(Wanted),
+    /// The first so many bytes of this long read, whose rest is an access that follows.
+    FirstOf(Wanted, u64),
+}
+
 /// A verb or chain in execution. What it touches costs time, so others come in between.
 pub struct Running {
     future: Pin<Box<dyn Future<Output = Ran>>>,
-    wants: Rc<Cell<Option<Wanted>>>,
+    wants: Rc<Cell<Option<Next>>>,
+}
+
+/// How far the target has come with a verb.
+#[derive(Debug)]
+pub enum Execution {
+    /// It has not arrived.
+    NotYet,
+    /// It is about to make this access to memory of a side.
+    Under(Running, Wanted),
+    /// It is about to make the first half of a long read, whose rest is made at this instant.
+    Halfway(Running, Picos),
+    /// It is about to move the bytes of a transfer, to or from memory of a side.
+    Moving(Wanted),
+    /// The reply is in the operation's buffer: it is not executed again.
+    Ended,
+}
+
+/// How far the execution of a verb has come when it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It has just arrived.
+    Arrived,
+    /// It has made an access.
+    Between,
+    /// It has made the first half of a long read, whose rest is made at this instant.
+    Halfway(Picos),
 }
 
 impl Running {
@@ -40,7 +76,7 @@ impl Running {
 
     /// Makes the access that was wanted, if any, and goes on to the next one, of memory of a side,
     /// or to the end.
-    pub fn step(&mut self) -> ControlFlow<Ran, Wanted> {
+    pub fn step(&mut self) -> ControlFlow<Ran, Next> {
         match self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(ran) => ControlFlow::Break(ran),
             Poll::Pending => match self.wants.take() {
@@ -58,19 +94,39 @@ impl fmt::Debug for Running {
 }
 
 /// The card's way to memory: the execution stops, and goes on when it is stepped again.
-struct Card(Rc<Cell<Option<Wanted>>>);
+struct Card(Rc<Cell<Option<Next>>>);
 
-impl ChainAccess for Card {
-    async fn access(&self, side: Side, at: u64, touch: Touch) -> Result<(), FabricError> {
+impl Card {
+    async fn wait(&self, next: Next) {
         let mut asked = false;
         poll_fn(|_| {
             if asked {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(());
             }
             asked = true;
-            self.0.set(Some((side, at, touch)));
+            self.0.set(Some(next));
             Poll::Pending
         })
-        .await
+        .await;
+    }
+}
+
+impl ChainAccess for Card {
+    const TEARS: bool = true;
+
+    async fn access_first(
+        &self,
+        side: Side,
+        at: u64,
+        first: u64,
+        len: u64,
+    ) -> Result<(), FabricError> {
+        self.wait(Next::FirstOf((side, at, Touch::Fetch(len)), first)).await;
+        Ok(())
+    }
+
+    async fn access(&self, side: Side, at: u64, touch: Touch) -> Result<(), FabricError> {
+        self.wait(Next::Access((side, at, touch))).await;
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use nicol_core::fabric::FabricError;
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::{Nanos, Picos};
 
-use crate::chain::{Running, Wanted};
+use crate::chain::{Execution, Next, Progress, Running};
 use crate::hw::{NodeHardware, picos};
 use crate::kernel::Event;
 use crate::lives::Since;
@@ -62,19 +62,6 @@ pub struct VerbInFlight {
     /// Bytes of operands that its packets carry to the target.
     operands: u64,
     tries: u64,
-}
-
-/// How far the target has come with a verb.
-#[derive(Debug)]
-enum Execution {
-    /// It has not arrived.
-    NotYet,
-    /// It is about to make this access to memory of a side.
-    Under(Running, Wanted),
-    /// It is about to move the bytes of a transfer, to or from memory of a side.
-    Moving(Wanted),
-    /// The reply is in the operation's buffer: it is not executed again.
-    Ended,
 }
 
 impl Shared {
@@ -373,7 +360,7 @@ impl Shared {
             Execution::NotYet => {
                 let body = std::mem::take(&mut verb.operation.buffer);
                 let running = Running::new(body, self.tables[usize::from(target.0)].clone());
-                if self.step_verb(state, number, running, true, at) {
+                if self.step_verb(state, number, running, Progress::Arrived, at) {
                     self.next_verb_stage(state, number, VerbStage::Execute, at);
                 }
             }
@@ -390,22 +377,40 @@ impl Shared {
         }
     }
 
-    /// Lets an execution go on at `from`: true if it has ended, else its next access is under way.
+    /// Lets an execution that has come so far go on at `from`: true if it has ended, else its next
+    /// access is under way.
     fn step_verb(
         &self,
         state: &mut State,
         number: u32,
         mut running: Running,
-        first: bool,
+        progress: Progress,
         from: Picos,
     ) -> bool {
         let asker = self.asker(state, number);
         let verb = state.verbs.get_mut(number);
+        let model = self.model(verb.target);
+        let node = &mut state.nodes[usize::from(verb.target.0)];
+        let first = progress == Progress::Arrived;
+        let mut reach = |wanted| access_memory(model, node, wanted, asker, first, from);
         match running.step() {
-            ControlFlow::Continue(wanted) => {
+            ControlFlow::Continue(Next::Access(wanted)) => {
+                let at = match progress {
+                    Progress::Halfway(rest) => rest.max(from),
+                    Progress::Arrived | Progress::Between => reach(wanted),
+                };
                 verb.execution = Execution::Under(running, wanted);
-                let node = &mut state.nodes[usize::from(verb.target.0)];
-                let at = access_memory(self.model(verb.target), node, wanted, asker, first, from);
+                self.next_verb_stage(state, number, VerbStage::Execute, at);
+                false
+            }
+            ControlFlow::Continue(Next::FirstOf(wanted, bytes)) => {
+                let (rest, (_, _, touch)) = (reach(wanted), wanted);
+                let apart = match touch {
+                    Touch::Fetch(len) => model.hardware.on_lanes(len - bytes),
+                    Touch::Store(_) | Touch::Atomic(_) => Picos(0),
+                };
+                verb.execution = Execution::Halfway(running, rest);
+                let at = Picos(rest.0.saturating_sub(apart.0)).max(from);
                 self.next_verb_stage(state, number, VerbStage::Execute, at);
                 false
             }
@@ -433,9 +438,13 @@ impl Shared {
         match execution {
             Execution::Under(running, wanted) => {
                 ready = fetched(self.model(target), node, wanted, asker, ready);
-                if !self.step_verb(state, number, running, false, ready) {
+                if !self.step_verb(state, number, running, Progress::Between, ready) {
                     return;
                 }
+            }
+            Execution::Halfway(running, rest) => {
+                self.step_verb(state, number, running, Progress::Halfway(rest), ready);
+                return;
             }
             Execution::Moving(wanted) => {
                 verb.operation.execute_local();
@@ -552,7 +561,7 @@ impl Shared {
     /// The crash of the card of `node` ends what it executes.
     pub fn abort_executions(&self, state: &mut State, node: NodeId) {
         for verb in state.verbs.iter_mut().filter(|verb| verb.target == node) {
-            if matches!(verb.execution, Execution::Under(..)) {
+            if matches!(verb.execution, Execution::Under(..) | Execution::Halfway(..)) {
                 verb.execution = Execution::Ended;
             }
         }

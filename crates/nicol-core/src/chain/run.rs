@@ -7,7 +7,7 @@ use super::results::Record;
 use super::{CHAIN_BYTES_MAX, Data, Encoded, Primitive, SCRATCH_BASE, SCRATCH_BYTES, Step, Target};
 use crate::fabric::FabricError;
 use crate::ids::{RKey, Side};
-use crate::memory::{AccessError, RegionTable, Registered, SWAP_WORDS_MAX, WORD};
+use crate::memory::{AccessError, RegionTable, Registered, SWAP_WORDS_MAX, WORD, halves};
 
 /// An access to a region by whatever executes a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,21 @@ pub enum Touch {
 /// A target's way to its memory.
 #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
 pub trait ChainAccess {
+    /// Does a read of several lines look at memory twice, so that a write in between tears it?
+    const TEARS: bool = false;
+
+    /// Resolves at the instant at which the first `first` of `len` bytes are read, where reads may be
+    /// torn; [`ChainAccess::access`] of all `len` follows for the rest.
+    async fn access_first(
+        &self,
+        _side: Side,
+        _at: u64,
+        _first: u64,
+        _len: u64,
+    ) -> Result<(), FabricError> {
+        Ok(())
+    }
+
     /// Resolves at the instant at which `touch`, of memory of `side` at offset `at` of its region, is
     /// made: the access follows before anything else happens.
     async fn access(&self, side: Side, at: u64, touch: Touch) -> Result<(), FabricError>;
@@ -287,8 +302,16 @@ impl<R: ChainAccess> Execution<'_, R> {
         }
         let found = space.region().map_err(FabricError::AccessDenied)?;
         found.region.check(at, len).map_err(FabricError::AccessDenied)?;
+        let first = halves(at, len).filter(|_| R::TEARS).unwrap_or_default();
+        if first > 0 {
+            self.memory.access_first(found.side, at, first as u64, len).await?;
+            let found = space.region().map_err(FabricError::AccessDenied)?;
+            let read = found.region.read_atomic(at, &mut into[..first]);
+            read.map_err(FabricError::AccessDenied)?;
+        }
         let found = self.reach(space, at, Touch::Fetch(len)).await?;
-        found.region.read_atomic(at, into).map_err(FabricError::AccessDenied)
+        let read = found.region.read_atomic(at + first as u64, &mut into[first..]);
+        read.map_err(FabricError::AccessDenied)
     }
 
     async fn save(&mut self, space: &Space, at: u64, bytes: &[u8]) -> Result<(), FabricError> {

@@ -7,7 +7,7 @@ use super::Wake;
 use crate::chain::Encoded;
 use crate::fabric::{FabricError, HasDoorbell, Work};
 use crate::ids::{EngineId, Incarnation, NodeId};
-use crate::memory::{AccessError, Region, RegionTable};
+use crate::memory::{AccessError, Region, RegionTable, halves};
 use crate::trace::Sink;
 use crate::units::Nanos;
 use crate::view::View;
@@ -133,17 +133,12 @@ pub struct Operation {
     pub token: u32,
 }
 
-/// Bytes of a line of memory: what is in one moves at one instant.
-const LINE: u64 = 64;
-
 impl Operation {
     /// Where a DMA read of more than one line of 64 bytes may be torn: the bytes of the first half
     /// of its lines. `None` for what moves at one instant.
     pub fn first_half(&self) -> Option<usize> {
         let Transfer::DmaRead { offset, len, .. } = self.transfer else { return None };
-        let first = offset / LINE;
-        let lines = (offset.checked_add(u64::from(len))?).div_ceil(LINE) - first;
-        (lines > 1).then(|| ((first + lines / 2) * LINE - offset) as usize)
+        halves(offset, len.into())
     }
 
     /// Moves the first half of a DMA read that has one now: the lower addresses, as a card reads.

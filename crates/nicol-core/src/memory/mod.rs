@@ -10,6 +10,6 @@ mod table;
 
 pub use buffers::{BufferUse, BufferUses, Buffers, CHAINS_MAX, ChainMark, Entered};
 pub use doorbell::Doorbell;
-pub use region::{AccessError, Region, WORD, Words};
+pub use region::{AccessError, Region, WORD, Words, halves};
 pub use swap::{Compare, MaskedSwap, SWAP_WORDS_MAX, Swapped};
 pub use table::{Access, RegionTable, Registered};

@@ -11,6 +11,17 @@ use super::seqlock::Seqlocks;
 use crate::ids::Side;
 use crate::units::Bytes;
 
+/// Bytes of a line of memory: what a card reads of one, it reads at one instant.
+const LINE: u64 = 64;
+
+/// Where a read of `len` bytes at `offset` may be torn: the bytes of the first half of its lines of 64
+/// bytes. `None` if it is within one.
+pub fn halves(offset: u64, len: u64) -> Option<usize> {
+    let first = offset / LINE;
+    let lines = offset.checked_add(len)?.div_ceil(LINE) - first;
+    (lines > 1).then(|| ((first + lines / 2) * LINE - offset) as usize)
+}
+
 /// Bytes in a word: the unit of atomicity, and the alignment of every access.
 pub const WORD: usize = 8;
 
