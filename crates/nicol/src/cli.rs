@@ -509,12 +509,25 @@ fn key(text: &str) -> Result<u64, String> {
 /// `nicol systems`.
 #[derive(Debug, Args)]
 pub struct SystemsArgs {
-    /// `list` (the default).
-    #[arg(value_parser = ["list"])]
-    pub action: Option<String>,
+    /// What to do; without it, `list`.
+    #[command(subcommand)]
+    pub action: Option<SystemsAction>,
     /// How to print.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, global = true)]
     pub format: Format,
+}
+
+/// What `nicol systems` can do.
+#[derive(Debug, Subcommand)]
+pub enum SystemsAction {
+    /// List the systems.
+    List,
+    /// Tell what a system survives, where it runs, and which workloads.
+    Show {
+        /// The system.
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
 }
 
 /// `nicol profiles`.

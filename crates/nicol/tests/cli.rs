@@ -177,6 +177,20 @@ fn a_slip_in_a_name_is_asked_about() {
 }
 
 #[test]
+fn systems_are_listed_in_short_and_told_one_by_one() {
+    let list = ends(0, &["systems"]);
+    assert!(list.contains("drtm-h-nc") && !list.contains("survives"), "{list}");
+    let told = ends(0, &["systems", "show", "farm"]);
+    assert!(told.contains("survives") && !told.contains("drtm-h-nc"), "{told}");
+    // A reason stands once, behind every workload that it refuses.
+    let told = ends(0, &["systems", "show", "pilaf", "--format", "json"]);
+    let row: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let refuses = row["rows"][0]["refuses"].as_str().unwrap().to_owned();
+    assert!(refuses.starts_with("smallbank ycsb-t "), "{refuses}");
+    ends(2, &["systems", "show", "redis"]);
+}
+
+#[test]
 fn what_a_configuration_says_is_judged_as_a_flag_is() {
     for (name, text) in [
         ("slow.toml", "transaction_ms = 3600001\n"),
