@@ -61,7 +61,7 @@ const FONT: &str = "sans-serif";
 const BESIDE: RGBColor = RGBColor(90, 90, 90);
 
 /// What a column holds, with its unit, in words. One that is not here goes by its name.
-const WORDS: [(&str, &str); 27] = [
+const WORDS: [(&str, &str); 28] = [
     ("bandwidth_gbps", "bandwidth (Gbps)"),
     ("batch", "requests of a doorbell"),
     ("benchmark", "workload"),
@@ -80,6 +80,7 @@ const WORDS: [(&str, &str); 27] = [
     ("operation", "operation"),
     ("parameter", "its parameter"),
     ("path", "path"),
+    ("peak_throughput_per_s", "peak throughput (transactions per second)"),
     ("range_bytes", "range of addresses (bytes)"),
     ("roundtrips", "round trips"),
     ("structure", "structure"),
