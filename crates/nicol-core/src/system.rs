@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::Revival;
 use crate::fabric::Fabric;
 use crate::ids::{Key, NodeId, ShardId, Version};
 use crate::records::RecordSource;
@@ -25,6 +26,9 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Does it serve again after a crash? If not, a node that has crashed holds nothing in a later
     /// life either, and no view moves its shard.
     const RECOVERS: bool = false;
+
+    /// Does it come back even if every node has crashed, from what their log devices hold?
+    const RECOVERS_FROM_LOGS: bool = false;
 
     /// Do the survivors of a crash go on, under the views that follow? If not, and it does not
     /// recover either, they wait for the dead.
@@ -78,6 +82,12 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Starts one engine of a new life of a node that has crashed. Default: without data, for ever.
     fn restart<F: Fabric>(self: &Arc<Self>, fabric: &F) {
         Self::start_without_data(fabric);
+    }
+
+    /// The same, with what its log device holds. Default: without that.
+    fn restart_from<F: Fabric>(self: &Arc<Self>, fabric: &F, revival: &Revival<'_>) {
+        let _forgotten = revival;
+        self.restart(fabric);
     }
 
     /// Of a node that has crashed: has it its data again, so that it serves? Never where

@@ -1,12 +1,13 @@
 //! A cluster's memory, its system and its clients: what a world starts on its engines.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Result;
 use nicol_core::engine::{AfterLoss, Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
+use nicol_core::faults::FaultPlan;
 use nicol_core::ids::{Key, NodeId, Side};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::system::{SystemNode, load_nodes};
@@ -34,6 +35,8 @@ pub(crate) struct Cluster<Y: Family> {
     pub(crate) memory: Option<Memory>,
     /// By node: has it crashed? Then its memory is lost.
     down: Vec<AtomicBool>,
+    /// The nodes that must serve again before the cluster is at rest.
+    returning: OnceLock<Vec<NodeId>>,
 }
 
 impl<Y: Family> Start for Cluster<Y> {
@@ -65,8 +68,8 @@ impl<Y: Family> Start for Cluster<Y> {
 
     /// A node that has crashed has no data in its next life until it recovers, if it can, and its
     /// clients do not come back.
-    fn restart<F: Fabric>(&self, fabric: &F, _revival: &Revival<'_>) {
-        self.nodes[fabric.here().node.index()].restart(fabric);
+    fn restart<F: Fabric>(&self, fabric: &F, revival: &Revival<'_>) {
+        self.nodes[fabric.here().node.index()].restart_from(fabric, revival);
     }
 }
 
@@ -103,6 +106,7 @@ impl<Y: Family> Cluster<Y> {
             built,
             clients_per_node,
             down: view.node_ids().map(|_| AtomicBool::default()).collect(),
+            returning: OnceLock::new(),
         })
     }
 
@@ -150,7 +154,43 @@ impl<Y: Family> Cluster<Y> {
     }
 
     pub(crate) fn is_settled(&self) -> bool {
+        let serving = |id: NodeId| self.serving_ids().any(|other| other == id);
         self.serving_ids().all(|id| self.nodes[id.index()].is_settled())
+            && self.returning.get().is_none_or(|ids| ids.iter().all(|id| serving(*id)))
+    }
+
+    /// The nodes that crashes take down under `plan`, and that come back: the cluster is not at rest
+    /// before they serve. Of a system whose nodes come back, unless one stays away while no other
+    /// serves.
+    pub(crate) fn expect_back(&self, plan: &FaultPlan) {
+        let nodes = self.view.nodes();
+        let (mut changes, mut up) = (Vec::new(), vec![[true; 2]; nodes]);
+        for crash in &plan.crashes {
+            changes.push((crash.at, false, crash));
+            changes.extend(crash.restarts_at().map(|at| (at, true, crash)));
+        }
+        changes.sort_by_key(|(at, ..)| *at);
+        let mut hit = vec![false; nodes];
+        for (_, restarts, crash) in changes {
+            for node in self.view.node_ids().filter(|node| crash.hits(*node, nodes)) {
+                let sides = &mut up[node.index()];
+                if restarts {
+                    crash.scope.sides().iter().for_each(|side| sides[*side as usize] = true);
+                } else if crash.scope.sides().iter().any(|side| sides[*side as usize]) {
+                    // A node stops as a whole.
+                    *sides = [false; 2];
+                    hit[node.index()] = true;
+                }
+            }
+        }
+        let is_back = |node: &NodeId| hit[node.index()] && up[node.index()] == [true; 2];
+        let is_away = |node: &NodeId| up[node.index()] != [true; 2];
+        let back: Vec<NodeId> = self.view.node_ids().filter(is_back).collect();
+        if Y::Node::RECOVERS_FROM_LOGS
+            && !(self.view.node_ids().any(|node| is_away(&node)) && hit.iter().all(|hit| *hit))
+        {
+            let _first = self.returning.set(back);
+        }
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use nicol_core::history::{self, End, History, Operation, Write};
+use nicol_core::history::{
+    self, Action, Crash, End, Found, History, Operation, Promise, Read, Write,
+};
 use nicol_core::ids::{Key, NodeId, ShardId};
 use nicol_core::system::{Audit, SystemNode};
 use nicol_workload::driver::history;
@@ -41,6 +43,9 @@ pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, H
     if cluster.run.plan().record {
         let promise = cluster.built.promised.promise;
         judged = history(promise, operations, &*cluster.built.source, &cluster.view);
+        if let (Promise::Durable(_), true) = (promise, settled) {
+            add_final_state(cluster, &mut judged);
+        }
         let violations = Y::judge(&judged);
         check.held_promise = Some(violations.is_empty());
         check.checked = judged.operations.len() as u64;
@@ -49,6 +54,55 @@ pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, H
         }
     }
     (check, judged)
+}
+
+/// Adds what is there at the end, on every node that serves: as what a crash of everything has left, if
+/// there was one; else as reads behind everything.
+fn add_final_state<Y: Family>(cluster: &Cluster<Y>, history: &mut History) {
+    let ends = |operation: &Operation| operation.responded.unwrap_or(operation.invoked);
+    let at = 1 + history.operations.iter().map(ends).max().unwrap_or_default();
+    let mut found = Vec::new();
+    // Of what no operation has named, the history does not tell what was loaded.
+    let named: BTreeSet<history::Key> = history.operations.iter().filter_map(key_of).collect();
+    for id in cluster.serving_ids() {
+        for shard in cluster.view.shard_ids() {
+            cluster.nodes[id.index()].for_each_of(shard, &mut |key, version, value| {
+                let (version, digest) = (Some(version.0), Some(history::digest(value)));
+                let key: history::Key = key.into();
+                if named.contains(&key) {
+                    found.push((id, Read { key, present: true, version, digest }));
+                }
+            });
+        }
+    }
+    if cluster.survivors().next().is_none() {
+        let recovered = found.into_iter().map(|(_, read)| read).collect();
+        history.crashes.push(Crash { at, recovered });
+        return;
+    }
+    let clients = history.operations.iter().map(|operation| operation.client).max();
+    let ids = history.operations.iter().map(|operation| operation.id).max();
+    for (place, (node, read)) in (1..).zip(found) {
+        let Read { key, present, version, digest } = read;
+        history.operations.push(Operation {
+            client: clients.unwrap_or_default() + 1 + u32::from(node.0),
+            sequence: place,
+            id: ids.unwrap_or_default() + place,
+            invoked: at + 2 * place,
+            responded: Some(at + 2 * place + 1),
+            end: End::Ok,
+            action: Action::Get { key, found: Some(Found { present, version, digest }) },
+        });
+    }
+}
+
+/// The key of an operation on a single record.
+fn key_of(operation: &Operation) -> Option<history::Key> {
+    match &operation.action {
+        Action::Get { key, .. } => Some(key.clone()),
+        Action::Put { write, .. } | Action::Delete { write, .. } => Some(write.key.clone()),
+        Action::Txn(_) | Action::Scan(_) | Action::Persist { .. } => None,
+    }
 }
 
 fn add(sums: &mut BTreeMap<&'static str, u64>, counts: &[(&'static str, u64)]) {

@@ -98,6 +98,7 @@ fn simulate<Y: Family>(
         // Others meet silence where a node was, for as long as the run goes on.
         sim.faults.crashes.iter_mut().for_each(|crash| crash.restart_after = None);
     }
+    cluster.expect_back(&sim.faults);
     let tuning = &mut sim.tuning;
     tuning.aggregation = cluster.built.engine.aggregation.unwrap_or(tuning.aggregation);
     tuning.dma_vector = cluster.built.engine.dma_vector.unwrap_or(tuning.dma_vector);

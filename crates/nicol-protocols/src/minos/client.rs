@@ -66,7 +66,7 @@ impl<F: Fabric> KeyValue for Client<F> {
             return Ok(());
         }
         let member = &self.member;
-        let write = member.open_write(Key(0), None, scope, Waiting::Here);
+        let write = member.open_scope_end(scope);
         member.fabric.spawn(member.clone().persist_scope(write.clone()));
         self.returned(&write).await
     }

@@ -54,6 +54,8 @@ pub struct MinosConfig {
     pub queue_entries: Option<u32>,
     /// Is a record on the replicas of its shard only? Else on every node. [MINOS24 II-A]
     pub sharded: bool,
+    /// Writes of a client in a scope: the paper gives none.
+    pub scope_writes: u32,
     /// Bytes of the largest value.
     pub value_bytes: u64,
     /// How long a client waits for an operation over unreliable routes: then its outcome is unknown.
@@ -81,6 +83,12 @@ pub enum Sabotage {
     AppliesObsolete,
     /// An obsolete write is acknowledged without waiting for what made it so.
     SkipsSpins,
+    /// What should be durable is acknowledged before it is.
+    AcksBeforePersist,
+    /// A recovery reads no entry of the dFIFO.
+    LosesQueue,
+    /// A recovery applies updates in any order, and checks none for obsoleteness.
+    Resurrects,
 }
 
 impl MinosConfig {
@@ -94,6 +102,7 @@ impl MinosConfig {
             // Table III.
             queue_entries: Some(5),
             sharded: false,
+            scope_writes: 10,
             value_bytes,
             timeout: Nanos::from_millis(20),
             errata: Errata::FIXED,

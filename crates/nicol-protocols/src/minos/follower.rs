@@ -188,12 +188,17 @@ impl<F: Fabric> Member<F> {
     /// Waits until this engine knows the view of `epoch`; false if it knows a later one. What was sent
     /// in an earlier view is sent again in this one, to those that are members of it. AMB-20
     pub(super) async fn is_of_this_view(&self, epoch: u64) -> bool {
+        self.knows_view(epoch).await == epoch
+    }
+
+    /// Waits until this engine knows the view of `epoch`, or a later one: its epoch.
+    pub(super) async fn knows_view(&self, epoch: u64) -> u64 {
         let changes = self.fabric.view_changes();
         loop {
             let change = changes.wait();
             let own = u64::from(self.fabric.view().epoch().0);
             if own >= epoch {
-                return own == epoch;
+                return own;
             }
             change.await;
         }

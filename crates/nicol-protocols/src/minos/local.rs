@@ -11,6 +11,7 @@ use super::log::Logged;
 use super::member::Member;
 use super::messages::Inv;
 use super::model::Step;
+use super::node::Open;
 use super::record::Record;
 use super::timestamp::Timestamp;
 
@@ -148,6 +149,19 @@ impl<F: Fabric> Member<F> {
         self: &Rc<Self>,
         record: Vec<u8>,
     ) -> Result<(), FabricError> {
+        if self.breaks(Sabotage::AcksBeforePersist) {
+            let member = self.clone();
+            self.fabric.spawn(async move {
+                let open = Open::begin(&member.node);
+                let _on_its_way = member.write_record(record).await;
+                drop(open);
+            });
+            return Ok(());
+        }
+        self.write_record(record).await
+    }
+
+    async fn write_record(self: &Rc<Self>, record: Vec<u8>) -> Result<(), FabricError> {
         if self.durable_queue.is_some() {
             return self.enqueue_durable(record).await;
         }

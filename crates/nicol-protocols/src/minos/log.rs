@@ -10,9 +10,7 @@ use nicol_core::exec::Signal;
 use nicol_core::ids::Key;
 use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
-use nicol_core::wire::Writer;
-#[cfg(test)]
-use nicol_core::wire::{Malformed, Reader};
+use nicol_core::wire::{Malformed, Reader, Writer};
 
 use super::timestamp::Timestamp;
 
@@ -51,7 +49,6 @@ impl<'a> Logged<'a> {
     }
 
     /// Reads the record at the front of `bytes`.
-    #[cfg(test)]
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         let [kind, key, ts, len] = reader.u64s()?;

@@ -23,6 +23,7 @@ use super::messages::{
 };
 use super::model::Steps;
 use super::node::Node;
+use super::recovery::{QUEUE_LABEL, SHIP};
 use super::relay::{RelayInv, RelayVal};
 use super::send::{insist, send_reliably, tell_each};
 use super::write::{Waiting, Write};
@@ -55,7 +56,7 @@ impl<F: Fabric> Member<F> {
         let slots =
             |region| Slots::new(Arc::new(region), LOG_SLOTS, config.value_bytes, fabric.signal());
         let bytes = Slots::bytes(LOG_SLOTS, config.value_bytes);
-        let queue = || slots(Region::for_nic_log(bytes, label | 1 << 16));
+        let queue = || slots(Region::for_nic_log(bytes, label | QUEUE_LABEL));
         let member = Rc::new(Self {
             fabric: fabric.clone(),
             steps: Steps::of(config.model),
@@ -67,6 +68,7 @@ impl<F: Fabric> Member<F> {
             node: Arc::clone(node),
         });
         assert!(fabric.serve(Rc::new(Serving(member.clone()))), "an engine runs one system");
+        member.watch_views();
         member
     }
 
@@ -93,6 +95,20 @@ impl<F: Fabric> Member<F> {
         let write = Rc::new(Write::new(number, key, value, scope, waiting, changed));
         self.writes.borrow_mut().insert(number, write.clone());
         write
+    }
+
+    /// A [PERSIST]sc to be coordinated here.
+    pub(super) fn open_scope_end(&self, scope: u64) -> Rc<Write> {
+        let number = self.numbers.get() + 1;
+        self.numbers.set(number);
+        let write = Rc::new(Write::scope_end(number, scope, self.fabric.signal()));
+        self.writes.borrow_mut().insert(number, write.clone());
+        write
+    }
+
+    /// Every write that has not ended.
+    pub(super) fn open_writes(&self) -> Vec<Rc<Write>> {
+        self.writes.borrow().values().cloned().collect()
     }
 
     /// A write has ended.
@@ -266,6 +282,7 @@ impl<F: Fabric> Service for Serving<F> {
     fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
         match (delivery.kind, delivery.reply_to) {
             (HOST_INV, Some(host)) => return self.0.take_over(delivery.body, host),
+            (SHIP, Some(to)) => return self.0.ship_to(delivery.body, to),
             (HOST_INV, None) => return Err(Malformed { what: "an INV of a host without a reply" }),
             _ => {}
         }

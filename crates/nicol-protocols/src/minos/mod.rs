@@ -16,6 +16,7 @@
 //! | 8 lines 9 to 44 | MINOS-O, SmartNIC: coordinator and follower, vFIFO, dFIFO | `offload.rs`, `queue.rs` |
 //! | section V-B3 | batching without offloading | `relay.rs` |
 //! | section III-D | client-reads | `client.rs` |
+//! | section III-E | changes of view, replay, recovery | `views.rs`, `recovery.rs` |
 //!
 //! Lines are those of figure 2; figure 8 has the same numbers. The figures' texts are reconstructed
 //! from section III-B.
@@ -40,14 +41,16 @@ mod node;
 mod offload;
 mod queue;
 mod record;
+mod recovery;
 mod relay;
 mod scope;
 mod send;
 mod store;
 mod timestamp;
+mod views;
 mod write;
 
 pub use client::Client;
 pub use config::{Errata, Faithful, MinosConfig, Sabotage};
-pub use node::{BREAKDOWN, Node};
+pub use node::{BREAKDOWN, Loaded, Node};
 pub use store::Store;

@@ -1,9 +1,10 @@
 //! One node: its records, and what its engines share besides.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nicol_core::engine::Revival;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Incarnation, Key, NodeId, ShardId, Side, Version};
 use nicol_core::key_value::{KeyValueNode, Offered};
@@ -18,6 +19,7 @@ use super::member::Member;
 use super::messages::{Inv, NO_SCOPE};
 use super::queue::Queue;
 use super::record::Record;
+use super::recovery::apply_medium;
 use super::relay::Relay;
 use super::store::{Store, digest_of};
 use super::timestamp::Timestamp;
@@ -27,6 +29,16 @@ pub const BREAKDOWN: &str = "breakdown";
 /// Bits of a scope's name that number it; those above name the node and its life.
 const SCOPE_BITS: u32 = 36;
 
+/// The records of a shard as they are loaded, which all replicas share.
+pub type Loaded = Arc<Vec<(Key, Box<[u8]>)>>;
+
+/// It serves.
+const READY: u8 = 0;
+/// It has crashed, and what it had in memory is lost.
+const LOST: u8 = 1;
+/// It has come back.
+const RECOVERED: u8 = 2;
+
 /// A node of MINOS.
 #[derive(Debug)]
 pub struct Node {
@@ -34,6 +46,10 @@ pub struct Node {
     view: View,
     config: MinosConfig,
     store: Store,
+    /// What was loaded, which its log device has as well.
+    loaded: Vec<Loaded>,
+    /// Where it is between a crash and serving again.
+    state: AtomicU8,
     volatile_queue: Queue,
     durable_queue: Queue,
     /// By scope that has not ended: its writes here.
@@ -93,7 +109,32 @@ impl Node {
 
     /// Has it every record, so that it may answer?
     pub(super) fn is_ready(&self) -> bool {
-        true
+        self.state.load(Ordering::Acquire) != LOST
+    }
+
+    /// It has every record again.
+    pub(super) fn serve_again(&self) {
+        self.state.store(RECOVERED, Ordering::Release);
+    }
+
+    /// Takes what was loaded, where there is nothing newer.
+    fn reload(&self) {
+        for (key, value) in self.loaded.iter().flat_map(|shard| shard.iter()) {
+            self.store.change(*key, |record| {
+                if record.value_ts == Timestamp::NONE {
+                    let ts = record.volatile_ts.max(Timestamp::LOADED);
+                    record.update(Timestamp::LOADED, Some(value));
+                    record.volatile_ts = ts;
+                    for known in [
+                        &mut record.durable_ts,
+                        &mut record.glb_volatile_ts,
+                        &mut record.glb_durable_ts,
+                    ] {
+                        *known = (*known).max(Timestamp::LOADED);
+                    }
+                }
+            });
+        }
     }
 
     /// Does `node` hold `key`?
@@ -153,6 +194,13 @@ impl Node {
         self.breakdown.handling_ns.fetch_add(took.0, Ordering::Relaxed);
     }
 
+    /// Without offloading a SmartNIC only passes on what is batched.
+    fn start_relay<F: Fabric>(self: &Arc<Self>, fabric: &F) {
+        if self.config.batching {
+            Relay::start(fabric, self);
+        }
+    }
+
     /// Does this node hold `shard`?
     fn holds_shard(&self, shard: ShardId) -> bool {
         let is_server = self.view.role(self.id) == Some(Role::Server);
@@ -162,37 +210,57 @@ impl Node {
 
 impl SystemNode for Node {
     type Config = MinosConfig;
-    /// Nothing: a node loads what it replicates by itself.
-    type Shard = ();
-    type Copies = Store;
+    type Shard = Loaded;
+    type Copies = (Store, Vec<Loaded>);
 
-    fn load(_: ShardId, _: &View, _: &MinosConfig, _: &dyn RecordSource) {}
+    const RECOVERS: bool = true;
+    const RECOVERS_FROM_LOGS: bool = true;
+    const FOLLOWS_VIEWS: bool = true;
 
-    fn empty(_: &MinosConfig, _: &dyn RecordSource) {}
+    fn load(shard: ShardId, view: &View, _: &MinosConfig, source: &dyn RecordSource) -> Loaded {
+        let mut records = Vec::new();
+        source.load(view, shard, &mut |key, value| records.push((key, value.into())));
+        Arc::new(records)
+    }
+
+    fn empty(_: &MinosConfig, _: &dyn RecordSource) -> Loaded {
+        Loaded::default()
+    }
 
     fn copy(
         id: NodeId,
         view: &View,
         config: &MinosConfig,
-        source: &dyn RecordSource,
-        _: &[()],
-    ) -> Store {
-        let store = Store::new();
+        _: &dyn RecordSource,
+        shards: &[Loaded],
+    ) -> (Store, Vec<Loaded>) {
+        let (store, mut loaded) = (Store::new(), Vec::new());
         let holds = |shard: &ShardId| !config.sharded || view.replicas_of(*shard).contains(&id);
         if view.role(id) == Some(Role::Server) {
             for shard in view.shard_ids().filter(holds) {
-                source
-                    .load(view, shard, &mut |key, value| store.insert(key, Record::loaded(value)));
+                let records = &shards[usize::from(shard.0)];
+                loaded.push(records.clone());
+                let insert =
+                    |(key, value): &(Key, Box<[u8]>)| store.insert(*key, Record::loaded(value));
+                records.iter().for_each(insert);
             }
         }
-        store
+        (store, loaded)
     }
 
-    fn build(id: NodeId, view: &View, config: &MinosConfig, (): (), store: Store) -> Self {
+    fn build(
+        id: NodeId,
+        view: &View,
+        config: &MinosConfig,
+        _: Loaded,
+        (store, loaded): (Store, Vec<Loaded>),
+    ) -> Self {
         Self {
             id,
             view: view.clone(),
             store,
+            loaded,
+            state: AtomicU8::new(READY),
             volatile_queue: Queue::new(config.queue_entries),
             durable_queue: Queue::new(config.queue_entries),
             config: config.clone(),
@@ -205,10 +273,31 @@ impl SystemNode for Node {
     }
 
     fn crashed(&self) {
+        self.state.store(LOST, Ordering::Release);
         self.store.lose();
         self.volatile_queue.lose();
         self.durable_queue.lose();
         self.scopes().clear();
+    }
+
+    fn restart_from<F: Fabric>(self: &Arc<Self>, fabric: &F, revival: &Revival<'_>) {
+        let here = fabric.here();
+        if self.view.role(self.id) != Some(Role::Server) {
+            return;
+        }
+        if here.side == Side::Nic && !self.config.offload {
+            return self.start_relay(fabric);
+        }
+        let member = Member::start(fabric, self);
+        if (here.side, here.core) == (Side::Host, 0) {
+            self.reload();
+            apply_medium(self, revival);
+            fabric.spawn(member.recover(!revival.memory_is_durable));
+        }
+    }
+
+    fn has_recovered(&self) -> bool {
+        self.state.load(Ordering::Acquire) == RECOVERED
     }
 
     fn is_settled(&self) -> bool {
@@ -295,9 +384,7 @@ impl KeyValueNode for Node {
     fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
         let side = fabric.here().side;
         if side == Side::Nic && !self.config.offload {
-            if self.config.batching {
-                Relay::start(fabric, self);
-            }
+            self.start_relay(fabric);
             return None;
         }
         let member = Member::start(fabric, self);

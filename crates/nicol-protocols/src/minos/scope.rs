@@ -17,10 +17,8 @@ impl<F: Fabric> Member<F> {
     pub(super) async fn persist_scope(self: Rc<Self>, write: Rc<Write>) {
         let open = Open::begin(&self.node);
         // [MINOS24 fig. 3 vii] [PERSIST]sc to every follower.
-        let followers = self.all_followers();
-        self.await_acks(&write, &followers);
-        let (number, epoch, scope) = (write.number, write.epoch.get(), write.scope);
-        self.tell_each(&followers, Persist { write: number, epoch, scope });
+        self.send_persist(&write);
+        let scope = write.scope;
         match self.complete_scope(scope).await {
             Ok(()) => {
                 // [MINOS24 fig. 3 vii] Spin until all [ACK_P]sc have come.
@@ -33,6 +31,14 @@ impl<F: Fabric> Member<F> {
             Err(_) => write.fail(),
         }
         self.end(&write, open);
+    }
+
+    /// Sends [PERSIST]sc to every follower of this view.
+    pub(super) fn send_persist(self: &Rc<Self>, write: &Write) {
+        let followers = self.all_followers();
+        self.await_acks(write, &followers);
+        let (epoch, scope) = (write.epoch.get(), write.scope);
+        self.tell_each(&followers, Persist { write: write.number, epoch, scope });
     }
 
     /// [PERSIST]sc at a follower.

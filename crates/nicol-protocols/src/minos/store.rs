@@ -108,6 +108,18 @@ impl Store {
         }
     }
 
+    /// The keys of the records of which `wanted` is true, in their order.
+    pub(super) fn keys(&self, wanted: impl Fn(&Record) -> bool) -> Vec<Key> {
+        let mut keys = Vec::new();
+        self.for_each(|key, record| {
+            if wanted(record) {
+                keys.push(key);
+            }
+        });
+        keys.sort_unstable();
+        keys
+    }
+
     /// Forgets everything: the crash of the memory that it is in.
     pub(super) fn lose(&self) {
         for stripe in &self.stripes {

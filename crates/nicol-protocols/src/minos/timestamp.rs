@@ -42,6 +42,16 @@ impl Timestamp {
         self.0 >> WRITER_BITS
     }
 
+    /// The node that chose it.
+    pub(super) const fn node(self) -> NodeId {
+        NodeId((self.0 >> LIFE_BITS) as u16 & ((1 << EngineId::NODE_BITS) - 1))
+    }
+
+    /// That node's life.
+    pub(super) const fn life(self) -> Incarnation {
+        Incarnation(self.0 as u32 & ((1 << LIFE_BITS) - 1))
+    }
+
     /// As histories tell it: what is loaded has version 1.
     pub(super) const fn told(self) -> Version {
         Version(self.0)
@@ -59,6 +69,7 @@ mod tests {
             [Timestamp::NONE, Timestamp::LOADED, at(1, 0, 1), at(1, 0, 2), at(1, 4_095, 1)];
         assert!(rising.is_sorted() && rising[4] < at(2, 0, 1));
         assert_eq!((at(7, 3, 2).version(), Timestamp::LOADED.told()), (7, Version(1)));
+        assert_eq!((at(7, 3, 2).node(), at(7, 3, 2).life()), (NodeId(3), Incarnation(2)));
         assert_eq!(Timestamp::of_bits(at(7, 3, 2).bits()), at(7, 3, 2));
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Write {
     /// `None` removes the record.
     pub(super) value: Option<Box<[u8]>>,
     pub(super) scope: u64,
+    /// Is it a [PERSIST]sc?
+    pub(super) is_scope_end: bool,
     ts: Cell<Timestamp>,
     /// May followers have it already?
     pub(super) again: Cell<bool>,
@@ -66,6 +68,7 @@ impl Write {
             key,
             value: value.map(Into::into),
             scope,
+            is_scope_end: false,
             ts: Cell::new(Timestamp::NONE),
             again: Cell::new(false),
             epoch: Cell::new(0),
@@ -80,6 +83,12 @@ impl Write {
             waiting,
             changed,
         }
+    }
+
+    /// The [PERSIST]sc of `scope`.
+    pub(super) fn scope_end(number: u64, scope: u64, changed: Signal) -> Self {
+        let write = Self::new(number, Key(0), None, scope, Waiting::Here, changed);
+        Self { is_scope_end: true, ..write }
     }
 
     /// TS_WR.

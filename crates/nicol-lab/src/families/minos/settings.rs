@@ -11,15 +11,13 @@ use crate::settings::{
     SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch,
 };
 
-/// Writes of a scope: the paper gives none.
-const SCOPE_WRITES: u32 = 10;
-
 impl Settings for MinosConfig {
     const KEYS: &'static [Setting] = &[
         ("combined", "on|off", "does the SmartNIC run the algorithms, on coherent metadata"),
         ("batching", "on|off", "do host and SmartNIC exchange one INV and one ACK a write"),
         ("broadcast", "on|off", "does the card send the copies of an INV or VAL"),
         ("queue_entries", "1..2^20|unlimited", "entries of each of the vFIFO and the dFIFO"),
+        ("scope_writes", "1..1000", "writes of a client in a scope, of the scope model"),
         ("timeout_us", "MICROSECONDS", "how long a client waits, where messages may be lost"),
     ];
     const HIDDEN: &'static [Setting] = &[SABOTAGE, ("faithful", "ERRATUM", "keep it as printed")];
@@ -31,6 +29,7 @@ impl Settings for MinosConfig {
             "broadcast" => self.broadcast = switch(value)?,
             "queue_entries" if value == "unlimited" => self.queue_entries = None,
             "queue_entries" => self.queue_entries = Some(number(value, 1, 1 << 20)? as u32),
+            "scope_writes" => self.scope_writes = number(value, 1, 1_000)? as u32,
             "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 1 << 32)?),
             "faithful" => *erratum(&mut self.errata, value)? = Faithful::Paper,
             _ => self.sabotage = sabotage(&SABOTAGES, value)?,
@@ -67,10 +66,10 @@ impl SystemConfig for MinosConfig {
 
 impl KeyValueConfig for MinosConfig {
     fn promise(&self) -> Promise {
-        Promise::Linearizable
+        Promise::Durable(self.model)
     }
 
     fn scope_writes(&self) -> Option<u32> {
-        (self.model == Persistency::Scope).then_some(SCOPE_WRITES)
+        (self.model == Persistency::Scope).then_some(self.scope_writes)
     }
 }

@@ -1,5 +1,6 @@
 //! Runs in which a broken MINOS shows.
 
+use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
 use nicol_workload::ycsb::Popularity;
 
@@ -7,7 +8,7 @@ use crate::config::{BenchConfig, Length};
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
 
-/// Few records and many clients, with and without message faults.
+/// Few records and many clients: crashes of everything and of a node, message faults, and none.
 pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let spec = WorkloadSpec {
         records: Some(2),
@@ -25,5 +26,14 @@ pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     };
     let mut lossy = calm.clone();
     lossy.faults.messages = true;
-    vec![calm, lossy]
+    let crashing = |scope, restart_after| {
+        let at = Nanos(10_000 + seed.wrapping_mul(7_919) % 90_000);
+        let crashes = vec![Crash { scope, node: seed as u16, at, restart_after }];
+        let fault_plan = Some(FaultPlan { crashes, ..FaultPlan::none() });
+        // Slow devices, so that much is on its way to them.
+        let on = "minos-snic:persist.per_kib=200us:nic_queues.durable_per_kib=200us".to_owned();
+        BenchConfig { fault_plan, on, ..calm.clone() }
+    };
+    let again = Some(Nanos::from_micros(50));
+    vec![crashing(CrashScope::All, again), crashing(CrashScope::Node, None), lossy, calm]
 }

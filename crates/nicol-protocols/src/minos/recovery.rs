@@ -1,0 +1,338 @@
+//! A node that has crashed and comes back. [MINOS24 III-E, AMB-20]
+//!
+//! 1. It loads what was loaded, and applies its log and its dFIFO in any order, each record if it is
+//!    newer than what is there.
+//! 2. As soon as it has a lease, and so is a member of the view, it takes part in writes.
+//! 3. It copies every record, into its log as well, from a member that serves: what that has acknowledged in earlier views is
+//!    there, and later writes wait for both. If nobody serves, because everything has crashed, it waits
+//!    until every server is back and takes the newest of all their logs.
+//! 4. Records that are locked there are locked here until they are not.
+//! 5. What only its own log has is a write that never completed: it is replayed.
+//! 6. It serves.
+
+use std::rc::Rc;
+
+use nicol_core::engine::Revival;
+use nicol_core::fabric::{Fabric, Message, ReplyTo, Timeout};
+use nicol_core::ids::{EngineId, Key, NodeId, Side};
+use nicol_core::units::Nanos;
+use nicol_core::view::Role;
+use nicol_core::wire::{Malformed, Reader, Writer};
+
+use super::config::Sabotage;
+use super::log::Logged;
+use super::member::Member;
+use super::messages::{Inv, NO_SCOPE};
+use super::node::{Node, Open};
+use super::timestamp::Timestamp;
+
+pub(super) const SHIP: u16 = 24;
+
+/// How long a node that recovers waits before it tries again.
+const PAUSE: Nanos = Nanos::from_micros(50);
+/// How long it waits for an answer.
+const ANSWER: Timeout = Timeout::After(Nanos::from_millis(2));
+/// Records of a page.
+const PAGE: usize = 24;
+/// The mark of the dFIFO in the labels of a node's medium.
+pub(super) const QUEUE_LABEL: u32 = 1 << 16;
+
+/// Asks for records from `first` on, up to `last`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ship {
+    /// The view in which the sender is a member.
+    epoch: u64,
+    first: Key,
+    last: Key,
+}
+
+impl Message for Ship {
+    const KIND: u16 = SHIP;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        for word in [self.epoch, self.first.0, self.last.0] {
+            to.u64(word);
+        }
+    }
+}
+
+/// A record as it is shipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shipped {
+    key: Key,
+    ts: Timestamp,
+    glb_volatile_ts: Timestamp,
+    glb_durable_ts: Timestamp,
+    /// The owner of its read lock; [`Timestamp::NONE`] if it is free.
+    owner: Timestamp,
+    value: Option<Box<[u8]>>,
+}
+
+/// Records of the sender, in the order of their keys.
+#[derive(Debug, PartialEq, Eq)]
+struct Page {
+    /// Does the sender serve?
+    ready: bool,
+    /// Are there more?
+    more: bool,
+    records: Vec<Shipped>,
+}
+
+impl Message for Page {
+    const KIND: u16 = 25;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u8(u8::from(self.ready));
+        to.u8(u8::from(self.more));
+        for record in &self.records {
+            let times = [record.ts, record.glb_volatile_ts, record.glb_durable_ts, record.owner];
+            to.u64(record.key.0);
+            times.into_iter().for_each(|ts| to.u64(ts.bits()));
+            to.u8(u8::from(record.value.is_some()));
+            let value = record.value.as_deref().unwrap_or_default();
+            to.u32(value.len() as u32);
+            to.bytes(value);
+        }
+    }
+}
+
+impl Page {
+    fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        let (ready, more) = (reader.u8()? == 1, reader.u8()? == 1);
+        let mut records = Vec::new();
+        while !reader.rest().is_empty() {
+            let [key, times @ ..] = reader.u64s::<5>()?;
+            let [ts, glb_volatile_ts, glb_durable_ts, owner] = times.map(Timestamp::of_bits);
+            let (present, len) = (reader.u8()? == 1, reader.u32()?);
+            let value = reader.bytes(len as usize)?;
+            let (key, value) = (Key(key), present.then(|| value.into()));
+            records.push(Shipped { key, ts, glb_volatile_ts, glb_durable_ts, owner, value });
+        }
+        Ok(Self { ready, more, records })
+    }
+}
+
+/// Applies what the medium of a node has kept: the newest of each record.
+pub(super) fn apply_medium(node: &Node, revival: &Revival<'_>) {
+    let sabotage = node.config().sabotage;
+    // Newest first, which is as good as any order.
+    for write in revival.medium.iter().rev().filter(|write| write.intact) {
+        if sabotage == Sabotage::LosesQueue && write.label & QUEUE_LABEL != 0 {
+            continue;
+        }
+        // A write of a device that tears is checked as a whole; what is no record is of nobody here.
+        let Ok(Logged::Update { key, ts, value }) = Logged::parse(&write.bytes) else { continue };
+        node.store().change(key, |record| {
+            if record.value_ts < ts || sabotage == Sabotage::Resurrects {
+                record.update(ts, value);
+            }
+            record.durable_ts = record.durable_ts.max(ts);
+        });
+    }
+}
+
+impl<F: Fabric> Member<F> {
+    /// Recovers, and then serves.
+    pub(super) async fn recover(self: Rc<Self>, has_log: bool) {
+        let open = Open::begin(&self.node);
+        loop {
+            while !self.fabric.has_lease() {
+                self.pause().await;
+            }
+            if let Some(unfinished) = self.copy_records(has_log).await {
+                for (key, ts) in unfinished {
+                    // Nobody reads it before it is complete.
+                    self.node.store().change(key, |record| record.snatch_rd_lock(ts));
+                    self.fabric.spawn(self.clone().replay(key, ts));
+                }
+                break;
+            }
+            self.pause().await;
+        }
+        self.node.serve_again();
+        drop(open);
+    }
+
+    async fn pause(&self) {
+        self.fabric.sleep_until(self.fabric.now() + PAUSE).await;
+    }
+
+    /// Copies every record from a node that serves; else, if every server is back, from all. The writes
+    /// that only the own log has; `None` if nobody could be copied from.
+    async fn copy_records(self: &Rc<Self>, has_log: bool) -> Option<Vec<(Key, Timestamp)>> {
+        let view = self.fabric.view().clone();
+        let here = self.fabric.here().node;
+        let others: Vec<NodeId> =
+            view.nodes_of(Role::Server).filter(|node| *node != here).collect();
+        let up = |node: &&NodeId| {
+            [Side::Host, Side::Nic].into_iter().all(|side| view.side(**node, side).up)
+        };
+        let members: Vec<NodeId> = others.iter().filter(up).copied().collect();
+        for &node in &members {
+            let page = self.ship(node, Key(0), Key(u64::MAX)).await;
+            if page.is_some_and(|page| page.ready) {
+                return self.copy_from(node).await;
+            }
+        }
+        if members.len() < others.len() || !has_log {
+            return None;
+        }
+        for &node in &members {
+            self.copy_from(node).await?;
+        }
+        // Everything that anybody has is here, and nobody has anything else.
+        let store = self.node.store();
+        for key in store.keys(|_| true) {
+            store.change(key, |record| {
+                record.glb_volatile_ts = record.value_ts;
+                record.glb_durable_ts = record.value_ts;
+                record.rd_lock = None;
+            });
+        }
+        Some(Vec::new())
+    }
+
+    /// Copies every record of `node` that is newer there. The writes that only the own log has.
+    async fn copy_from(self: &Rc<Self>, node: NodeId) -> Option<Vec<(Key, Timestamp)>> {
+        let (mut first, mut locked, mut seen) = (Key(0), Vec::new(), Vec::new());
+        loop {
+            let page = self.ship(node, first, Key(u64::MAX)).await?;
+            for shipped in &page.records {
+                self.take(shipped);
+                seen.push((shipped.key, shipped.ts));
+                if shipped.owner != Timestamp::NONE {
+                    locked.push(shipped.key);
+                }
+            }
+            match page.records.last() {
+                Some(last) if page.more => first = Key(last.key.0 + 1),
+                _ => break,
+            }
+        }
+        for key in locked {
+            while !self.is_free_at(node, key).await? {
+                self.pause().await;
+            }
+        }
+        self.persist_copies().await?;
+        let older = |key: Key, ts: Timestamp| {
+            let place = seen.binary_search_by_key(&key, |(key, _)| *key);
+            place.map_or(ts.version() > 0, |place| seen[place].1 < ts)
+        };
+        let store = self.node.store();
+        let own = store.keys(|record| record.rd_lock.is_none());
+        let own = own.into_iter().map(|key| (key, store.look(key, |record| record.value_ts)));
+        Some(own.filter(|(key, ts)| older(*key, *ts)).collect())
+    }
+
+    /// Persists what was copied and is in no log here; `None` if the log device has failed.
+    async fn persist_copies(self: &Rc<Self>) -> Option<()> {
+        let store = self.node.store();
+        for key in store.keys(|record| record.durable_ts < record.value_ts) {
+            let (ts, value) = store.look(key, |record| (record.value_ts, record.value.clone()));
+            let (write, epoch, scope, again) = (0, 0, NO_SCOPE, true);
+            let value = value.as_deref();
+            self.persist(&Inv { write, epoch, key, ts, scope, again, value }).await.ok()?;
+        }
+        Some(())
+    }
+
+    /// Has the record's read lock been released at `node`? Then so it is here, unless of a newer write.
+    async fn is_free_at(&self, node: NodeId, key: Key) -> Option<bool> {
+        let page = self.ship(node, key, key).await?;
+        let Some(shipped) = page.records.first() else { return Some(true) };
+        self.take(shipped);
+        if shipped.owner != Timestamp::NONE {
+            return Some(false);
+        }
+        self.node.store().change(key, |record| {
+            if record.rd_lock.is_some_and(|owner| owner <= shipped.ts) {
+                record.rd_lock = None;
+            }
+        });
+        Some(true)
+    }
+
+    /// Takes a record that was shipped, as far as it is newer.
+    fn take(&self, shipped: &Shipped) {
+        self.node.store().change(shipped.key, |record| {
+            if record.value_ts < shipped.ts || self.breaks(Sabotage::Resurrects) {
+                record.volatile_ts = record.volatile_ts.max(shipped.ts);
+                record.land(shipped.ts, shipped.value.as_deref());
+            }
+            record.glb_volatile_ts = record.glb_volatile_ts.max(shipped.glb_volatile_ts);
+            record.glb_durable_ts = record.glb_durable_ts.max(shipped.glb_durable_ts);
+            if shipped.owner != Timestamp::NONE {
+                record.snatch_rd_lock(shipped.owner);
+            }
+        });
+    }
+
+    async fn ship(&self, node: NodeId, first: Key, last: Key) -> Option<Page> {
+        let epoch = u64::from(self.fabric.view().epoch().0);
+        let asked = Ship { epoch, first, last };
+        let answer = self.fabric.call(EngineId::host(node, 0), &asked, ANSWER).await.ok()?;
+        Page::parse(answer.as_ref()).ok()
+    }
+
+    /// SHIP: records of this node, once it knows a view in which the asker is a member.
+    pub(super) fn ship_to(self: &Rc<Self>, body: &[u8], to: ReplyTo) -> Result<(), Malformed> {
+        let mut reader = Reader::new(body);
+        let [epoch, first, last] = reader.u64s()?;
+        reader.finish()?;
+        let member = self.clone();
+        self.fabric.spawn(async move {
+            let open = Open::begin(&member.node);
+            member.knows_view(epoch).await;
+            member.fabric.access().await;
+            member.fabric.reply(to, &member.page(Key(first)..=Key(last)));
+            drop(open);
+        });
+        Ok(())
+    }
+
+    fn page(&self, keys: std::ops::RangeInclusive<Key>) -> Page {
+        let store = self.node.store();
+        let mut asked = store.keys(|_| true);
+        asked.retain(|key| keys.contains(key));
+        let more = asked.len() > PAGE;
+        asked.truncate(PAGE);
+        let shipped = |key: Key| {
+            store.look(key, |record| Shipped {
+                key,
+                ts: record.value_ts,
+                glb_volatile_ts: record.glb_volatile_ts,
+                glb_durable_ts: record.glb_durable_ts,
+                owner: record.rd_lock.unwrap_or(Timestamp::NONE),
+                value: record.value.clone(),
+            })
+        };
+        let records = asked.into_iter().map(shipped).collect();
+        Page { ready: self.node.is_ready(), more, records }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_survive_the_wire_and_torn_ones_are_refused() {
+        let ts = Timestamp::of_bits;
+        let record = |key, owner, value: Option<&[u8]>| Shipped {
+            key: Key(key),
+            ts: ts(5),
+            glb_volatile_ts: ts(4),
+            glb_durable_ts: ts(3),
+            owner: ts(owner),
+            value: value.map(Into::into),
+        };
+        let records = vec![record(1, 0, Some(b"one")), record(2, 7, None)];
+        let page = Page { ready: true, more: false, records };
+        let mut body = Vec::new();
+        page.emit(&mut Writer::new(&mut body));
+        assert_eq!(Page::parse(&body), Ok(page));
+        assert!(Page::parse(&body[..body.len() - 1]).is_err());
+    }
+}
