@@ -27,4 +27,5 @@ pub(crate) fn experiments() -> impl Iterator<Item = &'static Experiment> {
         .chain(prism::experiments::all())
         .chain(minos::experiments::all())
         .chain(offpath::experiments::all())
+        .chain(engine::experiments::all())
 }

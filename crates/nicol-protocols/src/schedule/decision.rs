@@ -155,12 +155,15 @@ impl Scheduler {
     pub fn ranks(&self, request: &Features) -> [u32; WORKERS_MAX] {
         let mut ranks = [0; WORKERS_MAX];
         for feature in Features::of(&request.touched) {
+            let weight = u32::from(self.vectors.weights[feature]);
+            if weight == 0 {
+                continue;
+            }
             let writes = request.written[feature / 64] >> (feature % 64) & 1 == 1;
             let mut workers = match self.planes {
                 Planes::Two if !writes => self.written.shown[feature],
                 Planes::One | Planes::Two => self.touched.shown[feature],
             };
-            let weight = u32::from(self.vectors.weights[feature]);
             while workers != 0 {
                 ranks[workers.trailing_zeros() as usize] += weight;
                 workers &= workers - 1;
@@ -217,8 +220,9 @@ impl Scheduler {
             for feature in Features::of(plane) {
                 let count = &mut counters.counts[feature][worker];
                 *count = change(*count, 1);
-                if at_once {
-                    counters.refresh(feature, self.vectors.steering[feature]);
+                if at_once && self.vectors.steering[feature] == NONE {
+                    let shown = &mut counters.shown[feature];
+                    *shown = *shown & !(1 << worker) | u32::from(*count != 0) << worker;
                 }
             }
         }

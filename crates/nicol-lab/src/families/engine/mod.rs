@@ -1,5 +1,6 @@
 //! Engines: transactions on the many cores of one node.
 
+pub(crate) mod experiments;
 mod settings;
 
 use nicol_core::system::SystemNode;

@@ -1,0 +1,225 @@
+//! A run of an engine behind a scheduler: what the figures share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use nicol_core::history::{End, History};
+use nicol_core::units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{BenchConfig, Length};
+use crate::experiments::{Context, Form, Table, digest};
+use crate::profiles;
+use crate::report::BenchRun;
+use crate::systems;
+use crate::workloads::WorkloadSpec;
+
+/// The testbed. [AlNiCo22, setup]
+const TESTBED: &str = "innova2";
+/// Cores of the server: "20 workers for normal transactions, 2 for long running ones".
+const WORKERS: usize = 22;
+/// Machines with clients, and clients of each: 24 threads with up to 4 requests under way.
+const CLIENT_NODES: usize = 2;
+const CLIENTS: [usize; 2] = [96, 48];
+/// The measured time, and the part before it.
+const WINDOW: [Nanos; 2] = [Nanos::from_millis(60), Nanos::from_micros(3_000)];
+const WARM_UP: [Nanos; 2] = [Nanos::from_millis(60), Nanos::from_micros(2_000)];
+/// The feedback epoch (C2.03) and a batch of Strife (A-16); in the quick form a hundredth and a
+/// twentieth of them, so that a short run has several.
+const FEEDBACK_US: [u64; 2] = [20_000, 200];
+const BATCH_US: [u64; 2] = [5_000, 250];
+/// Records of YCSB, of which the paper has 10 million.
+const RECORDS: [u64; 2] = [10_000_000, 20_000];
+/// Items and customers of TPC-C: the specification's, and fewer.
+const ITEMS: [u32; 2] = [100_000, 1_000];
+const CUSTOMERS: [u16; 2] = [3_000, 60];
+/// Bytes of memory of a record, rounded up, and what a run needs besides.
+const FOOTPRINT: u64 = 300;
+const BASE: u64 = 800 << 20;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) engine: &'static str,
+    pub(super) scheduler: &'static str,
+    pub(super) workload: WorkloadSpec,
+    pub(super) settings: Vec<String>,
+    /// Clients of a machine; `None`: as in the paper.
+    pub(super) clients: Option<usize>,
+    /// How often the measured time is longer than usual.
+    pub(super) longer: u64,
+}
+
+/// One judged run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Point {
+    pub(super) throughput: f64,
+    pub(super) p50: f64,
+    /// By kind: the median and the 99th percentile of the latency.
+    pub(super) kinds: BTreeMap<String, (f64, f64)>,
+    /// Aborted attempts among all.
+    pub(super) abort_fraction: f64,
+    /// Aborts on steered features among those while some feature is steered.
+    pub(super) accuracy: f64,
+    /// Commits by slice of time.
+    pub(super) series: Vec<u64>,
+    /// What the checkers found wrong.
+    pub(super) violations: Vec<String>,
+}
+
+/// Slices of a series.
+pub(super) const SLICES: u64 = 20;
+
+impl Run {
+    /// TPC-C on so many warehouses.
+    pub(super) fn tpcc(form: Form, warehouses: u16) -> WorkloadSpec {
+        WorkloadSpec {
+            warehouses: Some(warehouses),
+            items: Some(form.of(ITEMS)),
+            customers: Some(form.of(CUSTOMERS)),
+            ..WorkloadSpec::named("tpcc")
+        }
+    }
+
+    /// YCSB-T: 16 keys, of which so many in a hundred are written.
+    pub(super) fn ycsb(form: Form, writes: u8, zipf_percent: u8) -> WorkloadSpec {
+        WorkloadSpec {
+            records: Some(form.of(RECORDS)),
+            keys: Some(16),
+            read_percent: Some(100 - writes),
+            zipf_percent: Some(zipf_percent),
+            ..WorkloadSpec::named("ycsb-t")
+        }
+    }
+
+    /// The engine behind the scheduler, under the workload.
+    pub(super) fn new(
+        engine: &'static str,
+        scheduler: &'static str,
+        workload: WorkloadSpec,
+    ) -> Self {
+        let settings = Vec::new();
+        Self { engine, scheduler, workload, settings, clients: None, longer: 1 }
+    }
+
+    fn config(&self, context: &Context<'_>) -> BenchConfig {
+        let form = context.options.form;
+        let window = form.of(WINDOW) * self.longer;
+        let mut settings = vec![format!("scheduler={}", self.scheduler)];
+        if self.scheduler.starts_with("alnico") {
+            settings.push(format!("feedback_us={}", form.of(FEEDBACK_US)));
+        }
+        if self.scheduler == "strife" {
+            settings.push(format!("batch_us={}", form.of(BATCH_US)));
+        }
+        if self.workload.is_tpcc() {
+            settings.push("reserved=2".to_owned());
+        }
+        settings.extend(self.settings.iter().cloned());
+        let mut spec = self.workload.clone();
+        // Capacity for what the run inserts, beyond what it can commit.
+        spec.transactions = spec.is_tpcc().then(|| (form.of(WARM_UP) + window).0 / 1_000);
+        BenchConfig {
+            nodes: 1,
+            replicas: 1,
+            client_nodes: CLIENT_NODES,
+            host_engines: Some(WORKERS),
+            clients: Some(self.clients.unwrap_or(form.of(CLIENTS))),
+            length: Some(Length::Time(window)),
+            warmup: Some(form.of(WARM_UP)),
+            settings,
+            ..BenchConfig::new(self.engine, spec, testbed(context), context.options.seed)
+        }
+    }
+
+    /// Runs it, and judges the run.
+    pub(super) fn run(&self, context: &Context<'_>) -> Result<Point> {
+        let config = self.config(context);
+        let records = self.workload.records.unwrap_or(20 * 500_000);
+        let memory = records * FOOTPRINT + BASE;
+        let hardware = digest(&format!("{:?}", profiles::load(testbed(context))?));
+        let run = format!("alnico {hardware:016x} {config:?}");
+        let system = systems::find(self.engine)?;
+        context.point(&run, memory, || {
+            let ran = (system.run)(system, &config)?;
+            point(&ran, self, config.warmup.unwrap_or_default())
+        })
+    }
+}
+
+/// Commits by slice of the measured time, which begins at `from`.
+fn series(history: &History, from: Nanos, window: u64) -> Vec<u64> {
+    let mut slices = vec![0; SLICES as usize];
+    let ended = history.operations.iter().filter(|operation| operation.end == End::Ok);
+    for at in ended.filter_map(|operation| operation.responded?.checked_sub(from.0)) {
+        if let Some(slice) = slices.get_mut((at * SLICES / window) as usize) {
+            *slice += 1;
+        }
+    }
+    slices
+}
+
+fn point(ran: &BenchRun, run: &Run, warmup: Nanos) -> Result<Point> {
+    let report = &ran.report;
+    let what = format!("{} behind {}", run.engine, run.scheduler);
+    ensure!(report.committed > 0, "{what}: nothing committed in the measured time");
+    let violations = report.check.violations.iter().map(|one| format!("{what}: {one}"));
+    let counted = |name: &str| {
+        let group = report.counters.get("schedule");
+        group.and_then(|group| group.get(name)).copied().unwrap_or_default() as f64
+    };
+    let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+    let aborts = counted("aborts");
+    let kind = |kind: &crate::report::Kind| {
+        (kind.name.to_string(), (kind.latency_us.p50, kind.latency_us.p99))
+    };
+    // Commits of the whole run, as the counters of aborts are.
+    let committed = ran.history.operations.iter().filter(|one| one.end == End::Ok).count() as f64;
+    let window = (report.committed as f64 / report.throughput_per_s * 1e9).round() as u64;
+    Ok(Point {
+        throughput: report.throughput_per_s,
+        p50: report.latency_us.p50,
+        kinds: report.kinds.iter().map(kind).collect(),
+        abort_fraction: share(aborts, aborts + committed),
+        accuracy: share(counted("aborts_on_steered"), counted("aborts_while_steering")),
+        series: series(&ran.history, warmup, window.max(1)),
+        violations: violations.collect(),
+    })
+}
+
+pub(super) fn testbed<'c>(context: &Context<'c>) -> &'c str {
+    context.options.profile.as_deref().unwrap_or(TESTBED)
+}
+
+/// Milliseconds of a slice of the measured time of `longer` windows.
+pub(super) fn slice_ms(context: &Context<'_>, longer: u64) -> f64 {
+    (context.options.form.of(WINDOW) * longer).0 as f64 / SLICES as f64 / 1e6
+}
+
+/// Says in `table` what these figures assume.
+pub(super) fn assume(context: &Context<'_>, table: &mut Table) -> Result<()> {
+    let form = context.options.form;
+    let span = |span: Nanos| format!("{} us", span.0 / 1_000);
+    table.ran_on(&Arc::new(profiles::load(testbed(context))?));
+    table.assume("warm-up", span(form.of(WARM_UP)), "simulated");
+    table.assume(
+        "measured time",
+        span(form.of(WINDOW)),
+        "simulated; the published length is not given",
+    );
+    let reason = "(C2.03); in the quick form a hundredth, so that a short run has several";
+    table.assume("feedback", format!("{} us", form.of(FEEDBACK_US)), reason);
+    let reason = "or 10,000 requests (A-16); in the quick form a twentieth";
+    table.assume("batch of strife", format!("{} us", form.of(BATCH_US)), reason);
+    let reason = "of each of 2 machines; the paper has 24 threads with 1 to 4 requests under way";
+    table.assume("clients", form.of(CLIENTS), reason);
+    table.assume("records of YCSB-T", form.of(RECORDS), "the paper has 10 million");
+    let reason = "cores of the server; of them 2 take only what scans under TPC-C, 2 schedule in \
+                  alnico-cpu-2 and 1 in strife";
+    table.assume("workers", WORKERS, reason);
+    let reason = "of TPC-C; the specification has 100,000 items and 3,000 customers a district";
+    let scale = format!("{} items, {} customers", form.of(ITEMS), form.of(CUSTOMERS));
+    table.assume("scale", scale, reason);
+    Ok(())
+}
