@@ -8,5 +8,6 @@ pub mod commit;
 pub mod engine;
 mod kit;
 pub mod minos;
+pub mod offpath;
 pub mod prism;
 pub mod schedule;

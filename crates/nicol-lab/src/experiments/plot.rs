@@ -61,11 +61,13 @@ const FONT: &str = "sans-serif";
 const BESIDE: RGBColor = RGBColor(90, 90, 90);
 
 /// What a column holds, with its unit, in words. One that is not here goes by its name.
-const WORDS: [(&str, &str); 28] = [
+const WORDS: &[(&str, &str)] = &[
+    ("alternative", "alternative"),
     ("bandwidth_gbps", "bandwidth (Gbps)"),
     ("batch", "requests of a doorbell"),
     ("benchmark", "workload"),
     ("bytes", "size of an operation (bytes)"),
+    ("clients", "clients"),
     ("homes_per_hint", "homes that share a hint"),
     ("latency_mean_us", "mean latency (microseconds)"),
     ("latency_p50_us", "median latency (microseconds)"),

@@ -16,6 +16,7 @@ pub(crate) static SYSTEMS: &[&[System]] = &[
     commit::SYSTEMS,
     engine::SYSTEMS,
     prism::SYSTEMS,
+    offpath::SYSTEMS,
     minos::SYSTEMS,
     #[cfg(test)]
     key_value::tests::SYSTEMS,

@@ -1,0 +1,138 @@
+//! DrTM-KV's alternatives as systems: what may be set in them.
+
+use anyhow::Result;
+use nicol_core::units::Nanos;
+use nicol_protocols::offpath::drtm_kv::{Alternative, DrtmKvConfig, Node, Sabotage};
+
+use crate::config::{BenchConfig, Length};
+use crate::families::key_value::{KeyValueConfig, system};
+use crate::settings::{
+    EngineSettings, SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
+};
+use crate::system::System;
+use crate::workloads::WorkloadSpec;
+
+/// The alternatives by their names.
+const ALTERNATIVES: [(&str, Alternative); 7] = [
+    ("drtm-kv:rnic", Alternative::Rnic),
+    ("drtm-kv:a1", Alternative::A1),
+    ("drtm-kv:a2", Alternative::A2),
+    ("drtm-kv:a3", Alternative::A3),
+    ("drtm-kv:a4", Alternative::A4),
+    ("drtm-kv:a5", Alternative::A5),
+    ("drtm-kv:a4+a5", Alternative::A4AndA5),
+];
+
+/// The systems, in that order.
+pub(super) const SYSTEMS: [System; 7] = [
+    alternative(0),
+    alternative(1),
+    alternative(2),
+    alternative(3),
+    alternative(4),
+    alternative(5),
+    alternative(6),
+];
+
+const fn alternative(at: usize) -> System {
+    let (name, alternative) = ALTERNATIVES[at];
+    System {
+        survives: "message faults, partitions, stalls; a crash ends its node's shard",
+        coverage_of_crashes: &["shard_unavailable"],
+        sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
+        harmless: harmless(alternative),
+        trials,
+        ..system::<Node>("offpath", name, "DrTM-KV on off-path SmartNICs, OSDI '23")
+    }
+}
+
+/// What an alternative does not notice, and why.
+const fn harmless(alternative: Alternative) -> &'static [(&'static str, &'static str)] {
+    const CACHED: (&str, &str) = ("keeps_cached", "it keeps no values");
+    const CHAINS: (&str, &str) = ("ignores_chains", "no chain is followed to look a key up");
+    match alternative {
+        Alternative::A3 => &[CACHED, CHAINS],
+        Alternative::A5 => &[CHAINS],
+        Alternative::A4AndA5 => &[],
+        Alternative::Rnic | Alternative::A1 | Alternative::A2 | Alternative::A4 => &[CACHED],
+    }
+}
+
+/// Ways to break it on purpose, so that a sweep can show that its checkers see it.
+const SABOTAGES: [(&str, Sabotage); 6] = [
+    ("trusts_extents", Sabotage::TrustsExtents),
+    ("ignores_chains", Sabotage::IgnoresChains),
+    ("acknowledges_early", Sabotage::AcknowledgesEarly),
+    ("loses_puts", Sabotage::LosesPuts),
+    ("keeps_extents", Sabotage::KeepsExtents),
+    ("keeps_cached", Sabotage::KeepsCached),
+];
+
+impl Settings for DrtmKvConfig {
+    const HIDDEN: &'static [Setting] = &[SABOTAGE];
+    const KEYS: &'static [Setting] = &[
+        ("buckets", "1..2^32", "buckets of 64 B that keys hash to"),
+        ("spare_buckets", "0..2^32", "buckets for chains"),
+        ("extents", "1..2^32", "extents of a server: values, and puts under way"),
+        ("cached", "0..2^32", "values that the SoC keeps at most (a5, a4+a5)"),
+        ("timeout_us", "1..10000000", "how long a client waits for the answer to a request"),
+    ];
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "buckets" => self.buckets = number(value, 1, 1 << 32)?,
+            "spare_buckets" => self.spare_buckets = number(value, 0, 1 << 32)?,
+            "extents" => self.extents = number(value, 1, 1 << 32)?,
+            "cached" => self.cached = number(value, 0, 1 << 32)?,
+            "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 10_000_000)?),
+            "sabotage" => self.sabotage = sabotage(&SABOTAGES, value)?,
+            _ => unreachable!("{key} is not among the keys"),
+        }
+        Ok(())
+    }
+}
+
+impl SystemConfig for DrtmKvConfig {
+    fn published(system: &str, sizes: &Sizes<'_>) -> Self {
+        let source = sizes.source;
+        let longest = source.value_lengths().iter().map(|(bytes, _)| u64::from(*bytes)).max();
+        let value = longest.unwrap_or_default().max(sizes.value_bytes as u64);
+        let found = ALTERNATIVES.iter().find(|(name, _)| *name == system);
+        let alternative = found.map_or(Alternative::A1, |(_, alternative)| *alternative);
+        Self::paper(alternative, source.records_per_shard(), value)
+    }
+
+    /// SENDs are datagrams of one message each, as C4.22 counts them.
+    fn engines(&self) -> EngineSettings {
+        EngineSettings { aggregation: Some(false), ..EngineSettings::default() }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        broken(&SABOTAGES, self.sabotage)
+    }
+}
+
+impl KeyValueConfig for DrtmKvConfig {}
+
+/// Runs in which a broken protocol shows: one bucket with a long chain, hardly an extent more than there
+/// are values, and a cache that holds a part.
+fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
+    let spec = WorkloadSpec { records: Some(12), ..WorkloadSpec::named("ycsb") };
+    // Frames of several messages let puts follow each other more closely.
+    let settings = ["buckets=2", "extents=15", "cached=6", "aggregation=on"];
+    let plain = BenchConfig {
+        settings: settings.iter().map(ToString::to_string).collect(),
+        nodes: 1,
+        client_nodes: 3,
+        replicas: 1,
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        clients: Some(6),
+        length: Some(Length::Transactions(900)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new(system.name, spec, "bluefield2", seed)
+    };
+    let mut lossy = plain.clone();
+    lossy.faults.messages = true;
+    vec![plain, lossy]
+}

@@ -1,0 +1,94 @@
+//! How DrTM-KV runs: every choice is a value.
+
+use nicol_core::units::Nanos;
+
+/// Which way a get takes. [OffPath23 5.2]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alternative {
+    /// A1 on a card without cores beside the path.
+    Rnic,
+    /// READs of index and value of the host.
+    A1,
+    /// The SoC reads index and value of the host.
+    A2,
+    /// The SoC has the index and reads the value of the host.
+    A3,
+    /// READs of the index of the SoC and of the value of the host.
+    A4,
+    /// The SoC has the index and values of some keys.
+    A5,
+    /// The engines of one client node use A5, all others A4.
+    A4AndA5,
+}
+
+impl Alternative {
+    /// Does the index stand in the SoC's memory? Else in the host's.
+    pub const fn index_on_soc(self) -> bool {
+        matches!(self, Self::A3 | Self::A4 | Self::A5 | Self::A4AndA5)
+    }
+
+    /// Does the SoC keep values?
+    pub const fn caches(self) -> bool {
+        matches!(self, Self::A5 | Self::A4AndA5)
+    }
+}
+
+/// How a system of this kind runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrtmKvConfig {
+    /// Which way gets take.
+    pub alternative: Alternative,
+    /// Buckets that keys hash to.
+    pub buckets: u64,
+    /// Buckets for chains.
+    pub spare_buckets: u64,
+    /// Bytes of the largest value.
+    pub value_bytes: u64,
+    /// Extents: as many values, and those that puts under way write.
+    pub extents: u64,
+    /// Values that the SoC keeps at most.
+    pub cached: u64,
+    /// How long a client waits for the answer to a request.
+    pub timeout: Nanos,
+    /// For negative tests.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None.
+    None,
+    /// A get takes what an entry points to for its key's.
+    TrustsExtents,
+    /// A search ends with the first bucket of a chain.
+    IgnoresChains,
+    /// A put is acknowledged before it is made.
+    AcknowledgesEarly,
+    /// Some puts are acknowledged and not made.
+    LosesPuts,
+    /// Replaced extents are not freed.
+    KeepsExtents,
+    /// A put leaves the old value in the cache.
+    KeepsCached,
+}
+
+impl DrtmKvConfig {
+    /// The paper's choices for so many records of so many bytes at most.
+    pub fn paper(alternative: Alternative, records: u64, value_bytes: u64) -> Self {
+        Self {
+            alternative,
+            // Three entries to a bucket: chains are short at this load.
+            buckets: records.div_ceil(2).next_power_of_two().max(16),
+            spare_buckets: records.max(64),
+            value_bytes,
+            extents: records + 1_024,
+            // In A5 alone clients ask for what is cached; together with A4 a part is.
+            cached: if alternative == Alternative::A5 { records } else { (records / 8).max(1) },
+            timeout: Nanos::from_millis(20),
+            sabotage: Sabotage::None,
+        }
+    }
+}

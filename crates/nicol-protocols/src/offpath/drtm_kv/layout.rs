@@ -1,0 +1,119 @@
+//! Buckets and extents, byte by byte. All words are little-endian.
+
+use nicol_core::ids::Key;
+use nicol_core::wire::Malformed;
+
+/// Bytes of a bucket. [OffPath23 5.2]
+pub(super) const BUCKET: u64 = 64;
+/// Entries of a bucket: word 0 is the next bucket's number and one more, words 1 to 6 are entries.
+pub(super) const ENTRIES: u64 = 3;
+/// Bytes of an extent before its value: CRC and length, key, version.
+pub(super) const HEADER: u64 = 24;
+const _: () = assert!(8 + ENTRIES * 16 <= BUCKET, "a bucket holds its entries");
+
+/// Where a value stands, and which: one word of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Number of the extent.
+    pub(super) extent: u32,
+    /// The value's version, from 1.
+    pub(super) version: u32,
+}
+
+impl Place {
+    pub(super) const fn word(self) -> u64 {
+        (self.extent as u64) << 32 | self.version as u64
+    }
+
+    /// `None`: no value was ever there.
+    pub(super) const fn of(word: u64) -> Option<Self> {
+        let (extent, version) = ((word >> 32) as u32, word as u32);
+        if version == 0 { None } else { Some(Self { extent, version }) }
+    }
+
+    /// Its first byte in a memory of extents of so many bytes.
+    pub(super) const fn offset(self, extent_bytes: u64) -> u64 {
+        self.extent as u64 * extent_bytes
+    }
+}
+
+/// Bytes of an extent for values of so many.
+pub(super) const fn extent_bytes(value_bytes: u64) -> u64 {
+    HEADER + value_bytes.next_multiple_of(8)
+}
+
+/// A bucket as it was read: the place of `key`, or the next bucket of the chain.
+pub(super) fn search(bucket: &[u8], key: Key) -> Result<(Option<Place>, Option<u64>), Malformed> {
+    let word = |at: usize| -> Result<u64, Malformed> {
+        let bytes = bucket.get(at * 8..at * 8 + 8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(u64::from_le_bytes).ok_or(Malformed { what: "a bucket" })
+    };
+    for entry in 0..ENTRIES as usize {
+        // A key may be zero; a place with a value is not.
+        let place = Place::of(word(2 + 2 * entry)?);
+        if place.is_some() && word(1 + 2 * entry)? == key.0 {
+            return Ok((place, None));
+        }
+    }
+    Ok((None, word(0)?.checked_sub(1)))
+}
+
+/// An extent with the value of `key`.
+pub(super) fn emit(key: Key, version: u32, value: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER as usize + value.len());
+    bytes.extend([0; 4]);
+    bytes.extend((value.len() as u32).to_le_bytes());
+    bytes.extend(key.0.to_le_bytes());
+    bytes.extend(u64::from(version).to_le_bytes());
+    bytes.extend(value);
+    let crc = crc32c::crc32c(&bytes[4..]);
+    bytes[..4].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// The value in an extent, if it is whole, of `key`, and of `version`. `trusts` takes it anyway, for
+/// negative tests.
+pub(super) fn verify(extent: &[u8], key: Key, version: u32, trusts: bool) -> Option<&[u8]> {
+    let word = |at: usize| extent.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+    let first = word(0)?;
+    let (crc, len) = (first as u32, (first >> 32) as usize);
+    let end = (HEADER as usize).checked_add(len).filter(|end| *end <= extent.len());
+    if trusts {
+        return extent.get(HEADER as usize..end.unwrap_or(extent.len()));
+    }
+    let whole = extent.get(4..end?)?;
+    let meant = word(8)? == key.0 && word(16)? == u64::from(version);
+    (meant && crc32c::crc32c(whole) == crc).then(|| &extent[HEADER as usize..HEADER as usize + len])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_extent_and_one_of_another_key_or_version_are_refused() {
+        let extent = emit(Key(7), 3, b"a value of some bytes");
+        assert_eq!(verify(&extent, Key(7), 3, false), Some(&b"a value of some bytes"[..]));
+        assert_eq!(verify(&extent, Key(8), 3, false), None);
+        assert_eq!(verify(&extent, Key(7), 4, false), None);
+        let other = emit(Key(7), 3, b"A VALUE OF SOME BYTES");
+        for cut in (8..extent.len()).step_by(8).filter(|cut| extent[*cut..] != other[*cut..]) {
+            let torn = [&extent[..cut], &other[cut..]].concat();
+            assert_eq!(verify(&torn, Key(7), 3, false), None, "{cut}");
+        }
+        for len in 0..extent.len() {
+            assert_eq!(verify(&extent[..len], Key(7), 3, false), None, "{len}");
+        }
+    }
+
+    #[test]
+    fn a_bucket_is_searched_by_key_and_leads_on() {
+        let mut words = [0u64; 8];
+        let place = Place { extent: 5, version: 2 };
+        (words[0], words[3], words[4]) = (10, 77, place.word());
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(search(&bytes, Key(77)), Ok((Some(place), None)));
+        assert_eq!(search(&bytes, Key(0)), Ok((None, Some(9))));
+        assert!(search(&bytes[..63], Key(78)).is_ok() && search(&bytes[..40], Key(78)).is_err());
+    }
+}

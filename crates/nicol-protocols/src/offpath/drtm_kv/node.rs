@@ -1,0 +1,239 @@
+//! A node of DrTM-KV: as a server its memory, as a client its engines.
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::{Key, NodeId, RKey, ShardId, Side, Version};
+use nicol_core::key_value::{KeyValueNode, Offered};
+use nicol_core::memory::Access;
+use nicol_core::records::RecordSource;
+use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::view::{ShardMap, View};
+
+use super::client::Client;
+use super::config::DrtmKvConfig;
+use super::messages::Keys;
+use super::server::Server;
+use super::table::Table;
+use crate::kit::{LostNodes, follow_views};
+
+/// What a node has counted.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Extents that were not what their entry meant, and were looked up again.
+    pub(super) stale: AtomicU64,
+    /// Buckets beyond the first of a chain that were read.
+    pub(super) chained: AtomicU64,
+    /// Gets that the SoC answered from the values that it keeps.
+    pub(super) hits: AtomicU64,
+    /// Gets that it answered with an address.
+    pub(super) misses: AtomicU64,
+}
+
+/// Counts one.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A server's memory, loaded; nothing of a node for clients.
+pub struct Shard(Option<Table>);
+
+/// A node.
+pub struct Node {
+    id: NodeId,
+    config: DrtmKvConfig,
+    lost: LostNodes,
+    table: Option<Mutex<Table>>,
+    /// The keys of index and values, once they are registered.
+    index: Mutex<Option<RKey>>,
+    values: Mutex<Option<RKey>>,
+    /// Work of the server that is not done.
+    open: Arc<AtomicU64>,
+    pub(super) counts: Counts,
+}
+
+/// Something that a server has to do: while there is any, it is not settled.
+pub(super) struct Open(Arc<AtomicU64>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Node {
+    pub(super) const fn config(&self) -> &DrtmKvConfig {
+        &self.config
+    }
+
+    pub(super) const fn lost(&self) -> &LostNodes {
+        &self.lost
+    }
+
+    /// The server of `key`.
+    pub(super) fn server_of(&self, key: Key) -> NodeId {
+        let view = self.lost.loaded();
+        view.primary(view.shard_of(key))
+    }
+
+    /// The memory of a server. No engine waits while it holds it.
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        match &self.table {
+            Some(table) => locked(table),
+            None => panic!("only a node with memory serves"),
+        }
+    }
+
+    /// Work begins at the server.
+    pub(super) fn begin(&self) -> Open {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Open(self.open.clone())
+    }
+
+    /// The keys of a server's memory, once both sides have registered theirs.
+    pub(super) fn keys(&self) -> Option<Keys> {
+        Some(Keys { index: (*locked(&self.index))?, values: (*locked(&self.values))? })
+    }
+
+    /// Registers what stands in the memory of this engine's side, once.
+    fn register<F: Fabric>(&self, fabric: &F) {
+        let side = fabric.here().side;
+        let index_side =
+            if self.config.alternative.index_on_soc() { Side::Nic } else { Side::Host };
+        if side == index_side {
+            let region = self.table().index.clone();
+            locked(&self.index).get_or_insert_with(|| fabric.register(&region, Access::Read));
+        }
+        if side == Side::Host {
+            let region = self.table().values.clone();
+            locked(&self.values).get_or_insert_with(|| fabric.register(&region, Access::Read));
+        }
+    }
+}
+
+impl SystemNode for Node {
+    type Config = DrtmKvConfig;
+    type Shard = Shard;
+    type Copies = ();
+
+    const FOLLOWS_VIEWS: bool = true;
+
+    fn load(
+        shard: ShardId,
+        view: &View,
+        config: &DrtmKvConfig,
+        source: &dyn RecordSource,
+    ) -> Shard {
+        let mut table = Table::new(config);
+        source.load(view, shard, &mut |key, value| {
+            assert!(table.load(key, value), "the memory is sized for what is loaded");
+        });
+        Shard(Some(table))
+    }
+
+    fn empty(_: &DrtmKvConfig, _: &dyn RecordSource) -> Shard {
+        Shard(None)
+    }
+
+    fn copy(_: NodeId, _: &View, _: &DrtmKvConfig, _: &dyn RecordSource, _: &[Shard]) {}
+
+    fn build(id: NodeId, view: &View, config: &DrtmKvConfig, Shard(table): Shard, (): ()) -> Self {
+        Self {
+            id,
+            config: config.clone(),
+            lost: LostNodes::new(view),
+            table: table.map(Mutex::new),
+            index: Mutex::default(),
+            values: Mutex::default(),
+            open: Arc::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.open.load(Ordering::Relaxed) == 0
+    }
+
+    fn audit(&self) -> Audit {
+        let lost = if self.table.is_some() { self.table().lost() } else { 0 };
+        Audit { leaks: vec![("extents", lost)], ..Audit::default() }
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let counts = &self.counts;
+        let named = [
+            ("stale", &counts.stale),
+            ("chained", &counts.chained),
+            ("hits", &counts.hits),
+            ("misses", &counts.misses),
+        ];
+        let counter = |(name, value): (_, &AtomicU64)| Counter {
+            group: "drtm-kv",
+            name,
+            value: value.load(Ordering::Relaxed),
+        };
+        named.into_iter().map(counter).collect()
+    }
+
+    fn check(&self) {
+        if self.table.is_some() {
+            self.table().check();
+        }
+    }
+
+    fn records(&self) -> u64 {
+        if self.table.is_some() { self.table().keys().count() as u64 } else { 0 }
+    }
+
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
+        value.clear();
+        let found = self.table.is_some().then(|| self.table().get(key)).flatten();
+        value.extend_from_slice(found.as_deref().unwrap_or_default());
+        found.is_some()
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
+        if self.table.is_none() {
+            return;
+        }
+        let table = self.table();
+        for key in table.keys() {
+            if let Some(value) = table.get(key) {
+                each(key, &value);
+            }
+        }
+    }
+
+    fn for_each_of(&self, shard: ShardId, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        if self.lost.loaded().primary(shard) == self.id {
+            self.for_each(&mut |key, value| each(key, Version(0), value));
+        }
+    }
+}
+
+impl KeyValueNode for Node {
+    type Client<F: Fabric> = Client<F>;
+
+    const OFFERED: Offered = Offered { inserts: false, deletes: false, scans: false };
+
+    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
+        if self.table.is_some() {
+            self.register(fabric);
+            if fabric.here().side == Side::Nic {
+                fabric.serve(Rc::new(Server { fabric: fabric.clone(), node: self.clone() }));
+            }
+        }
+        if fabric.here().side == Side::Nic {
+            return None;
+        }
+        let node = self.clone();
+        fabric.spawn(follow_views(fabric.clone(), move |view| node.lost.learn(view)));
+        Some(Client::new(fabric.clone(), self.clone()))
+    }
+}

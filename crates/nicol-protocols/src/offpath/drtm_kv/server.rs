@@ -1,0 +1,241 @@
+//! The server's part: gets that the SoC answers, and puts.
+
+use std::sync::Arc;
+
+use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Service, Work};
+use nicol_core::ids::Key;
+use nicol_core::units::Nanos;
+use nicol_core::wire::Malformed;
+
+use super::config::{Alternative, Sabotage};
+use super::layout::{BUCKET, Place, emit, extent_bytes, search, verify};
+use super::messages::{Answer, GET, Get, HELLO, PUT, Put};
+use super::node::{Node, count};
+use super::table::{Full, bucket_of};
+
+/// One put in so many is lost by the sabotage that loses some.
+const LOST_ONE_IN: u64 = 8;
+/// How long a put that is acknowledged early is not made.
+const GAP: Nanos = Nanos::from_micros(10);
+/// How long a put waits for another one of its key.
+const WAIT: Nanos = Nanos::from_micros(1);
+/// One miss in so many brings its value into the cache: what is asked for often comes soon.
+const KEPT_ONE_IN: u64 = 4;
+/// So often a get that finds something stale looks it up again.
+const STALE_MAX: u32 = 1_000;
+/// Buckets of a chain at most; a longer one has no end.
+const CHAIN_MAX: u64 = 1 << 20;
+
+/// What a NIC engine of a server answers: on an off-path card a core of the SoC.
+pub(super) struct Server<F> {
+    pub(super) fabric: F,
+    pub(super) node: Arc<Node>,
+}
+
+impl<F> Clone for Server<F>
+where
+    F: Clone,
+{
+    fn clone(&self) -> Self {
+        Self { fabric: self.fabric.clone(), node: self.node.clone() }
+    }
+}
+
+/// Why a request is refused.
+fn refusal(Full: Full) -> FabricError {
+    FabricError::NoResources
+}
+
+impl<F: Fabric> Service for Server<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let Delivery { reply_to, kind, body, .. } = delivery;
+        let Some(to) = reply_to else { return Err(Malformed { what: "no request of DrTM-KV's" }) };
+        let server = self.clone();
+        let working = self.node.begin();
+        match kind {
+            HELLO => match self.node.keys() {
+                Some(keys) => self.fabric.reply(to, &keys),
+                None => self.fabric.refuse(to, FabricError::NoResources),
+            },
+            GET => {
+                let Get(key) = Get::parse(body)?;
+                self.fabric.spawn(async move {
+                    server.get(to, key).await;
+                    drop(working);
+                });
+            }
+            PUT => {
+                let Put { key, value } = Put::parse(body)?;
+                if value.len() as u64 > self.node.config().value_bytes {
+                    self.fabric.refuse(to, FabricError::NoResources);
+                    return Ok(());
+                }
+                let value = value.to_vec();
+                self.fabric.spawn(async move {
+                    server.put(to, key, &value).await;
+                    drop(working);
+                });
+            }
+            _ => return Err(Malformed { what: "no message of DrTM-KV's" }),
+        }
+        Ok(())
+    }
+}
+
+impl<F: Fabric> Server<F> {
+    /// A get that the SoC answers. [OffPath23 5.2: A2, A3, A5]
+    async fn get(&self, to: ReplyTo, key: Key) {
+        let answered = match self.node.config().alternative {
+            // [OffPath23 A2] Traverse the index of the host, then read the value there.
+            Alternative::A2 => self.read_all(key).await,
+            // [OffPath23 A3] Look the key up in the index here, then read the value of the host.
+            Alternative::A3 => self.read_indexed(key).await,
+            // [OffPath23 A5] Answer with the value that is kept here, or with its address.
+            _ => return self.answer_kept(to, key).await,
+        };
+        match answered {
+            Ok(Some(value)) => self.fabric.reply(to, &Answer::Value(&value)),
+            Ok(None) => self.fabric.reply(to, &Answer::Absent),
+            Err(error) => self.fabric.refuse(to, error),
+        }
+    }
+
+    async fn read_all(&self, key: Key) -> Result<Option<Vec<u8>>, FabricError> {
+        for _ in 0..STALE_MAX {
+            let (mut bucket, mut place) = (Some(bucket_of(key, self.node.config().buckets)), None);
+            for length in 0..CHAIN_MAX {
+                let Some(number) = bucket else { break };
+                let index = self.node.table().index.clone();
+                let read = self.fabric.dma_read(&index, number * BUCKET, BUCKET as usize).await?;
+                self.fabric.work(Work::IndexLookup);
+                (place, bucket) = search(read.as_ref(), key).map_err(|_| FabricError::Malformed)?;
+                if place.is_some() || self.node.config().sabotage == Sabotage::IgnoresChains {
+                    break;
+                }
+                if length > 0 {
+                    count(&self.node.counts.chained);
+                }
+            }
+            let Some(place) = place else { return Ok(None) };
+            if let Some(value) = self.read_value(key, place).await? {
+                return Ok(Some(value));
+            }
+        }
+        Err(FabricError::NoResources)
+    }
+
+    async fn read_indexed(&self, key: Key) -> Result<Option<Vec<u8>>, FabricError> {
+        for _ in 0..STALE_MAX {
+            let Some(place) = self.look_up(key).await else { return Ok(None) };
+            if let Some(value) = self.read_value(key, place).await? {
+                return Ok(Some(value));
+            }
+        }
+        Err(FabricError::NoResources)
+    }
+
+    /// Looks `key` up in the index, in this side's memory.
+    async fn look_up(&self, key: Key) -> Option<Place> {
+        self.fabric.work(Work::TableLookup);
+        self.fabric.access().await;
+        self.node.table().place(key)
+    }
+
+    /// Reads the value at `place` of the host by DMA; `None` if it is not what `place` meant.
+    async fn read_value(&self, key: Key, place: Place) -> Result<Option<Vec<u8>>, FabricError> {
+        let config = self.node.config();
+        let bytes = extent_bytes(config.value_bytes);
+        let values = self.node.table().values.clone();
+        let read = self.fabric.dma_read(&values, place.offset(bytes), bytes as usize).await?;
+        let trusts = config.sabotage == Sabotage::TrustsExtents;
+        let value = verify(read.as_ref(), key, place.version, trusts).map(<[u8]>::to_vec);
+        if value.is_none() {
+            count(&self.node.counts.stale);
+        }
+        Ok(value)
+    }
+
+    async fn answer_kept(&self, to: ReplyTo, key: Key) {
+        self.fabric.work(Work::TableLookup);
+        self.fabric.access().await;
+        let place = {
+            let table = self.node.table();
+            if let Some(value) = table.cached(key) {
+                count(&self.node.counts.hits);
+                return self.fabric.reply(to, &Answer::Value(value));
+            }
+            table.place(key)
+        };
+        let Some(place) = place else { return self.fabric.reply(to, &Answer::Absent) };
+        // [OffPath23 5.2] A miss: the client READs the value of the host itself.
+        count(&self.node.counts.misses);
+        self.fabric.reply(to, &Answer::At(place));
+        let draw = self.fabric.random();
+        if draw.is_multiple_of(KEPT_ONE_IN)
+            && let Ok(Some(value)) = self.read_value(key, place).await
+        {
+            self.node.table().keep(key, place, &value, draw);
+        }
+    }
+
+    async fn put(&self, to: ReplyTo, key: Key, value: &[u8]) {
+        let sabotage = self.node.config().sabotage;
+        let loses =
+            sabotage == Sabotage::LosesPuts && self.fabric.random().is_multiple_of(LOST_ONE_IN);
+        let early = sabotage == Sabotage::AcknowledgesEarly;
+        if early || loses {
+            self.fabric.reply(to, &Answer::Value(&[]));
+        }
+        if loses {
+            return;
+        }
+        if early {
+            self.fabric.sleep_until(self.fabric.now() + GAP).await;
+        }
+        match self.install(key, value).await {
+            _ if early => {}
+            Ok(()) => self.fabric.reply(to, &Answer::Value(&[])),
+            Err(error) => self.fabric.refuse(to, error),
+        }
+    }
+
+    /// Writes a value: into a new extent, then into the index by one word.
+    async fn install(&self, key: Key, value: &[u8]) -> Result<(), FabricError> {
+        let (fabric, node) = (&self.fabric, &self.node);
+        let config = node.config();
+        fabric.work(Work::TableApply);
+        let place = loop {
+            fabric.access().await;
+            let begun = node.table().begin_put(key).map_err(refusal)?;
+            match begun {
+                Some(place) => break place,
+                None => fabric.sleep_until(fabric.now() + WAIT).await,
+            }
+        };
+        let offset = place.offset(extent_bytes(config.value_bytes));
+        let (values, index) = {
+            let table = node.table();
+            (table.values.clone(), table.index.clone())
+        };
+        let extent = emit(key, place.version, value);
+        if let Err(error) = fabric.dma_write(&values, offset, &extent).await {
+            node.table().drop_put(key, place);
+            return Err(error);
+        }
+        // Out of the cache before the index changes: whoever finds the new value in the index, or
+        // here, cannot be followed by somebody who finds the old one.
+        fabric.access().await;
+        let keeps = config.sabotage == Sabotage::KeepsCached;
+        let was_cached = if keeps { false } else { node.table().forget(key) };
+        let Some(word) = node.table().word(key) else { return Err(FabricError::Malformed) };
+        if config.alternative.index_on_soc() {
+            index.store(word, place.word()).map_err(FabricError::AccessDenied)?;
+        } else {
+            fabric.dma_write(&index, word, &place.word().to_le_bytes()).await?;
+            fabric.access().await;
+        }
+        let frees = config.sabotage != Sabotage::KeepsExtents;
+        node.table().end_put(key, place, was_cached.then_some(value), frees);
+        Ok(())
+    }
+}
