@@ -240,7 +240,9 @@ fn config(
     let threads = world == "threads";
     // A turn of the machine's scheduler outlasts a short timeout: in every second live run calls
     // are given up that would have been answered, in the others nearly none.
-    let has_timeout = (system.settings)().iter().any(|(key, ..)| *key == "timeout_us");
+    let named = (system.settings)().iter().any(|(key, ..)| *key == "timeout_us");
+    // Clients of one server's engines are on its cores, and call nobody.
+    let has_timeout = named && !system.one_server;
     if has_timeout && (!threads || seed.is_multiple_of(2)) {
         config.settings.insert(0, SWEEP_TIMEOUT.to_owned());
     }
@@ -249,6 +251,13 @@ fn config(
     } else {
         config.host_engines = Some(2);
         config.nic_engines = Some(2);
+    }
+    if system.one_server {
+        config.nodes = args.system.nodes.unwrap_or(1);
+        config.replicas = args.system.replicas.unwrap_or(1);
+        // All its cores meet in the same records.
+        config.host_engines = Some(if threads { 2 } else { 4 });
+        config.nic_engines = Some(1);
     }
     config.clients = Some(8);
     config.faults = args.faults;
