@@ -163,7 +163,7 @@ fn a_slip_in_a_name_is_asked_about() {
         (&["bench", "smallbank", "--on", "thread"], "threads"),
         (&["bench", "smallbank", "--on", "liquidio3", "--set", "agregation=off"], "aggregation"),
         (&["lab", "run", "fig8d"], "xenic-fig8d"),
-        (&["profiles", "show", "connectx"], "connectx5"),
+        (&["profiles", "show", "conectx5"], "connectx5"),
         (&["sweep", "churn,retwsi"], "retwis"),
         (&["bench", "smallbank", "--faults", "crashs"], "crashes"),
     ] {
