@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use nicol_core::fabric::conformance::Suite;
 use nicol_core::faults::{FaultPlan, Partition};
-use nicol_core::ids::NodeId;
+use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::Nanos;
 use nicol_core::view::{NodeSet, View};
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 
 /// Passes the suite; returns how many verbs the NICs gave up.
 fn passes(profile: &str, faults: FaultPlan) -> usize {
-    let view = View::new(3, 2, 2, 2).unwrap();
-    let suite = Suite::new(&view);
     let profile = Arc::new(Profile::load(profile).unwrap());
+    let view = View::new(3, 2, 2, profile.engines(Side::Nic).min(2)).unwrap();
+    let suite = Suite::new(&view);
     let cluster = SimCluster::new(SimConfig { faults, ..SimConfig::new(view, profile, 1) });
     cluster.start(&Arc::new(suite.clone()));
     let ended = cluster.run_until(&mut |_| suite.finished(), Nanos::from_secs(60));

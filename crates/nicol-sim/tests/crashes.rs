@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use nicol_core::fabric::conformance::{Act, CrashSuite};
 use nicol_core::faults::FaultPlan;
+use nicol_core::ids::Side;
 use nicol_core::medium::MediumCounts;
 use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::View;
@@ -14,7 +15,7 @@ use nicol_sim::{CrashSabotage, Profile, RunEnd, SimCluster, SimConfig};
 const DETECTED: Nanos = Nanos::from_micros(150);
 
 fn config(profile: Profile, seed: u64) -> SimConfig {
-    let view = View::new(3, 2, 2, 2).unwrap();
+    let view = View::new(3, 2, 2, profile.engines(Side::Nic).min(2)).unwrap();
     let config = SimConfig::new(view, Arc::new(profile), seed);
     SimConfig { detect_after: Some(DETECTED), keeps_content: true, ..config }
 }

@@ -90,8 +90,9 @@ impl Start for Calls {
 }
 
 fn config(profile: &str, seed: u64) -> SimConfig {
-    let view = View::new(3, 1, 2, 2).unwrap();
-    SimConfig::new(view, Arc::new(Profile::load(profile).unwrap()), seed)
+    let profile = Arc::new(Profile::load(profile).unwrap());
+    let view = View::new(3, 1, 2, profile.engines(Side::Nic).min(2)).unwrap();
+    SimConfig::new(view, profile, seed)
 }
 
 fn run(config: SimConfig, start: impl Start) -> (RunEnd, SimReport) {

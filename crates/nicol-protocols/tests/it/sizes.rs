@@ -150,6 +150,8 @@ fn values_without_space_abort_under_every_baseline() {
         let (mut committed, mut full) = (0, 0);
         for seed in 0..6 {
             let mut config = RdmaOccConfig::named(system, ROWS, INLINE).unwrap();
+            // Only what the workload asks for.
+            config.table.heap = Bytes(0);
             let faults = seed >= 3;
             if faults {
                 config.timeout = Nanos::from_micros(500);
