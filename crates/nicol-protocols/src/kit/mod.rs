@@ -8,18 +8,24 @@
 //! | to lock several records at their owner, all or none | [`lock_all`] |
 //! | to remember who may hold locks of a transaction | [`HeldLocks`] |
 //! | a message that is checked when it arrives and used later | [`Items`] |
+//! | to say that it is not at rest | [`Open`] |
+//! | to count what happens, for reports | [`count`], [`counters`] |
 //! | to know whose data a crash has taken, and whose locks only a recovery may release | [`LostNodes`] |
 //!
 //! Nothing here decides anything: which step comes next, and what a refusal means, stands in the
 //! protocol.
 
+mod at_rest;
 mod calls;
+mod counters;
 mod items;
 mod locks;
 mod lost_nodes;
 mod selection;
 
+pub(crate) use at_rest::Open;
 pub(crate) use calls::{AllGranted, Calls};
+pub(crate) use counters::{count, counters};
 pub(crate) use items::{Item, Items};
 pub(crate) use locks::{HeldLocks, lock_all};
 pub(crate) use lost_nodes::{LostNodes, VIEW_WAIT, follow_views};

@@ -8,14 +8,14 @@ use super::local::Obsolete;
 use super::member::Member;
 use super::messages::{Val, ValC, ValP};
 use super::model::Step;
-use super::node::Open;
 use super::record::Record;
 use super::write::{Waiting, Write};
+use crate::kit::Open;
 
 impl<F: Fabric> Member<F> {
     /// A client-write. The steps that depend on the model stand in `model.rs`.
     pub(super) async fn client_write(self: Rc<Self>, write: Rc<Write>) {
-        let open = Open::begin(&self.node);
+        let open = self.node.begin();
         // [MINOS24 fig. 2 line 4] A client-write to key k: TS_WR.
         self.issue_timestamp(&write).await;
         // [MINOS24 fig. 2 line 5] Is it obsolete already?
@@ -112,7 +112,7 @@ impl<F: Fabric> Member<F> {
     }
 
     async fn persist_own(self: Rc<Self>, write: Rc<Write>) {
-        let open = Open::begin(&self.node);
+        let open = self.node.begin();
         if self.persist(&write.inv()).await.is_ok() {
             write.set_persisted();
         }

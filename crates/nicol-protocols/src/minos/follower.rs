@@ -12,7 +12,6 @@ use super::local::Obsolete;
 use super::member::Member;
 use super::messages::{Ack, AckC, AckP, Inv, Reject};
 use super::model::Step;
-use super::node::Open;
 use super::record::Record;
 use super::send::tell;
 use super::timestamp::Timestamp;
@@ -40,7 +39,7 @@ impl Received {
 impl<F: Fabric> Member<F> {
     /// An INV. The steps that depend on the model stand in `model.rs`.
     pub(super) async fn follow(self: Rc<Self>, received: Received) {
-        let open = Open::begin(&self.node);
+        let open = self.node.begin();
         if self.is_of_this_view(received.inv.epoch).await {
             if self.config().offload {
                 self.follow_offloaded(&received).await;
@@ -140,7 +139,7 @@ impl<F: Fabric> Member<F> {
 
     /// A VAL, VAL_C or VAL_P. [MINOS24 fig. 2 line 41, steps l, m]
     pub(super) async fn validated(self: Rc<Self>, key: u64, ts: u64, steps: &'static [Step]) {
-        let open = Open::begin(&self.node);
+        let open = self.node.begin();
         let (key, ts) = (Key(key), Timestamp::of_bits(ts));
         for &step in steps {
             match step {

@@ -10,7 +10,6 @@ use nicol_core::ids::{EngineId, Key, NodeId};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
 use super::member::Member;
-use super::node::Open;
 use super::timestamp::Timestamp;
 use super::write::{Waiting, Write};
 
@@ -90,7 +89,7 @@ pub(super) type Arriving = RefCell<BTreeMap<(Key, Timestamp), (Rc<Write>, u16)>>
 impl<F: Fabric> Member<F> {
     /// A client-write at its host.
     pub(super) async fn hosted_write(self: Rc<Self>, write: Rc<Write>) {
-        let open = Open::begin(&self.node);
+        let open = self.node.begin();
         // [MINOS24 fig. 8 line 4] A client-write to key k: TS_WR.
         self.issue_timestamp(&write).await;
         // [MINOS24 fig. 8 line 5] Is it obsolete already?

@@ -11,7 +11,6 @@ use super::log::Logged;
 use super::member::Member;
 use super::messages::Inv;
 use super::model::Step;
-use super::node::Open;
 use super::record::Record;
 use super::timestamp::Timestamp;
 
@@ -152,7 +151,7 @@ impl<F: Fabric> Member<F> {
         if self.breaks(Sabotage::AcksBeforePersist) {
             let member = self.clone();
             self.fabric.spawn(async move {
-                let open = Open::begin(&member.node);
+                let open = member.node.begin();
                 let _on_its_way = member.write_record(record).await;
                 drop(open);
             });

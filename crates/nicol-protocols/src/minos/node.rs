@@ -23,6 +23,7 @@ use super::recovery::apply_medium;
 use super::relay::Relay;
 use super::store::{Store, digest_of};
 use super::timestamp::Timestamp;
+use crate::kit::{Open, counters};
 
 /// The group of counters by which figure 4 tells communication from computation. [MINOS24 IV]
 pub const BREAKDOWN: &str = "breakdown";
@@ -70,26 +71,12 @@ struct Breakdown {
     handling_ns: AtomicU64,
 }
 
-/// A task that has not ended: the node is not at rest.
-#[derive(Debug)]
-#[must_use = "it ends when it is dropped"]
-pub(super) struct Open(Arc<AtomicU64>);
-
-impl Open {
-    /// One more.
-    pub(super) fn begin(node: &Node) -> Self {
-        node.open.fetch_add(1, Ordering::Relaxed);
-        Self(node.open.clone())
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Node {
+    /// A task begins: until it ends, the node is not at rest.
+    pub(super) fn begin(&self) -> Open {
+        Open::begin(&self.open)
+    }
+
     /// How it runs.
     pub fn config(&self) -> &MinosConfig {
         &self.config
@@ -327,19 +314,15 @@ impl SystemNode for Node {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        let counter = |group, name, value: &AtomicU64| Counter {
-            group,
-            name,
-            value: value.load(Ordering::Relaxed),
-        };
         let Breakdown { exchanges, exchange_ns, handled, handling_ns } = &self.breakdown;
-        vec![
-            counter("smartnic", "rejected", &self.rejected),
-            counter(BREAKDOWN, "exchanges", exchanges),
-            counter(BREAKDOWN, "exchange_ns", exchange_ns),
-            counter(BREAKDOWN, "invs_handled", handled),
-            counter(BREAKDOWN, "handling_ns", handling_ns),
-        ]
+        let broken_down = [
+            ("exchanges", exchanges),
+            ("exchange_ns", exchange_ns),
+            ("invs_handled", handled),
+            ("handling_ns", handling_ns),
+        ];
+        let rejected = counters("smartnic", [("rejected", &self.rejected)]);
+        rejected.chain(counters(BREAKDOWN, broken_down)).collect()
     }
 
     fn records(&self) -> u64 {

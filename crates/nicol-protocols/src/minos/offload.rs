@@ -10,14 +10,13 @@ use super::config::{Faithful, Sabotage};
 use super::follower::Received;
 use super::member::Member;
 use super::messages::Inv;
-use super::node::Open;
 use super::timestamp::Timestamp;
 use super::write::Write;
 
 impl<F: Fabric> Member<F> {
     /// A client-write from line 9 on: the host has done lines 4 to 8.
     pub(super) async fn offloaded_write(self: Rc<Self>, write: Rc<Write>) {
-        let open = Open::begin(&self.node);
+        let open = self.node.begin();
         // [MINOS24 fig. 8 line 10] Has it become obsolete? Instead of under a WRLock, "it directly
         // checks whether the write is obsolete".
         if let Some(newer) = self.obsolete(&write.inv()).await {
@@ -77,7 +76,7 @@ impl<F: Fabric> Member<F> {
         let (member, value) = (self.clone(), inv.value.map(Box::<[u8]>::from));
         let (key, ts) = (inv.key, inv.ts);
         self.fabric.spawn(async move {
-            let open = Open::begin(&member.node);
+            let open = member.node.begin();
             member.drain_volatile(&Drained { key, ts, value }).await;
             member.node.volatile_queue().leave(entry);
             drop(open);
@@ -122,7 +121,7 @@ impl<F: Fabric> Member<F> {
         self.fabric.persist(queue.region(), offset, record.len()).await?;
         let member = self.clone();
         self.fabric.spawn(async move {
-            let open = Open::begin(&member.node);
+            let open = member.node.begin();
             let to = member.log.take().await;
             let offset = member.log.offset(&to);
             let region = member.log.region();

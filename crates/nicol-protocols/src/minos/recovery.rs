@@ -23,7 +23,7 @@ use super::config::Sabotage;
 use super::log::Logged;
 use super::member::Member;
 use super::messages::{Inv, NO_SCOPE};
-use super::node::{Node, Open};
+use super::node::Node;
 use super::timestamp::Timestamp;
 
 pub(super) const SHIP: u16 = 24;
@@ -135,7 +135,7 @@ pub(super) fn apply_medium(node: &Node, revival: &Revival<'_>) {
 impl<F: Fabric> Member<F> {
     /// Recovers, and then serves.
     pub(super) async fn recover(self: Rc<Self>, has_log: bool) {
-        let open = Open::begin(&self.node);
+        let open = self.node.begin();
         loop {
             while !self.fabric.has_lease() {
                 self.pause().await;
@@ -283,7 +283,7 @@ impl<F: Fabric> Member<F> {
         reader.finish()?;
         let member = self.clone();
         self.fabric.spawn(async move {
-            let open = Open::begin(&member.node);
+            let open = member.node.begin();
             member.knows_view(epoch).await;
             member.fabric.access().await;
             member.fabric.reply(to, &member.page(Key(first)..=Key(last)));

@@ -15,7 +15,7 @@ use nicol_core::wire::{Malformed, Reader, Writer};
 use super::messages::{
     ACK, ACK_C, ACK_P, Ack, AckC, AckP, Inv, Received, VAL, VAL_C, VAL_P, Val, ValC, ValP,
 };
-use super::node::{Node, Open};
+use super::node::Node;
 use super::send::{insist, send_reliably, tell, tell_each};
 
 pub(super) const RELAY_INV: u16 = 20;
@@ -115,7 +115,7 @@ impl<F: Fabric> Relay<F> {
         let fanout = self.node.config().fanout();
         for to in send_reliably(&self.fabric, &self.peers(&to), &inv, fanout) {
             let (fabric, value) = (self.fabric.clone(), inv.value.map(Box::<[u8]>::from));
-            let (open, inv) = (Open::begin(&self.node), Inv { value: None, ..inv });
+            let (open, inv) = (self.node.begin(), Inv { value: None, ..inv });
             self.fabric.spawn(async move {
                 insist(&fabric, to, &Inv { value: value.as_deref(), ..inv }).await;
                 drop(open);

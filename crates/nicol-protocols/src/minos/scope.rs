@@ -8,14 +8,13 @@ use nicol_core::ids::EngineId;
 use super::log::Logged;
 use super::member::Member;
 use super::messages::{AckP, Persist, ScopeValP};
-use super::node::Open;
 use super::send::tell;
 use super::write::Write;
 
 impl<F: Fabric> Member<F> {
     /// [PERSIST]sc at its coordinator: `write` counts the acknowledgements.
     pub(super) async fn persist_scope(self: Rc<Self>, write: Rc<Write>) {
-        let open = Open::begin(&self.node);
+        let open = self.node.begin();
         // [MINOS24 fig. 3 vii] [PERSIST]sc to every follower.
         self.send_persist(&write);
         let scope = write.scope;
@@ -43,7 +42,7 @@ impl<F: Fabric> Member<F> {
 
     /// [PERSIST]sc at a follower.
     pub(super) async fn follow_persist(self: Rc<Self>, from: EngineId, persist: Persist) {
-        let open = Open::begin(&self.node);
+        let open = self.node.begin();
         let Persist { write, epoch, scope } = persist;
         // [MINOS24 fig. 3 viii] Persist all WRs of the scope, and the [PERSIST]sc; then [ACK_P]sc.
         if self.is_of_this_view(epoch).await && self.complete_scope(scope).await.is_ok() {

@@ -10,7 +10,6 @@ use nicol_core::view::{SideState, View};
 
 use super::member::Member;
 use super::messages::NO_SCOPE;
-use super::node::Open;
 use super::record::Record;
 use super::timestamp::Timestamp;
 use super::write::Waiting;
@@ -46,7 +45,7 @@ impl<F: Fabric> Member<F> {
 
     /// Replays every write that is here and whose coordinator is no member of the view any more.
     async fn replay_orphans(self: Rc<Self>) {
-        let open = Open::begin(&self.node);
+        let open = self.node.begin();
         let view = self.fabric.view().clone();
         let weak = matches!(self.config().model, Persistency::Event | Persistency::Scope);
         let half_done = |record: &Record| {
@@ -68,7 +67,7 @@ impl<F: Fabric> Member<F> {
     /// Replays the write of `key` at `ts`: as its coordinator would have, with the timestamp that it
     /// has, so that it does not matter how many do.
     pub(super) async fn replay(self: Rc<Self>, key: Key, ts: Timestamp) {
-        let open = Open::begin(&self.node);
+        let open = self.node.begin();
         // Its update may still wait for a lock, or in the vFIFO.
         let settled = |record: &Record| record.value_ts >= ts;
         self.spin_until(key, settled).await;

@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use nicol_core::fabric::{Fabric, FabricError, Timeout};
 use nicol_core::ids::{EngineId, Incarnation, NodeId, Side};
 use nicol_core::units::Nanos;
 
 use super::messages::{Handles, Hello, Report, Unused};
+use crate::kit::Open;
 
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
 const HELLO_TIMEOUT: Nanos = Nanos::from_millis(2);
@@ -49,22 +50,6 @@ pub(crate) struct Servers<F>(Rc<Inner<F>>);
 impl<F> Clone for Servers<F> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
-    }
-}
-
-/// Something that a node has to do: while there is any, it is not settled.
-pub(crate) struct Open(Arc<AtomicU64>);
-
-impl Open {
-    pub(crate) fn begin(open: &Arc<AtomicU64>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(open.clone())
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

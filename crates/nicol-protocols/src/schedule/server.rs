@@ -19,8 +19,9 @@ use super::config::{Completion, Kind};
 use super::decision::{NONE, Vectors};
 use super::feedback::{Window, is_due, vectors};
 use super::messages::{COMPLETED, Completed, Done, Header, REQUEST, Request, VECTORS, WORK, Work};
-use super::shared::{Shared, count};
+use super::shared::Shared;
 use super::strife::plan;
+use crate::kit::count;
 
 /// Requests that a worker's queue holds.
 pub const QUEUE_MAX: usize = 256;

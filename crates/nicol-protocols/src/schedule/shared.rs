@@ -1,7 +1,7 @@
 //! What the engines of a server share for scheduling.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::TxnId;
@@ -12,6 +12,7 @@ use super::config::ScheduleConfig;
 use super::decision::Scheduler;
 use super::features::FeatureMap;
 use super::feedback::Contention;
+use crate::kit::counters;
 
 /// What clients know of their transactions for the judge alone, beside the wire: the sets that a
 /// server's procedure has read and written. It costs no bytes there, as in the testbed nobody asks.
@@ -63,11 +64,6 @@ pub(crate) struct Shared {
     pub(crate) transcripts: Transcripts,
 }
 
-/// Counts one.
-pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
-}
-
 impl Shared {
     /// For a server with so many host cores.
     ///
@@ -114,11 +110,6 @@ impl Shared {
             ("aborts_on_steered", detected),
             ("aborts_while_steering", aborts_while_steering),
         ];
-        let counter = |(name, value): (_, &AtomicU64)| Counter {
-            group: "schedule",
-            name,
-            value: value.load(Ordering::Relaxed),
-        };
-        named.into_iter().map(counter).collect()
+        counters("schedule", named).collect()
     }
 }

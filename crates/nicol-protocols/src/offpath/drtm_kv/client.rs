@@ -12,8 +12,9 @@ use nicol_core::units::Nanos;
 use super::config::{Alternative, Sabotage};
 use super::layout::{BUCKET, Place, extent_bytes, search, verify};
 use super::messages::{Answer, Get, Hello, Keys, Put};
-use super::node::{Node, count};
+use super::node::Node;
 use super::table::bucket_of;
+use crate::kit::count;
 
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
 const HELLO_TIMEOUT: Timeout = Timeout::After(Nanos::from_millis(2));

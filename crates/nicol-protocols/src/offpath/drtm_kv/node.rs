@@ -17,7 +17,7 @@ use super::config::DrtmKvConfig;
 use super::messages::Keys;
 use super::server::Server;
 use super::table::Table;
-use crate::kit::{LostNodes, follow_views};
+use crate::kit::{LostNodes, Open, counters, follow_views};
 
 /// What a node has counted.
 #[derive(Debug, Default)]
@@ -30,11 +30,6 @@ pub(super) struct Counts {
     pub(super) hits: AtomicU64,
     /// Gets that it answered with an address.
     pub(super) misses: AtomicU64,
-}
-
-/// Counts one.
-pub(super) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// A server's memory, loaded; nothing of a node for clients.
@@ -52,15 +47,6 @@ pub struct Node {
     /// Work of the server that is not done.
     open: Arc<AtomicU64>,
     pub(super) counts: Counts,
-}
-
-/// Something that a server has to do: while there is any, it is not settled.
-pub(super) struct Open(Arc<AtomicU64>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -92,8 +78,7 @@ impl Node {
 
     /// Work begins at the server.
     pub(super) fn begin(&self) -> Open {
-        self.open.fetch_add(1, Ordering::Relaxed);
-        Open(self.open.clone())
+        Open::begin(&self.open)
     }
 
     /// The keys of a server's memory, once both sides have registered theirs.
@@ -173,12 +158,7 @@ impl SystemNode for Node {
             ("hits", &counts.hits),
             ("misses", &counts.misses),
         ];
-        let counter = |(name, value): (_, &AtomicU64)| Counter {
-            group: "drtm-kv",
-            name,
-            value: value.load(Ordering::Relaxed),
-        };
-        named.into_iter().map(counter).collect()
+        counters("drtm-kv", named).collect()
     }
 
     fn check(&self) {

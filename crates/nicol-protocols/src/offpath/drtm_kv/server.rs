@@ -10,8 +10,9 @@ use nicol_core::wire::Malformed;
 use super::config::{Alternative, Sabotage};
 use super::layout::{BUCKET, Place, emit, extent_bytes, search, verify};
 use super::messages::{Answer, GET, Get, HELLO, PUT, Put};
-use super::node::{Node, count};
+use super::node::Node;
 use super::table::{Full, bucket_of};
+use crate::kit::count;
 
 /// One put in so many is lost by the sabotage that loses some.
 const LOST_ONE_IN: u64 = 8;

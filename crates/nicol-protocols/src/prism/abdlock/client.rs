@@ -13,8 +13,9 @@ use nicol_core::view::{REPLICAS_MAX, ShardMap, SideState};
 
 use super::config::Sabotage;
 use super::node::Node;
+use crate::kit::Open;
 use crate::prism::messages::Handles;
-use crate::prism::servers::{Open, Servers, voids_handles};
+use crate::prism::servers::{Servers, voids_handles};
 use crate::prism::tag::{Name, Tag, Writer, parse};
 
 /// The longest wait before an attempt to lock.

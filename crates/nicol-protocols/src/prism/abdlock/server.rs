@@ -8,8 +8,8 @@ use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 
 use super::node::Node;
+use crate::kit::Open;
 use crate::prism::messages::HELLO;
-use crate::prism::servers::Open;
 
 /// How long after a view has told of a holder's end its locks are released: by then its verbs have
 /// arrived, or never will.

@@ -15,7 +15,8 @@ use super::config::{ITEM_BYTES_MAX, Reclaim, Sabotage};
 use super::install::{Install, Installed};
 use super::layout::{ITEM_HEADER, Item, SlotWords, stamp, words_of};
 use super::name::Name;
-use super::node::{Node, count};
+use super::node::Node;
+use crate::kit::count;
 use crate::prism::messages::{Handles, Unused};
 use crate::prism::servers::{Servers, voids_handles};
 

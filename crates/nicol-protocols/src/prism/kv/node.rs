@@ -16,7 +16,7 @@ use super::config::{KvConfig, Reclaim};
 use super::name::Name;
 use super::server::Server;
 use super::store::Store;
-use crate::kit::{LostNodes, follow_views};
+use crate::kit::{LostNodes, counters, follow_views};
 
 /// What a node has counted.
 #[derive(Debug, Default)]
@@ -31,11 +31,6 @@ pub(super) struct Counts {
     pub(super) posted: AtomicU64,
     /// Scans of the index for what nobody has reported.
     pub(super) scans: AtomicU64,
-}
-
-/// Counts one.
-pub(super) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// A server's memory, loaded; nothing of a node for clients.
@@ -130,12 +125,7 @@ impl SystemNode for Node {
             ("posted", posted),
             ("scans", scans),
         ];
-        let counter = |(name, value): (_, &AtomicU64)| Counter {
-            group: "prism_kv",
-            name,
-            value: value.load(Ordering::Relaxed),
-        };
-        named.into_iter().map(counter).collect()
+        counters("prism_kv", named).collect()
     }
 
     fn check(&self) {

@@ -9,11 +9,11 @@ use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 
 use super::config::{Reclaim, Sabotage};
-use super::node::{Node, count};
+use super::node::Node;
 use super::store::Store;
+use crate::kit::{Open, count};
 use crate::prism::messages::{Done, HELLO, Handles, UNUSED, Unused, parse_report};
 use crate::prism::pool::SCAN_AFTER;
-use crate::prism::servers::Open;
 
 /// What a host engine of a server answers.
 pub(super) struct Server<F> {

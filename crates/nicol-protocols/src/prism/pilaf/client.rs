@@ -13,8 +13,9 @@ use nicol_core::units::Nanos;
 use super::config::{Index, Reads, Sabotage};
 use super::layout::{ENTRY, Entry, Extent};
 use super::messages::{Answer, Ask, Hello, Opened, What};
-use super::node::{Node, count};
+use super::node::Node;
 use super::table::probes;
+use crate::kit::count;
 use crate::prism::kv::name::Name;
 
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.

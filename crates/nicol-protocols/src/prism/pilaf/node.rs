@@ -17,9 +17,8 @@ use super::config::PilafConfig;
 use super::layout::Extent;
 use super::server::Server;
 use super::table::Table;
-use crate::kit::{LostNodes, follow_views};
+use crate::kit::{LostNodes, Open, counters, follow_views};
 use crate::prism::kv::name::Name;
-use crate::prism::servers::Open;
 
 /// What a node has counted.
 #[derive(Debug, Default)]
@@ -28,11 +27,6 @@ pub(super) struct Counts {
     pub(super) torn: AtomicU64,
     /// Items of other keys that searches met.
     pub(super) collisions: AtomicU64,
-}
-
-/// Counts one.
-pub(super) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// A server's table, loaded; nothing of a node for clients.
@@ -130,12 +124,7 @@ impl SystemNode for Node {
 
     fn counters(&self) -> Vec<Counter> {
         let named = [("torn", &self.counts.torn), ("collisions", &self.counts.collisions)];
-        let counter = |(name, value): (_, &AtomicU64)| Counter {
-            group: "pilaf",
-            name,
-            value: value.load(Ordering::Relaxed),
-        };
-        named.into_iter().map(counter).collect()
+        counters("pilaf", named).collect()
     }
 
     fn check(&self) {

@@ -15,8 +15,9 @@ use nicol_core::view::{REPLICAS_MAX, ShardMap};
 use super::chains;
 use super::config::{Blocks, Sabotage};
 use super::node::Node;
+use crate::kit::Open;
 use crate::prism::messages::Handles;
-use crate::prism::servers::{Open, Servers, voids_handles};
+use crate::prism::servers::{Servers, voids_handles};
 use crate::prism::tag::{Tag, Writer};
 
 /// How long an operation that has found no quorum waits before it looks again: at first, and at most.

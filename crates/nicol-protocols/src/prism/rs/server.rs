@@ -10,9 +10,9 @@ use nicol_core::wire::Malformed;
 
 use super::node::Node;
 use super::replica::Replica;
+use crate::kit::Open;
 use crate::prism::messages::{Done, HELLO, REJOIN, Rejoin, UNUSED, parse_report};
 use crate::prism::pool::SCAN_AFTER;
-use crate::prism::servers::Open;
 
 /// A host engine of a server.
 pub(super) struct Server<F> {

@@ -11,12 +11,10 @@ use super::chains::{Installed, WriteCheck, only_word};
 use super::config::{Bump, Sabotage};
 use super::coordinator::{Access, Steps};
 use super::layout::word;
-use super::node::count;
 use super::prepare::{Prepared, Write, item_of};
 use super::recovery::UNDECIDED_AFTER;
-use crate::kit::Calls;
+use crate::kit::{Calls, Open, count};
 use crate::prism::messages::Unused;
-use crate::prism::servers::Open;
 use crate::prism::tag::Tag;
 
 /// How long a client waits before it looks at C again, or sends again what must happen: at first, and

@@ -19,7 +19,7 @@ use super::coordinator::Coordinator;
 use super::recovery::end_what_is_left;
 use super::server::Server;
 use super::store::Store;
-use crate::kit::{LostNodes, follow_views};
+use crate::kit::{LostNodes, counters, follow_views};
 use crate::prism::tag::Tag;
 
 /// What a node has counted.
@@ -43,11 +43,6 @@ pub(super) struct Counts {
     pub(super) recovered: AtomicU64,
     /// Buffers that were posted again.
     pub(super) posted: AtomicU64,
-}
-
-/// Counts one.
-pub(super) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// What a server knows of transactions whose clients have died.
@@ -236,12 +231,7 @@ impl SystemNode for Node {
             ("recovered", recovered),
             ("posted", posted),
         ];
-        let counter = |(name, value): (_, &AtomicU64)| Counter {
-            group: "prism_tx",
-            name,
-            value: value.load(Ordering::Relaxed),
-        };
-        named.into_iter().map(counter).collect()
+        counters("prism_tx", named).collect()
     }
 
     fn check(&self) {

@@ -14,8 +14,7 @@ use super::coordinator::{Access, Steps, list_for};
 use super::execute::{Executed, NOT_READY_TRIES, NOT_READY_WAIT};
 use super::layout::Item;
 use super::messages::{Of, Staged, Stock};
-use super::node::count;
-use crate::kit::{AllGranted, Calls};
+use crate::kit::{AllGranted, Calls, count};
 use crate::prism::messages::List;
 use crate::prism::tag::Tag;
 

@@ -29,9 +29,9 @@ use super::chains::{At, Installed, only_word};
 use super::config::Sabotage;
 use super::layout::Item;
 use super::messages::{Of, Staged, StagedWrite, Stock};
-use super::node::{Node, count};
+use super::node::Node;
+use crate::kit::{Open, count};
 use crate::prism::pool::SCAN_AFTER;
-use crate::prism::servers::Open;
 use crate::prism::tag::Tag;
 
 /// How often the end of chains under way is asked for.

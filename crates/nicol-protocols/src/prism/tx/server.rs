@@ -9,11 +9,11 @@ use nicol_core::ids::Side;
 use nicol_core::wire::Malformed;
 
 use super::messages::{Of, STOCK, Staged, Stock};
-use super::node::{Node, count};
+use super::node::Node;
 use super::recovery::drain;
+use crate::kit::{Open, count};
 use crate::prism::messages::{Done, HELLO, Handles, UNUSED, Unused, parse_report};
 use crate::prism::pool::SCAN_AFTER;
-use crate::prism::servers::Open;
 use crate::prism::tag::Tag;
 
 /// What a host engine of a server answers.
