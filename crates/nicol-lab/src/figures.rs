@@ -9,8 +9,9 @@ use anyhow::{Result, bail, ensure};
 use crate::experiments::{
     Checkpoint, Context, Experiment, Finished, Options, Outcome, Pool, Progress, page_of,
 };
+use crate::families::{commit, engine, minos, offpath, prism};
 use crate::names::did_you_mean;
-use crate::{families, systems};
+use crate::systems;
 
 /// The systems that `experiment` compares, and the settings of theirs that it varies, that are not
 /// there: it refuses to run without them.
@@ -36,7 +37,12 @@ fn missing_of(experiment: &Experiment, compared: &[&str]) -> Vec<String> {
 
 /// Every experiment, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
-    families::experiments().collect()
+    commit::experiments::all()
+        .chain(prism::experiments::all())
+        .chain(minos::experiments::all())
+        .chain(offpath::experiments::all())
+        .chain(engine::experiments::all())
+        .collect()
 }
 
 /// The experiment called `id`.

@@ -27,9 +27,9 @@ use nicol_core::txn::Abort;
 use nicol_store::multicore::{Garbage, Multicore, Place, Record, State};
 
 use super::config::Sabotage;
-use super::protocol::{Absence, Protocol};
+use super::record_form::RecordForm;
 use super::sets::{Read, Sets, Write};
-use super::worker::Worker;
+use super::worker::{Absence, Protocol, Worker};
 
 /// In a record's word, beside the place of its newest version: it is in no index any more.
 const GONE: u64 = 1 << 63;
@@ -280,7 +280,7 @@ fn cut<F: Fabric>(worker: &Worker<F, Cicada>, mut place: Place) {
     }
 }
 
-impl Protocol for Cicada {
+impl RecordForm for Cicada {
     const STRICT: bool = false;
 
     fn word(store: &Multicore) -> Option<u64> {
@@ -305,6 +305,31 @@ impl Protocol for Cicada {
         true
     }
 
+    fn value(store: &Multicore, record: Record<'_>, value: &mut Vec<u8>) -> State {
+        match search(store, record, u64::MAX, Sabotage::None) {
+            Found::Version(place) => {
+                let state = Old::at(store, place).state();
+                store.copy_words(place, word::VALUE, state.len as usize, value);
+                state
+            }
+            Found::Pending | Found::Nothing => State::default(),
+        }
+    }
+
+    fn is_held(store: &Multicore, record: Record<'_>) -> bool {
+        let mut place = newest(record);
+        while place.is_some() {
+            let old = Old::at(store, place);
+            if old.link() & STATUS == PENDING {
+                return true;
+            }
+            place = old.next();
+        }
+        false
+    }
+}
+
+impl Protocol for Cicada {
     fn begin<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
         sets.timestamp = worker.timestamp();
         worker.announce(sets.timestamp);
@@ -400,28 +425,5 @@ impl Protocol for Cicada {
 
     fn discard_versions<F: Fabric>(worker: &Worker<F, Self>, place: Place) {
         Old::discard(worker, newest(worker.store().record(place)));
-    }
-
-    fn value(store: &Multicore, record: Record<'_>, value: &mut Vec<u8>) -> State {
-        match search(store, record, u64::MAX, Sabotage::None) {
-            Found::Version(place) => {
-                let state = Old::at(store, place).state();
-                store.copy_words(place, word::VALUE, state.len as usize, value);
-                state
-            }
-            Found::Pending | Found::Nothing => State::default(),
-        }
-    }
-
-    fn is_held(store: &Multicore, record: Record<'_>) -> bool {
-        let mut place = newest(record);
-        while place.is_some() {
-            let old = Old::at(store, place);
-            if old.link() & STATUS == PENDING {
-                return true;
-            }
-            place = old.next();
-        }
-        false
     }
 }

@@ -11,9 +11,8 @@ use nicol_core::interactive::Interactive;
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 use nicol_core::units::Nanos;
 
-use super::protocol::Protocol;
 use super::transaction::Transaction;
-use super::worker::Worker;
+use super::worker::{Protocol, Worker};
 use crate::schedule::{Client, Executor};
 
 /// Rounds of a transaction's logic at most.

@@ -1,32 +1,25 @@
 //! A node of an engine: the records that its cores share.
 
 use std::marker::PhantomData;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nicol_core::commit::CommitNode;
-use nicol_core::fabric::Fabric;
-use nicol_core::history::Promise;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
-use nicol_core::txn::Procedures;
 use nicol_core::units::Bytes;
-use nicol_core::view::{Role, ShardMap, View};
+use nicol_core::view::{ShardMap, View};
 use nicol_store::multicore::Multicore;
 
 use super::config::EngineConfig;
-use super::coordinator::{Coordinator, Submitter};
-use super::protocol::Protocol;
-use super::worker::Worker;
-use crate::schedule::{Client, Server, Shared};
+use super::record_form::RecordForm;
+use crate::schedule::Shared;
 
 /// Tables that a key's highest byte may name.
 const TABLES: usize = 256;
 
 /// A node.
-pub struct Node<P: Protocol> {
+pub struct Node<P: RecordForm> {
     config: EngineConfig,
     store: Multicore,
     /// What schedules requests, if anything does.
@@ -40,10 +33,15 @@ pub struct Node<P: Protocol> {
     protocol: PhantomData<P>,
 }
 
-impl<P: Protocol> Node<P> {
+impl<P: RecordForm> Node<P> {
     /// How it runs.
     pub const fn config(&self) -> &EngineConfig {
         &self.config
+    }
+
+    /// What schedules requests, if anything does.
+    pub(super) const fn schedule(&self) -> Option<&Arc<Shared>> {
+        self.schedule.as_ref()
     }
 
     pub(super) const fn store(&self) -> &Multicore {
@@ -85,7 +83,7 @@ fn longest(source: &dyn RecordSource, shards: &dyn ShardMap, shard: ShardId) -> 
     longest
 }
 
-impl<P: Protocol> SystemNode for Node<P> {
+impl<P: RecordForm> SystemNode for Node<P> {
     type Config = EngineConfig;
     type Shard = Multicore;
     type Copies = ();
@@ -196,41 +194,5 @@ impl<P: Protocol> SystemNode for Node<P> {
                 each(record.key(), state.version, &value);
             }
         });
-    }
-}
-
-impl<P: Protocol> CommitNode for Node<P> {
-    type Coordinator<F: Fabric> = Submitter<F, P>;
-
-    const SCANS: bool = true;
-    const SCANS_FROM_AFAR: bool = true;
-    const PROMISE: Promise =
-        if P::STRICT { Promise::StrictSerializable } else { Promise::Serializable };
-
-    fn start<F: Fabric>(
-        self: &Arc<Self>,
-        fabric: &F,
-        procedures: &Procedures,
-    ) -> Option<Submitter<F, P>> {
-        let here = fabric.here();
-        let serves = fabric.view().role(here.node) == Some(Role::Server);
-        let coordinator = || {
-            let worker = Rc::new(Worker::new(fabric.clone(), self.clone()));
-            Coordinator::new(worker, procedures)
-        };
-        match (&self.schedule, here.side) {
-            (None, Side::Host) => Some(Submitter::here(coordinator())),
-            (None, Side::Nic) => None,
-            (Some(shared), Side::Host) if !serves => {
-                let client = Client::new(fabric, shared, procedures, NodeId(0));
-                Some(Submitter::scheduled(client))
-            }
-            (Some(shared), _) => {
-                if serves {
-                    Server::start(fabric, shared, coordinator());
-                }
-                None
-            }
-        }
     }
 }

@@ -21,9 +21,9 @@ use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record, State};
 
 use super::config::Sabotage;
-use super::protocol::{Absence, Protocol};
+use super::record_form::RecordForm;
 use super::sets::{Sets, Write};
-use super::worker::Worker;
+use super::worker::{Absence, Protocol, Worker};
 
 /// In a word: somebody holds the record.
 const LOCKED: u64 = 1;
@@ -153,13 +153,19 @@ pub(super) async fn put<F: Fabric, P: Protocol>(
     }
 }
 
-impl Protocol for Silo {
+impl RecordForm for Silo {
     const STRICT: bool = true;
 
     fn word(_: &Multicore) -> Option<u64> {
         Some(0)
     }
 
+    fn is_held(_: &Multicore, record: Record<'_>) -> bool {
+        record.word().load(Ordering::Relaxed) & LOCKED != 0
+    }
+}
+
+impl Protocol for Silo {
     async fn read<F: Fabric>(
         worker: &Worker<F, Self>,
         sets: &mut Sets,
@@ -228,9 +234,5 @@ impl Protocol for Silo {
         }
         record.word().store(seen | LOCKED | GONE, Ordering::SeqCst);
         Absence::Gone { timestamp: 0 }
-    }
-
-    fn is_held(_: &Multicore, record: Record<'_>) -> bool {
-        record.word().load(Ordering::Relaxed) & LOCKED != 0
     }
 }

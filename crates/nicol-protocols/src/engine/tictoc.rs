@@ -24,10 +24,10 @@ use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record};
 
 use super::config::Sabotage;
-use super::protocol::{Absence, Protocol};
+use super::record_form::RecordForm;
 use super::sets::{Read, Sets, Write};
 use super::silo::put;
-use super::worker::Worker;
+use super::worker::{Absence, Protocol, Worker};
 
 /// In a word: somebody holds the record.
 const LOCKED: u64 = 1;
@@ -162,7 +162,7 @@ async fn validate<F: Fabric>(
     sets.validate_leaves(|node, version| worker.store().is_unchanged(node, version))
 }
 
-impl Protocol for TicToc {
+impl RecordForm for TicToc {
     const STRICT: bool = false;
 
     fn word(store: &Multicore) -> Option<u64> {
@@ -171,6 +171,12 @@ impl Protocol for TicToc {
         Some(word_of(floor, floor))
     }
 
+    fn is_held(_: &Multicore, record: Record<'_>) -> bool {
+        record.word().load(Ordering::Relaxed) & LOCKED != 0
+    }
+}
+
+impl Protocol for TicToc {
     async fn read<F: Fabric>(
         worker: &Worker<F, Self>,
         sets: &mut Sets,
@@ -245,9 +251,5 @@ impl Protocol for TicToc {
         }
         record.word().fetch_or(GONE, Ordering::SeqCst);
         Absence::Gone { timestamp: rts(record.word().load(Ordering::SeqCst)) }
-    }
-
-    fn is_held(_: &Multicore, record: Record<'_>) -> bool {
-        record.word().load(Ordering::Relaxed) & LOCKED != 0
     }
 }

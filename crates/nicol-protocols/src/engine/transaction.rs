@@ -8,9 +8,8 @@ use nicol_core::interactive::{Interactive, Seen};
 use nicol_core::txn::{Abort, KeyRange};
 
 use super::config::Sabotage;
-use super::protocol::Protocol;
 use super::sets::Sets;
-use super::worker::Worker;
+use super::worker::{Protocol, Worker};
 
 /// An open transaction. It must be ended by [`Transaction::commit`] or [`Transaction::abort`].
 #[must_use = "commit or abort it"]

@@ -23,10 +23,10 @@ use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record};
 
 use super::config::{Sabotage, Waiting};
-use super::protocol::{Absence, Protocol};
+use super::record_form::RecordForm;
 use super::sets::Sets;
 use super::silo::put;
-use super::worker::Worker;
+use super::worker::{Absence, Protocol, Worker};
 
 /// In a word: how many have a shared lock, or [`EXCLUSIVE`].
 const HOLDERS: u64 = 0xfff;
@@ -137,13 +137,19 @@ async fn acquire<F: Fabric>(
     Err(Abort::LockConflict { key })
 }
 
-impl Protocol for TwoPhaseLocking {
+impl RecordForm for TwoPhaseLocking {
     const STRICT: bool = true;
 
     fn word(_: &Multicore) -> Option<u64> {
         Some(0)
     }
 
+    fn is_held(_: &Multicore, record: Record<'_>) -> bool {
+        record.word().load(Ordering::Relaxed) & HOLDERS != 0
+    }
+}
+
+impl Protocol for TwoPhaseLocking {
     fn begin<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
         // A transaction that is tried again keeps its age.
         if sets.timestamp == 0 {
@@ -216,9 +222,5 @@ impl Protocol for TwoPhaseLocking {
             }
             Attempt::Gone | Attempt::Held(_) => Absence::Busy,
         }
-    }
-
-    fn is_held(_: &Multicore, record: Record<'_>) -> bool {
-        record.word().load(Ordering::Relaxed) & HOLDERS != 0
     }
 }

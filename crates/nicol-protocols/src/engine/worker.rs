@@ -1,5 +1,5 @@
-//! What the transactions of one core share: its place in the epochs, its clock, and what it has to
-//! take out of the indexes and to free.
+//! What a concurrency control protocol is to the engines, and what the transactions of one core
+//! share: its place in the epochs, its clock, and what it has to take out of the indexes and to free.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,13 +9,14 @@ use std::sync::Arc;
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, TxnId};
+use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
 use nicol_store::multicore::{Garbage, Multicore, Place};
 
 use super::config::Sabotage;
 use super::node::Node;
-use super::protocol::{Absence, Protocol};
+use super::record_form::RecordForm;
 use super::sets::Sets;
 
 /// Transactions of a core between two looks at what it may take out and free.
@@ -28,6 +29,63 @@ const YIELD_EVERY: u32 = 8;
 const STALL_ONE_IN: u64 = 8;
 /// Bits of a timestamp that name the core.
 const CORE_BITS: u32 = 8;
+
+/// Is the record that somebody looked at still absent?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// It is not, and nobody watches it any more.
+    Present,
+    /// Somebody holds it: look again.
+    Busy,
+    /// It was, and its word now says that it is gone. Nobody has used it after `timestamp`.
+    Gone {
+        /// The protocol's time; 0 where it has none.
+        timestamp: u64,
+    },
+}
+
+/// A concurrency control protocol.
+///
+/// Transactions of one node call it, many at a time. Before each look at a record it awaits
+/// [`access`](nicol_core::fabric::SharedMemory::access). After an error the transaction calls
+/// [`Protocol::abort`].
+pub trait Protocol: RecordForm {
+    /// Called when a transaction begins.
+    fn begin<F: Fabric>(_worker: &Worker<F, Self>, _sets: &mut Sets) {}
+
+    /// Reads the record of `key` at `place` into `value`, which is overwritten.
+    #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
+    async fn read<F: Fabric>(
+        worker: &Worker<F, Self>,
+        sets: &mut Sets,
+        at: (Key, Place),
+        for_update: bool,
+        value: &mut Vec<u8>,
+    ) -> Result<Seen, Abort>;
+
+    /// Prepares to write the record of `key` at `place`.
+    #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
+    async fn will_write<F: Fabric>(
+        _worker: &Worker<F, Self>,
+        _sets: &mut Sets,
+        _at: (Key, Place),
+    ) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    /// Commits: when this returns well, every write is visible and nothing is held.
+    #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
+    async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort>;
+
+    /// Lets go of everything that a transaction holds which does not commit.
+    fn abort<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets);
+
+    /// Looks at a watched record that was absent, and marks it as gone if it still is.
+    fn take_if_absent<F: Fabric>(worker: &Worker<F, Self>, place: Place) -> Absence;
+
+    /// Discards what a record that is gone has besides its own words.
+    fn discard_versions<F: Fabric>(_worker: &Worker<F, Self>, _place: Place) {}
+}
 
 /// The state of one core.
 pub struct Worker<F: Fabric, P: Protocol> {

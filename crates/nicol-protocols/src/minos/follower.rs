@@ -4,37 +4,17 @@ use std::rc::Rc;
 
 use nicol_core::fabric::Fabric;
 use nicol_core::history::Persistency;
-use nicol_core::ids::{EngineId, Key};
-use nicol_core::units::Nanos;
+use nicol_core::ids::Key;
 
 use super::config::Sabotage;
 use super::local::Obsolete;
 use super::member::Member;
 use super::messages::{Ack, AckC, AckP, Inv, Reject};
 use super::model::Step;
+use super::received::Received;
 use super::record::Record;
 use super::send::tell;
 use super::timestamp::Timestamp;
-
-/// An INV that was received.
-#[derive(Debug)]
-pub(super) struct Received {
-    pub(super) from: EngineId,
-    at: Nanos,
-    inv: Inv<'static>,
-    value: Option<Box<[u8]>>,
-}
-
-impl Received {
-    /// `inv`, which has come now, kept.
-    pub(super) fn of(from: EngineId, inv: &Inv<'_>, at: Nanos) -> Self {
-        Self { from, at, inv: Inv { value: None, ..*inv }, value: inv.value.map(Into::into) }
-    }
-
-    pub(super) fn inv(&self) -> Inv<'_> {
-        Inv { value: self.value.as_deref(), ..self.inv }
-    }
-}
 
 impl<F: Fabric> Member<F> {
     /// An INV. The steps that depend on the model stand in `model.rs`.

@@ -2,89 +2,15 @@
 //! tell one another over PCIe. [MINOS24 V-B1, V-B3, figure 6]
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use nicol_core::fabric::{Fabric, FabricError, Message, ReplyTo, Timeout};
-use nicol_core::ids::{EngineId, Key, NodeId};
-use nicol_core::wire::{Malformed, Reader, Writer};
+use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Timeout};
+use nicol_core::ids::{EngineId, NodeId};
+use nicol_core::wire::Malformed;
 
 use super::member::Member;
-use super::timestamp::Timestamp;
+use super::pcie_messages::{ALL, HostAck, HostInv};
 use super::write::{Waiting, Write};
-
-pub(super) const HOST_INV: u16 = 16;
-
-/// Names no follower: the INV is for all of them.
-const ALL: u16 = u16::MAX;
-
-/// INV from the host to its SmartNIC: batched, for all followers; or one of several, for one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct HostInv<'a> {
-    key: Key,
-    ts: Timestamp,
-    scope: u64,
-    /// The follower, or [`ALL`].
-    to: u16,
-    /// How many INVs of this write there are.
-    of: u16,
-    /// `None` removes the record.
-    value: Option<&'a [u8]>,
-}
-
-impl<'a> HostInv<'a> {
-    fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(body);
-        let [key, ts, scope] = reader.u64s()?;
-        let (to, of, has_value) = (reader.u16()?, reader.u16()?, reader.u8()?);
-        if of == 0 || has_value > 1 {
-            return Err(Malformed { what: "an INV of a host that is none" });
-        }
-        let value = (has_value == 1).then(|| reader.rest());
-        if value.is_none() {
-            reader.finish()?;
-        }
-        Ok(Self { key: Key(key), ts: Timestamp::of_bits(ts), scope, to, of, value })
-    }
-}
-
-impl Message for HostInv<'_> {
-    const KIND: u16 = HOST_INV;
-
-    fn emit(&self, to: &mut Writer<'_>) {
-        for word in [self.key.0, self.ts.bits(), self.scope] {
-            to.u64(word);
-        }
-        to.u16(self.to);
-        to.u16(self.of);
-        to.u8(u8::from(self.value.is_some()));
-        to.bytes(self.value.unwrap_or_default());
-    }
-
-    fn name() -> &'static str {
-        "INV"
-    }
-
-    fn keys(&self, each: &mut dyn FnMut(Key)) {
-        each(self.key);
-    }
-}
-
-/// ACK from the SmartNIC to its host: batched, or of one follower.
-struct HostAck;
-
-impl Message for HostAck {
-    const KIND: u16 = 17;
-
-    fn emit(&self, _: &mut Writer<'_>) {}
-
-    fn name() -> &'static str {
-        "ACK"
-    }
-}
-
-/// Writes whose INVs come one by one, and how many have come.
-pub(super) type Arriving = RefCell<BTreeMap<(Key, Timestamp), (Rc<Write>, u16)>>;
 
 impl<F: Fabric> Member<F> {
     /// A client-write at its host.
@@ -214,24 +140,5 @@ impl<F: Fabric> Member<F> {
 
     pub(super) fn answer_host(&self, host: ReplyTo) {
         self.fabric.reply(host, &HostAck);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_inv_of_a_host_survives_pcie_and_what_is_none_is_refused() {
-        let (key, ts) = (Key(7), Timestamp::of_bits(9));
-        for value in [Some(&b"value"[..]), Some(b""), None] {
-            let inv = HostInv { key, ts, scope: 5, to: 3, of: 4, value };
-            let mut body = Vec::new();
-            inv.emit(&mut Writer::new(&mut body));
-            assert_eq!(HostInv::parse(&body), Ok(inv));
-            assert!(HostInv::parse(&body[..28]).is_err());
-            body[26] = 0;
-            assert!(HostInv::parse(&body).is_err(), "of none");
-        }
     }
 }

@@ -14,6 +14,9 @@ use nicol_core::wire::{Malformed, Reader, Writer};
 
 use super::timestamp::Timestamp;
 
+/// The mark of the dFIFO in the labels of a node's medium.
+pub(super) const QUEUE_LABEL: u32 = 1 << 16;
+
 /// Records that an engine persists at a time; further ones wait. More than a node has clients and
 /// other nodes' writes per engine in the paper's runs.
 pub(super) const LOG_SLOTS: u32 = 256;

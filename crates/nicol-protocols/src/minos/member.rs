@@ -14,19 +14,17 @@ use nicol_core::view::Role;
 use nicol_core::wire::Malformed;
 
 use super::config::{MinosConfig, Sabotage};
-use super::follower::Received as Update;
-use super::host::{Arriving, HOST_INV};
-use super::log::{LOG_SLOTS, Slots};
+use super::log::{LOG_SLOTS, QUEUE_LABEL, Slots};
 use super::messages::{
     ACK, ACK_C, ACK_P, Ack, AckC, AckP, INV, Inv, PERSIST, Persist, REJECT, Received, Reject,
-    SCOPE_VAL_P, ScopeValP, VAL, VAL_C, VAL_P, Val, ValC, ValP,
+    SCOPE_VAL_P, SHIP, ScopeValP, VAL, VAL_C, VAL_P, Val, ValC, ValP,
 };
 use super::model::Steps;
 use super::node::Node;
-use super::recovery::{QUEUE_LABEL, SHIP};
-use super::relay::{RelayInv, RelayVal};
+use super::pcie_messages::{HOST_INV, RelayInv, RelayVal};
+use super::received::Received as Update;
 use super::send::{insist, send_reliably, tell_each};
-use super::write::{Waiting, Write};
+use super::write::{Arriving, Waiting, Write};
 
 /// How long a coordinator waits before it sends an INV again that was rejected.
 const REJECT_RETRY: Nanos = Nanos::from_micros(2);

@@ -16,6 +16,7 @@ pub(super) const VAL_P: u16 = 7;
 pub(super) const PERSIST: u16 = 8;
 pub(super) const SCOPE_VAL_P: u16 = 9;
 pub(super) const REJECT: u16 = 10;
+pub(super) const SHIP: u16 = 24;
 
 /// No scope.
 pub(super) const NO_SCOPE: u64 = 0;

@@ -7,9 +7,9 @@ use nicol_core::fabric::{Fabric, FabricError};
 use nicol_core::ids::Key;
 
 use super::config::{Faithful, Sabotage};
-use super::follower::Received;
 use super::member::Member;
 use super::messages::Inv;
+use super::received::Received;
 use super::timestamp::Timestamp;
 use super::write::Write;
 

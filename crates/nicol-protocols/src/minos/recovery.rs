@@ -20,13 +20,11 @@ use nicol_core::view::Role;
 use nicol_core::wire::{Malformed, Reader, Writer};
 
 use super::config::Sabotage;
-use super::log::Logged;
+use super::log::{Logged, QUEUE_LABEL};
 use super::member::Member;
-use super::messages::{Inv, NO_SCOPE};
+use super::messages::{Inv, NO_SCOPE, SHIP};
 use super::node::Node;
 use super::timestamp::Timestamp;
-
-pub(super) const SHIP: u16 = 24;
 
 /// How long a node that recovers waits before it tries again.
 const PAUSE: Nanos = Nanos::from_micros(50);
@@ -34,8 +32,6 @@ const PAUSE: Nanos = Nanos::from_micros(50);
 const ANSWER: Timeout = Timeout::After(Nanos::from_millis(2));
 /// Records of a page.
 const PAGE: usize = 24;
-/// The mark of the dFIFO in the labels of a node's medium.
-pub(super) const QUEUE_LABEL: u32 = 1 << 16;
 
 /// Asks for records from `first` on, up to `last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,65 +7,17 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::fabric::{Delivery, Fabric, Message, ReplyTo, Service};
+use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Service};
 use nicol_core::history::Persistency;
-use nicol_core::ids::{EngineId, Key, NodeId, Side};
-use nicol_core::wire::{Malformed, Reader, Writer};
+use nicol_core::ids::{EngineId, NodeId, Side};
+use nicol_core::wire::{Malformed, Reader};
 
 use super::messages::{
     ACK, ACK_C, ACK_P, Ack, AckC, AckP, Inv, Received, VAL, VAL_C, VAL_P, Val, ValC, ValP,
 };
 use super::node::Node;
+use super::pcie_messages::{RELAY_INV, RELAY_VAL, parse_nodes};
 use super::send::{insist, send_reliably, tell, tell_each};
-
-pub(super) const RELAY_INV: u16 = 20;
-pub(super) const RELAY_VAL: u16 = 21;
-
-/// An INV for these followers.
-pub(super) struct RelayInv<'a> {
-    pub(super) to: &'a [NodeId],
-    pub(super) inv: Inv<'a>,
-}
-
-impl Message for RelayInv<'_> {
-    const KIND: u16 = RELAY_INV;
-
-    fn emit(&self, to: &mut Writer<'_>) {
-        emit_nodes(self.to, to);
-        self.inv.emit(to);
-    }
-
-    fn keys(&self, each: &mut dyn FnMut(Key)) {
-        each(self.inv.key);
-    }
-}
-
-/// A VAL, VAL_C or VAL_P, by its kind, for these followers.
-pub(super) struct RelayVal<'a> {
-    pub(super) to: &'a [NodeId],
-    pub(super) kind: u16,
-    pub(super) val: Val,
-}
-
-impl Message for RelayVal<'_> {
-    const KIND: u16 = RELAY_VAL;
-
-    fn emit(&self, to: &mut Writer<'_>) {
-        emit_nodes(self.to, to);
-        to.u16(self.kind);
-        self.val.emit(to);
-    }
-}
-
-fn emit_nodes(nodes: &[NodeId], to: &mut Writer<'_>) {
-    to.u16(nodes.len() as u16);
-    nodes.iter().for_each(|node| to.u16(node.0));
-}
-
-fn parse_nodes(reader: &mut Reader<'_>) -> Result<Vec<NodeId>, Malformed> {
-    let count = reader.u16()?;
-    (0..count).map(|_| reader.u16().map(NodeId)).collect()
-}
 
 /// ACKs that are gathered for a host.
 struct Gather {
@@ -182,25 +134,5 @@ impl<F: Fabric> Service for Relay<F> {
         let received = |to: ReplyTo| self.fabric.reply(to, &Received);
         delivery.reply_to.into_iter().for_each(received);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::minos::timestamp::Timestamp;
-
-    #[test]
-    fn what_is_relayed_survives_pcie() {
-        let (key, ts) = (Key(7), Timestamp::of_bits(9));
-        let value = Some(&b"value"[..]);
-        let inv = Inv { write: 1, epoch: 2, key, ts, scope: 5, again: false, value };
-        let to = [NodeId(3), NodeId(4)];
-        let mut body = Vec::new();
-        RelayInv { to: &to, inv }.emit(&mut Writer::new(&mut body));
-        let mut reader = Reader::new(&body);
-        assert_eq!(parse_nodes(&mut reader), Ok(to.to_vec()));
-        assert_eq!(Inv::parse(reader.rest()), Ok(inv));
-        assert!(parse_nodes(&mut Reader::new(&body[..5])).is_err());
     }
 }

@@ -1,6 +1,8 @@
 //! A client-write under way at the engine that coordinates it. [MINOS24 Table I, 4c]
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use nicol_core::exec::Signal;
 use nicol_core::fabric::ReplyTo;
@@ -235,3 +237,6 @@ impl Write {
         }
     }
 }
+
+/// Writes whose INVs come one by one, and how many have come.
+pub(super) type Arriving = RefCell<BTreeMap<(Key, Timestamp), (Rc<Write>, u16)>>;

@@ -10,10 +10,11 @@ use nicol_core::ids::Key;
 use nicol_core::records::Records;
 
 use super::Kind;
-use super::config::{Indices, Mix, TpccConfig};
+use super::config::{Mix, TpccConfig};
 use super::key::{self, DISTRICTS, District, LINES_MAX, districts};
 use super::load::FIRST_PAYMENT;
 use super::row::{customer, district, history, parse, stock, warehouse};
+use super::schema::Indices;
 use crate::placement::Violations;
 
 /// The quantities that New-Orders took from a stock.

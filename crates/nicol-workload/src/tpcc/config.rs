@@ -2,7 +2,7 @@
 
 use super::key::{CUSTOMERS_MAX, DISTRICTS, ITEMS_MAX, LINES_MAX, NAMES};
 use super::row::{customer, stock_texts};
-use super::schema::Schema;
+use super::schema::{Indices, Schema};
 
 /// Which transactions run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,16 +30,6 @@ pub enum Chopping {
     /// Delivery: one per district, as 2.7.4 permits. Stock-Level: one that reads the district, one
     /// for the rest, as 2.8.2.3 permits (committed data is enough for it).
     Pieces,
-}
-
-/// How transactions find orders whose keys they do not know: a customer's newest, a district's
-/// oldest undelivered, and the lines of the newest twenty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Indices {
-    /// By index records and order numbers, without scans.
-    Records,
-    /// By scans of the ordered tables. [Xenic21 5.2]
-    Trees,
 }
 
 /// The values of a TPC-C run.

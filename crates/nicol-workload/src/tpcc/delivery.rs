@@ -1,12 +1,11 @@
 //! Delivery: the oldest undelivered order of each district of a warehouse. (2.7.4)
 
-use super::config::Indices;
 use super::input::Delivery;
 use super::key::{DISTRICTS, District, order_in};
 use super::order_status::line_count;
 use super::row::{customer, new_order, order, order_line, order_number};
 use super::rows::{Rows, Step, Stop};
-use super::schema::Schema;
+use super::schema::{Indices, Schema};
 
 /// An order to deliver, by the indices of its rows.
 #[derive(Clone, Copy)]

@@ -4,14 +4,14 @@ use nicol_core::ids::{Key, ShardId};
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::view::ShardMap;
 
-use super::config::{Indices, TpccConfig};
+use super::config::TpccConfig;
 use super::draw::TODAY;
 use super::key::{self, District, NAMES, districts};
 use super::random::{NonUniform, data, digits, last_name, letters, within};
 use super::row::{
     address, customer, district, history, item, order_line, stock, stock_texts, warehouse,
 };
-use super::schema::{Order, OrderLine};
+use super::schema::{Indices, Order, OrderLine};
 use crate::placement::holds;
 
 /// The seed of the initial population: the same in every run, so that runs differ only in what

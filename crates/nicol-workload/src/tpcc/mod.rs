@@ -47,7 +47,8 @@ use nicol_core::txn::{Execute, ProcedureId, Procedures, Txn, Verdict};
 use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 
-pub use config::{Chopping, Indices, Mix, Suppliers, TpccConfig};
+pub use config::{Chopping, Mix, Suppliers, TpccConfig};
+pub use schema::Indices;
 
 use crate::chooser::{Chooser, Distribution};
 use crate::mix::TransactionMix;

@@ -1,11 +1,10 @@
 //! New-Order: a customer orders 5 to 15 items. (2.4.2)
 
-use super::config::Indices;
 use super::input::{Line, NewOrder};
 use super::key::{self, CUSTOMER_ORDER_MAX, LINES_MAX};
 use super::row::{ORIGINAL, customer, district, item, stock, stock_texts, warehouse};
 use super::rows::{Rows, Step, Stop};
-use super::schema::{Order, OrderLine, Row, Schema};
+use super::schema::{Indices, Order, OrderLine, Row, Schema};
 
 /// Below what is left after an order, stock is filled up by [`REFILL`]. (2.4.2.2)
 const LEFT_AT_LEAST: u16 = 10;

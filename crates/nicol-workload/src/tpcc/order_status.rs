@@ -1,11 +1,11 @@
 //! Order-Status: a customer's newest order. (2.6.2)
 
-use super::config::Indices;
 use super::input::OrderStatus;
 use super::key::{District, LINES_MAX, order_in};
 use super::payment::find_customer;
 use super::row::{customer, order, order_line, order_number};
 use super::rows::{Rows, Step, Stop};
+use super::schema::Indices;
 
 /// Leaves 0, then the customer's balance, the order's number, its lines and its carrier. The lines
 /// themselves are among the rows read.

@@ -3,9 +3,18 @@
 
 use nicol_core::ids::Key;
 
-use super::config::Indices;
 use super::key::{self, District};
 use super::row::{Column, baselines, new_order, order, order_line, order_number, parse};
+
+/// How transactions find orders whose keys they do not know: a customer's newest, a district's
+/// oldest undelivered, and the lines of the newest twenty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Indices {
+    /// By index records and order numbers, without scans.
+    Records,
+    /// By scans of the ordered tables. [Xenic21 5.2]
+    Trees,
+}
 
 /// The tables of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

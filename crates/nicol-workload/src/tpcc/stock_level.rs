@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use super::config::Indices;
 use super::input::StockLevel;
 use super::key::{self, ORDER_LINE, STOCK};
 use super::order_status::line_count;
 use super::row::{district, order_line, stock};
 use super::rows::{Rows, Step};
+use super::schema::Indices;
 
 /// Orders examined.
 const ORDERS: u32 = 20;

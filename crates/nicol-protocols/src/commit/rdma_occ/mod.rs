@@ -52,7 +52,6 @@ mod coordinator;
 mod host;
 mod local_log;
 mod log_acks;
-mod losses;
 mod message_log;
 mod messages;
 mod node;

@@ -1,5 +1,7 @@
 //! One node's memory: tables and logs. Shared by its host engines.
 
+mod losses;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,13 +16,13 @@ use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
 use super::config::{RdmaOccConfig, Transport};
-use super::losses::deny;
 use super::replica::{Primary, Replica};
 use super::{Coordinator, start};
 use crate::commit::backups::Backups;
 use crate::commit::load_shard;
 use crate::commit::log::LogMemory;
 use crate::commit::survivor::{Survival, Survivor, WithoutData};
+use losses::deny;
 
 /// Log records that a node applies between two looks at whether old deletions may be forgotten.
 const FORGET_EVERY: u64 = 1_024;

@@ -34,7 +34,6 @@ mod capacity;
 mod config;
 mod coordinator;
 mod host;
-mod losses;
 mod messages;
 mod nic;
 mod node;

@@ -1,5 +1,7 @@
 //! One node's memory: host tables, NIC index, logs. Shared by its engines.
 
+mod losses;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +21,6 @@ use nicol_store::host_table::{
 use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
-use super::losses::deny;
 use super::replica::Replica;
 use super::server::lookup::stats::LookupCounters;
 use super::{Faithful, HostCoordinator, Sabotage, XenicConfig, start};
@@ -28,6 +29,7 @@ use crate::commit::load_shard;
 use crate::commit::log::{LogMemory, RecordKind};
 use crate::commit::part::count_shards;
 use crate::commit::survivor::{Survival, Survivor, WithoutData};
+use losses::deny;
 
 /// Segments that are split per record, while a table that has outgrown its slots is loaded.
 const LOADING_SPLITS: u64 = 2;

@@ -25,6 +25,7 @@ mod layout;
 mod messages;
 mod node;
 mod server;
+mod start;
 mod table;
 
 pub use client::Client;

@@ -1,23 +1,19 @@
 //! A node of DrTM-KV: as a server its memory, as a client its engines.
 
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, RKey, ShardId, Side, Version};
-use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::memory::Access;
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
 use nicol_core::view::{ShardMap, View};
 
-use super::client::Client;
 use super::config::DrtmKvConfig;
 use super::messages::Keys;
-use super::server::Server;
 use super::table::Table;
-use crate::kit::{LostNodes, Open, counters, follow_views};
+use crate::kit::{LostNodes, Open, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]
@@ -68,6 +64,11 @@ impl Node {
         view.primary(view.shard_of(key))
     }
 
+    /// Has it memory, and serves?
+    pub(super) const fn is_server(&self) -> bool {
+        self.table.is_some()
+    }
+
     /// The memory of a server. No engine waits while it holds it.
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
         match &self.table {
@@ -87,7 +88,7 @@ impl Node {
     }
 
     /// Registers what stands in the memory of this engine's side, once.
-    fn register<F: Fabric>(&self, fabric: &F) {
+    pub(super) fn register<F: Fabric>(&self, fabric: &F) {
         let side = fabric.here().side;
         let index_side =
             if self.config.alternative.index_on_soc() { Side::Nic } else { Side::Host };
@@ -194,26 +195,5 @@ impl SystemNode for Node {
         if self.lost.loaded().primary(shard) == self.id {
             self.for_each(&mut |key, value| each(key, Version(0), value));
         }
-    }
-}
-
-impl KeyValueNode for Node {
-    type Client<F: Fabric> = Client<F>;
-
-    const OFFERED: Offered = Offered { inserts: false, deletes: false, scans: false };
-
-    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
-        if self.table.is_some() {
-            self.register(fabric);
-            if fabric.here().side == Side::Nic {
-                fabric.serve(Rc::new(Server { fabric: fabric.clone(), node: self.clone() }));
-            }
-        }
-        if fabric.here().side == Side::Nic {
-            return None;
-        }
-        let node = self.clone();
-        fabric.spawn(follow_views(fabric.clone(), move |view| node.lost.learn(view)));
-        Some(Client::new(fabric.clone(), self.clone()))
     }
 }

@@ -23,6 +23,7 @@ mod client;
 mod config;
 mod node;
 mod server;
+mod start;
 
 pub use client::Client;
 pub use config::{AbdlockConfig, Sabotage};

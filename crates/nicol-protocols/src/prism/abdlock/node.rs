@@ -4,17 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use nicol_core::fabric::Fabric;
-use nicol_core::ids::{Incarnation, Key, NodeId, RKey, ShardId, Side, TableId};
-use nicol_core::key_value::{KeyValueNode, Offered};
+use nicol_core::ids::{Incarnation, Key, NodeId, RKey, ShardId, TableId};
 use nicol_core::memory::{Access, Region};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, SystemNode};
 use nicol_core::units::Bytes;
 use nicol_core::view::{ShardMap, View};
 
-use super::client::Client;
 use super::config::AbdlockConfig;
-use super::server::Server;
 use crate::prism::messages::Handles;
 use crate::prism::tag::{Name, Tag};
 
@@ -56,7 +53,7 @@ impl Node {
         Some(Handles { region, pointers: region, lists: Vec::new(), lives })
     }
 
-    fn memory(&self) -> Option<&Memory> {
+    pub(super) fn memory(&self) -> Option<&Memory> {
         self.memory.as_ref().filter(|_| !self.crashed.load(Ordering::Relaxed))
     }
 
@@ -176,21 +173,5 @@ impl SystemNode for Node {
         for shard in self.view.led_by(self.id) {
             self.each_of(shard, each);
         }
-    }
-}
-
-impl KeyValueNode for Node {
-    type Client<F: Fabric> = Client<F>;
-
-    const OFFERED: Offered = Offered { inserts: false, deletes: false, scans: false };
-
-    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
-        if fabric.here().side == Side::Nic {
-            return None;
-        }
-        if self.memory().is_some() {
-            Server::start(fabric, self);
-        }
-        Some(Client::new(fabric, self))
     }
 }

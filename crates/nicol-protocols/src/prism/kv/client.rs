@@ -13,7 +13,7 @@ use nicol_core::units::Nanos;
 
 use super::config::{ITEM_BYTES_MAX, Reclaim, Sabotage};
 use super::install::{Install, Installed};
-use super::layout::{ITEM_HEADER, Item, SlotWords, stamp, words_of};
+use super::layout::{ITEM_HEADER, Item, Place, stamp, words_of};
 use super::name::Name;
 use super::node::Node;
 use crate::kit::count;
@@ -49,16 +49,6 @@ struct Engine<F: Fabric> {
 struct Server {
     node: NodeId,
     handles: Rc<Handles>,
-}
-
-/// Where an item is, or is to be: a slot, as it was read, and the stamp of the item of the key that
-/// it holds.
-pub(super) struct Place {
-    pub(super) slot: u64,
-    pub(super) words: SlotWords,
-    pub(super) stamp: Option<u64>,
-    /// Does it hold a value of the key?
-    pub(super) live: bool,
 }
 
 /// Why a chain that changes nothing did not succeed.

@@ -2,34 +2,13 @@
 
 use nicol_core::units::Nanos;
 
-use super::layout::{ITEM_HEADER, SlotForm};
+use super::layout::{ITEM_HEADER, Reuse, SlotForm, Slots};
 use crate::prism::pool::SizeClass;
 
 /// Bytes of the smallest buffer.
 const SMALLEST: u64 = 64;
 /// Bytes of the largest item: a chain's results hold one, with space to spare.
 pub const ITEM_BYTES_MAX: u64 = 32 << 10;
-
-/// What stands in a slot of the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slots {
-    /// A pointer: a GET asks for as many bytes as the largest item may have.
-    Pointer,
-    /// A pointer and the item's length, its bound: a GET gets as many bytes as there are. The chain of
-    /// a PUT then begins with a WRITE that stages the bound. AMB-40
-    Bounded,
-}
-
-/// What keeps a PUT from overwriting a slot that belongs to another object by now. [PRISM21 6.1,
-/// footnote 2]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reuse {
-    /// The pointer is compared. This prevents every concurrent update, and is only enough where a
-    /// slot keeps its key for ever (AMB-48).
-    Pointer,
-    /// A generation is compared that only grows when the slot gets a different object.
-    Generation,
-}
 
 /// Where the search for a key begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,8 @@ use nicol_core::fabric::FabricError;
 use nicol_core::ids::{FreeListKey, RKey};
 use nicol_core::memory::{Compare, MaskedSwap, WORD};
 
-use super::client::Place;
 use super::config::{KvConfig, Operands, Sabotage};
-use super::layout::{SLOT_WORDS_MAX, SlotWords, bytes_of};
+use super::layout::{Place, SLOT_WORDS_MAX, SlotWords, bytes_of};
 
 /// Installs an item at a place.
 pub(super) struct Install<'a> {

@@ -15,8 +15,6 @@ use nicol_core::ids::Incarnation;
 use nicol_core::memory::WORD;
 use nicol_core::wire::{Malformed, Reader};
 
-use super::config::{Reuse, Slots};
-
 /// Bytes before an item's key.
 pub(super) const ITEM_HEADER: u64 = 16;
 /// Bytes before the first slot: zeros, which are no item.
@@ -27,6 +25,27 @@ const DELETED: u32 = u32::MAX;
 pub(super) const LOADED: u64 = u64::MAX;
 /// Words of a slot at most.
 pub(super) const SLOT_WORDS_MAX: usize = 4;
+
+/// What stands in a slot of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slots {
+    /// A pointer: a GET asks for as many bytes as the largest item may have.
+    Pointer,
+    /// A pointer and the item's length, its bound: a GET gets as many bytes as there are. The chain of
+    /// a PUT then begins with a WRITE that stages the bound. AMB-40
+    Bounded,
+}
+
+/// What keeps a PUT from overwriting a slot that belongs to another object by now. [PRISM21 6.1,
+/// footnote 2]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// The pointer is compared. This prevents every concurrent update, and is only enough where a
+    /// slot keeps its key for ever (AMB-48).
+    Pointer,
+    /// A generation is compared that only grows when the slot gets a different object.
+    Generation,
+}
 
 /// Where the words of a slot are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +159,16 @@ impl<'a> Item<'a> {
 /// The stamp of an engine's PUT number `sequence` in one of its lives: no other item has it.
 pub(super) const fn stamp(engine: EngineId, life: Incarnation, sequence: u32) -> u64 {
     (engine.pack() as u64) << 40 | (life.0 as u64 & 0xff) << 32 | sequence as u64
+}
+
+/// Where an item is, or is to be: a slot, as it was read, and the stamp of the item of the key that
+/// it holds.
+pub(super) struct Place {
+    pub(super) slot: u64,
+    pub(super) words: SlotWords,
+    pub(super) stamp: Option<u64>,
+    /// Does it hold a value of the key?
+    pub(super) live: bool,
 }
 
 #[cfg(test)]

@@ -23,10 +23,12 @@ mod layout;
 pub(crate) mod name;
 mod node;
 mod server;
+mod start;
 mod store;
 
 pub use client::Client;
 #[doc(hidden)]
 pub use config::Sabotage;
-pub use config::{Hash, ITEM_BYTES_MAX, KvConfig, Operands, Reclaim, Reuse, Slots};
+pub use config::{Hash, ITEM_BYTES_MAX, KvConfig, Operands, Reclaim};
+pub use layout::{Reuse, Slots};
 pub use node::Node;

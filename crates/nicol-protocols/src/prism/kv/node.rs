@@ -1,22 +1,17 @@
 //! A node of PRISM-KV: as a server its memory and its daemon, as a client its engines.
 
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nicol_core::fabric::Fabric;
-use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
-use nicol_core::key_value::{KeyValueNode, Offered};
+use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
 use nicol_core::view::View;
 
-use super::client::Client;
 use super::config::{KvConfig, Reclaim};
 use super::name::Name;
-use super::server::Server;
 use super::store::Store;
-use crate::kit::{LostNodes, counters, follow_views};
+use crate::kit::{LostNodes, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]
@@ -157,24 +152,5 @@ impl SystemNode for Node {
         if self.view().primary(shard) == self.id {
             self.for_each(&mut |key, value| each(key, Version(0), value));
         }
-    }
-}
-
-impl KeyValueNode for Node {
-    type Client<F: Fabric> = Client<F>;
-
-    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false };
-
-    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
-        if fabric.here().side == Side::Nic {
-            // It executes chains where the card does not, without knowing what they are about.
-            return None;
-        }
-        let node = self.clone();
-        fabric.spawn(follow_views(fabric.clone(), move |view| node.lost.learn(view)));
-        if self.store.is_some() {
-            fabric.serve(Rc::new(Server::start(fabric.clone(), self.clone())));
-        }
-        Some(Client::new(fabric.clone(), self.clone()))
     }
 }

@@ -1,23 +1,19 @@
 //! A node of Pilaf: as a server its table, as a client its engines.
 
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::fabric::Fabric;
-use nicol_core::ids::{Key, NodeId, RKey, ShardId, Side, Version};
-use nicol_core::key_value::{KeyValueNode, Offered};
+use nicol_core::ids::{Key, NodeId, RKey, ShardId, Version};
 use nicol_core::memory::Access;
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
 use nicol_core::view::View;
 
-use super::client::Client;
 use super::config::PilafConfig;
 use super::layout::Extent;
-use super::server::Server;
 use super::table::Table;
-use crate::kit::{LostNodes, Open, counters, follow_views};
+use crate::kit::{LostNodes, Open, counters};
 use crate::prism::kv::name::Name;
 
 /// What a node has counted.
@@ -57,6 +53,11 @@ impl Node {
     pub(super) fn server_of(&self, name: Name<'_>) -> NodeId {
         let view = self.lost.loaded();
         view.primary(name.shard(view))
+    }
+
+    /// Has it memory, and serves?
+    pub(super) const fn is_server(&self) -> bool {
+        self.table.is_some()
     }
 
     /// The table of a server. No engine waits while it holds it.
@@ -161,23 +162,5 @@ impl SystemNode for Node {
         if self.lost.loaded().primary(shard) == self.id {
             self.for_each(&mut |key, value| each(key, Version(0), value));
         }
-    }
-}
-
-impl KeyValueNode for Node {
-    type Client<F: Fabric> = Client<F>;
-
-    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false };
-
-    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
-        if fabric.here().side == Side::Nic {
-            return None;
-        }
-        let node = self.clone();
-        fabric.spawn(follow_views(fabric.clone(), move |view| node.lost.learn(view)));
-        if self.table.is_some() {
-            fabric.serve(Rc::new(Server { fabric: fabric.clone(), node: self.clone() }));
-        }
-        Some(Client::new(fabric.clone(), self.clone()))
     }
 }

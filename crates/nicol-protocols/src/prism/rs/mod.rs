@@ -23,6 +23,7 @@ mod node;
 mod rejoin;
 mod replica;
 mod server;
+mod start;
 
 pub use client::Client;
 pub use config::{Blocks, RsConfig, Sabotage};

@@ -34,6 +34,7 @@ mod node;
 mod prepare;
 mod recovery;
 mod server;
+mod start;
 mod store;
 
 #[doc(hidden)]

@@ -1,25 +1,17 @@
 //! A node of PRISM-TX: as a server its memory and its daemon, as a client its coordinators.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nicol_core::commit::CommitNode;
-use nicol_core::fabric::Fabric;
-use nicol_core::history::Promise;
-use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
+use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
-use nicol_core::txn::Procedures;
 use nicol_core::view::{Role, ShardMap, View};
 
 use super::config::{Staging, TxConfig};
-use super::coordinator::Coordinator;
-use super::recovery::end_what_is_left;
-use super::server::Server;
 use super::store::Store;
-use crate::kit::{LostNodes, counters, follow_views};
+use crate::kit::{LostNodes, counters};
 use crate::prism::tag::Tag;
 
 /// What a node has counted.
@@ -83,6 +75,11 @@ impl Node {
 
     pub(super) const fn lost(&self) -> &LostNodes {
         &self.lost
+    }
+
+    /// Has it memory, and serves?
+    pub(super) const fn is_server(&self) -> bool {
+        self.store.is_some()
     }
 
     /// The memory of a server.
@@ -265,35 +262,5 @@ impl SystemNode for Node {
                 each(stored.item.key, stored.item.ts.version(), value);
             }
         });
-    }
-}
-
-impl CommitNode for Node {
-    type Coordinator<F: Fabric> = Coordinator<F>;
-
-    const SCANS: bool = false;
-
-    /// "PRISM-TX ensures serializability: transactions appear to execute in timestamp order", and
-    /// clocks are only loosely synchronized. [PRISM21 8.2]
-    const PROMISE: Promise = Promise::Serializable;
-
-    fn start<F: Fabric>(
-        self: &Arc<Self>,
-        fabric: &F,
-        procedures: &Procedures,
-    ) -> Option<Coordinator<F>> {
-        if fabric.here().side == Side::Nic {
-            // It executes chains where the card does not, without knowing what they are about.
-            return None;
-        }
-        let node = self.clone();
-        fabric.spawn(follow_views(fabric.clone(), move |view| node.lost.learn(view)));
-        if self.store.is_some() {
-            fabric.serve(Rc::new(Server::start(fabric.clone(), self.clone())));
-            if fabric.here().core == 0 && self.config.staging == Staging::AtPrepare {
-                fabric.spawn(end_what_is_left(fabric.clone(), self.clone()));
-            }
-        }
-        Some(Coordinator::new(fabric, self, procedures))
     }
 }

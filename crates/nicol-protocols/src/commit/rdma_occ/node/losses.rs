@@ -13,15 +13,20 @@ use nicol_core::fabric::{Fabric, ReplyTo};
 use nicol_core::ids::{Key, NodeId};
 use nicol_core::txn::{Abort, RangeVersion, VersionRange};
 
-use super::messages::{LOCK, RESERVE};
-use super::node::Node;
+use super::Node;
 use crate::commit::messages::{EXECUTE, ExecuteReply, VALIDATE, ValidateReply};
+use crate::commit::rdma_occ::messages::{LOCK, RESERVE};
 use crate::commit::survivor::Survivor;
 
 impl Node {
     /// Why nobody may have `key`, which an engine of `holder` has locked: `conflict`, unless the
     /// lock is for good.
-    pub(super) fn conflict(&self, key: Key, holder: Option<NodeId>, conflict: Abort) -> Abort {
+    pub(in crate::commit::rdma_occ) fn conflict(
+        &self,
+        key: Key,
+        holder: Option<NodeId>,
+        conflict: Abort,
+    ) -> Abort {
         match holder {
             Some(holder) if self.lost().contain(holder) => Abort::AwaitsRecovery { key },
             _ => conflict,
@@ -30,7 +35,7 @@ impl Node {
 
     /// Why a request for a key of this node's shard is refused: for `abort` or, if the lock that it
     /// has met is for good, for that.
-    pub(super) fn explained(&self, abort: Abort) -> Abort {
+    pub(in crate::commit::rdma_occ) fn explained(&self, abort: Abort) -> Abort {
         match abort {
             Abort::LockConflict { key } | Abort::ValidateLocked { key }
                 if self.lost().are_any() =>
@@ -43,7 +48,7 @@ impl Node {
 
     /// Why what was scanned is not current: somebody has written a key of it or, it may be, has
     /// locked it for good.
-    pub(super) fn staleness_of_range(&self, version: &RangeVersion) -> Abort {
+    pub(in crate::commit::rdma_occ) fn staleness_of_range(&self, version: &RangeVersion) -> Abort {
         let mut left = None;
         if self.lost().are_any() {
             self.primary().for_each_locked(&mut |key, holder| {
@@ -58,12 +63,12 @@ impl Node {
     }
 
     /// Is every lock one that only a recovery may release? Goes over every record.
-    pub(super) fn has_released(&self) -> bool {
+    pub(in crate::commit::rdma_occ) fn has_released(&self) -> bool {
         self.primary().locked_count() == self.awaiting_recovery().len()
     }
 
     /// The keys that only a recovery may release.
-    pub(super) fn awaiting_recovery(&self) -> Vec<Key> {
+    pub(in crate::commit::rdma_occ) fn awaiting_recovery(&self) -> Vec<Key> {
         let mut keys = BTreeSet::new();
         if self.lost().are_any() {
             self.primary().for_each_locked(&mut |key, holder| {
@@ -77,7 +82,12 @@ impl Node {
 }
 
 /// Denies a request of a host engine to one that has lost its shard.
-pub(super) fn deny<F: Fabric>(fabric: &F, kind: u16, reply_to: ReplyTo, abort: Abort) -> bool {
+pub(in crate::commit::rdma_occ) fn deny<F: Fabric>(
+    fabric: &F,
+    kind: u16,
+    reply_to: ReplyTo,
+    abort: Abort,
+) -> bool {
     match kind {
         EXECUTE => fabric.reply(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort)),
         LOCK | VALIDATE | RESERVE => fabric.reply(reply_to, &ValidateReply(Err(abort))),

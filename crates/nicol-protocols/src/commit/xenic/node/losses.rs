@@ -10,15 +10,15 @@ use nicol_core::txn::{Abort, RangeVersion};
 use nicol_store::host_table::SlotHash;
 use nicol_store::nic_index::LockRefused;
 
-use super::messages::ship::ShipReply;
-use super::messages::{LOCK, READ, SHIP};
-use super::node::Node;
+use super::Node;
 use crate::commit::messages::{EXECUTE, ExecuteReply, VALIDATE, ValidateReply};
 use crate::commit::survivor::Survivor;
+use crate::commit::xenic::messages::ship::ShipReply;
+use crate::commit::xenic::messages::{LOCK, READ, SHIP};
 
 impl Node {
     /// Why `key` is not locked.
-    pub(super) fn refusal(&self, refused: LockRefused, key: Key) -> Abort {
+    pub(in crate::commit::xenic) fn refusal(&self, refused: LockRefused, key: Key) -> Abort {
         match refused {
             LockRefused::Held(holder) => self.conflict(key, holder, Abort::LockConflict { key }),
             LockRefused::Shared => Abort::LockConflict { key },
@@ -28,19 +28,24 @@ impl Node {
 
     /// Why nobody may have `key`, which `holder` has locked: `conflict`, unless the lock is for
     /// good.
-    pub(super) fn conflict(&self, key: Key, holder: TxnId, conflict: Abort) -> Abort {
+    pub(in crate::commit::xenic) fn conflict(
+        &self,
+        key: Key,
+        holder: TxnId,
+        conflict: Abort,
+    ) -> Abort {
         if self.lost().have_left(holder) { Abort::AwaitsRecovery { key } } else { conflict }
     }
 
     /// Why what was read of `key` is not current: somebody has written it or, it may be, has locked
     /// it for good.
-    pub(super) fn staleness(&self, key: Key) -> Abort {
+    pub(in crate::commit::xenic) fn staleness(&self, key: Key) -> Abort {
         let stale = Abort::Stale { key };
         self.holder(key).map_or(stale, |holder| self.conflict(key, holder, stale))
     }
 
     /// The same of a range.
-    pub(super) fn staleness_of_range(&self, version: &RangeVersion) -> Abort {
+    pub(in crate::commit::xenic) fn staleness_of_range(&self, version: &RangeVersion) -> Abort {
         let left = |(_, holder): &(Key, TxnId)| self.lost().have_left(*holder);
         match self.write_counters().locked_in(version.range).into_iter().find(left) {
             Some((key, _)) => Abort::AwaitsRecovery { key },
@@ -49,7 +54,7 @@ impl Node {
     }
 
     /// The keys that only a recovery may release.
-    pub(super) fn awaiting_recovery(&self) -> Vec<Key> {
+    pub(in crate::commit::xenic) fn awaiting_recovery(&self) -> Vec<Key> {
         let mut keys = Vec::new();
         if self.lost().are_any() {
             self.index().for_each_locked(&mut |key, holder| {
@@ -62,7 +67,7 @@ impl Node {
     }
 
     /// Is every lock one that only a recovery may release?
-    pub(super) fn has_released(&self) -> bool {
+    pub(in crate::commit::xenic) fn has_released(&self) -> bool {
         let (locked, ordered) = (self.index().locked_count(), self.write_counters().locked_count());
         if locked == 0 && ordered == 0 {
             return true;
@@ -74,7 +79,7 @@ impl Node {
 
     /// Takes the locks of the keys that `txn` is about to lock from those who have left them: broken
     /// on purpose.
-    pub(super) fn steal(&self, keys: impl Iterator<Item = Key>) {
+    pub(in crate::commit::xenic) fn steal(&self, keys: impl Iterator<Item = Key>) {
         for key in keys {
             let holder = self.index().holder(SlotHash::of(key), key);
             if let Some(holder) = holder.filter(|&holder| self.lost().have_left(holder)) {
@@ -85,7 +90,12 @@ impl Node {
 }
 
 /// Denies a request to a NIC engine that has lost its shard.
-pub(super) fn deny<F: Fabric>(fabric: &F, kind: u16, reply_to: ReplyTo, abort: Abort) -> bool {
+pub(in crate::commit::xenic) fn deny<F: Fabric>(
+    fabric: &F,
+    kind: u16,
+    reply_to: ReplyTo,
+    abort: Abort,
+) -> bool {
     match kind {
         EXECUTE | READ => {
             fabric.reply(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort));

@@ -1,0 +1,213 @@
+//! How a node loads, starts and comes back.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use nicol_core::engine::Revival;
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
+use nicol_core::key_value::{KeyValueNode, Offered};
+use nicol_core::records::RecordSource;
+use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::view::{Role, ShardMap, View};
+
+use super::client::Client;
+use super::config::MinosConfig;
+use super::member::Member;
+use super::node::{BREAKDOWN, Breakdown, LOST, Loaded, Node, READY, RECOVERED};
+use super::queue::Queue;
+use super::record::Record;
+use super::recovery::apply_medium;
+use super::relay::Relay;
+use super::store::{Store, digest_of};
+use crate::kit::counters;
+
+impl Node {
+    /// Without offloading a SmartNIC only passes on what is batched.
+    fn start_relay<F: Fabric>(self: &Arc<Self>, fabric: &F) {
+        if self.config.batching {
+            Relay::start(fabric, self);
+        }
+    }
+}
+
+impl SystemNode for Node {
+    type Config = MinosConfig;
+    type Shard = Loaded;
+    type Copies = (Store, Vec<Loaded>);
+
+    const RECOVERS: bool = true;
+    const RECOVERS_FROM_LOGS: bool = true;
+    const FOLLOWS_VIEWS: bool = true;
+
+    fn load(shard: ShardId, view: &View, _: &MinosConfig, source: &dyn RecordSource) -> Loaded {
+        let mut records = Vec::new();
+        source.load(view, shard, &mut |key, value| records.push((key, value.into())));
+        Arc::new(records)
+    }
+
+    fn empty(_: &MinosConfig, _: &dyn RecordSource) -> Loaded {
+        Loaded::default()
+    }
+
+    fn copy(
+        id: NodeId,
+        view: &View,
+        config: &MinosConfig,
+        _: &dyn RecordSource,
+        shards: &[Loaded],
+    ) -> (Store, Vec<Loaded>) {
+        let (store, mut loaded) = (Store::new(), Vec::new());
+        let holds = |shard: &ShardId| !config.sharded || view.replicas_of(*shard).contains(&id);
+        if view.role(id) == Some(Role::Server) {
+            for shard in view.shard_ids().filter(holds) {
+                let records = &shards[usize::from(shard.0)];
+                loaded.push(records.clone());
+                let insert =
+                    |(key, value): &(Key, Box<[u8]>)| store.insert(*key, Record::loaded(value));
+                records.iter().for_each(insert);
+            }
+        }
+        (store, loaded)
+    }
+
+    fn build(
+        id: NodeId,
+        view: &View,
+        config: &MinosConfig,
+        _: Loaded,
+        (store, loaded): (Store, Vec<Loaded>),
+    ) -> Self {
+        Self {
+            id,
+            view: view.clone(),
+            store,
+            loaded,
+            state: AtomicU8::new(READY),
+            volatile_queue: Queue::new(config.queue_entries),
+            durable_queue: Queue::new(config.queue_entries),
+            config: config.clone(),
+            scopes: Mutex::default(),
+            scope_numbers: AtomicU64::new(0),
+            open: Arc::default(),
+            rejected: AtomicU64::new(0),
+            breakdown: Breakdown::default(),
+        }
+    }
+
+    fn crashed(&self) {
+        self.state.store(LOST, Ordering::Release);
+        self.store.lose();
+        self.volatile_queue.lose();
+        self.durable_queue.lose();
+        self.scopes().clear();
+    }
+
+    fn restart_from<F: Fabric>(self: &Arc<Self>, fabric: &F, revival: &Revival<'_>) {
+        let here = fabric.here();
+        if self.view.role(self.id) != Some(Role::Server) {
+            return;
+        }
+        if here.side == Side::Nic && !self.config.offload {
+            return self.start_relay(fabric);
+        }
+        let member = Member::start(fabric, self);
+        if (here.side, here.core) == (Side::Host, 0) {
+            self.reload();
+            apply_medium(self, revival);
+            fabric.spawn(member.recover(!revival.memory_is_durable));
+        }
+    }
+
+    fn has_recovered(&self) -> bool {
+        self.state.load(Ordering::Acquire) == RECOVERED
+    }
+
+    fn is_settled(&self) -> bool {
+        self.open.load(Ordering::Relaxed) == 0 && self.store.rd_locks() == 0
+    }
+
+    fn audit(&self) -> Audit {
+        let mut digests: BTreeMap<ShardId, u64> = self
+            .view
+            .shard_ids()
+            .filter(|shard| self.holds_shard(*shard))
+            .map(|s| (s, 0))
+            .collect();
+        self.store.for_each(|key, record| {
+            if let Some(sum) = digests.get_mut(&self.view.shard_of(key)) {
+                *sum = sum.wrapping_add(digest_of(key, record));
+            }
+        });
+        Audit {
+            leaks: vec![
+                ("read_locks", self.store.rd_locks()),
+                ("write_locks", self.store.wr_locks()),
+            ],
+            digests: digests.into_iter().collect(),
+            ..Audit::default()
+        }
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let Breakdown { exchanges, exchange_ns, handled, handling_ns } = &self.breakdown;
+        let broken_down = [
+            ("exchanges", exchanges),
+            ("exchange_ns", exchange_ns),
+            ("invs_handled", handled),
+            ("handling_ns", handling_ns),
+        ];
+        let rejected = counters("smartnic", [("rejected", &self.rejected)]);
+        rejected.chain(counters(BREAKDOWN, broken_down)).collect()
+    }
+
+    fn records(&self) -> u64 {
+        let mut records = 0;
+        self.for_each(&mut |_, _| records += 1);
+        records
+    }
+
+    fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
+        value.clear();
+        self.store.look(key, |record| {
+            value.extend_from_slice(record.value.as_deref().unwrap_or_default());
+            record.value.is_some()
+        })
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Key, &[u8])) {
+        for shard in self.view.led_by(self.id) {
+            self.for_each_of(shard, &mut |key, _, value| each(key, value));
+        }
+    }
+
+    fn for_each_of(&self, shard: ShardId, each: &mut dyn FnMut(Key, Version, &[u8])) {
+        if !self.holds_shard(shard) {
+            return;
+        }
+        self.store.for_each(|key, record| {
+            if let Some(value) =
+                record.value.as_deref().filter(|_| self.view.shard_of(key) == shard)
+            {
+                each(key, record.value_ts.told(), value);
+            }
+        });
+    }
+}
+
+impl KeyValueNode for Node {
+    type Client<F: Fabric> = Client<F>;
+
+    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false };
+
+    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
+        let side = fabric.here().side;
+        if side == Side::Nic && !self.config.offload {
+            self.start_relay(fabric);
+            return None;
+        }
+        let member = Member::start(fabric, self);
+        (side == Side::Host).then(|| Client::new(member))
+    }
+}
