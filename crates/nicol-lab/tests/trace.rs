@@ -121,8 +121,10 @@ fn a_simulated_run_computes_the_same_with_a_trace_and_without() {
         }
         assert_eq!(seen.count("s"), seen.count("f"));
         assert!(seen.count("s") <= seen.count("X"));
-        for name in ["Execute", "send Log", "DMA write", "round", "step 2: EXECUTE", "step 5: LOG"]
-        {
+        let messages = ["Execute", "send Log", "DMA write", "round"];
+        let coordinator = ["step 1: at the NIC", "step 2: EXECUTE", "step 5: LOG"];
+        let server = ["server: EXECUTE", "server: LOG", "server: COMMIT", "apply the log"];
+        for name in [&messages[..], &coordinator, &server].concat() {
             assert!(seen.names.contains(name), "{faults}: no {name:?} in {:?}", seen.names);
         }
         let lost = seen.names.contains("frame lost") || seen.names.contains("frame cut off");

@@ -43,6 +43,7 @@ pub(super) async fn apply_log<F: Fabric, W: ApplyLog>(
         let mut records = 0;
         for _ in 0..W::BATCHES {
             let read = reader.read(W::BATCH);
+            let _phase = (read > 0).then(|| fabric.phase("apply the log"));
             worker.apply(&reader);
             records += read;
             if read < W::BATCH {

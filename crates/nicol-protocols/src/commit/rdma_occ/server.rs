@@ -57,6 +57,7 @@ impl<F: Fabric> Server<F> {
 
     /// EXECUTE: locks the write set or nothing, then reads every key. [FaSST; Xenic21 2.2.2]
     fn execute(&self, keys: Keys<&[u8]>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: EXECUTE");
         let scratch = &mut *self.scratch.borrow_mut();
         scratch.found.clear();
         scratch.values.clear();
@@ -91,6 +92,7 @@ impl<F: Fabric> Server<F> {
 
     /// LOCK: every key at the version read, or none.
     fn lock(&self, LockReads { txn, reads }: LockReads<&[u8]>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: LOCK");
         let mut verdict = self.engine.owner.lock_all(reads.keys(), txn);
         if verdict.is_ok() {
             verdict = reads.iter().try_for_each(|read| self.engine.owner.check_locked(txn, read));
@@ -103,6 +105,7 @@ impl<F: Fabric> Server<F> {
 
     /// VALIDATE: versions unchanged and nothing locked.
     fn validate(&self, reads: Reads<&[u8]>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: VALIDATE");
         let verdict = reads.iter().try_for_each(|read| self.engine.owner.check(read));
         self.engine.rpc.answer(reply_to, &ValidateReply(verdict));
     }
@@ -110,6 +113,7 @@ impl<F: Fabric> Server<F> {
     /// RESERVE: for every value or, once the transaction gives its locks back, for none. One that
     /// comes behind its transaction's ABORT finds no lock, and takes nothing.
     fn reserve(&self, request: ReserveRequest<&[u8]>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: RESERVE");
         let txn = request.txn;
         let verdict =
             request.iter().try_for_each(|(key, len)| self.engine.owner.reserve(key, txn, len));
@@ -118,6 +122,7 @@ impl<F: Fabric> Server<F> {
 
     /// LOG: appended to this engine's log; acknowledged once it is there.
     fn log(&self, writes: Writes<&[u8]>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: LOG");
         if self.engine.log.try_append(writes.body()) {
             return self.engine.rpc.answer(reply_to, &Ack);
         }
@@ -137,6 +142,7 @@ impl<F: Fabric> Server<F> {
 
     /// COMMIT: installed and unlocked.
     fn commit(&self, writes: Writes<&[u8]>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: COMMIT");
         for (key, version, change) in writes.iter() {
             match change {
                 Change::Put(value) => {
@@ -151,6 +157,7 @@ impl<F: Fabric> Server<F> {
 
     /// ABORT: releases what the transaction holds here.
     fn abort(&self, keys: Keys<&[u8]>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: ABORT");
         keys.iter().for_each(|access| self.engine.owner.unlock(access.key, keys.txn));
         self.engine.rpc.answer(reply_to, &Ack);
     }

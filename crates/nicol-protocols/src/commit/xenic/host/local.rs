@@ -44,6 +44,7 @@ impl<F: Fabric> HostCoordinator<F> {
     }
 
     async fn execute_local(&self, txn: &mut Txn) -> Option<Outcome> {
+        let _phase = self.fabric.phase("4.2.4: execution at the host");
         for _ in 0..ROUNDS_MAX {
             let keys = txn.entries().iter().map(|entry| entry.key);
             let ranges = txn.scans().iter().map(|scan| scan.range.first);

@@ -55,6 +55,7 @@ impl<F: Fabric> HostCoordinator<F> {
     /// Errors: the NIC was not asked (`NoResources`), or whether it has committed is not known
     /// here.
     async fn run_at_nic(&self, txn: &mut Txn, ship: bool) -> Result<Outcome, FabricError> {
+        let _phase = self.fabric.phase("step 1: at the NIC");
         // [Xenic21 4.2 step 1] Send the initial state to the local NIC, which EXECUTEs. If the
         // logic was shipped, it executes everything, and only the outcome comes back [4.2.2].
         let mut reply = {

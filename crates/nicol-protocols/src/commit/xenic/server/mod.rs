@@ -193,6 +193,7 @@ impl<F: Fabric> NicServer<F> {
 
     /// EXECUTE: locks the write set or nothing, then reads every key. [Xenic21 4.2 step 2]
     pub(super) async fn execute(&self, keys: Keys<impl AsRef<[u8]>>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: EXECUTE");
         // [Xenic21 4.2 step 2] "If any key exists and is locked, the NIC returns an abort."
         if let Err(abort) = self.lock_and_check(&keys) {
             return self.deny(reply_to, abort);
@@ -256,6 +257,7 @@ impl<F: Fabric> NicServer<F> {
 
     /// VALIDATE: versions unchanged and nothing locked. [Xenic21 4.2 step 4]
     async fn validate(&self, reads: Reads<impl AsRef<[u8]>>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: VALIDATE");
         let mut found = self.lookups.batch();
         let read = self.lookups.read_all(reads.keys(), &mut found).await;
         if let Err(error) = read {
@@ -282,6 +284,7 @@ impl<F: Fabric> NicServer<F> {
 
     /// LOG: appended to the host log; acknowledged once it is durable there. [Xenic21 4.2 step 5]
     async fn log(&self, writes: Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: LOG");
         // [Xenic21 4.2 step 5] "Appending it to a hugepage of host memory via DMA write."
         let landing = match self.log.append(RecordKind::Log, writes.body()).await {
             Ok((_, landing)) => landing,
@@ -298,6 +301,7 @@ impl<F: Fabric> NicServer<F> {
 
     /// COMMIT: logged, installed and pinned; then unlocked and acknowledged. [Xenic21 4.2 step 6]
     pub(super) async fn commit(&self, writes: Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: COMMIT");
         if writes.installs().next().is_some() {
             // [Xenic21 4.2 step 6] "Appends the COMMIT request to the host-memory log."
             let (position, landing) = match self.log.append(RecordKind::Commit, writes.body()).await
@@ -332,6 +336,7 @@ impl<F: Fabric> NicServer<F> {
 
     /// ABORT: releases what the transaction holds here.
     fn abort(&self, keys: Keys<F::Payload>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: ABORT");
         self.unlock_all(&keys);
         self.fabric.reply(reply_to, &Ack);
     }

@@ -76,6 +76,7 @@ impl<F: Fabric> NicServer<F> {
     }
 
     async fn serve_ship(&self, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: SHIP");
         let id = open.txn.id;
         match self.execute_remote(&mut open).await {
             Ok(true) => {

@@ -12,6 +12,7 @@ use crate::kit::lock_all;
 impl<F: Fabric> NicServer<F> {
     /// LOCK: every key at the version read, or none.
     pub(super) async fn lock(self: Rc<Self>, lock: LockReads<F::Payload>, reply_to: ReplyTo) {
+        let _phase = self.fabric.phase("server: LOCK");
         let LockReads { txn, reads } = &lock;
         let lock_one = |key| {
             self.fabric.work(Work::IndexLookup);
