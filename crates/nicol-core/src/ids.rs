@@ -309,6 +309,29 @@ impl std::hash::Hasher for IdHasher {
     }
 }
 
+/// Names a request of one engine to another, for superseding it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestId {
+    /// The call slot towards that engine.
+    pub slot: u16,
+    /// The use of that slot; 0 is none.
+    pub sequence: u32,
+}
+
+impl RequestId {
+    /// Names no request.
+    pub const NONE: Self = Self { slot: 0, sequence: 0 };
+}
+
+/// Where a reply goes. It may travel in messages, so that a third party replies (multi-hop).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyTo {
+    /// The engine that waits.
+    pub engine: EngineId,
+    /// The request it waits for.
+    pub request: RequestId,
+}
+
 /// A map by id with a deterministic hash: reuses its memory, must not be iterated.
 pub type IdMap<K, V> = std::collections::HashMap<K, V, std::hash::BuildHasherDefault<IdHasher>>;
 

@@ -1,11 +1,9 @@
 //! `nicol bench`.
 
 use std::fs;
-use std::io::IsTerminal;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use indicatif::ProgressBar;
 use nicol_check::history_file::{self, Origin};
 use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
@@ -25,6 +23,7 @@ use crate::cli::{
     BenchArgs, ChoppingArg, DistributionArg, Format, IndicesArg, KeyFormArg, MixArg, SuppliersArg,
     SystemArgs, WorkloadArgs,
 };
+use crate::output::spinner;
 use crate::serve::check_log_device;
 use crate::span::seconds;
 use crate::{End, Usage, blame, interrupt, output, trace};
@@ -195,16 +194,6 @@ fn fault_plan(path: &Path) -> Result<FaultPlan> {
     let flag = || format!("--fault-plan {}", path.display());
     let text = fs::read_to_string(path).with_context(flag)?;
     serde_json::from_str(&text).with_context(flag)
-}
-
-/// Something that turns while a command works, where somebody sees it.
-pub(crate) fn spinner(message: &str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let spinner = ProgressBar::new_spinner().with_message(message.to_owned());
-    spinner.enable_steady_tick(std::time::Duration::from_millis(100));
-    spinner
 }
 
 /// Writes the history of a run, all of it or no file.

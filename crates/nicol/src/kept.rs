@@ -9,8 +9,8 @@ use nicol_core::ids::Key;
 use nicol_lab::store::{Found, Keeper, Kept, Stored};
 use nicol_resp::{InfoLines, Persistence, first_deadline};
 
-use crate::bench::spinner;
 use crate::output;
+use crate::output::spinner;
 
 /// Opens a store's folder, reads it back, and tells what was found.
 pub fn open(dir: &Path) -> Result<Stored> {

@@ -9,8 +9,8 @@ use nicol_lab::figures;
 use nicol_lab::memory::Resident;
 use serde_json::{Value, json};
 
-use crate::bench::spinner;
 use crate::cli::{Format, FormatArgs, LabAction, LabArgs, LabRunArgs};
+use crate::output::spinner;
 use crate::{End, Usage, environment_or_usage, interrupt, output};
 
 /// Runs the chosen action.

@@ -1,11 +1,12 @@
 //! Results on standard output: tables for people, JSON and CSV for scripts.
 
 use std::borrow::Borrow;
-use std::io::{self, ErrorKind, StdoutLock, Write};
+use std::io::{self, ErrorKind, IsTerminal, StdoutLock, Write};
 
 use anyhow::{Context, Result};
 
 use comfy_table::{ContentArrangement, Table, presets};
+use indicatif::ProgressBar;
 use nicol_lab::experiments::{quoted, shown};
 use serde::Serialize;
 use serde_json::Value;
@@ -157,6 +158,16 @@ pub fn flat(value: &Value) -> Value {
     let mut fields = serde_json::Map::new();
     walk("", value, &mut fields);
     Value::Object(fields)
+}
+
+/// Something that turns while a command works, where somebody sees it.
+pub(crate) fn spinner(message: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let spinner = ProgressBar::new_spinner().with_message(message.to_owned());
+    spinner.enable_steady_tick(std::time::Duration::from_millis(100));
+    spinner
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Chains as bytes.
 
 use super::{Data, OPERATIONS_MAX, Primitive, Step, Target};
-use crate::fabric::OneSided;
 use crate::ids::{FreeListKey, RKey};
 use crate::memory::{Compare, MaskedSwap};
 use crate::wire::{Malformed, Reader, Writer};
@@ -9,13 +8,13 @@ use crate::wire::{Malformed, Reader, Writer};
 /// Bytes before the first operation: the form, and how many operations follow.
 const HEADER: usize = 2;
 /// Bytes of every operation: code, flags, rkey, address, length. What follows them is operands.
-const STEP_HEADER: usize = 18;
+pub(super) const STEP_HEADER: usize = 18;
 /// The reply is the output of the one operation, or its error.
-const FORM_VERB: u8 = 0;
+pub(super) const FORM_VERB: u8 = 0;
 /// The reply has a record per operation.
-const FORM_CHAIN: u8 = 1;
+pub(super) const FORM_CHAIN: u8 = 1;
 /// As a verb, but whoever executes chains is asked.
-const FORM_VERB_LIKE_CHAIN: u8 = 2;
+pub(super) const FORM_VERB_LIKE_CHAIN: u8 = 2;
 const _: () = assert!(OPERATIONS_MAX <= u8::MAX as usize, "the count is one byte");
 
 /// An operation's code.
@@ -57,7 +56,7 @@ const fn allowed(code: u8) -> u8 {
 /// A chain under construction, in a buffer that is kept from chain to chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
-    body: Vec<u8>,
+    pub(super) body: Vec<u8>,
 }
 
 impl Default for Chain {
@@ -96,81 +95,6 @@ impl Chain {
     }
 }
 
-/// A verb or a chain as it travels.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Encoded<'a> {
-    /// Does the reply have a record per operation?
-    pub(crate) is_chain: bool,
-    /// Does it go to whoever executes chains?
-    pub(crate) like_chain: bool,
-    /// How many operations.
-    pub(crate) count: usize,
-    steps: Reader<'a>,
-}
-
-impl<'a> Encoded<'a> {
-    /// Appends `operation` to `body`, to go to whoever executes chains if `like_chain`.
-    pub(crate) fn emit(operation: OneSided<'_>, like_chain: bool, body: &mut Vec<u8>) {
-        let at = |offset| Target::At(offset);
-        let (primitive, rkey) = match operation {
-            OneSided::Chain(chain) => return body.extend_from_slice(&chain.body),
-            OneSided::Read { rkey, offset, len } => {
-                (Primitive::Read { from: at(offset), len }, rkey)
-            }
-            OneSided::Write { rkey, offset, bytes } => {
-                (Primitive::Write { to: at(offset), data: Data::Inline(bytes) }, rkey)
-            }
-            OneSided::CompareSwap { rkey, offset, expected, new } => {
-                let swap = MaskedSwap::new(Compare::Equal, [expected], [new]);
-                (Primitive::compare_swap(at(offset), swap), rkey)
-            }
-            OneSided::FetchAdd { rkey, offset, amount } => {
-                (Primitive::FetchAdd { target: at(offset), amount }, rkey)
-            }
-        };
-        body.extend_from_slice(&[if like_chain { FORM_VERB_LIKE_CHAIN } else { FORM_VERB }, 1]);
-        primitive.under(rkey).emit(&mut Writer::new(body));
-    }
-
-    /// Checks the header. Operations are checked as they are taken.
-    pub(crate) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
-        let mut steps = Reader::new(body);
-        let (form, count) = (steps.u8()?, usize::from(steps.u8()?));
-        let (is_chain, like_chain) = match (form, count) {
-            (FORM_VERB, 1) => (false, false),
-            (FORM_VERB_LIKE_CHAIN, 1) => (false, true),
-            (FORM_CHAIN, 1..=OPERATIONS_MAX) => (true, true),
-            _ => return Err(Malformed { what: "a chain's header" }),
-        };
-        Ok(Self { is_chain, like_chain, count, steps })
-    }
-
-    /// Takes the next operation; after the last one nothing may follow.
-    pub(crate) fn next_step(&mut self) -> Result<Step<'a>, Malformed> {
-        Step::parse(&mut self.steps)
-    }
-
-    /// The operation of a verb, after which nothing may follow.
-    pub(crate) fn only_step(mut self) -> Result<Step<'a>, Malformed> {
-        let step = self.next_step()?;
-        self.steps.finish()?;
-        Ok(step)
-    }
-
-    /// Checks every operation.
-    pub(crate) fn check(mut self) -> Result<(), Malformed> {
-        for _ in 0..self.count {
-            self.next_step()?;
-        }
-        self.steps.finish()
-    }
-
-    /// Bytes of operands: what the packets carry besides their headers.
-    pub(crate) fn operand_bytes(&self) -> usize {
-        self.steps.rest().len().saturating_sub(self.count * STEP_HEADER)
-    }
-}
-
 impl<'a> Step<'a> {
     fn flags(&self) -> u8 {
         let when = |set: bool, flag: u8| if set { flag } else { 0 };
@@ -202,7 +126,7 @@ impl<'a> Step<'a> {
         own | chaining | when(self.redirect.is_some(), flag::REDIRECT)
     }
 
-    fn emit(&self, to: &mut Writer<'_>) {
+    pub(super) fn emit(&self, to: &mut Writer<'_>) {
         let position = |target| match target {
             Target::At(at) | Target::Indirect(at) | Target::Bounded(at) => at,
         };
@@ -257,7 +181,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    fn parse(from: &mut Reader<'a>) -> Result<Self, Malformed> {
+    pub(super) fn parse(from: &mut Reader<'a>) -> Result<Self, Malformed> {
         let (code, flags) = (from.u8()?, from.u8()?);
         let rkey = RKey(from.u32()?);
         let (at, len) = (from.u64()?, from.u32()?);

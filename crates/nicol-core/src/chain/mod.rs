@@ -25,6 +25,7 @@
 #[cfg(test)]
 mod attacks;
 mod encode;
+mod encoded;
 #[cfg(test)]
 mod exhaustive;
 mod results;
@@ -34,7 +35,7 @@ mod step;
 mod tests;
 
 pub use encode::Chain;
-pub(crate) use encode::Encoded;
+pub(crate) use encoded::Encoded;
 pub use results::{ChainResults, Outcome};
 pub(crate) use results::{STATUS_OK, error_status, status_error};
 pub use run::{ChainAccess, Touch, run};

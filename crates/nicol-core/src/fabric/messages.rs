@@ -4,33 +4,10 @@ use std::any::type_name;
 use std::rc::Rc;
 
 use super::{Completions, FabricError};
-use crate::ids::{EngineId, Key};
+use crate::ids::{EngineId, Key, ReplyTo, RequestId};
 use crate::trace::short_name;
 use crate::units::Nanos;
 use crate::wire::{Malformed, Writer};
-
-/// Names a request of one engine to another, for superseding it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestId {
-    /// The call slot towards that engine.
-    pub slot: u16,
-    /// The use of that slot; 0 is none.
-    pub sequence: u32,
-}
-
-impl RequestId {
-    /// Names no request.
-    pub const NONE: Self = Self { slot: 0, sequence: 0 };
-}
-
-/// Where a reply goes. It may travel in messages, so that a third party replies (multi-hop).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplyTo {
-    /// The engine that waits.
-    pub engine: EngineId,
-    /// The request it waits for.
-    pub request: RequestId,
-}
 
 /// How long a call waits for its reply over an unreliable route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

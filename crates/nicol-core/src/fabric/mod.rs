@@ -14,10 +14,11 @@ mod pcie;
 mod shared_memory;
 mod work;
 
+pub use crate::ids::{ReplyTo, RequestId};
 pub use completions::Completions;
 pub use durability::Durability;
 pub use local::Local;
-pub use messages::{Delivery, Fanout, Message, Messages, ReplyTo, RequestId, Service, Timeout};
+pub use messages::{Delivery, Fanout, Message, Messages, Service, Timeout};
 pub use one_sided::{OneSided, OneSidedOps};
 pub use pcie::Pcie;
 pub use shared_memory::{HasDoorbell, SharedMemory};

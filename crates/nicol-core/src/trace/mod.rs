@@ -12,8 +12,7 @@ use std::rc::Rc;
 
 pub use sink::{Limits, Recorded, Sink, Tracer};
 
-use crate::fabric::ReplyTo;
-use crate::ids::{EngineId, Key, NodeId};
+use crate::ids::{EngineId, Key, NodeId, ReplyTo};
 use crate::units::Nanos;
 
 /// Who recorded an event. Events of one track are in the order of their times.
@@ -131,7 +130,7 @@ pub enum What {
         class: Class,
         /// The message's type.
         name: &'static str,
-        /// The request that it is, repeats or answers; [`RequestId::NONE`](crate::fabric::RequestId::NONE)
+        /// The request that it is, repeats or answers; [`RequestId::NONE`](crate::ids::RequestId::NONE)
         /// if it is none.
         request: ReplyTo,
         /// Bytes of its body.

@@ -61,70 +61,18 @@ mod replica;
 mod rings;
 mod rpc;
 mod server;
+mod start;
 mod worker;
 
-use std::rc::Rc;
-use std::sync::Arc;
-
-use nicol_core::fabric::{Fabric, Service};
-use nicol_core::ids::Side;
-use nicol_core::txn::Procedures;
-
-use super::Sabotage;
-use super::log_worker::apply_log;
-use broken::BrokenOwner;
 pub use config::{
     Execution, LockKeys, Locking, LogContent, Primitive, RdmaOccConfig, SYSTEMS, Transport,
     Validation, Verbs,
 };
 pub use coordinator::Coordinator;
-use host::HostEngine;
-use local_log::LocalLog;
-use log_acks::{Acknowledged, Retained};
 pub use node::Node;
-use owner::{OwnShard, Owner};
-use reach::Reach;
-use rpc::Rpc;
-use server::Server;
-use worker::Worker;
 
 /// Execution rounds that one transaction may take.
 pub const ROUNDS_MAX: usize = 64;
 /// Transactions that one engine may have open, those included that only have something to tidy up;
 /// beyond it they abort.
 const OPEN_MAX: usize = 8_192;
-
-/// Starts a baseline on one engine of `node`: a host engine coordinates, serves and applies logs; a
-/// NIC engine has nothing to do, since the NIC executes verbs by itself.
-fn start<F: Fabric>(
-    fabric: &F,
-    node: &Arc<Node>,
-    procedures: &Procedures,
-) -> Option<Coordinator<F>> {
-    let here = fabric.here();
-    assert!(here.node == node.id(), "an engine starts with its own node's memory");
-    if here.side == Side::Nic {
-        return None;
-    }
-    let owner: Rc<dyn Owner> = match node.config().sabotage {
-        Sabotage::None => Rc::new(OwnShard::new(fabric.clone(), node.clone())),
-        sabotage => Rc::new(BrokenOwner::new(fabric.clone(), node.clone(), sabotage)),
-    };
-    let reach = Rc::new(Reach::new(fabric.clone(), node.clone()));
-    let rpc = Rc::new(Rpc::new(fabric.clone(), node.clone(), reach.clone()));
-    let log = LocalLog::new(fabric.clone(), reach.clone(), node.log_of(here).clone());
-    let acknowledged = Rc::new(Acknowledged::new(node.logs_of(here.core).collect()));
-    let engine =
-        HostEngine { owner, log: Rc::new(log), acknowledged: acknowledged.clone(), reach, rpc };
-    let server = Server::new(fabric.clone(), node.clone(), engine.clone());
-    let service: Rc<dyn Service> = Rc::new(server);
-    let first = fabric.serve(service.clone());
-    assert!(first, "an engine runs one system");
-    for log in node.logs_of(here.core) {
-        let retained = node.config().log_acks.then(|| Retained::new(acknowledged.clone()));
-        let worker = Worker { fabric: fabric.clone(), node: node.clone(), retained };
-        fabric.spawn(apply_log(fabric.clone(), log, worker));
-    }
-    engine.rpc.start(&service);
-    Some(Coordinator::new(fabric, node, procedures, engine))
-}

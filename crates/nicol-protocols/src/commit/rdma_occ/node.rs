@@ -5,19 +5,17 @@ mod losses;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nicol_core::commit::CommitNode;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
-use nicol_core::txn::{Procedures, VALUE_MAX};
+use nicol_core::txn::VALUE_MAX;
 use nicol_core::view::{ShardMap, View};
 use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
 use super::config::{RdmaOccConfig, Transport};
 use super::replica::{Primary, Replica};
-use super::{Coordinator, start};
 use crate::commit::backups::Backups;
 use crate::commit::load_shard;
 use crate::commit::log::LogMemory;
@@ -380,19 +378,5 @@ impl SystemNode for Node {
         if let Some(replica) = own.or_else(|| self.backup(shard)) {
             replica.for_each_version(each);
         }
-    }
-}
-
-impl CommitNode for Node {
-    type Coordinator<F: Fabric> = Coordinator<F>;
-
-    const SCANS: bool = true;
-
-    fn start<F: Fabric>(
-        self: &Arc<Self>,
-        fabric: &F,
-        procedures: &Procedures,
-    ) -> Option<Coordinator<F>> {
-        start(fabric, self, procedures)
     }
 }

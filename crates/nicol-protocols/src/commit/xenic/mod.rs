@@ -40,71 +40,11 @@ mod node;
 mod open_txn;
 mod replica;
 mod server;
+mod start;
 
-use std::rc::Rc;
-use std::sync::Arc;
-
-use nicol_core::fabric::{Fabric, Service};
-use nicol_core::ids::{EngineId, Side};
-use nicol_core::txn::Procedures;
-use nicol_core::view::View;
-
-use super::Sabotage;
-use super::log_worker::apply_log;
-use crate::commit::survivor::Survivor;
-use crate::kit::follow_views;
-use broken::Broken;
 pub use config::{CombinedOps, ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig};
 pub use host::HostCoordinator;
-use host::log_acks::LogAcks;
-use host::trees::HostService;
-use host::worker::Worker;
-use nic::Nic;
 pub use node::Node;
 
 /// EXECUTE rounds that one transaction may take.
 pub const ROUNDS_MAX: usize = 64;
-
-/// Starts Xenic on one engine of `node`: a NIC engine serves; a host engine applies logs and gets
-/// a coordinator.
-fn start<F: Fabric>(
-    fabric: &F,
-    node: &Arc<Node>,
-    procedures: &Procedures,
-) -> Option<HostCoordinator<F>> {
-    let here = fabric.here();
-    assert!(here.node == node.id(), "an engine starts with its own node's memory");
-    match here.side {
-        Side::Nic => {
-            let nic = Nic::new(fabric, node, procedures);
-            let follower = node.clone();
-            fabric.spawn(follow_views(fabric.clone(), move |view| follower.lost().learn(view)));
-            let service: Rc<dyn Service> = match node.config().sabotage {
-                Sabotage::None => Rc::new(nic),
-                sabotage => Rc::new(Broken::new(fabric.clone(), nic, sabotage)),
-            };
-            let first = fabric.serve(service);
-            assert!(first, "an engine runs one system");
-            None
-        }
-        Side::Host => {
-            let acks = LogAcks::new(fabric.clone());
-            for core in logs_of(fabric.view(), here) {
-                let (node, acks) = (node.clone(), acks.clone());
-                let log = node.log(core).clone();
-                let worker = Worker { fabric: fabric.clone(), node, acks, core };
-                fabric.spawn(apply_log(fabric.clone(), log, worker));
-            }
-            fabric.spawn(acks.clone().send_overdue());
-            let first = fabric.serve(HostService::new(fabric.clone(), node.clone()));
-            assert!(first, "an engine runs one system");
-            Some(HostCoordinator::new(fabric.clone(), procedures.clone(), node.clone(), acks))
-        }
-    }
-}
-
-/// The NIC cores whose logs `host` applies.
-fn logs_of(view: &View, host: EngineId) -> impl Iterator<Item = u8> + use<> {
-    let (hosts, nics) = (view.engines(host.node, Side::Host), view.engines(host.node, Side::Nic));
-    (usize::from(host.core)..nics).step_by(hosts).map(|nic| nic as u8)
-}

@@ -5,12 +5,12 @@ mod losses;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use nicol_core::commit::{CommitNode, PATHS};
+use nicol_core::commit::PATHS;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
-use nicol_core::txn::{Abort, Entry, Procedures, RangeVersion, Txn};
+use nicol_core::txn::{Abort, Entry, RangeVersion, Txn};
 use nicol_core::units::Bytes;
 use nicol_core::view::{ShardMap, View};
 use nicol_core::wire::Malformed;
@@ -23,7 +23,8 @@ use nicol_store::ordered::WriteCounters;
 
 use super::replica::Replica;
 use super::server::lookup::stats::LookupCounters;
-use super::{Faithful, HostCoordinator, Sabotage, XenicConfig, start};
+use super::{Faithful, XenicConfig};
+use crate::commit::Sabotage;
 use crate::commit::backups::Backups;
 use crate::commit::load_shard;
 use crate::commit::log::{LogMemory, RecordKind};
@@ -533,19 +534,5 @@ impl SystemNode for Node {
         if let Some(replica) = own.or_else(|| self.backups.get(shard)) {
             replica.for_each_version(each);
         }
-    }
-}
-
-impl CommitNode for Node {
-    type Coordinator<F: Fabric> = HostCoordinator<F>;
-
-    const SCANS: bool = true;
-
-    fn start<F: Fabric>(
-        self: &Arc<Self>,
-        fabric: &F,
-        procedures: &Procedures,
-    ) -> Option<HostCoordinator<F>> {
-        start(fabric, self, procedures)
     }
 }

@@ -1,0 +1,64 @@
+//! How the engines of a node start.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::commit::CommitNode;
+use nicol_core::fabric::{Fabric, Service};
+use nicol_core::ids::Side;
+use nicol_core::txn::Procedures;
+
+use super::broken::BrokenOwner;
+use super::coordinator::Coordinator;
+use super::host::HostEngine;
+use super::local_log::LocalLog;
+use super::log_acks::{Acknowledged, Retained};
+use super::node::Node;
+use super::owner::{OwnShard, Owner};
+use super::reach::Reach;
+use super::rpc::Rpc;
+use super::server::Server;
+use super::worker::Worker;
+use crate::commit::Sabotage;
+use crate::commit::log_worker::apply_log;
+
+impl CommitNode for Node {
+    type Coordinator<F: Fabric> = Coordinator<F>;
+
+    const SCANS: bool = true;
+
+    /// Starts a baseline on one engine of `node`: a host engine coordinates, serves and applies logs; a
+    /// NIC engine has nothing to do, since the NIC executes verbs by itself.
+    fn start<F: Fabric>(
+        self: &Arc<Self>,
+        fabric: &F,
+        procedures: &Procedures,
+    ) -> Option<Coordinator<F>> {
+        let here = fabric.here();
+        assert!(here.node == self.id(), "an engine starts with its own node's memory");
+        if here.side == Side::Nic {
+            return None;
+        }
+        let owner: Rc<dyn Owner> = match self.config().sabotage {
+            Sabotage::None => Rc::new(OwnShard::new(fabric.clone(), self.clone())),
+            sabotage => Rc::new(BrokenOwner::new(fabric.clone(), self.clone(), sabotage)),
+        };
+        let reach = Rc::new(Reach::new(fabric.clone(), self.clone()));
+        let rpc = Rc::new(Rpc::new(fabric.clone(), self.clone(), reach.clone()));
+        let log = LocalLog::new(fabric.clone(), reach.clone(), self.log_of(here).clone());
+        let acknowledged = Rc::new(Acknowledged::new(self.logs_of(here.core).collect()));
+        let engine =
+            HostEngine { owner, log: Rc::new(log), acknowledged: acknowledged.clone(), reach, rpc };
+        let server = Server::new(fabric.clone(), self.clone(), engine.clone());
+        let service: Rc<dyn Service> = Rc::new(server);
+        let first = fabric.serve(service.clone());
+        assert!(first, "an engine runs one system");
+        for log in self.logs_of(here.core) {
+            let retained = self.config().log_acks.then(|| Retained::new(acknowledged.clone()));
+            let worker = Worker { fabric: fabric.clone(), node: self.clone(), retained };
+            fabric.spawn(apply_log(fabric.clone(), log, worker));
+        }
+        engine.rpc.start(&service);
+        Some(Coordinator::new(fabric, self, procedures, engine))
+    }
+}
