@@ -6,6 +6,7 @@
 mod arrows;
 mod citations;
 mod profiles;
+mod rings;
 mod rules;
 
 use std::collections::BTreeSet;
@@ -100,10 +101,16 @@ fn rust(root: &Path) -> Result<Vec<Finding>> {
                 .is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
         })
     };
-    Ok(sources
+    let shipped: Vec<(&str, &Source<'_>)> = sources
         .iter()
-        .flat_map(|(path, source)| rules::check(path, source, is_test(path)))
-        .collect())
+        .filter(|(path, _)| !is_test(path))
+        .map(|(path, source)| (*path, source))
+        .collect();
+    let mut findings = rings::check(&shipped);
+    findings.extend(
+        sources.iter().flat_map(|(path, source)| rules::check(path, source, is_test(path))),
+    );
+    Ok(findings)
 }
 
 /// The modules in files of their own that `path` declares for tests only, as paths without `.rs`.
