@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use nicol_core::units::Nanos;
 
-use crate::cluster::Clock;
+use crate::config::Clock;
 
 /// One cluster's clock.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::cluster::LiveError;
+use crate::config::LiveError;
 
 #[derive(Debug, Default)]
 pub(crate) struct Control {

@@ -16,7 +16,7 @@ use nicol_core::rng::{Purpose, Stream};
 use nicol_core::trace::{Tracer, Track, What};
 use nicol_core::view::{Asking, View};
 
-use crate::cluster::{LiveError, Views};
+use crate::config::{LiveError, Views};
 use crate::control::Control;
 use crate::orders::{Order, Orders, Rebirth};
 use crate::world::{LiveWorld, Shared};

@@ -6,6 +6,7 @@
 
 mod clock;
 mod cluster;
+mod config;
 mod control;
 mod crash;
 mod faults;
@@ -18,7 +19,8 @@ mod thread;
 pub mod view_service;
 mod world;
 
-pub use cluster::{Clock, LiveCluster, LiveConfig, LiveError, LiveReport, Views};
+pub use cluster::{LiveCluster, LiveReport};
+pub use config::{Clock, LiveConfig, LiveError, Views};
 pub use control::panic_text;
 pub use log::{
     HEADER_LEN, LEAD, LogDevice, LogEntry, LogFile, LogFileError, LogFolder, LogHeader, LogReader,

@@ -8,9 +8,8 @@ use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::{MediumCounts, MediumWrite};
 
 use crate::cluster::SimCluster;
-use crate::lives::News;
+use crate::in_flight::{News, Vector};
 use crate::state::State;
-use crate::transfer::Vector;
 use crate::world::{Shared, SimWorld};
 
 impl SimCluster {

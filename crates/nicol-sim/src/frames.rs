@@ -5,56 +5,10 @@ use nicol_core::ids::{EngineId, Side};
 use nicol_core::units::{Nanos, Picos};
 
 use crate::hw::{Crossing, NodeHardware, NodeModel, Way, picos};
+use crate::in_flight::{FrameInFlight, Launch, Stage};
 use crate::kernel::Event;
-use crate::lives::Since;
 use crate::state::State;
 use crate::world::Shared;
-
-/// The next resource on a frame's way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// The PCIe queue from the host to the NIC.
-    ToNic,
-    /// A NIC core passes it on to the wire. [Xenic21 3.1]
-    ForwardOut,
-    /// The sender's link.
-    Egress,
-    /// The receiver's link.
-    Ingress,
-    /// A NIC core passes it on to the host. [Xenic21 3.1]
-    ForwardIn,
-    /// The PCIe queue from the NIC to the host.
-    ToHost,
-    /// The receiver's queue.
-    Deliver,
-}
-
-/// How a frame gets from a host to its NIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Launch {
-    /// It rings a doorbell.
-    Rings,
-    /// It rides on the burst's.
-    Rides,
-    /// The card makes it, from the frame that was sent before it: it does not cross PCIe.
-    Copy,
-}
-
-/// A frame under way.
-#[derive(Debug)]
-pub struct FrameInFlight {
-    frame: Vec<u8>,
-    from: u32,
-    to: u32,
-    stage: Stage,
-    first: Stage,
-    /// How it gets to its NIC.
-    way: Launch,
-    /// Does it count as waiting at its sender?
-    queued: bool,
-    /// The incarnations of the sender's node when it was sent.
-    since: Since,
-}
 
 impl Shared {
     /// Sends a frame on its way at `at`; `Err` if the sender's queue is full.

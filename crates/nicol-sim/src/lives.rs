@@ -1,32 +1,16 @@
 //! What a crash does to what is under way, and who learns of it.
 
-use nicol_core::engine::{Life, Loss};
-use nicol_core::ids::{Incarnation, NodeId, Side};
+use nicol_core::engine::Loss;
+use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::Nanos;
 
+use crate::in_flight::{News, Since};
 use crate::kernel::Event;
 use crate::state::State;
 use crate::world::Shared;
 
 /// How long one side of a node takes to notice over PCIe that the other has crashed, or is back.
 pub const PCIE_DETECTION: Nanos = Nanos::from_micros(10);
-
-/// The incarnations of a node's host and NIC when something began: it does not outlive them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Since([Incarnation; 2]);
-
-/// Something that engines learn about a side after a while.
-#[derive(Clone, Copy, Debug)]
-pub struct News {
-    /// The node.
-    pub node: NodeId,
-    /// The side.
-    pub side: Side,
-    /// Its state.
-    pub life: Life,
-    /// Does it go to the node's other side only, over PCIe? Else to every engine.
-    pub over_pcie: bool,
-}
 
 impl State {
     /// The incarnations of `node` now.

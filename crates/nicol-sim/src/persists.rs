@@ -5,9 +5,9 @@ use nicol_core::ids::Side;
 use nicol_core::units::{Nanos, Picos};
 
 use crate::hw::{NodeHardware, NodeModel, picos};
+use crate::in_flight::Vector;
 use crate::kernel::Event;
 use crate::state::State;
-use crate::transfer::Vector;
 use crate::world::Shared;
 
 /// What takes a write that is no transfer between the sides.

@@ -7,12 +7,10 @@ use nicol_core::medium::Medium;
 use nicol_core::rng::Stream;
 use nicol_core::units::{Nanos, Picos};
 
-use crate::frames::FrameInFlight;
 use crate::hw::{NodeHardware, Resource, picos};
+use crate::in_flight::{FrameInFlight, News, Vector, VerbInFlight};
 use crate::kernel::{Event, Kernel};
-use crate::lives::News;
 use crate::slab::Slab;
-use crate::transfer::{Vector, VerbInFlight};
 use crate::view_service::ViewService;
 use nicol_core::faults::Faults;
 

@@ -10,59 +10,11 @@ use nicol_core::units::{Nanos, Picos};
 
 use crate::chain::{Execution, Next, Progress, Running};
 use crate::hw::{NodeHardware, picos};
+use crate::in_flight::{Vector, VerbInFlight, VerbStage};
 use crate::kernel::Event;
-use crate::lives::Since;
 use crate::reach::{access_memory, fetched, reads_apart, rest_on_lanes};
 use crate::state::State;
 use crate::world::Shared;
-
-/// A vector of transfers of one kind, or a persist.
-#[derive(Debug)]
-pub struct Vector {
-    pub(crate) engine: u32,
-    pub(crate) operations: Vec<Operation>,
-    pub(crate) moved: bool,
-    /// Has it reached the DMA engine?
-    pub(crate) begun: bool,
-    /// The incarnations of its node when it was submitted.
-    pub(crate) since: Since,
-    /// Persists: the numbers of their writes on the medium, if it keeps content.
-    pub(crate) sequences: Vec<u64>,
-}
-
-/// The next stage of a verb.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum VerbStage {
-    /// The requester's NIC sends it.
-    Issue,
-    /// It reaches the target's NIC.
-    Arrive,
-    /// It reaches the target's memory.
-    Execute,
-    /// The response reaches the requester's NIC.
-    Return,
-    /// The completion is in the requester's memory.
-    Done,
-}
-
-/// A verb under way on a reliable connection.
-#[derive(Debug)]
-pub struct VerbInFlight {
-    operation: Operation,
-    engine: u32,
-    target: NodeId,
-    stage: VerbStage,
-    execution: Execution,
-    /// The incarnations of the requester's node when it was posted.
-    since: Since,
-    /// The incarnations of the target's node at that time: a connection does not outlive them.
-    target_since: Since,
-    /// How many operations it is, each with packets of its own.
-    verbs: u64,
-    /// Bytes of operands that its packets carry to the target.
-    operands: u64,
-    tries: u64,
-}
 
 impl Shared {
     /// Submits a vector at `at`. Without a DMA engine its transfers are verbs to the own node.

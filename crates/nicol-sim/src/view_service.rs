@@ -8,15 +8,8 @@
 
 use std::collections::VecDeque;
 
-use nicol_core::engine::{Life, Loss};
-use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::Nanos;
-use nicol_core::view::{Asking, Membership, SideState, View};
-
-use crate::cluster::SimCluster;
-use crate::kernel::Event;
-use crate::state::State;
-use crate::world::Shared;
+use nicol_core::view::{Asking, Membership, View};
 
 /// How long a lease is: longer than the stalls and cuts that plans draw, so that these alone cost
 /// nobody its place.
@@ -26,108 +19,27 @@ pub const RENEWAL: Nanos = Nanos::from_millis(2);
 /// From an engine to the service, or back.
 pub const SERVICE_LATENCY: Nanos = Nanos::from_micros(10);
 
-const SIDES: [Side; 2] = [Side::Host, Side::Nic];
-
 /// See the module.
 #[derive(Debug)]
 pub struct ViewService {
-    members: Membership,
+    pub(crate) members: Membership,
     /// Answers under way, in the order in which they arrive.
-    answers: VecDeque<Answers>,
+    pub(crate) answers: VecDeque<Answers>,
     /// Broken on purpose: leases never end at the engines.
-    endless: bool,
+    pub(crate) endless: bool,
 }
 
 /// What the service answers to all sides that asked at one instant.
 #[derive(Debug)]
-struct Answers {
-    view: View,
-    lease_until: Nanos,
-    sides: Vec<Asking>,
+pub(crate) struct Answers {
+    pub(crate) view: View,
+    pub(crate) lease_until: Nanos,
+    pub(crate) sides: Vec<Asking>,
 }
 
 impl ViewService {
     /// A service whose first view is `view`; every side of it has a lease.
     pub fn new(view: View, endless: bool) -> Self {
         Self { members: Membership::new(view, LEASE), answers: VecDeque::new(), endless }
-    }
-}
-
-impl SimCluster {
-    /// The sides ask for their leases.
-    pub(crate) fn renew_leases(&self) {
-        let shared = &*self.shared;
-        let state = &mut *shared.state.borrow_mut();
-        let now = state.kernel.now();
-        let asking = shared.asking(state, now);
-        let Some(service) = &mut state.view_service else { return };
-        service.members.update(now, &asking, now + SERVICE_LATENCY + LEASE);
-        let lease_until = if service.endless { Nanos::MAX } else { now.saturating_add(LEASE) };
-        let view = service.members.view().clone();
-        service.answers.push_back(Answers { view, lease_until, sides: asking });
-        state.kernel.push(now + SERVICE_LATENCY * 2, Event::ViewAnswers);
-        state.kernel.push(now + RENEWAL, Event::LeaseRenewal);
-    }
-
-    /// The service's answers reach those that asked, if they still live. A side that has been given
-    /// up meanwhile stops: the others have gone on without it.
-    pub(crate) fn take_view_answers(&self) {
-        let shared = &*self.shared;
-        let answers = {
-            let state = &mut *shared.state.borrow_mut();
-            state.view_service.as_mut().and_then(|service| service.answers.pop_front())
-        };
-        let Some(Answers { view, lease_until, sides }) = answers else { return };
-        for (node, side, incarnation) in sides {
-            let lives = {
-                let state = shared.state.borrow();
-                let Life { up, incarnation: newest } = state.lives.of(node, side);
-                up && newest == incarnation
-            };
-            let SideState { up, incarnation: registered } = view.side(node, side);
-            let is_member = up && registered == incarnation;
-            if lives && !is_member {
-                self.crash(Loss { node, host: side == Side::Host, nic: side == Side::Nic });
-                continue;
-            }
-            for index in shared.engines_of(node, side).filter(|_| lives) {
-                let engine = self.engine_at(index);
-                if engine.install_view(&view) {
-                    shared.state.borrow_mut().request_round(index, self.now());
-                }
-                engine.grant_lease(lease_until);
-            }
-        }
-    }
-}
-
-impl Shared {
-    /// The sides that ask now and whose requests arrive: those that live, are not stalled, and are
-    /// not cut off.
-    fn asking(&self, state: &State, now: Nanos) -> Vec<Asking> {
-        let count = self.engines.len();
-        let mut asking = Vec::new();
-        for node in self.view.node_ids() {
-            if state.faults.cuts_off(now, node) {
-                continue;
-            }
-            for side in SIDES {
-                let Life { up, incarnation } = state.lives.of(node, side);
-                // Its first engine asks for the side.
-                let mut engines = self.engines_of(node, side);
-                let stalled = |index| state.faults.stalled_until(now, index, count).is_some();
-                if up && engines.next().is_some_and(|index| !stalled(index)) {
-                    asking.push((node, side, incarnation));
-                }
-            }
-        }
-        asking
-    }
-
-    /// The indices of the engines of a side.
-    fn engines_of(&self, node: NodeId, side: Side) -> std::ops::Range<usize> {
-        let first = nicol_core::ids::EngineId { node, side, core: 0 };
-        let first = self.view.index_of(first).unwrap_or_default();
-        first..first + self.view.engines(node, side)
     }
 }

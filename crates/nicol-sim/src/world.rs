@@ -14,8 +14,8 @@ use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::View;
 
 use crate::doorbells::Doorbells;
-use crate::frames::Launch;
 use crate::hw::{Costs, NodeModel, picos};
+use crate::in_flight::Launch;
 use crate::state::State;
 use crate::trace::HardwareTrace;
 

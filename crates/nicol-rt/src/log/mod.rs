@@ -12,6 +12,7 @@
 //! read from the file.
 
 mod device;
+mod files;
 mod folder;
 mod format;
 mod queue;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use nicol_core::ids::{Key, Version};
 
-use super::folder::{at, draw, make, sync_names};
+use super::files::{at, draw, make, sync_names};
 use super::format::{checksum, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"NICOLTAB";

@@ -7,7 +7,7 @@ use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use nicol_core::view::ViewError;
 
 use super::CheckLine;
-use super::measure::{Action, ChainProbe, FULL_VECTOR, dma_latency, round_trip, transfer};
+use super::measure::{Action, FULL_VECTOR, PRIMITIVES, dma_latency, round_trip, transfer};
 use crate::profile::{NullRpc, Published, Sourced};
 use crate::{Profile, ProfileError};
 
@@ -220,15 +220,6 @@ pub(super) fn verb_orderings(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, V
     }
     Ok(lines)
 }
-
-/// The primitives of figure 1 and the verbs that they are compared with. [PRISM21 4.3]
-pub const PRIMITIVES: [(&str, ChainProbe, Action); 5] = [
-    ("READ", ChainProbe::Read, Action::Read(Side::Host)),
-    ("indirect READ", ChainProbe::IndirectRead, Action::Read(Side::Host)),
-    ("WRITE", ChainProbe::Write, Action::Write(Side::Host)),
-    ("ALLOCATE", ChainProbe::Allocate, Action::Write(Side::Host)),
-    ("CAS", ChainProbe::CompareSwap, Action::CompareSwap),
-];
 
 /// C3.04: what software on host cores adds, primitive by primitive, to C3.03's one latency of verbs:
 /// that of a READ, or of a compare-and-swap, which carries no data.

@@ -8,10 +8,18 @@ use nicol_core::units::Nanos;
 use nicol_core::view::ViewError;
 
 use super::cluster;
-pub use super::latency::PRIMITIVES;
 use super::probe::Probe;
 pub use super::probe::{Action, ChainProbe};
 use crate::{Profile, SimCluster, SimConfig, Spending};
+
+/// The primitives of figure 1 and the verbs that they are compared with. [PRISM21 4.3]
+pub const PRIMITIVES: [(&str, ChainProbe, Action); 5] = [
+    ("READ", ChainProbe::Read, Action::Read(Side::Host)),
+    ("indirect READ", ChainProbe::IndirectRead, Action::Read(Side::Host)),
+    ("WRITE", ChainProbe::Write, Action::Write(Side::Host)),
+    ("ALLOCATE", ChainProbe::Allocate, Action::Write(Side::Host)),
+    ("CAS", ChainProbe::CompareSwap, Action::CompareSwap),
+];
 
 /// Run before a rate is measured: queues fill and batches form.
 pub(super) const WARMUP: Nanos = Nanos::from_micros(150);
