@@ -1,12 +1,14 @@
 //! An outcome as an SVG plot: a thin layer over `plotters`, so that it can be replaced.
 
+mod bars;
+
 use anyhow::{Context, Result, anyhow};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde_json::Value;
 
 use super::table::{Outcome, shown};
+use bars::{Group, draw_bars};
 
 /// How an experiment is drawn.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +44,8 @@ pub enum Scale {
     LogX,
     /// The one upwards: latencies far apart.
     LogY,
+    /// Neither.
+    Linear,
 }
 
 const SIZE: (u32, u32) = (860, 520);
@@ -141,15 +145,21 @@ pub fn svg(outcome: &Outcome) -> Result<String> {
                 draw_lines(&root, outcome, &lines, (words(x), words(y)), scale)?;
             }
             Chart::Bars { category, series, y, inside } => {
-                let mut groups = Vec::new();
+                let mut groups: Vec<Group> = Vec::new();
                 let mut bars = gather(outcome, series, |row| {
-                    let name = named(outcome, row, category)?.replace(", ", " ");
+                    let height = height(outcome, row, y)?;
+                    // A group without a bar has no place.
+                    if height.is_nan() {
+                        return Ok((f64::NAN, height));
+                    }
+                    let name = |column: &&str| named(outcome, row, &[column]);
+                    let name = category.iter().map(name).collect::<Result<Group>>()?;
                     let known = groups.iter().position(|known| *known == name);
                     let group = known.unwrap_or_else(|| {
                         groups.push(name);
                         groups.len() - 1
                     });
-                    Ok((group as f64, height(outcome, row, y)?))
+                    Ok((group as f64, height))
                 })?;
                 bars.iter_mut().for_each(|bar| bar.points.retain(|point| !point.1.is_nan()));
                 let written = inside.map(|column| written(outcome, column)).transpose()?;
@@ -182,11 +192,12 @@ fn height(outcome: &Outcome, row: &[Value], column: &str) -> Result<f64> {
     if cell(outcome, row, column)?.is_null() { Ok(f64::NAN) } else { number(outcome, row, column) }
 }
 
-/// Every row's number in `column`, and what it is: two lines in its bar.
-fn written(outcome: &Outcome, column: &'static str) -> Result<Vec<[String; 2]>> {
-    let lines =
-        |row: &Vec<Value>| Ok([value(number(outcome, row, column)?), words(column).to_owned()]);
-    outcome.rows().iter().map(lines).collect()
+/// Every row's number in `column`, and what it is, for its bar.
+fn written(outcome: &Outcome, column: &'static str) -> Result<Vec<String>> {
+    let text = |row: &Vec<Value>| {
+        Ok(format!("{} {}", value(number(outcome, row, column)?), words(column)))
+    };
+    outcome.rows().iter().map(text).collect()
 }
 
 /// What a row is called by its values of `columns`.
@@ -228,9 +239,8 @@ fn top(values: impl Iterator<Item = f64>, room: f64) -> f64 {
     if most > 0.0 { most * (1.0 + room) } else { 1.0 }
 }
 
-/// Space beyond the points of lines, and above bars, where the legend stands.
+/// Space beyond the points of lines, and above bars.
 const ROOM: f64 = 0.08;
-const ROOM_LEGEND: f64 = 0.3;
 
 /// What was run, for a plot that is seen without its table.
 pub(super) fn provenance(outcome: &Outcome) -> String {
@@ -260,14 +270,25 @@ fn lines_of(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// A number with as many decimals as it needs, thousands as k and M.
+/// A number with three digits, thousands as k and M.
 fn tick(value: f64) -> String {
     let (value, unit) = match value.abs() {
         size if size >= 1e6 => (value / 1e6, "M"),
         size if size >= 1e4 => (value / 1e3, "k"),
         _ => (value, ""),
     };
+    let value = if value.abs() < 1e3 { three_digits(value) } else { value };
     format!("{}{unit}", (value * 1_000.0).round() / 1_000.0)
+}
+
+/// A size in bytes, which doubles from tick to tick.
+fn binary_tick(bytes: f64) -> String {
+    let (value, unit) = match bytes.abs() {
+        size if size >= 1_048_576.0 => (bytes / 1_048_576.0, " Mi"),
+        size if size >= 1_024.0 => (bytes / 1_024.0, " Ki"),
+        _ => (bytes, ""),
+    };
+    format!("{}{unit}", (value * 100.0).round() / 100.0)
 }
 
 /// A number above a bar: three digits, or more where they are whole.
@@ -282,6 +303,9 @@ fn value(number: f64) -> String {
 }
 
 fn three_digits(number: f64) -> f64 {
+    if number == 0.0 {
+        return number;
+    }
     let unit = 10f64.powf(number.abs().log10().floor() - 2.0);
     (number / unit).round() * unit
 }
@@ -352,8 +376,16 @@ fn draw_lines(
     let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::MAX, f64::min).max(1e-9);
     let x_top = top(points().map(|point| point.0), ROOM);
     let y_top = top(points().map(|point| point.1), ROOM);
-    let x_labels: (usize, &dyn Fn(&f64) -> String) = (10, &|value| tick(*value));
+    let in_bytes = names.0.ends_with("(bytes)");
+    let x_labels: (usize, &dyn Fn(&f64) -> String) =
+        (10, &|value| if in_bytes { binary_tick(*value) } else { tick(*value) });
     match scale {
+        Scale::Linear => {
+            let place = |(x, y): (f64, f64)| (x / x_top, y / y_top);
+            let legend = Some(free_corner(lines, &place));
+            let draw = |chart: &mut ChartOf<'_, '_, _, _>| series_of_lines(chart, lines);
+            frame(root, outcome, (0.0..x_top, 0.0..y_top), names, x_labels, legend, draw)
+        }
         Scale::LogX => {
             let low = least(&mut points().map(|point| point.0)) / 1.1;
             let ranges = ((low..x_top).log_scale().base(2.0), 0.0..y_top);
@@ -451,57 +483,6 @@ fn key((x, y): (i32, i32), line: usize) -> Vec<(i32, i32)> {
     corners.into_iter().map(|corner| (x + corner.0, y + corner.1)).collect()
 }
 
-fn draw_bars(
-    root: &Area<'_>,
-    outcome: &Outcome,
-    bars: &[Series],
-    (groups, written): (&[String], &[[String; 2]]),
-    names: (&str, &str),
-) -> Result<()> {
-    let legend = (bars.len() > 1).then_some(SeriesLabelPosition::UpperRight);
-    let room = if legend.is_some() { ROOM_LEGEND } else { ROOM };
-    let y_top = top(bars.iter().flat_map(|bar| bar.points.iter().map(|point| point.1)), room);
-    let x_range = -0.5..groups.len() as f64 - 0.5;
-    let format = |value: &f64| {
-        let group = value.round();
-        let exact = (value - group).abs() < 1e-6 && group >= 0.0;
-        groups.get(group as usize).filter(|_| exact).cloned().unwrap_or_default()
-    };
-    let width = 0.8 / bars.len().max(1) as f64;
-    let draw = |chart: &mut ChartOf<'_, '_, _, _>| {
-        for (at, bar) in bars.iter().enumerate() {
-            let fill = colour(at).filled();
-            let left = -0.4 + width * at as f64;
-            let boxes = bar.points.iter().map(|&(group, height)| {
-                let from = group + left;
-                Rectangle::new([(from, 0.0), (from + width * 0.92, height)], fill)
-            });
-            let drawn = chart.draw_series(boxes).map_err(drawing)?;
-            drawn
-                .label(bar.name.as_str())
-                .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], fill));
-            let values = bar.points.iter().map(|&(group, height)| {
-                let middle = group + left + width * 0.46;
-                let style = (FONT, 12).into_font().color(&BESIDE);
-                let style = style.pos(Pos::new(HPos::Center, VPos::Bottom));
-                EmptyElement::at((middle, height)) + Text::new(value(height), (0, -3), style)
-            });
-            chart.draw_series(values).map_err(drawing)?;
-            for (&(group, height), lines) in bar.points.iter().zip(written) {
-                let style = (FONT, 12).into_font().color(&WHITE);
-                let style = style.pos(Pos::new(HPos::Center, VPos::Top));
-                let text =
-                    |line: usize, down| Text::new(lines[line].clone(), (0, down), style.clone());
-                let at = EmptyElement::at((group + left + width * 0.46, height));
-                chart.draw_series([at + text(0, 6) + text(1, 20)]).map_err(drawing)?;
-            }
-        }
-        Ok(())
-    };
-    let x_labels: (usize, &dyn Fn(&f64) -> String) = (groups.len() + 1, &format);
-    frame(root, outcome, (x_range, 0.0..y_top), names, x_labels, legend, draw)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -517,6 +498,19 @@ mod tests {
             (0.0, "0.00"),
         ] {
             assert_eq!(value(number), shown);
+        }
+    }
+
+    #[test]
+    fn ticks_have_three_digits_and_sizes_their_units() {
+        for (number, shown) in
+            [(471_859.0, "472k"), (12_500.0, "12.5k"), (9_500.0, "9500"), (0.25, "0.25")]
+        {
+            assert_eq!(tick(number), shown);
+        }
+        let sizes = [(64.0, "64"), (32_768.0, "32 Ki"), (8_388_608.0, "8 Mi"), (1_536.0, "1.5 Ki")];
+        for (bytes, shown) in sizes {
+            assert_eq!(binary_tick(bytes), shown);
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) static ALL: [Experiment; 1] = [Experiment {
         x: "time_ms",
         y: "throughput_per_s",
         series: &["scheduler"],
-        scale: Scale::LogY,
+        scale: Scale::Linear,
     },
     systems: &["silo"],
     settings: &["scheduler"],
