@@ -118,7 +118,7 @@ fn a_scope_as_printed_loses_what_it_has_promised() {
         let mut config = config("minos-b:scope", seed, crashes);
         config.workload.records = Some(1);
         config.workload.value_bytes = Some(1_000);
-        config.on = "minos-snic:persist.per_kib=200us:persist.channels=1000".to_owned();
+        config.on = "minos-snic:persist.per_kib=200us:persist.by_core=false".to_owned();
         config.settings = vec!["scope_writes=1".to_owned()];
         held(&config);
         config.settings.push("faithful=scopes".to_owned());

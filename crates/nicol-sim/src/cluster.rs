@@ -376,8 +376,13 @@ impl SimCluster {
         let is_due = |now: Nanos| engine.next_deadline().is_some_and(|deadline| deadline <= now);
         let due = due || engine.is_ready() || is_due(world.local().to_nanos_up());
         let progress = due && engine.round();
-        let end = world.local();
         let state = &mut *self.shared.state.borrow_mut();
+        // What it persists itself, it does once its frames have left.
+        let flushed = state.cores[index].flushes.free_at();
+        if flushed > world.local() {
+            world.spend(Picos(flushed.0 - world.local().0), Spent::Work);
+        }
+        let end = world.local();
         let ready = engine.is_ready();
         let waits_for_room = ready && world.refused() && !progress;
         let core = &mut state.cores[index];

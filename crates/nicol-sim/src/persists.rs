@@ -56,6 +56,24 @@ impl Device {
 }
 
 impl Shared {
+    /// When `bytes` are durable that the core of `engine` persists from `at` on where cores do that
+    /// themselves: it flushes them after what it has begun to flush. What a NIC asks for has landed.
+    fn flush(
+        &self,
+        state: &mut State,
+        engine: usize,
+        model: &NodeModel,
+        at: Picos,
+        bytes: u64,
+    ) -> Picos {
+        let persist = &model.profile.persist;
+        if self.memory_of(self.engines[engine]) == Side::Nic {
+            return at;
+        }
+        let span = persist.latency.value + Picos((persist.per_kib.value * bytes).0 >> 10);
+        state.cores[engine].flushes.reserve(at, span).end
+    }
+
     /// Hands what an engine's round makes durable to the devices of its node, or what it writes into
     /// entries of the NIC's volatile queue. A log device without channels takes a round's writes as
     /// one; others, and the NIC's queues, take each by itself.
@@ -68,16 +86,21 @@ impl Shared {
     ) {
         let node = self.engines[engine].node;
         let model = self.model(node);
-        let alone = |operation: &Operation| {
-            model.profile.persist.channels.is_some() || Device::of(operation) != Device::Log
-        };
+        let by_core = model.profile.persist.is_by_core();
+        let channels = model.profile.persist.channels.is_some();
+        let alone =
+            |operation: &Operation| by_core || channels || Device::of(operation) != Device::Log;
         while !operations.is_empty() {
             let together = operations.iter().take_while(|operation| !alone(operation)).count();
             let rest = operations.split_off(together.max(1));
             let operations = std::mem::replace(&mut operations, rest);
             let device = Device::of(&operations[0]);
             let bytes = operations.iter().map(Operation::persisted_bytes).sum();
-            let done = device.take(model, &mut state.nodes[node.index()], picos(at), bytes);
+            let done = if by_core && device == Device::Log {
+                self.flush(state, engine, model, picos(at), bytes)
+            } else {
+                device.take(model, &mut state.nodes[node.index()], picos(at), bytes)
+            };
             let sequences = match self.keeps_content {
                 true => self.write_medium(state, self.engines[engine], &operations),
                 false => Vec::new(),

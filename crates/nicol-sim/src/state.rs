@@ -38,6 +38,8 @@ pub struct Core {
     pub dead: bool,
     /// The NIC's processing of this requester's verbs.
     pub requester: Resource,
+    /// What the core persists itself.
+    pub flushes: Resource,
     next_round: Nanos,
     next_timer: Nanos,
 }
@@ -54,6 +56,7 @@ impl Default for Core {
             blocked: false,
             dead: false,
             requester: Resource::default(),
+            flushes: Resource::default(),
             next_round: NEVER,
             next_timer: NEVER,
         }
@@ -65,6 +68,7 @@ impl Core {
     pub fn stop(&mut self) {
         self.dead = true;
         self.blocked = false;
+        self.flushes = Resource::default();
         (self.next_round, self.next_timer) = (NEVER, NEVER);
     }
 }

@@ -65,7 +65,8 @@ impl<F: Fabric> Member<F> {
     /// update is in its vFIFO.
     pub(super) async fn complete(self: &Rc<Self>, write: &Rc<Write>) {
         let (key, ts) = (write.key, write.ts());
-        for &step in self.steps.coordinator {
+        let offload = self.config().offload;
+        for &step in if offload { self.steps.offloaded } else { self.steps.coordinator } {
             match step {
                 // [MINOS24 fig. 2 line 18, step d] Persist to NVM.
                 Step::Persist => match self.persist(&write.inv()).await {
@@ -98,6 +99,8 @@ impl<F: Fabric> Member<F> {
     pub(super) async fn issue_timestamp(&self, write: &Write) {
         let (node, life) = (self.fabric.here().node, self.fabric.incarnation());
         let faithful = self.config().errata.timestamps;
+        self.look_up();
+        // What makes it unique is an atomic counter. AMB-15
         self.fabric.access().await;
         let issue = |record: &mut Record| record.issue(node, life, faithful);
         write.set_ts(self.node.store().change(write.key, issue));

@@ -33,6 +33,7 @@ impl<F: Fabric> Member<F> {
     async fn follow_on_host(self: &Rc<Self>, received: &Received) {
         // [MINOS24 fig. 2 line 26] INV for key k with TS_WR.
         let inv = received.inv();
+        self.look_up();
         if self.has_had(&inv).await {
             return self.acknowledge_again(received).await;
         }
@@ -121,6 +122,7 @@ impl<F: Fabric> Member<F> {
     pub(super) async fn validated(self: Rc<Self>, key: u64, ts: u64, steps: &'static [Step]) {
         let open = self.node.begin();
         let (key, ts) = (Key(key), Timestamp::of_bits(ts));
+        self.look_up();
         for &step in steps {
             match step {
                 // [MINOS24 fig. 2 lines 42, 43] "the glb_volatileTS and glb_durableTS are also updated"
@@ -139,7 +141,7 @@ impl<F: Fabric> Member<F> {
         if !inv.again {
             return false;
         }
-        self.fabric.access().await;
+        self.fabric.caught_up().await;
         self.node.store().look(inv.key, |record| record.volatile_ts == inv.ts)
     }
 

@@ -1,5 +1,9 @@
 //! What the algorithms do to a record of their own node: the primitives of section III-A, and the
 //! steps that coordinators and followers share.
+//!
+//! What takes or releases a lock is a compare-and-swap, which is charged (`SharedMemory::access`). What
+//! only reads or sets a timestamp is a load or a store of the line that the core has by then: it waits
+//! until memory has caught up with the core, and costs nothing (decision 0039).
 
 use std::rc::Rc;
 
@@ -23,9 +27,16 @@ pub(super) struct Obsolete(Timestamp);
 pub(super) struct WrLocked(Key);
 
 impl<F: Fabric> Member<F> {
+    /// Finds a record by its key: once for each operation or message that names one. A SmartNIC, and
+    /// its host, keep metadata in a small memory on their chips. [MINOS24 V-B2]
+    pub(super) fn look_up(&self) {
+        let offload = self.config().offload;
+        self.fabric.work(if offload { Work::IndexLookup } else { Work::TableLookup });
+    }
+
     /// Obsolete(TS_WR), under the WRLock or without.
     pub(super) async fn obsolete(&self, inv: &Inv<'_>) -> Option<Obsolete> {
-        self.fabric.access().await;
+        self.fabric.caught_up().await;
         if self.breaks(Sabotage::AppliesObsolete) {
             return None;
         }
@@ -60,7 +71,7 @@ impl<F: Fabric> Member<F> {
         assert_eq!(locked.0, inv.key, "the lock is the record's");
         let bytes = inv.value.map_or(0, <[u8]>::len) as u32;
         self.fabric.work(Work::Copy { bytes });
-        self.fabric.access().await;
+        self.fabric.caught_up().await;
         self.node.store().change(inv.key, |record| {
             assert!(record.wr_lock, "an update holds the write lock");
             record.update(inv.ts, inv.value);
@@ -79,12 +90,14 @@ impl<F: Fabric> Member<F> {
 
     /// Waits until `done` of a record.
     pub(super) async fn spin_until(&self, key: Key, done: impl Fn(&Record) -> bool) {
+        self.fabric.caught_up().await;
         loop {
-            self.fabric.access().await;
             match self.node.store().take_or_watch(key, |record| done(record).then_some(())) {
                 Ok(()) => return,
                 Err((bell, rings)) => self.fabric.wait_for_doorbell(&bell, rings).await,
             }
+            // Another core has changed it: its line moves here.
+            self.fabric.access().await;
         }
     }
 
@@ -108,14 +121,14 @@ impl<F: Fabric> Member<F> {
     /// glb_volatileTS becomes TS_WR.
     pub(super) async fn raise_glb_volatile(&self, key: Key, ts: Timestamp) {
         let faithful = self.config().errata.global_timestamps;
-        self.fabric.access().await;
+        self.fabric.caught_up().await;
         self.node.store().change(key, |record| record.raise_glb_volatile(ts, faithful));
     }
 
     /// glb_durableTS becomes TS_WR.
     pub(super) async fn raise_glb_durable(&self, key: Key, ts: Timestamp) {
         let faithful = self.config().errata.global_timestamps;
-        self.fabric.access().await;
+        self.fabric.caught_up().await;
         self.node.store().change(key, |record| record.raise_glb_durable(ts, faithful));
     }
 
@@ -136,7 +149,7 @@ impl<F: Fabric> Member<F> {
         let mut record = Vec::new();
         Logged::Update { key: inv.key, ts: inv.ts, value: inv.value }.emit(&mut record);
         self.persist_record(record).await?;
-        self.fabric.access().await;
+        self.fabric.caught_up().await;
         self.node.store().change(inv.key, |record| {
             record.durable_ts = record.durable_ts.max(inv.ts);
         });

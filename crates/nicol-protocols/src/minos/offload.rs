@@ -17,6 +17,7 @@ impl<F: Fabric> Member<F> {
     /// A client-write from line 9 on: the host has done lines 4 to 8.
     pub(super) async fn offloaded_write(self: Rc<Self>, write: Rc<Write>) {
         let open = self.node.begin();
+        self.look_up();
         // [MINOS24 fig. 8 line 10] Has it become obsolete? Instead of under a WRLock, "it directly
         // checks whether the write is obsolete".
         if let Some(newer) = self.obsolete(&write.inv()).await {
@@ -40,6 +41,7 @@ impl<F: Fabric> Member<F> {
     pub(super) async fn follow_offloaded(self: &Rc<Self>, received: &Received) {
         // [MINOS24 fig. 8 line 26] INV for key k with TS_WR; rejected for want of resources.
         let inv = received.inv();
+        self.look_up();
         if self.has_had(&inv).await {
             return self.acknowledge_again(received).await;
         }
@@ -67,7 +69,7 @@ impl<F: Fabric> Member<F> {
         assert!(filled.is_ok(), "a NIC's own memory lives as long as its engine");
         if self.config().errata.queued == Faithful::Fixed {
             // AMB-19: the queue is volatile memory, which the ACK vouches for.
-            self.fabric.access().await;
+            self.fabric.caught_up().await;
             self.node.store().change(inv.key, |record| {
                 record.volatile_ts = record.volatile_ts.max(inv.ts);
             });
@@ -106,7 +108,8 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Writes a record into the dFIFO, where it is durable; hardware takes it out again and "pushes it
-    /// to the host NVM log".
+    /// to the host NVM log". Its entry is free once the record is durable there: in between it would
+    /// be lost with the power. Entries are pushed side by side.
     ///
     /// Errors: the log device has failed, for good.
     pub(super) async fn enqueue_durable(

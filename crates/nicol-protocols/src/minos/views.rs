@@ -8,6 +8,7 @@ use nicol_core::history::Persistency;
 use nicol_core::ids::{Key, Side};
 use nicol_core::view::{SideState, View};
 
+use super::config::Sabotage;
 use super::member::Member;
 use super::messages::NO_SCOPE;
 use super::record::Record;
@@ -67,6 +68,9 @@ impl<F: Fabric> Member<F> {
     /// Replays the write of `key` at `ts`: as its coordinator would have, with the timestamp that it
     /// has, so that it does not matter how many do.
     pub(super) async fn replay(self: Rc<Self>, key: Key, ts: Timestamp) {
+        if self.breaks(Sabotage::DropsReplays) {
+            return;
+        }
         let open = self.node.begin();
         // Its update may still wait for a lock, or in the vFIFO.
         let settled = |record: &Record| record.value_ts >= ts;
@@ -76,6 +80,14 @@ impl<F: Fabric> Member<F> {
             Some(value) => {
                 let write = self.open_write(key, value.as_deref(), NO_SCOPE, Waiting::Here);
                 write.set_ts(ts);
+                if self.breaks(Sabotage::ReplaysAsNew) {
+                    self.issue_timestamp(&write).await;
+                    let ts = write.ts();
+                    self.node.store().change(key, |record| {
+                        record.release_rd_lock(ts);
+                        record.update(ts, value.as_deref());
+                    });
+                }
                 write.again.set(true);
                 self.send_inv(&write);
                 self.complete(&write).await;

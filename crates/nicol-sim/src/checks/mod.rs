@@ -143,7 +143,7 @@ pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     if profile.off_path.is_some() && chains_by == OneSidedBy::NicCores {
         lines.extend(latency::card_cores(profile)?);
     }
-    if profile.persist.channels.is_some() {
+    if profile.persist.channels.is_some() || profile.persist.is_by_core() {
         lines.extend(replication::lines(profile)?);
     }
     if let Some(published) = &profile.null_rpc {

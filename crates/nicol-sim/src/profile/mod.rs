@@ -344,6 +344,16 @@ pub struct Persist {
     /// Writes that the device takes at a time; others wait. Left out: any number, and those of one
     /// engine's round share the fixed time.
     pub channels: Option<Sourced<u64>>,
+    /// Is the device memory that cores write and flush themselves? Then a core that persists is busy
+    /// meanwhile, and what a DMA has landed there is durable: nobody flushes it line by line.
+    pub by_core: Option<Sourced<bool>>,
+}
+
+impl Persist {
+    /// Do cores persist themselves?
+    pub(crate) fn is_by_core(&self) -> bool {
+        self.by_core.as_ref().is_some_and(|by_core| by_core.value)
+    }
 }
 
 /// `[nic_queues]`: writing an entry of the queues that buffer updates on a NIC. Entries are written
@@ -481,7 +491,7 @@ impl Profile {
         let off_path = cores.nic_is_separate.value && !cores.on_path.value && verbs;
         let inside = self.card.as_ref().and_then(|card| card.wrong(self.off_path.is_some()));
         let (card, of_card) = inside.unwrap_or_default();
-        let rules: [(bool, &str, &str); 10] = [
+        let rules: [(bool, &str, &str); 11] = [
             (inside.is_none(), card, of_card),
             (
                 self.off_path.is_none() || off_path,
@@ -499,6 +509,11 @@ impl Profile {
                 self.persist.channels.as_ref().is_none_or(|channels| channels.value > 0),
                 "channels",
                 "give at least 1, or leave it out",
+            ),
+            (
+                !self.persist.is_by_core() || self.persist.channels.is_none(),
+                "by_core",
+                "memory that cores flush has no channels: leave one of the two out",
             ),
         ];
         for (holds, key, what) in rules {

@@ -8,7 +8,8 @@ use crate::config::{BenchConfig, Length};
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
 
-/// Few records and many clients: crashes of everything and of a node, message faults, and none.
+/// Few records and many clients: crashes of everything and of a node, message faults, and none. And a
+/// crash of a node among so many records that nobody writes again what it has left.
 pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let spec = WorkloadSpec {
         records: Some(2),
@@ -31,9 +32,13 @@ pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
         let crashes = vec![Crash { scope, node: seed as u16, at, restart_after }];
         let fault_plan = Some(FaultPlan { crashes, ..FaultPlan::none() });
         // Slow devices, so that much is on its way to them.
-        let on = "minos-snic:persist.per_kib=200us:nic_queues.durable_per_kib=200us".to_owned();
+        let on = "minos-snic:persist.by_core=false:persist.per_kib=200us:\
+                  nic_queues.durable_per_kib=200us"
+            .to_owned();
         BenchConfig { fault_plan, on, ..calm.clone() }
     };
     let again = Some(Nanos::from_micros(50));
-    vec![crashing(CrashScope::All, again), crashing(CrashScope::Node, None), lossy, calm]
+    let mut left = crashing(CrashScope::Node, None);
+    left.workload.records = Some(400);
+    vec![crashing(CrashScope::All, again), crashing(CrashScope::Node, None), left, lossy, calm]
 }
