@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::config::{BenchConfig, THREADS};
 use crate::report::BenchRun;
 use crate::settings::Setting;
-use crate::store::{Keeper, Stored};
+use crate::store::{Keeper, Stored, Updates};
 use crate::workloads::WorkloadSpec;
 
 /// A system.
@@ -80,9 +80,21 @@ pub struct System {
     pub variation: fn(&System, &WorkloadSpec, u64) -> Vec<String>,
     #[serde(skip)]
     pub(crate) run: fn(&System, &BenchConfig) -> Result<BenchRun>,
+    /// How it serves a store of single operations, if its stores run no transactions.
+    #[serde(skip)]
+    pub single: Option<SingleRecords>,
     /// How it serves a store; or why it cannot.
     #[serde(skip)]
     pub(crate) serve: Result<fn(ServeConfig) -> Result<Served>, &'static str>,
+}
+
+/// A served store whose clients get operations on one record each.
+#[derive(Clone, Copy, Debug)]
+pub struct SingleRecords {
+    /// Bytes of the largest record.
+    pub record_bytes: usize,
+    /// What stands in its logs.
+    pub updates: Updates,
 }
 
 /// What a system cannot do without. Threads offer neither NIC cores nor a card.

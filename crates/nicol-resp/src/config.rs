@@ -166,6 +166,9 @@ pub struct ServerConfig {
     pub threads: usize,
     /// The seed of the hash from RESP keys to rows: the same on every node, forever.
     pub hash_seed: u64,
+    /// Does the store run single operations only, each on one record? Its front takes no others, and
+    /// makes no groups of commands over several keys.
+    pub single: bool,
     /// The limits.
     pub limits: Limits,
     /// Rows of the store that hold a key which expires, and when the first one does, in
@@ -183,6 +186,7 @@ impl ServerConfig {
             password: None,
             threads: 1,
             hash_seed: 0,
+            single: false,
             limits: Limits::default(),
             expiring: Vec::new(),
             drain: Duration::from_secs(5),

@@ -13,6 +13,7 @@ use super::parse::{Command, Parser, ProtocolError, Step};
 use super::plan::{COMMANDS_MAX, Kind, PlanBuilder};
 use super::session::{After, Session};
 use super::shared::{Shared, count};
+use super::single::refusal;
 use super::translate::{Translator, arity_error, unknown_command};
 
 /// Buffers larger than this are given back once they are empty.
@@ -211,8 +212,13 @@ impl Connection {
             // and deletes a watched key would leave no trace for EXEC to see.
             let grouped = self.session.watches.is_empty();
             let room = self.batch.commands() == 0 || grouped && self.fits(shared, spec, &command);
-            if !room {
+            let refused = refused(shared, spec, &command);
+            if !room || refused.is_some() && self.batch.commands() > 0 {
                 return Want::Batch;
+            }
+            if let Some(text) = refused {
+                self.session.refuse(&mut self.output, &text);
+                return Want::More;
             }
             translator(shared).add(&mut self.batch, spec, data, &command);
             self.session.last_command = spec.command_number();
@@ -243,7 +249,8 @@ impl Connection {
     /// May `command` join the batch, which is not empty?
     fn fits(&self, shared: &Shared, spec: &Spec, command: &Command<'_>) -> bool {
         let limits = &shared.config.limits;
-        self.batch.commands() < limits.group_commands.min(self.batch_max)
+        !shared.config.single
+            && self.batch.commands() < limits.group_commands.min(self.batch_max)
             && self.batch.keys() + Translator::keys(spec, command) <= limits.group_keys
             && self.batch.bytes() + command.bytes() <= limits.group_bytes
     }
@@ -348,6 +355,11 @@ fn is_http(command: &Command<'_>) -> bool {
         || command.is_inline() && command.len() == 3 && command.arg(2).starts_with(b"HTTP/")
 }
 
+/// Why the store does not run `command`, if it runs single operations only.
+fn refused(shared: &Shared, spec: &Spec, command: &Command<'_>) -> Option<Vec<u8>> {
+    if shared.config.single { refusal(spec, command) } else { None }
+}
+
 /// Executes a command that is no data command, queues one of a MULTI, or answers what is wrong.
 fn other(
     session: &mut Session,
@@ -391,6 +403,10 @@ fn other(
         matches!(spec.action, Action::Local(Exec | Discard | Multi | Watch | Quit | Reset));
     if session.multi.is_some() && !at_once {
         queue(session, shared, spec, command, out);
+        return After::Go;
+    }
+    if let Some(text) = refused(shared, spec, command) {
+        session.refuse(out, &text);
         return After::Go;
     }
     let Action::Local(local) = spec.action else { return After::Go };

@@ -7,15 +7,17 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Result;
 use nicol_core::ids::Key;
 use nicol_lab::store::{Found, Keeper, Kept, Stored};
+use nicol_lab::systems::System;
 use nicol_resp::{InfoLines, Persistence, first_deadline};
 
 use crate::output;
 use crate::output::spinner;
 
-/// Opens a store's folder, reads it back, and tells what was found.
-pub fn open(dir: &Path) -> Result<Stored> {
+/// Opens the folder of a store of `system`, reads it back, and tells what was found.
+pub fn open(dir: &Path, system: &System) -> Result<Stored> {
     let spinner = spinner("reading back");
-    let stored = Stored::open(dir, &mut |done, total| {
+    let updates = system.single.map(|single| single.updates);
+    let stored = Stored::open(dir, updates, &mut |done, total| {
         if let Some(percent) = (100 * done).checked_div(total) {
             spinner.set_message(format!("reading back: {percent} % of the logs"));
         }

@@ -13,7 +13,7 @@ use nicol_lab::bench::refused_view;
 use nicol_lab::memory;
 use nicol_lab::store::{Keeper, Stored};
 use nicol_lab::systems::{self, ServeConfig, Served, System};
-use nicol_resp::{Server, ServerConfig, ServerInfo, StartError};
+use nicol_resp::{KEY_BYTES_MAX, Server, ServerConfig, ServerInfo, StartError};
 use nicol_rt::{LiveCluster, LiveConfig, LogDevice};
 use serde::Deserialize;
 
@@ -29,6 +29,9 @@ const MEMORY_UNKNOWN: Bytes = Bytes(4 << 30);
 /// Bytes of logs from which on they are shortened: some 100 bytes a record, three replicas, and a few
 /// million writes.
 const LOG_BYTES_DEFAULT: u64 = 1 << 30;
+
+/// Bytes of a record besides its key and its value, at most.
+const RECORD_HEAD: usize = 64;
 
 /// The configuration file.
 #[derive(Debug, Default, Deserialize)]
@@ -76,12 +79,18 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     memory::refuse_beyond_machine(copies, System::SERVED_VALUE_BYTES, flags).map_err(Usage)?;
     let store = match &settings.log_device {
         LogDevice::Memory => None,
-        LogDevice::File { dir } => Some(kept::open(dir)?),
+        LogDevice::File { dir } => Some(kept::open(dir, settings.system)?),
     };
     // Keys that were there are found under the seed by which they were spread, and no other.
     let seed = store.as_ref().and_then(Stored::hash_seed).unwrap_or(drawn);
     let mut config = ServerConfig::new(settings.listen);
-    config.expiring = store.as_ref().map(kept::expiring).unwrap_or_default();
+    if let Some(single) = settings.system.single {
+        // A record holds its key as well.
+        config.single = true;
+        config.limits.value_bytes = single.record_bytes - KEY_BYTES_MAX - RECORD_HEAD;
+    } else {
+        config.expiring = store.as_ref().map(kept::expiring).unwrap_or_default();
+    }
     let found = store.as_ref().map(|store| store.found.clone()).unwrap_or_default();
     let Served { backend, world, mut keeper } = settings
         .system

@@ -5,14 +5,14 @@ mod live;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::{LIVE, Live, live_with};
+use live::client::{Client, command, folder, kill};
+use live::{LIVE, live_with};
 use nicol_core::rng::{Purpose, Stream};
 
 /// Clients of a round.
@@ -22,78 +22,6 @@ const KEYS: u64 = 12;
 /// Accounts that all clients share, and what they hold together.
 const ACCOUNTS: u64 = 8;
 const TOTAL: i64 = 800;
-
-fn folder(name: &str) -> PathBuf {
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _gone = fs::remove_dir_all(&dir);
-    dir
-}
-
-fn command(dir: &Path, more: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nicol"));
-    command.args(LIVE).args(["--log-device", &format!("file:{}", dir.display())]).args(more);
-    command
-}
-
-fn kill(mut server: Live) {
-    server.process.kill().unwrap();
-    server.process.wait().unwrap();
-}
-
-/// A connection whose server may vanish.
-struct Client {
-    stream: TcpStream,
-    replies: BufReader<TcpStream>,
-}
-
-impl Client {
-    fn open(address: &str) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let replies = BufReader::new(stream.try_clone().unwrap());
-        Self { stream, replies }
-    }
-
-    fn send(&mut self, lines: &str) -> bool {
-        self.stream.write_all(lines.as_bytes()).is_ok()
-    }
-
-    /// The next reply, arrays as their elements; `None` once the server is gone.
-    fn reply(&mut self) -> Option<Vec<Option<String>>> {
-        let mut line = String::new();
-        self.replies.read_line(&mut line).ok()?;
-        let text = line.strip_suffix("\r\n")?;
-        let (kind, rest) = (text.get(..1)?, text.get(1..)?);
-        match kind {
-            "$" if rest == "-1" => Some(vec![None]),
-            "$" => {
-                let mut bytes = vec![0; rest.parse::<usize>().ok()? + 2];
-                self.replies.read_exact(&mut bytes).ok()?;
-                bytes.truncate(bytes.len() - 2);
-                Some(vec![Some(String::from_utf8(bytes).ok()?)])
-            }
-            "*" => {
-                let mut all = Vec::new();
-                for _ in 0..rest.parse::<u64>().ok()? {
-                    all.extend(self.reply()?);
-                }
-                Some(all)
-            }
-            // Unknown, for want of time: nothing is known of it, as if the server were gone.
-            "-" => {
-                println!("{text}");
-                None
-            }
-            _ => Some(vec![Some(rest.to_owned())]),
-        }
-    }
-
-    fn ask(&mut self, line: &str) -> Vec<Option<String>> {
-        assert!(self.send(&format!("{line}\r\n")));
-        self.reply().unwrap_or_else(|| panic!("no reply to {line}"))
-    }
-}
 
 /// What a client has done to its keys: operation `n` of a key leaves value `n`, or none where `n` is
 /// a multiple of 5. So what is there names the operation that left it.

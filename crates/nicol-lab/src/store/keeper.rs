@@ -12,7 +12,7 @@ use nicol_rt::{
     LiveCluster, LogFile, LogFolder, TablesHeader, panic_text, remove_runs, write_tables,
 };
 
-use super::read_back::read_back;
+use super::read_back::{Updates, read_back};
 
 /// How long the cluster may take to become quiet; beyond it serves on, and is asked again later.
 const QUIET_MAX: Duration = Duration::from_millis(300);
@@ -57,6 +57,7 @@ pub struct Keeper {
     cluster: Arc<dyn Pausable>,
     view: View,
     life: u64,
+    updates: Option<Updates>,
     limit: u64,
     next: Option<(PathBuf, Vec<LogFile>)>,
     not_before: Option<Instant>,
@@ -73,7 +74,7 @@ impl Keeper {
     pub(crate) fn new(
         folder: LogFolder,
         cluster: Arc<dyn Pausable>,
-        (view, life): (View, u64),
+        (view, life, updates): (View, u64, Option<Updates>),
         limit: u64,
         table_bytes: u64,
     ) -> Self {
@@ -83,6 +84,7 @@ impl Keeper {
             cluster,
             view,
             life,
+            updates,
             limit,
             next: None,
             not_before: None,
@@ -166,8 +168,8 @@ impl Keeper {
         let mut kept = lock(&self.kept);
         (kept.under_way, kept.paused) = (true, started.elapsed());
         drop(kept);
-        let (folder, header) = (self.folder.clone(), self.header());
-        let body = move || save(&folder, &run, header);
+        let (folder, header, updates) = (self.folder.clone(), self.header(), self.updates);
+        let body = move || save(&folder, &run, header, updates);
         let builder = thread::Builder::new().name("nicol-tables".to_owned());
         let spawned = builder.spawn(body).context("starting a thread");
         self.saving = Some(spawned.map_err(Failure::Folder)?);
@@ -220,11 +222,16 @@ enum Failure {
 }
 
 /// Saves what the runs before `run` hold as the tables with which `run` begins, and removes them.
-fn save(folder: &LogFolder, run: &Path, header: TablesHeader) -> Result<Saved> {
+fn save(
+    folder: &LogFolder,
+    run: &Path,
+    header: TablesHeader,
+    updates: Option<Updates>,
+) -> Result<Saved> {
     let started = Instant::now();
     let mut earlier = folder.runs()?;
     earlier.retain(|other| other.path != run);
-    let back = read_back(folder.dir(), &earlier, &mut |_, _| {})?;
+    let back = read_back(folder.dir(), &earlier, updates, &mut |_, _| {})?;
     let records = back.recovered.into_records();
     let borrowed = records.iter().map(|(key, version, value)| (*key, *version, &value[..]));
     let table_bytes = write_tables(run, header, borrowed)?;

@@ -16,7 +16,7 @@ use nicol_rt::{LogFile, LogFolder, TablesHeader, remove_runs, write_tables};
 
 pub(crate) use keeper::Pausable;
 pub use keeper::{Keeper, Kept};
-pub use read_back::Progress;
+pub use read_back::{Progress, Updates};
 use read_back::{expect_a_store, read_back};
 
 /// Records as they are read back: sorted by key.
@@ -26,6 +26,7 @@ pub type Records = Vec<(Key, Version, Box<[u8]>)>;
 #[derive(Debug)]
 pub struct Stored {
     pub(crate) folder: LogFolder,
+    pub(crate) updates: Option<Updates>,
     pub(crate) records: Records,
     hash_seed: Option<u64>,
     /// What was found.
@@ -52,16 +53,17 @@ pub struct Found {
 }
 
 impl Stored {
-    /// Opens `dir` and reads back what a store has left there, if one has.
+    /// Opens `dir` and reads back what a store has left there, if one has: of transactions, or of
+    /// `updates` of single records.
     ///
     /// # Errors
     /// The folder is in use, or no store's; what was acknowledged may be lost. They name the file.
-    pub fn open(dir: &Path, progress: Progress<'_>) -> Result<Self> {
+    pub fn open(dir: &Path, updates: Option<Updates>, progress: Progress<'_>) -> Result<Self> {
         let started = Instant::now();
         let folder = LogFolder::open(dir)?;
         let runs = folder.runs()?;
         expect_a_store(dir, &runs)?;
-        let back = read_back(dir, &runs, progress)?;
+        let back = read_back(dir, &runs, updates, progress)?;
         let records = back.recovered.into_records();
         let found = Found {
             records: records.len() as u64,
@@ -72,7 +74,7 @@ impl Stored {
             torn: back.torn,
             time: started.elapsed(),
         };
-        Ok(Self { folder, records, hash_seed: back.hash_seed, found })
+        Ok(Self { folder, updates, records, hash_seed: back.hash_seed, found })
     }
 
     /// The seed of the key hashes of what was read back, if anything was: the only one under which

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nicol_core::ids::{Key, NodeId, Version};
 use nicol_core::view::View;
-use nicol_protocols::commit::recovery::{Counts, Logs, Recovered};
+use nicol_core::wire::Malformed;
+use nicol_protocols::commit::recovery::{Counts, EachWrite, Logs, Recovered};
 use nicol_rt::{LogEntry, LogHeader, LogReader, Lost, Run, read_tables};
 
 /// Records between two looks at the progress.
@@ -15,6 +16,11 @@ const PROGRESS_RECORDS: u64 = 4_096;
 
 /// Told how many bytes of all have been read.
 pub type Progress<'p> = &'p mut dyn FnMut(u64, u64);
+
+/// Calls its second argument with every update of a record that a log record says; `None` removes one.
+/// Errors: it is none. Of a store whose logs hold such updates each node's log has everything that
+/// was acknowledged.
+pub type Updates = fn(&[u8], EachWrite<'_>) -> Result<(), Malformed>;
 
 /// What was read back.
 #[derive(Debug, Default)]
@@ -37,12 +43,18 @@ pub struct ReadBack {
     life: u64,
 }
 
-/// Reads the latest saved tables of `runs`, and every log since.
+/// Reads the latest saved tables of `runs`, and every log since: of transactions, or of `updates` that
+/// stand alone.
 ///
 /// # Errors
 /// What was acknowledged may be lost, or the files are not a store's: they name file, place and
 /// remedy.
-pub fn read_back(dir: &Path, runs: &[Run], progress: Progress<'_>) -> Result<ReadBack> {
+pub fn read_back(
+    dir: &Path,
+    runs: &[Run],
+    updates: Option<Updates>,
+    progress: Progress<'_>,
+) -> Result<ReadBack> {
     let base = runs.iter().rposition(|run| run.has_tables);
     let mut back = ReadBack::default();
     if let Some(base) = base {
@@ -59,15 +71,19 @@ pub fn read_back(dir: &Path, runs: &[Run], progress: Progress<'_>) -> Result<Rea
     let since = &runs[base.unwrap_or(0)..];
     let logs = since.iter().map(Run::logs).collect::<Result<Vec<_>, _>>()?;
     let size = |path: &Path| path.metadata().map_or(0, |data| data.len());
-    // Each log is read twice.
-    let total = 2 * logs.iter().flatten().map(|(_, path)| size(path)).sum::<u64>();
+    // Each log of transactions is read twice.
+    let times = if updates.is_some() { 1 } else { 2 };
+    let total = times * logs.iter().flatten().map(|(_, path)| size(path)).sum::<u64>();
     let mut done = 0;
     for (run, logs) in since.iter().zip(&logs) {
         let mut told = |bytes| progress(done + bytes, total);
-        let read = read_run(&mut back, dir, run, logs, &mut told)?;
+        let read = match updates {
+            Some(updates) => read_updates(&mut back, (dir, run), logs, updates, &mut told)?,
+            None => read_run(&mut back, dir, run, logs, &mut told)?,
+        };
         done += read;
     }
-    back.log_bytes = total / 2;
+    back.log_bytes = total / times;
     Ok(back)
 }
 
@@ -140,6 +156,59 @@ fn read_run(
         };
         read += scan(log, read, progress, each)?.0;
     }
+    Ok(read)
+}
+
+/// Reads the logs of a run that hold updates; returns the bytes read. Of each key the newest one counts,
+/// in whichever log it stands.
+fn read_updates(
+    back: &mut ReadBack,
+    (dir, run): (&Path, &Run),
+    logs: &[(u32, PathBuf)],
+    updates: Updates,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u64> {
+    let mut opened = Vec::new();
+    for (node, path) in logs {
+        opened.push(Log { node: NodeId(*node as u16), path, header: header_of(path)? });
+    }
+    let Some(view) = common_view(back, dir, &opened)? else { return Ok(0) };
+    let (mut damage, mut whole, mut read) = (Damage::default(), 0, 0);
+    for log in &opened {
+        if let Err(why) = &log.header {
+            damage.add(log.path, 0, why);
+            continue;
+        }
+        let (recovered, counts) = (&mut back.recovered, &mut back.counts);
+        let each = &mut |_: NodeId, record: &[u8]| {
+            counts.records += 1;
+            let apply = &mut |key: Key, version: Version, value: Option<&[u8]>| {
+                counts.taken += 1;
+                recovered.apply(key, version, value);
+            };
+            updates(record, apply).map_err(Into::into)
+        };
+        let (end, lost) = scan(log, read, progress, each)?;
+        read += end;
+        let damaged = lost.iter().filter(|(_, is_damage)| *is_damage);
+        damaged
+            .clone()
+            .for_each(|(lost, _)| damage.add(log.path, lost.offset, &lost_in_words(lost)));
+        whole += usize::from(damaged.count() == 0);
+        back.torn += lost.iter().filter(|(_, is_damage)| !is_damage).count();
+    }
+    // A launch that crashed may have made some of its logs, before anyone was served.
+    if back.counts.records > 0 || !damage.0.is_empty() {
+        for node in view.node_ids().filter(|node| opened.iter().all(|log| log.node != *node)) {
+            let path = run.path.join(format!("node-{}.log", node.0));
+            damage.add(&path, 0, "the file is missing");
+        }
+    }
+    if whole == 0 {
+        let why = "no node's log has everything that was acknowledged";
+        return Err(refusal(dir, &why, &damage));
+    }
+    back.repaired.extend(damage.0);
     Ok(read)
 }
 

@@ -3,7 +3,7 @@
 use nicol_core::fabric::Fanout;
 use nicol_core::history::Persistency;
 use nicol_core::ids::Side;
-use nicol_core::units::Nanos;
+use nicol_core::units::{Bytes, Nanos};
 
 /// Is an erratum of the paper kept?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub struct MinosConfig {
     pub scope_writes: u32,
     /// Bytes of the largest value.
     pub value_bytes: u64,
+    /// What the records of a node may take; `None`: whatever there is.
+    pub memory: Option<Bytes>,
     /// How long a client waits for an operation over unreliable routes: then its outcome is unknown.
     pub timeout: Nanos,
     /// What is kept as printed.
@@ -89,6 +91,10 @@ pub enum Sabotage {
     LosesQueue,
     /// A recovery applies updates in any order, and checks none for obsoleteness.
     Resurrects,
+    /// Nobody replays what a dead coordinator has left.
+    DropsReplays,
+    /// A replay takes a timestamp of its own, as a new write of the old value would.
+    ReplaysAsNew,
 }
 
 impl MinosConfig {
@@ -104,6 +110,7 @@ impl MinosConfig {
             sharded: false,
             scope_writes: 10,
             value_bytes,
+            memory: None,
             timeout: Nanos::from_millis(20),
             errata: Errata::FIXED,
             sabotage: Sabotage::None,

@@ -17,6 +17,7 @@
 //! | section V-B3 | batching without offloading | `relay.rs` |
 //! | section III-D | client-reads | `client.rs` |
 //! | section III-E | changes of view, replay, recovery | `views.rs`, `recovery.rs` |
+//! | | what a server's front asks for | `procedure.rs` |
 //!
 //! Lines are those of figure 2; figure 8 has the same numbers. The figures' texts are reconstructed
 //! from section III-B.
@@ -40,6 +41,7 @@ mod model;
 mod node;
 mod offload;
 mod pcie_messages;
+mod procedure;
 mod queue;
 mod received;
 mod record;
@@ -56,4 +58,5 @@ mod write;
 pub use client::Client;
 pub use config::{Errata, Faithful, MinosConfig, Sabotage};
 pub use node::{BREAKDOWN, Loaded, Node};
+pub use procedure::{OneRecord, logged_update};
 pub use store::Store;

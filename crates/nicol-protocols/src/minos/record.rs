@@ -49,6 +49,11 @@ impl Record {
         }
     }
 
+    /// Bytes of its value.
+    pub(super) fn value_bytes(&self) -> u64 {
+        self.value.as_ref().map_or(0, |value| value.len() as u64)
+    }
+
     /// TS_WR of a new client-write at `node`. AMB-15
     pub(super) fn issue(
         &mut self,

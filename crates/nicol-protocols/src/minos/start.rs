@@ -9,11 +9,13 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
 use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
+use nicol_core::units::Bytes;
 use nicol_core::view::{Role, ShardMap, View};
 
 use super::client::Client;
 use super::config::MinosConfig;
+use super::log::{LOG_SLOTS, Slots};
 use super::member::Member;
 use super::node::{BREAKDOWN, Breakdown, LOST, Loaded, Node, READY, RECOVERED};
 use super::queue::Queue;
@@ -55,12 +57,14 @@ impl SystemNode for Node {
         id: NodeId,
         view: &View,
         config: &MinosConfig,
-        _: &dyn RecordSource,
+        source: &dyn RecordSource,
         shards: &[Loaded],
     ) -> (Store, Vec<Loaded>) {
         let (store, mut loaded) = (Store::new(), Vec::new());
         let holds = |shard: &ShardId| !config.sharded || view.replicas_of(*shard).contains(&id);
         if view.role(id) == Some(Role::Server) {
+            let held = view.shard_ids().filter(holds).count() as u64;
+            store.reserve(held * (source.records_per_shard() + source.growth_per_shard()));
             for shard in view.shard_ids().filter(holds) {
                 let records = &shards[usize::from(shard.0)];
                 loaded.push(records.clone());
@@ -160,6 +164,19 @@ impl SystemNode for Node {
         ];
         let rejected = counters("smartnic", [("rejected", &self.rejected)]);
         rejected.chain(counters(BREAKDOWN, broken_down)).collect()
+    }
+
+    fn memory(&self) -> Option<NodeMemory> {
+        let offload = self.config.offload;
+        // A host engine has a log; offloaded, so has a NIC engine, beside the dFIFO.
+        let engines = |side| self.view.engines(self.id, side) as u64;
+        let logs = engines(Side::Host) + if offload { 2 * engines(Side::Nic) } else { 0 };
+        let logs = Bytes(logs * Slots::bytes(LOG_SLOTS, self.config.value_bytes).0);
+        Some(NodeMemory { tables: self.store.bytes(), index: Bytes(0), logs })
+    }
+
+    fn is_full(&self) -> bool {
+        self.config.memory.is_some_and(|limit| self.store.bytes() >= limit)
     }
 
     fn records(&self) -> u64 {

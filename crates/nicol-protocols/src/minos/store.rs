@@ -7,6 +7,7 @@ use nicol_core::fabric::HasDoorbell;
 use nicol_core::history::digest;
 use nicol_core::ids::{IdMap, Key};
 use nicol_core::memory::Doorbell;
+use nicol_core::units::Bytes;
 
 use super::record::Record;
 
@@ -21,13 +22,35 @@ pub struct Store {
     stripes: Box<[Mutex<IdMap<Key, Record>>]>,
     /// Read locks that are taken.
     locked: AtomicU64,
+    /// Bytes of all values.
+    value_bytes: AtomicU64,
+    records: AtomicU64,
 }
+
+/// Bytes of a record besides its value: its entry, and as much for the free entries of its table and what
+/// the allocator keeps.
+const RECORD_BYTES: u64 = 2 * size_of::<(Key, Record)>() as u64;
 
 impl Store {
     /// No records.
     pub(super) fn new() -> Self {
         let stripes = (0..STRIPES).map(|_| Mutex::default());
-        Self { stripes: stripes.collect(), locked: AtomicU64::new(0) }
+        let [locked, value_bytes, records] = Default::default();
+        Self { stripes: stripes.collect(), locked, value_bytes, records }
+    }
+
+    /// Makes room for so many records.
+    pub(super) fn reserve(&self, records: u64) {
+        for stripe in &self.stripes {
+            let mut stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+            stripe.reserve((records / STRIPES as u64) as usize);
+        }
+    }
+
+    /// The memory of its records.
+    pub(super) fn bytes(&self) -> Bytes {
+        let records = self.records.load(Ordering::Relaxed);
+        Bytes(self.value_bytes.load(Ordering::Relaxed) + records * RECORD_BYTES)
     }
 
     fn stripe(&self, key: Key) -> MutexGuard<'_, IdMap<Key, Record>> {
@@ -38,7 +61,11 @@ impl Store {
 
     /// Takes a record as it is.
     pub(super) fn insert(&self, key: Key, record: Record) {
-        self.stripe(key).insert(key, record);
+        let bytes = record.value_bytes();
+        let before = self.stripe(key).insert(key, record);
+        assert!(before.is_none(), "a record is taken once");
+        self.value_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.records.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Looks at a record.
@@ -52,9 +79,17 @@ impl Store {
     /// Changes a record, and wakes who waits for that.
     pub(super) fn change<T>(&self, key: Key, change: impl FnOnce(&mut Record) -> T) -> T {
         let mut stripe = self.stripe(key);
-        let record = stripe.entry(key).or_default();
-        let before = record.rd_lock.is_some();
+        let record = stripe.entry(key).or_insert_with(|| {
+            self.records.fetch_add(1, Ordering::Relaxed);
+            Record::default()
+        });
+        let (before, bytes) = (record.rd_lock.is_some(), record.value_bytes());
         let result = change(record);
+        // Wraps where a value has become shorter, and so does the sum.
+        let more = record.value_bytes().wrapping_sub(bytes);
+        if more != 0 {
+            self.value_bytes.fetch_add(more, Ordering::Relaxed);
+        }
         match (before, record.rd_lock.is_some()) {
             (false, true) => _ = self.locked.fetch_add(1, Ordering::Relaxed),
             (true, false) => _ = self.locked.fetch_sub(1, Ordering::Relaxed),
@@ -79,7 +114,10 @@ impl Store {
         take: impl FnOnce(&mut Record) -> Option<T>,
     ) -> Result<T, (Arc<dyn HasDoorbell>, u64)> {
         let mut stripe = self.stripe(key);
-        let record = stripe.entry(key).or_default();
+        let record = stripe.entry(key).or_insert_with(|| {
+            self.records.fetch_add(1, Ordering::Relaxed);
+            Record::default()
+        });
         if let Some(taken) = take(record) {
             return Ok(taken);
         }
@@ -125,7 +163,9 @@ impl Store {
         for stripe in &self.stripes {
             stripe.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
-        self.locked.store(0, Ordering::Relaxed);
+        for count in [&self.locked, &self.value_bytes, &self.records] {
+            count.store(0, Ordering::Relaxed);
+        }
     }
 }
 

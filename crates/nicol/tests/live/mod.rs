@@ -1,6 +1,8 @@
 //! `nicol serve` with a live cluster, as a process of its own.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod client;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, Stdio};
 

@@ -3,7 +3,7 @@
 
 pub(crate) mod experiments;
 mod report;
-mod serve;
+pub(crate) mod serve;
 mod settings;
 mod trials;
 mod variation;
@@ -100,6 +100,7 @@ where
         offloads: false,
         mirrors_engines: true,
         one_server: false,
+        single: None,
         caches_addresses: false,
         coverage: Abort::NAMES.split_at(Abort::WITHOUT_CRASHES).0,
         coverage_of_crashes: if N::FOLLOWS_VIEWS {

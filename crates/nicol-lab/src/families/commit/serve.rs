@@ -31,7 +31,7 @@ const IN_FLIGHT_MAX: usize = 256;
 const SHIPPED_BYTES_MAX: usize = 4_096;
 
 /// Starts a store of the system whose nodes are `N`: with what was read back, or an empty one.
-pub(super) fn serve<N>(mut config: ServeConfig) -> Result<Served>
+pub(crate) fn serve<N>(mut config: ServeConfig) -> Result<Served>
 where
     N: CommitNode + SystemNode<Config: SystemConfig>,
 {
@@ -42,13 +42,14 @@ where
         let world = LiveCluster::launch(&config.live, &cluster)?;
         return Ok(Served { backend: cluster, world, keeper: None });
     };
-    let life = LogFolder::draw_life()?;
+    let (life, updates) = (LogFolder::draw_life()?, stored.updates);
     let view = &config.live.view;
     let (logs, table_bytes) = stored.begin(view, life)?;
     let world = LiveCluster::launch_on(&config.live, &cluster, logs)?;
     let pausable: Arc<dyn Pausable> = cluster.clone();
     let limit = config.log_bytes_max;
-    let keeper = Keeper::new(stored.folder, pausable, (view.clone(), life), limit, table_bytes);
+    let made = (view.clone(), life, updates);
+    let keeper = Keeper::new(stored.folder, pausable, made, limit, table_bytes);
     Ok(Served { backend: cluster, world, keeper: Some(keeper) })
 }
 

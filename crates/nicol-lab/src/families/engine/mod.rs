@@ -80,6 +80,7 @@ where
         scans: "all",
         mirrors_engines: false,
         one_server: true,
+        single: None,
         survives: "stalls; a crash of its node loses everything",
         // What stands in the way of an attempt differs from engine to engine.
         coverage: &[],

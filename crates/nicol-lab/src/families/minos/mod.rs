@@ -5,10 +5,15 @@ mod settings;
 mod trials;
 
 use nicol_core::history::Persistency;
-use nicol_protocols::minos::{Node, Sabotage};
+use nicol_protocols::minos::{Node, Sabotage, logged_update};
 
+use crate::families::commit::serve::serve;
 use crate::families::key_value::system;
-use crate::system::{Needs, System};
+use crate::system::{Needs, SingleRecords, System};
+
+/// Bytes of the largest record of a store that is served. Each engine keeps 256 of them on their way to a
+/// log.
+const SERVED_BYTES: usize = 32 << 10;
 
 /// The systems of the family: MINOS-B, MINOS-O, and the five models of each.
 pub(crate) static SYSTEMS: &[System] = &[
@@ -40,6 +45,8 @@ const fn minos(name: &'static str, source: &'static str) -> System {
         trials: trials::trials,
         mirrors_engines: true,
         synced_log: true,
+        single: Some(SingleRecords { record_bytes: SERVED_BYTES, updates: logged_update }),
+        serve: Ok(serve::<Node>),
         ..system::<Node>("replicate", name, source)
     }
 }
@@ -55,7 +62,7 @@ fn of_baseline() -> Vec<&'static str> {
 }
 
 /// Ways to break it on purpose.
-const SABOTAGES: [(&str, Sabotage); 8] = [
+const SABOTAGES: [(&str, Sabotage); 10] = [
     ("reads_through_locks", Sabotage::ReadsThroughLocks),
     ("releases_early", Sabotage::ReleasesEarly),
     ("forgets_follower", Sabotage::ForgetsFollower),
@@ -64,6 +71,8 @@ const SABOTAGES: [(&str, Sabotage); 8] = [
     ("acks_before_persist", Sabotage::AcksBeforePersist),
     ("loses_queue", Sabotage::LosesQueue),
     ("resurrects", Sabotage::Resurrects),
+    ("drops_replays", Sabotage::DropsReplays),
+    ("replays_as_new", Sabotage::ReplaysAsNew),
 ];
 
 /// The model and the place that a system's name says: `minos-o:renf`.
