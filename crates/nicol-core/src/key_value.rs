@@ -13,6 +13,11 @@ use crate::system::SystemNode;
 /// Each operation is tried once. Versions are told where the system exports them: those of a key
 /// grow with every write, deletions included, and what was loaded has version 1.
 pub trait KeyValue: Clone + 'static {
+    /// Does this handle's node hold `key`? Where only some nodes do, the others refuse operations on it.
+    fn holds(&self, _key: Key) -> bool {
+        true
+    }
+
     /// Reads `key` into `value`, which is overwritten.
     #[expect(async_fn_in_trait, reason = "futures stay on the polling thread that made them")]
     async fn get(&self, key: Key, value: &mut Vec<u8>) -> Result<Got, Failure>;

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::Result;
 use nicol_core::engine::{AfterLoss, Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
-use nicol_core::faults::FaultPlan;
+use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::ids::{Key, NodeId, Side};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::system::{SystemNode, load_nodes};
@@ -76,6 +76,16 @@ impl<Y: Family> Start for Cluster<Y> {
 impl<Y: Family> Cluster<Y> {
     /// Does the system go on after a crash, so that it needs views and leases?
     pub(crate) const GOES_ON: bool = Y::Node::RECOVERS || Y::Node::FOLLOWS_VIEWS;
+
+    /// The plan as it strikes: of a system whose nodes come back with what their logs hold, a side takes
+    /// its node with it, which starts again as a whole.
+    pub(crate) fn struck(mut plan: FaultPlan) -> FaultPlan {
+        if Y::Node::RECOVERS_FROM_LOGS {
+            let alone = |crash: &&mut Crash| crash.scope != CrashScope::All;
+            plan.crashes.iter_mut().filter(alone).for_each(|crash| crash.scope = CrashScope::Node);
+        }
+        plan
+    }
 
     /// Loads a cluster, unless that takes more memory than the machine has.
     pub(crate) fn load(

@@ -161,7 +161,8 @@ fn drive<Y: Family>(
     view: &View,
     cluster: &Arc<Cluster<Y>>,
 ) -> Result<Measured> {
-    let faults = config.is_faulty().then(|| planned(config, Cluster::<Y>::GOES_ON));
+    let planned = || Cluster::<Y>::struck(planned(config, Cluster::<Y>::GOES_ON));
+    let faults = config.is_faulty().then(planned);
     let live = LiveConfig {
         threads: config.threads,
         clock: config.turn.map_or(Clock::Machine, Clock::Turns),

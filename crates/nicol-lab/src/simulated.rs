@@ -89,7 +89,7 @@ fn simulate<Y: Family>(
     cluster: &Arc<Cluster<Y>>,
 ) -> Measured {
     let mut sim = SimConfig::mixed(hardware.view, hardware.profiles, config.seed);
-    sim.faults = config.drawn_faults();
+    sim.faults = Cluster::<Y>::struck(config.drawn_faults());
     sim.trace = config.trace.clone();
     // Without crashes nobody needs views or leases, and no figure moves.
     let crashes = !sim.faults.crashes.is_empty();

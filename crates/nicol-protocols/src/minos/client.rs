@@ -7,6 +7,7 @@ use nicol_core::fabric::{Fabric, FabricError, RequestId, Work};
 use nicol_core::history::Persistency;
 use nicol_core::ids::{EngineId, Key, NodeId, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
+use nicol_core::system::SystemNode;
 use nicol_core::view::Role;
 
 use super::config::Sabotage;
@@ -29,6 +30,11 @@ impl<F: Fabric> Clone for Client<F> {
 }
 
 impl<F: Fabric> KeyValue for Client<F> {
+    fn holds(&self, key: Key) -> bool {
+        let Member { fabric, node, .. } = &*self.member;
+        node.holds(fabric.view(), fabric.here().node, key)
+    }
+
     /// A client-read: local, and only stalled while the RDLock is taken. [MINOS24 III-D]
     async fn get(&self, key: Key, value: &mut Vec<u8>) -> Result<Got, Failure> {
         let member = &self.member;
@@ -50,7 +56,8 @@ impl<F: Fabric> KeyValue for Client<F> {
     }
 
     async fn put(&self, key: Key, value: &[u8]) -> Result<Option<Version>, Failure> {
-        if value.len() as u64 > self.member.config().value_bytes {
+        let too_large = value.len() as u64 > self.member.config().value_bytes;
+        if too_large || self.member.node.is_full() {
             return Err(Failure::Aborted(Reason::NoResources));
         }
         self.write(key, Some(value)).await
@@ -83,7 +90,8 @@ impl<F: Fabric> Client<F> {
         let here = fabric.here().node;
         let serves = fabric.view().role(here) == Some(Role::Server)
             && node.holds(fabric.view(), here, key)
-            && node.is_ready();
+            && node.is_ready()
+            && self.member.is_member(here);
         if !serves {
             return Err(Failure::Aborted(Reason::ShardUnavailable));
         }

@@ -129,9 +129,13 @@ impl<F: Fabric> Member<F> {
     }
 
     fn is_follower(&self, node: NodeId) -> bool {
+        node != self.fabric.here().node && self.is_member(node)
+    }
+
+    /// Are both sides of `node` members of the view? Else nobody sends it writes, and it serves none.
+    pub(super) fn is_member(&self, node: NodeId) -> bool {
         let view = self.fabric.view();
-        node != self.fabric.here().node
-            && [Side::Host, Side::Nic].into_iter().all(|side| view.side(node, side).up)
+        [Side::Host, Side::Nic].into_iter().all(|side| view.side(node, side).up)
     }
 
     /// The engine of `node` that works with this one.

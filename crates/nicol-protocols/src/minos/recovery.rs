@@ -2,7 +2,8 @@
 //!
 //! 1. It loads what was loaded, and applies its log and its dFIFO in any order, each record if it is
 //!    newer than what is there.
-//! 2. As soon as it has a lease, and so is a member of the view, it takes part in writes.
+//! 2. As soon as both of its sides are members of the view, it takes part in writes. The host waits for
+//!    its NIC: before, nobody would send it what it has not copied.
 //! 3. It copies every record, into its log as well, from a member that serves: what that has acknowledged in earlier views is
 //!    there, and later writes wait for both. If nobody serves, because everything has crashed, it waits
 //!    until every server is back and takes the newest of all their logs.
@@ -14,7 +15,7 @@ use std::rc::Rc;
 
 use nicol_core::engine::Revival;
 use nicol_core::fabric::{Fabric, Message, ReplyTo, Timeout};
-use nicol_core::ids::{EngineId, Key, NodeId, Side};
+use nicol_core::ids::{EngineId, Key, NodeId};
 use nicol_core::units::Nanos;
 use nicol_core::view::Role;
 use nicol_core::wire::{Malformed, Reader, Writer};
@@ -133,7 +134,7 @@ impl<F: Fabric> Member<F> {
     pub(super) async fn recover(self: Rc<Self>, has_log: bool) {
         let open = self.node.begin();
         loop {
-            while !self.fabric.has_lease() {
+            while !(self.fabric.has_lease() && self.is_member(self.fabric.here().node)) {
                 self.pause().await;
             }
             if let Some(unfinished) = self.copy_records(has_log).await {
@@ -161,10 +162,8 @@ impl<F: Fabric> Member<F> {
         let here = self.fabric.here().node;
         let others: Vec<NodeId> =
             view.nodes_of(Role::Server).filter(|node| *node != here).collect();
-        let up = |node: &&NodeId| {
-            [Side::Host, Side::Nic].into_iter().all(|side| view.side(**node, side).up)
-        };
-        let members: Vec<NodeId> = others.iter().filter(up).copied().collect();
+        let members: Vec<NodeId> =
+            others.iter().filter(|node| self.is_member(**node)).copied().collect();
         for &node in &members {
             let page = self.ship(node, Key(0), Key(u64::MAX)).await;
             if page.is_some_and(|page| page.ready) {

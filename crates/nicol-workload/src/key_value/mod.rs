@@ -49,6 +49,17 @@ enum Request {
     },
 }
 
+impl Request {
+    /// The record, or the first one.
+    fn key(&self) -> Option<Key> {
+        match *self {
+            Self::Get(key) | Self::Put(key) | Self::Insert(key) | Self::Delete(key) => Some(key),
+            Self::Scan { first, .. } => Some(first),
+            Self::Persist => None,
+        }
+    }
+}
+
 /// Pieces of an operation, at most: those of a login.
 const PIECES_MAX: usize = 7;
 
@@ -93,6 +104,8 @@ pub struct KeyValueWorkload {
     scatter: Option<Scatter>,
     /// Writes of a client in a scope, where the system has scopes.
     scope_writes: Option<u32>,
+    /// Do clients ask for records of their own node only?
+    only_held: bool,
 }
 
 impl KeyValueWorkload {
@@ -109,6 +122,7 @@ impl KeyValueWorkload {
             insert_capacity: if config.mix.inserts() { insert_capacity } else { 0 },
             scatter: config.mix.scans().then_some(Scatter::new(SCATTER_BITS)),
             scope_writes: None,
+            only_held: false,
             draw: Draw::Ycsb(Generator::new(config)),
         }
     }
@@ -127,6 +141,7 @@ impl KeyValueWorkload {
             draw,
             scatter: None,
             scope_writes: None,
+            only_held: false,
         }
     }
 
@@ -138,8 +153,13 @@ impl KeyValueWorkload {
         assert!(users > 0, "there is a user");
         assert!((8..=VALUE_BYTES_MAX).contains(&value_bytes), "a value names its writer");
         let draw = Draw::Logins { service, users };
-        let (insert_capacity, scatter, scope_writes) = (0, None, None);
-        Self { nodes, value_bytes, insert_capacity, draw, scatter, scope_writes }
+        let (insert_capacity, scatter, scope_writes, only_held) = (0, None, None, false);
+        Self { nodes, value_bytes, insert_capacity, draw, scatter, scope_writes, only_held }
+    }
+
+    /// The same, by clients that draw again until their own node holds what they ask for.
+    pub fn with_held_records(self) -> Self {
+        Self { only_held: true, ..self }
     }
 
     /// The same, by clients that end a scope after so many writes: an operation of its own kind.

@@ -18,6 +18,10 @@ use crate::driver::{
 /// Bits of the number that a value names its writer by which count the client's writes.
 const WRITE_BITS: u32 = 40;
 
+/// Draws of a client that asks for records of its own node only, at most: beyond it the node holds next to
+/// nothing, and what was drawn last is refused.
+const DRAWS_MAX: usize = 100_000;
+
 /// Makes the recorder of an engine and spawns the clients of these numbers there, which run the
 /// operations of `workload` on `store`.
 ///
@@ -137,7 +141,22 @@ impl<K: KeyValue> Session for KeyValueSession<K> {
     }
 }
 
-impl<K> KeyValueSession<K> {
+impl<K: KeyValue> KeyValueSession<K> {
+    /// What is drawn next; of records of the own node, if only those may be asked for.
+    fn draw(&self, random: &mut Stream) -> Drawn {
+        let mut drawn = self.workload.next(random);
+        if self.workload.only_held {
+            let held = |request: &Request| request.key().is_none_or(|key| self.store.holds(key));
+            for _ in 0..DRAWS_MAX {
+                if drawn.then.iter().flatten().chain([&drawn.request]).all(held) {
+                    break;
+                }
+                drawn = self.workload.next(random);
+            }
+        }
+        drawn
+    }
+
     /// What comes next: the end of a scope, if it has all of its writes.
     fn next_in_scope(&mut self, random: &mut Stream) -> Drawn {
         if self.workload.scope_writes.is_some_and(|writes| self.unpersisted >= writes) {
@@ -145,7 +164,7 @@ impl<K> KeyValueSession<K> {
             let kind = self.workload.kinds().len() - 1;
             return Drawn::single(kind, Request::Persist);
         }
-        let drawn = self.workload.next(random);
+        let drawn = self.draw(random);
         let writes =
             |request| matches!(request, Request::Put(_) | Request::Insert(_) | Request::Delete(_));
         let pieces = drawn.then.iter().flatten().chain([&drawn.request]);

@@ -42,6 +42,11 @@ pub trait KeyValueConfig: SystemConfig {
     fn scope_writes(&self) -> Option<u32> {
         None
     }
+
+    /// Does a node serve only records that it holds, and not every node all of them?
+    fn serves_own_records(&self) -> bool {
+        false
+    }
 }
 
 /// The system called `name` of a family, on nodes of type `N`, from `source`: linearizable, and
@@ -63,6 +68,7 @@ where
         offloads: false,
         mirrors_engines: false,
         one_server: false,
+        single: None,
         caches_addresses: false,
         coverage: &[],
         coverage_of_crashes: &[],
@@ -100,6 +106,9 @@ where
         apply(&config.settings, &mut system, &mut engine)?;
         if let Some(writes) = system.scope_writes() {
             workload = workload.with_scopes(writes);
+        }
+        if system.serves_own_records() {
+            workload = workload.with_held_records();
         }
         let workload = Arc::new(workload);
         Ok(Built {

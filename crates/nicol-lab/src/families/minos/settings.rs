@@ -1,14 +1,15 @@
 //! What `--set` may change in MINOS.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use nicol_core::history::{Persistency, Promise};
-use nicol_core::units::Nanos;
+use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::minos::{Errata, Faithful, MinosConfig};
 
-use super::{SABOTAGES, parts};
+use super::{SABOTAGES, SERVED_BYTES, parts};
 use crate::families::key_value::KeyValueConfig;
 use crate::settings::{
-    SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch,
+    SABOTAGE, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
+    switch,
 };
 
 impl Settings for MinosConfig {
@@ -17,6 +18,7 @@ impl Settings for MinosConfig {
         ("batching", "on|off", "do host and SmartNIC exchange one INV and one ACK a write"),
         ("broadcast", "on|off", "does the card send the copies of an INV or VAL"),
         ("queue_entries", "1..2^20|unlimited", "entries of each of the vFIFO and the dFIFO"),
+        ("sharded", "on|off", "is a record on --replicas nodes only, whose clients ask for it"),
         ("scope_writes", "1..1000", "writes of a client in a scope, of the scope model"),
         ("timeout_us", "MICROSECONDS", "how long a client waits, where messages may be lost"),
     ];
@@ -29,6 +31,7 @@ impl Settings for MinosConfig {
             "broadcast" => self.broadcast = switch(value)?,
             "queue_entries" if value == "unlimited" => self.queue_entries = None,
             "queue_entries" => self.queue_entries = Some(number(value, 1, 1 << 20)? as u32),
+            "sharded" => self.sharded = switch(value)?,
             "scope_writes" => self.scope_writes = number(value, 1, 1_000)? as u32,
             "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 1 << 32)?),
             "faithful" => *erratum(&mut self.errata, value)? = Faithful::Paper,
@@ -55,6 +58,15 @@ impl SystemConfig for MinosConfig {
         Self::paper(model, offload, sizes.value_bytes as u64)
     }
 
+    fn serving(self, memory: &ServingMemory) -> Result<Self> {
+        let ServingMemory { limit, nodes, replicas, .. } = *memory;
+        ensure!(
+            replicas == nodes,
+            "--replicas {replicas}: every node of MINOS holds every record; give --replicas {nodes}"
+        );
+        Ok(Self { value_bytes: SERVED_BYTES as u64, memory: Some(Bytes(limit.0 / nodes)), ..self })
+    }
+
     fn warnings(&self) -> Vec<String> {
         let mut warnings = broken(&SABOTAGES, self.sabotage);
         if self.errata != Errata::FIXED {
@@ -71,5 +83,9 @@ impl KeyValueConfig for MinosConfig {
 
     fn scope_writes(&self) -> Option<u32> {
         (self.model == Persistency::Scope).then_some(self.scope_writes)
+    }
+
+    fn serves_own_records(&self) -> bool {
+        self.sharded
     }
 }

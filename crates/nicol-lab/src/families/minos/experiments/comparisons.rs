@@ -24,7 +24,7 @@ const BOTH: &[&str] = &[
 ];
 
 /// The experiments of this file.
-pub(super) static ALL: [Experiment; 4] = [
+pub(super) static ALL: [Experiment; 5] = [
     Experiment {
         id: "minos-fig4",
         family: "minos",
@@ -105,12 +105,41 @@ pub(super) static ALL: [Experiment; 4] = [
         timed: true,
         run: applications,
     },
+    Experiment {
+        id: "minos-scale",
+        family: "minos",
+        title: "Many nodes, three of which hold a record (not in the paper)",
+        columns: &[
+            "protocol",
+            "model",
+            "nodes",
+            "write_latency_us",
+            "read_latency_us",
+            "write_throughput_per_s",
+            "read_throughput_per_s",
+        ],
+        chart: Chart::Bars {
+            category: &["model", "nodes"],
+            series: &["protocol"],
+            y: "write_latency_us",
+            inside: None,
+        },
+        systems: &["minos-b:synch", "minos-o:synch"],
+        settings: &["sharded"],
+        timed: true,
+        run: scale,
+    },
 ];
 
 /// Writes, in percent, of figure 9: the paper's shares of writes, and those of reads.
 const WRITES: [u8; 5] = [20, 50, 80, 100, 0];
 /// Nodes of figure 10.
 const NODES: [usize; 5] = [2, 4, 6, 8, 10];
+/// Of `minos-scale`: nodes, requests of each, records per node, nodes that hold one.
+const SCALE_NODES: [usize; 2] = [1_000, 48];
+const SCALE_REQUESTS: [u64; 2] = [1_000, 100];
+const SCALE_RECORDS: u64 = 100;
+const SCALE_REPLICAS: usize = 3;
 /// Figure 11: nodes, users of each of them, and half of the round trip.
 const APPLICATION_NODES: usize = 16;
 const USERS: [u64; 2] = [100_000, 2_000];
@@ -166,28 +195,45 @@ fn reads_and_writes(context: &Context<'_>, loads: &[Load], varied: &[Value]) -> 
     Ok(table)
 }
 
-/// [MINOS24 VIII-A]
-fn mixes(context: &Context<'_>) -> Result<Table> {
+/// A point for each system at each of `values`, which `vary` applies to the default.
+fn by<T: Copy + Into<Value>>(
+    context: &Context<'_>,
+    values: &[T],
+    vary: impl Fn(Load, T) -> Load,
+) -> Result<Table> {
     let (mut loads, mut varied) = (Vec::new(), Vec::new());
     for system in context.systems() {
-        for writes in WRITES {
-            loads.push(Load { writes, ..Load::new(context, system, SMARTNIC) });
-            varied.push(json!(writes));
+        for &value in values {
+            loads.push(vary(Load::new(context, system, SMARTNIC), value));
+            varied.push(value.into());
         }
     }
     reads_and_writes(context, &loads, &varied)
 }
 
+/// [MINOS24 VIII-A]
+fn mixes(context: &Context<'_>) -> Result<Table> {
+    by(context, &WRITES, |load, writes| Load { writes, ..load })
+}
+
 /// [MINOS24 VIII-B]
 fn node_counts(context: &Context<'_>) -> Result<Table> {
-    let (mut loads, mut varied) = (Vec::new(), Vec::new());
-    for system in context.systems() {
-        for nodes in NODES {
-            loads.push(Load { nodes, ..Load::new(context, system, SMARTNIC) });
-            varied.push(json!(nodes));
-        }
-    }
-    reads_and_writes(context, &loads, &varied)
+    by(context, &NODES, |load, nodes| Load { nodes, ..load })
+}
+
+/// Requests are issued at a node that holds the record, which departs from the paper: there every node
+/// holds every record (M-08).
+fn scale(context: &Context<'_>) -> Result<Table> {
+    let form = context.options.form;
+    let requests = form.of(SCALE_REQUESTS);
+    by(context, &[form.of(SCALE_NODES)], |load, nodes| Load {
+        nodes,
+        requests,
+        records: nodes as u64 * SCALE_RECORDS,
+        replicas: Some(SCALE_REPLICAS),
+        uniform: true,
+        ..load
+    })
 }
 
 /// [MINOS24 VIII-C], AMB-27

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::config::{BenchConfig, Length};
-use crate::experiments::{Context, Form, Table, digest, rounded};
+use crate::experiments::{Context, Table, digest, rounded};
 use crate::profiles;
 use crate::report::BenchReport;
 use crate::systems;
@@ -26,6 +26,8 @@ const REQUESTS: [u64; 2] = [100_000, 200];
 /// Bytes of memory that a record takes on a node, rounded up, and what a run needs besides.
 const FOOTPRINT: u64 = 1_400;
 const BASE: u64 = 600 << 20;
+/// Bytes that a node takes besides, rounded up.
+const NODE: u64 = 8 << 20;
 
 /// One point of a figure: what differs from the default.
 #[derive(Clone, Debug)]
@@ -46,6 +48,10 @@ pub(super) struct Load {
     pub(super) records: u64,
     /// Are all records asked for alike?
     pub(super) uniform: bool,
+    /// Requests of a node.
+    pub(super) requests: u64,
+    /// Nodes that hold a record, if not all do.
+    pub(super) replicas: Option<usize>,
 }
 
 /// One judged run.
@@ -73,6 +79,8 @@ impl Load {
             nodes: NODES,
             records: context.options.form.of(RECORDS),
             uniform: false,
+            requests: context.options.form.of(REQUESTS),
+            replicas: None,
         }
     }
 
@@ -91,13 +99,14 @@ impl Load {
             }),
             ..WorkloadSpec::named(self.workload)
         };
-        let requests = context.options.form.of(REQUESTS) * nodes;
+        let mut settings = self.settings.clone();
+        settings.extend(self.replicas.map(|_| "sharded=on".to_owned()));
         BenchConfig {
-            settings: self.settings.clone(),
+            settings,
             nodes: self.nodes,
-            replicas: 1,
+            replicas: self.replicas.unwrap_or(1),
             clients: Some(CLIENTS),
-            length: Some(Length::Transactions(requests)),
+            length: Some(Length::Transactions(self.requests * nodes)),
             warmup: Some(Nanos::ZERO),
             ..BenchConfig::new(&self.system, spec, &self.on, context.options.seed)
         }
@@ -108,7 +117,8 @@ impl Load {
         let config = self.config(context);
         let hardware = digest(&format!("{:?}", profiles::load(&config.on)?));
         let run = format!("minos {hardware:016x} {config:?}");
-        let memory = self.records * self.nodes as u64 * FOOTPRINT + BASE;
+        let copies = self.records * self.replicas.unwrap_or(self.nodes) as u64;
+        let memory = copies * FOOTPRINT + self.nodes as u64 * NODE + BASE;
         let system = systems::find(&self.system)?;
         context.point(&run, memory, || Ok(self.point(&(system.run)(system, &config)?.report)))
     }
@@ -152,10 +162,10 @@ pub(super) fn table(context: &Context<'_>, loads: &[Load]) -> Result<Table> {
         let name = load.on.split(':').next().unwrap_or_default();
         table.ran_on(&std::sync::Arc::new(profiles::load(name)?));
     }
-    let form: Form = context.options.form;
     table.assume("clients of a node", CLIENTS, "one for each of the five cores that are kept busy");
-    table.assume("requests of a node", form.of(REQUESTS), "the paper has 100,000");
-    table.assume("records", form.of(RECORDS), "the paper has 100,000, on every node");
+    let Load { requests, records, .. } = loads[0];
+    table.assume("requests of a node", requests, "the paper has 100,000");
+    table.assume("records", records, "the paper has 100,000, on every node");
     table.assume(
         "writes of a scope",
         10,
