@@ -26,6 +26,9 @@ impl<F: Fabric> Member<F> {
             } else {
                 self.follow_on_host(&received).await;
             }
+            // Its coordinator may have died while the update was on its way, and those that replay
+            // what it has left may have looked before.
+            self.replay_if_orphan(received.inv.key, received.inv.ts);
         }
         drop(open);
     }

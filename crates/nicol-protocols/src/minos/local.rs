@@ -47,7 +47,13 @@ impl<F: Fabric> Member<F> {
     /// "Snatch RDLock".
     pub(super) async fn snatch_rd_lock(&self, inv: &Inv<'_>) {
         self.fabric.access().await;
-        self.node.store().change(inv.key, |record| record.snatch_rd_lock(inv.ts));
+        self.node.store().change(inv.key, |record| {
+            // One that was validated here in the meantime has no VAL to come: it was sent again in a
+            // later view, and the VAL has overtaken it.
+            if record.glb_volatile_ts < inv.ts {
+                record.snatch_rd_lock(inv.ts);
+            }
+        });
     }
 
     /// Spins until it has the WRLock.

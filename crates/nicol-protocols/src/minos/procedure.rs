@@ -4,7 +4,7 @@
 use nicol_core::commit::{CommitNode, CommitProtocol};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::{Persistency, Promise};
-use nicol_core::ids::{Key, ShardId, Version};
+use nicol_core::ids::{ShardId, Version};
 use nicol_core::key_value::{Failure, KeyValue, KeyValueNode, Reason};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 use nicol_core::wire::Malformed;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::client::Client;
 use super::log::Logged;
 use super::node::Node;
+use crate::commit::recovery::EachWrite;
 
 /// Runs procedures that touch one record: reads it, executes, and writes it if that is asked for.
 ///
@@ -98,10 +99,7 @@ impl CommitNode for Node {
 ///
 /// # Errors
 /// If it is none of MINOS.
-pub fn logged_update(
-    record: &[u8],
-    each: &mut dyn FnMut(Key, Version, Option<&[u8]>),
-) -> Result<(), Malformed> {
+pub fn logged_update(record: &[u8], each: EachWrite<'_>) -> Result<(), Malformed> {
     match Logged::parse(record)? {
         Logged::Update { key, ts, value } => each(key, ts.told(), value),
         Logged::Persist { .. } => {}

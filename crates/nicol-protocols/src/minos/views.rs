@@ -65,6 +65,16 @@ impl<F: Fabric> Member<F> {
         drop(open);
     }
 
+    /// Replays the write of `key` at `ts` if it owns the read lock here, and its coordinator is no
+    /// member of the view any more.
+    pub(super) fn replay_if_orphan(self: &Rc<Self>, key: Key, ts: Timestamp) {
+        let owns = |record: &Record| record.rd_lock == Some(ts);
+        let orphan = is_orphan(self.fabric.view(), ts) && self.node.is_ready();
+        if orphan && self.node.store().look(key, owns) {
+            self.fabric.spawn(self.clone().replay(key, ts));
+        }
+    }
+
     /// Replays the write of `key` at `ts`: as its coordinator would have, with the timestamp that it
     /// has, so that it does not matter how many do.
     pub(super) async fn replay(self: Rc<Self>, key: Key, ts: Timestamp) {
