@@ -260,6 +260,9 @@ impl<F: Fabric> Member<F> {
             record.glb_durable_ts = record.glb_durable_ts.max(shipped.glb_durable_ts);
             if shipped.owner != Timestamp::NONE {
                 record.snatch_rd_lock(shipped.owner);
+            } else if record.rd_lock.is_some_and(|owner| owner <= shipped.ts) {
+                // Taken from a page of an attempt that has failed, and released there since.
+                record.rd_lock = None;
             }
         });
     }
