@@ -2,8 +2,12 @@
 //!
 //! A client reports the buffer that a chain of its own has replaced, or has allocated in vain. What
 //! nobody reports, because a client or its answer is gone, a scan finds: the alternative that the
-//! paper names. Both only end a use ([`BufferUse`]) that no pointer refers to, so that a report that
-//! comes late or twice does no harm.
+//! paper names. Both only end a use ([`BufferUse`]) that no pointer refers to.
+//!
+//! A report may come late, and twice. The first word of a buffer, its stamp, names the use of which it
+//! tells, so that no two uses of a buffer may have one stamp. Between the instant at which a chain pops
+//! a buffer and that at which it writes to it, the buffer still has the last use's stamp: a stamp under
+//! which it has been posted counts no more.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +54,12 @@ struct Class {
     loaded: u32,
     /// Unused buffers that are not posted: the server keeps them to refill the free list.
     back: Mutex<BTreeSet<u64>>,
+    /// By buffer: the stamp under which it was last posted.
+    posted: Box<[AtomicU64]>,
 }
+
+/// The stamp of no use.
+const NO_STAMP: u64 = 0;
 
 impl Class {
     fn back(&self) -> MutexGuard<'_, BTreeSet<u64>> {
@@ -59,6 +68,12 @@ impl Class {
 
     fn buffer(&self, index: u32) -> u64 {
         self.first + u64::from(index) * self.size.bytes
+    }
+
+    /// Notes that the use of the buffer at `offset` with this stamp is over. False if that is known.
+    fn end(&self, offset: u64, stamp: u64) -> bool {
+        let index = (offset - self.first) / self.size.bytes;
+        self.posted[index as usize].swap(stamp, Ordering::AcqRel) != stamp
     }
 }
 
@@ -92,7 +107,8 @@ impl BufferPool {
         let classes = classes.iter().map(|&size| {
             let first = next;
             next += size.bytes * u64::from(size.count);
-            Class { size, first, loaded: 0, back: Mutex::default() }
+            let posted = (0..size.count).map(|_| AtomicU64::new(NO_STAMP)).collect();
+            Class { size, first, loaded: 0, back: Mutex::default(), posted }
         });
         let (classes, lists) = (classes.collect(), OnceLock::new());
         Self { region, pointers, classes, lists, watermark: None, clean_at: AtomicU64::new(0) }
@@ -153,17 +169,40 @@ impl BufferPool {
             let &&Unused { offset, stamp, pointer } = unused;
             load(offset) == Some(stamp) && load(pointer).is_some_and(|found| found != offset)
         };
-        let found = reports.iter().filter(holds).map(|unused| unused.offset);
-        found.filter(|&offset| self.post_one(fabric, offset)).count()
+        let found = reports.iter().filter(holds);
+        found.filter(|unused| self.post_reported(fabric, unused.offset, unused.stamp)).count()
     }
 
-    /// Posts a buffer, or keeps it back; false if it is in neither way unused by now.
-    pub(crate) fn post_one<F: Fabric>(&self, fabric: &F, offset: u64) -> bool {
+    /// Posts a buffer whose use with this stamp is over, or keeps it back. False if it is free, or this
+    /// is known already.
+    pub(crate) fn post_reported<F: Fabric>(&self, fabric: &F, offset: u64, stamp: u64) -> bool {
+        self.post_if(fabric, offset, |class| class.end(offset, stamp))
+    }
+
+    /// Posts a buffer that a scan has found, or keeps it back; false if it is free.
+    fn post_found<F: Fabric>(&self, fabric: &F, offset: u64) -> bool {
+        // Of a chain that has ended before it wrote to the buffer the stamp is an old one.
+        let stamp = self.region.load(offset).unwrap_or(NO_STAMP);
+        self.post_if(fabric, offset, |class| {
+            class.end(offset, stamp);
+            true
+        })
+    }
+
+    fn post_if<F: Fabric>(
+        &self,
+        fabric: &F,
+        offset: u64,
+        ends: impl FnOnce(&Class) -> bool,
+    ) -> bool {
         let mut lists = self.lists.get().into_iter().flatten().zip(&self.classes);
         let found = lists.find(|((_, uses), _)| uses.of(offset).is_some());
-        found.is_some_and(|((list, _), class)| match self.watermark {
-            Some(_) => class.back().insert(offset),
-            None => fabric.post_buffers(*list, &[offset]).is_ok(),
+        found.is_some_and(|((list, _), class)| {
+            ends(class)
+                && match self.watermark {
+                    Some(_) => class.back().insert(offset),
+                    None => fabric.post_buffers(*list, &[offset]).is_ok(),
+                }
         })
     }
 
@@ -272,10 +311,83 @@ impl BufferPool {
                 fabric.sleep_until(fabric.now() + SCAN_POLL).await;
             }
             for unused in self.unreferenced().iter().filter(|unused| found.contains(unused)) {
-                self.post_one(fabric, unused.offset);
+                self.post_found(fabric, unused.offset);
             }
         }
     }
 }
 
 const _: () = assert!(WORD == 8, "pointers and stamps are words");
+
+#[cfg(test)]
+mod tests {
+    use nicol_core::chain::{Chain, ChainResults, Primitive};
+    use nicol_core::engine::Start;
+    use nicol_core::fabric::OneSided;
+    use nicol_core::ids::{EngineId, NodeId};
+    use nicol_core::memory::Access;
+    use nicol_core::units::Bytes;
+    use nicol_core::view::View;
+    use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
+
+    use super::*;
+
+    const HERE: EngineId = EngineId::host(NodeId(0), 0);
+
+    /// One buffer, in use twice; and how often a report of the first use has posted it.
+    struct Reports {
+        region: Arc<Region>,
+        pool: Arc<BufferPool>,
+        posted: Arc<Mutex<Vec<usize>>>,
+    }
+
+    async fn allocate<F: Fabric>(fabric: &F, rkey: RKey, list: FreeListKey, data: &[u8]) -> u64 {
+        let mut chain = Chain::default();
+        chain.push(Primitive::Allocate { list, data }.under(rkey));
+        let done = fabric.one_sided(HERE.node, OneSided::Chain(&chain)).await.unwrap();
+        ChainResults::parse(done.as_ref()).unwrap().outcome(0).words()[0]
+    }
+
+    impl Start for Reports {
+        fn start<F: Fabric>(&self, fabric: &F) {
+            if fabric.here() != HERE {
+                return;
+            }
+            let (fabric, pool, posted) = (fabric.clone(), self.pool.clone(), self.posted.clone());
+            let rkey = fabric.register(&self.region, Access::ReadWrite);
+            pool.open(&fabric, rkey);
+            fabric.clone().spawn(async move {
+                let list = pool.lists().next().unwrap().key;
+                let offset = allocate(&fabric, rkey, list, &7_u64.to_le_bytes()).await;
+                let report = [Unused { offset, stamp: 7, pointer: 0 }];
+                posted.lock().unwrap().push(pool.post(&fabric, &report));
+                // The next chain has popped it, and not written to it yet: the stamp is the old one.
+                assert_eq!(allocate(&fabric, rkey, list, &[]).await, offset);
+                posted.lock().unwrap().push(pool.post(&fabric, &report));
+                assert!(pool.is_in_use(offset));
+                // Of a chain that never writes only a scan can tell.
+                pool.scan(&fabric, Nanos(0)).await;
+                assert!(!pool.is_in_use(offset));
+                // The same stamp again would be another use's: a client never chooses it twice.
+                assert_eq!(allocate(&fabric, rkey, list, &8_u64.to_le_bytes()).await, offset);
+                let report = [Unused { offset, stamp: 8, pointer: 0 }];
+                posted.lock().unwrap().push(pool.post(&fabric, &report));
+            });
+        }
+    }
+
+    #[test]
+    fn a_report_that_comes_twice_counts_once_even_before_the_next_use_is_written() {
+        let view = View::new(1, 1, 1, 1).unwrap();
+        let profile = Arc::new(Profile::load("connectx5-40g").unwrap());
+        let cluster = SimCluster::new(SimConfig::new(view, profile, 1));
+        let region = Arc::new(Region::new(Bytes(128)));
+        let pointers = Pointers { first: 0, stride: 8, count: 1 };
+        let classes = [SizeClass { bytes: 64, count: 1 }];
+        let pool = Arc::new(BufferPool::new(region.clone(), 64, &classes, pointers));
+        let posted = Arc::<Mutex<Vec<usize>>>::default();
+        cluster.start(&Arc::new(Reports { region, pool, posted: posted.clone() }));
+        assert_eq!(cluster.settle(Nanos::from_millis(10)), RunEnd::Done);
+        assert_eq!(*posted.lock().unwrap(), [1, 0, 1]);
+    }
+}

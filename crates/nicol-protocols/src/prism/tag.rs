@@ -19,8 +19,15 @@ impl Tag {
     /// # Panics
     /// After 2^40 timestamps.
     pub(crate) const fn new(ts: u64, writer: Writer) -> Self {
-        assert!(ts >> (u64::BITS - ID_BITS) == 0, "a timestamp has 40 bits");
-        Self(ts << ID_BITS | writer.0)
+        match Self::try_new(ts, writer) {
+            Some(tag) => tag,
+            None => panic!("a timestamp has 40 bits"),
+        }
+    }
+
+    /// The same; `None` after 2^40 timestamps.
+    pub(crate) const fn try_new(ts: u64, writer: Writer) -> Option<Self> {
+        if ts >> (u64::BITS - ID_BITS) == 0 { Some(Self(ts << ID_BITS | writer.0)) } else { None }
     }
 
     /// Who chose it. Of what was loaded nobody did, and this says the first engine.

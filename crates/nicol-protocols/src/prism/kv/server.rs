@@ -48,8 +48,8 @@ impl<F: Fabric> Server<F> {
         let pool = &self.store().pool;
         reported.iter().for_each(|_| self.fabric.work(Work::TableLookup));
         let posted = if self.node.config().sabotage == Sabotage::PostsEarly {
-            let taken = reported.iter().filter(|one| pool.post_one(&self.fabric, one.offset));
-            taken.count()
+            let post = |one: &&Unused| pool.post_reported(&self.fabric, one.offset, one.stamp);
+            reported.iter().filter(post).count()
         } else {
             pool.post(&self.fabric, reported)
         };

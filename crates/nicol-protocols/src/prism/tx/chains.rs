@@ -125,11 +125,9 @@ impl At<'_> {
         Ok(Found { rc, addr, item })
     }
 
-    /// The chain that gives an unused slot to `key`, without a record.
-    pub(super) fn claim(self, list: FreeListKey, key: Key) -> Chain {
-        let mut item = Item::new(Tag(0), key, None, 0);
-        item.meta = item.meta.finished();
-        let data = item.emit();
+    /// The chain that gives an unused slot to `key`, without a record. `stamp` names the attempt.
+    pub(super) fn claim(self, list: FreeListKey, key: Key, stamp: Tag) -> Chain {
+        let data = Item::claim(stamp, key).emit();
         let rkey = self.handles.region;
         let mut chain = Chain::default();
         let allocate = Primitive::Allocate { list, data: &data }.under(rkey);

@@ -41,7 +41,7 @@ pub(super) struct Steps<F: Fabric> {
     pub(super) node: Arc<Node>,
     procedures: Procedures,
     pub(super) servers: Servers<F>,
-    clock: Clock<F>,
+    pub(super) clock: Clock<F>,
     /// Transactions so far.
     sequence: Cell<u64>,
 }
@@ -56,7 +56,7 @@ pub(super) struct Access {
     pub(super) slot: u64,
     /// RC: the version that was read, as validation knows it.
     pub(super) rc: Tag,
-    /// The item that was read, its address and its timestamp, where that is known.
+    /// The item that was read, its address and its stamp, where that is known.
     pub(super) item: Option<(u64, Tag)>,
 }
 
@@ -111,7 +111,8 @@ impl<F: Fabric> Steps<F> {
             rounds += 1;
         }
         // [PRISM21 8.2 prepare] TS, later than every RC.
-        let ts = self.clock.after(executed.latest(txn));
+        let latest = executed.latest(txn);
+        let ts = self.clock.after(latest).ok_or(Abort::NoResources)?;
         txn.install_at(ts.version());
         // [PRISM21 8.2 read validation] RC = PW, and PR := max(TS, PR). All of them before any write's: a
         // transaction that has raised PW reads what is not there yet.

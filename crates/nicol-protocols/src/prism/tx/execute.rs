@@ -132,7 +132,7 @@ impl<F: Fabric> Steps<F> {
         let reply = reply?;
         let found = access.at(self.node.config()).found(reply.as_ref())?;
         let Some(item) = found.item else { return Ok(Looked::Nowhere) };
-        let (rc, item_read) = (found.rc, found.addr.map(|addr| (addr, item.ts)));
+        let (rc, item_read) = (found.rc, found.addr.map(|addr| (addr, item.stamp)));
         if item.key != access.key {
             return Ok(Looked::Elsewhere);
         }
@@ -147,7 +147,8 @@ impl<F: Fabric> Steps<F> {
     async fn claim(&self, access: &Access) -> Result<(), Abort> {
         let list = list_for(&access.handles, HEADER)?;
         let at = access.at(self.node.config());
-        let chain = at.claim(list.key, access.key);
+        let stamp = self.clock.after(Tag(0)).ok_or(Abort::NoResources)?;
+        let chain = at.claim(list.key, access.key, stamp);
         let mut wait = NOT_READY_WAIT;
         for _ in 0..NOT_READY_TRIES {
             let reply = self.post(access, &chain).await;
@@ -156,7 +157,7 @@ impl<F: Fabric> Steps<F> {
                 Ok(Installed::Later { allocated, .. }) => {
                     // AMB-12: what a chain has allocated in vain is free, too.
                     let pointer = access.slot;
-                    let unused = Unused { offset: allocated, stamp: 0, pointer };
+                    let unused = Unused { offset: allocated, stamp: stamp.0, pointer };
                     self.servers.report(access.server, unused);
                     return Ok(());
                 }

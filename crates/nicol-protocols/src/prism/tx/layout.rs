@@ -4,9 +4,13 @@
 //! ```text
 //! region   0: nothing, what a null pointer points to   64: slots   behind them: buffers by size
 //! slot     PW 8 | PR 8 | C 8 | addr 8
-//! item     TS 8 | old PW 8 | old PR 8 | key 8 | bytes of the value 4, or DELETED | writes 2 |
+//! item     stamp 8 | old PW 8 | old PR 8 | key 8 | bytes of the value 4, or DELETED | writes 2 |
 //!          flags 2 | value
 //! ```
+//!
+//! An item's stamp is its TS. The item that only gives a slot to a key has been written by no
+//! transaction: its TS is 0, and its stamp a timestamp that nothing else has, so that the uses of a
+//! buffer differ by their stamps ([`BufferPool`]).
 //!
 //! `PW | PR` and `C | addr` are each what one compare-and-swap covers (AMB-10). A slot that has got
 //! a key keeps it for ever, whether or not there is a record: nobody may be between two keys'
@@ -15,6 +19,8 @@
 //! An item is written when it is allocated. Then only the write check's chain adds PW and PR as it
 //! has found them, which says that the check of PW has succeeded, and the server's CPU sets
 //! [`FINISHED`]. The paper's item is `TS | key | value`; the rest is AMB-14c.
+//!
+//! [`BufferPool`]: crate::prism::pool::BufferPool
 
 use nicol_core::ids::Key;
 use nicol_core::wire::{Malformed, Reader};
@@ -37,6 +43,8 @@ const UNCHECKED: Tag = Tag(u64::MAX);
 const ITEM: u16 = 1;
 /// No recovery will ask for this item any more: its transaction is complete.
 const FINISHED: u16 = 2;
+/// It gives a slot to a key, and no transaction has written it.
+const CLAIM: u16 = 4;
 
 /// Words of a slot, as offsets.
 pub(super) mod word {
@@ -52,8 +60,8 @@ pub(super) mod word {
 
 /// Words of an item, as offsets.
 pub(super) mod item {
-    /// Its timestamp, which names its use.
-    pub(in super::super) const TS: u64 = 0;
+    /// Its stamp.
+    pub(in super::super) const STAMP: u64 = 0;
     /// The value's length, the count of writes, the flags.
     pub(in super::super) const META: u64 = 32;
 }
@@ -116,6 +124,10 @@ impl Meta {
         self.flags() & FINISHED != 0
     }
 
+    const fn is_claim(self) -> bool {
+        self.flags() & CLAIM != 0
+    }
+
     /// How many records its transaction writes.
     pub(super) const fn writes(self) -> u16 {
         (self.0 >> 32) as u16
@@ -135,7 +147,9 @@ impl Meta {
 /// An item, or the part of one that a READ has brought: its header, at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item<'a> {
-    /// The transaction that wrote it.
+    /// Names its use of its buffer.
+    pub(super) stamp: Tag,
+    /// The transaction that wrote it; 0: none.
     pub(super) ts: Tag,
     /// PW as its write check has found it, or [`UNCHECKED`].
     pub(super) old_pw: Tag,
@@ -151,27 +165,34 @@ impl<'a> Item<'a> {
     /// One that is about to be allocated.
     pub(super) fn new(ts: Tag, key: Key, value: Option<&'a [u8]>, writes: u16) -> Self {
         let meta = Meta::new(value.map(<[u8]>::len), writes);
-        Self { ts, old_pw: UNCHECKED, old_pr: Tag(0), key, meta, value }
+        Self { stamp: ts, ts, old_pw: UNCHECKED, old_pr: Tag(0), key, meta, value }
+    }
+
+    /// The one that gives a slot to `key`, without a record.
+    pub(super) fn claim(stamp: Tag, key: Key) -> Self {
+        let meta = Meta(Meta::new(None, 0).finished().0 | (CLAIM as u64) << 48);
+        Self { stamp, ts: Tag(0), old_pw: UNCHECKED, old_pr: Tag(0), key, meta, value: None }
     }
 
     /// Parses what a slot points to: `None` if it points to nothing.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Option<Self>, Malformed> {
         let mut from = Reader::new(bytes);
-        let (ts, old_pw, old_pr) = (Tag(from.u64()?), Tag(from.u64()?), Tag(from.u64()?));
+        let (stamp, old_pw, old_pr) = (Tag(from.u64()?), Tag(from.u64()?), Tag(from.u64()?));
         let (key, meta) = (Key(from.u64()?), Meta(from.u64()?));
         if !meta.is_item() {
             return Ok(None);
         }
         let rest = from.rest();
         let value = meta.value().map(|len| &rest[..rest.len().min(len)]);
-        Ok(Some(Self { ts, old_pw, old_pr, key, meta, value }))
+        let ts = if meta.is_claim() { Tag(0) } else { stamp };
+        Ok(Some(Self { stamp, ts, old_pw, old_pr, key, meta, value }))
     }
 
     /// Its bytes.
     pub(super) fn emit(&self) -> Vec<u8> {
         let value = self.value.unwrap_or_default();
         let mut bytes = Vec::with_capacity(HEADER as usize + value.len());
-        let words = [self.ts.0, self.old_pw.0, self.old_pr.0, self.key.0, self.meta.0];
+        let words = [self.stamp.0, self.old_pw.0, self.old_pr.0, self.key.0, self.meta.0];
         bytes.extend(words.map(u64::to_le_bytes).as_flattened());
         bytes.extend_from_slice(value);
         bytes
@@ -204,6 +225,10 @@ mod tests {
             assert!(finished.meta.is_finished() && finished.meta.value() == item.meta.value());
         }
         assert_eq!(Item::parse(&[0; 64]), Ok(None));
+        let claim = Item::claim(Tag(9), Key(7));
+        assert_eq!(Item::parse(&claim.emit()), Ok(Some(claim)));
+        assert_eq!((claim.stamp, claim.ts, claim.value), (Tag(9), Tag(0), None));
+        assert!(claim.meta.is_finished(), "no recovery asks for it");
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl Store {
         let &Unused { offset, stamp, pointer } = report;
         let own = pointer.is_multiple_of(SLOT);
         let slot = pointer - pointer % SLOT;
-        let of_this_use = self.region.load(offset + item::TS) == Ok(stamp);
+        let of_this_use = self.region.load(offset + item::STAMP) == Ok(stamp);
         let (Ok(addr), Ok(meta)) =
             (self.region.load(slot + word::ADDR), self.region.load(offset + item::META))
         else {
@@ -105,8 +105,10 @@ impl Store {
                 self.finish(offset, Meta(meta));
                 false
             }
-            (true, false) => self.pool.post_one(fabric, offset),
-            (false, false) if Meta(meta).is_finished() => self.pool.post_one(fabric, offset),
+            (true, false) => self.pool.post_reported(fabric, offset, stamp),
+            (false, false) if Meta(meta).is_finished() => {
+                self.pool.post_reported(fabric, offset, stamp)
+            }
             (false, _) => false,
         }
     }
@@ -119,7 +121,7 @@ impl Store {
 
     /// The report of an item that was replaced in `slot`; `None` if there was none.
     pub(super) fn replaced(&self, slot: u64, offset: u64) -> Option<Unused> {
-        let stamp = self.region.load(offset + item::TS).ok().filter(|_| offset != 0)?;
+        let stamp = self.region.load(offset + item::STAMP).ok().filter(|_| offset != 0)?;
         Some(Unused { offset, stamp, pointer: slot + word::ADDR })
     }
 
@@ -158,8 +160,8 @@ impl Store {
         let mut bytes = [0; HEADER as usize];
         self.region.read(addr, &mut bytes).ok()?;
         let item = Item::parse(&bytes).ok().flatten()?;
-        let Item { ts, old_pw, old_pr, key, meta, .. } = item;
-        Some(Item { ts, old_pw, old_pr, key, meta, value: None })
+        let Item { stamp, ts, old_pw, old_pr, key, meta, .. } = item;
+        Some(Item { stamp, ts, old_pw, old_pr, key, meta, value: None })
     }
 
     /// The writes of transactions that are not known to be complete, by timestamp. Cost: a word per
