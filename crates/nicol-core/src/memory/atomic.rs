@@ -4,10 +4,9 @@
 //! compare-and-swap lies within one span, since it is naturally aligned.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 use super::region::{AccessError, Region, WORD};
-use super::seqlock::{SPAN, pause};
+use super::seqlock::SPAN;
 use super::swap::{MaskedSwap, SWAP_WORDS_MAX, Swapped};
 
 const _: () = assert!((SWAP_WORDS_MAX * WORD) as u64 <= SPAN, "a swap lies within one span");
@@ -30,19 +29,7 @@ impl Region {
     pub fn read_atomic(&self, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
         self.check(offset, into.len() as u64)?;
         for (at, part) in parts(offset, into.len()) {
-            let seqlock = self.seqlocks().of(at);
-            let mut turn = 0;
-            loop {
-                let before = seqlock.load(Ordering::Acquire);
-                if before.is_multiple_of(2) {
-                    self.read(at, &mut into[part.clone()])?;
-                    // The words were read with acquire: had one of them been new, so were this.
-                    if seqlock.load(Ordering::Relaxed) == before {
-                        break;
-                    }
-                }
-                pause(&mut turn);
-            }
+            self.seqlocks().of(at).read(|| self.read(at, &mut into[part.clone()]))?;
         }
         Ok(())
     }
@@ -77,6 +64,9 @@ impl Region {
 
     /// Compares and swaps at `offset`, atomically with respect to guarded accesses; for one word
     /// also to [`Region::compare_swap`] and the like, which host code uses. [PRISM21 3.3]
+    ///
+    /// Time: bounded but for host code, each of whose changes of the one word in between makes it
+    /// compare again.
     pub fn swap_atomic(&self, offset: u64, swap: &MaskedSwap) -> Result<Swapped, AccessError> {
         self.check_swap(offset, swap)?;
         let offsets = (0..swap.words()).map(|word| offset + (word * WORD) as u64);
