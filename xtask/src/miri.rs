@@ -28,6 +28,7 @@ const TESTS: [(&str, &[&str]); 2] = [
             "exec::tasks::tests::tasks_run_until_they_wait_and_again_when_signalled",
             "memory::buffers::tests::a_posted_buffer_waits_for_the_chains_that_were_under_way",
             "memory::atomic::tests::wide_swaps_reads_and_writes_of_threads_are_atomic",
+            "memory::seqlock::tests::writers_are_served_in_order_and_a_reader_waits_among_them",
             "memory::region::tests::a_partial_last_word_keeps_its_neighbours",
         ],
     ),

@@ -16,7 +16,7 @@ fn allowed(from: &str, to: &str, only_tests: bool) -> Option<bool> {
     let middle = MIDDLE.contains(&to);
     Some(match from {
         CORE | "xtask" => false,
-        STORE => to == CORE,
+        STORE | "fuzz" => to == CORE,
         "nicol-protocols" => to == CORE || to == STORE || (only_tests && middle),
         "nicol-sim" | "nicol-rt" | "nicol-workload" | "nicol-check" => {
             to == CORE || (only_tests && (middle || to == STORE))

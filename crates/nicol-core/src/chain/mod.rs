@@ -28,6 +28,8 @@ mod encode;
 mod encoded;
 #[cfg(test)]
 mod exhaustive;
+#[doc(hidden)]
+pub mod fuzz;
 mod results;
 mod run;
 mod step;

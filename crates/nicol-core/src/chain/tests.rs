@@ -66,7 +66,7 @@ fn table() -> (RegionTable, Arc<Region>, RKey, FreeListKey) {
     (regions, region, rkey, list)
 }
 
-fn random_step<'a>(rng: &mut Stream, bytes: &'a [u8]) -> Step<'a> {
+pub(super) fn random_step<'a>(rng: &mut Stream, bytes: &'a [u8]) -> Step<'a> {
     let mut draw = |below: u64| rng.bits() % below;
     let addresses = [0, 8, 64, 512, 1_016, scratch(0), scratch(16), u64::MAX - 7];
     let mut address = || addresses[draw(8) as usize];
