@@ -76,3 +76,19 @@ fn it_is_strictly_serializable_under_message_faults_and_crashes_and_on_threads()
     (config.host_engines, config.nic_engines) = (None, None);
     assert!(held(&config).committed >= 600);
 }
+
+/// Values that do not stand in their slots have memory, whatever the workload.
+#[test]
+fn farm_keeps_short_values_apart_in_tpcc_too() {
+    for (system, settings) in [("farm", &["inline_bytes=8"][..]), ("farm-software", &[])] {
+        let mut config = config(system, "connectx5-40g", 3);
+        config.settings = settings.iter().map(ToString::to_string).collect();
+        config.workload = WorkloadSpec {
+            items: Some(100),
+            customers: Some(30),
+            ..WorkloadSpec::named("tpcc-no")
+        };
+        (config.nodes, config.client_nodes, config.replicas) = (3, 0, 3);
+        assert!(held(&config).committed > 500, "{system}");
+    }
+}

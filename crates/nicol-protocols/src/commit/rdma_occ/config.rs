@@ -117,6 +117,8 @@ pub struct RdmaOccConfig {
     pub table: TableConfig,
     /// Records that a shard's table has space for.
     pub records: u64,
+    /// Bytes of the largest value, of those that any slot might hold.
+    pub short_value: usize,
     /// Record addresses that each node remembers of each other shard; 0 switches the cache off.
     pub cached_addresses: u64,
     /// Does each node know where all initial records stand from the start, as after a long run? If
@@ -198,8 +200,6 @@ impl RdmaOccConfig {
             ..Self::farm(records, value)
         };
         config.table.inline = VALUE_APART;
-        // Workloads name the lengths that no system inlines; here the shorter ones need memory, too.
-        config.table.size_heap_for(&[(INLINE_MAX as u32, config.records)]);
         // Hardly a key overflows its neighbourhood, which would take another READ.
         config.table.slots = 2 * config.records;
         config
@@ -276,6 +276,7 @@ impl RdmaOccConfig {
         Self {
             table,
             records,
+            short_value: inline,
             cached_addresses: 0,
             warm_addresses: false,
             execution: Execution::Read(Locking { by: Primitive::Rpc, keys: LockKeys::Written }),

@@ -249,6 +249,9 @@ impl SystemNode for Node {
     fn empty(config: &RdmaOccConfig, source: &dyn RecordSource) -> Replica {
         let mut table = config.table;
         table.size_heap_for(&source.value_lengths());
+        // Sources name the lengths that no slot might hold. Where slots hold less than they might, the
+        // other values need memory, too.
+        table.size_heap_for(&[(config.short_value as u32, config.records)]);
         Replica::new(RemoteTable::new(Geometry::new(table), config.records))
     }
 
