@@ -358,6 +358,18 @@ impl View {
         EngineId::nic(node, core % self.nodes[node.index()].nic_engines)
     }
 
+    /// Which of `engines` engines of `node` works for `from`, an engine of any node. Engines of one node
+    /// have different ones as far as there are, and so have those of one number on different nodes:
+    /// few clients on many nodes would otherwise all meet at the first engine.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn peer_of(&self, from: EngineId, node: NodeId, engines: usize) -> u8 {
+        let nodes = self.nodes.len();
+        let distance = (from.node.index() + nodes - node.index()) % nodes;
+        ((usize::from(from.core) + distance) % engines) as u8
+    }
+
     /// The NIC engine that works for the `turn`-th piece of work of `host`, on its node.
     ///
     /// As far as host engines come in whole sets of the NIC engines' number, each works with the

@@ -6,7 +6,7 @@ use super::calls::ONE_SIDED_KIND;
 use super::{Completion, Engine, World};
 use crate::chain::Encoded;
 use crate::fabric::{FabricError, Local, OneSided, OneSidedOps, Timeout};
-use crate::ids::{FreeListKey, NodeId, RKey};
+use crate::ids::{EngineId, FreeListKey, NodeId, RKey, Side};
 use crate::memory::{Access, AccessError, BufferUses, Buffers, ChainMark, Region};
 
 impl<W: World> OneSidedOps for Engine<W> {
@@ -72,7 +72,9 @@ impl<W: World> Engine<W> {
             Encoded::emit(operation, like_chain, &mut body);
             return self.post_verb(node, body);
         }
-        let target = self.view().nic_of(node, self.0.here.core);
+        let view = self.view();
+        let engines = view.engines(node, Side::Nic);
+        let target = EngineId::nic(node, view.peer_of(self.0.here, node, engines));
         let timeout = Timeout::After(self.0.world.tuning().one_sided_timeout);
         let emit = |body: &mut Vec<u8>| Encoded::emit(operation, like_chain, body);
         self.request(target, ONE_SIDED_KIND, emit, timeout, None)

@@ -160,3 +160,15 @@ fn a_set_holds_any_number_of_nodes() {
     assert!(NodeSet::of_words([5, 0, 1, 0]).iter().eq([0, 2, 128].map(NodeId)));
     assert_eq!(NodeSet::of_words([5, 0, 1, 0]), NodeSet::of_words([5, 0, 1]));
 }
+
+#[test]
+fn engines_of_other_nodes_are_spread_over_those_that_work_for_them() {
+    let nodes = [vec![spec(Role::Server, 2, 16)], vec![spec(Role::Client, 16, 1); 11]].concat();
+    let view = View::of(&nodes, 1).unwrap();
+    let peer = |node, core| view.peer_of(EngineId::host(NodeId(node), core), NodeId(0), 16);
+    let of_first: std::collections::BTreeSet<u8> = (1..12).map(|node| peer(node, 0)).collect();
+    assert_eq!(of_first.len(), 11, "one client on each of eleven nodes");
+    let of_node: std::collections::BTreeSet<u8> = (0..16).map(|core| peer(3, core)).collect();
+    assert_eq!(of_node.len(), 16);
+    assert_eq!(peer(0, 1), 1, "a node's own engines work with those of their number");
+}

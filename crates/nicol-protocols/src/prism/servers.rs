@@ -91,7 +91,7 @@ impl<F: Fabric> Servers<F> {
     async fn ask(self, node: NodeId) {
         let fabric = &self.0.fabric;
         let hosts = fabric.view().engines(node, Side::Host).max(1);
-        let engine = EngineId::host(node, (usize::from(fabric.here().core) % hosts) as u8);
+        let engine = EngineId::host(node, fabric.view().peer_of(fabric.here(), node, hosts));
         let answer = fabric.call(engine, &Hello, Timeout::After(HELLO_TIMEOUT)).await;
         let nodes = fabric.view().nodes();
         let handles = answer.ok().and_then(|body| Handles::parse(body.as_ref(), nodes).ok());

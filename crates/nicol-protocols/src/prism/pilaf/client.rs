@@ -199,7 +199,7 @@ impl<F: Fabric> Client<F> {
     fn engine_of(&self, node: NodeId) -> EngineId {
         let fabric = &self.0.fabric;
         let hosts = fabric.view().engines(node, Side::Host).max(1);
-        EngineId::host(node, (usize::from(fabric.here().core) % hosts) as u8)
+        EngineId::host(node, fabric.view().peer_of(fabric.here(), node, hosts))
     }
 
     /// The server of `key`, asked for its memory's key at first.

@@ -92,25 +92,31 @@ impl Load {
         let hardware = digest(&format!("{:?}", profiles::load(testbed(context))?));
         let run = format!("prism {hardware:016x} {config:?}");
         let system = systems::find(system)?;
-        context.point(&run, memory, || point(&(system.run)(system, &config)?.report))
+        context.point(&run, memory, || {
+            let report = (system.run)(system, &config)?.report;
+            let what = format!("{} with {} clients a node", report.system, report.clients_per_node);
+            ensure!(report.committed > 0, "{what}: nothing took effect in the measured time");
+            Ok(Point::of(&report, &what))
+        })
+    }
+}
+
+impl Point {
+    /// The run of `report`, which is called `what`.
+    pub(super) fn of(report: &BenchReport, what: &str) -> Self {
+        let violations = report.check.violations.iter().map(|one| format!("{what}: {one}"));
+        Self {
+            throughput: report.throughput_per_s,
+            mean: report.latency_us.mean,
+            p50: report.latency_us.p50,
+            p99: report.latency_us.p99,
+            violations: violations.collect(),
+        }
     }
 }
 
 fn testbed<'c>(context: &Context<'c>) -> &'c str {
     context.options.profile.as_deref().unwrap_or(TESTBED)
-}
-
-fn point(report: &BenchReport) -> Result<Point> {
-    let what = format!("{} with {} clients a node", report.system, report.clients_per_node);
-    ensure!(report.committed > 0, "{what}: nothing took effect in the measured time");
-    let violations = report.check.violations.iter().map(|one| format!("{what}: {one}"));
-    Ok(Point {
-        throughput: report.throughput_per_s,
-        mean: report.latency_us.mean,
-        p50: report.latency_us.p50,
-        p99: report.latency_us.p99,
-        violations: violations.collect(),
-    })
 }
 
 /// Says in `table` what these figures assume.

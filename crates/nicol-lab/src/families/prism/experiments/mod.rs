@@ -1,5 +1,6 @@
 //! The figures of PRISM's paper, a file to a group.
 
+mod closed_loop;
 mod interface;
 mod key_values;
 mod load;

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use serde_json::json;
 
+use super::closed_loop::{CHART, COLUMNS, row};
 use super::load::{Load, assume};
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, rounded};
 
@@ -31,20 +32,8 @@ pub(super) static ALL: [Experiment; 2] = [
         id: "prism-fig6",
         family: "prism",
         title: "Replicated blocks: latency against throughput, half writes [PRISM21 fig. 6]",
-        columns: &[
-            "system",
-            "clients",
-            "throughput_per_s",
-            "latency_mean_us",
-            "latency_p50_us",
-            "latency_p99_us",
-        ],
-        chart: Chart::Lines {
-            x: "throughput_per_s",
-            y: "latency_mean_us",
-            series: &["system"],
-            scale: Scale::LogY,
-        },
+        columns: COLUMNS,
+        chart: CHART,
         systems: &SYSTEMS,
         settings: &[],
         timed: true,
@@ -80,14 +69,7 @@ fn figure_6(context: &Context<'_>) -> Result<Table> {
     let mut table = context.table();
     assume(context, &mut table, &BLOCKS)?;
     for ((system, clients), point) in runs.into_iter().zip(points) {
-        table.push(vec![
-            json!(system),
-            json!(clients),
-            rounded(point.throughput, 0),
-            rounded(point.mean, 3),
-            rounded(point.p50, 3),
-            rounded(point.p99, 3),
-        ]);
+        table.push(row(system, clients, &point));
         table.judge(point.violations);
     }
     Ok(table)

@@ -1,0 +1,145 @@
+//! One server, and closed-loop clients on up to eleven other machines: what figures 3, 4, 9 and 10
+//! share. [PRISM21 6.2, 8.3]
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use nicol_core::units::Nanos;
+use serde_json::{Value, json};
+
+use super::SWITCHED;
+use super::load::Point;
+use crate::config::{BenchConfig, Length};
+use crate::experiments::{Chart, Context, Form, Scale, Table, digest, rounded};
+use crate::profiles;
+use crate::systems;
+use crate::workloads::WorkloadSpec;
+
+/// The columns of a figure of latency over throughput, and how it is drawn.
+pub(super) const COLUMNS: &[&str] = &[
+    "system",
+    "clients",
+    "throughput_per_s",
+    "latency_mean_us",
+    "latency_p50_us",
+    "latency_p99_us",
+];
+pub(super) const CHART: Chart = Chart::Lines {
+    x: "throughput_per_s",
+    y: "latency_mean_us",
+    series: &["system"],
+    scale: Scale::LogY,
+};
+
+/// Client machines at most, and cores of the server that serve. [PRISM21 6.2]
+const CLIENT_NODES: usize = 11;
+const CORES: usize = 16;
+/// Bytes of a value. [PRISM21 6.2, 8.3]
+pub(super) const VALUE_BYTES: u32 = 512;
+/// Clients of the whole experiment: one, then as many on each of the client machines.
+pub(super) const CLIENTS: [&[usize]; 2] =
+    [&[1, 11, 22, 44, 88, 176, 352, 704, 1_408], &[1, 22, 88, 352]];
+/// Records: the paper has 8 million.
+pub(super) const RECORDS: [u64; 2] = [1_000_000, 20_000];
+/// Bytes of memory that a record takes at most, in buffers, slots and a table's free space.
+const RECORD_MEMORY: u64 = 2_400;
+
+/// A run of one system.
+pub(super) struct Run<'r> {
+    pub(super) system: &'r str,
+    pub(super) settings: &'static [&'static str],
+    /// What the server, and its clients, stand on.
+    pub(super) on: &'r str,
+    pub(super) clients: usize,
+    /// The workload, but for the records and their size.
+    pub(super) spec: WorkloadSpec,
+    /// What it is called where something is wrong with it.
+    pub(super) what: String,
+}
+
+/// The profile that the options name, or the testbed.
+pub(super) fn profile<'c>(context: &Context<'c>) -> &'c str {
+    context.options.profile.as_deref().unwrap_or(SWITCHED)
+}
+
+fn windows(form: Form) -> (Nanos, Nanos) {
+    (Nanos::from_micros(form.of([200, 50])), Nanos::from_micros(form.of([2_000, 200])))
+}
+
+impl Run<'_> {
+    fn config(&self, context: &Context<'_>) -> BenchConfig {
+        let form = context.options.form;
+        let spec = WorkloadSpec {
+            records: Some(form.of(RECORDS)),
+            value_bytes: Some(VALUE_BYTES),
+            ..self.spec.clone()
+        };
+        let (warmup, window) = windows(form);
+        let client_nodes = self.clients.min(CLIENT_NODES);
+        BenchConfig {
+            settings: self.settings.iter().map(ToString::to_string).collect(),
+            nodes: 1,
+            client_nodes,
+            replicas: 1,
+            host_engines: Some(CORES),
+            nic_engines: Some(CORES),
+            clients: Some(self.clients / client_nodes),
+            length: Some(Length::Time(window)),
+            warmup: Some(warmup),
+            ..BenchConfig::new(self.system, spec, self.on, context.options.seed)
+        }
+    }
+
+    /// Runs it, and judges it. `hardware` is what it runs on.
+    pub(super) fn measure(&self, context: &Context<'_>, hardware: &str) -> Result<Point> {
+        let config = self.config(context);
+        let system = systems::find(self.system)?;
+        let hardware = digest(&hardware);
+        let name = format!("prism closed loop {hardware:016x} {config:?}");
+        let memory = context.options.form.of(RECORDS) * RECORD_MEMORY;
+        context.point(&name, memory, || {
+            Ok(Point::of(&(system.run)(system, &config)?.report, &self.what))
+        })
+    }
+}
+
+/// A profile as text, by which a run is found again.
+pub(super) fn hardware(name: &str) -> Result<String> {
+    Ok(format!("{:?}", profiles::load(name)?))
+}
+
+/// The row of a run.
+pub(super) fn row(system: &str, clients: usize, point: &Point) -> Vec<Value> {
+    let mut row = vec![json!(system), json!(clients)];
+    row.extend(point.numbers());
+    row
+}
+
+/// Says on what and for how long it was measured.
+pub(super) fn assume_time(context: &Context<'_>, table: &mut Table, on: &str) -> Result<()> {
+    table.ran_on(&Arc::new(profiles::load(on)?));
+    let (warmup, window) = windows(context.options.form);
+    let span = |span: Nanos| format!("{} us", span.0 / 1_000);
+    table.assume("warm-up", span(warmup), "simulated");
+    table.assume("measured time", span(window), "simulated; the published length is not given");
+    Ok(())
+}
+
+/// Says how many cores a client machine has.
+pub(super) fn assume_cores(table: &mut Table) {
+    table.assume("host cores of a client machine", CORES, "not published");
+}
+
+/// Says where the clients are.
+pub(super) fn assume_clients(table: &mut Table) {
+    table.assume("clients", "closed loop, spread over up to 11 machines", "as published");
+}
+
+impl Point {
+    /// Throughput, and latency in the mean, the median and the 99th percentile, as columns.
+    pub(super) fn numbers(&self) -> [Value; 4] {
+        let latencies = [self.mean, self.p50, self.p99].map(|latency| rounded(latency, 3));
+        let [mean, p50, p99] = latencies;
+        [rounded(self.throughput, 0), mean, p50, p99]
+    }
+}
