@@ -26,6 +26,7 @@ use super::member::Member;
 use super::messages::{Inv, NO_SCOPE, SHIP};
 use super::node::Node;
 use super::timestamp::Timestamp;
+use super::views::is_orphan;
 
 /// How long a node that recovers waits before it tries again.
 const PAUSE: Nanos = Nanos::from_micros(50);
@@ -137,17 +138,14 @@ impl<F: Fabric> Member<F> {
             while !(self.fabric.has_lease() && self.is_member(self.fabric.here().node)) {
                 self.pause().await;
             }
-            if let Some(unfinished) = self.copy_records(has_log).await {
-                for (key, ts) in unfinished {
-                    // Nobody reads it before it is complete.
-                    self.node.store().change(key, |record| record.snatch_rd_lock(ts));
-                    self.fabric.spawn(self.clone().replay(key, ts));
-                }
+            if self.copy_records(has_log).await.is_some() {
                 break;
             }
             self.pause().await;
         }
         self.node.serve_again();
+        // Coordinators may have died in the meantime, when this node left replays to others.
+        self.fabric.spawn(self.clone().replay_orphans());
         drop(open);
     }
 
@@ -155,9 +153,9 @@ impl<F: Fabric> Member<F> {
         self.fabric.sleep_until(self.fabric.now() + PAUSE).await;
     }
 
-    /// Copies every record from a node that serves; else, if every server is back, from all. The writes
-    /// that only the own log has; `None` if nobody could be copied from.
-    async fn copy_records(self: &Rc<Self>, has_log: bool) -> Option<Vec<(Key, Timestamp)>> {
+    /// Copies every record from a node that serves; else, if every server is back, from all. `None` if
+    /// nobody could be copied from.
+    async fn copy_records(self: &Rc<Self>, has_log: bool) -> Option<()> {
         let view = self.fabric.view().clone();
         let here = self.fabric.here().node;
         let others: Vec<NodeId> =
@@ -167,14 +165,14 @@ impl<F: Fabric> Member<F> {
         for &node in &members {
             let page = self.ship(node, Key(0), Key(u64::MAX)).await;
             if page.is_some_and(|page| page.ready) {
-                return self.copy_from(node).await;
+                return self.copy_from(node, true).await;
             }
         }
         if members.len() < others.len() || !has_log {
             return None;
         }
         for &node in &members {
-            self.copy_from(node).await?;
+            self.copy_from(node, false).await?;
         }
         // Everything that anybody has is here, and nobody has anything else.
         let store = self.node.store();
@@ -185,11 +183,12 @@ impl<F: Fabric> Member<F> {
                 record.rd_lock = None;
             });
         }
-        Some(Vec::new())
+        Some(())
     }
 
-    /// Copies every record of `node` that is newer there. The writes that only the own log has.
-    async fn copy_from(self: &Rc<Self>, node: NodeId) -> Option<Vec<(Key, Timestamp)>> {
+    /// Copies every record of `node` that is newer there; if it serves, replays what only the own log
+    /// has.
+    async fn copy_from(self: &Rc<Self>, node: NodeId, serves: bool) -> Option<()> {
         let (mut first, mut locked, mut seen) = (Key(0), Vec::new(), Vec::new());
         loop {
             let page = self.ship(node, first, Key(u64::MAX)).await?;
@@ -205,20 +204,35 @@ impl<F: Fabric> Member<F> {
                 _ => break,
             }
         }
+        if serves {
+            // Before the locks are waited for: a write that owns one may wait here for what made it
+            // obsolete, which is such a replay.
+            self.replay_unfinished(&seen);
+        }
         for key in locked {
             while !self.is_free_at(node, key).await? {
                 self.pause().await;
             }
         }
-        self.persist_copies().await?;
-        let older = |key: Key, ts: Timestamp| {
+        self.persist_copies().await
+    }
+
+    /// Replays the writes of dead coordinators that are newer here than what was `seen` at a node that
+    /// serves, in the order of keys: they never completed.
+    fn replay_unfinished(self: &Rc<Self>, seen: &[(Key, Timestamp)]) {
+        let newer = |key: Key, ts: Timestamp| {
             let place = seen.binary_search_by_key(&key, |(key, _)| *key);
             place.map_or(ts.version() > 0, |place| seen[place].1 < ts)
         };
-        let store = self.node.store();
-        let own = store.keys(|record| record.rd_lock.is_none());
-        let own = own.into_iter().map(|key| (key, store.look(key, |record| record.value_ts)));
-        Some(own.filter(|(key, ts)| older(*key, *ts)).collect())
+        let (store, view) = (self.node.store(), self.fabric.view());
+        for key in store.keys(|record| is_orphan(view, record.value_ts)) {
+            let ts = store.look(key, |record| record.value_ts);
+            if newer(key, ts) {
+                // Nobody reads it before it is complete.
+                store.change(key, |record| record.snatch_rd_lock(ts));
+                self.fabric.spawn(self.clone().replay(key, ts));
+            }
+        }
     }
 
     /// Persists what was copied and is in no log here; `None` if the log device has failed.

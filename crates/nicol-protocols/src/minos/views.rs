@@ -45,7 +45,7 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Replays every write that is here and whose coordinator is no member of the view any more.
-    async fn replay_orphans(self: Rc<Self>) {
+    pub(super) async fn replay_orphans(self: Rc<Self>) {
         let open = self.node.begin();
         let view = self.fabric.view().clone();
         let weak = matches!(self.config().model, Persistency::Event | Persistency::Scope);
@@ -114,7 +114,7 @@ impl<F: Fabric> Member<F> {
 }
 
 /// Is the life that issued `ts` no member of `view`?
-fn is_orphan(view: &View, ts: Timestamp) -> bool {
+pub(super) fn is_orphan(view: &View, ts: Timestamp) -> bool {
     let alive = SideState { up: true, incarnation: ts.life() };
     ts.version() > 0 && view.side(ts.node(), Side::Host) != alive
 }
