@@ -46,7 +46,10 @@ pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, H
         if let (Promise::Durable(_), true) = (promise, settled) {
             add_final_state(cluster, &mut judged);
         }
-        let violations = Y::judge(&judged);
+        let mut violations = Y::judge(&judged);
+        if violations.is_empty() && settled && promise == Promise::Linearizable {
+            violations = judge_survivors(cluster, &judged);
+        }
         check.held_promise = Some(violations.is_empty());
         check.checked = judged.operations.len() as u64;
         for violation in violations.iter().take(VIOLATIONS_SHOWN) {
@@ -94,6 +97,47 @@ fn add_final_state<Y: Family>(cluster: &Cluster<Y>, history: &mut History) {
             action: Action::Get { key, found: Some(Found { present, version, digest }) },
         });
     }
+}
+
+/// Where a crash lets replicas differ: what is wrong with what each survivor holds, as if it was read
+/// behind everything. What was acknowledged is on every one of them; what was not may be on some.
+fn judge_survivors<Y: Family>(cluster: &Cluster<Y>, history: &History) -> Vec<String> {
+    let replicated = cluster.view.replicas() > 1 && Y::Node::REPLICAS_CONVERGE;
+    if !replicated || !Y::Node::FOLLOWS_VIEWS || cluster.is_whole() {
+        return Vec::new();
+    }
+    let ends = |operation: &Operation| operation.responded.unwrap_or(operation.invoked);
+    let at = 1 + history.operations.iter().map(ends).max().unwrap_or_default();
+    let client = 1 + history.operations.iter().map(|one| one.client).max().unwrap_or_default();
+    let last = history.operations.iter().map(|one| one.id).max().unwrap_or_default();
+    // Of what no operation has named, the history does not tell what was loaded.
+    let named: BTreeSet<history::Key> = history.operations.iter().filter_map(key_of).collect();
+    let mut wrong = Vec::new();
+    for id in cluster.surviving_ids() {
+        let mut read = history.clone();
+        for shard in cluster.view.shard_ids() {
+            cluster.nodes[id.index()].for_each_of(shard, &mut |key, version, value| {
+                let key: history::Key = key.into();
+                if !named.contains(&key) {
+                    return;
+                }
+                let place = read.operations.len() as u64 + 1;
+                let (version, digest) = (Some(version.0), Some(history::digest(value)));
+                let found = Some(Found { present: true, version, digest });
+                read.operations.push(Operation {
+                    client,
+                    sequence: place,
+                    id: last + place,
+                    invoked: at + 2 * place,
+                    responded: Some(at + 2 * place + 1),
+                    end: End::Ok,
+                    action: Action::Get { key, found },
+                });
+            });
+        }
+        wrong.extend(Y::judge(&read).into_iter().map(|line| format!("on node {}: {line}", id.0)));
+    }
+    wrong
 }
 
 /// The key of an operation on a single record.
@@ -220,8 +264,12 @@ fn undecided_keys<Y: Family>(
         history::Key::Number(number) => Some(Key(*number)),
         history::Key::Bytes(_) => None,
     };
-    let writes = unknown().filter_map(Operation::txn).flat_map(|txn| &txn.writes);
-    Some(writes.filter_map(number).collect())
+    let of_transactions = unknown().filter_map(Operation::txn).flat_map(|txn| &txn.writes);
+    let single = unknown().filter_map(|operation| match &operation.action {
+        Action::Put { write, .. } | Action::Delete { write, .. } => Some(write),
+        _ => None,
+    });
+    Some(of_transactions.chain(single).filter_map(number).collect())
 }
 
 fn audit_invariants<Y: Family>(

@@ -72,6 +72,30 @@ fn every_alternative_is_linearizable_under_message_faults() {
     assert!(hits > 100 && misses > 100, "{hits} hits, {misses} misses");
 }
 
+/// Of a value that is longer than a line a READ sees half of one version and half of the next
+/// where its extent is used again meanwhile: few extents, and long values. With `trusts_extents` such a
+/// value is returned, and the checkers see it.
+#[test]
+fn torn_values_occur_are_read_again_and_are_caught_if_they_are_trusted() {
+    for system in ["drtm-kv:a1", "drtm-kv:a4"] {
+        let torn = |seed, settings: &[&str]| {
+            let mut config = config(system, card(system), seed, settings);
+            config.workload.value_bytes = Some(1_024);
+            config.workload.records = Some(2);
+            run(&config).unwrap().report
+        };
+        let (mut seen, mut caught) = (0, 0);
+        for seed in 0..12 {
+            let report = torn(seed, &["buckets=2", "extents=4", "cached=1"]);
+            assert!(report.check.held(), "{system}, seed {seed}: {:#?}", report.check.violations);
+            seen += report.counters["drtm-kv"]["torn"];
+            let sabotage = ["buckets=2", "extents=4", "cached=1", "sabotage=trusts_extents"];
+            caught += u64::from(!torn(seed, &sabotage).check.held());
+        }
+        assert!(seen > 0 && caught > 0, "{system}: {seen} torn, {caught} caught");
+    }
+}
+
 #[test]
 fn what_a_crash_takes_is_refused() {
     let (mut refused, mut committed) = (0, 0);

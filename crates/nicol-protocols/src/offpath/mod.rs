@@ -1,3 +1,4 @@
 //! The case studies of the off-path study (OSDI '23): systems that use the paths of a card.
 
 pub mod drtm_kv;
+pub mod linefs;

@@ -3,8 +3,13 @@
 
 mod drtm_kv;
 pub(crate) mod experiments;
+mod linefs;
 
 use crate::system::System;
 
 /// The systems of the family.
-pub(crate) static SYSTEMS: &[System] = &drtm_kv::SYSTEMS;
+pub(crate) static SYSTEMS: &[System] = &{
+    let [rnic, a1, a2, a3, a4, a5, both] = drtm_kv::SYSTEMS;
+    let [one, two, three, two_and_three] = linefs::SYSTEMS;
+    [rnic, a1, a2, a3, a4, a5, both, one, two, three, two_and_three]
+};

@@ -129,9 +129,12 @@ impl<F: Fabric> Client<F> {
         let read = OneSided::Read { rkey, offset, len: bytes as u32 };
         let read = fabric.one_sided(server.node, read).await.map_err(failed)?;
         let trusts = node.config().sabotage == Sabotage::TrustsExtents;
-        let Some(found) = verify(read.as_ref(), key, place.version, trusts) else {
-            count(&node.counts.stale);
-            return Ok(false);
+        let found = match verify(read.as_ref(), key, place.version, trusts) {
+            Ok(found) => found,
+            Err(unfit) => {
+                node.counts.note(unfit);
+                return Ok(false);
+            }
         };
         value.clear();
         value.extend_from_slice(found);

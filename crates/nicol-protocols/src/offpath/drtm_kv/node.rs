@@ -11,21 +11,33 @@ use nicol_core::system::{Audit, Counter, SystemNode};
 use nicol_core::view::{ShardMap, View};
 
 use super::config::DrtmKvConfig;
+use super::layout::Unfit;
 use super::messages::Keys;
 use super::table::Table;
-use crate::kit::{LostNodes, Open, counters};
+use crate::kit::{LostNodes, Open, count, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Extents that were not what their entry meant, and were looked up again.
-    pub(super) stale: AtomicU64,
+    stale: AtomicU64,
+    /// Those of them of which half was what the entry meant.
+    torn: AtomicU64,
     /// Buckets beyond the first of a chain that were read.
     pub(super) chained: AtomicU64,
     /// Gets that the SoC answered from the values that it keeps.
     pub(super) hits: AtomicU64,
     /// Gets that it answered with an address.
     pub(super) misses: AtomicU64,
+}
+
+impl Counts {
+    pub(super) fn note(&self, unfit: Unfit) {
+        count(&self.stale);
+        if unfit == Unfit::Torn {
+            count(&self.torn);
+        }
+    }
 }
 
 /// A server's memory, loaded; nothing of a node for clients.
@@ -155,6 +167,7 @@ impl SystemNode for Node {
         let counts = &self.counts;
         let named = [
             ("stale", &counts.stale),
+            ("torn", &counts.torn),
             ("chained", &counts.chained),
             ("hits", &counts.hits),
             ("misses", &counts.misses),

@@ -149,11 +149,13 @@ impl<F: Fabric> Server<F> {
         let values = self.node.table().values.clone();
         let read = self.fabric.dma_read(&values, place.offset(bytes), bytes as usize).await?;
         let trusts = config.sabotage == Sabotage::TrustsExtents;
-        let value = verify(read.as_ref(), key, place.version, trusts).map(<[u8]>::to_vec);
-        if value.is_none() {
-            count(&self.node.counts.stale);
+        match verify(read.as_ref(), key, place.version, trusts) {
+            Ok(value) => Ok(Some(value.to_vec())),
+            Err(unfit) => {
+                self.node.counts.note(unfit);
+                Ok(None)
+            }
         }
-        Ok(value)
     }
 
     async fn answer_kept(&self, to: ReplyTo, key: Key) {

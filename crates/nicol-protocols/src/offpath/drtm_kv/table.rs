@@ -174,7 +174,7 @@ impl Table {
         let bytes = extent_bytes(self.config.value_bytes);
         let mut extent = vec![0; bytes as usize];
         self.values.read(place.offset(bytes), &mut extent).ok()?;
-        super::layout::verify(&extent, key, place.version, false).map(<[u8]>::to_vec)
+        super::layout::verify(&extent, key, place.version, false).ok().map(<[u8]>::to_vec)
     }
 
     /// Every key, in ascending order.

@@ -1,5 +1,6 @@
 //! The figures of the off-path study, a file to a group. [OffPath23]
 
+mod files;
 mod key_values;
 mod paths;
 mod sizes;
@@ -20,11 +21,11 @@ const CLIENT: &str = "connectx4";
 
 /// Every experiment, in the order of the paper.
 pub(crate) fn all() -> impl Iterator<Item = &'static Experiment> {
-    // Figures 3, 5, 7 to 12, 17 and 18.
+    // Figures 3, 5, 7 to 12, 13, 15, 17 and 18.
     let [three, five, ten, twelve] = &paths::ALL;
     let [seven, eight, nine, eleven] = &sizes::ALL;
     let measured = [three, five, seven, eight, nine, ten, eleven, twelve];
-    measured.into_iter().chain(&key_values::ALL)
+    measured.into_iter().chain(&files::ALL).chain(&key_values::ALL)
 }
 
 /// The study's hardware.

@@ -1,0 +1,453 @@
+//! Figures 13 and 15, and chunks: replication of files from one primary to a chain of two backups.
+//! [OffPath23 5.1]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::{Result, ensure};
+use nicol_core::engine::Start;
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::{Key, NodeId, Side, TableId};
+use nicol_core::key_value::{KeyValue, KeyValueNode};
+use nicol_core::records::Empty;
+use nicol_core::rng::{Purpose, Stream};
+use nicol_core::system::{Sequential, SystemNode, load_nodes};
+use nicol_core::units::{Bytes, Nanos};
+use nicol_core::view::{ReplicaSet, View};
+use nicol_protocols::offpath::linefs::{Alternative, HostLoad, LineFsConfig, Node, payload_max};
+use nicol_sim::{Profile, SimCluster, SimConfig, SimReport};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::SNIC;
+use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, digest, rounded};
+use crate::families::offpath::linefs::ALTERNATIVES;
+use crate::profiles;
+
+const SYSTEMS: &[&str] =
+    &[ALTERNATIVES[0].0, ALTERNATIVES[1].0, ALTERNATIVES[2].0, ALTERNATIVES[3].0];
+
+/// The experiments of this file.
+pub(super) static ALL: [Experiment; 3] = [
+    Experiment {
+        id: "offpath-fig13",
+        family: "offpath",
+        title: "Replicating files: bandwidth and host CPU by clients [OffPath23 fig. 13]",
+        columns: &["alternative", "host", "clients", "bandwidth_gbps", "host_cpu_percent"],
+        chart: Chart::Lines {
+            x: "clients",
+            y: "bandwidth_gbps",
+            series: &["alternative", "host"],
+            scale: Scale::LogX,
+        },
+        systems: SYSTEMS,
+        settings: &[],
+        timed: true,
+        run: by_clients,
+    },
+    Experiment {
+        id: "offpath-fig15",
+        family: "offpath",
+        title: "Replicating files by A2 and A3 together [OffPath23 fig. 15]",
+        columns: &["a3_share", "network_utilization", "bandwidth_gbps"],
+        chart: Chart::Bars {
+            category: &["a3_share"],
+            series: &[],
+            y: "bandwidth_gbps",
+            inside: None,
+        },
+        systems: &[],
+        settings: &[],
+        timed: true,
+        run: by_share,
+    },
+    Experiment {
+        id: "offpath-chunks",
+        family: "offpath",
+        title: "Replicating files: size of a chunk, pieces, and what is in it [OffPath23 5.1]",
+        columns: &[
+            "alternative",
+            "content",
+            "chunk_kib",
+            "piece_kib",
+            "ratio",
+            "bandwidth_gbps",
+            "latency_us",
+        ],
+        chart: Chart::Bars {
+            category: &["content", "chunk_kib", "piece_kib"],
+            series: &["alternative"],
+            y: "bandwidth_gbps",
+            inside: None,
+        },
+        systems: &[],
+        settings: &[],
+        timed: true,
+        run: by_chunk,
+    },
+];
+
+/// Cores of the primary's host that clients may run on.
+const CORES: usize = 8;
+/// Chunks of a client that wait or are on their way at most: one more than its log has slots for.
+const AHEAD: usize = 1;
+/// Memory of a run besides its chunks.
+const BASE: u64 = 200 << 20;
+
+/// What is in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Content {
+    /// Of every 4 KiB the first half random and the rest zeros, as fio's buffer_compress_percentage=50.
+    Half,
+    /// Words and numbers, as in a log.
+    Text,
+}
+
+impl Content {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Half => "half",
+            Self::Text => "text",
+        }
+    }
+
+    fn fill(self, random: &mut Stream, to: &mut [u8]) {
+        const WORDS: [&str; 16] = [
+            "replica ", "of ", "file ", "write ", "log ", "chunk ", "node ", "is ", "and ", "to ",
+            "in ", "at ", "from ", "open ", "close ", "sync ",
+        ];
+        match self {
+            Self::Half => {
+                to.fill(0);
+                for page in to.chunks_mut(4 << 10) {
+                    let half = page.len() / 2;
+                    for word in page[..half].chunks_mut(8) {
+                        word.copy_from_slice(&random.bits().to_le_bytes()[..word.len()]);
+                    }
+                }
+            }
+            Self::Text => {
+                let mut at = 0;
+                while at < to.len() {
+                    let draw = random.bits();
+                    let number = format!("{:08x} ", draw as u32);
+                    let word = match draw >> 60 {
+                        0 | 1 => number.as_str(),
+                        _ => WORDS[(draw >> 32) as usize % WORDS.len()],
+                    };
+                    let len = word.len().min(to.len() - at);
+                    to[at..at + len].copy_from_slice(&word.as_bytes()[..len]);
+                    at += len;
+                }
+            }
+        }
+    }
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq)]
+struct Load {
+    config: LineFsConfig,
+    clients: usize,
+    content: Content,
+    /// Measured, after half as long.
+    window: Nanos,
+}
+
+/// What it came to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Point {
+    gbps: f64,
+    /// Of one core of the primary's host.
+    cpu_percent: f64,
+    /// Share of the time in which the primary's link carries something away.
+    network: f64,
+    /// Bytes after compression of one before; 1 where nothing is compressed.
+    ratio: f64,
+    /// From the beginning of a write until it is acknowledged.
+    latency_us: f64,
+    violations: Vec<String>,
+}
+
+/// Writers on the primary's host, each with blocks of its own that it writes again and again.
+struct Writers {
+    load: Load,
+    nodes: Vec<Arc<Node>>,
+    seed: u64,
+    stop: AtomicBool,
+    /// Writers that have not stopped.
+    running: AtomicU64,
+    bytes: AtomicU64,
+    writes: AtomicU64,
+    waited_ns: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// The writers, as every engine of the cluster starts them.
+struct Started(Arc<Writers>);
+
+impl Start for Started {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let (writers, here) = (&self.0, fabric.here());
+        let Some(client) = writers.nodes[here.node.index()].start(fabric) else { return };
+        if here.node != NodeId(0) || usize::from(here.core) >= writers.load.clients {
+            return;
+        }
+        for number in 0..usize::from(writers.load.config.slots) + AHEAD {
+            writers.running.fetch_add(1, Ordering::Relaxed);
+            let row = (usize::from(here.core) << 8 | number) as u64;
+            fabric.spawn(write(fabric.clone(), client.clone(), writers.clone(), row));
+        }
+    }
+}
+
+/// Writes a block of a chunk's size until it is stopped.
+async fn write<F: Fabric>(fabric: F, client: impl KeyValue, writers: Arc<Writers>, row: u64) {
+    let mut block = vec![0; payload_max(writers.load.config.chunk) as usize];
+    let mut random = Stream::new(writers.seed, Purpose::Load, row as u32);
+    writers.load.content.fill(&mut random, &mut block);
+    let mut count = 0_u64;
+    // Every engine has registered its memory before this runs on.
+    fabric.yield_now().await;
+    while !writers.stop.load(Ordering::Relaxed) {
+        count += 1;
+        block[..8].copy_from_slice(&count.to_le_bytes());
+        let began = fabric.now();
+        let done = client.put(Key::new(TableId(1), row), &block).await;
+        writers.failed.fetch_add(u64::from(done.is_err()), Ordering::Relaxed);
+        writers.bytes.fetch_add(block.len() as u64, Ordering::Relaxed);
+        writers.writes.fetch_add(1, Ordering::Relaxed);
+        writers.waited_ns.fetch_add(fabric.now().since(began).0, Ordering::Relaxed);
+    }
+    writers.running.fetch_sub(1, Ordering::Relaxed);
+}
+
+impl Writers {
+    /// Bytes and writes that were acknowledged, and how long these took together.
+    fn counts(&self) -> [u64; 3] {
+        [&self.bytes, &self.writes, &self.waited_ns].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// A counter of the primary's, or of all nodes.
+    fn counter(&self, name: &str) -> u64 {
+        let counters = self.nodes[0].counters();
+        counters.iter().find(|one| one.name == name).map_or(0, |one| one.value)
+    }
+
+    /// What is wrong at the end: the replicas are equal, byte by byte.
+    fn judge(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let failed = self.failed.load(Ordering::Relaxed);
+        if failed > 0 {
+            wrong.push(format!("{failed} writes failed where nothing fails"));
+        }
+        if self.running.load(Ordering::Relaxed) > 0 || !self.nodes.iter().all(|n| n.is_settled()) {
+            wrong.push("the cluster did not become quiet: work is stuck".to_owned());
+        }
+        let digests: Vec<_> = self.nodes.iter().map(|node| node.audit().digests).collect();
+        if digests.windows(2).any(|pair| pair[0] != pair[1]) {
+            wrong.push("the replicas of the files differ".to_owned());
+        }
+        wrong
+    }
+}
+
+fn run(context: &Context<'_>, load: &Load) -> Result<Point> {
+    let profile = Arc::new(profiles::load(snic(context))?);
+    let name = format!("linefs {:016x} {load:?}", digest(&format!("{profile:?}")));
+    // Three replicas, logs, copies, and what is on its way.
+    let memory = BASE + load.blocks() as u64 * load.config.chunk.0 * 24;
+    context.point(&name, memory, || simulate(&profile, load, context.options.seed))
+}
+
+impl Load {
+    /// Blocks that are written.
+    fn blocks(&self) -> usize {
+        self.clients * (usize::from(self.config.slots) + AHEAD)
+    }
+}
+
+fn simulate(profile: &Arc<Profile>, load: &Load, seed: u64) -> Result<Point> {
+    let fits = |side| profile.engines(side).min(CORES);
+    ensure!(
+        fits(Side::Nic) > 0,
+        "--profile {}: these alternatives need cores on the card; choose {SNIC}",
+        profile.name
+    );
+    let view = View::new(3, 3, fits(Side::Host), fits(Side::Nic))?;
+    // One primary, and a chain of two backups.
+    let view = view.with_placement(vec![ReplicaSet::new((0..3).map(NodeId))])?;
+    let mut config = SimConfig::mixed(view.clone(), vec![profile.clone(); 3], seed);
+    config.tuning.aggregation = false;
+    let source = Empty { capacity_per_shard: load.blocks() as u64 };
+    let writers = Arc::new(Writers {
+        load: load.clone(),
+        nodes: load_nodes::<Node>(&view, &load.config, &source, &Sequential),
+        seed,
+        stop: AtomicBool::new(false),
+        running: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        writes: AtomicU64::new(0),
+        waited_ns: AtomicU64::new(0),
+        failed: AtomicU64::new(0),
+    });
+    Ok(measure(&SimCluster::new(config), &writers))
+}
+
+fn measure(cluster: &SimCluster, writers: &Arc<Writers>) -> Point {
+    let window = writers.load.window;
+    cluster.start(&Arc::new(Started(writers.clone())));
+    cluster.run_until(&mut |_| false, window / 2);
+    let (before, first) = (writers.counts(), cluster.report());
+    let elsewhere = writers.counter("elsewhere_ns");
+    cluster.run_until(&mut |_| false, window / 2 + window);
+    let (after, last) = (writers.counts(), cluster.report());
+    let elsewhere = writers.counter("elsewhere_ns") - elsewhere;
+    writers.stop.store(true, Ordering::Relaxed);
+    let mut settled = |_| {
+        writers.running.load(Ordering::Relaxed) == 0
+            && writers.nodes.iter().all(|node| node.is_settled())
+    };
+    cluster.run_until(&mut settled, window * 20);
+    let [bytes, writes, waited_ns]: [u64; 3] = std::array::from_fn(|at| after[at] - before[at]);
+    let (span, report) = (window.0 as f64, last.since(&first));
+    let busy = |name: &str| busy(&report, name);
+    let cores = busy("n0.host_cores") * CORES as f64 - elsewhere as f64 / span;
+    let (raw, packed) = (writers.counter("raw_bytes"), writers.counter("packed_bytes"));
+    Point {
+        gbps: bytes as f64 * 8.0 / span,
+        cpu_percent: cores.max(0.0) * 100.0,
+        network: busy("n0.link_out"),
+        ratio: if raw > 0 { packed as f64 / raw as f64 } else { 1.0 },
+        latency_us: waited_ns as f64 / writes.max(1) as f64 / 1e3,
+        violations: writers.judge(),
+    }
+}
+
+fn busy(report: &SimReport, name: &str) -> f64 {
+    report.resources.iter().find(|one| one.name == name).map_or(0.0, |one| one.busy)
+}
+
+fn snic<'a>(context: &Context<'a>) -> &'a str {
+    context.options.profile.as_deref().unwrap_or(SNIC)
+}
+
+fn assume(context: &Context<'_>, table: &mut Table, content: &str) -> Result<()> {
+    table.ran_on(&Arc::new(profiles::load(snic(context))?));
+    table.assume("content", content, "the study does not say");
+    let reason = "LZ4 in software, measured on another core and scaled to these";
+    table.assume("compression", "130 ps a byte and 47 ns a sequence", reason);
+    Ok(())
+}
+
+/// What `Content::Half` is.
+const HALF: &str = "of every 4 KiB half is random and half zeros";
+
+/// [OffPath23 figure 13]: more and more clients, on idle and on busy hosts.
+fn by_clients(context: &Context<'_>) -> Result<Table> {
+    const FULL: [usize; 5] = [1, 2, 4, 6, 8];
+    const QUICK: [usize; 3] = [1, 2, 8];
+    let form = context.options.form;
+    let mut points = Vec::new();
+    for system in context.systems() {
+        let of = |known: &&(&str, Alternative)| known.0 == system;
+        let Some(&(name, alternative)) = ALTERNATIVES.iter().find(of) else { continue };
+        for (told, host) in [("idle", HostLoad::Idle), ("busy", HostLoad::Busy)] {
+            for &clients in form.of([&FULL[..], &QUICK[..]]) {
+                let config = LineFsConfig { host, ..LineFsConfig::paper(alternative) };
+                let window = form.of([Nanos::from_millis(10), Nanos::from_millis(4)]);
+                let load = Load { config, clients, content: Content::Half, window };
+                points.push((name, told, load));
+            }
+        }
+    }
+    let found = context.pool.map(&points, |(_, _, load)| run(context, load))?;
+    let mut table = context.table();
+    assume(context, &mut table, HALF)?;
+    let reason = "of one core; of all that share the primary's host, without the busy program";
+    table.assume("host_cpu_percent", "time of the primary's host cores", reason);
+    let reason = "each host core is another program's half of the time, 100 us at a time";
+    table.assume("busy", "streamcluster on every core", reason);
+    table.assume("clients", "a core each, 8 chunks on their way", "the study does not say");
+    for ((name, told, load), point) in points.iter().zip(found) {
+        let alternative = name.split_once(':').map_or(*name, |(_, alternative)| alternative);
+        let found = [rounded(point.gbps, 1), rounded(point.cpu_percent, 1)];
+        let row = [json!(alternative), json!(told), json!(load.clients)].into_iter().chain(found);
+        table.push(row.collect());
+        table.judge(point.violations);
+    }
+    Ok(table)
+}
+
+/// [OffPath23 figure 15]: from all chunks by A2 to all by A3.
+fn by_share(context: &Context<'_>) -> Result<Table> {
+    let form = context.options.form;
+    let step = form.of([50, 125]);
+    let shares: Vec<u16> = (0..=1_000).step_by(step).collect();
+    let found = context.pool.map(&shares, |&a3_permille| {
+        let paper = LineFsConfig::paper(Alternative::A2AndA3);
+        let config = LineFsConfig { a3_permille, ..paper };
+        let window = form.of([Nanos::from_millis(10), Nanos::from_millis(4)]);
+        run(context, &Load { config, clients: CORES, content: Content::Half, window })
+    })?;
+    let mut table = context.table();
+    assume(context, &mut table, HALF)?;
+    table.assume("clients", CORES, "as many as figure 13 has; 8 chunks of each are on their way");
+    for (share, point) in shares.iter().zip(found) {
+        let share = rounded(f64::from(*share) / 1e3, 3);
+        table.push(vec![share, rounded(point.network, 3), rounded(point.gbps, 1)]);
+        table.judge(point.violations);
+    }
+    Ok(table)
+}
+
+/// [OffPath23 5.1]: the chunk that LineFS has by default, the one that advice 3 suggests, and large
+/// ones in pieces.
+fn by_chunk(context: &Context<'_>) -> Result<Table> {
+    const SMALL: u64 = 256 << 10;
+    const LARGE: u64 = 16 << 20;
+    let form = context.options.form;
+    let mut points = Vec::new();
+    for (name, alternative) in &ALTERNATIVES[..3] {
+        for (content, chunk, segment) in [
+            (Content::Half, SMALL, None),
+            (Content::Text, SMALL, None),
+            (Content::Half, LARGE, None),
+            (Content::Half, LARGE, Some(SMALL)),
+        ] {
+            // Large ones take memory and time: the quick form shows the one that advice 3 is about.
+            if chunk == LARGE && *alternative != Alternative::A1 && form == Form::Quick {
+                continue;
+            }
+            let (chunk, segment) = (Bytes(chunk), segment.map(Bytes));
+            let (slots, millis) = match (chunk.0, content) {
+                (LARGE, _) => (2, form.of([120, 18])),
+                (_, Content::Half) => (8, form.of([10, 4])),
+                (_, Content::Text) => (8, form.of([60, 24])),
+            };
+            let paper = LineFsConfig::paper(*alternative);
+            let config = LineFsConfig { chunk, segment, slots, ..paper };
+            let (clients, window) = (1, Nanos::from_millis(millis));
+            points.push((*name, Load { config, clients, content, window }));
+        }
+    }
+    let found = context.pool.map(&points, |(_, load)| run(context, load))?;
+    let mut table = context.table();
+    assume(context, &mut table, &format!("half: {HALF}; text: words and numbers"))?;
+    table.assume("chunks on their way", "2 of 16 MiB, 8 of 256 KiB", "of one client");
+    for ((name, load), point) in points.iter().zip(found) {
+        let alternative = name.split_once(':').map_or(*name, |(_, alternative)| alternative);
+        let segment = load.config.segment.map_or(load.config.chunk, |most| most);
+        table.push(vec![
+            json!(alternative),
+            json!(load.content.name()),
+            json!(load.config.chunk.0 >> 10),
+            json!(segment.0 >> 10),
+            rounded(point.ratio, 3),
+            rounded(point.gbps, 1),
+            rounded(point.latency_us, 1),
+        ]);
+        table.judge(point.violations);
+    }
+    Ok(table)
+}

@@ -1,0 +1,143 @@
+//! LineFS's alternatives as systems: what may be set in them.
+
+use anyhow::{Result, ensure};
+use nicol_core::faults::{Crash, CrashScope, FaultPlan};
+use nicol_core::key_value::KeyValueNode;
+use nicol_core::units::{Bytes, Nanos};
+use nicol_protocols::offpath::linefs::{
+    Alternative, HostLoad, LineFsConfig, Node, Sabotage, payload_max,
+};
+use nicol_workload::ycsb::Popularity;
+
+use crate::config::{BenchConfig, Length};
+use crate::families::key_value::{KeyValueConfig, system};
+use crate::settings::{
+    EngineSettings, SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
+};
+use crate::system::System;
+use crate::workloads::WorkloadSpec;
+
+/// The alternatives by their names.
+pub(super) const ALTERNATIVES: [(&str, Alternative); 4] = [
+    ("linefs:a1", Alternative::A1),
+    ("linefs:a2", Alternative::A2),
+    ("linefs:a3", Alternative::A3),
+    ("linefs:a2+a3", Alternative::A2AndA3),
+];
+
+/// The systems, in that order.
+pub(super) const SYSTEMS: [System; 4] =
+    [alternative(0), alternative(1), alternative(2), alternative(3)];
+
+const fn alternative(at: usize) -> System {
+    System {
+        guarantee: "linearizable; acknowledged on every backup",
+        replication: "primary and a chain of backups",
+        survives: "message faults, partitions, stalls, crashes of backups; with a primary its files end",
+        coverage_of_crashes: &["shard_unavailable"],
+        sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
+        trials,
+        ..system::<Node>("offpath", ALTERNATIVES[at].0, "LineFS on off-path SmartNICs, OSDI '23")
+    }
+}
+
+/// Ways to break it on purpose, so that a sweep can show that its checkers see it.
+const SABOTAGES: [(&str, Sabotage); 4] = [
+    ("acknowledges_early", Sabotage::AcknowledgesEarly),
+    ("publishes_early", Sabotage::PublishesEarly),
+    ("breaks_chain", Sabotage::BreaksChain),
+    ("publishes_old", Sabotage::PublishesOld),
+];
+
+/// The least and the most bytes of a chunk: a write of a workload fits, a core's pieces stay few.
+const CHUNK: (u64, u64) = (2 << 10, 64 << 20);
+
+impl Settings for LineFsConfig {
+    const HIDDEN: &'static [Setting] = &[SABOTAGE];
+    const KEYS: &'static [Setting] = &[
+        ("host", "idle|busy", "do hosts share their cores with a program that clusters points?"),
+        ("chunk_bytes", "2048..67108864", "bytes of a chunk of the log at most"),
+        ("slots", "1..64", "chunks of a host engine that are on their way at most"),
+        ("a3_permille", "0..1000", "of a thousand chunks, those that the host replicates (a2+a3)"),
+        ("segment_bytes", "0..67108864", "bytes of a transfer at most; 0: transfers are whole"),
+        (
+            "compress_ps",
+            "0..1000000",
+            "picoseconds that compressing a byte costs a core of the SoC",
+        ),
+        ("timeout_us", "1..10000000", "how long a client waits for the answer to a request"),
+    ];
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "host" => {
+                self.host = match value {
+                    "idle" => HostLoad::Idle,
+                    "busy" => HostLoad::Busy,
+                    _ => anyhow::bail!("'{value}': choose idle or busy"),
+                }
+            }
+            "chunk_bytes" => self.chunk = Bytes(number(value, CHUNK.0, CHUNK.1)?),
+            "slots" => self.slots = number(value, 1, 64)? as u8,
+            "a3_permille" => self.a3_permille = number(value, 0, 1_000)? as u16,
+            "segment_bytes" => {
+                let bytes = number(value, 0, CHUNK.1)?;
+                ensure!(bytes.is_multiple_of(64), "{bytes}: give a multiple of 64, or 0");
+                self.segment = (bytes > 0).then_some(Bytes(bytes));
+            }
+            "compress_ps" => self.compression.byte_ps = number(value, 0, 1_000_000)?,
+            "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 10_000_000)?),
+            "sabotage" => self.sabotage = sabotage(&SABOTAGES, value)?,
+            _ => unreachable!("{key} is not among the keys"),
+        }
+        Ok(())
+    }
+}
+
+impl SystemConfig for LineFsConfig {
+    fn published(system: &str, _: &Sizes<'_>) -> Self {
+        let found = ALTERNATIVES.iter().find(|(name, _)| *name == system);
+        Self::paper(found.map_or(Alternative::A1, |(_, alternative)| *alternative))
+    }
+
+    /// SENDs are datagrams of one message each.
+    fn engines(&self) -> EngineSettings {
+        EngineSettings { aggregation: Some(false), ..EngineSettings::default() }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        broken(&SABOTAGES, self.sabotage)
+    }
+}
+
+impl KeyValueConfig for LineFsConfig {}
+
+const _: () = assert!(payload_max(Bytes(CHUNK.0)) >= Node::VALUE_BYTES_MAX as u64);
+
+/// Runs in which a broken protocol shows: few blocks and many writers, chunks of a few writes, one at a
+/// time of each log, and a primary that crashes.
+fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
+    let spec = WorkloadSpec {
+        records: Some(3),
+        value_bytes: Some(64),
+        popularity: Some(Popularity::Uniform),
+        ..WorkloadSpec::named("ycsb")
+    };
+    let settings = ["chunk_bytes=2048", "slots=2", "a3_permille=500"];
+    let calm = BenchConfig {
+        settings: settings.iter().map(ToString::to_string).collect(),
+        clients: Some(8),
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        length: Some(Length::Transactions(300)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new(system.name, spec, "bluefield2", seed)
+    };
+    let mut lossy = calm.clone();
+    lossy.faults.messages = true;
+    let at = Nanos(20_000 + seed.wrapping_mul(7_919) % 200_000);
+    let crash = Crash { scope: CrashScope::Node, node: seed as u16, at, restart_after: None };
+    let fault_plan = Some(FaultPlan { crashes: vec![crash], ..FaultPlan::none() });
+    let crashing = BenchConfig { fault_plan, ..calm.clone() };
+    vec![calm, crashing, lossy]
+}

@@ -1,0 +1,211 @@
+//! What a client does: on the primary's host it uses the log there, elsewhere it asks that host.
+
+use std::rc::Rc;
+
+use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Service, Timeout, Work};
+use nicol_core::ids::{EngineId, Key, NodeId, Version};
+use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
+use nicol_core::wire::Malformed;
+
+use super::log::Log;
+use super::member::Member;
+use super::messages::{
+    CHUNK, Chunk, Found, HELLO, READ, Read, SUBMIT, Submit, WRITE, Write, Written,
+};
+use super::node::Node;
+
+/// A host engine's access to the files of the whole cluster.
+pub struct Client<F: Fabric>(Rc<Log<F>>);
+
+impl<F: Fabric> Clone for Client<F> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+fn failed(error: FabricError) -> Reason {
+    match error {
+        FabricError::NoResources => Reason::NoResources,
+        error => Reason::Fabric(error),
+    }
+}
+
+impl<F: Fabric> Client<F> {
+    pub(super) const fn new(log: Rc<Log<F>>) -> Self {
+        Self(log)
+    }
+
+    fn node(&self) -> &Node {
+        &self.0.member.node
+    }
+
+    /// The primary of `key`, while it serves.
+    fn primary(&self, key: Key) -> Result<NodeId, Failure> {
+        let primary = self.node().primary_of(key);
+        if self.node().lost().contain(primary) {
+            return Err(Failure::Aborted(Reason::ShardUnavailable));
+        }
+        Ok(primary)
+    }
+
+    /// The host engine of `primary` that this engine asks.
+    fn engine_of(&self, primary: NodeId) -> EngineId {
+        let fabric = &self.0.member.fabric;
+        let engines = fabric.view().engines(primary, nicol_core::ids::Side::Host).max(1);
+        EngineId::host(primary, (usize::from(fabric.here().core) % engines) as u8)
+    }
+
+    async fn write(&self, key: Key, value: Option<&[u8]>) -> Result<Option<Version>, Failure> {
+        let Member { fabric, node, .. } = &*self.0.member;
+        let primary = self.primary(key)?;
+        if primary == fabric.here().node {
+            return self.0.append(key, value).await.map(Some);
+        }
+        let timeout = Timeout::After(node.config().timeout);
+        let answer = fabric.call(self.engine_of(primary), &Write { key, value }, timeout).await;
+        let answer = match &answer {
+            Ok(answer) => Written::parse(answer.as_ref()).map_err(|_| Failure::Unknown)?,
+            Err(error @ (FabricError::NoResources | FabricError::Malformed)) => {
+                return Err(Failure::Aborted(failed(*error)));
+            }
+            Err(_) => Written::Unknown,
+        };
+        match answer {
+            Written::Held(version) => Ok(Some(Version(version))),
+            Written::Unknown => Err(Failure::Unknown),
+            Written::Unavailable => Err(Failure::Aborted(Reason::ShardUnavailable)),
+        }
+    }
+}
+
+impl<F: Fabric> KeyValue for Client<F> {
+    async fn get(&self, key: Key, value: &mut Vec<u8>) -> Result<Got, Failure> {
+        let Member { fabric, node, .. } = &*self.0.member;
+        value.clear();
+        let primary = self.primary(key)?;
+        if primary == fabric.here().node {
+            fabric.work(Work::TableLookup);
+            fabric.caught_up().await;
+            fabric.access().await;
+            let files = node.files();
+            let (version, found) = files.get(key);
+            value.extend_from_slice(found.unwrap_or_default());
+            return Ok(Got { present: found.is_some(), version: Some(Version(version)) });
+        }
+        let timeout = Timeout::After(node.config().timeout);
+        let answer = fabric.call(self.engine_of(primary), &Read(key), timeout).await;
+        let answer = answer.map_err(|error| Failure::Aborted(failed(error)))?;
+        let Found { version, value: found } = Found::parse(answer.as_ref())
+            .map_err(|_| Failure::Aborted(Reason::Fabric(FabricError::Malformed)))?;
+        value.extend_from_slice(found.unwrap_or_default());
+        Ok(Got { present: found.is_some(), version: Some(Version(version)) })
+    }
+
+    async fn put(&self, key: Key, value: &[u8]) -> Result<Option<Version>, Failure> {
+        self.write(key, Some(value)).await
+    }
+
+    async fn delete(&self, key: Key) -> Result<Option<Version>, Failure> {
+        self.write(key, None).await
+    }
+}
+
+/// What a host engine answers: as a primary to clients elsewhere, as a backup to the chain of A3.
+pub(super) struct HostServer<F: Fabric>(pub(super) Rc<Log<F>>);
+
+impl<F: Fabric> Service for HostServer<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let Delivery { reply_to, kind, body, .. } = delivery;
+        let Some(to) = reply_to else { return Err(Malformed { what: "no request of LineFS's" }) };
+        let log = self.0.clone();
+        let open = log.member.node.begin();
+        match kind {
+            READ => {
+                let Read(key) = Read::parse(body)?;
+                log.member.fabric.clone().spawn(async move {
+                    read(&log.member, to, key).await;
+                    drop(open);
+                });
+            }
+            WRITE => {
+                let Write { key, value } = Write::parse(body)?;
+                let value = value.map(<[u8]>::to_vec);
+                log.member.fabric.clone().spawn(async move {
+                    write(&log, to, key, value.as_deref()).await;
+                    drop(open);
+                });
+            }
+            _ => return serve_chain(&log.member, to, kind, body),
+        }
+        Ok(())
+    }
+}
+
+async fn read<F: Fabric>(member: &Member<F>, to: ReplyTo, key: Key) {
+    member.fabric.work(Work::TableLookup);
+    member.fabric.access().await;
+    let files = member.node.files();
+    let (version, value) = files.get(key);
+    member.fabric.reply(to, &Found { version, value });
+}
+
+async fn write<F: Fabric>(log: &Rc<Log<F>>, to: ReplyTo, key: Key, value: Option<&[u8]>) {
+    let fabric = &log.member.fabric;
+    let answer = match log.append(key, value).await {
+        Ok(version) => Written::Held(version.0),
+        Err(Failure::Unknown) => Written::Unknown,
+        Err(Failure::Aborted(Reason::NoResources)) => {
+            return fabric.refuse(to, FabricError::NoResources);
+        }
+        Err(Failure::Aborted(_)) => Written::Unavailable,
+    };
+    fabric.reply(to, &answer);
+}
+
+/// What a NIC engine answers: on an off-path card a core of the SoC.
+pub(super) struct SocServer<F: Fabric>(pub(super) Rc<Member<F>>);
+
+impl<F: Fabric> Service for SocServer<F> {
+    fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
+        let Delivery { reply_to, kind, body, .. } = delivery;
+        let Some(to) = reply_to else { return Err(Malformed { what: "no request of LineFS's" }) };
+        if kind != SUBMIT {
+            return serve_chain(&self.0, to, kind, body);
+        }
+        let submit = Submit::parse(body)?;
+        let member = self.0.clone();
+        let open = member.node.begin();
+        member.fabric.clone().spawn(async move {
+            member.submit(to, submit).await;
+            drop(open);
+        });
+        Ok(())
+    }
+}
+
+/// What an engine of either side answers to the one before it in a chain.
+fn serve_chain<F: Fabric>(
+    member: &Rc<Member<F>>,
+    to: ReplyTo,
+    kind: u16,
+    body: &[u8],
+) -> Result<(), Malformed> {
+    match kind {
+        HELLO => match member.node.keys() {
+            Some(keys) => member.fabric.reply(to, &keys),
+            None => member.fabric.refuse(to, FabricError::NoResources),
+        },
+        CHUNK => {
+            let chunk = Chunk::parse(body)?;
+            member.node.check(&chunk)?;
+            let (member, open) = (member.clone(), member.node.begin());
+            let working = member.working.begin();
+            member.fabric.clone().spawn(async move {
+                member.take(to, chunk).await;
+                drop((open, working));
+            });
+        }
+        _ => return Err(Malformed { what: "no message of LineFS's" }),
+    }
+    Ok(())
+}

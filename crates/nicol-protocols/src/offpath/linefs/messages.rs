@@ -1,0 +1,293 @@
+//! Messages: of the chain, of a host to its SoC, of clients on other nodes.
+
+use nicol_core::fabric::Message;
+use nicol_core::ids::{Key, NodeId, RKey};
+use nicol_core::wire::{Malformed, Reader, Writer};
+
+/// Which memory may I write chunks to?
+pub(super) const HELLO: u16 = 1;
+/// Host to its SoC: replicate what is in this slot of my log.
+pub(super) const SUBMIT: u16 = 2;
+/// To a backup: a chunk is in your memory.
+pub(super) const CHUNK: u16 = 3;
+/// Client to the primary's host: write a block, or remove it.
+pub(super) const WRITE: u16 = 4;
+/// Client to the primary's host: a block.
+pub(super) const READ: u16 = 5;
+const KEYS: u16 = 6;
+const DONE: u16 = 7;
+const WRITTEN: u16 = 8;
+const FOUND: u16 = 9;
+
+/// HELLO.
+pub(super) struct Hello;
+
+impl Message for Hello {
+    const KIND: u16 = HELLO;
+
+    fn emit(&self, _: &mut Writer<'_>) {}
+}
+
+/// The answer to HELLO: the keys of what others write chunks to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Keys {
+    /// On the host.
+    pub(super) host: RKey,
+    /// On the SoC.
+    pub(super) soc: RKey,
+}
+
+impl Message for Keys {
+    const KIND: u16 = KEYS;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u32(self.host.0);
+        to.u32(self.soc.0);
+    }
+}
+
+impl Keys {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let (host, soc) = (RKey(from.u32()?), RKey(from.u32()?));
+        from.finish().map(|()| Self { host, soc })
+    }
+}
+
+/// Which slot of whose log: of a host engine of a primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) node: NodeId,
+    pub(super) core: u8,
+    pub(super) slot: u8,
+}
+
+impl Slot {
+    fn emit(self, to: &mut Writer<'_>) {
+        to.u16(self.node.0);
+        to.bytes(&[self.core, self.slot]);
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self { node: NodeId(from.u16()?), core: from.u8()?, slot: from.u8()? })
+    }
+}
+
+/// SUBMIT: so many bytes are in this slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Submit {
+    pub(super) slot: Slot,
+    pub(super) len: u32,
+}
+
+impl Message for Submit {
+    const KIND: u16 = SUBMIT;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        self.slot.emit(to);
+        to.u32(self.len);
+    }
+}
+
+impl Submit {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let (slot, len) = (Slot::parse(&mut from)?, from.u32()?);
+        from.finish().map(|()| Self { slot, len })
+    }
+}
+
+/// CHUNK: what was written to the receiver's memory, and who comes after it in the chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Chunk {
+    pub(super) slot: Slot,
+    /// Bytes of its writes.
+    pub(super) raw: u32,
+    /// Bytes as they were written.
+    pub(super) len: u32,
+    /// Of these.
+    pub(super) crc: u32,
+    pub(super) rest: Vec<NodeId>,
+}
+
+impl Message for Chunk {
+    const KIND: u16 = CHUNK;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        self.slot.emit(to);
+        to.u32(self.raw);
+        to.u32(self.len);
+        to.u32(self.crc);
+        self.rest.iter().for_each(|node| to.u16(node.0));
+    }
+}
+
+impl Chunk {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let slot = Slot::parse(&mut from)?;
+        let (raw, len, crc) = (from.u32()?, from.u32()?, from.u32()?);
+        let mut rest = Vec::new();
+        while !from.rest().is_empty() {
+            rest.push(NodeId(from.u16()?));
+        }
+        Ok(Self { slot, raw, len, crc, rest })
+    }
+}
+
+/// The answer to SUBMIT and CHUNK: whoever asked may count on it.
+pub(super) struct Done;
+
+impl Message for Done {
+    const KIND: u16 = DONE;
+
+    fn emit(&self, _: &mut Writer<'_>) {}
+}
+
+/// WRITE.
+pub(super) struct Write<'a> {
+    pub(super) key: Key,
+    /// What the block becomes; `None`: it is removed.
+    pub(super) value: Option<&'a [u8]>,
+}
+
+impl Message for Write<'_> {
+    const KIND: u16 = WRITE;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u64(self.key.0);
+        to.u8(u8::from(self.value.is_some()));
+        to.bytes(self.value.unwrap_or_default());
+    }
+}
+
+impl<'a> Write<'a> {
+    pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let (key, kind) = (Key(from.u64()?), from.u8()?);
+        match (kind, from.rest()) {
+            (0, []) => Ok(Self { key, value: None }),
+            (1, value) => Ok(Self { key, value: Some(value) }),
+            _ => Err(Malformed { what: "a write of a block" }),
+        }
+    }
+}
+
+/// The answer to WRITE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// It has this version.
+    Held(u64),
+    /// It may be there or not.
+    Unknown,
+    /// It had no effect: the files are out of service.
+    Unavailable,
+}
+
+impl Message for Written {
+    const KIND: u16 = WRITTEN;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        let (kind, version) = match self {
+            Self::Held(version) => (0, *version),
+            Self::Unknown => (1, 0),
+            Self::Unavailable => (2, 0),
+        };
+        to.u8(kind);
+        to.u64(version);
+    }
+}
+
+impl Written {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let (kind, version) = (from.u8()?, from.u64()?);
+        from.finish()?;
+        match kind {
+            0 => Ok(Self::Held(version)),
+            1 => Ok(Self::Unknown),
+            2 => Ok(Self::Unavailable),
+            _ => Err(Malformed { what: "an answer to a write" }),
+        }
+    }
+}
+
+/// READ.
+pub(super) struct Read(pub(super) Key);
+
+impl Message for Read {
+    const KIND: u16 = READ;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u64(self.0.0);
+    }
+}
+
+impl Read {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let key = Key(from.u64()?);
+        from.finish().map(|()| Self(key))
+    }
+}
+
+/// The answer to READ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found<'a> {
+    pub(super) version: u64,
+    pub(super) value: Option<&'a [u8]>,
+}
+
+impl Message for Found<'_> {
+    const KIND: u16 = FOUND;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u64(self.version);
+        to.u8(u8::from(self.value.is_some()));
+        to.bytes(self.value.unwrap_or_default());
+    }
+}
+
+impl<'a> Found<'a> {
+    pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let (version, kind) = (from.u64()?, from.u8()?);
+        match (kind, from.rest()) {
+            (0, []) => Ok(Self { version, value: None }),
+            (1, value) => Ok(Self { version, value: Some(value) }),
+            _ => Err(Malformed { what: "a block that was read" }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(message: &impl Message) -> Vec<u8> {
+        let mut body = Vec::new();
+        message.emit(&mut Writer::new(&mut body));
+        body
+    }
+
+    #[test]
+    fn messages_survive_the_way_and_truncated_ones_are_refused() {
+        let slot = Slot { node: NodeId(2), core: 3, slot: 1 };
+        let chunk = Chunk { slot, raw: 9, len: 8, crc: 7, rest: vec![NodeId(4), NodeId(5)] };
+        assert_eq!(Chunk::parse(&body(&chunk)), Ok(chunk.clone()));
+        assert!(Chunk::parse(&body(&chunk)[..15]).is_err());
+        let submit = Submit { slot, len: 77 };
+        assert_eq!(Submit::parse(&body(&submit)), Ok(submit));
+        for answer in [Written::Held(4), Written::Unknown, Written::Unavailable] {
+            assert_eq!(Written::parse(&body(&answer)), Ok(answer));
+        }
+        assert!(Written::parse(&[3; 9]).is_err() && Written::parse(&[0]).is_err());
+        for value in [None, Some(&b"block"[..]), Some(&b""[..])] {
+            let write = body(&Write { key: Key(5), value });
+            assert_eq!(Write::parse(&write).unwrap().value, value);
+            let found = Found { version: 2, value };
+            assert_eq!(Found::parse(&body(&found)), Ok(found));
+        }
+        assert!(Write::parse(&[0; 10]).is_err() && Found::parse(&[2; 9]).is_err());
+    }
+}

@@ -1,0 +1,39 @@
+//! How the engines of a node start.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nicol_core::fabric::Fabric;
+use nicol_core::ids::Side;
+use nicol_core::key_value::{KeyValueNode, Offered};
+
+use super::busy::cluster_points;
+use super::client::{Client, HostServer, SocServer};
+use super::config::HostLoad;
+use super::log::Log;
+use super::member::Member;
+use super::node::Node;
+use crate::kit::follow_views;
+
+impl KeyValueNode for Node {
+    type Client<F: Fabric> = Client<F>;
+
+    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false };
+
+    fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
+        self.register(fabric);
+        let node = self.clone();
+        fabric.spawn(follow_views(fabric.clone(), move |view| node.lost().learn(view)));
+        let member = Member::new(fabric.clone(), self.clone());
+        if fabric.here().side == Side::Nic {
+            fabric.serve(Rc::new(SocServer(member)));
+            return None;
+        }
+        if self.config().host == HostLoad::Busy {
+            fabric.spawn(cluster_points(member.clone()));
+        }
+        let log = Log::new(member);
+        fabric.serve(Rc::new(HostServer(log.clone())));
+        Some(Client::new(log))
+    }
+}
