@@ -11,3 +11,4 @@ pub mod minos;
 pub mod offpath;
 pub mod prism;
 pub mod schedule;
+pub mod steering;

@@ -129,11 +129,7 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
     );
     let demands: Vec<Demand> =
         description.alternatives.iter().map(|one| hardware.demand(one)).collect();
-    let programme = Programme {
-        takes: demands.iter().map(|demand| demand.takes.to_vec()).collect(),
-        capacity: Resource::ALL.map(|resource| hardware.capacity(resource, description)).to_vec(),
-        share_max: description.alternatives.iter().map(|one| one.share_max).collect(),
-    };
+    let programme = programme(description, &hardware, &demands);
     let ask = |arrival: &Arrival| simulate(&profile, &client, description, arrival);
     let mut candidates = Vec::new();
     for (at, demand) in demands.iter().enumerate() {
@@ -171,6 +167,15 @@ pub fn plan(description: &Description, simulated: bool) -> Result<Plan> {
         switches,
         advice,
     })
+}
+
+/// Rates of all alternatives together, as a programme.
+fn programme(description: &Description, hardware: &Hardware<'_>, demands: &[Demand]) -> Programme {
+    Programme {
+        takes: demands.iter().map(|demand| demand.takes.to_vec()).collect(),
+        capacity: Resource::ALL.map(|resource| hardware.capacity(resource, description)).to_vec(),
+        share_max: description.alternatives.iter().map(|one| one.share_max).collect(),
+    }
 }
 
 /// An alternative that takes `demand` and is bound by a resource at a rate.

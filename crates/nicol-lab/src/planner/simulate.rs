@@ -83,7 +83,12 @@ pub fn run(
     let cluster = SimCluster::new(config);
     cluster.start(&Arc::new(Started(requests.clone())));
     // Long enough for what is in flight at first, also of large transfers, to be over.
-    let span = if alone { 100_000 + largest * 2 } else { 150_000 + largest * 48 };
+    let queued = description.alternatives.iter().map(|one| queued_ns(one, host, soc)).max();
+    let span = if alone {
+        100_000 + largest * 2
+    } else {
+        150_000 + largest * 48 + 2 * queued.unwrap_or_default()
+    };
     cluster.run_until(&mut |_| false, Nanos(span));
     let before = requests.counts();
     cluster.run_until(&mut |_| false, Nanos(2 * span));
@@ -94,6 +99,24 @@ pub fn run(
     });
     let (mops, latency_us) = found.unzip();
     Ok(Simulated { mops, latency_us })
+}
+
+/// How long the cores of the node compute for all requests of `alternative` that are under way at a
+/// time.
+fn queued_ns(alternative: &Alternative, host: usize, soc: usize) -> u64 {
+    let of = |wanted: Side| -> u64 {
+        let steps = alternative.steps.iter();
+        let computed = steps.map(|step| match *step {
+            Step::Compute { side, ns } if side == wanted => ns,
+            Step::Compute { .. } | Step::Operation { .. } => 0,
+        });
+        computed.sum()
+    };
+    let asked = alternative.steps[0].own_side().is_none();
+    let under_way = |cores: usize| {
+        if asked { (MACHINES * host * CLIENT_WORKERS).div_ceil(cores.max(1)) } else { OWN_WORKERS }
+    };
+    (of(Side::Host) * under_way(host) as u64).max(of(Side::Nic) * under_way(soc) as u64)
 }
 
 /// Steps of a request, and who takes them.

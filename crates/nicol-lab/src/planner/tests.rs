@@ -1,5 +1,6 @@
 //! The planner against the simulator and against itself.
 
+use super::solve::tests::{Draws, exhaustive};
 use super::*;
 
 const EXAMPLES: [&str; 4] = [
@@ -31,6 +32,113 @@ fn bounds_in_closed_form_are_those_of_the_simulator() {
         let found: f64 = mix.simulated.as_ref().map_or(mix.total(), |found| found.iter().sum());
         assert!((mix.total() / found - 1.0).abs() < 0.15, "{} and {found}", mix.total());
     }
+}
+
+/// The best total of shares in steps, whatever the planner makes of it.
+fn searched(description: &Description, steps: usize) -> f64 {
+    let profile = profiles::load(&description.hardware).unwrap();
+    let client = profiles::load(&description.clients).unwrap();
+    let hardware = Hardware::new(&profile, &client, description).unwrap();
+    let demands: Vec<Demand> =
+        description.alternatives.iter().map(|one| hardware.demand(one)).collect();
+    exhaustive(&programme(description, &hardware, &demands), steps) * 1e6
+}
+
+#[test]
+fn the_regret_of_both_case_studies_is_within_a_tenth() {
+    for example in &EXAMPLES[..2] {
+        let description = read(example);
+        let recommended = plan(&description, false).unwrap().recommended().total();
+        let best = searched(&description, 30);
+        assert!(recommended >= best * 0.9 && recommended <= best * 1.1, "{recommended} {best}");
+    }
+}
+
+/// A step that whoever has the request can take: another machine, or this side of the node.
+fn drawn_step(draws: &mut Draws, taker: Option<&str>) -> String {
+    let mut pick = |of: &[&str]| of[(draws.next() * of.len() as f64) as usize].to_owned();
+    let bytes = pick(&["16B", "64B", "256B", "1KiB", "4KiB", "64KiB", "256KiB", "16MiB"]);
+    let small = pick(&["16B", "64B", "1KiB"]);
+    let verb = pick(&["READ", "WRITE"]);
+    let count = pick(&["0.1", "0.5", "1", "2", "3.5"]);
+    let range = pick(&["", "", ", range = \"1536B\"", ", range = \"64KiB\""]);
+    let core = pick(&["path", "path", "core"]);
+    let time = pick(&["40ns", "200ns", "2us", "50us"]);
+    let path = match taker {
+        None => pick(&["1", "2", "1", "2", "send-1", "send-2"]),
+        Some("host") => pick(&["1-out", "3-h2s"]),
+        Some(_) => pick(&["2-out", "3-s2h", "3*"]),
+    };
+    match (taker, path.strip_prefix("send-")) {
+        (Some(side), _) if core == "core" => {
+            format!("{{ core = \"{side}\", time = \"{time}\" }}")
+        }
+        (_, Some(path)) => {
+            format!(
+                "{{ path = \"{path}\", verb = \"SEND\", bytes = \"{small}\", reply = \"{small}\" }}"
+            )
+        }
+        _ => format!(
+            "{{ path = \"{path}\", verb = \"{verb}\", bytes = \"{bytes}\", count = {count}{range} }}"
+        ),
+    }
+}
+
+/// A whole description, as a user might write one.
+fn drawn(draws: &mut Draws) -> String {
+    let mut text = "name = \"drawn\"\n".to_owned();
+    let criteria = ["throughput", "latency", "host_cpu", "network"];
+    let first = criteria[(draws.next() * 4.0) as usize];
+    text += &format!("criteria = [\"{first}\"]\n");
+    if draws.next() < 0.3 {
+        text += &format!("[limits]\nhost_cores = {}\n", 1 + (draws.next() * 24.0) as u64);
+    }
+    if draws.next() < 0.3 {
+        let hot = 1 + (draws.next() * 8.0) as u64;
+        text += &format!("[mitigations]\nreplicate_hot = {hot}\nsegment = \"256KiB\"\n");
+    }
+    for number in 0..2 + (draws.next() * 3.0) as usize {
+        // Who has the request: another machine at first, or the node itself.
+        let begins = [None, None, Some("host"), Some("soc")][(draws.next() * 4.0) as usize];
+        let mut taker = begins;
+        let mut steps = Vec::new();
+        for _ in 0..1 + (draws.next() * 3.0) as usize {
+            let step = drawn_step(draws, taker);
+            if step.contains("SEND") {
+                taker = Some(if step.contains("\"1\"") { "host" } else { "soc" });
+            }
+            steps.push(step);
+        }
+        text += &format!("[[alternative]]\nname = \"a{number}\"\n");
+        if number > 0 && draws.next() < 0.3 {
+            text += &format!("share_max = {:.2}\n", 0.1 + 0.8 * draws.next());
+        }
+        text += &format!("steps = [\n  {},\n]\n", steps.join(",\n  "));
+    }
+    text
+}
+
+#[test]
+fn the_regret_of_200_whole_descriptions_is_within_a_tenth() {
+    let mut draws = Draws(11);
+    let (mut mixed, mut greedy_loses) = (0, 0);
+    for number in 0..200 {
+        let text = drawn(&mut draws);
+        let description = Description::parse("drawn.toml", &text)
+            .unwrap_or_else(|wrong| panic!("{number}: {wrong}\n{text}"));
+        let plan = plan(&description, false).unwrap();
+        let recommended = plan.recommended().total();
+        let steps = if description.alternatives.len() > 3 { 24 } else { 40 };
+        let best = searched(&description, steps);
+        assert!(recommended >= best * 0.9, "{number}: {recommended} of {best}\n{text}");
+        // More than the steps of the search find is no more than there is.
+        let taken = &plan.recommended().taken;
+        assert!(taken.iter().all(|(_, share)| *share <= 1.0 + 1e-6), "{number}: {taken:?}\n{text}");
+        mixed +=
+            usize::from(plan.recommended().mops.iter().filter(|rate| **rate > 1e-3).count() > 1);
+        greedy_loses += usize::from(plan.greedy.total() < best * 0.9);
+    }
+    assert!(mixed > 20 && greedy_loses > 0, "{mixed} mixes, greedy loses {greedy_loses} times");
 }
 
 #[test]

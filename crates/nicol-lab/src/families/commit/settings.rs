@@ -10,6 +10,7 @@ use nicol_protocols::commit::rdma_occ::{
 use nicol_protocols::commit::xenic::{
     CombinedOps, ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig,
 };
+use nicol_protocols::steering::Steering;
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::{HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};
@@ -72,7 +73,11 @@ const HIDDEN: &[Setting] = &[SABOTAGE];
 impl Settings for XenicConfig {
     const HIDDEN: &'static [Setting] = HIDDEN;
     const KEYS: &'static [Setting] = &[
-        ("execute_at", "host|annotation|nic", "where execution logic runs"),
+        (
+            "execute_at",
+            "host|annotation|nic|planned",
+            "where execution logic runs; planned: where it has been faster lately",
+        ),
         ("faithful", "paper|fixed", "paper keeps the paper's errata, and is not serializable"),
         (
             "combined_ops",
@@ -112,7 +117,8 @@ impl Settings for XenicConfig {
                     "host" => ExecuteAt::Host,
                     "annotation" => ExecuteAt::Annotation,
                     "nic" => ExecuteAt::Nic,
-                    _ => bail!("'{value}': choose host, annotation or nic"),
+                    "planned" => ExecuteAt::Planned(Steering::DEFAULT),
+                    _ => bail!("'{value}': choose host, annotation, nic or planned"),
                 }
             }
             "faithful" => {

@@ -1,8 +1,9 @@
 //! DrTM-KV's alternatives as systems: what may be set in them.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use nicol_core::units::Nanos;
 use nicol_protocols::offpath::drtm_kv::{Alternative, DrtmKvConfig, Node, Sabotage};
+use nicol_protocols::steering::Steering;
 
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
@@ -75,6 +76,11 @@ impl Settings for DrtmKvConfig {
         ("spare_buckets", "0..2^32", "buckets for chains"),
         ("extents", "1..2^32", "extents of a server: values, and puts under way"),
         ("cached", "0..2^32", "values that the SoC keeps at most (a5, a4+a5)"),
+        (
+            "reads",
+            "fixed|planned",
+            "planned: every client chooses between READs and asking by what was faster (a4+a5)",
+        ),
         ("timeout_us", "1..10000000", "how long a client waits for the answer to a request"),
     ];
 
@@ -84,6 +90,16 @@ impl Settings for DrtmKvConfig {
             "spare_buckets" => self.spare_buckets = number(value, 0, 1 << 32)?,
             "extents" => self.extents = number(value, 1, 1 << 32)?,
             "cached" => self.cached = number(value, 0, 1 << 32)?,
+            "reads" => {
+                self.steering = match value {
+                    "fixed" => None,
+                    "planned" if self.alternative == Alternative::A4AndA5 => {
+                        Some(Steering::DEFAULT)
+                    }
+                    "planned" => bail!("'{value}': only drtm-kv:a4+a5 has two ways for a get"),
+                    _ => bail!("'{value}': choose fixed or planned"),
+                }
+            }
             "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 10_000_000)?),
             "sabotage" => self.sabotage = sabotage(&SABOTAGES, value)?,
             _ => unreachable!("{key} is not among the keys"),

@@ -5,6 +5,7 @@ use nicol_store::host_table::Growth;
 use nicol_store::nic_index::HomesPerHint;
 
 use crate::commit::Sabotage;
+use crate::steering::Steering;
 
 /// Host memory into which one table grows unless the configuration says otherwise.
 pub const TABLE_MEMORY_MAX: Bytes = Bytes(4 << 30);
@@ -18,6 +19,8 @@ pub enum ExecuteAt {
     Annotation,
     /// On the coordinator's NIC, always.
     Nic,
+    /// Where it has been faster lately.
+    Planned(Steering),
 }
 
 /// Whether the paper's gaps are closed. [AMB-06, AMB-07]

@@ -23,13 +23,14 @@ use nicol_store::ordered::WriteCounters;
 
 use super::replica::Replica;
 use super::server::lookup::stats::LookupCounters;
-use super::{Faithful, XenicConfig};
+use super::{ExecuteAt, Faithful, XenicConfig};
 use crate::commit::Sabotage;
 use crate::commit::backups::Backups;
 use crate::commit::load_shard;
 use crate::commit::log::{LogMemory, RecordKind};
 use crate::commit::part::count_shards;
 use crate::commit::survivor::{Survival, Survivor, WithoutData};
+use crate::steering::{Choice, Record};
 use losses::deny;
 
 /// Segments that are split per record, while a table that has outgrown its slots is loaded.
@@ -60,6 +61,8 @@ pub struct Node {
     /// Per log: up to where it must be applied before the next deletions are forgotten.
     grace: Mutex<Vec<u64>>,
     paths: [AtomicU64; Path::COUNT],
+    /// Where execution logic has been faster, if that is planned at run time.
+    choice: Option<Choice>,
 }
 
 /// What a node has besides its primary shard's records.
@@ -100,6 +103,16 @@ impl Path {
 }
 
 impl Node {
+    /// How its coordinators choose where execution logic runs, if that is planned at run time.
+    pub(super) const fn choice(&self) -> Option<&Choice> {
+        self.choice.as_ref()
+    }
+
+    /// What they have decided so far: see [`crate::steering::replay`].
+    pub fn decisions(&self) -> Vec<Record> {
+        self.choice.as_ref().map_or_else(Vec::new, Choice::log)
+    }
+
     /// Its id.
     pub fn id(&self) -> NodeId {
         self.id
@@ -435,7 +448,12 @@ impl SystemNode for Node {
         Copies { backups, index, write_counters }: Copies,
     ) -> Self {
         let nics = view.engines(id, Side::Nic);
+        let choice = match config.execute_at {
+            ExecuteAt::Planned(steering) => Some(Choice::new(steering)),
+            ExecuteAt::Host | ExecuteAt::Annotation | ExecuteAt::Nic => None,
+        };
         Self {
+            choice,
             id,
             view: view.clone(),
             survival: Survival::new(view, config.sabotage),
@@ -493,7 +511,9 @@ impl SystemNode for Node {
         let lookups = LookupCounters::sums(&self.lookups).map(lookup);
         let doublings = lookup(("table_doublings", doublings));
         let without = self.done_without();
-        paths.into_iter().chain(lookups).chain([doublings]).chain(without).collect()
+        let planner = self.choice.iter().flat_map(Choice::counters);
+        let all = paths.into_iter().chain(lookups).chain([doublings]).chain(without);
+        all.chain(planner).collect()
     }
 
     fn check(&self) {

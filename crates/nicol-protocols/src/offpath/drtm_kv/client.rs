@@ -15,6 +15,7 @@ use super::messages::{Answer, Get, Hello, Keys, Put};
 use super::node::Node;
 use super::table::bucket_of;
 use crate::kit::count;
+use crate::steering::{Choice, Way};
 
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
 const HELLO_TIMEOUT: Timeout = Timeout::After(Nanos::from_millis(2));
@@ -198,11 +199,20 @@ impl<F: Fabric> Client<F> {
 
 impl<F: Fabric> KeyValue for Client<F> {
     async fn get(&self, key: Key, value: &mut Vec<u8>) -> Result<Got, Failure> {
+        let Engine { fabric, node, .. } = &*self.0;
         let server = self.reach(key).await.map_err(Failure::Aborted)?;
-        let present = match self.asks() {
+        // Planned at run time: the first way is to READ, the second to ask.
+        let taken = node.choice().map(Choice::take);
+        let asks = taken.map_or_else(|| self.asks(), |taken| taken.way == Way::Second);
+        let began = fabric.now();
+        let present = match asks {
             true => self.get_by_asking(server, key, value).await,
             false => self.get_by_reads(server, key, value).await,
         };
+        if let (Some(choice), Some(taken)) = (node.choice(), taken) {
+            let now = fabric.now();
+            choice.ended(taken, now.since(began), now);
+        }
         let present = present.map_err(Failure::Aborted)?;
         if !present {
             value.clear();

@@ -2,6 +2,8 @@
 
 use nicol_core::units::Nanos;
 
+use crate::steering::Steering;
+
 /// Which way a get takes. [OffPath23 5.2]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alternative {
@@ -48,6 +50,9 @@ pub struct DrtmKvConfig {
     pub extents: u64,
     /// Values that the SoC keeps at most.
     pub cached: u64,
+    /// How gets choose between READs and asking at run time, where a client can do both (A4 + A5).
+    /// Without it one client node asks, and the others READ.
+    pub steering: Option<Steering>,
     /// How long a client waits for the answer to a request.
     pub timeout: Nanos,
     /// For negative tests.
@@ -87,6 +92,7 @@ impl DrtmKvConfig {
             extents: records + 1_024,
             // In A5 alone clients ask for what is cached; together with A4 a part is.
             cached: if alternative == Alternative::A5 { records } else { (records / 8).max(1) },
+            steering: None,
             timeout: Nanos::from_millis(20),
             sabotage: Sabotage::None,
         }

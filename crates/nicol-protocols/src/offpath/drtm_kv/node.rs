@@ -10,11 +10,12 @@ use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
 use nicol_core::view::{ShardMap, View};
 
-use super::config::DrtmKvConfig;
+use super::config::{Alternative, DrtmKvConfig};
 use super::layout::Unfit;
 use super::messages::Keys;
 use super::table::Table;
 use crate::kit::{LostNodes, Open, count, counters};
+use crate::steering::{Choice, Record};
 
 /// What a node has counted.
 #[derive(Debug, Default)]
@@ -52,6 +53,8 @@ pub struct Node {
     /// The keys of index and values, once they are registered.
     index: Mutex<Option<RKey>>,
     values: Mutex<Option<RKey>>,
+    /// What its clients have found to be faster.
+    choice: Option<Choice>,
     /// Work of the server that is not done.
     open: Arc<AtomicU64>,
     pub(super) counts: Counts,
@@ -74,6 +77,16 @@ impl Node {
     pub(super) fn server_of(&self, key: Key) -> NodeId {
         let view = self.lost.loaded();
         view.primary(view.shard_of(key))
+    }
+
+    /// How its clients choose between READs and asking, if they do.
+    pub(super) const fn choice(&self) -> Option<&Choice> {
+        self.choice.as_ref()
+    }
+
+    /// What they have decided so far: see [`crate::steering::replay`].
+    pub fn decisions(&self) -> Vec<Record> {
+        self.choice.as_ref().map_or_else(Vec::new, Choice::log)
     }
 
     /// Has it memory, and serves?
@@ -142,6 +155,8 @@ impl SystemNode for Node {
     fn copy(_: NodeId, _: &View, _: &DrtmKvConfig, _: &dyn RecordSource, _: &[Shard]) {}
 
     fn build(id: NodeId, view: &View, config: &DrtmKvConfig, Shard(table): Shard, (): ()) -> Self {
+        let both = config.alternative == Alternative::A4AndA5;
+        let steering = config.steering.filter(|_| both);
         Self {
             id,
             config: config.clone(),
@@ -149,6 +164,7 @@ impl SystemNode for Node {
             table: table.map(Mutex::new),
             index: Mutex::default(),
             values: Mutex::default(),
+            choice: steering.map(Choice::new),
             open: Arc::default(),
             counts: Counts::default(),
         }
@@ -172,7 +188,8 @@ impl SystemNode for Node {
             ("hits", &counts.hits),
             ("misses", &counts.misses),
         ];
-        counters("drtm-kv", named).collect()
+        let planner = self.choice.iter().flat_map(Choice::counters);
+        counters("drtm-kv", named).chain(planner).collect()
     }
 
     fn check(&self) {

@@ -451,3 +451,44 @@ fn by_chunk(context: &Context<'_>) -> Result<Table> {
     }
     Ok(table)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planner::{Description, plan};
+
+    /// What the planner says of a chunk holds for the system that replicates chunks, with its chain,
+    /// its logs and their acknowledgements: each bound within 15 %, and the share that it recommends
+    /// of the best share within 10 %.
+    #[test]
+    fn the_plan_of_linefs_holds_for_the_system() {
+        let text = include_str!("../../../../../../docs/plans/linefs.toml");
+        let description = Description::parse("linefs.toml", text).unwrap();
+        let plan = plan(&description, false).unwrap();
+        let profile = Arc::new(profiles::load(SNIC).unwrap());
+        let gbps = |config: LineFsConfig| {
+            let window = Nanos::from_millis(4);
+            let load = Load { config, clients: CORES, content: Content::Half, window };
+            let point = simulate(&profile, &load, 1).unwrap();
+            assert!(point.violations.is_empty(), "{:?}", point.violations);
+            point.gbps
+        };
+        let bits = description.bytes.unwrap() as f64 * 8.0 / 1e3;
+        for (candidate, (name, alternative)) in plan.candidates.iter().zip(ALTERNATIVES) {
+            assert!(name.ends_with(&candidate.name), "{name}: {}", candidate.name);
+            let (planned, found) = (candidate.mops * bits, gbps(LineFsConfig::paper(alternative)));
+            assert!((planned / found - 1.0).abs() < 0.15, "{name}: {planned} and {found} Gbps");
+        }
+        let paper = LineFsConfig::paper(Alternative::A2AndA3);
+        let at = |a3_permille| gbps(LineFsConfig { a3_permille, ..paper.clone() });
+        // Of A2 and A3 alone, as the study combines them.
+        let rate = |name: &str| {
+            let found = plan.candidates.iter().position(|one| one.name == name);
+            plan.best.mops[found.unwrap()]
+        };
+        let (a2, a3) = (rate("a2"), rate("a3"));
+        let recommended = at((1e3 * a3 / (a2 + a3)).round() as u16);
+        let best = (0..=1_000).step_by(125).map(at).fold(0.0, f64::max);
+        assert!(recommended >= best * 0.9, "{recommended} of {best} Gbps");
+    }
+}

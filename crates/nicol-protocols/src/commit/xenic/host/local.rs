@@ -13,7 +13,7 @@ use crate::commit::survivor::Survivor;
 use crate::commit::xenic::messages::local::TxnLocal;
 use crate::commit::xenic::messages::{Answer, parse_answer};
 use crate::commit::xenic::node::Path;
-use crate::commit::xenic::{ExecuteAt, LocalRead, ROUNDS_MAX, capacity};
+use crate::commit::xenic::{LocalRead, ROUNDS_MAX, capacity};
 
 impl<F: Fabric> HostCoordinator<F> {
     /// Runs `txn` on this host's own table if all its keys are there. `None`: it must take the
@@ -21,9 +21,8 @@ impl<F: Fabric> HostCoordinator<F> {
     ///
     /// A transaction that must run here, because it scans, never takes another way: it is refused
     /// if its keys are elsewhere.
-    pub(super) async fn run_local(&self, txn: &mut Txn) -> Option<Outcome> {
-        let config = self.node.config();
-        let allowed = config.local_paths && config.execute_at != ExecuteAt::Nic;
+    pub(super) async fn run_local(&self, txn: &mut Txn, may: bool) -> Option<Outcome> {
+        let allowed = may && self.node.config().local_paths;
         let initial = txn.entries().len();
         if !txn.local && (!allowed || initial == 0) {
             return None;

@@ -19,6 +19,7 @@ use super::ExecuteAt;
 use super::coordinator::SLOT_WAIT;
 use super::messages::{Answer, TxnAbort, TxnCommit, TxnExecute, TxnRequest, parse_answer};
 use super::node::Node;
+use crate::steering::Way;
 use log_acks::LogAcks;
 
 /// A host coordinator thread's handle. [Xenic21 4.2: A]
@@ -123,15 +124,26 @@ impl<F: Fabric> CommitProtocol for HostCoordinator<F> {
         // [Xenic21 4.2 step 1] A transaction id: node and sequence number.
         txn.id = self.next_id();
         self.fabric.work(Work::TxnSetup);
-        // [Xenic21 4.2.4] Local transactions execute optimistically on the host.
-        if let Some(outcome) = self.run_local(txn).await {
-            return outcome;
-        }
-        let ship = match self.node.config().execute_at {
-            ExecuteAt::Host => false,
-            ExecuteAt::Annotation => txn.ship,
-            ExecuteAt::Nic => true,
+        // Planned at run time: the first way is the host, the second its NIC.
+        let planned = self.node.choice().map(|choice| (choice, choice.take(), self.fabric.now()));
+        let (may_be_local, ship) = match self.node.config().execute_at {
+            ExecuteAt::Host => (true, false),
+            ExecuteAt::Annotation => (true, txn.ship),
+            ExecuteAt::Nic => (false, true),
+            ExecuteAt::Planned(_) => {
+                let ship = planned.is_some_and(|(_, taken, _)| taken.way == Way::Second);
+                (!ship, ship)
+            }
         };
-        outcome_of(self.run_at_nic(txn, ship).await)
+        // [Xenic21 4.2.4] Local transactions execute optimistically on the host.
+        let outcome = match self.run_local(txn, may_be_local).await {
+            Some(outcome) => outcome,
+            None => outcome_of(self.run_at_nic(txn, ship).await),
+        };
+        if let Some((choice, taken, began)) = planned {
+            let now = self.fabric.now();
+            choice.ended(taken, now.since(began), now);
+        }
+        outcome
     }
 }
