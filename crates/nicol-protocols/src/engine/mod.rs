@@ -4,7 +4,7 @@
 //! |---|---|
 //! | is interactive: it reads, writes and scans while its procedure runs | `transaction.rs` |
 //! | finds records by hash or along a tree, at memory that is freed by epochs | `nicol_store::multicore`, `worker.rs` |
-//! | reads, locks, validates and installs as its engine's protocol says | a [`Protocol`]: `silo.rs`, `two_phase_locking.rs`, `tictoc.rs`, `cicada.rs` |
+//! | reads, locks, validates and installs as its engine's protocol says | a [`Protocol`]: `silo.rs` and `tictoc.rs` over `optimistic.rs`, `two_phase_locking.rs`, `cicada.rs` |
 //! | of a workload that declares its keys is one procedure of these | `coordinator.rs` |
 //!
 //! Clients are on the cores themselves, or send requests to a server, where somebody
@@ -18,6 +18,7 @@ mod cicada;
 mod config;
 mod coordinator;
 mod node;
+mod optimistic;
 mod record_form;
 mod sets;
 mod silo;

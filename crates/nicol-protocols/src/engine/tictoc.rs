@@ -2,11 +2,11 @@
 //!
 //! | step | what | where |
 //! |---|---|---|
-//! | algorithm 1 | a read takes value, `wts` and `rts` at one instant | `read` |
-//! | algorithm 2, step 1 | lock the write set, in the order of memory | `lock_writes` |
+//! | algorithm 1 | a read takes value, `wts` and `rts` at one instant | `optimistic.rs` (`read`) |
+//! | algorithm 2, step 1 | lock the write set, in the order of memory | `optimistic.rs` (`lock_writes`) |
 //! | algorithm 2, step 2 | the commit timestamp: at least `wts` of what was read, after `rts` of what is written | `commit_timestamp` |
 //! | algorithm 2, step 3 | what was read is valid at that time: its `rts` is moved on if need be | `validate`, `extend` |
-//! | algorithm 3 | install, with both timestamps at that time | `commit` |
+//! | algorithm 3 | install, with both timestamps at that time | `optimistic.rs` (`install`) |
 //!
 //! The order of transactions is that of their timestamps, which need not agree with time: the promise
 //! is serializability, not strict serializability.
@@ -17,22 +17,18 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use nicol_core::fabric::{Fabric, Work};
+use nicol_core::fabric::Fabric;
 use nicol_core::ids::Key;
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record};
 
 use super::config::Sabotage;
+use super::optimistic::{self, GONE, LOCKED, Locked, install, lock_writes};
 use super::record_form::RecordForm;
-use super::sets::{Read, Sets, Write};
-use super::silo::put;
+use super::sets::{Read, Sets};
 use super::worker::{Absence, Protocol, Worker};
 
-/// In a word: somebody holds the record.
-const LOCKED: u64 = 1;
-/// In a word: the record is in no index any more.
-const GONE: u64 = 2;
 /// Where `rts - wts` stands, and its bits. [TicToc16 3.6]
 const DELTA_SHIFT: u32 = 2;
 const DELTA_BITS: u32 = 14;
@@ -55,46 +51,6 @@ const fn rts(word: u64) -> u64 {
 /// The word of a record that is free.
 const fn word_of(wts: u64, rts: u64) -> u64 {
     wts << WTS_SHIFT | (rts - wts) << DELTA_SHIFT
-}
-
-/// Locks the word of the record of `key`.
-async fn lock<F: Fabric>(
-    worker: &Worker<F, TicToc>,
-    word: &AtomicU64,
-    key: Key,
-) -> Result<(), Abort> {
-    for turn in 1..=worker.node.config().spins {
-        let seen = word.load(Ordering::Relaxed);
-        if seen & GONE != 0 {
-            return Err(Abort::Stale { key });
-        }
-        let order = (Ordering::SeqCst, Ordering::Relaxed);
-        if seen & LOCKED == 0
-            && word.compare_exchange(seen, seen | LOCKED, order.0, order.1).is_ok()
-        {
-            return Ok(());
-        }
-        worker.pause(turn).await;
-    }
-    Err(Abort::LockConflict { key })
-}
-
-/// Proof that the write set is locked.
-struct Locked;
-
-/// [TicToc16 algorithm 2, step 1] Locks the write set.
-async fn lock_writes<F: Fabric>(
-    worker: &Worker<F, TicToc>,
-    sets: &mut Sets,
-) -> Result<Locked, Abort> {
-    sets.writes.sort_unstable_by_key(|write| write.place);
-    for index in 0..sets.writes.len() {
-        let Write { place, key, .. } = sets.writes[index];
-        worker.fabric.access().await;
-        lock(worker, worker.store().record(place).word(), key).await?;
-        sets.writes[index].held = LOCKED;
-    }
-    Ok(Locked)
 }
 
 /// [TicToc16 algorithm 2, step 2] When the transaction takes effect.
@@ -172,7 +128,7 @@ impl RecordForm for TicToc {
     }
 
     fn is_held(_: &Multicore, record: Record<'_>) -> bool {
-        record.word().load(Ordering::Relaxed) & LOCKED != 0
+        optimistic::is_held(record)
     }
 }
 
@@ -180,33 +136,15 @@ impl Protocol for TicToc {
     async fn read<F: Fabric>(
         worker: &Worker<F, Self>,
         sets: &mut Sets,
-        (key, place): (Key, Place),
+        at: (Key, Place),
         _for_update: bool,
         value: &mut Vec<u8>,
     ) -> Result<Seen, Abort> {
-        let record = worker.store().record(place);
-        for turn in 1..=worker.node.config().spins {
-            let seen = record.word().load(Ordering::Acquire);
-            if seen & GONE != 0 {
-                return Err(Abort::Stale { key });
-            }
-            if seen & LOCKED == 0 || worker.sabotage() == Sabotage::IgnoresLocks {
-                let state = record.state();
-                value.clear();
-                record.copy_value(state.len, value);
-                worker.fabric.work(Work::Copy { bytes: state.len });
-                fence(Ordering::Acquire);
-                if record.word().load(Ordering::Relaxed) == seen {
-                    sets.reads.push(Read { place, key, seen: seen & !LOCKED });
-                    return Ok(Seen { present: state.present, version: state.version });
-                }
-            }
-            worker.pause(turn).await;
-        }
-        Err(Abort::LockConflict { key })
+        optimistic::read(worker, sets, at, value).await
     }
 
     async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort> {
+        // [TicToc16 algorithm 2, step 1] Lock the write set.
         let locked = lock_writes(worker, sets).await?;
         fence(Ordering::SeqCst);
         let at = commit_timestamp(worker, sets, &locked);
@@ -214,42 +152,15 @@ impl Protocol for TicToc {
         validate(worker, sets, at).await?;
         worker.stall().await;
         // [TicToc16 algorithm 3] Install.
-        for write in &sets.writes {
-            worker.fabric.access().await;
-            let record = worker.store().record(write.place);
-            put(worker, record, write, sets.value(write)).await;
-            record.word().store(word_of(at, at), Ordering::Release);
-        }
-        sets.writes.iter_mut().for_each(|write| write.held = 0);
+        install(worker, sets, locked, word_of(at, at)).await;
         Ok(())
     }
 
     fn abort<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) {
-        if worker.sabotage() == Sabotage::KeepsLocks {
-            return;
-        }
-        for write in sets.writes.iter_mut().filter(|write| write.held == LOCKED) {
-            write.held = 0;
-            let record = worker.store().record(write.place);
-            record.word().fetch_and(!LOCKED, Ordering::Release);
-        }
+        optimistic::abort(worker, sets);
     }
 
     fn take_if_absent<F: Fabric>(worker: &Worker<F, Self>, place: Place) -> Absence {
-        let record = worker.store().record(place);
-        let seen = record.word().load(Ordering::Relaxed);
-        let order = (Ordering::SeqCst, Ordering::Relaxed);
-        let free = seen & LOCKED == 0
-            && record.word().compare_exchange(seen, seen | LOCKED, order.0, order.1).is_ok();
-        if !free {
-            return Absence::Busy;
-        }
-        if record.state().present {
-            record.unwatch();
-            record.word().fetch_and(!LOCKED, Ordering::Release);
-            return Absence::Present;
-        }
-        record.word().fetch_or(GONE, Ordering::SeqCst);
-        Absence::Gone { timestamp: rts(record.word().load(Ordering::SeqCst)) }
+        optimistic::take_if_absent(worker, place, rts)
     }
 }

@@ -23,9 +23,9 @@ use nicol_core::txn::Abort;
 use nicol_store::multicore::{Multicore, Place, Record};
 
 use super::config::{Sabotage, Waiting};
+use super::optimistic::put;
 use super::record_form::RecordForm;
 use super::sets::Sets;
-use super::silo::put;
 use super::worker::{Absence, Protocol, Worker};
 
 /// In a word: how many have a shared lock, or [`EXCLUSIVE`].
