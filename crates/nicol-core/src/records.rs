@@ -23,9 +23,16 @@ pub trait RecordSource: Send + Sync {
     }
 
     /// How large each table is beside the others, for feature vectors: disjoint features in these
-    /// shares. Without any, all keys share all features. [AlNiCo22, requirements]
+    /// shares. That of table 0 is for every table that has none. Without any, all keys share all
+    /// features. [AlNiCo22, requirements]
     fn feature_shares(&self) -> Vec<(TableId, u32)> {
         Vec::new()
+    }
+
+    /// A number of a key among those of its table, for feature vectors: keys with successive numbers
+    /// have different features, as long as there are enough.
+    fn feature_number(&self) -> fn(Key) -> u64 {
+        Key::row
     }
 
     /// Of the values that a shard has capacity for, at most how many have which length: (bytes,

@@ -8,7 +8,7 @@ mod scan;
 use self::key_index::KeyIndex;
 use crate::fabric::FabricError;
 use crate::ids::{Key, ShardId, TxnId, Version};
-pub use procedures::{Counts, Execute, Procedures};
+pub use procedures::{Execute, Procedures, RequestKeys, Scheduling};
 pub use scan::{Collector, KeyRange, RangeVersion, SCANS_MAX, Scan, VersionRange};
 
 /// Keys that one transaction may touch.

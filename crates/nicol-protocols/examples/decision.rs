@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         let mut vectors = Vectors { epoch: 1, ..Vectors::none() };
         vectors.weights.fill(9);
         (0..WORKERS).for_each(|worker| vectors.steering[worker * 20] = worker as u8);
-        scheduler.publish(vectors);
+        scheduler.publish(&vectors);
         let mut open = vec![(0, Features::default()); OPEN];
         let began = Instant::now();
         for turn in 0..DECISIONS {
@@ -47,7 +47,8 @@ fn main() -> ExitCode {
             if turn >= OPEN {
                 scheduler.done(*worker, done);
             }
-            (*worker, *done) = (black_box(scheduler.decide(request, turn)), *request);
+            let winner = scheduler.decide(request, turn).expect("queues are short");
+            (*worker, *done) = (black_box(winner), *request);
         }
         let whole = began.elapsed().as_nanos() as f64 / DECISIONS as f64;
         let began = Instant::now();

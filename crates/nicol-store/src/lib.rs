@@ -1,12 +1,17 @@
 //! Nicol's data structures: no async, no I/O; memory that a NIC reads is `nicol_core::memory`.
 //!
 //! `AMB-nn` is an entry of `docs/ambiguities.md`: a case that a paper leaves open, and its reading.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod access;
 pub mod address_cache;
 pub mod btree;
 mod digest;
+#[cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "vector instructions that only some machines have")
+)]
+pub mod feature_counters;
 pub mod high_water;
 pub mod host_table;
 pub mod lookup_cost;

@@ -1,21 +1,49 @@
 //! Procedures: the execution logic of transactions.
 
 use super::{ProcedureId, Txn, Verdict};
-use crate::ids::TableId;
+use crate::ids::Key;
 
 /// Execution logic: reads the transaction's values and arguments, sets its writes and output, may
 /// add keys. Runs on a host or a NIC core and must be a pure function of the transaction.
 /// [Xenic21 4.2.2]
 pub type Execute = fn(&mut Txn) -> Verdict;
 
-/// Do the keys of a table count among what a procedure's requests are scheduled by?
-pub type Counts = fn(ProcedureId, TableId) -> bool;
+/// Calls back with each key that a request is scheduled by, and whether it is written.
+pub type RequestKeys = fn(&Txn, &mut dyn FnMut(Key, bool));
+
+/// What schedulers are told of a workload's transactions.
+#[derive(Clone, Copy, Debug)]
+pub struct Scheduling {
+    /// The keys of a request. They may be other ones than the transaction declares: a procedure's choice.
+    /// (AMB-39)
+    pub features: RequestKeys,
+    /// Does a procedure take so long that cores are reserved for it?
+    pub is_long: fn(ProcedureId) -> bool,
+}
+
+impl Scheduling {
+    /// By every key that the transaction declares; of a range, some keys stand for all.
+    pub const DECLARED: Self = Self { features: declared, is_long: |_| false };
+}
+
+/// Keys that stand for a range.
+const OF_RANGE: u64 = 4;
+
+fn declared(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
+    txn.entries().iter().for_each(|entry| each(entry.key, entry.write));
+    for scan in txn.scans() {
+        let (first, last) = (scan.range.first.0, scan.range.last.0);
+        let span = u128::from(last.saturating_sub(first));
+        let stands = |at: u64| first + (span * u128::from(at) / u128::from(OF_RANGE)) as u64;
+        (0..OF_RANGE).for_each(|at| each(Key(stands(at)), false));
+    }
+}
 
 /// The procedures of a workload, indexed by [`ProcedureId`].
 #[derive(Clone, Debug)]
 pub struct Procedures {
     logic: Vec<Execute>,
-    counts: Counts,
+    scheduling: Scheduling,
 }
 
 impl Default for Procedures {
@@ -27,17 +55,22 @@ impl Default for Procedures {
 impl Procedures {
     /// The procedures whose ids are their positions.
     pub fn new(procedures: &[Execute]) -> Self {
-        Self { logic: procedures.to_vec(), counts: |_, _| true }
+        Self { logic: procedures.to_vec(), scheduling: Scheduling::DECLARED }
     }
 
-    /// The same, with what their requests are scheduled by: all keys where nobody says (AMB-39).
-    pub fn scheduled_by(self, counts: Counts) -> Self {
-        Self { counts, ..self }
+    /// The same, with what schedulers are told of them.
+    pub fn scheduled_by(self, scheduling: Scheduling) -> Self {
+        Self { scheduling, ..self }
     }
 
-    /// Do the keys of `table` count among what requests of `procedure` are scheduled by?
-    pub fn counts(&self, procedure: ProcedureId, table: TableId) -> bool {
-        (self.counts)(procedure, table)
+    /// Calls `each` with the keys that a request for `txn` is scheduled by.
+    pub fn features(&self, txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
+        (self.scheduling.features)(txn, each);
+    }
+
+    /// Does `procedure` take so long that cores are reserved for it?
+    pub fn is_long(&self, procedure: ProcedureId) -> bool {
+        (self.scheduling.is_long)(procedure)
     }
 
     /// Runs the logic of `txn`. An id that is not registered refuses: it came from a peer. So does

@@ -69,6 +69,7 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
         open: &mut impl Interactive,
         rows: &mut Rows,
     ) -> Result<Executed, Abort> {
+        let mut executed = 0;
         for _ in 0..ROUNDS_MAX {
             for index in 0..txn.entries().len() {
                 let entry = txn.entries()[index];
@@ -82,7 +83,10 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
                 txn.fetched(index, seen.version, seen.present.then_some(rows.value.as_slice()));
             }
             scan(txn, open, rows).await?;
-            self.worker.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
+            // A procedure that reads while it runs begins once: only its keys cost, not our rounds.
+            let keys = txn.entries().len() - executed;
+            self.worker.fabric.work(Work::Execute { keys: keys as u16 });
+            executed += keys;
             match self.procedures.execute(txn) {
                 Verdict::Commit => {
                     for write in txn.updates() {

@@ -36,6 +36,8 @@ pub struct Sets {
     /// The transaction's timestamp, if the protocol gives it one when it begins.
     pub(super) timestamp: u64,
     bytes: Vec<u8>,
+    /// Where the read stands that was looked for last: records are mostly written as they were read.
+    cursor: usize,
 }
 
 impl Sets {
@@ -46,6 +48,15 @@ impl Sets {
         self.locks.clear();
         self.bytes.clear();
         self.timestamp = 0;
+        self.cursor = 0;
+    }
+
+    /// Where the record of `key` stands, if it was read.
+    pub(super) fn place_of(&mut self, key: Key) -> Option<Place> {
+        let (before, after) = self.reads.split_at(self.cursor.min(self.reads.len()));
+        let found = after.iter().chain(before).position(|read| read.key == key)?;
+        self.cursor = (self.cursor.min(self.reads.len()) + found) % self.reads.len();
+        Some(self.reads[self.cursor].place)
     }
 
     /// The write of `key`, if there is one.

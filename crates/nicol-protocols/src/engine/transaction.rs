@@ -91,9 +91,11 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
         let place = match known {
             Some(place) => place,
             None => {
-                let place = self.worker.locate(&mut self.sets, key)?;
+                let place = match self.sets.place_of(key) {
+                    Some(place) => place,
+                    None => self.worker.locate(&mut self.sets, key)?,
+                };
                 self.worker.stall().await;
-                self.worker.fabric.access().await;
                 P::will_write(&self.worker, &mut self.sets, (key, place)).await?;
                 place
             }

@@ -25,7 +25,7 @@ use nicol_store::multicore::{Multicore, Place, Record};
 use super::config::{Sabotage, Waiting};
 use super::optimistic::put;
 use super::record_form::RecordForm;
-use super::sets::Sets;
+use super::sets::{Read, Sets};
 use super::worker::{Absence, Protocol, Worker};
 
 /// In a word: how many have a shared lock, or [`EXCLUSIVE`].
@@ -173,6 +173,8 @@ impl Protocol for TwoPhaseLocking {
         value.clear();
         record.copy_value(state.len, value);
         worker.fabric.work(Work::Copy { bytes: state.len });
+        // Not to validate it, but to find it again.
+        sets.reads.push(Read { place: at.1, key: at.0, seen: 0 });
         Ok(Seen { present: state.present, version: state.version })
     }
 
@@ -181,6 +183,9 @@ impl Protocol for TwoPhaseLocking {
         sets: &mut Sets,
         at: (Key, Place),
     ) -> Result<(), Abort> {
+        if !sets.locks.contains(&(at.1, EXCLUSIVE)) {
+            worker.fabric.access().await;
+        }
         acquire(worker, sets, at, EXCLUSIVE).await
     }
 

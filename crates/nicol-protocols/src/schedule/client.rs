@@ -64,14 +64,14 @@ impl<F: Fabric> Client<F> {
     }
 
     /// The engine that a request goes to.
-    fn target(&self, txn: &Txn, features: &Features, hint: usize) -> EngineId {
+    fn target(&self, txn: &Txn, header: &Header, hint: usize) -> EngineId {
+        let Header { long, ref features, .. } = *header;
         let Clients { shared, server, .. } = &*self.clients;
         let host = |core: usize| EngineId::host(*server, core as u8);
-        let scans = !txn.scans().is_empty();
         let ordinary = shared.ordinary();
         match shared.config.kind {
-            Kind::RoundRobin | Kind::StaticPartition if scans && ordinary < shared.workers => {
-                host(ordinary + hint % (shared.workers - ordinary))
+            Kind::RoundRobin | Kind::StaticPartition if long && ordinary < shared.workers => {
+                host(shared.reserved_for(features))
             }
             Kind::RoundRobin => host(hint % ordinary),
             Kind::StaticPartition => {
@@ -95,12 +95,12 @@ impl<F: Fabric> CommitProtocol for Client<F> {
         sequence.set(sequence.get() + 1);
         let id = TxnId::new(fabric.here(), fabric.incarnation(), sequence.get());
         txn.id = id;
-        let features = shared.map.features(txn, |table| procedures.counts(txn.procedure, table));
+        let features = shared.map.features(txn, procedures);
         let hint = self.turn.replace(self.turn.get() + 1);
-        let scans = !txn.scans().is_empty();
+        let long = procedures.is_long(txn.procedure);
         let hinted = (hint % shared.workers) as u8;
-        let header = Header { slot: self.slot, hint: hinted, scans, features };
-        let target = self.target(txn, &features, hint);
+        let header = Header { slot: self.slot, hint: hinted, long, features };
+        let target = self.target(txn, &header, hint);
         debug_assert!(target.side == Side::Host || target.core == 0);
         let request = RequestOf { header, id, txn, padding: shared.config.padding };
         let timeout = Timeout::After(shared.config.timeout);
@@ -122,10 +122,7 @@ impl<F: Fabric> CommitProtocol for Client<F> {
                 Outcome::Unknown
             }
         };
-        if let Some(ran) = shared.transcripts.take(id) {
-            txn.copy_from(&ran);
-            txn.id = id;
-        }
+        shared.transcripts.take(id, txn);
         outcome
     }
 }

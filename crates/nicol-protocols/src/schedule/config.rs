@@ -46,7 +46,7 @@ pub struct ScheduleConfig {
     pub feedback: Nanos,
     /// Which of them are published.
     pub policy: Policy,
-    /// Workers that take what scans, and nothing else.
+    /// Workers that take what takes long, and nothing else.
     pub reserved: usize,
     /// Requests of a batch of Strife at most.
     pub batch: usize,

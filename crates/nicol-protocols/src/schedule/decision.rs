@@ -2,19 +2,22 @@
 //!
 //! Each worker has counters of the features of the requests that it has, and what it *shows* of them: a
 //! feature that is steered to a worker is shown there alone. A request's rank at a worker is the sum of
-//! the weights of the features that both show, in conflict; the highest rank wins.
+//! the weights of the features that both show, in conflict; the highest rank wins. Counters and sums
+//! are [`FeatureCounters`].
 
-use super::features::{FEATURES, Features};
+use nicol_store::feature_counters::{FEATURES, FeatureCounters, LANES, Lanes, NONE, Touches};
 
-/// Workers at most: counters, masks and ranks have as many lanes.
-pub const WORKERS_MAX: usize = 32;
-/// A feature that no worker steers.
-pub const NONE: u8 = u8::MAX;
+use super::features::Features;
+
+/// Workers at most.
+pub const WORKERS_MAX: usize = LANES;
 /// Decisions after which an artifact's scheduler looks at its counters again. (C2.06)
 const REFRESH: u64 = 1_024;
+/// Requests that a worker has at most: its counters have 8 bits, and its queue has as many places.
+pub const OPEN_MAX: u16 = u8::MAX as u16;
 
 /// Requests by which a queue may be longer than twice the mean.
-const QUEUE_SLACK: u32 = 4;
+const QUEUE_SLACK: u16 = 4;
 
 /// How ranks are compared, and when counters count. (AMB-22, A-23)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +26,8 @@ pub enum Ranking {
     /// decisions.
     Artifact,
     /// Ties, of no rank too, go to the shortest queue, then in turn; a worker with a much longer queue
-    /// than the mean is passed over; counters count at once.
+    /// than the mean is passed over, since what it has makes its rank the highest again and again;
+    /// counters count at once.
     Improved,
 }
 
@@ -55,40 +59,20 @@ impl Vectors {
     }
 }
 
-/// The counters of one plane: by feature and worker, and by feature the workers that show it.
-#[derive(Clone, Debug)]
-struct Counters {
-    counts: Box<[[u8; WORKERS_MAX]]>,
-    shown: Box<[u32; FEATURES]>,
-}
-
-impl Counters {
-    fn new() -> Self {
-        let counts = vec![[0; WORKERS_MAX]; FEATURES].into_boxed_slice();
-        Self { counts, shown: Box::new([0; FEATURES]) }
-    }
-
-    /// Looks at the counters of a feature again.
-    fn refresh(&mut self, feature: usize, steered: u8) {
-        let counts = &self.counts[feature];
-        let busy = (0..WORKERS_MAX).fold(0, |mask, at| mask | u32::from(counts[at] != 0) << at);
-        self.shown[feature] = if steered == NONE { busy } else { 1 << steered };
-    }
-}
-
 /// The scheduler's state.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     workers: usize,
     ranking: Ranking,
     planes: Planes,
-    touched: Counters,
-    written: Counters,
-    vectors: Vectors,
+    counters: FeatureCounters,
+    epoch: u64,
     decisions: u64,
     turn: usize,
-    /// Requests that each worker has.
-    queued: [u32; WORKERS_MAX],
+    /// Requests that each worker has; those that do not exist have the most there is.
+    queued: Lanes,
+    /// Requests of all workers.
+    open: u32,
 }
 
 impl Scheduler {
@@ -102,130 +86,115 @@ impl Scheduler {
             workers,
             ranking,
             planes,
-            touched: Counters::new(),
-            written: Counters::new(),
-            vectors: Vectors::none(),
+            counters: FeatureCounters::new(ranking == Ranking::Artifact),
+            epoch: 0,
             decisions: 0,
             turn: 0,
-            queued: [0; WORKERS_MAX],
+            queued: std::array::from_fn(|worker| if worker < workers { 0 } else { u16::MAX }),
+            open: 0,
         }
+    }
+
+    /// The same, without what only some machines have.
+    pub fn portable(self) -> Self {
+        Self { counters: self.counters.portable(), ..self }
     }
 
     /// Takes vectors over, both at once; returns false of some that are not newer than its own.
-    pub fn publish(&mut self, vectors: Vectors) -> bool {
-        if vectors.epoch <= self.vectors.epoch {
+    pub fn publish(&mut self, vectors: &Vectors) -> bool {
+        if vectors.epoch <= self.epoch {
             return false;
         }
-        self.vectors = vectors;
-        let workers = self.workers;
-        let steers = |worker: &mut u8| {
-            if usize::from(*worker) >= workers {
-                *worker = NONE;
-            }
-        };
-        self.vectors.steering.iter_mut().for_each(steers);
-        self.refresh();
+        self.epoch = vectors.epoch;
+        let known = |worker: u8| if usize::from(worker) < self.workers { worker } else { NONE };
+        let steering = vectors.steering.map(known);
+        self.counters.publish(&vectors.weights, &steering);
+        self.counters.look();
         true
-    }
-
-    fn refresh(&mut self) {
-        for feature in 0..FEATURES {
-            let steered = self.vectors.steering[feature];
-            self.touched.refresh(feature, steered);
-            self.written.refresh(feature, steered);
-        }
     }
 
     /// The epoch of the vectors that decisions rest on.
     pub const fn epoch(&self) -> u64 {
-        self.vectors.epoch
+        self.epoch
     }
 
     /// By feature: the worker that steers it, or [`NONE`].
-    pub fn steering(&self) -> &[u8; FEATURES] {
-        &self.vectors.steering
+    pub const fn steering(&self) -> &[u8; FEATURES] {
+        self.counters.steering()
     }
 
     /// Requests that a worker has.
-    pub fn queued(&self, worker: usize) -> u32 {
+    pub const fn queued(&self, worker: usize) -> u16 {
         self.queued[worker]
     }
 
-    /// The rank of a request at each worker.
-    pub fn ranks(&self, request: &Features) -> [u32; WORKERS_MAX] {
-        let mut ranks = [0; WORKERS_MAX];
-        for feature in Features::of(&request.touched) {
-            let weight = u32::from(self.vectors.weights[feature]);
-            if weight == 0 {
-                continue;
-            }
-            let writes = request.written[feature / 64] >> (feature % 64) & 1 == 1;
-            let mut workers = match self.planes {
-                Planes::Two if !writes => self.written.shown[feature],
-                Planes::One | Planes::Two => self.touched.shown[feature],
-            };
-            while workers != 0 {
-                ranks[workers.trailing_zeros() as usize] += weight;
-                workers &= workers - 1;
-            }
-        }
-        ranks
+    /// What a request meets: with one plane every feature counts as written.
+    const fn touches<'a>(planes: Planes, request: &'a Features) -> Touches<'a> {
+        let written = match planes {
+            Planes::One => &request.touched,
+            Planes::Two => &request.written,
+        };
+        Touches { touched: &request.touched, written }
     }
 
-    /// Decides who gets a request whose client would send it to `hint`, and counts it there.
+    /// The rank of a request at each worker.
+    pub fn ranks(&self, request: &Features) -> Lanes {
+        self.counters.ranks(Self::touches(self.planes, request))
+    }
+
+    /// The longest queue that a request may join.
+    fn longest(&self) -> u16 {
+        let full = OPEN_MAX - 1;
+        match self.ranking {
+            Ranking::Artifact => full,
+            Ranking::Improved => {
+                let mean_twice = 2 * self.open / self.workers as u32;
+                mean_twice.min(full.into()) as u16 + QUEUE_SLACK
+            }
+        }
+        .min(full)
+    }
+
+    /// Decides who gets a request whose client would send it to `hint`, and counts it there. Workers whose
+    /// queues are too long are passed over; `None` if all have [`OPEN_MAX`] requests.
     ///
-    /// Cost: one step a feature of the request and worker that shows it, and one a worker.
-    pub fn decide(&mut self, request: &Features, hint: usize) -> usize {
-        let ranks = self.ranks(request);
-        let longest = match self.ranking {
-            Ranking::Artifact => u32::MAX,
-            Ranking::Improved => {
-                let all: u32 = self.queued[..self.workers].iter().sum();
-                2 * all / self.workers as u32 + QUEUE_SLACK
-            }
-        };
-        let is_open = |worker: &usize| self.queued[*worker] <= longest;
-        let open = (0..self.workers).filter(is_open).map(|worker| ranks[worker]);
-        let highest = open.max().unwrap_or_default();
+    /// Cost: that of [`FeatureCounters::best`], and a step a feature.
+    pub fn decide(&mut self, request: &Features, hint: usize) -> Option<usize> {
+        let touches = Self::touches(self.planes, request);
+        let longest = self.longest();
+        let best = self.counters.best(touches, &self.queued, longest);
+        if best.tied == 0 {
+            return None;
+        }
+        let hint = hint % self.workers;
         let winner = match self.ranking {
-            Ranking::Artifact if highest == 0 => hint % self.workers,
-            Ranking::Artifact => ranks.iter().position(|rank| *rank == highest).unwrap_or(0),
+            Ranking::Artifact if best.rank == 0 && self.queued[hint] <= longest => hint,
+            Ranking::Artifact => best.tied.trailing_zeros() as usize,
             Ranking::Improved => {
-                let from = self.turn;
-                self.turn = (self.turn + 1) % self.workers;
-                let in_turn = (0..self.workers).map(|step| (from + step) % self.workers);
-                let tied = in_turn.filter(is_open).filter(|worker| ranks[*worker] == highest);
-                tied.min_by_key(|worker| self.queued[*worker]).unwrap_or(from)
+                let later = best.shortest >> self.turn << self.turn;
+                self.turn = if self.turn + 1 == self.workers { 0 } else { self.turn + 1 };
+                (if later == 0 { best.shortest } else { later }).trailing_zeros() as usize
             }
         };
-        self.count(winner, request, u8::saturating_add);
+        self.counters.add(winner, touches);
         self.queued[winner] += 1;
+        self.open += 1;
         self.decisions += 1;
         if self.ranking == Ranking::Artifact && self.decisions.is_multiple_of(REFRESH) {
-            self.refresh();
+            self.counters.look();
         }
-        winner
+        Some(winner)
     }
 
     /// A request that was decided for `worker` is done.
+    ///
+    /// # Panics
+    /// If the worker has none.
     pub fn done(&mut self, worker: usize, request: &Features) {
-        self.count(worker, request, u8::saturating_sub);
-        self.queued[worker] = self.queued[worker].saturating_sub(1);
-    }
-
-    fn count(&mut self, worker: usize, request: &Features, change: impl Fn(u8, u8) -> u8) {
-        let at_once = self.ranking == Ranking::Improved;
-        let planes = [(&mut self.touched, &request.touched), (&mut self.written, &request.written)];
-        for (counters, plane) in planes {
-            for feature in Features::of(plane) {
-                let count = &mut counters.counts[feature][worker];
-                *count = change(*count, 1);
-                if at_once && self.vectors.steering[feature] == NONE {
-                    let shown = &mut counters.shown[feature];
-                    *shown = *shown & !(1 << worker) | u32::from(*count != 0) << worker;
-                }
-            }
-        }
+        assert!(self.queued[worker] > 0, "what is done was decided");
+        self.counters.remove(worker, Self::touches(self.planes, request));
+        self.queued[worker] -= 1;
+        self.open -= 1;
     }
 }
 
@@ -245,7 +214,7 @@ mod tests {
     fn scheduler(workers: usize, ranking: Ranking, planes: Planes) -> Scheduler {
         let mut scheduler = Scheduler::new(workers, ranking, planes);
         let even = Vectors { epoch: 1, weights: Box::new([1; FEATURES]), ..Vectors::none() };
-        assert!(scheduler.publish(even));
+        assert!(scheduler.publish(&even));
         scheduler
     }
 
@@ -253,32 +222,47 @@ mod tests {
     fn a_queue_that_is_much_longer_than_the_mean_is_passed_over() {
         let mut scheduler = scheduler(4, Ranking::Improved, Planes::One);
         let hot = request(&[(7, true)]);
-        let given: Vec<usize> = (0..100).map(|_| scheduler.decide(&hot, 0)).collect();
+        let given: Vec<_> = (0..100).map(|_| scheduler.decide(&hot, 0).unwrap()).collect();
         let first = given.iter().filter(|worker| **worker == given[0]).count();
         assert!((40..70).contains(&first), "{first} of 100");
+    }
+
+    #[test]
+    fn a_full_worker_is_passed_over_and_nothing_is_decided_when_all_are() {
+        for ranking in [Ranking::Improved, Ranking::Artifact] {
+            let mut scheduler = scheduler(3, ranking, Planes::One);
+            let hot = request(&[(7, true)]);
+            let given: Vec<_> = (0..3 * OPEN_MAX).map(|_| scheduler.decide(&hot, 1)).collect();
+            assert!(given.iter().all(Option::is_some));
+            assert!((0..3).all(|worker| scheduler.queued(worker) == OPEN_MAX));
+            assert_eq!(scheduler.decide(&hot, 1), None);
+            scheduler.done(2, &hot);
+            assert_eq!(scheduler.decide(&hot, 1), Some(2));
+        }
     }
 
     #[test]
     fn ties_and_no_rank_go_where_each_ranking_says() {
         let one = request(&[(7, true)]);
         let mut artifact = scheduler(4, Ranking::Artifact, Planes::Two);
-        assert_eq!([artifact.decide(&one, 2), artifact.decide(&one, 9)], [2, 1], "the hint");
-        artifact.refresh();
-        assert_eq!(artifact.decide(&one, 3), 1, "a tie of workers 1 and 2");
+        assert_eq!([2, 9].map(|hint| artifact.decide(&one, hint)), [Some(2), Some(1)], "the hint");
+        artifact.counters.look();
+        assert_eq!(artifact.decide(&one, 3), Some(1), "a tie of workers 1 and 2");
         let mut improved = scheduler(3, Ranking::Improved, Planes::Two);
         let spread: Vec<usize> =
-            (0..3).map(|at| improved.decide(&request(&[(at, true)]), 0)).collect();
+            (0..3).filter_map(|at| improved.decide(&request(&[(at, true)]), 0)).collect();
         assert_eq!(spread, [0, 1, 2]);
-        assert_eq!(improved.decide(&request(&[(1, true)]), 0), 1, "where the conflict is");
+        assert_eq!(improved.decide(&request(&[(1, true)]), 0), Some(1), "where the conflict is");
         // All tie: of the two shortest queues that whose turn comes first, after worker 1's.
-        assert_eq!(improved.decide(&request(&[(0, true), (1, false), (2, true)]), 0), 2);
+        let all = request(&[(0, true), (1, false), (2, true)]);
+        assert_eq!(improved.decide(&all, 0), Some(2));
     }
 
     #[test]
     fn reads_conflict_with_writes_only_if_there_are_two_planes() {
         for (planes, rank) in [(Planes::Two, 0), (Planes::One, 1)] {
             let mut scheduler = scheduler(2, Ranking::Improved, planes);
-            let at = scheduler.decide(&request(&[(9, false)]), 0);
+            let at = scheduler.decide(&request(&[(9, false)]), 0).unwrap();
             assert_eq!(scheduler.ranks(&request(&[(9, false)]))[at], rank);
             assert_eq!(scheduler.ranks(&request(&[(9, true)]))[at], 1);
         }
@@ -293,11 +277,36 @@ mod tests {
         vectors.weights[3] = 90;
         vectors.steering[3] = 2;
         vectors.steering[4] = 17;
-        assert!(scheduler.publish(vectors.clone()) && !scheduler.publish(vectors));
+        assert!(scheduler.publish(&vectors) && !scheduler.publish(&vectors));
         let ranks = scheduler.ranks(&hot);
         assert_eq!((ranks[0], ranks[2]), (0, 90));
-        assert_eq!(scheduler.decide(&hot, 0), 2);
+        assert_eq!(scheduler.decide(&hot, 0), Some(2));
         assert_eq!(scheduler.ranks(&request(&[(4, true)])), [0; WORKERS_MAX], "no such worker");
+    }
+
+    #[test]
+    fn hostile_features_cost_no_request_and_leave_nothing_behind() {
+        let mut random = Stream::new(2, Purpose::Test, 0);
+        let everything = request(&(0..FEATURES).map(|at| (at, true)).collect::<Vec<_>>());
+        for ranking in [Ranking::Improved, Ranking::Artifact] {
+            let mut scheduler = Scheduler::new(22, ranking, Planes::Two);
+            // Every feature weighs all it can: sums end at their limit.
+            let mut vectors = Vectors { epoch: 1, ..Vectors::none() };
+            vectors.weights.fill(u8::MAX);
+            vectors.steering.fill(5);
+            assert!(scheduler.publish(&vectors));
+            let mut given = Vec::new();
+            for turn in 0..3_000_usize {
+                let honest = request(&[(random.below(512) as usize, true)]);
+                let one = if turn.is_multiple_of(3) { everything } else { honest };
+                given.push((scheduler.decide(&one, turn).unwrap(), one));
+            }
+            assert!((0..22).all(|worker| scheduler.queued(worker) > 0), "nobody is left out");
+            given.drain(..).for_each(|(worker, one)| scheduler.done(worker, &one));
+            vectors = Vectors { epoch: 2, weights: vectors.weights, ..Vectors::none() };
+            assert!(scheduler.publish(&vectors));
+            assert_eq!(scheduler.ranks(&everything), [0; WORKERS_MAX]);
+        }
     }
 
     #[test]
@@ -308,11 +317,12 @@ mod tests {
         for _ in 0..2_000 {
             let mut one = Features::default();
             (0..16).for_each(|_| one.add(random.below(40) as usize, random.below(2) == 0));
-            given.push((scheduler.decide(&one, 0), one));
+            given.push((scheduler.decide(&one, 0).unwrap(), one));
         }
         assert!(given.iter().all(|(worker, _)| *worker < 22));
         given.iter().for_each(|(worker, one)| scheduler.done(*worker, one));
-        scheduler.done(3, &request(&[(0, true)]));
+        let all = request(&(0..FEATURES).map(|at| (at, true)).collect::<Vec<_>>());
+        assert_eq!(scheduler.ranks(&all), [0; WORKERS_MAX]);
         assert!((0..22).all(|worker| scheduler.queued(worker) == 0));
     }
 }

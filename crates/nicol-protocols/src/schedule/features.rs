@@ -1,19 +1,16 @@
 //! Feature vectors: which of 512 features a request touches, and which it writes. [AlNiCo22, vectors I]
 
-use nicol_core::ids::{Key, TableId};
-use nicol_core::txn::Txn;
-use nicol_core::wire::{Malformed, Reader, Writer};
+use std::ops::Range;
 
-/// Features. (C2.03)
-pub const FEATURES: usize = 512;
-const WORDS: usize = FEATURES / 64;
+use nicol_core::ids::{Key, TableId};
+use nicol_core::records::RecordSource;
+use nicol_core::txn::{Procedures, Txn};
+use nicol_core::wire::{Malformed, Reader, Writer};
+pub use nicol_store::feature_counters::{FEATURES, Plane};
 
 /// An odd factor whose product spreads neighbouring keys over the high bits: 2^64 by the golden
 /// ratio.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// A set of features.
-pub type Plane = [u64; WORDS];
+pub(super) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What a request touches: a plane of everything, and one of what it writes. (AMB-23)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,53 +62,78 @@ impl Features {
 
 /// Which features the keys of each table have: disjoint ones, in proportion to the shares that the
 /// workload gives. [AlNiCo22, requirements]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct FeatureMap {
     /// By table: the first feature, and how many.
-    tables: Vec<(TableId, usize, usize)>,
+    tables: Vec<Share>,
+    number: fn(Key) -> u64,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Share {
+    table: TableId,
+    first: usize,
+    count: usize,
+}
+
+/// The entry for tables that have none.
+const OTHERS: TableId = TableId(0);
+
 impl FeatureMap {
-    /// The map of tables with these shares. Without any, all keys share all features.
+    /// The map of what `source` loads. Without shares, all keys share all features.
+    pub fn of(source: &dyn RecordSource) -> Self {
+        Self::new(&source.feature_shares(), source.feature_number())
+    }
+
+    /// The map of tables with these shares, whose keys have these numbers.
     ///
     /// # Panics
     /// If there are more tables than features.
-    pub fn new(shares: &[(TableId, u32)]) -> Self {
+    pub fn new(shares: &[(TableId, u32)], number: fn(Key) -> u64) -> Self {
         assert!(shares.len() <= FEATURES, "a table has a feature at least");
-        let all: u64 = shares.iter().map(|(_, share)| u64::from((*share).max(1))).sum();
-        let free = (FEATURES - shares.len()) as u64;
+        let all: u64 = shares.iter().map(|(_, share)| u64::from(*share)).sum();
+        let part = |share: u32| (u64::from(share) * FEATURES as u64 / all.max(1)) as usize;
+        let mut counts: Vec<usize> = shares.iter().map(|(_, share)| part(*share).max(1)).collect();
+        while counts.iter().sum::<usize>() > FEATURES {
+            let largest = counts.iter_mut().max();
+            *largest.expect("tables that take too much are there") -= 1;
+        }
         let mut first = 0;
         let mut tables = Vec::new();
-        for &(table, share) in shares {
-            let count = 1 + (u64::from(share.max(1)) * free / all) as usize;
-            tables.push((table, first, count));
+        for (&(table, _), count) in shares.iter().zip(counts) {
+            tables.push(Share { table, first, count });
             first += count;
         }
-        assert!(first <= FEATURES, "shares are rounded down");
-        Self { tables }
+        Self { tables, number }
     }
 
-    /// The feature of `key`: by a hash that mixes, within those of its table. (AMB-38)
+    fn share(&self, table: TableId) -> Share {
+        let of = |table| self.tables.iter().find(|share| share.table == table);
+        let all = Share { table: OTHERS, first: 0, count: FEATURES };
+        of(table).or_else(|| of(OTHERS)).copied().unwrap_or(all)
+    }
+
+    /// The feature of `key`, within those of its table: keys with successive numbers have different
+    /// features as long as there are enough, and those further apart are mixed, whatever their
+    /// stride. (AMB-38)
     pub fn feature(&self, key: Key) -> usize {
-        let mixed = (key.0 ^ key.0 >> 31).wrapping_mul(SPREAD) >> 32;
-        let of_table = self.tables.iter().find(|(table, ..)| *table == key.table());
-        let (first, count) = of_table.map_or((0, FEATURES), |&(_, first, count)| (first, count));
-        first + mixed as usize % count
+        let Share { first, count, .. } = self.share(key.table());
+        let (number, count) = ((self.number)(key), count as u64);
+        let shift = (number / count).wrapping_mul(SPREAD) >> 32;
+        first + ((number % count + shift) % count) as usize
     }
 
-    /// The features of the keys that `txn` declares, as far as `counts` says of a table that it does.
-    /// Of ranges some keys of each stand for all.
-    pub fn features(&self, txn: &Txn, counts: impl Fn(TableId) -> bool) -> Features {
+    /// The features of each table, tables without a share together.
+    pub fn tables(&self) -> impl Iterator<Item = Range<usize>> {
+        let all = self.tables.is_empty().then_some(0..FEATURES);
+        let shares = self.tables.iter().map(|share| share.first..share.first + share.count);
+        shares.chain(all)
+    }
+
+    /// The features that a request for `txn` has.
+    pub fn features(&self, txn: &Txn, procedures: &Procedures) -> Features {
         let mut features = Features::default();
-        for entry in txn.entries().iter().filter(|entry| counts(entry.key.table())) {
-            features.add(self.feature(entry.key), entry.write);
-        }
-        for scan in txn.scans().iter().filter(|scan| counts(scan.range.first.table())) {
-            let (first, last) = (scan.range.first.0, scan.range.last.0);
-            let stands =
-                |at: u64| first + ((u128::from(last - first) * u128::from(at)) >> 2) as u64;
-            (0..4).for_each(|at| features.add(self.feature(Key(stands(at))), false));
-        }
+        procedures.features(txn, &mut |key, write| features.add(self.feature(key), write));
         features
     }
 }
@@ -123,15 +145,33 @@ mod tests {
     #[test]
     fn tables_have_features_of_their_own_in_proportion() {
         let (small, large) = (TableId(1), TableId(2));
-        let map = FeatureMap::new(&[(small, 10), (large, 90)]);
+        let map = FeatureMap::new(&[(small, 10), (large, 90)], Key::row);
         let of = |table| {
             let features: std::collections::BTreeSet<usize> =
                 (0..20_000).map(|row| map.feature(Key::new(table, row))).collect();
             features
         };
         let (few, many) = (of(small), of(large));
-        assert!(few.is_disjoint(&many) && few.len() == 52 && many.len() == 460);
-        assert_eq!(FeatureMap::new(&[]).feature(Key::new(small, 5)) / FEATURES, 0);
+        assert!(few.is_disjoint(&many) && few.len() == 51 && many.len() == 460);
+        assert!(map.tables().eq([0..51, 51..511]));
+        assert_eq!(FeatureMap::new(&[], Key::row).tables().last(), Some(0..FEATURES));
+        let tiny: Vec<_> = (1..=60).map(|table| (TableId(table), u32::from(table == 1))).collect();
+        assert_eq!(FeatureMap::new(&tiny, Key::row).tables().last(), Some(511..512));
+    }
+
+    #[test]
+    fn few_keys_never_share_a_feature_and_no_stride_makes_many_share_one() {
+        let map = FeatureMap::new(&[(TableId(1), 20), (TableId(0), 492)], Key::row);
+        let feature = |row| map.feature(Key::new(TableId(1), row));
+        for from in [0, 40, 4_000] {
+            let features: std::collections::BTreeSet<usize> =
+                (from..from + 20).map(feature).collect();
+            assert_eq!(features.len(), 20);
+        }
+        let mut counts = [0; 20];
+        (0..2_000).for_each(|at| counts[feature(20 * at)] += 1);
+        assert!(counts.iter().all(|count| (60..150).contains(count)), "{counts:?}");
+        assert!(map.feature(Key::new(TableId(9), 3)) >= 20, "a table without a share");
     }
 
     #[test]

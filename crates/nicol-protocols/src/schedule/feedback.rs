@@ -1,15 +1,20 @@
 //! What software learns of contention, and tells the scheduler. [AlNiCo22, software feedback]
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::decision::{NONE, Vectors};
-use super::features::FEATURES;
+use super::decision::Vectors;
+use super::features::{FEATURES, FeatureMap};
 
 /// Aborts that a worker remembers.
 pub const WINDOW: usize = 4_096;
-/// Weights of the hottest features begin here, and fall by one from feature to feature.
+/// Weights of steered features begin here, and fall by one from feature to feature.
 const HOTTEST: u8 = 90;
+/// The most that a feature weighs which is not steered: half of that, so that a steered feature outweighs
+/// it. The implementation has no such limit.
+const UNSTEERED_MAX: u32 = 45;
 
 /// How often each feature has stood in the way lately, by all workers together.
 #[derive(Debug)]
@@ -56,48 +61,107 @@ impl Window {
 pub enum Policy {
     /// Each time.
     Always,
-    /// When the hottest features are others, or contention has changed by a quarter.
+    /// When other features are steered, or contention has changed by a quarter.
     OnChange,
 }
 
-/// The vectors that follow from `counts`: what stands in the way often weighs more, and the hottest
-/// features are steered to one worker each. [AlNiCo22, steering vector]
-pub fn vectors(counts: &[u32], workers: usize, epoch: u64) -> Vectors {
-    let mut vectors = Vectors { epoch, ..Vectors::none() };
-    let most = counts.iter().copied().max().unwrap_or_default().max(1);
-    for (weight, count) in vectors.weights.iter_mut().zip(counts) {
-        *weight = (u64::from(*count) * u64::from(HOTTEST / 2) / u64::from(most)) as u8;
-    }
-    for (place, feature) in hottest(counts, workers).into_iter().enumerate() {
-        vectors.weights[feature] = HOTTEST - place as u8;
-        vectors.steering[feature] = place as u8;
-    }
-    debug_assert!(vectors.steering.iter().all(|worker| *worker == NONE || *worker < HOTTEST));
-    vectors
+/// Computes vectors from what stood in the way, one after the other. [AlNiCo22, software feedback]
+#[derive(Clone, Debug)]
+pub struct Feedback {
+    tables: Vec<Range<usize>>,
+    workers: usize,
+    epoch: u64,
+    /// What is published steers these, each at the place of its worker.
+    steered: Vec<Option<usize>>,
+    /// All aborts that it rests on.
+    aborts: u64,
 }
 
-/// The features that stood in the way most often, at most `workers`; none that did not.
-pub fn hottest(counts: &[u32], workers: usize) -> Vec<usize> {
-    let mut features: Vec<usize> = (0..counts.len()).filter(|at| counts[*at] > 0).collect();
-    features.sort_by_key(|at| (std::cmp::Reverse(counts[*at]), *at));
-    features.truncate(workers);
-    features
-}
+impl Feedback {
+    /// For so many workers, before anything is published.
+    ///
+    /// # Panics
+    /// If there are more workers than weights of steered features.
+    pub fn new(map: &FeatureMap, workers: usize) -> Self {
+        assert!(workers < usize::from(HOTTEST), "each worker's feature has a weight of its own");
+        let (tables, steered) = (map.tables().collect(), vec![None; workers]);
+        Self { tables, workers, epoch: 0, steered, aborts: 0 }
+    }
 
-/// Are vectors worth publishing that would follow from `new`, after those that followed from `old`?
-pub fn is_due(policy: Policy, old: &[u32], new: &[u32], workers: usize) -> bool {
-    let sum = |counts: &[u32]| counts.iter().map(|count| u64::from(*count)).sum::<u64>();
-    let (before, now) = (sum(old), sum(new));
-    match policy {
-        Policy::Always => now > 0,
-        Policy::OnChange => {
-            4 * before.abs_diff(now) > before || hottest(old, workers) != hottest(new, workers)
+    /// The vectors that follow from `counts`, if `policy` publishes them: a feature weighs as often as it
+    /// has stood in the way, on average of all workers, and the hottest features of the hottest
+    /// table are steered to one worker each. A worker keeps a feature that it steers already.
+    pub fn vectors(&mut self, policy: Policy, counts: &[u32]) -> Option<Vectors> {
+        let hottest = self.hottest(counts);
+        let aborts = counts.iter().map(|count| u64::from(*count)).sum::<u64>();
+        let others = hottest.iter().any(|feature| !self.steered.contains(&Some(*feature)))
+            || self.steered.iter().flatten().any(|feature| !hottest.contains(feature));
+        let moved = 4 * aborts.abs_diff(self.aborts) > self.aborts;
+        let due = match policy {
+            Policy::Always => aborts > 0,
+            Policy::OnChange => others || moved,
+        };
+        if !due {
+            return None;
+        }
+        self.assign(&hottest);
+        (self.aborts, self.epoch) = (aborts, self.epoch + 1);
+        let mut vectors = Vectors { epoch: self.epoch, ..Vectors::none() };
+        for (weight, count) in vectors.weights.iter_mut().zip(counts) {
+            *weight = (count / self.workers as u32).min(UNSTEERED_MAX) as u8;
+        }
+        for (place, feature) in hottest.iter().enumerate() {
+            vectors.weights[*feature] = HOTTEST - place as u8;
+        }
+        for (worker, feature) in self.steered.iter().enumerate() {
+            if let Some(feature) = feature {
+                vectors.steering[*feature] = worker as u8;
+            }
+        }
+        Some(vectors)
+    }
+
+    /// The features to steer, the hottest first: as many as workers, of the table whose features weigh
+    /// most on average, among tables of which so many features weigh anything.
+    fn hottest(&self, counts: &[u32]) -> Vec<usize> {
+        let least = self.workers as u32;
+        let weighs = |table: &Range<usize>| -> Vec<usize> {
+            table.clone().filter(|feature| counts[*feature] >= least).collect()
+        };
+        let mean = |features: &[usize]| {
+            let sum: u64 = features.iter().map(|feature| u64::from(counts[*feature])).sum();
+            // Compared as a fraction of 2^-16.
+            (sum << 16) / features.len() as u64
+        };
+        let tables = self.tables.iter().map(weighs);
+        let enough = tables.filter(|features| features.len() >= self.workers);
+        // The first of those that are as hot.
+        let hottest = enough.rev().max_by_key(|features| mean(features));
+        let mut features = hottest.unwrap_or_default();
+        features.sort_by_key(|feature| (Reverse(counts[*feature]), *feature));
+        features.truncate(self.workers);
+        features
+    }
+
+    /// Gives each of `hottest` a worker of its own.
+    fn assign(&mut self, hottest: &[usize]) {
+        for kept in &mut self.steered {
+            *kept = kept.filter(|feature| hottest.contains(feature));
+        }
+        for feature in hottest {
+            if !self.steered.contains(&Some(*feature)) {
+                let free = self.steered.iter_mut().find(|worker| worker.is_none());
+                *free.expect("there are no more features than workers") = Some(*feature);
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nicol_core::ids::{Key, TableId};
+    use nicol_store::feature_counters::NONE;
+
     use super::*;
 
     #[test]
@@ -109,24 +173,54 @@ mod tests {
         assert_eq!((counts[1], counts[2]), (WINDOW as u32 / 2, WINDOW as u32 / 2));
     }
 
-    #[test]
-    fn the_hottest_features_are_steered_to_one_worker_each() {
+    /// Three workers; tables of 10, 50 and 452 features.
+    fn feedback() -> Feedback {
+        let shares = [(TableId(1), 10), (TableId(2), 50), (TableId(3), 452)];
+        Feedback::new(&FeatureMap::new(&shares, Key::row), 3)
+    }
+
+    fn counts(of: &[(usize, u32)]) -> Vec<u32> {
         let mut counts = vec![0; FEATURES];
-        (counts[9], counts[4], counts[300], counts[8]) = (100, 70, 70, 1);
-        let made = vectors(&counts, 3, 2);
-        assert_eq!((made.steering[9], made.steering[4], made.steering[300]), (0, 1, 2));
-        assert_eq!((made.weights[9], made.weights[4], made.weights[300]), (90, 89, 88));
-        assert_eq!((made.steering[8], made.weights[8], made.weights[0]), (NONE, 0, 0));
+        of.iter().for_each(|(feature, count)| counts[*feature] = *count);
+        counts
+    }
+
+    #[test]
+    fn the_hottest_features_of_the_hottest_table_are_steered_to_one_worker_each() {
+        let mut feedback = feedback();
+        // The hottest of all are two features, too few; of the largest table many, but less hot.
+        let mut hot = vec![(0, 900), (1, 800), (12, 300), (59, 301), (30, 200), (31, 7), (32, 2)];
+        hot.extend((60..512).map(|feature| (feature, 90)));
+        let made = feedback.vectors(Policy::OnChange, &counts(&hot)).unwrap();
+        let steered = |made: &Vectors| [59, 12, 30].map(|feature| made.steering[feature]);
+        assert_eq!(steered(&made), [0, 1, 2]);
+        assert_eq!([59, 12, 30].map(|feature| made.weights[feature]), [90, 89, 88]);
+        assert_eq!([0, 31, 32, 60].map(|feature| made.weights[feature]), [45, 2, 0, 30]);
+        assert_eq!(made.steering.iter().filter(|worker| **worker != NONE).count(), 3);
+        // Another order moves nothing from its worker; another feature gets the worker that is free.
+        (hot[2], hot[3]) = ((12, 500), (33, 400));
+        let made = feedback.vectors(Policy::OnChange, &counts(&hot)).unwrap();
+        assert_eq!((made.epoch, [12, 33, 30].map(|at| made.steering[at])), (2, [1, 0, 2]));
+        assert_eq!([12, 33, 30].map(|feature| made.weights[feature]), [90, 89, 88]);
+    }
+
+    #[test]
+    fn what_stands_in_the_way_less_than_once_a_worker_weighs_nothing() {
+        let made = feedback().vectors(Policy::Always, &counts(&[(9, 2), (8, 3), (7, 5)])).unwrap();
+        assert_eq!([9, 8, 7].map(|feature| made.weights[feature]), [0, 1, 1]);
+        assert!(made.steering.iter().all(|worker| *worker == NONE), "two are too few to steer");
     }
 
     #[test]
     fn vectors_are_published_when_contention_moves() {
-        let (mut old, none) = (vec![0; FEATURES], vec![0; FEATURES]);
-        old[3] = 40;
-        let mut moved = none.clone();
-        moved[5] = 40;
-        assert!(is_due(Policy::OnChange, &old, &moved, 4));
-        assert!(!is_due(Policy::OnChange, &old, &old, 4) && is_due(Policy::Always, &old, &old, 4));
-        assert!(!is_due(Policy::Always, &old, &none, 4));
+        let (old, moved) =
+            (counts(&[(3, 40), (4, 40), (5, 40)]), counts(&[(3, 40), (6, 40), (5, 40)]));
+        let mut feedback = feedback();
+        assert!(feedback.vectors(Policy::OnChange, &counts(&[])).is_none());
+        assert!(feedback.vectors(Policy::OnChange, &old).is_some());
+        assert!(feedback.vectors(Policy::OnChange, &old).is_none());
+        assert!(feedback.vectors(Policy::Always, &old).is_some());
+        assert!(feedback.vectors(Policy::OnChange, &moved).is_some());
+        assert!(feedback.vectors(Policy::Always, &counts(&[])).is_none());
     }
 }

@@ -18,8 +18,8 @@ pub(crate) const COMPLETED: u16 = 3;
 pub(crate) const VECTORS: u16 = 4;
 const DONE: u16 = 5;
 
-/// In a request's flags: its transaction scans.
-const SCANS: u8 = 1;
+/// In a request's flags: its transaction takes long.
+const LONG: u8 = 1;
 
 /// A request: its header with the vector, then the transaction's arguments and keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub(crate) struct Header {
     pub(crate) slot: u64,
     /// Where the client would send it.
     pub(crate) hint: u8,
-    /// Does it scan?
-    pub(crate) scans: bool,
+    /// Does it take long?
+    pub(crate) long: bool,
     pub(crate) features: Features,
 }
 
@@ -48,16 +48,16 @@ impl Header {
     pub(crate) fn emit(&self, to: &mut Writer<'_>) {
         to.u64(self.slot);
         to.u8(self.hint);
-        to.u8(if self.scans { SCANS } else { 0 });
+        to.u8(if self.long { LONG } else { 0 });
         self.features.emit(to);
     }
 
     pub(crate) fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let (slot, hint, flags) = (from.u64()?, from.u8()?, from.u8()?);
-        if flags & !SCANS != 0 {
+        if flags & !LONG != 0 {
             return Err(Malformed { what: "a request's flags" });
         }
-        Ok(Self { slot, hint, scans: flags == SCANS, features: Features::parse(from)? })
+        Ok(Self { slot, hint, long: flags == LONG, features: Features::parse(from)? })
     }
 }
 
@@ -247,7 +247,7 @@ mod tests {
         (0..5).for_each(|row| {
             _ = if row % 2 == 0 { txn.read(Key(row)) } else { txn.write(Key(row)) }
         });
-        let mut header = Header { slot: 9, hint: 3, scans: true, ..Header::default() };
+        let mut header = Header { slot: 9, hint: 3, long: true, ..Header::default() };
         header.features.add(77, true);
         let mut body = Vec::new();
         RequestOf { header, id: TxnId(8), txn: &txn, padding: 9 }.emit(&mut Writer::new(&mut body));

@@ -27,9 +27,10 @@ mod shared;
 mod strife;
 
 pub use config::{Completion, Kind, ScheduleConfig};
-pub use decision::{NONE, Planes, Ranking, Scheduler, Vectors, WORKERS_MAX};
+pub use decision::{OPEN_MAX, Planes, Ranking, Scheduler, Vectors, WORKERS_MAX};
 pub use features::{FEATURES, FeatureMap, Features, Plane};
-pub use feedback::{Contention, Policy, WINDOW, Window, hottest, is_due, vectors};
+pub use feedback::{Contention, Feedback, Policy, WINDOW, Window};
+pub use nicol_store::feature_counters::NONE;
 pub use server::QUEUE_MAX;
 pub use shared::Transcripts;
 pub use strife::{Plan, plan};

@@ -1,6 +1,6 @@
 //! A server's part: who schedules, and the workers with their queues. [AlNiCo22, implementation; B-09]
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use nicol_core::ids::{EngineId, Side};
 use nicol_core::txn::{Outcome, Txn};
 use nicol_core::units::Nanos;
 use nicol_core::wire::{Malformed, Reader};
+use nicol_store::feature_counters::NONE;
 
 use super::config::{Completion, Kind};
-use super::decision::{NONE, Vectors};
-use super::feedback::{Window, is_due, vectors};
+use super::decision::{OPEN_MAX, Vectors};
+use super::feedback::{Feedback, Window};
 use super::messages::{COMPLETED, Completed, Done, Header, REQUEST, Request, VECTORS, WORK, Work};
 use super::shared::Shared;
 use super::strife::plan;
@@ -65,7 +66,6 @@ pub(crate) struct Server<F: Fabric, X: Executor> {
     /// What the scheduler has given to whom, by the client's slot.
     given: RefCell<BTreeMap<u64, (usize, Header)>>,
     batch: RefCell<Batch>,
-    turn: Cell<usize>,
 }
 
 impl<F: Fabric, X: Executor> Server<F, X> {
@@ -80,7 +80,6 @@ impl<F: Fabric, X: Executor> Server<F, X> {
             window: Window::default(),
             given: RefCell::default(),
             batch: RefCell::default(),
-            turn: Cell::new(0),
         });
         fabric.serve(server.clone());
         let here = fabric.here();
@@ -128,7 +127,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
                 }
             };
             let outcome = self.executor.complete(&mut txn, &mut aborted).await;
-            self.shared.transcripts.put(request.id, std::mem::take(&mut txn));
+            self.shared.transcripts.put(request.id, &mut txn);
             if let Some(scheduler) = scheduler
                 && self.shared.config.completion == Completion::Reply
             {
@@ -159,9 +158,8 @@ impl<F: Fabric, X: Executor> Server<F, X> {
     /// Decides who gets a request. (A-13 step 3)
     fn decide(&self, header: &Header) -> Option<usize> {
         let shared = &self.shared;
-        if header.scans && shared.config.reserved > 0 {
-            let turn = self.turn.replace(self.turn.get() + 1);
-            return Some(shared.ordinary() + turn % shared.config.reserved);
+        if header.long && shared.config.reserved > 0 {
+            return Some(shared.reserved_for(&header.features));
         }
         if self.fabric.here().side == Side::Host {
             // What a core of the host reads of every worker's state.
@@ -176,11 +174,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
             // The client's last request is done, whether or not its worker has said so.
             scheduler.done(worker, &before.features);
         }
-        let worker = scheduler.decide(&header.features, usize::from(header.hint));
-        if scheduler.queued(worker) as usize > QUEUE_MAX {
-            scheduler.done(worker, &header.features);
-            return None;
-        }
+        let worker = scheduler.decide(&header.features, usize::from(header.hint))?;
         self.given.borrow_mut().insert(header.slot, (worker, *header));
         Some(worker)
     }
@@ -299,29 +293,23 @@ impl<F: Fabric, X: Executor> Server<F, X> {
 
     /// Computes vectors from what stood in the way, and tells the scheduler. (AMB-21)
     async fn feed_back(self: Rc<Self>) {
-        let Shared { config, contention, .. } = &*self.shared;
-        let (mut epoch, mut published) = (0, contention.counts());
+        let Shared { config, contention, map, .. } = &*self.shared;
+        let mut feedback = Feedback::new(map, self.shared.ordinary());
         loop {
             self.fabric.sleep_until(self.fabric.now() + config.feedback).await;
             let counts = contention.counts();
-            let workers = self.shared.ordinary();
-            if !is_due(config.policy, &published, &counts, workers) {
-                continue;
-            }
-            epoch += 1;
-            let made = vectors(&counts, workers, epoch);
-            self.fabric.work(CoreWork::Copy { bytes: (counts.len() * 4 * workers) as u32 });
-            published = counts;
+            self.fabric.work(CoreWork::Copy { bytes: (counts.len() * size_of::<u32>()) as u32 });
+            let Some(made) = feedback.vectors(config.policy, &counts) else { continue };
             match config.kind {
                 Kind::Alnico => {
                     self.fabric.send(EngineId::nic(self.fabric.here().node, 0), &made);
                 }
-                _ => self.publish(made),
+                _ => self.publish(&made),
             }
         }
     }
 
-    fn publish(&self, vectors: Vectors) {
+    fn publish(&self, vectors: &Vectors) {
         if self.shared.scheduler().publish(vectors) {
             count(&self.shared.counts.published);
         }
@@ -358,10 +346,11 @@ impl<F: Fabric, X: Executor> Service for Server<F, X> {
             (COMPLETED, None) if own => Completed::parse(body).map(|Completed(slot)| {
                 self.completed(slot);
             }),
-            (VECTORS, None) if own => Vectors::parse(body).map(|vectors| self.publish(vectors)),
+            (VECTORS, None) if own => Vectors::parse(body).map(|vectors| self.publish(&vectors)),
             _ => Err(Malformed { what: "a message of scheduling" }),
         }
     }
 }
 
+const _: () = assert!(OPEN_MAX as usize <= QUEUE_MAX, "a queue has a place for what is decided");
 const _: () = assert!(<Completed as Message>::KIND == COMPLETED, "kinds are what is matched");

@@ -10,26 +10,54 @@ use nicol_core::txn::Txn;
 
 use super::config::ScheduleConfig;
 use super::decision::Scheduler;
-use super::features::FeatureMap;
+use super::features::{FeatureMap, Features, SPREAD};
 use super::feedback::Contention;
 use crate::kit::counters;
 
+/// Parts of the transcripts: so many that clients and workers seldom meet at one.
+const PARTS: usize = 64;
+
 /// What clients know of their transactions for the judge alone, beside the wire: the sets that a
 /// server's procedure has read and written. It costs no bytes there, as in the testbed nobody asks.
-#[derive(Clone, Debug, Default)]
-pub struct Transcripts(Arc<Mutex<BTreeMap<TxnId, Txn>>>);
+///
+/// A client and the worker of its transaction meet at a part that few others use, and exchange buffers.
+#[derive(Clone, Debug)]
+pub struct Transcripts(Arc<[Mutex<Part>; PARTS]>);
+
+/// Transcripts, and buffers that are free.
+#[derive(Debug, Default)]
+struct Part {
+    of: BTreeMap<TxnId, Txn>,
+    free: Vec<Txn>,
+}
+
+impl Default for Transcripts {
+    fn default() -> Self {
+        Self(Arc::new(std::array::from_fn(|_| Mutex::default())))
+    }
+}
 
 impl Transcripts {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TxnId, Txn>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn part(&self, id: TxnId) -> MutexGuard<'_, Part> {
+        let part = id.0.wrapping_mul(SPREAD) >> (u64::BITS - PARTS.ilog2());
+        self.0[part as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn put(&self, id: TxnId, txn: Txn) {
-        self.lock().insert(id, txn);
+    /// Keeps what `txn` has become, and gives another buffer for it.
+    pub(crate) fn put(&self, id: TxnId, txn: &mut Txn) {
+        let mut part = self.part(id);
+        let free = part.free.pop().unwrap_or_default();
+        part.of.insert(id, std::mem::replace(txn, free));
     }
 
-    pub(crate) fn take(&self, id: TxnId) -> Option<Txn> {
-        self.lock().remove(&id)
+    /// Makes `txn` what was kept of it, if anything was.
+    pub(crate) fn take(&self, id: TxnId, txn: &mut Txn) {
+        let mut part = self.part(id);
+        if let Some(kept) = part.of.remove(&id) {
+            let free = std::mem::replace(txn, kept);
+            part.free.push(free);
+            txn.id = id;
+        }
     }
 }
 
@@ -76,7 +104,7 @@ impl Shared {
         transcripts: Transcripts,
     ) -> Self {
         let workers = cores.saturating_sub(config.dispatchers());
-        assert!(workers > config.reserved, "a core is left for what does not scan");
+        assert!(workers > config.reserved, "a core is left for what does not take long");
         let ordinary = workers - config.reserved;
         Self {
             config: config.clone(),
@@ -90,7 +118,14 @@ impl Shared {
         }
     }
 
-    /// Workers that take what does not scan: the first ones.
+    /// The worker among the reserved ones that takes a request which takes long: those that meet, which
+    /// TPC-C's do at their warehouse, are executed one after the other.
+    pub(crate) fn reserved_for(&self, features: &Features) -> usize {
+        let first = Features::of(&features.touched).next().unwrap_or_default();
+        self.ordinary() + first % self.config.reserved.max(1)
+    }
+
+    /// Workers that take what does not take long: the first ones.
     pub(crate) fn ordinary(&self) -> usize {
         self.workers - self.config.reserved
     }

@@ -128,3 +128,18 @@ fn threads_lose_no_record_and_see_no_other_s() {
     assert!(all.iter().all(|(key, place)| store.find(*key).unwrap().key() == *key
         && store.locate(*key, |_| None).unwrap().place == *place));
 }
+
+#[test]
+fn what_is_inserted_behind_a_prefix_changes_no_leaf_of_the_next() {
+    let store = store();
+    let order = |district: u64, number: u64| Key::new(TableId::ORDERED, district << 32 | number);
+    for district in 1..4 {
+        (200..300).for_each(|number| _ = store.locate(order(district, number), |_| Some(0)));
+    }
+    for number in 300..600 {
+        // Whoever looks for a district's oldest order begins before it.
+        let leaf = store.leaf_of(order(2, 0));
+        store.locate(order(1, number), |_| Some(0)).unwrap();
+        assert!(store.is_unchanged(leaf.node, leaf.version), "{number}");
+    }
+}

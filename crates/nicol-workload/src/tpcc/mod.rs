@@ -25,6 +25,7 @@ mod audit;
 mod config;
 mod delivery;
 mod draw;
+mod features;
 mod input;
 pub mod key;
 mod load;
@@ -43,7 +44,7 @@ mod tests;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
-use nicol_core::txn::{Execute, ProcedureId, Procedures, Txn, Verdict};
+use nicol_core::txn::{Execute, ProcedureId, Procedures, RequestKeys, Scheduling, Txn, Verdict};
 use nicol_core::view::ShardMap;
 use nicol_core::workload::Workload;
 
@@ -120,34 +121,22 @@ const LOGIC: [Execute; Schema::ALL.len() * PROCEDURES] = [
     |_| Verdict::Refuse,
 ];
 
-/// Features of 512 that AlNiCo's implementation gives each table.
-const FEATURE_SHARES: [(TableId, u32); 11] = [
-    (key::WAREHOUSE, 10),
-    (key::DISTRICT, 20),
-    (key::CUSTOMER, 110),
-    (key::HISTORY, 10),
-    (key::NEW_ORDER, 10),
-    (key::ORDER, 10),
-    (key::ORDER_LINE, 10),
-    (key::ITEM, 115),
-    (key::STOCK, 177),
-    (key::CUSTOMERS_BY_NAME, 10),
-    (key::ORDERS_OF_CUSTOMER, 10),
-];
+/// The keys that a request is scheduled by.
+fn features(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
+    const OF: [RequestKeys; PROCEDURES] = [
+        features::new_order,
+        features::payment,
+        features::order_status,
+        features::delivery,
+        features::stock_level,
+        features::stock_level,
+    ];
+    OF[usize::from(txn.procedure.0) % PROCEDURES](txn, each);
+}
 
-/// What requests are scheduled by, as in AlNiCo's implementation: New-Order by customer, warehouse,
-/// district, items and stocks; Delivery by its warehouse, which here is where it scans; the others by
-/// their district alone. (A-30, AMB-39)
-fn counts(procedure: ProcedureId, table: TableId) -> bool {
-    let number = usize::from(procedure.0) % PROCEDURES;
-    if number == Procedure::NewOrder as usize {
-        return [key::CUSTOMER, key::WAREHOUSE, key::DISTRICT, key::ITEM, key::STOCK]
-            .contains(&table);
-    }
-    if number == Procedure::Delivery as usize {
-        return [key::NEW_ORDER, key::OLDEST_NEW_ORDER].contains(&table);
-    }
-    table == key::DISTRICT
+/// Delivery has cores of its own, where some are reserved.
+fn is_long(procedure: ProcedureId) -> bool {
+    usize::from(procedure.0) % PROCEDURES == Procedure::Delivery as usize
 }
 
 impl Tpcc {
@@ -209,7 +198,11 @@ impl RecordSource for Tpcc {
     }
 
     fn feature_shares(&self) -> Vec<(TableId, u32)> {
-        FEATURE_SHARES.to_vec()
+        features::SHARES.to_vec()
+    }
+
+    fn feature_number(&self) -> fn(Key) -> u64 {
+        features::number
     }
 }
 
@@ -222,7 +215,7 @@ impl Workload for Tpcc {
     }
 
     fn procedures(&self) -> Procedures {
-        Procedures::new(&LOGIC).scheduled_by(counts)
+        Procedures::new(&LOGIC).scheduled_by(Scheduling { features, is_long })
     }
 
     fn next(&self, home: NodeId, random: &mut Stream, txn: &mut Txn) -> usize {

@@ -189,7 +189,11 @@ fn tpcc(
         (1..=CUSTOMERS_MAX).contains(&customers),
         "--customers {customers}: give 1 to {CUSTOMERS_MAX} per district"
     );
-    Ok(BuiltWorkload { workload: Arc::new(Tpcc::new(config)), value_bytes: TPCC_INLINE })
+    let mut workload = Tpcc::new(config);
+    if let Some(percent @ 1..) = spec.zipf_percent {
+        workload = workload.preferring(Theta(u16::from(percent) * 10));
+    }
+    Ok(BuiltWorkload { workload: Arc::new(workload), value_bytes: TPCC_INLINE })
 }
 
 /// About how many bytes of a log the largest write set of one transaction at one shard takes:
@@ -207,5 +211,37 @@ pub(super) fn write_set_bytes(spec: &WorkloadSpec) -> u64 {
         "ycsb" => ENTRY + u64::from(spec.value_bytes.unwrap_or(VALUE_BYTES)),
         // An order of fifteen lines, its stock rows included; the district's and the order's rows.
         _ => 15 * (2 * ENTRY + 18 + 46) + 512,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicol_core::ids::NodeId;
+    use nicol_core::rng::{Purpose, Stream};
+    use nicol_core::txn::Txn;
+
+    use super::*;
+
+    #[test]
+    fn zipfian_warehouses_are_drawn_by_their_skew() {
+        let most_popular = |zipf_percent| {
+            let spec = WorkloadSpec {
+                warehouses: Some(20),
+                items: Some(10),
+                customers: Some(10),
+                zipf_percent,
+                ..WorkloadSpec::named("tpcc-no")
+            };
+            let workload = build(&spec, 1).unwrap().workload;
+            let (mut random, mut txn) = (Stream::new(1, Purpose::Test, 0), Txn::default());
+            let mut drawn = [0; 20];
+            for _ in 0..1_000 {
+                workload.next(NodeId(0), &mut random, &mut txn);
+                drawn[usize::from(txn.entries()[0].key.partition().unwrap())] += 1;
+            }
+            drawn.into_iter().max().unwrap()
+        };
+        assert!(most_popular(None) < 90, "uniform warehouses");
+        assert!(most_popular(Some(99)) > 200, "zipfian warehouses");
     }
 }

@@ -80,7 +80,11 @@ impl Settings for EngineConfig {
         ("completion", "reply|slot", "when alnico learns that a request is done"),
         ("publish", "always|on-change", "which vectors alnico's software publishes"),
         ("feedback_us", "1..10000000", "how often alnico's software computes vectors"),
-        ("reserved", "0..31", "workers that take what scans, and nothing else"),
+        (
+            "reserved",
+            "0..31",
+            "workers that take what takes long (TPC-C: Delivery), and nothing else",
+        ),
         ("padding", "0..65536", "bytes of a request beyond its own, as null RPCs have them"),
         ("batch", "1..2^20", "requests of a batch of strife at most"),
         ("batch_us", "1..2^30", "how long a batch of strife is open at most"),
@@ -126,8 +130,7 @@ impl Settings for EngineConfig {
 
 impl SystemConfig for EngineConfig {
     fn published(_system: &str, sizes: &Sizes<'_>) -> Self {
-        let map = FeatureMap::new(&sizes.source.feature_shares());
-        Self::published(sizes.value_bytes, map)
+        Self::published(sizes.value_bytes, FeatureMap::of(sizes.source))
     }
 
     fn check(&self, config: &BenchConfig) -> Result<()> {

@@ -392,3 +392,40 @@ fn data_and_draws_are_the_same_everywhere() {
     });
     assert_eq!((loaded, drawn), (16_658_717_581_620_957_618, 12_313_902_982_654_358_913));
 }
+
+#[test]
+fn each_transaction_is_scheduled_by_the_published_features() {
+    let config = TpccConfig { items: 100, ..TpccConfig::specification(1, 2) };
+    let workload = Tpcc::new(TpccConfig { customers_per_district: 30, ..config });
+    let (mut drawn, mut txn) = (random(0), Txn::default());
+    let procedures = workload.procedures();
+    let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
+    for _ in 0..2_000 {
+        let kind = workload.next(NodeId(0), &mut drawn, &mut txn);
+        let mut tables = BTreeMap::new();
+        procedures.features(&txn, &mut |key, write| {
+            *tables.entry((key.table(), write)).or_insert(0) += 1;
+        });
+        let name = workload.kinds()[kind];
+        assert_eq!(procedures.is_long(txn.procedure), name == "delivery");
+        let one = |table, write| BTreeMap::from([((table, write), 1)]);
+        match name {
+            "new_order" => {
+                for (table, write) in
+                    [(key::WAREHOUSE, false), (key::DISTRICT, true), (key::CUSTOMER, false)]
+                {
+                    assert_eq!(tables.get(&(table, write)), Some(&1));
+                }
+                // Lines may name an item twice.
+                assert!((2..=15).contains(&tables[&(key::STOCK, true)]));
+                assert_eq!(tables.len(), 5);
+            }
+            "payment" => assert_eq!(tables, one(key::DISTRICT, true)),
+            "delivery" => assert_eq!(tables, one(key::WAREHOUSE, true)),
+            _ => assert_eq!(tables, one(key::DISTRICT, false)),
+        }
+        *seen.entry(name).or_insert(0) += 1;
+    }
+    assert_eq!(seen.len(), 5, "{seen:?}");
+    assert_eq!(super::features::SHARES.iter().map(|(_, share)| share).sum::<u32>(), 512);
+}

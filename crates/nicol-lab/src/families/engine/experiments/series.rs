@@ -12,9 +12,9 @@ const SCHEDULERS: [&str; 3] = ["round-robin", "static-partition", "alnico"];
 /// Skew of YCSB-HOT, times 100: "1.2".
 const ZIPF_PERCENT: u8 = 120;
 /// Transactions for which a hotspot stays: several of them in a run.
-const MOVES: [u64; 2] = [20_000, 400];
+const MOVES: [u64; 2] = [20_000, 3_000];
 /// How often longer the run is than others.
-const LONGER: u64 = 2;
+const LONGER: u64 = 5;
 
 /// The experiment.
 pub(super) static ALL: [Experiment; 1] = [Experiment {

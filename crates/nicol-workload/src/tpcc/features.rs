@@ -1,0 +1,77 @@
+//! What TPC-C's requests are scheduled by, as in AlNiCo's implementation. (A-28, A-30, AMB-39)
+//!
+//! | transaction | features |
+//! |---|---|
+//! | New-Order | its warehouse, its district, its customer, each item and each stock |
+//! | Payment, Order-Status, Stock-Level | the district |
+//! | Delivery | the warehouse; it is long, and has cores of its own where some are reserved |
+
+use nicol_core::ids::{Key, TableId};
+use nicol_core::txn::Txn;
+
+use super::input;
+use super::key::{self, DISTRICTS};
+
+/// Features of 512 that AlNiCo's implementation gives each table; those of arguments are everything
+/// else's.
+pub(super) const SHARES: [(TableId, u32); 12] = [
+    (key::WAREHOUSE, 10),
+    (key::DISTRICT, 20),
+    (key::CUSTOMER, 110),
+    (key::HISTORY, 10),
+    (key::NEW_ORDER, 10),
+    (key::ORDER, 10),
+    (key::ORDER_LINE, 10),
+    (key::ITEM, 115),
+    (key::STOCK, 177),
+    (key::CUSTOMERS_BY_NAME, 10),
+    (key::ORDERS_OF_CUSTOMER, 10),
+    (TableId(0), 20),
+];
+
+/// Calls `each` with the keys of a request for New-Order.
+pub(super) fn new_order(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
+    const CHOSEN: [TableId; 5] =
+        [key::WAREHOUSE, key::DISTRICT, key::CUSTOMER, key::ITEM, key::STOCK];
+    let entries = txn.entries().iter().filter(|entry| CHOSEN.contains(&entry.key.table()));
+    entries.for_each(|entry| each(entry.key, entry.write));
+}
+
+/// Of Payment: arguments that do not parse have no features, here and below; the procedure refuses them.
+pub(super) fn payment(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
+    if let Ok(payment) = input::Payment::parse(txn.args()) {
+        each(payment.home.row(), true);
+    }
+}
+
+/// Of Order-Status.
+pub(super) fn order_status(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
+    if let Ok(status) = input::OrderStatus::parse(txn.args()) {
+        each(status.home.row(), false);
+    }
+}
+
+/// Of Delivery.
+pub(super) fn delivery(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
+    if let Ok(delivery) = input::Delivery::parse(txn.args()) {
+        each(key::warehouse(delivery.first.warehouse), true);
+    }
+}
+
+/// Of Stock-Level and its pieces.
+pub(super) fn stock_level(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
+    if let Ok(level) = input::StockLevel::parse(txn.args()) {
+        each(level.home.row(), false);
+    }
+}
+
+/// Districts count through all warehouses; what is numbered within one is set apart by its warehouse.
+pub(super) fn number(key: Key) -> u64 {
+    let warehouse = u64::from(key.partition().unwrap_or_default());
+    let within = key.row() & ((1 << Key::PARTITIONED_ROW_BITS) - 1);
+    match key.table() {
+        key::WAREHOUSE => warehouse,
+        key::DISTRICT => warehouse * u64::from(DISTRICTS) + within.saturating_sub(1),
+        _ => warehouse << Key::PARTITIONED_ROW_BITS | within,
+    }
+}
