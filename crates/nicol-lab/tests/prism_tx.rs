@@ -92,21 +92,6 @@ fn transactions_are_serializable_under_message_faults_and_leave_nothing_behind()
     assert!(seen.iter().all(|&seen| seen > 20), "{seen:?}");
 }
 
-/// Inserts give slots to keys: what such an attempt has allocated in vain is reported, perhaps twice.
-#[test]
-fn inserts_under_message_faults_leave_no_slot_that_points_to_a_freed_item() {
-    for seed in [4, 8, 11] {
-        let mut config = config("tpcc", "liquidio3", seed, &[]);
-        (config.workload.records, config.workload.items, config.workload.customers) =
-            (None, Some(100), Some(30));
-        (config.nodes, config.client_nodes, config.replicas) = (3, 0, 3);
-        (config.clients, config.length) = (Some(8), Some(Length::Transactions(2_000)));
-        config.faults.messages = true;
-        let report = held(&config);
-        assert!(report.committed >= 2_000 && counted(&report, "posted") > 1_000);
-    }
-}
-
 #[test]
 fn servers_end_what_dead_clients_leave() {
     let mut recovered = 0;
@@ -242,7 +227,7 @@ fn is_distinguished(printed: &[&str], change: impl Fn(BenchConfig) -> BenchConfi
 fn as_printed_an_abort_loses_a_committed_write_or_blocks_a_record() {
     is_distinguished(&["bump=checked"], |config| config);
     // Not only does a record stay blocked: what has committed is not there.
-    let lost = (0..200).find(|&seed| {
+    let lost = (0..1_000).find(|&seed| {
         let mut config = blind(seed, &["bump=checked"]);
         config.workload.keys = Some(2);
         config.length = Some(Length::Time(Nanos::from_millis(1)));

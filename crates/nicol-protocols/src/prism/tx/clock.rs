@@ -8,9 +8,9 @@ use nicol_core::units::Nanos;
 use super::config::{Sabotage, TxConfig};
 use crate::prism::tag::{Tag, Writer};
 
-/// One step of a timestamp: 40 bits of them last for 13 days. After that no transaction commits
+/// One step of a timestamp: 40 bits of them last for 19 hours. After that no transaction commits
 /// ([`Abort::NoResources`](nicol_core::txn::Abort::NoResources)).
-const TICK: Nanos = Nanos(1_024);
+const TICK: Nanos = Nanos(64);
 
 /// Chooses the timestamps of one client engine.
 pub(super) struct Clock<F> {
@@ -72,6 +72,6 @@ mod tests {
         assert_eq!(later(last, low, Tag(0)), Some(Tag::new(last, low)));
         assert_eq!(later(last + 1, low, Tag(0)), None);
         assert_eq!(later(9, low, Tag::new(last, high)), None);
-        assert_eq!(TICK.0 * (last + 1) / Nanos::from_secs(86_400).0, 13, "days");
+        assert_eq!(TICK.0 * (last + 1) / Nanos::from_secs(3_600).0, 19, "hours");
     }
 }
