@@ -66,6 +66,7 @@ const BESIDE: RGBColor = RGBColor(90, 90, 90);
 
 /// What a column holds, with its unit, in words. One that is not here goes by its name.
 const WORDS: &[(&str, &str)] = &[
+    ("a3_share", "share of chunks that the host replicates"),
     ("abort_fraction", "share of attempts that abort"),
     ("alternative", "alternative"),
     ("application", "application"),
@@ -73,9 +74,11 @@ const WORDS: &[(&str, &str)] = &[
     ("batch", "requests of a doorbell"),
     ("benchmark", "workload"),
     ("bytes", "size of an operation (bytes)"),
+    ("chunk_kib", "chunk (KiB)"),
     ("clients", "clients"),
     ("communication_us", "communication of a write (microseconds)"),
     ("computation_us", "microseconds of computation"),
+    ("content", "content"),
     ("detection_accuracy", "detection accuracy"),
     ("engine", "engine"),
     ("entries", "entries of vFIFO and dFIFO"),
@@ -97,6 +100,7 @@ const WORDS: &[(&str, &str)] = &[
     ("parameter", "its parameter"),
     ("path", "path"),
     ("peak_throughput_per_s", "peak throughput (transactions per second)"),
+    ("piece_kib", "piece (KiB)"),
     ("range_bytes", "range of addresses (bytes)"),
     ("roundtrips", "round trips"),
     ("scheduler", "scheduler"),
