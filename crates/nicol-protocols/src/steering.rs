@@ -219,11 +219,12 @@ mod tests {
     #[test]
     fn it_goes_where_it_is_cheaper_stays_within_the_margin_and_comes_back() {
         let choice = Choice::new(Steering::DEFAULT);
-        let explored = 10_000 / Steering::DEFAULT.explore_one_in;
-        assert_eq!(run(&choice, [100, 150], 10_000), explored);
-        assert_eq!(run(&choice, [100, 97], 10_000), explored, "within the margin");
-        assert!(run(&choice, [100, 60], 10_000) > 8_000);
-        assert!(run(&choice, [100, 140], 10_000) < 2_000);
+        const COUNT: u64 = 300 * Steering::DEFAULT.explore_one_in;
+        let explored = 300;
+        assert_eq!(run(&choice, [100, 150], COUNT), explored);
+        assert_eq!(run(&choice, [100, 97], COUNT), explored, "within the margin");
+        assert!(run(&choice, [100, 60], COUNT) > COUNT * 8 / 10);
+        assert!(run(&choice, [100, 140], COUNT) < COUNT * 2 / 10);
         let (epochs, switches) = counts(&choice);
         assert!(switches == 2 && epochs > 50, "{epochs} {switches}");
     }
