@@ -38,6 +38,27 @@ fn held(config: &BenchConfig) -> BenchReport {
     report
 }
 
+/// What a GET writes back has the tag that it has read, and often takes the buffer that had it before.
+#[test]
+fn what_is_written_back_under_an_old_tag_leaves_no_buffer_behind() {
+    for seed in 4..6 {
+        let spec = WorkloadSpec { records: Some(40), ..WorkloadSpec::named("login-media") };
+        let mut config = BenchConfig {
+            settings: vec!["timeout_us=500".to_owned()],
+            nodes: 3,
+            replicas: 3,
+            host_engines: Some(2),
+            nic_engines: Some(2),
+            clients: Some(8),
+            length: Some(Length::Transactions(2_000)),
+            warmup: Some(Nanos::ZERO),
+            ..BenchConfig::new("prism-rs", spec, "liquidio3", seed)
+        };
+        config.faults.messages = true;
+        held(&config);
+    }
+}
+
 #[test]
 fn blocks_are_linearizable_under_lost_messages_and_crashes() {
     let (mut unknown, mut failed, mut committed) = (0, 0, 0);

@@ -5,9 +5,10 @@
 //! paper names. Both only end a use ([`BufferUse`]) that no pointer refers to.
 //!
 //! A report may come late, and twice. The first word of a buffer, its stamp, names the use of which it
-//! tells, so that no two uses of a buffer may have one stamp. Between the instant at which a chain pops
-//! a buffer and that at which it writes to it, the buffer still has the last use's stamp: a stamp under
-//! which it has been posted counts no more.
+//! tells. Between the instant at which a chain pops a buffer and that at which it writes to it, the
+//! buffer still has the last use's stamp: a stamp under which it has been posted counts no more. That
+//! is right as long as no two uses of a buffer have one stamp; a pool whose uses may
+//! [share stamps](BufferPool::share_stamps) does without.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,6 +87,8 @@ pub(crate) struct BufferPool {
     lists: OnceLock<Vec<(FreeListKey, Arc<BufferUses>)>>,
     /// A free list with fewer buffers is refilled; without one, whatever is unused is posted.
     watermark: Option<u32>,
+    /// May two uses of a buffer have one stamp?
+    shared_stamps: bool,
     /// What had turned when a scan last found nothing.
     clean_at: AtomicU64,
 }
@@ -111,7 +114,21 @@ impl BufferPool {
             Class { size, first, loaded: 0, back: Mutex::default(), posted }
         });
         let (classes, lists) = (classes.collect(), OnceLock::new());
-        Self { region, pointers, classes, lists, watermark: None, clean_at: AtomicU64::new(0) }
+        Self {
+            region,
+            pointers,
+            classes,
+            lists,
+            watermark: None,
+            shared_stamps: false,
+            clean_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Lets two uses of a buffer have one stamp: a report that comes twice may then count twice, if it
+    /// comes before the next use has written its own.
+    pub(crate) fn share_stamps(&mut self) {
+        self.shared_stamps = true;
     }
 
     /// Keeps what is unused back, but for twice `watermark` buffers of each size: a free list that has
@@ -176,7 +193,7 @@ impl BufferPool {
     /// Posts a buffer whose use with this stamp is over, or keeps it back. False if it is free, or this
     /// is known already.
     pub(crate) fn post_reported<F: Fabric>(&self, fabric: &F, offset: u64, stamp: u64) -> bool {
-        self.post_if(fabric, offset, |class| class.end(offset, stamp))
+        self.post_if(fabric, offset, |class| self.shared_stamps || class.end(offset, stamp))
     }
 
     /// Posts a buffer that a scan has found, or keeps it back; false if it is free.

@@ -45,7 +45,9 @@ impl Replica {
             stride: metadata.stride(),
             count: config.blocks,
         };
-        let pool = BufferPool::new(region.clone(), first, &classes, pointers);
+        let mut pool = BufferPool::new(region.clone(), first, &classes, pointers);
+        // What a GET writes back has the tag under which it was read.
+        pool.share_stamps();
         let keys = Keys { open: None, lives: vec![Incarnation::FIRST; nodes] };
         Self { region, pool, metadata, config: config.clone(), keys: Mutex::new(keys) }
     }
