@@ -314,6 +314,9 @@ fn three_digits(number: f64) -> f64 {
     (number / unit).round() * unit
 }
 
+/// How many labels an axis has at most, and what one says.
+type Labels<'l> = (usize, &'l dyn Fn(&f64) -> String);
+
 /// The axes and captions around what `draw` draws, and a legend if there is something to tell
 /// apart.
 fn frame<'a, X, Y>(
@@ -321,7 +324,7 @@ fn frame<'a, X, Y>(
     outcome: &Outcome,
     (x_range, y_range): (X, Y),
     (x_name, y_name): (&str, &str),
-    x_labels: (usize, &dyn Fn(&f64) -> String),
+    x_labels: Labels<'_>,
     legend: Option<SeriesLabelPosition>,
     draw: impl FnOnce(&mut ChartOf<'_, 'a, X::CoordDescType, Y::CoordDescType>) -> Result<()>,
 ) -> Result<()>
@@ -381,32 +384,50 @@ fn draw_lines(
     let x_top = top(points().map(|point| point.0), ROOM);
     let y_top = top(points().map(|point| point.1), ROOM);
     let in_bytes = names.0.ends_with("(bytes)");
-    let x_labels: (usize, &dyn Fn(&f64) -> String) =
+    let x_labels: Labels<'_> =
         (10, &|value| if in_bytes { binary_tick(*value) } else { tick(*value) });
+    // Where a point is along an axis, as a fraction of its length.
+    let along = |value: f64, top: f64| value / top;
+    let along_log = |value: f64, low: f64, top: f64| (value / low).ln() / (top / low).ln();
+    let ways = (names, x_labels);
     match scale {
         Scale::Linear => {
-            let place = |(x, y): (f64, f64)| (x / x_top, y / y_top);
-            let legend = Some(free_corner(lines, &place));
-            let draw = |chart: &mut ChartOf<'_, '_, _, _>| series_of_lines(chart, lines);
-            frame(root, outcome, (0.0..x_top, 0.0..y_top), names, x_labels, legend, draw)
+            let place = |(x, y): (f64, f64)| (along(x, x_top), along(y, y_top));
+            lines_in(root, outcome, lines, (0.0..x_top, 0.0..y_top), ways, &place)
         }
         Scale::LogX => {
             let low = least(&mut points().map(|point| point.0)) / 1.1;
             let ranges = ((low..x_top).log_scale().base(2.0), 0.0..y_top);
-            let place = |(x, y): (f64, f64)| ((x / low).ln() / (x_top / low).ln(), y / y_top);
-            let legend = Some(free_corner(lines, &place));
-            let draw = |chart: &mut ChartOf<'_, '_, _, _>| series_of_lines(chart, lines);
-            frame(root, outcome, ranges, names, x_labels, legend, draw)
+            let place = |(x, y): (f64, f64)| (along_log(x, low, x_top), along(y, y_top));
+            lines_in(root, outcome, lines, ranges, ways, &place)
         }
         Scale::LogY => {
             let low = least(&mut points().map(|point| point.1)) / 1.5;
             let ranges = (0.0..x_top, (low..y_top).log_scale().base(2.0));
-            let place = |(x, y): (f64, f64)| (x / x_top, (y / low).ln() / (y_top / low).ln());
-            let legend = Some(free_corner(lines, &place));
-            let draw = |chart: &mut ChartOf<'_, '_, _, _>| series_of_lines(chart, lines);
-            frame(root, outcome, ranges, names, x_labels, legend, draw)
+            let place = |(x, y): (f64, f64)| (along(x, x_top), along_log(y, low, y_top));
+            lines_in(root, outcome, lines, ranges, ways, &place)
         }
     }
+}
+
+/// Draws lines on axes of these ranges, with the legend where `place` puts fewest of their points.
+fn lines_in<X, Y>(
+    root: &Area<'_>,
+    outcome: &Outcome,
+    lines: &[Series],
+    ranges: (X, Y),
+    (names, x_labels): ((&str, &str), Labels<'_>),
+    place: &dyn Fn((f64, f64)) -> (f64, f64),
+) -> Result<()>
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
+{
+    let legend = Some(free_corner(lines, place));
+    let draw = |chart: &mut ChartOf<'_, '_, _, _>| series_of_lines(chart, lines);
+    frame(root, outcome, ranges, names, x_labels, legend, draw)
 }
 
 /// The corner where a legend covers least of the lines. `place` says where a point is, as fractions

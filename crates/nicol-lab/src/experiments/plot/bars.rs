@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{
-    Area, BESIDE, ChartOf, FONT, ROOM, Series, colour, drawing, frame, lines_of, top, value,
+    Area, BESIDE, ChartOf, FONT, Labels, ROOM, Series, colour, drawing, frame, lines_of, top, value,
 };
 use crate::experiments::Outcome;
 
@@ -68,7 +68,7 @@ pub(super) fn draw_bars(
         }
         name_groups(root, chart, groups, pixels)
     };
-    let no_labels: (usize, &dyn Fn(&f64) -> String) = (groups.len() + 1, &|_| String::new());
+    let no_labels: Labels<'_> = (groups.len() + 1, &|_| String::new());
     frame(root, outcome, (x_range, 0.0..y_top), names, no_labels, legend, draw)
 }
 
