@@ -4,13 +4,15 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::clients;
+use super::client_commands;
 use super::commands::{CLIENT, CommandNumber, TABLE, lookup, takes};
-use super::local::COMPATIBLE_VERSION;
 use super::parse::Command;
 use super::session::{After, Session};
 use super::shared::{Counters, InfoLines, Shared};
 use super::translate::{arity_error, unknown_subcommand};
+
+/// The version of Redis whose commands and texts these are.
+pub const COMPATIBLE_VERSION: &str = "7.0.15";
 
 const BAD_NAME: &[u8] = b"ERR Client names cannot contain spaces, newlines or special characters.";
 
@@ -72,12 +74,12 @@ pub fn client(
             return After::Go;
         }
         "client|info" => {
-            clients::info(session, out);
+            client_commands::info(session, out);
             return After::Go;
         }
-        "client|kill" => return clients::kill(session, shared, command, out),
+        "client|kill" => return client_commands::kill(session, shared, command, out),
         "client|list" => {
-            clients::list(session, shared, command, out);
+            client_commands::list(session, shared, command, out);
             return After::Go;
         }
         "client|no-evict" => set_no_evict(session, command.arg(2)),

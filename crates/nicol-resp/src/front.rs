@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use nicol_core::ids::Key;
 use nicol_core::rng::Stream;
 use socket2::{Domain, Socket, Type};
 
@@ -18,7 +19,7 @@ use super::completions::{Completion, Mailbox};
 use super::connection::{Connection, Life, Waiting, Want};
 use super::gate::Gate;
 use super::in_flight::InFlight;
-use super::joined::JoinedBatch;
+use super::joined::JoinedBatches;
 use super::plan::Kind;
 use super::reaper::Reaper;
 use super::session::Session;
@@ -55,7 +56,7 @@ pub struct Front {
     pub(super) gate: Gate,
     pub(super) reaper: Reaper,
     /// Joined batches under way.
-    pub(super) joined_batches: Vec<JoinedBatch>,
+    pub(super) joined_batches: JoinedBatches,
     pub(super) timers: BinaryHeap<Reverse<(Instant, usize, u64)>>,
     /// Connections with replies to write or a life to judge, at the end of the turn.
     pub(super) touched: Vec<usize>,
@@ -90,7 +91,7 @@ impl Front {
             free: Vec::new(),
             gate: Gate::default(),
             reaper: Reaper::default(),
-            joined_batches: Vec::new(),
+            joined_batches: JoinedBatches::default(),
             timers: BinaryHeap::new(),
             touched: Vec::new(),
             again: Vec::new(),
@@ -100,6 +101,11 @@ impl Front {
             accepted: 0,
             in_flight: InFlight::default(),
         }
+    }
+
+    /// Notes when rows expire that were there before this server.
+    pub fn expect_to_reap(&mut self, rows: &[(i64, Key)]) {
+        rows.iter().for_each(|&(deadline, row)| self.reaper.remember(deadline, row, &self.shared));
     }
 
     /// Serves until the server stops.

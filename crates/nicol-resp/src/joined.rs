@@ -11,130 +11,74 @@ use std::sync::Arc;
 use nicol_core::txn::{Abort, Outcome};
 
 use super::backend::{Request, Response};
-use super::completions::Completion;
 use super::encode::split_replies;
-use super::front::Front;
 use super::gate::Waiter;
 use super::plan::Planned;
 use super::procedure::OutputHead;
-use super::reaper::REAPER;
-use super::shared::count;
 
 /// The slot of joined batches among the connections.
 pub const JOINED_BATCH: usize = usize::MAX - 3;
 
 /// A transaction for several waiters.
 #[derive(Debug)]
-pub struct JoinedBatch {
+struct JoinedBatch {
     /// The commands of all, over the keys of the first.
     request: Arc<Request>,
     /// Those who wait, the first one being whom the gate let in.
     waiters: Vec<Waiter>,
 }
 
-impl JoinedBatch {
-    /// Is `request` its commands?
-    pub fn is(&self, request: &Arc<Request>) -> bool {
-        Arc::ptr_eq(&self.request, request)
-    }
+/// The joined batches under way of one front thread.
+#[derive(Debug, Default)]
+pub struct JoinedBatches(Vec<JoinedBatch>);
 
-    /// The places and ids of those who wait.
-    pub fn places(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.waiters.iter().map(|waiter| (waiter.slot, waiter.connection))
-    }
-}
-
-impl Front {
-    /// Submits what the gate has let in, with those behind it that can go along.
-    pub(super) fn depart(&mut self, first: Waiter) {
-        let limits = &self.shared.config.limits;
-        let (mut commands, mut bytes) = (first.request.commands(), first.request.args.len());
-        let rides = |waiter: &Waiter| {
-            commands += waiter.request.commands();
-            bytes += waiter.request.args.len();
-            waiter.slot != REAPER
-                && commands <= limits.group_commands
-                && bytes <= limits.group_bytes
-                && first.request.covers(&waiter.request)
-        };
-        let followers = match first.slot {
-            REAPER => Vec::new(),
-            _ => self.gate.followers(&first.request, rides),
-        };
-        if followers.is_empty() {
-            return self.submit(first);
-        }
-        count(&self.shared.counters.joined, followers.len() as u64);
+impl JoinedBatches {
+    /// Makes one transaction of `first` and its `followers`, which touch no further key.
+    pub fn join(&mut self, first: Waiter, followers: Vec<Waiter>) -> Waiter {
         let joined = first.request.join(followers.iter().map(|waiter| &*waiter.request));
         let (connection, request) = (first.connection, Arc::new(joined));
         let waiters = std::iter::once(first).chain(followers).collect();
-        self.joined_batches.push(JoinedBatch { request: request.clone(), waiters });
-        self.submit(Waiter { slot: JOINED_BATCH, connection, request });
+        self.0.push(JoinedBatch { request: request.clone(), waiters });
+        Waiter { slot: JOINED_BATCH, connection, request }
     }
 
-    /// A joined batch has ended: everyone gets a share of the replies, or the outcome.
-    pub(super) fn arrived(&mut self, request: &Arc<Request>, response: &Response) {
-        let this = |batch: &JoinedBatch| Arc::ptr_eq(&batch.request, request);
-        let Some(at) = self.joined_batches.iter().position(this) else { return };
-        let batch = self.joined_batches.swap_remove(at);
-        match response.outcome {
-            Outcome::Committed => {
-                self.release(request);
-                self.share(&batch.waiters, &response.output);
-            }
-            Outcome::Unknown => {
-                self.release(request);
-                for waiter in &batch.waiters {
-                    self.deliver(waiter, response.clone());
-                }
-            }
-            // It had no effect. The first one, who holds the keys, goes on as if it had been alone;
-            // the others wait for it again.
-            Outcome::Aborted(_) => {
-                let mut waiters = batch.waiters.into_iter();
-                let Some(Waiter { slot, connection, request }) = waiters.next() else { return };
-                for waiter in waiters {
-                    self.wait_again(waiter);
-                }
-                let response = response.clone();
-                self.completed(Completion { slot, connection, request, response });
-            }
-        }
+    /// The places and ids of those who wait for `request`.
+    pub fn places(&self, request: &Arc<Request>) -> Vec<(usize, u64)> {
+        let batch = self.0.iter().find(|batch| Arc::ptr_eq(&batch.request, request));
+        let waiters = batch.map_or(&[][..], |batch| &batch.waiters);
+        waiters.iter().map(|waiter| (waiter.slot, waiter.connection)).collect()
     }
 
-    /// Hands out the replies of a joined batch that has committed. Its output is that of one batch:
-    /// a prefix of the commands may have been executed.
-    fn share(&mut self, waiters: &[Waiter], output: &[u8]) {
-        let (head, mut replies) = OutputHead::parse(output).unwrap_or_default();
-        let mut left = head.executed;
-        for (place, waiter) in waiters.iter().enumerate() {
-            let executed = waiter.request.commands().min(left);
-            left -= executed;
-            // A batch executes at least one command.
-            if executed == 0 && place > 0 {
-                self.wait_again(waiter.clone());
-                continue;
-            }
-            let response = match split_replies(replies, executed) {
-                Some((own, rest)) if executed > 0 => {
-                    replies = rest;
-                    // The store's growth has been counted once, for the whole.
-                    let mut output = OutputHead { executed, grown: 0 }.emit().to_vec();
-                    output.extend_from_slice(own);
-                    Response { outcome: Outcome::Committed, output }
-                }
-                _ => {
-                    let outcome = Outcome::Aborted(Abort::Refused);
-                    Response { outcome, output: Vec::new() }
-                }
-            };
-            self.deliver(waiter, response);
-        }
+    /// `request` has ended: those who waited for it.
+    pub fn take(&mut self, request: &Arc<Request>) -> Option<Vec<Waiter>> {
+        let at = self.0.iter().position(|batch| Arc::ptr_eq(&batch.request, request))?;
+        Some(self.0.swap_remove(at).waiters)
     }
+}
 
-    fn wait_again(&mut self, waiter: Waiter) {
-        if let Some(waiter) = self.gate.enter(waiter) {
-            self.submit(waiter);
+/// Each waiter's own replies in the output of a joined batch that has committed. `None`: none of its
+/// commands was executed, since a prefix of the batch may be; it goes again.
+pub fn shares(waiters: &[Waiter], output: &[u8]) -> Vec<Option<Response>> {
+    let (head, mut replies) = OutputHead::parse(output).unwrap_or_default();
+    let mut left = head.executed;
+    let share = |(place, waiter): (usize, &Waiter)| {
+        let executed = waiter.request.commands().min(left);
+        left -= executed;
+        // A batch executes at least one command.
+        if executed == 0 && place > 0 {
+            return None;
         }
-    }
+        let (outcome, output) = match split_replies(replies, executed) {
+            Some((own, rest)) if executed > 0 => {
+                replies = rest;
+                // The store's growth has been counted once, for the whole.
+                let mut output = OutputHead { executed, grown: 0 }.emit().to_vec();
+                output.extend_from_slice(own);
+                (Outcome::Committed, output)
+            }
+            _ => (Outcome::Aborted(Abort::Refused), Vec::new()),
+        };
+        Some(Response { outcome, output })
+    };
+    waiters.iter().enumerate().map(share).collect()
 }

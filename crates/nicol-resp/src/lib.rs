@@ -30,11 +30,13 @@
 
 mod admin;
 mod backend;
+mod client_commands;
 mod clients;
 mod commands;
 mod completions;
 mod config;
 mod connection;
+mod deadlines;
 pub mod encode;
 mod expiry;
 mod front;

@@ -2,18 +2,14 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::admin;
+use super::admin::{self, COMPATIBLE_VERSION};
 use super::commands::Local;
 use super::encode::{Protocol, Reply};
-use super::number::parse_i64;
+use super::number::{NOT_AN_INTEGER, parse_i64};
 use super::parse::Command;
-use super::procedure::NOT_AN_INTEGER;
 use super::session::{After, Multi, Session};
 use super::shared::Shared;
 use super::translate::arity_error;
-
-/// The version of Redis whose commands and texts these are.
-pub const COMPATIBLE_VERSION: &str = "7.0.15";
 
 const NOT_AN_INT: &[u8] =
     b"ERR value is out of range, value must between -2147483648 and 2147483647";

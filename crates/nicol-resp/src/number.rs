@@ -1,5 +1,8 @@
 //! Numbers as Redis reads and writes them.
 
+/// Redis' error for a value or an argument that is not an integer of 64 bits.
+pub const NOT_AN_INTEGER: &[u8] = b"ERR value is not an integer or out of range";
+
 /// Reads a signed decimal number exactly as Redis does: no plus sign, no spaces, no leading
 /// zeros, no minus zero.
 pub fn parse_i64(text: &[u8]) -> Option<i64> {

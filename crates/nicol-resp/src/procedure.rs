@@ -12,7 +12,7 @@ use nicol_core::txn::{Entry, TXN_BYTES_MAX, Txn, VALUE_MAX, Verdict};
 
 use super::encode::Reply;
 use super::expiry::Expiry;
-use super::number::{parse_i64, push_i64};
+use super::number::{NOT_AN_INTEGER, parse_i64, push_i64};
 use super::plan::{Arg, Kind, Op, Plan, Watch};
 use super::record::{self, Pair};
 
@@ -53,9 +53,6 @@ pub const SET_NX: u8 = 1;
 pub const SET_XX: u8 = 2;
 /// SET answers the old value.
 pub const SET_GET: u8 = 4;
-
-/// A value that INCR cannot count with, or a step that is no number.
-pub const NOT_AN_INTEGER: &[u8] = b"ERR value is not an integer or out of range";
 
 /// Bytes of replies behind which a batch ends, and the commands after it become another one.
 const BATCH_REPLIES: usize = 256 << 10;

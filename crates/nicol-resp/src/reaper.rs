@@ -6,7 +6,6 @@
 //! command sees them as absent from their deadline on.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nicol_core::ids::{IdMap, Key};
@@ -14,11 +13,10 @@ use nicol_core::txn::Outcome;
 
 use super::backend::{Request, Response};
 use super::encode::Protocol;
-use super::front::Front;
-use super::gate::Waiter;
 use super::number::parse_i64;
 use super::plan::{Kind, Op, PlanBuilder};
 use super::procedure::OutputHead;
+use super::shared::Shared;
 
 /// The place of the reaper among the connections.
 pub const REAPER: usize = usize::MAX - 2;
@@ -40,78 +38,65 @@ pub struct Reaper {
     noted: Vec<(i64, Key)>,
 }
 
-impl Front {
+impl Reaper {
     /// Remembers the rows in which the commands of `plan` let keys expire.
-    pub(super) fn note_expiring(&mut self, plan: &mut PlanBuilder) {
-        let mut noted = std::mem::take(&mut self.reaper.noted);
+    pub fn note(&mut self, plan: &mut PlanBuilder, shared: &Shared) {
+        let mut noted = std::mem::take(&mut self.noted);
         plan.take_expiring(&mut noted);
         for (deadline, row) in noted.drain(..) {
-            self.remember(deadline, row);
+            self.remember(deadline, row, shared);
         }
-        self.reaper.noted = noted;
+        self.noted = noted;
     }
 
-    /// Notes when rows expire that were there before this server.
-    pub fn expect_to_reap(&mut self, rows: &[(i64, Key)]) {
-        rows.iter().for_each(|&(deadline, row)| self.remember(deadline, row));
-    }
-
-    fn remember(&mut self, deadline: i64, row: Key) {
-        let reaper = &mut self.reaper;
-        let full = reaper.known.len() >= ROWS_MAX;
-        match reaper.known.get_mut(&row) {
+    /// Remembers that a key of `row` expires at `deadline`, in milliseconds of Unix time.
+    pub fn remember(&mut self, deadline: i64, row: Key, shared: &Shared) {
+        let full = self.known.len() >= ROWS_MAX;
+        match self.known.get_mut(&row) {
             // Of a later one the transaction that comes at the earlier one tells.
             Some(known) if *known <= deadline => {}
             Some(known) => {
-                reaper.due.remove(&(*known, row));
-                reaper.due.insert((deadline, row));
+                self.due.remove(&(*known, row));
+                self.due.insert((deadline, row));
                 *known = deadline;
             }
             None if full => {}
             None => {
-                reaper.known.insert(row, deadline);
-                reaper.due.insert((deadline, row));
-                self.shared.expiring.fetch_add(1, Ordering::Relaxed);
+                self.known.insert(row, deadline);
+                self.due.insert((deadline, row));
+                shared.expiring.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
-    /// Submits the rows whose deadline has come, if none are in progress.
-    pub(super) fn reap(&mut self) {
-        let now = self.shared.unix_ms();
-        let reaper = &mut self.reaper;
-        if !reaper.reaping.is_empty() || self.shared.stop.load(Ordering::SeqCst) {
-            return;
+    /// The transaction for the rows whose deadline has come, if there are any and none is in
+    /// progress.
+    pub fn due(&mut self, shared: &Shared) -> Option<Request> {
+        if !self.reaping.is_empty() || shared.stop.load(Ordering::SeqCst) {
+            return None;
         }
+        let (now, limits) = (shared.unix_ms(), &shared.config.limits);
         let mut plan = PlanBuilder::new();
-        while let Some(&(deadline, row)) = reaper.due.first()
+        while let Some(&(deadline, row)) = self.due.first()
             && deadline <= now
-            && reaper.reaping.len() < BATCH.min(self.shared.config.limits.transaction_keys)
+            && self.reaping.len() < BATCH.min(limits.transaction_keys)
         {
-            reaper.due.pop_first();
+            self.due.pop_first();
             // A deadline that a command gives it from here on counts: it comes after this transaction.
-            reaper.known.remove(&row);
-            self.shared.expiring.fetch_sub(1, Ordering::Relaxed);
-            reaper.reaping.push(row);
+            self.known.remove(&row);
+            shared.expiring.fetch_sub(1, Ordering::Relaxed);
+            self.reaping.push(row);
             plan.begin(Op::Reap);
             plan.key(row, b"");
         }
-        if reaper.reaping.is_empty() {
-            return;
-        }
-        let value_max = self.shared.config.limits.value_bytes;
-        let request = plan.finish(Kind::Batch, Protocol::Resp2, value_max, &[], now);
-        let waiter = Waiter { slot: REAPER, connection: 0, request: Arc::new(request) };
-        if let Some(waiter) = self.gate.enter(waiter) {
-            self.submit(waiter);
-        }
+        let request = || plan.finish(Kind::Batch, Protocol::Resp2, limits.value_bytes, &[], now);
+        (!self.reaping.is_empty()).then(request)
     }
 
-    /// The reaper's transaction has ended: rows with another deadline wait for it.
-    pub(super) fn reaped(&mut self, request: &Request, response: &Response) {
-        self.release(request);
-        let rows = std::mem::take(&mut self.reaper.reaping);
-        let again = self.shared.unix_ms() + AGAIN_MS;
+    /// The transaction has ended: rows with another deadline wait for it.
+    pub fn reaped(&mut self, response: &Response, shared: &Shared) {
+        let rows = std::mem::take(&mut self.reaping);
+        let again = shared.unix_ms() + AGAIN_MS;
         let mut deadlines = match response.outcome {
             Outcome::Committed => next_deadlines(&response.output),
             _ => Vec::new(),
@@ -120,11 +105,10 @@ impl Front {
         for row in rows {
             match deadlines.next() {
                 Some(0) => {}
-                Some(deadline) => self.remember(deadline, row),
-                None => self.remember(again, row),
+                Some(deadline) => self.remember(deadline, row, shared),
+                None => self.remember(again, row, shared),
             }
         }
-        self.reap();
     }
 }
 

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::encode::Reply;
-use super::number::{Decimal, parse_i64};
+use super::number::{Decimal, NOT_AN_INTEGER, parse_i64};
 use super::plan::{Arg, Op};
-use super::procedure::{NOT_AN_INTEGER, Stop, TOO_LONG, Work};
+use super::procedure::{Stop, TOO_LONG, Work};
 
 const NOT_A_FLOAT: &[u8] = b"ERR value is not a valid float";
 

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use nicol_core::fabric::FabricError;
 use nicol_core::ids::Key;
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
 use super::backend::{Request, Response};
-use super::completions::Completion;
+use super::completions::{Completion, Promise};
 use super::connection::{Connection, Transaction, Waiting};
 use super::front::Front;
 use super::gate::Waiter;
-use super::joined::JOINED_BATCH;
-use super::plan::Planned;
-use super::plan::{Kind, Plan, parse_observations};
+use super::joined::{JOINED_BATCH, shares};
+use super::plan::{Kind, Plan, Planned, parse_observations};
 use super::procedure::OutputHead;
 use super::reaper::REAPER;
 use super::shared::count;
@@ -42,7 +42,7 @@ impl Front {
         let protocol = connection.session.protocol;
         let mut batch = std::mem::take(&mut connection.batch);
         let request = batch.finish(Kind::Batch, protocol, value_max, &[], now);
-        self.note_expiring(&mut batch);
+        self.reaper.note(&mut batch, &self.shared);
         if let Some(connection) = self.connection(slot) {
             connection.batch = batch;
         }
@@ -66,7 +66,7 @@ impl Front {
         let watches = std::mem::take(&mut session.watches);
         let Some(mut multi) = session.multi.take() else { return };
         let request = multi.plan.finish(Kind::Exec, session.protocol, value_max, &watches, now);
-        self.note_expiring(&mut multi.plan);
+        self.reaper.note(&mut multi.plan, &self.shared);
         self.begin(slot, Kind::Exec, request);
     }
 
@@ -93,19 +93,145 @@ impl Front {
             return;
         }
         count(&shared.counters.transactions, 1);
-        if let Some(waiter) = self.gate.enter(Waiter { slot, connection, request }) {
-            self.submit(waiter);
+        self.enter_gate(Waiter { slot, connection, request });
+    }
+
+    /// Hands a transaction to the store, or keeps it until it is its turn.
+    fn submit(&mut self, waiter: Waiter) {
+        if let Some(waiter) = self.in_flight.enter(waiter, &self.shared.config.limits) {
+            self.dispatch(waiter);
+        }
+    }
+
+    /// Hands over those that wait, as far as there is room.
+    pub(super) fn dispatch_waiting(&mut self) {
+        while let Some(waiter) = self.in_flight.next(&self.shared.config.limits) {
+            self.dispatch(waiter);
+        }
+    }
+
+    /// Hands a transaction to the store, whatever it has: another attempt keeps its place.
+    fn dispatch(&mut self, waiter: Waiter) {
+        let Waiter { slot, connection, request } = waiter;
+        self.in_flight.began(&request);
+        // The time of a transaction begins when the store gets it.
+        match slot {
+            JOINED_BATCH => {
+                for (slot, id) in self.joined_batches.places(&request) {
+                    self.mark_under_way(slot, id);
+                }
+            }
+            _ => self.mark_under_way(slot, connection),
+        }
+        let promise = Promise::new(self.mailbox.clone(), slot, connection, request.clone());
+        let done = Box::new(move |response| promise.keep(response));
+        self.shared.backend.submit(connection, request, done);
+    }
+
+    fn mark_under_way(&mut self, slot: usize, id: u64) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.session.id == id
+            && let Waiting::Transaction(transaction) = &mut connection.waiting
+            && !transaction.under_way
+        {
+            transaction.under_way = true;
+            if transaction.attempts == 1 {
+                transaction.begun = Instant::now();
+            }
+        }
+    }
+
+    /// Refuses what waits for a store that has not answered anything for the time of a transaction:
+    /// it has had no effect.
+    pub(super) fn refuse_waiting(&mut self, now: Instant) {
+        for waiter in self.in_flight.take_stuck(now, &self.shared.config.limits) {
+            let Waiter { slot, connection, request } = waiter;
+            let outcome = Outcome::Aborted(Abort::Fabric(FabricError::Unreachable));
+            let response = Response { outcome, output: Vec::new() };
+            self.completed(Completion { slot, connection, request, response });
         }
     }
 
     /// Releases what `request` held and lets in who waited for it.
-    pub(super) fn release(&mut self, request: &Request) {
+    fn release(&mut self, request: &Request) {
         let mut admitted = Vec::new();
         self.gate.leave(request, &mut admitted);
         for waiter in admitted {
             // Whoever hung up meanwhile is submitted too: the command was sent, and its place in
             // the gate is given back by its completion.
             self.depart(waiter);
+        }
+    }
+
+    /// Submits what the gate has let in, with those behind it that can go along.
+    fn depart(&mut self, first: Waiter) {
+        let limits = &self.shared.config.limits;
+        let (mut commands, mut bytes) = (first.request.commands(), first.request.args.len());
+        let rides = |waiter: &Waiter| {
+            commands += waiter.request.commands();
+            bytes += waiter.request.args.len();
+            waiter.slot != REAPER
+                && commands <= limits.group_commands
+                && bytes <= limits.group_bytes
+                && first.request.covers(&waiter.request)
+        };
+        let followers = match first.slot {
+            REAPER => Vec::new(),
+            _ => self.gate.followers(&first.request, rides),
+        };
+        if followers.is_empty() {
+            return self.submit(first);
+        }
+        count(&self.shared.counters.joined, followers.len() as u64);
+        let waiter = self.joined_batches.join(first, followers);
+        self.submit(waiter);
+    }
+
+    /// A joined batch has ended: everyone gets a share of the replies, or the outcome.
+    fn arrived(&mut self, request: &Arc<Request>, response: &Response) {
+        let Some(waiters) = self.joined_batches.take(request) else { return };
+        match response.outcome {
+            Outcome::Committed => {
+                self.release(request);
+                let shares = shares(&waiters, &response.output);
+                for (waiter, share) in waiters.into_iter().zip(shares) {
+                    match share {
+                        Some(share) => self.deliver(&waiter, share),
+                        None => self.enter_gate(waiter),
+                    }
+                }
+            }
+            Outcome::Unknown => {
+                self.release(request);
+                for waiter in &waiters {
+                    self.deliver(waiter, response.clone());
+                }
+            }
+            // It had no effect. The first one, who holds the keys, goes on as if it had been alone;
+            // the others wait for it again.
+            Outcome::Aborted(_) => {
+                let mut waiters = waiters.into_iter();
+                let Some(Waiter { slot, connection, request }) = waiters.next() else { return };
+                for waiter in waiters {
+                    self.enter_gate(waiter);
+                }
+                let response = response.clone();
+                self.completed(Completion { slot, connection, request, response });
+            }
+        }
+    }
+
+    /// Submits a transaction as soon as it conflicts with none of this thread.
+    fn enter_gate(&mut self, waiter: Waiter) {
+        if let Some(waiter) = self.gate.enter(waiter) {
+            self.submit(waiter);
+        }
+    }
+
+    /// Submits the rows whose keys have expired, if none are in progress.
+    pub(super) fn reap(&mut self) {
+        if let Some(request) = self.reaper.due(&self.shared) {
+            self.enter_gate(Waiter { slot: REAPER, connection: 0, request: Arc::new(request) });
         }
     }
 
@@ -127,7 +253,11 @@ impl Front {
             self.shared.keys.fetch_add(head.grown, Ordering::Relaxed);
         }
         match slot {
-            REAPER => return self.reaped(&request, &response),
+            REAPER => {
+                self.release(&request);
+                self.reaper.reaped(&response, &self.shared);
+                return self.reap();
+            }
             JOINED_BATCH => return self.arrived(&request, &response),
             _ => {}
         }

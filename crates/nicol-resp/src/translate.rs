@@ -9,11 +9,11 @@ use super::commands::{Data, Spec};
 use super::config::Limits;
 use super::encode::{Protocol, Reply};
 use super::expiry::{Expiry, Unit, conditions};
-use super::number::{parse_i64, push_i64};
+use super::number::{NOT_AN_INTEGER, parse_i64, push_i64};
 use super::object::{HELP as OBJECT_HELP, Question};
 use super::parse::Command;
 use super::plan::{Op, PlanBuilder};
-use super::procedure::{NOT_AN_INTEGER, SET_GET, SET_NX, SET_XX};
+use super::procedure::{SET_GET, SET_NX, SET_XX};
 use super::record;
 
 const SYNTAX: &[u8] = b"ERR syntax error";

@@ -10,9 +10,6 @@ use crate::source::Source;
 
 const RULE: &str = "ring of files";
 
-/// The crate whose files still form rings.
-const NOT_YET: [&str; 1] = ["nicol-resp"];
-
 /// The names that lead from a crate to a module or an item.
 type Names = Vec<String>;
 
@@ -35,12 +32,9 @@ pub(super) fn check(sources: &[(&str, &Source<'_>)]) -> Vec<Finding> {
     let mut crates: BTreeMap<&str, Crate<'_>> = BTreeMap::new();
     for (file, source) in sources {
         let Some((folder, inside)) = file.split_once("/src/") else { continue };
-        let name = folder.rsplit('/').next().unwrap_or(folder);
-        if !NOT_YET.contains(&name) {
-            let module = module_of(inside);
-            let read = Module::read(file, &module, source);
-            crates.entry(folder).or_default().insert(module, read);
-        }
+        let module = module_of(inside);
+        let read = Module::read(file, &module, source);
+        crates.entry(folder).or_default().insert(module, read);
     }
     crates.values().flat_map(rings).collect()
 }
