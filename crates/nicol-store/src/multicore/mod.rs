@@ -19,6 +19,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use arena::Place;
@@ -30,7 +31,7 @@ use arena::Arena;
 use hash_index::HashIndex;
 use nicol_core::ids::{Key, Version};
 use nicol_core::records::RecordSource;
-use range_index::{Insertion, RangeIndex};
+use range_index::{Insertion, Obsolete, RangeIndex};
 use record::HEADER;
 
 /// Tables that a key's highest byte may name.
@@ -181,14 +182,14 @@ impl Multicore {
         assert!(!state.present, "only an absent record is taken out");
         self.floor.fetch_max(state.version.0, Ordering::SeqCst);
         self.timestamp_floor.fetch_max(timestamp, Ordering::SeqCst);
-        let (removed, node) = if key.is_ordered() {
+        let (removed, nodes) = if key.is_ordered() {
             self.tree.remove(key.0, place)
         } else {
-            (self.hash.remove(key, place, |place| self.record(place)), None)
+            (self.hash.remove(key, place, |place| self.record(place)), Obsolete::default())
         };
         assert!(removed, "a record that can be found is in its index");
         self.records.fetch_sub(1, Ordering::Relaxed);
-        [Some(Garbage::Record(place)), node.map(Garbage::Node)].into_iter().flatten()
+        iter::once(Garbage::Record(place)).chain(nodes.into_iter().flatten().map(Garbage::Node))
     }
 
     /// Frees what was taken out.

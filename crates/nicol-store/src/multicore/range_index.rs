@@ -12,6 +12,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::arena::Place;
 
+mod merge;
+
+pub(super) use merge::Obsolete;
+
 /// Entries of a node.
 pub(super) const FANOUT: usize = 16;
 /// Nodes of a chunk.
@@ -208,9 +212,8 @@ pub(super) struct RangeIndex {
     root: AtomicU64,
 }
 
-/// The way to a leaf: its parent, if it has one, and the leaf, with their versions.
+/// A leaf that was found, and its version.
 struct Way {
-    parent: Option<(u32, u64)>,
     leaf: u32,
     version: u64,
 }
@@ -269,8 +272,14 @@ impl RangeIndex {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(node.0);
     }
 
-    /// The way to the leaf of `key`. With `splits`, no node on it is full, but for want of nodes.
-    fn descend(&self, key: u64, splits: bool) -> Result<Way, Changed> {
+    /// The way to the leaf of `key`; `visit` is told each node of it, with its version. With `splits`, no
+    /// node on it is full, but for want of nodes.
+    fn descend(
+        &self,
+        key: u64,
+        splits: bool,
+        mut visit: impl FnMut((u32, u64)),
+    ) -> Result<Way, Changed> {
         let mut at = self.root.load(Ordering::Acquire) as u32;
         let mut version = self.node(at).stable()?;
         let mut parent: Option<(u32, u64)> = None;
@@ -286,9 +295,10 @@ impl RangeIndex {
                 self.split(parent, (at, version))?;
                 return Err(Changed);
             }
+            visit((at, version));
             if Node::get(&node.is_leaf) == 1 {
                 node.is_still(version)?;
-                return Ok(Way { parent, leaf: at, version });
+                return Ok(Way { leaf: at, version });
             }
             let child = node.entry(node.child(key)).1 as u32;
             node.is_still(version)?;
@@ -361,7 +371,7 @@ impl RangeIndex {
     /// The place of the record of `key`.
     pub(super) fn find(&self, key: u64) -> Option<Place> {
         Self::until_unchanged(|| {
-            let way = self.descend(key, false)?;
+            let way = self.descend(key, false, |_| ())?;
             let leaf = self.node(way.leaf);
             let at = leaf.below(key);
             let found = if at < leaf.count() { leaf.entry(at) } else { (!key, 0) };
@@ -373,7 +383,7 @@ impl RangeIndex {
     /// The leaf in which `key` stands, or would stand.
     pub(super) fn leaf_of(&self, key: u64) -> Leaf {
         Self::until_unchanged(|| {
-            let way = self.descend(key, false)?;
+            let way = self.descend(key, false, |_| ())?;
             let node = self.node(way.leaf);
             let mut entries = [(0, Place::NONE); FANOUT];
             let count = node.count();
@@ -401,7 +411,7 @@ impl RangeIndex {
     /// Until when the leaf of `key` was read.
     pub(super) fn was_read_until(&self, key: u64) -> u64 {
         Self::until_unchanged(|| {
-            let way = self.descend(key, false)?;
+            let way = self.descend(key, false, |_| ())?;
             let leaf = self.node(way.leaf);
             let until = leaf.read_until.load(Ordering::SeqCst);
             leaf.is_still(way.version)?;
@@ -415,7 +425,7 @@ impl RangeIndex {
             return Insertion::Full;
         }
         Self::until_unchanged(|| {
-            let way = self.descend(key, true)?;
+            let way = self.descend(key, true, |_| ())?;
             let leaf = self.node(way.leaf);
             leaf.lock(way.version)?;
             let at = leaf.below(key);
@@ -431,62 +441,27 @@ impl RangeIndex {
         })
     }
 
-    /// Takes the record of `key` at `place` out, if it is there. The second result is a leaf that is
-    /// empty now and was taken out with it.
-    pub(super) fn remove(&self, key: u64, place: Place) -> (bool, Option<NodeNumber>) {
-        Self::until_unchanged(|| {
-            let way = self.descend(key, false)?;
+    /// Takes the record of `key` at `place` out, if it is there. The second result are nodes that are
+    /// empty now and were taken out with it.
+    pub(super) fn remove(&self, key: u64, place: Place) -> (bool, Obsolete) {
+        let left = Self::until_unchanged(|| {
+            let way = self.descend(key, false, |_| ())?;
             let leaf = self.node(way.leaf);
             leaf.lock(way.version)?;
             let at = leaf.below(key);
             if at == leaf.count() || leaf.entry(at) != (key, place.0.into()) {
                 leaf.unlock();
-                return Ok((false, None));
+                return Ok(None);
             }
             leaf.remove_at(at);
-            let is_empty = leaf.count() == 0;
-            if is_empty && way.parent.is_some_and(|parent| self.take_out(parent, way.leaf).is_ok())
-            {
-                let version = leaf.version.load(Ordering::Relaxed) & !LOCKED;
-                leaf.version.store((version + STEP) | OBSOLETE, Ordering::Release);
-                return Ok((true, Some(NodeNumber(way.leaf))));
-            }
+            let left = leaf.count();
             leaf.changed();
-            Ok((true, None))
-        })
-    }
-
-    /// Gives the keys of an empty leaf, which is locked, to a neighbour under the same parent. Not
-    /// worth waiting for.
-    fn take_out(&self, (parent, version): (u32, u64), leaf: u32) -> Result<(), Changed> {
-        let (above, empty) = (self.node(parent), self.node(leaf));
-        above.lock(version)?;
-        let at = above.child(Node::get(&empty.low));
-        // The one with the longer prefix in common: see `Node::parting`.
-        let differ = |beside: &usize| above.entry(*beside).0 ^ Node::get(&empty.low);
-        let count = above.count();
-        let beside = [at.checked_sub(1), Some(at + 1).filter(|right| *right < count)];
-        let beside = beside.into_iter().flatten().min_by_key(differ);
-        let neighbour = beside.map(|beside| self.node(above.entry(beside).1 as u32));
-        let locked = neighbour.map(|node| {
-            let version = Node::get(&node.version);
-            if version & LOCKED == 0 { node.lock(version) } else { Err(Changed) }
+            Ok(Some(left))
         });
-        let (Some(node), Some(Ok(()))) = (neighbour, locked) else {
-            above.unlock();
-            return Err(Changed);
-        };
-        node.read_until.fetch_max(Node::get(&empty.read_until), Ordering::SeqCst);
-        above.remove_at(at);
-        if beside == Some(at + 1) {
-            node.low.store(Node::get(&empty.low), Ordering::Release);
-            above.keys[at].store(Node::get(&empty.low), Ordering::Release);
-        } else {
-            node.high.store(Node::get(&empty.high), Ordering::Release);
+        match left {
+            Some(0) => (true, self.take_out(key)),
+            left => (left.is_some(), Obsolete::default()),
         }
-        node.changed();
-        above.changed();
-        Ok(())
     }
 
     /// Calls `each` with every entry, once nobody changes anything.
@@ -497,5 +472,30 @@ impl RangeIndex {
             leaf.entries().iter().for_each(|(_, place)| each(*place));
             from = leaf.high.checked_add(1);
         }
+    }
+    /// The nodes of the tree, once nobody changes anything.
+    ///
+    /// # Panics
+    /// If the children of a node do not share its keys among them in their order.
+    #[cfg(test)]
+    pub(super) fn check(&self) -> usize {
+        let mut nodes = 0;
+        let mut left = vec![(self.root.load(Ordering::Acquire) as u32, (0, u64::MAX))];
+        while let Some((number, range)) = left.pop() {
+            let node = self.node(number);
+            nodes += 1;
+            assert!(node.stable().is_ok(), "a node of the tree is part of it");
+            assert_eq!((Node::get(&node.low), Node::get(&node.high)), range);
+            let entries: Vec<(u64, u64)> = (0..node.count()).map(|at| node.entry(at)).collect();
+            assert!(entries.is_sorted_by(|one, two| one.0 < two.0));
+            if Node::get(&node.is_leaf) == 1 {
+                assert!(entries.iter().all(|(key, _)| node.holds(*key)));
+                continue;
+            }
+            assert_eq!(entries.first().map(|(key, _)| *key), Some(range.0));
+            let ends = entries.iter().skip(1).map(|(key, _)| key - 1).chain([range.1]);
+            left.extend(entries.iter().zip(ends).map(|(entry, high)| (entry.1 as u32, (entry.0, high))));
+        }
+        nodes
     }
 }

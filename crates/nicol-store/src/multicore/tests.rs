@@ -54,6 +54,9 @@ fn what_was_located_is_found_in_order_until_it_is_taken_out() {
         assert!(leaf.low <= first.0 && first.0 <= leaf.high);
         let known = model.range(Key(leaf.low)..=Key(leaf.high)).filter(|(key, _)| key.is_ordered());
         assert!(leaf.entries().iter().copied().eq(known.map(|(key, place)| (key.0, *place))));
+        if step.is_multiple_of(64) {
+            store.tree.check();
+        }
     }
     let mut found = BTreeMap::new();
     store.for_each(&mut |record| assert!(found.insert(record.key(), ()).is_none()));
@@ -122,6 +125,7 @@ fn threads_lose_no_record_and_see_no_other_s() {
         .collect();
     let mut all = BTreeMap::new();
     threads.into_iter().for_each(|thread| all.append(&mut thread.join().unwrap()));
+    store.tree.check();
     let mut found = BTreeMap::new();
     store.for_each(&mut |record| assert!(found.insert(record.key(), ()).is_none()));
     assert!(found.keys().eq(all.keys()));
@@ -142,4 +146,44 @@ fn what_is_inserted_behind_a_prefix_changes_no_leaf_of_the_next() {
         store.locate(order(1, number), |_| Some(0)).unwrap();
         assert!(store.is_unchanged(leaf.node, leaf.version), "{number}");
     }
+}
+
+/// The key of a district's order.
+fn order(district: u64, number: u64) -> Key {
+    Key::new(TableId::ORDERED, district << 32 | number)
+}
+
+#[test]
+fn an_emptied_leaf_goes_to_its_own_prefix_whatever_its_parent() {
+    let store = store();
+    for number in 0..300 {
+        (1..6).for_each(|district| _ = store.locate(order(district, number), |_| Some(0)));
+    }
+    let mut newest = 300;
+    for oldest in 0..290 {
+        assert!((2..6).all(|district| take_out(&store, order(district, oldest))));
+        store.tree.check();
+        for district in 2..6 {
+            let leaf = store.leaf_of(order(district, 0));
+            assert_eq!(leaf.low >> 32, order(district, 0).0 >> 32, "{district}: {oldest}");
+            store.locate(order(district - 1, newest), |_| Some(0)).unwrap();
+            assert!(store.is_unchanged(leaf.node, leaf.version), "{district}: {oldest}");
+        }
+        newest += 1;
+    }
+}
+
+#[test]
+fn a_queue_takes_as_many_nodes_as_what_stands_in_it() {
+    let store = store();
+    let mut most = 0;
+    for number in 0..test_steps(60_000) {
+        store.locate(order(1, number), |_| Some(0)).unwrap();
+        if number >= 200 {
+            assert!(take_out(&store, order(1, number - 200)));
+            most = most.max(store.tree.check());
+        }
+    }
+    // 200 keys in leaves of 8 to 16, and the nodes above them.
+    assert!((13..60).contains(&most), "{most} nodes");
 }
