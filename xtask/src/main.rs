@@ -1,6 +1,6 @@
 //! The project's own tasks:
 //! `cargo xtask ci [--quick] | golden [--bless] | instructions [--check | --bless] | tidy | papers |
-//! miri [--once] | restarts [FLAGS]`.
+//! miri [--once] | restarts [FLAGS] | rtl`.
 #![forbid(unsafe_code)]
 
 mod ci;
@@ -8,6 +8,7 @@ mod instructions;
 mod miri;
 mod papers;
 mod restarts;
+mod rtl;
 mod source;
 mod tidy;
 
@@ -35,7 +36,9 @@ usage: cargo xtask TASK
   miri         the tests of shared memory, interpreted: races and stale reads that x86 hides
   miri --once  the same with one order of threads instead of several
   restarts     rounds of load, kill -9, harm to files and a start, and the same simulated
-               [--rounds 200] [--seed 17] [--seeds 1000..2000]";
+               [--rounds 200] [--seed 17] [--seeds 1000..2000]
+  rtl          AlNiCo's scheduler in hardware: a million decisions under Verilator against the Rust
+               model, and Yosys' estimate, where these are installed";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -59,6 +62,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["instructions", "--check"] => ci::instructions(&root()?, Counts::Check),
         ["instructions", "--bless"] => ci::instructions(&root()?, Counts::Bless),
         ["tidy"] => tidy::run(&root()?),
+        ["rtl"] => rtl::run(&root()?, rtl::REQUESTS),
         ["miri"] => miri::run(&root()?, false),
         ["miri", "--once"] => miri::run(&root()?, true),
         ["papers"] => papers::run(&root()?),

@@ -1,0 +1,102 @@
+//! `cargo xtask rtl`: AlNiCo's scheduler in hardware (`crates/nicol-protocols/rtl/`) against the Rust
+//! model, under Verilator, and Yosys' estimate of what it takes.
+//!
+//! Both are Debian packages that the gate does not need: where one is absent, this says so and leaves
+//! its part out.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::finish;
+
+/// Requests of a whole comparison.
+pub const REQUESTS: u64 = 1_000_000;
+
+/// The design, the module at its top first.
+const SOURCES: [&str; 2] = ["scheduler.sv", "rank_tree.sv"];
+
+/// Compares `requests` decisions, and estimates.
+pub fn run(root: &Path, requests: u64) -> Result<()> {
+    let from = root.join("crates/nicol-protocols/rtl");
+    let build = root.join("target/rtl");
+    std::fs::create_dir_all(&build).context("target/rtl")?;
+    if is_there("verilator", "--version") {
+        compare(root, &from, &build, requests)?;
+    }
+    if is_there("yosys", "-V") {
+        estimate(&from, &build)?;
+    }
+    Ok(())
+}
+
+fn is_there(tool: &str, version: &str) -> bool {
+    let asked = Command::new(tool).arg(version).stdout(Stdio::null()).status();
+    let found = asked.is_ok_and(|status| status.success());
+    if !found {
+        println!("{tool} is not installed, so its part is left out: apt-get install {tool}");
+    }
+    found
+}
+
+fn compare(root: &Path, from: &Path, build: &Path, requests: u64) -> Result<()> {
+    let mut verilator = Command::new("verilator");
+    verilator.args(["-Wall", "-Wno-WIDTH", "-O3", "--cc", "--exe", "--build", "-CFLAGS", "-O2"]);
+    verilator.args(["--top-module", "scheduler", "--Mdir"]).arg(build);
+    verilator.args(SOURCES.map(|source| from.join(source))).arg(from.join("testbench.cpp"));
+    verilator.stdout(Stdio::null());
+    finish(&mut verilator)?;
+    let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let example = ["-p", "nicol-protocols", "--example", "decisions"];
+    finish(cargo().args(["build", "--release"]).args(example).current_dir(root))?;
+    let mut model = cargo();
+    model.args(["run", "--quiet", "--release"]).args(example).args(["--", &requests.to_string()]);
+    let mut model = model.current_dir(root).stdout(Stdio::piped()).spawn().context("the model")?;
+    let trace = model.stdout.take().context("the model's trace")?;
+    let hardware = Command::new(build.join("Vscheduler"))
+        .arg((requests / 2).to_string())
+        .stdin(trace)
+        .status()
+        .context("the testbench")?;
+    let model = model.wait().context("the model")?;
+    ensure!(hardware.success(), "the hardware decides otherwise than the model: see above");
+    ensure!(model.success(), "the model has not written its whole trace");
+    Ok(())
+}
+
+fn estimate(from: &Path, build: &Path) -> Result<()> {
+    let sources = SOURCES.map(|source| from.join(source).display().to_string()).join(" ");
+    let report = build.join("yosys.txt");
+    // Each of the ranks' trees is the same: they are synthesized once.
+    let script = format!(
+        "read_verilog -sv {sources}; synth_xilinx -family xcup -top scheduler -noiopad; \
+         tee -o {} stat",
+        report.display()
+    );
+    let mut yosys = Command::new("yosys");
+    finish(yosys.args(["-q", "-p", &script]).stdout(Stdio::null()))?;
+    let text = std::fs::read_to_string(&report).context("yosys' report")?;
+    let Some(all) = text.split("design hierarchy").nth(1) else {
+        bail!("{}: no numbers of the whole design", report.display());
+    };
+    let cells = |is: &dyn Fn(&str) -> bool| -> u64 {
+        let lines = all.lines().filter_map(|line| {
+            let mut words = line.split_whitespace();
+            Some((words.next()?, words.next()?.parse::<u64>().ok()?))
+        });
+        lines.filter(|(name, _)| is(name)).map(|(_, count)| count).sum()
+    };
+    println!(
+        "yosys, UltraScale+: {} lookup tables, {} of memory, {} carry chains of 8, {} flip-flops, {} block \
+         memories, {} multipliers; C2.06 has 88,294 lookup tables, 62,697 flip-flops, 332 block memories, \
+         28 multipliers",
+        cells(&|name| name.starts_with("LUT") || name == "INV"),
+        cells(&|name| name.starts_with("RAM") && !name.starts_with("RAMB")),
+        cells(&|name| name.starts_with("CARRY")),
+        cells(&|name| name.starts_with("FD")),
+        cells(&|name| name.starts_with("RAMB")),
+        cells(&|name| name.starts_with("DSP")),
+    );
+    Ok(())
+}
