@@ -11,21 +11,43 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::finish;
 
-/// Requests of a whole comparison.
-pub const REQUESTS: u64 = 1_000_000;
+/// How much is compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A million requests to an optimized model, and the estimate.
+    Whole,
+    /// Few requests to the model as tests build it, and no estimate.
+    Quick,
+}
+
+impl Form {
+    const fn requests(self) -> u64 {
+        match self {
+            Self::Whole => 1_000_000,
+            Self::Quick => 20_000,
+        }
+    }
+
+    const fn profile(self) -> &'static [&'static str] {
+        match self {
+            Self::Whole => &["--release"],
+            Self::Quick => &[],
+        }
+    }
+}
 
 /// The design, the module at its top first.
 const SOURCES: [&str; 2] = ["scheduler.sv", "rank_tree.sv"];
 
-/// Compares `requests` decisions, and estimates.
-pub fn run(root: &Path, requests: u64) -> Result<()> {
+/// Compares decisions, and estimates.
+pub fn run(root: &Path, form: Form) -> Result<()> {
     let from = root.join("crates/nicol-protocols/rtl");
     let build = root.join("target/rtl");
     std::fs::create_dir_all(&build).context("target/rtl")?;
     if is_there("verilator", "--version") {
-        compare(root, &from, &build, requests)?;
+        compare(root, &from, &build, form)?;
     }
-    if is_there("yosys", "-V") {
+    if form == Form::Whole && is_there("yosys", "-V") {
         estimate(&from, &build)?;
     }
     Ok(())
@@ -40,7 +62,7 @@ fn is_there(tool: &str, version: &str) -> bool {
     found
 }
 
-fn compare(root: &Path, from: &Path, build: &Path, requests: u64) -> Result<()> {
+fn compare(root: &Path, from: &Path, build: &Path, form: Form) -> Result<()> {
     let mut verilator = Command::new("verilator");
     verilator.args(["-Wall", "-Wno-WIDTH", "-O3", "--cc", "--exe", "--build", "-CFLAGS", "-O2"]);
     verilator.args(["--top-module", "scheduler", "--Mdir"]).arg(build);
@@ -49,9 +71,10 @@ fn compare(root: &Path, from: &Path, build: &Path, requests: u64) -> Result<()> 
     finish(&mut verilator)?;
     let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let example = ["-p", "nicol-protocols", "--example", "decisions"];
-    finish(cargo().args(["build", "--release"]).args(example).current_dir(root))?;
-    let mut model = cargo();
-    model.args(["run", "--quiet", "--release"]).args(example).args(["--", &requests.to_string()]);
+    finish(cargo().arg("build").args(form.profile()).args(example).current_dir(root))?;
+    let (mut model, requests) = (cargo(), form.requests());
+    model.args(["run", "--quiet"]).args(form.profile()).args(example);
+    model.args(["--", &requests.to_string()]);
     let mut model = model.current_dir(root).stdout(Stdio::piped()).spawn().context("the model")?;
     let trace = model.stdout.take().context("the model's trace")?;
     let hardware = Command::new(build.join("Vscheduler"))

@@ -494,7 +494,9 @@ impl RangeIndex {
             }
             assert_eq!(entries.first().map(|(key, _)| *key), Some(range.0));
             let ends = entries.iter().skip(1).map(|(key, _)| key - 1).chain([range.1]);
-            left.extend(entries.iter().zip(ends).map(|(entry, high)| (entry.1 as u32, (entry.0, high))));
+            left.extend(
+                entries.iter().zip(ends).map(|(entry, high)| (entry.1 as u32, (entry.0, high))),
+            );
         }
         nodes
     }
