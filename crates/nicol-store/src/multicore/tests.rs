@@ -159,8 +159,7 @@ fn an_emptied_leaf_goes_to_its_own_prefix_whatever_its_parent() {
     for number in 0..300 {
         (1..6).for_each(|district| _ = store.locate(order(district, number), |_| Some(0)));
     }
-    let mut newest = 300;
-    for oldest in 0..290 {
+    for (oldest, newest) in (0..290).zip(300..) {
         assert!((2..6).all(|district| take_out(&store, order(district, oldest))));
         store.tree.check();
         for district in 2..6 {
@@ -169,7 +168,6 @@ fn an_emptied_leaf_goes_to_its_own_prefix_whatever_its_parent() {
             store.locate(order(district - 1, newest), |_| Some(0)).unwrap();
             assert!(store.is_unchanged(leaf.node, leaf.version), "{district}: {oldest}");
         }
-        newest += 1;
     }
 }
 
