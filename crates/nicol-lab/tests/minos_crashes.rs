@@ -98,6 +98,36 @@ fn crashes_as_a_sweep_draws_them_are_survived() {
     });
 }
 
+/// Runs of a sweep that got stuck, three of them with replicas that differed. A node that recovered
+/// waited for its copy of a record to become durable, which it only persisted once that was unlocked; and
+/// nobody replayed what its log alone had of a coordinator that died after its return.
+#[test]
+fn what_a_node_that_comes_back_has_copied_or_logged_is_completed() {
+    for (system, seed) in [
+        ("minos-b:synch", 34),
+        ("minos-b:event", 68),
+        ("minos-b:scope", 68),
+        ("minos-o:synch", 68),
+        ("minos-o:renf", 32),
+        ("minos-o:renf", 89),
+        ("minos-o:event", 45),
+    ] {
+        let spec = WorkloadSpec { records: Some(40), ..WorkloadSpec::named("ycsb") };
+        held(&BenchConfig {
+            nodes: 3,
+            replicas: 3,
+            host_engines: Some(2),
+            nic_engines: Some(2),
+            clients: Some(8),
+            length: Some(Length::Transactions(2_000)),
+            warmup: Some(Nanos::ZERO),
+            faults: "messages,crashes".parse().unwrap(),
+            settings: vec!["timeout_us=500".to_owned()],
+            ..BenchConfig::new(system, spec, "minos-snic", seed)
+        });
+    }
+}
+
 #[test]
 fn every_broken_minos_is_caught_within_200_seeds() {
     for name in ["minos-b:synch", "minos-o:synch"] {

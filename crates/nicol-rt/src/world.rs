@@ -347,6 +347,11 @@ impl World for LiveWorld {
         self.shared.logs.is_empty()
     }
 
+    /// A node has one log file.
+    fn shares_medium(&self) -> bool {
+        true
+    }
+
     fn submit(&self, batch: &mut Vec<Operation>) {
         // Only persists come here, and only where there is a log device.
         let queue = &self.shared.logs[usize::from(self.here.node.0)];

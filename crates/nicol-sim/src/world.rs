@@ -313,6 +313,11 @@ impl World for SimWorld {
         self.model().memory_is_durable()
     }
 
+    /// The memory that persists is the host's, or on the card.
+    fn shares_medium(&self) -> bool {
+        false
+    }
+
     fn receive(&self) -> Option<Vec<u8>> {
         self.shared.state.borrow_mut().cores[self.index].inbox.pop_front()
     }

@@ -16,6 +16,10 @@ impl<W: World> Durability for Engine<W> {
         self.transfers_at_once() && self.0.world.memory_is_durable()
     }
 
+    fn shares_medium(&self) -> bool {
+        self.0.world.shares_medium()
+    }
+
     fn persist(&self, region: &Arc<Region>, offset: u64, len: usize) -> Completion {
         let mut buffer = self.0.pool.take();
         self.0.world.regions().adopt(region, Side::Host);

@@ -310,6 +310,8 @@ pub trait World: 'static {
     /// Is memory durable by itself (battery-backed)? Then the engine resolves persists at once and
     /// [`World::submit`] never sees one.
     fn memory_is_durable(&self) -> bool;
+    /// Is what the sides of a node persist on one device?
+    fn shares_medium(&self) -> bool;
     /// Starts a vector of DMA reads, a vector of DMA writes, or persists; takes them all.
     fn submit(&self, batch: &mut Vec<Operation>);
     /// Does the card of `node` execute this engine's plain verbs, or its chains? If not, they are

@@ -22,6 +22,10 @@ pub trait Durability: Completions {
     /// [`Pcie::transfers_at_once`](super::Pcie::transfers_at_once).
     fn persists_at_once(&self) -> bool;
 
+    /// Is what this node's host and NIC persist on one device? Then a record that the one has persisted
+    /// is durable for the other as well.
+    fn shares_medium(&self) -> bool;
+
     /// Resolves when `len` bytes of this node's memory from `offset` on, as they are now, are
     /// durable.
     fn persist(&self, region: &Arc<Region>, offset: u64, len: usize) -> Self::Completion;

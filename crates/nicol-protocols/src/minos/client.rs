@@ -163,7 +163,7 @@ impl<F: Fabric> Client<F> {
 
     /// Waits until a write has returned.
     ///
-    /// Errors: it was rejected; it has failed, or over unreliable routes the time is over.
+    /// Errors: it has failed, or over unreliable routes the time is over.
     async fn returned(&self, write: &Rc<Write>) -> Result<(), Failure> {
         let Member { fabric, .. } = &*self.member;
         let until = fabric.now() + self.member.config().timeout;
@@ -176,16 +176,8 @@ impl<F: Fabric> Client<F> {
             });
         }
         let over = |_: &Write| may_end && fabric.now() >= until;
-        write
-            .spin_until(|write| {
-                write.is_returned() || write.has_failed() || write.is_refused() || over(write)
-            })
-            .await;
-        match (write.is_returned(), write.is_refused()) {
-            (true, _) => Ok(()),
-            (false, true) => Err(Failure::Aborted(Reason::NoResources)),
-            (false, false) => Err(Failure::Unknown),
-        }
+        write.spin_until(|write| write.is_returned() || write.has_failed() || over(write)).await;
+        if write.is_returned() { Ok(()) } else { Err(Failure::Unknown) }
     }
 
     /// May somebody be waited for who never answers?

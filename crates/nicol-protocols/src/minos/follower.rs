@@ -105,6 +105,11 @@ impl<F: Fabric> Member<F> {
     /// [MINOS24 fig. 2 line 40, steps i, j, k]
     fn send_ack(self: &Rc<Self>, step: Step, received: &Received) {
         let Inv { write, epoch, .. } = received.inv;
+        // Who has joined since may have copied this node's records before this update: it is sent again
+        // to all members of the newer view, and what is acknowledged there counts.
+        if self.epoch() != epoch {
+            return;
+        }
         let last = if self.config().model == Persistency::Strict {
             Step::SendAckP
         } else {
@@ -148,14 +153,20 @@ impl<F: Fabric> Member<F> {
         self.node.store().look(inv.key, |record| record.volatile_ts == inv.ts)
     }
 
-    /// Acknowledges an update that is here, once it is durable where that matters.
+    /// Acknowledges an update that is here, once it is durable where that matters. Whether anybody is
+    /// about to persist it, nobody knows: a node that recovers may have copied it.
     pub(super) async fn acknowledge_again(self: &Rc<Self>, received: &Received) {
+        let inv = received.inv();
+        // What came out of the own log is not locked before it is found to be unfinished.
+        self.snatch_rd_lock(&inv).await;
         for &step in self.steps.follower {
             match step {
                 Step::Persist => {
-                    let Inv { key, ts, .. } = received.inv;
-                    let there = |record: &Record| record.durable_ts >= ts;
-                    self.spin_until(key, there).await;
+                    let there = |record: &Record| record.durable_ts >= inv.ts;
+                    let there = self.node.store().look(inv.key, there);
+                    if !there && self.persist(&inv).await.is_err() {
+                        return;
+                    }
                 }
                 step => self.send_ack(step, received),
             }
@@ -175,12 +186,17 @@ impl<F: Fabric> Member<F> {
         self.knows_view(epoch).await == epoch
     }
 
+    /// The epoch of this engine's view.
+    pub(super) fn epoch(&self) -> u64 {
+        u64::from(self.fabric.view().epoch().0)
+    }
+
     /// Waits until this engine knows the view of `epoch`, or a later one: its epoch.
     pub(super) async fn knows_view(&self, epoch: u64) -> u64 {
         let changes = self.fabric.view_changes();
         loop {
             let change = changes.wait();
-            let own = u64::from(self.fabric.view().epoch().0);
+            let own = self.epoch();
             if own >= epoch {
                 return own;
             }

@@ -2,13 +2,15 @@
 //! tell one another over PCIe. [MINOS24 V-B1, V-B3, figure 6]
 
 use std::cell::RefCell;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
+use std::task::Poll;
 
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Timeout};
 use nicol_core::ids::{EngineId, NodeId};
 use nicol_core::wire::Malformed;
 
-use super::member::Member;
+use super::member::{Member, REJECT_RETRY};
 use super::pcie_messages::{ALL, HostAck, HostInv};
 use super::write::{Waiting, Write};
 
@@ -30,20 +32,17 @@ impl<F: Fabric> Member<F> {
         self.snatch_rd_lock(&write.inv()).await;
         // [MINOS24 V-B1] The INVs to the SmartNIC, and an ACK for each of them.
         let nic = self.fabric.view().nic_for(self.fabric.here(), write.number);
-        if self.hand_over(&write, nic).await {
-            self.return_to_client(&write);
-        } else {
-            // "a SmartNIC can reject a request from its local host": the write never began.
-            self.fabric.access().await;
-            let ts = write.ts();
-            self.node.store().change(write.key, |record| record.release_rd_lock(ts));
-            write.refuse();
+        match self.hand_over(&write, nic).await {
+            Ok(()) => self.return_to_client(&write),
+            Err(_) => write.fail(),
         }
         self.end(&write, open);
     }
 
-    /// Gives a write to the SmartNIC, and waits until it has returned; false if it was rejected.
-    async fn hand_over(&self, write: &Write, nic: EngineId) -> bool {
+    /// Gives a write to the SmartNIC, and waits until it has returned.
+    ///
+    /// Errors: the SmartNIC is gone.
+    async fn hand_over(&self, write: &Write, nic: EngineId) -> Result<(), FabricError> {
         let followers = self.followers(write.key);
         let all = [NodeId(ALL)];
         let single = self.config().batching || followers.is_empty();
@@ -56,13 +55,33 @@ impl<F: Fabric> Member<F> {
             of: if single { 1 } else { followers.len() as u16 },
             value: write.value.as_deref(),
         });
-        let call = |inv| self.fabric.call(nic, &inv, Timeout::Never);
-        let calls: Vec<F::Completion> = invs.map(call).collect();
-        let mut taken = true;
-        for call in calls {
-            taken &= call.await.is_ok();
+        // Side by side: what is taken may only be answered after what is rejected has been taken too.
+        let mut left: Vec<_> = invs.map(|inv| Box::pin(self.hand_over_one(nic, inv))).collect();
+        let mut result = Ok(());
+        poll_fn(|context| {
+            left.retain_mut(|one| match one.as_mut().poll(context) {
+                Poll::Ready(taken) => {
+                    result = result.and(taken);
+                    false
+                }
+                Poll::Pending => true,
+            });
+            if left.is_empty() { Poll::Ready(result) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    /// Sends an INV to the SmartNIC until that takes it: "a SmartNIC can reject a request from its local
+    /// host". The write keeps its read lock meanwhile, which it may have snatched from an older one: only
+    /// its own end makes the record readable again.
+    async fn hand_over_one(&self, nic: EngineId, inv: HostInv<'_>) -> Result<(), FabricError> {
+        while let Err(error) = self.fabric.call(nic, &inv, Timeout::Never).await {
+            if error != FabricError::NoResources {
+                return Err(error);
+            }
+            self.fabric.sleep_until(self.fabric.now() + REJECT_RETRY).await;
         }
-        taken
+        Ok(())
     }
 
     /// An INV from the host: the SmartNIC takes the write over, or rejects it.

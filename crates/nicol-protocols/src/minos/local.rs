@@ -80,7 +80,10 @@ impl<F: Fabric> Member<F> {
         self.fabric.caught_up().await;
         self.node.store().change(inv.key, |record| {
             assert!(record.wr_lock, "an update holds the write lock");
-            record.update(inv.ts, inv.value);
+            // A node that recovers may have copied a newer one meanwhile, without the lock.
+            if record.volatile_ts <= inv.ts || self.breaks(Sabotage::AppliesObsolete) {
+                record.update(inv.ts, inv.value);
+            }
         });
         self.node.note_scope(inv);
     }

@@ -26,8 +26,8 @@ use super::received::Received as Update;
 use super::send::{insist, send_reliably, tell_each};
 use super::write::{Arriving, Waiting, Write};
 
-/// How long a coordinator waits before it sends an INV again that was rejected.
-const REJECT_RETRY: Nanos = Nanos::from_micros(2);
+/// How long a coordinator, or a host, waits before it sends an INV again that was rejected.
+pub(super) const REJECT_RETRY: Nanos = Nanos::from_micros(2);
 
 /// An engine that runs the algorithms: of a host, or offloaded of a SmartNIC.
 pub(super) struct Member<F: Fabric> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nicol_core::ids::{Incarnation, Key, NodeId, ShardId};
+use nicol_core::ids::{EngineId, Incarnation, Key, NodeId, ShardId, Side};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 
@@ -29,6 +29,8 @@ pub(super) const READY: u8 = 0;
 pub(super) const LOST: u8 = 1;
 /// It has come back.
 pub(super) const RECOVERED: u8 = 2;
+/// It has copied every record, and waits for locks: it does not serve yet, but replays what it has.
+pub(super) const COPIED: u8 = 3;
 
 /// A node of MINOS.
 #[derive(Debug)]
@@ -41,6 +43,8 @@ pub struct Node {
     pub(super) loaded: Vec<Loaded>,
     /// Where it is between a crash and serving again.
     pub(super) state: AtomicU8,
+    /// By engine, those of the host first: the epoch of the view that it knows.
+    pub(super) epochs: Vec<AtomicU64>,
     pub(super) volatile_queue: Queue,
     pub(super) durable_queue: Queue,
     /// By scope that has not ended: its writes here.
@@ -86,7 +90,37 @@ impl Node {
 
     /// Has it every record, so that it may answer?
     pub(super) fn is_ready(&self) -> bool {
+        matches!(self.state.load(Ordering::Acquire), READY | RECOVERED)
+    }
+
+    /// Has it every record, so that it may replay what dead coordinators have left?
+    pub(super) fn may_replay(&self) -> bool {
         self.state.load(Ordering::Acquire) != LOST
+    }
+
+    /// It has every record, of which some are locked.
+    pub(super) fn has_copied(&self) {
+        self.state.store(COPIED, Ordering::Release);
+    }
+
+    /// An engine knows the view of `epoch`.
+    pub(super) fn note_epoch(&self, engine: EngineId, epoch: u64) {
+        self.epochs[self.place_of(engine)].fetch_max(epoch, Ordering::AcqRel);
+    }
+
+    /// Does every engine of the algorithms know the view of `epoch`, or a later one?
+    pub(super) fn knows_epoch(&self, epoch: u64) -> bool {
+        let hosts = self.view.engines(self.id, Side::Host);
+        let running = if self.config.offload { self.epochs.len() } else { hosts };
+        self.epochs[..running].iter().all(|known| known.load(Ordering::Acquire) >= epoch)
+    }
+
+    fn place_of(&self, engine: EngineId) -> usize {
+        let core = usize::from(engine.core);
+        match engine.side {
+            Side::Host => core,
+            Side::Nic => self.view.engines(self.id, Side::Host) + core,
+        }
     }
 
     /// It has every record again.

@@ -8,7 +8,8 @@
 //!    there, and later writes wait for both. If nobody serves, because everything has crashed, it waits
 //!    until every server is back and takes the newest of all their logs.
 //! 4. Records that are locked there are locked here until they are not.
-//! 5. What only its own log has is a write that never completed: it is replayed.
+//! 5. What only its own log has is a write that never completed: it is locked, and replayed unless its
+//!    coordinator lives, which sends it again.
 //! 6. It serves.
 
 use std::rc::Rc;
@@ -174,13 +175,17 @@ impl<F: Fabric> Member<F> {
         for &node in &members {
             self.copy_from(node, false).await?;
         }
-        // Everything that anybody has is here, and nobody has anything else.
-        let store = self.node.store();
+        // Everything that anybody has is here, and nobody has anything else, but for new writes: somebody
+        // may have recovered in the meantime.
+        let (store, view) = (self.node.store(), self.fabric.view());
+        let is_new = |ts: Timestamp| ts.version() > 0 && !is_orphan(view, ts);
         for key in store.keys(|_| true) {
             store.change(key, |record| {
-                record.glb_volatile_ts = record.value_ts;
-                record.glb_durable_ts = record.value_ts;
-                record.rd_lock = None;
+                if !is_new(record.value_ts) {
+                    record.glb_volatile_ts = record.glb_volatile_ts.max(record.value_ts);
+                    record.glb_durable_ts = record.glb_durable_ts.max(record.value_ts);
+                }
+                record.rd_lock = record.rd_lock.filter(|owner| is_new(*owner));
             });
         }
         Some(())
@@ -196,7 +201,7 @@ impl<F: Fabric> Member<F> {
                 self.take(shipped);
                 seen.push((shipped.key, shipped.ts));
                 if shipped.owner != Timestamp::NONE {
-                    locked.push(shipped.key);
+                    locked.push((shipped.key, shipped.owner));
                 }
             }
             match page.records.last() {
@@ -207,31 +212,51 @@ impl<F: Fabric> Member<F> {
         if serves {
             // Before the locks are waited for: a write that owns one may wait here for what made it
             // obsolete, which is such a replay.
-            self.replay_unfinished(&seen);
+            self.lock_unfinished(&seen);
+            self.node.has_copied();
+            self.fabric.spawn(self.clone().replay_orphans());
         }
-        for key in locked {
-            while !self.is_free_at(node, key).await? {
+        for (place, &(key, _)) in locked.iter().enumerate() {
+            while let free = self.is_free_at(node, key).await
+                && free != Some(true)
+            {
+                if free.is_none() {
+                    self.forget_locks(&locked[place..]);
+                    return None;
+                }
                 self.pause().await;
             }
         }
         self.persist_copies().await
     }
 
-    /// Replays the writes of dead coordinators that are newer here than what was `seen` at a node that
-    /// serves, in the order of keys: they never completed.
-    fn replay_unfinished(self: &Rc<Self>, seen: &[(Key, Timestamp)]) {
+    /// Releases the locks that were copied of a node that has died: if their updates never reached this
+    /// node, they will not come.
+    fn forget_locks(&self, locked: &[(Key, Timestamp)]) {
+        for &(key, owner) in locked {
+            self.node.store().change(key, |record| {
+                if record.volatile_ts < owner {
+                    record.release_rd_lock(owner);
+                }
+            });
+        }
+    }
+
+    /// Locks the records that are newer here than what was `seen` at a node that serves, in the order of
+    /// keys: nobody reads such a write before it is complete. Its coordinator completes it, or, once that
+    /// has died, a replay.
+    fn lock_unfinished(&self, seen: &[(Key, Timestamp)]) {
         let newer = |key: Key, ts: Timestamp| {
             let place = seen.binary_search_by_key(&key, |(key, _)| *key);
             place.map_or(ts.version() > 0, |place| seen[place].1 < ts)
         };
-        let (store, view) = (self.node.store(), self.fabric.view());
-        for key in store.keys(|record| is_orphan(view, record.value_ts)) {
-            let ts = store.look(key, |record| record.value_ts);
-            if newer(key, ts) {
-                // Nobody reads it before it is complete.
-                store.change(key, |record| record.snatch_rd_lock(ts));
-                self.fabric.spawn(self.clone().replay(key, ts));
-            }
+        let store = self.node.store();
+        for key in store.keys(|record| record.glb_volatile_ts < record.value_ts) {
+            store.change(key, |record| {
+                if newer(key, record.value_ts) {
+                    record.snatch_rd_lock(record.value_ts);
+                }
+            });
         }
     }
 
@@ -296,7 +321,10 @@ impl<F: Fabric> Member<F> {
         let member = self.clone();
         self.fabric.spawn(async move {
             let open = member.node.begin();
-            member.knows_view(epoch).await;
+            // An engine that does not know it might complete a write without the asker, behind this page.
+            while !member.node.knows_epoch(epoch) {
+                member.pause().await;
+            }
             member.fabric.access().await;
             member.fabric.reply(to, &member.page(Key(first)..=Key(last)));
             drop(open);

@@ -89,6 +89,11 @@ impl SystemNode for Node {
             store,
             loaded,
             state: AtomicU8::new(READY),
+            epochs: [Side::Host, Side::Nic]
+                .into_iter()
+                .flat_map(|side| 0..view.engines(id, side))
+                .map(|_| AtomicU64::new(0))
+                .collect(),
             volatile_queue: Queue::new(config.queue_entries),
             durable_queue: Queue::new(config.queue_entries),
             config: config.clone(),

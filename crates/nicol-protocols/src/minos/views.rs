@@ -27,6 +27,7 @@ impl<F: Fabric> Member<F> {
     /// earlier one, because those may have become others.
     fn learn(self: &Rc<Self>, view: &View) {
         let epoch = u64::from(view.epoch().0);
+        self.node.note_epoch(self.fabric.here(), epoch);
         for write in self.open_writes() {
             if write.has_sent() && write.epoch.get() < epoch {
                 write.again.set(true);
@@ -39,7 +40,7 @@ impl<F: Fabric> Member<F> {
         }
         let here = self.fabric.here();
         // A node that recovers replays what it must when it has copied everything.
-        if here.core == 0 && here.side == self.config().side() && self.node.is_ready() {
+        if here.core == 0 && here.side == self.config().side() && self.node.may_replay() {
             self.fabric.spawn(self.clone().replay_orphans());
         }
     }
@@ -69,7 +70,7 @@ impl<F: Fabric> Member<F> {
     /// member of the view any more.
     pub(super) fn replay_if_orphan(self: &Rc<Self>, key: Key, ts: Timestamp) {
         let owns = |record: &Record| record.rd_lock == Some(ts);
-        let orphan = is_orphan(self.fabric.view(), ts) && self.node.is_ready();
+        let orphan = is_orphan(self.fabric.view(), ts) && self.node.may_replay();
         if orphan && self.node.store().look(key, owns) {
             self.fabric.spawn(self.clone().replay(key, ts));
         }
@@ -83,11 +84,16 @@ impl<F: Fabric> Member<F> {
         }
         let open = self.node.begin();
         // Its update may still wait for a lock, or in the vFIFO.
-        let settled = |record: &Record| record.value_ts >= ts;
+        // A lock that was copied, and whose update nobody had, is gone again without one.
+        let settled = |record: &Record| {
+            record.value_ts >= ts || record.rd_lock != Some(ts) && record.volatile_ts < ts
+        };
         self.spin_until(key, settled).await;
-        let value = |record: &Record| (record.value_ts == ts).then(|| record.value.clone());
-        match self.node.store().look(key, value) {
-            Some(value) => {
+        let (value_ts, value) =
+            self.node.store().look(key, |record| (record.value_ts, record.value.clone()));
+        match value_ts.cmp(&ts) {
+            std::cmp::Ordering::Less => drop(open),
+            std::cmp::Ordering::Equal => {
                 let write = self.open_write(key, value.as_deref(), NO_SCOPE, Waiting::Here);
                 write.set_ts(ts);
                 if self.breaks(Sabotage::ReplaysAsNew) {
@@ -103,7 +109,7 @@ impl<F: Fabric> Member<F> {
                 self.complete(&write).await;
                 self.end(&write, open);
             }
-            None => {
+            std::cmp::Ordering::Greater => {
                 // What superseded it completes, and is ordered behind it.
                 self.spin_until(key, |record| record.glb_volatile_ts >= ts).await;
                 self.release_rd_lock(key, ts).await;

@@ -46,8 +46,6 @@ pub(super) struct Write {
     returned: Cell<bool>,
     /// Has it been given up, because the log device has failed?
     failed: Cell<bool>,
-    /// Was it rejected before it began?
-    refused: Cell<bool>,
     /// When INVs were sent first, if they were.
     sent: Cell<Option<Nanos>>,
     /// When the last ACK came that it waits for before it returns.
@@ -79,7 +77,6 @@ impl Write {
             persisted: Cell::new(false),
             returned: Cell::new(false),
             failed: Cell::new(false),
-            refused: Cell::new(false),
             sent: Cell::new(None),
             answered: Cell::new(Nanos::ZERO),
             waiting,
@@ -192,16 +189,6 @@ impl Write {
 
     pub(super) fn has_failed(&self) -> bool {
         self.failed.get()
-    }
-
-    /// The write was rejected before it began.
-    pub(super) fn refuse(&self) {
-        self.refused.set(true);
-        self.changed.notify();
-    }
-
-    pub(super) fn is_refused(&self) -> bool {
-        self.refused.get()
     }
 
     /// Have INVs been sent?

@@ -64,7 +64,9 @@ impl SystemConfig for MinosConfig {
             replicas == nodes,
             "--replicas {replicas}: every node of MINOS holds every record; give --replicas {nodes}"
         );
-        Ok(Self { value_bytes: SERVED_BYTES as u64, memory: Some(Bytes(limit.0 / nodes)), ..self })
+        // The queues stand for a card's: a server's are as long as its logs.
+        let (value_bytes, memory) = (SERVED_BYTES as u64, Some(Bytes(limit.0 / nodes)));
+        Ok(Self { value_bytes, memory, queue_entries: None, ..self })
     }
 
     fn warnings(&self) -> Vec<String> {
