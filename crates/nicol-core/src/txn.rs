@@ -204,6 +204,7 @@ impl Txn {
     }
 
     /// The index of `key`, if it is in either set.
+    #[inline]
     pub fn find(&self, key: Key) -> Option<usize> {
         self.keys.find(&self.entries, key)
     }
@@ -219,6 +220,7 @@ impl Txn {
     }
 
     /// Records what EXECUTE returned for the key at `index`.
+    #[inline]
     pub fn fetched(&mut self, index: usize, version: Version, value: Option<&[u8]>) {
         let read = self.keep(value.unwrap_or_default());
         let entry = &mut self.entries[index];
@@ -233,6 +235,7 @@ impl Txn {
     ///
     /// # Panics
     /// If the key is not in the write set.
+    #[inline]
     pub fn put(&mut self, index: usize, value: &[u8]) {
         assert!(self.entries[index].write, "only a write-set key is locked");
         let span = self.keep(value);
@@ -249,6 +252,7 @@ impl Txn {
     }
 
     /// The write at `index`, if execution decided on one.
+    #[inline]
     pub fn update(&self, index: usize) -> Option<Write<'_>> {
         let entry = &self.entries[index];
         let value = match entry.update? {
@@ -265,6 +269,7 @@ impl Txn {
         (0..self.entries.len()).filter_map(|index| self.update(index))
     }
 
+    #[inline]
     fn add(&mut self, key: Key, write: bool) -> usize {
         if let Some(index) = self.find(key) {
             let entry = &mut self.entries[index];
@@ -279,6 +284,7 @@ impl Txn {
         self.entries.len() - 1
     }
 
+    #[inline]
     fn keep(&mut self, bytes: &[u8]) -> Span {
         let start = self.arena.len();
         assert!(start + bytes.len() <= u32::MAX as usize, "the arena is indexed by 32 bits");
@@ -286,6 +292,7 @@ impl Txn {
         Span { start: start as u32, len: bytes.len() as u32 }
     }
 
+    #[inline]
     fn slice(&self, span: Span) -> &[u8] {
         &self.arena[span.start as usize..(span.start + span.len) as usize]
     }

@@ -329,6 +329,7 @@ impl View {
     }
 
     /// The position of `engine` in [`View::engine_ids`]; `None` if there is no such engine.
+    #[inline]
     pub fn index_of(&self, engine: EngineId) -> Option<usize> {
         let node = self.nodes.get(engine.node.index())?;
         let (core, first) = (usize::from(engine.core), node.first as usize);
@@ -354,6 +355,7 @@ impl View {
     ///
     /// # Panics
     /// If there is no such node.
+    #[inline]
     pub fn nic_of(&self, node: NodeId, core: u8) -> EngineId {
         EngineId::nic(node, core % self.nodes[node.index()].nic_engines)
     }
@@ -440,6 +442,7 @@ impl ShardMap for View {
         self.placement.shards()
     }
 
+    #[inline]
     fn shard_of(&self, key: Key) -> ShardId {
         if let Some(partition) = key.partition() {
             return ShardId(partition % self.shards());

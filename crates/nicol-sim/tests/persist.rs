@@ -37,7 +37,7 @@ impl Start for Writing {
         fabric.spawn(async move {
             let begun = task.now();
             let written = match durable {
-                true => task.dma_write_durable(&region, 0, &[7; 2_048]),
+                true => task.dma_write_durable(&region, 0, &[&[7; 2_048]]),
                 false => task.dma_write(&region, 0, &[7; 2_048]),
             };
             written.await.unwrap();

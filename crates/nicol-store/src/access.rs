@@ -2,6 +2,7 @@
 
 use nicol_core::memory::{Region, Words};
 
+#[inline]
 pub(crate) fn load(region: &Region, offset: u64) -> u64 {
     match region.load(offset) {
         Ok(word) => word,
@@ -9,6 +10,7 @@ pub(crate) fn load(region: &Region, offset: u64) -> u64 {
     }
 }
 
+#[inline]
 pub(crate) fn store(region: &Region, offset: u64, word: u64) {
     if let Err(error) = region.store(offset, word) {
         panic!("a table's own access failed: {error}");
@@ -16,6 +18,7 @@ pub(crate) fn store(region: &Region, offset: u64, word: u64) {
 }
 
 /// Words that are checked once and accessed often.
+#[inline]
 pub(crate) fn words(region: &Region, offset: u64, len: u64) -> Words<'_> {
     match region.words(offset, len) {
         Ok(words) => words,

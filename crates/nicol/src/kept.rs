@@ -79,6 +79,7 @@ fn lines(kept: &Kept, found: &Found) -> InfoLines {
         ("rdb_last_bgsave_status", status.to_owned()),
         ("nicol_tables_saved", kept.saves.to_string()),
         ("nicol_last_pause_us", kept.paused.as_micros().to_string()),
+        ("nicol_held_ms", kept.held.as_millis().to_string()),
         ("nicol_log_bytes", kept.log_bytes.to_string()),
         ("nicol_read_back_records", found.records.to_string()),
         ("nicol_read_back_ms", found.time.as_millis().to_string()),

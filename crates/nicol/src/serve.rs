@@ -123,6 +123,9 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     if ended.is_ok() && failed.is_none() {
         output::tell("asked to end: answering what was asked before");
     }
+    if let Some(keeper) = &mut keeper {
+        keeper.release();
+    }
     server.stop();
     // The engines run until the last reply has been written, or the drain has taken too long.
     let drained = server.join();

@@ -160,19 +160,21 @@ enum Harm {
     Lose,
 }
 
-/// The newest run's folder that has logs.
-fn newest(dir: &Path) -> PathBuf {
+/// The newest run's folder that has this log: a server may have been killed while it began a run, after
+/// it had made some of its logs.
+fn newest(dir: &Path, log: &str) -> PathBuf {
     let runs = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let number = |path: &PathBuf| {
         let name = path.file_name()?.to_str()?.strip_prefix("run-")?;
-        path.join("node-0.log").exists().then(|| name.parse::<u32>().ok())?
+        path.join(log).exists().then(|| name.parse::<u32>().ok())?
     };
     runs.filter(|path| number(path).is_some()).max_by_key(number).unwrap()
 }
 
 fn harm(dir: &Path, harm: Harm, rng: &mut Stream) {
-    let run = newest(dir);
-    let log = run.join(format!("node-{}.log", rng.below(3)));
+    let log = format!("node-{}.log", rng.below(3));
+    let run = newest(dir, &log);
+    let log = run.join(log);
     match harm {
         Harm::None => {}
         Harm::Cut => {
@@ -410,6 +412,50 @@ fn what_expires_still_does_after_a_restart_and_info_tells_the_truth() {
     let mut client = Client::open(&address);
     assert_eq!(client.ask("CONFIG GET appendonly")[1], kept("no"));
     assert!(client.ask("INFO persistence")[0].as_ref().unwrap().contains("aof_enabled:0"));
+    drop(server);
+}
+
+/// The number that INFO tells under `name`.
+fn told(client: &mut Client, name: &str) -> u64 {
+    let info = client.ask("INFO persistence")[0].clone().unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("{name} in {info}")).trim().parse().unwrap()
+}
+
+#[test]
+fn logs_that_outrun_the_saving_of_tables_are_held_up() {
+    /// Beyond it logs are merged.
+    const LIMIT: u64 = 1_000_000;
+    /// What a slow machine writes between two looks, and while it makes the files of a run.
+    const BETWEEN: u64 = 6_000_000;
+    let dir = folder("restart-outrun");
+    let (server, address) = live_with(&mut command(&dir, &["--log-bytes", &LIMIT.to_string()]));
+    let (records, value) = (12_000, "x".repeat(1_000));
+    let writer = thread::spawn({
+        let address = address.clone();
+        move || {
+            let mut client = Client::open(&address);
+            for first in (0..records).step_by(100) {
+                let burst = (first..first + 100).map(|number| format!("SET k{number} {value}\r\n"));
+                assert!(client.send(&burst.collect::<String>()));
+                (0..100).for_each(|_| assert!(client.reply().is_some()));
+            }
+        }
+    });
+    let mut client = Client::open(&address);
+    let mut most = 0;
+    while !writer.is_finished() {
+        most = most.max(told(&mut client, "nicol_log_bytes"));
+        thread::sleep(Duration::from_millis(1));
+    }
+    writer.join().unwrap();
+    // All of them together are 36 MB.
+    assert!(most < 2 * LIMIT + BETWEEN, "{most} bytes in the current logs");
+    assert!(told(&mut client, "nicol_held_ms") > 0, "the tables were always saved in time");
+    kill(server);
+    let (server, address) = live_with(&mut command(&dir, &[]));
+    let found = Client::open(&address).ask("DBSIZE");
+    assert_eq!(found, [Some(records.to_string())]);
     drop(server);
 }
 

@@ -85,6 +85,7 @@ impl Calls {
     }
 
     /// Opens a request; `None` if too many are in flight.
+    #[inline]
     pub(super) fn open(&mut self, to: EngineId, token: Token) -> Option<RequestId> {
         let slot = match self.vacant.pop() {
             Some(slot) => slot,
@@ -118,6 +119,7 @@ impl Calls {
     }
 
     /// Closes the request that a reply answers; `None` if nobody waits for it any more.
+    #[inline]
     pub(super) fn close(&mut self, request: RequestId) -> Option<Token> {
         let slot = self.slots.get_mut(usize::from(request.slot))?;
         if slot.sequence != request.sequence {

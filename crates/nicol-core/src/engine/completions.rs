@@ -60,6 +60,7 @@ impl Completions {
     }
 
     /// A fresh slot and the future that waits for it.
+    #[inline]
     pub(super) fn open(self: &Rc<Self>) -> (Token, Completion) {
         let mut table = self.slots.borrow_mut();
         if table.vacant == NONE {
@@ -75,6 +76,7 @@ impl Completions {
     }
 
     /// Delivers a result and wakes the task that waits for it.
+    #[inline]
     pub(super) fn resolve(&self, token: Token, result: Resolved) {
         let mut table = self.slots.borrow_mut();
         let slot = &mut table.slots[token.0 as usize];
@@ -92,6 +94,7 @@ impl Completions {
 
     /// Takes the result out of a slot that has one, and frees the slot; else notes that the running
     /// task waits for it.
+    #[inline]
     fn poll(&self, slot: u32) -> Poll<Resolved> {
         let mut table = self.slots.borrow_mut();
         if let Slot::Pending(waiting) = &mut table.slots[slot as usize] {
@@ -141,6 +144,7 @@ impl Completion {
 impl Future for Completion {
     type Output = Resolved;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Self::Output> {
         let polled = match &self.0 {
             State::Waits { table, slot } => table.poll(*slot),
@@ -159,6 +163,7 @@ impl Future for Completion {
 impl Detached for Completion {}
 
 impl Drop for Completion {
+    #[inline]
     fn drop(&mut self) {
         if let State::Waits { table, slot } = &self.0 {
             table.abandon(*slot);
@@ -174,6 +179,7 @@ pub struct Wake(pub(super) Completion);
 impl Future for Wake {
     type Output = ();
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         Pin::new(&mut self.0).poll(context).map(|_| ())
     }

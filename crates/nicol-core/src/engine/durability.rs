@@ -8,8 +8,8 @@ use crate::ids::Side;
 use crate::memory::Region;
 
 impl<W: World> Durability for Engine<W> {
-    fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Completion {
-        self.start_dma_write(to, offset, bytes, true)
+    fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, parts: &[&[u8]]) -> Completion {
+        self.start_dma_write(to, offset, parts, true)
     }
 
     fn persists_at_once(&self) -> bool {

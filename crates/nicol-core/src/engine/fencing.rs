@@ -42,6 +42,7 @@ impl KnownLives {
     }
 
     /// The newest life of the side of `engine` that is known of.
+    #[inline]
     pub(super) fn incarnation(&self, engine: EngineId) -> Incarnation {
         if !self.any.get() {
             return Incarnation::FIRST;
@@ -50,6 +51,7 @@ impl KnownLives {
     }
 
     /// Is the side of `engine` known to be down, or left out of the view?
+    #[inline]
     pub(super) fn is_down(&self, engine: EngineId) -> bool {
         let side = (engine.node, engine.side);
         self.any.get() && (!self.side(side.0, side.1).up || self.left_out.borrow().contains(&side))

@@ -13,7 +13,8 @@ use crate::wire::{Class, MessageHeader, Writer};
 
 impl<W: World> Messages for Engine<W> {
     fn serve(&self, service: Rc<dyn Service>) -> bool {
-        let mut serving = self.0.service.borrow_mut();
+        // One that is delivering right now is the first.
+        let Ok(mut serving) = self.0.service.try_borrow_mut() else { return false };
         let first = serving.is_none();
         if first {
             *serving = Some(service);

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::world::land;
+use super::world::{land, len_of};
 use super::{Completion, Engine, Transfer, World};
 use crate::fabric::{FabricError, Pcie};
-use crate::memory::Region;
+use crate::memory::{Region, WORD};
 
 impl<W: World> Pcie for Engine<W> {
     fn transfers_at_once(&self) -> bool {
@@ -31,7 +31,7 @@ impl<W: World> Pcie for Engine<W> {
     }
 
     fn dma_write(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Completion {
-        self.start_dma_write(to, offset, bytes, false)
+        self.start_dma_write(to, offset, &[bytes], false)
     }
 }
 
@@ -40,19 +40,22 @@ impl<W: World> Engine<W> {
         &self,
         to: &Arc<Region>,
         offset: u64,
-        bytes: &[u8],
+        parts: &[&[u8]],
         durable: bool,
     ) -> Completion {
         let inner = &*self.0;
         let must_persist = durable && !inner.world.memory_is_durable();
         if self.transfers_at_once() && !must_persist && !to.is_lost() {
-            self.count_dma(false, bytes.len() as u64);
+            self.count_dma(false, len_of(parts) as u64);
             inner.world.regions().adopt(to, inner.here.side.other());
-            let landed = land(to, offset, bytes).map_err(FabricError::AccessDenied);
+            let landed = land(to, offset, parts).map_err(FabricError::AccessDenied);
             return Completion::ready(landed.map(|()| inner.pool.payload(Vec::new())));
         }
         let mut buffer = inner.pool.take();
-        buffer.extend_from_slice(bytes);
+        for part in parts {
+            buffer.resize(buffer.len().next_multiple_of(WORD), 0);
+            buffer.extend_from_slice(part);
+        }
         self.start_local(Transfer::DmaWrite { region: to.clone(), offset, durable }, buffer)
     }
 }

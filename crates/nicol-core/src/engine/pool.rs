@@ -15,10 +15,12 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 pub(super) struct Pool(Rc<RefCell<Vec<Vec<u8>>>>);
 
 impl Pool {
+    #[inline]
     pub(super) fn take(&self) -> Vec<u8> {
         self.0.borrow_mut().pop().unwrap_or_default()
     }
 
+    #[inline]
     pub(super) fn give(&self, mut buffer: Vec<u8>) {
         if buffer.capacity() == 0 {
             return;
@@ -30,11 +32,18 @@ impl Pool {
         }
     }
 
+    #[inline]
     pub(super) fn payload(&self, buffer: Vec<u8>) -> Payload {
-        Payload { buffer, pool: self.clone() }
+        // Most replies are empty: there is nothing to give back.
+        let pool = (buffer.capacity() > 0).then(|| self.clone());
+        Payload { buffer, pool }
     }
 
+    #[inline]
     pub(super) fn copy(&self, bytes: &[u8]) -> Payload {
+        if bytes.is_empty() {
+            return self.payload(Vec::new());
+        }
         let mut buffer = self.take();
         buffer.extend_from_slice(bytes);
         self.payload(buffer)
@@ -44,12 +53,16 @@ impl Pool {
 /// Bytes in a pooled buffer; dropping it gives the buffer back to its engine.
 pub struct Payload {
     buffer: Vec<u8>,
-    pool: Pool,
+    /// Where the buffer goes; none if there is nothing to keep of it.
+    pool: Option<Pool>,
 }
 
 impl Drop for Payload {
+    #[inline]
     fn drop(&mut self) {
-        self.pool.give(std::mem::take(&mut self.buffer));
+        if let Some(pool) = &self.pool {
+            pool.give(std::mem::take(&mut self.buffer));
+        }
     }
 }
 

@@ -141,8 +141,8 @@ impl<W: World> Engine<W> {
 
     #[inline]
     fn deliver(&self, from: EngineId, reply_to: Option<ReplyTo>, kind: u16, body: &[u8]) {
-        let service = self.0.service.borrow().clone();
-        let Some(service) = service else {
+        let service = self.0.service.borrow();
+        let Some(service) = &*service else {
             if let Some(reply_to) = reply_to {
                 self.refuse(reply_to, FabricError::Unreachable);
             }

@@ -7,7 +7,7 @@ use super::Wake;
 use crate::chain::Encoded;
 use crate::fabric::{FabricError, HasDoorbell, Work};
 use crate::ids::{EngineId, Incarnation, NodeId};
-use crate::memory::{AccessError, Region, RegionTable, halves};
+use crate::memory::{AccessError, Region, RegionTable, WORD, halves};
 use crate::trace::Sink;
 use crate::units::Nanos;
 use crate::view::View;
@@ -172,7 +172,7 @@ impl Operation {
                 self.buffer.resize(*len as usize, 0);
                 region.read(*offset + moved as u64, &mut self.buffer[moved..])
             }
-            Transfer::DmaWrite { region, offset, .. } => land(region, *offset, &self.buffer),
+            Transfer::DmaWrite { region, offset, .. } => land(region, *offset, &[&self.buffer]),
             Transfer::Persist { region, offset, len } => region.check(*offset, u64::from(*len)),
             Transfer::DmaTouch { .. } | Transfer::Fill { .. } => Ok(()),
             Transfer::Verbs => panic!("verbs are executed by their target"),
@@ -229,11 +229,27 @@ impl Operation {
     }
 }
 
-/// What a DMA write does to memory.
-pub(super) fn land(region: &Region, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
-    let written = region.write(offset, bytes);
+/// What a DMA write does to memory: of all its parts, each but the last in whole words, or nothing.
+pub(super) fn land(region: &Region, offset: u64, parts: &[&[u8]]) -> Result<(), AccessError> {
+    let written = write_parts(region, offset, parts);
     region.doorbell().ring();
     written
+}
+
+fn write_parts(region: &Region, mut offset: u64, parts: &[&[u8]]) -> Result<(), AccessError> {
+    let Some((last, filled)) = parts.split_last() else { return Ok(()) };
+    region.check(offset, len_of(parts) as u64)?;
+    for part in filled {
+        let len = part.len().next_multiple_of(WORD) as u64;
+        region.words(offset, len)?.write(0, part);
+        offset += len;
+    }
+    region.write(offset, last)
+}
+
+/// Bytes of the parts of a DMA write.
+pub(super) fn len_of(parts: &[&[u8]]) -> usize {
+    parts.iter().fold(0, |len: usize, part| len.next_multiple_of(WORD) + part.len())
 }
 
 /// How the engines of a world behave: every ablation of the runtime is a value here.

@@ -135,6 +135,7 @@ impl Executor {
     }
 
     /// Makes `task` ready. Waking a ready or finished task does nothing.
+    #[inline]
     pub fn wake(&self, task: TaskRef) {
         if let Some(entry) = self.slots.borrow_mut().get_mut(task.0 as usize)
             && entry.slot.is_some()

@@ -466,14 +466,26 @@ impl<F: Fabric> Client<F> {
         let beyond = self.fabric.dma_read(&region, 40 * 16, 8).await;
         self.expect("a DMA beyond its region is an error", beyond.is_err());
         let seen = region.doorbell().rings();
-        let durable = self.fabric.dma_write_durable(&region, 16, &[0xd0; 16]).await;
+        let durable = self.fabric.dma_write_durable(&region, 16, &[&[0xd0; 16]]).await;
         self.expect("a durable DMA write", durable.is_ok());
         self.expect("a durable DMA write rings the doorbell", region.doorbell().rings() > seen);
         let read = self.fabric.dma_read(&region, 16, 16).await;
         let same = read.is_ok_and(|bytes| bytes.as_ref() == [0xd0; 16]);
         self.expect("a durable DMA write is in memory", same);
-        let beyond = self.fabric.dma_write_durable(&region, 40 * 16, &[0; 8]).await;
+        let beyond = self.fabric.dma_write_durable(&region, 40 * 16, &[&[0; 8]]).await;
         self.expect("a durable DMA write beyond its region is an error", beyond.is_err());
+        let parts: [&[u8]; 3] = [&[1; 8], &[2; 3], &[3; 12]];
+        let durable = self.fabric.dma_write_durable(&region, 0, &parts).await;
+        let read = self.fabric.dma_read(&region, 0, 32).await;
+        let expected =
+            [[1; 8], [2, 2, 2, 0, 0, 0, 0, 0], [3; 8], [3, 3, 3, 3, 0xd0, 0xd0, 0xd0, 0xd0]];
+        let same = read.is_ok_and(|bytes| bytes.as_ref() == expected.as_flattened());
+        self.expect("parts of a DMA write stand one behind the other", durable.is_ok() && same);
+        let parts: [&[u8]; 2] = [&[4; 8], &[4; 16]];
+        let beyond = self.fabric.dma_write_durable(&region, 40 * 16 - 8, &parts).await;
+        self.expect("parts of which one lies beyond its region are an error", beyond.is_err());
+        let read = self.fabric.dma_read(&region, 40 * 16 - 8, 8).await;
+        self.expect("and none is written", read.is_ok_and(|bytes| bytes.as_ref() != [4; 8]));
         self.expect("persist", self.fabric.persist(&region, 0, 64).await.is_ok());
         let beyond = self.fabric.persist(&region, 8, 40 * 16).await;
         self.expect("a persist beyond its region is an error", beyond.is_err());

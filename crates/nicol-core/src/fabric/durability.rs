@@ -15,8 +15,12 @@ use crate::memory::Region;
 /// Errors: `NoResources` when the log device is full or has failed; it stays so from then on.
 pub trait Durability: Completions {
     /// Like [`Pcie::dma_write`](super::Pcie::dma_write), and resolves when the bytes are durable as
-    /// well. What is persisted is `bytes`, whatever happens to the memory once they landed.
-    fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, bytes: &[u8]) -> Self::Completion;
+    /// well. What is persisted are the bytes given, whatever happens to the memory once they landed.
+    ///
+    /// They are given in parts, which stand one behind the other, so that nobody has to put them
+    /// together first. Each but the last is filled up with zeros to whole words.
+    fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, parts: &[&[u8]])
+    -> Self::Completion;
 
     /// Is what was written durable when that has been asked for? See
     /// [`Pcie::transfers_at_once`](super::Pcie::transfers_at_once).

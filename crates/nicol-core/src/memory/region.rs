@@ -204,6 +204,7 @@ impl Region {
     }
 
     /// Checks that `offset..offset + len` is an aligned range of this region.
+    #[inline]
     pub fn check(&self, offset: u64, len: u64) -> Result<(), AccessError> {
         if !offset.is_multiple_of(WORD as u64) {
             return Err(AccessError::Misaligned { offset });
@@ -215,6 +216,7 @@ impl Region {
     }
 
     /// The words of `len` bytes from `offset` on, checked now and not again when they are accessed.
+    #[inline]
     pub fn words(&self, offset: u64, len: u64) -> Result<Words<'_>, AccessError> {
         self.check(offset, len)?;
         let first = (offset / WORD as u64) as usize;
@@ -222,6 +224,7 @@ impl Region {
     }
 
     /// Copies `into.len()` bytes from `offset` out.
+    #[inline]
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
         self.check(offset, into.len() as u64)?;
         let first = (offset / WORD as u64) as usize;
@@ -231,6 +234,7 @@ impl Region {
 
     /// Copies `bytes` in at `offset`. The bytes of a last, partial word beyond the range keep
     /// their value.
+    #[inline]
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         self.check(offset, bytes.len() as u64)?;
         let first = (offset / WORD as u64) as usize;
@@ -247,6 +251,7 @@ impl Region {
     }
 
     /// Sets `len` bytes from `offset` to zero.
+    #[inline]
     pub fn zero(&self, offset: u64, len: u64) -> Result<(), AccessError> {
         self.check(offset, len)?;
         let first = (offset / WORD as u64) as usize;
@@ -262,12 +267,14 @@ impl Region {
     }
 
     /// The word at `offset`, with acquire ordering.
+    #[inline]
     pub fn load(&self, offset: u64) -> Result<u64, AccessError> {
         self.check(offset, WORD as u64)?;
         Ok(self.words[(offset / WORD as u64) as usize].load(Ordering::Acquire))
     }
 
     /// Sets the word at `offset`, with release ordering.
+    #[inline]
     pub fn store(&self, offset: u64, value: u64) -> Result<(), AccessError> {
         self.check(offset, WORD as u64)?;
         self.words[(offset / WORD as u64) as usize].store(value, Ordering::Release);
@@ -301,11 +308,13 @@ impl<'a> Words<'a> {
     ///
     /// # Panics
     /// If there are not so many.
+    #[inline]
     pub fn part(self, first: usize, len: usize) -> Words<'a> {
         Words(&self.0[first..first + len])
     }
 
     /// How many there are.
+    #[inline]
     pub const fn len(self) -> usize {
         self.0.len()
     }
@@ -314,6 +323,7 @@ impl<'a> Words<'a> {
     ///
     /// # Panics
     /// If there are not so many.
+    #[inline]
     pub fn load(self, at: usize) -> u64 {
         self.0[at].load(Ordering::Acquire)
     }
@@ -322,6 +332,7 @@ impl<'a> Words<'a> {
     ///
     /// # Panics
     /// If there are not so many.
+    #[inline]
     pub fn store(self, at: usize, value: u64) {
         self.0[at].store(value, Ordering::Release);
     }
@@ -330,6 +341,7 @@ impl<'a> Words<'a> {
     ///
     /// # Panics
     /// If there are not so many.
+    #[inline]
     pub fn read(self, at: usize, into: &mut [u8]) {
         let words = &self.0[at..at + into.len().div_ceil(WORD)];
         // Whole words apart from the last, partial one: a length that is known makes each a load
@@ -346,6 +358,7 @@ impl<'a> Words<'a> {
     }
 
     /// Sets all of them to zero, upwards.
+    #[inline]
     pub fn zero(self) {
         for word in self.0 {
             word.store(0, Ordering::Release);
@@ -356,6 +369,7 @@ impl<'a> Words<'a> {
     ///
     /// # Panics
     /// If they do not fit.
+    #[inline]
     pub fn write(self, at: usize, bytes: &[u8]) {
         let words = &self.0[at..at + bytes.len().div_ceil(WORD)];
         let (chunks, rest) = bytes.as_chunks::<WORD>();
@@ -374,6 +388,7 @@ impl<'a> Words<'a> {
     /// `wanted`.
     ///
     /// Cost: a load and a comparison for each before it.
+    #[inline]
     pub fn find(self, first: usize, stride: usize, wanted: u64) -> Option<usize> {
         let mut words = self.0.get(first..)?.iter().step_by(stride);
         words.position(|word| word.load(Ordering::Acquire) == wanted)

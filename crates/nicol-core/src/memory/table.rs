@@ -58,6 +58,7 @@ impl RegionTable {
     }
 
     /// Notes that `region` is memory of `side` of this node, unless that is known of it.
+    #[inline]
     pub fn adopt(&self, region: &Arc<Region>, side: Side) {
         if region.adopt(side) {
             self.seen().push((side, Arc::downgrade(region)));

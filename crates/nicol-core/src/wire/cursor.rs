@@ -16,16 +16,19 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Reads from the start of `bytes`.
+    #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
     /// What is left.
+    #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// The next `len` bytes.
+    #[inline]
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         match self.rest.split_at_checked(len) {
             Some((head, tail)) => {
@@ -36,6 +39,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         match self.rest.split_first_chunk::<N>() {
             Some((head, tail)) => {
@@ -47,32 +51,38 @@ impl<'a> Reader<'a> {
     }
 
     /// The next byte.
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
     /// The next two bytes.
+    #[inline]
     pub fn u16(&mut self) -> Result<u16, Malformed> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
     /// The next four bytes.
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
     /// The next eight bytes.
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
     /// The next `N` times eight bytes.
+    #[inline]
     pub fn u64s<const N: usize>(&mut self) -> Result<[u64; N], Malformed> {
         let words = self.bytes(N * size_of::<u64>())?.as_chunks().0;
         Ok(std::array::from_fn(|word| u64::from_le_bytes(words[word])))
     }
 
     /// Succeeds if nothing is left.
+    #[inline]
     pub fn finish(self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed { what: "trailing bytes" }) }
     }
@@ -86,6 +96,7 @@ pub struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Appends to `buffer`.
+    #[inline]
     pub const fn new(buffer: &'a mut Vec<u8>) -> Self {
         Self { buffer }
     }
@@ -104,26 +115,31 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends raw bytes.
+    #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
     /// Appends one byte.
+    #[inline]
     pub fn u8(&mut self, value: u8) {
         self.buffer.push(value);
     }
 
     /// Appends two bytes.
+    #[inline]
     pub fn u16(&mut self, value: u16) {
         self.bytes(&value.to_le_bytes());
     }
 
     /// Appends four bytes.
+    #[inline]
     pub fn u32(&mut self, value: u32) {
         self.bytes(&value.to_le_bytes());
     }
 
     /// Appends eight bytes.
+    #[inline]
     pub fn u64(&mut self, value: u64) {
         self.bytes(&value.to_le_bytes());
     }

@@ -121,6 +121,7 @@ pub struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// Checks version, addresses and, if `checksum` is set, the CRC32C. That the messages fill the
     /// frame is found out by taking them.
+    #[inline]
     pub fn parse(bytes: &'a [u8], checksum: bool) -> Result<Self, Malformed> {
         let mut body = Reader::new(bytes);
         let Ok([first, places]) = body.u64s() else {
@@ -147,6 +148,7 @@ impl<'a> Frame<'a> {
 
     /// The next message's header and body; `None` after the last. Errors: the messages and the
     /// header's count of them do not fill the frame exactly.
+    #[inline]
     pub fn next_message(&mut self) -> Result<Option<(MessageHeader, &'a [u8])>, Malformed> {
         let Some(left) = self.left.checked_sub(1) else {
             self.body.finish()?;
@@ -189,6 +191,7 @@ pub struct MessageHeader {
 
 impl MessageHeader {
     /// The part of it that every message has.
+    #[inline]
     fn words(&self) -> [u8; MESSAGE_HEADER] {
         let class = match self.class {
             Class::OneWay => 0,
@@ -229,6 +232,7 @@ impl MessageHeader {
         frame[start..start + MESSAGE_HEADER].copy_from_slice(&self.words());
     }
 
+    #[inline]
     fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let [first, second] = from.u64s()?;
         if first & RESERVED != 0 {

@@ -45,6 +45,9 @@ pub struct Kept {
     pub took: Duration,
     /// How long nothing was begun for its sake.
     pub paused: Duration,
+    /// How long nothing was begun, all times together, because the logs had grown beyond the limit
+    /// again while the tables were being saved.
+    pub held: Duration,
     /// Bytes of the tables that were saved last, in one of their two files.
     pub table_bytes: u64,
     /// Bytes in the current logs.
@@ -62,6 +65,8 @@ pub struct Keeper {
     next: Option<(PathBuf, Vec<LogFile>)>,
     not_before: Option<Instant>,
     saving: Option<JoinHandle<Result<Saved>>>,
+    /// Since when nothing is begun, because the logs outrun the thread that saves the tables.
+    held: Option<Instant>,
     kept: Arc<Mutex<Kept>>,
 }
 
@@ -89,6 +94,7 @@ impl Keeper {
             next: None,
             not_before: None,
             saving: None,
+            held: None,
             kept: Arc::new(Mutex::new(kept)),
         }
     }
@@ -108,17 +114,26 @@ impl Keeper {
     ///
     /// Cost: nothing is begun from when the logs are long until everything under way has ended and
     /// is applied, at most 0.3 s. Saving the tables takes a thread, the memory of one copy of all
-    /// records, and the disk's time.
+    /// records, and the disk's time. If the logs become as long again before that is done, or have
+    /// become twice as long before it could begin, nothing is begun until it is: the disk holds the
+    /// logs twice at most, and what is written between two calls.
     ///
     /// # Errors
     /// If the cluster has failed.
     pub fn tend(&mut self, world: &LiveCluster) -> Result<Option<String>> {
         lock(&self.kept).log_bytes = world.log_bytes();
-        if self.saving.as_ref().is_some_and(JoinHandle::is_finished) {
-            return Ok(self.end_saving());
+        let long = world.log_bytes() >= self.limit;
+        match &self.saving {
+            Some(saving) if saving.is_finished() => return Ok(self.end_saving()),
+            Some(_) if long => {
+                self.hold();
+                return Ok(None);
+            }
+            Some(_) => return Ok(None),
+            None => {}
         }
         let due = self.not_before.is_none_or(|at| Instant::now() >= at);
-        if self.saving.is_some() || !due || world.log_bytes() < self.limit {
+        if !due || !long {
             return Ok(None);
         }
         match self.switch(world) {
@@ -126,8 +141,26 @@ impl Keeper {
             Err(Failure::World(error)) => Err(error),
             Err(Failure::Folder(error)) => {
                 self.not_before = Some(Instant::now() + AGAIN);
+                self.release();
                 Ok(Some(self.failed(&error)))
             }
+        }
+    }
+
+    /// Lets nothing be begun from now on.
+    fn hold(&mut self) {
+        if self.held.is_none() {
+            self.held = Some(Instant::now());
+            self.cluster.pause(true);
+        }
+    }
+
+    /// Lets everything be begun again, however long the logs are: to be called before what was asked is
+    /// answered for the last time.
+    pub fn release(&mut self) {
+        if let Some(since) = self.held.take() {
+            self.cluster.pause(false);
+            lock(&self.kept).held += since.elapsed();
         }
     }
 
@@ -159,7 +192,13 @@ impl Keeper {
                 Ok(())
             }
         };
+        if !quiet && world.log_bytes() >= 2 * self.limit {
+            // Too long to go on: what is under way ends, and then it is asked again.
+            self.hold();
+            return Ok(());
+        }
         self.cluster.pause(false);
+        self.release();
         switched?;
         if !quiet {
             self.not_before = Some(Instant::now() + AGAIN);
@@ -188,6 +227,7 @@ impl Keeper {
 
     fn end_saving(&mut self) -> Option<String> {
         let ended = self.saving.take()?.join();
+        self.release();
         let ended = ended.unwrap_or_else(|cause| Err(anyhow!("{}", panic_text(&*cause))));
         match ended {
             Ok(saved) => {

@@ -187,21 +187,41 @@ impl Tail {
         Some(slot)
     }
 
-    /// Puts the next record, for which there is space before the ring's end, into `record`; returns
-    /// its offset in the ring.
-    pub(super) fn frame(&mut self, kind: RecordKind, body: &[u8], record: &mut Vec<u8>) -> u64 {
-        let head = u128::from(head_word(self.number, body.len() as u32));
-        let len = record_len(body.len());
-        let padding = len as usize - FRAMING as usize - body.len();
-        record.reserve(len as usize);
-        record.extend_from_slice(&(head | (kind as u128) << 64).to_le_bytes());
-        record.extend_from_slice(body);
-        record.extend_from_slice(&(head << 64).to_le_bytes()[WORD - padding..]);
+    /// The next record, for which there is space before the ring's end, of a body of so many bytes.
+    pub(super) fn next(&mut self, kind: RecordKind, body: usize) -> Framed {
+        let (head, len) = (head_word(self.number, body as u32), record_len(body));
+        let lead = u128::from(head) | (kind as u128) << 64;
         let offset = self.at % self.size;
         assert!(offset + len <= self.size, "a record lies inside its log");
         self.at += len;
         self.number = next_number(self.number);
-        offset
+        Framed { offset, lead: lead.to_le_bytes(), foot: head.to_le_bytes() }
+    }
+
+    /// Puts the next record into `record`; returns its offset in the ring.
+    pub(super) fn frame(&mut self, kind: RecordKind, body: &[u8], record: &mut Vec<u8>) -> u64 {
+        let framed = self.next(kind, body.len());
+        record.reserve(record_len(body.len()) as usize);
+        let padding = body.len().next_multiple_of(WORD) - body.len();
+        for part in [&framed.lead[..], body, &[0; WORD][..padding], &framed.foot] {
+            record.extend_from_slice(part);
+        }
+        framed.offset
+    }
+}
+
+/// Where a record stands in its ring, and what stands around its body.
+pub(super) struct Framed {
+    pub(super) offset: u64,
+    /// Head and kind.
+    lead: [u8; 2 * WORD],
+    foot: [u8; WORD],
+}
+
+impl Framed {
+    /// The record in its parts, of which the body is filled up to whole words.
+    pub(super) fn parts<'a>(&'a self, body: &'a [u8]) -> [&'a [u8]; 3] {
+        [&self.lead, body, &self.foot]
     }
 }
 

@@ -43,13 +43,14 @@ impl Part {
 
 /// How many different shards there are.
 ///
-/// Cost: a look at each; where they differ, one more at a set of bits.
+/// Cost: a look at each; where there are more than two, one more at a set of bits.
 pub(super) fn count_shards(mut shards: impl Iterator<Item = ShardId>) -> u16 {
     let Some(first) = shards.next() else { return 0 };
     let Some(second) = shards.find(|&shard| shard != first) else { return 1 };
+    let Some(third) = shards.find(|&shard| shard != first && shard != second) else { return 2 };
     let mut seen = [0_u64; NODES_MAX / 64];
     let mut count = 0;
-    for shard in [first, second].into_iter().chain(shards) {
+    for shard in [first, second, third].into_iter().chain(shards) {
         let (word, bit) = (usize::from(shard.0) / 64, 1 << (shard.0 % 64));
         count += u16::from(seen[word] & bit == 0);
         seen[word] |= bit;

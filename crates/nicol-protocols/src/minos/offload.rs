@@ -134,7 +134,7 @@ impl<F: Fabric> Member<F> {
             let to = member.log.take().await;
             let offset = member.log.offset(&to);
             let region = member.log.region();
-            let drained = member.fabric.dma_write_durable(region, offset, &record).await;
+            let drained = member.fabric.dma_write_durable(region, offset, &[&record]).await;
             member.log.give(to);
             // An entry that the host's log has not taken stays where it is durable.
             if let (Ok(_), Some(queue)) = (drained, &member.durable_queue) {

@@ -28,16 +28,19 @@ pub struct SlotHash(u64);
 
 impl SlotHash {
     /// The hash of `key`.
+    #[inline]
     pub fn of(key: Key) -> Self {
         Self(xxh3_64_with_seed(&key.0.to_le_bytes(), SLOT_SEED))
     }
 
     /// The segment among the first `segments` ones, those of level 0.
+    #[inline]
     pub const fn base_segment(self, segments: u64) -> u64 {
         ((self.0 as u128 * segments as u128) >> 64) as u64
     }
 
     /// The slot among the first `slots` ones, those of level 0.
+    #[inline]
     pub const fn base_slot(self, slots: u64) -> u64 {
         ((self.0 as u128 * slots as u128) >> 64) as u64
     }
@@ -140,11 +143,13 @@ impl Geometry {
     }
 
     /// The segment of a hash at a level.
+    #[inline]
     pub(super) fn segment_at(&self, hash: SlotHash, level: u8) -> u64 {
         hash.base_segment(self.segments()) + self.segments() * hash.copy(level)
     }
 
     /// The home of a hash in a table that has doubled so far.
+    #[inline]
     pub fn home(&self, hash: SlotHash, progress: Progress) -> Home {
         let low = self.segment_at(hash, progress.level());
         let split = low < progress.split();

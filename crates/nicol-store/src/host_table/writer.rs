@@ -141,6 +141,7 @@ impl HostTable {
         }
     }
 
+    #[inline]
     pub(super) fn at(&self, position: Position) -> (&Region, u64) {
         match position {
             Position::Slot { chunk, slot } => {

@@ -204,6 +204,7 @@ impl Stripe {
     }
 
     /// Returns true if every entry is split that the host table's growth requires.
+    #[inline]
     pub(super) fn has_followed(&self, known: Progress) -> bool {
         self.followed == known && self.progress >= self.target
     }
@@ -240,6 +241,7 @@ impl Stripe {
     }
 
     /// The entry of a hash whose level-0 entry is `local`.
+    #[inline]
     pub(super) fn entry_of(&self, local: u64, hash: SlotHash) -> usize {
         let level = self.progress.level();
         let low = local + self.base * hash.copy(level);
@@ -247,10 +249,12 @@ impl Stripe {
         (if split { local + self.base * hash.copy(level + 1) } else { low }) as usize
     }
 
+    #[inline]
     pub(super) fn entry(&mut self, number: usize) -> &mut Entry {
         &mut self.entries[number]
     }
 
+    #[inline]
     pub(super) fn object(&mut self, index: usize) -> &mut Object {
         &mut self.objects[index]
     }
@@ -289,6 +293,7 @@ impl Stripe {
         self.entries.len()
     }
 
+    #[inline]
     pub(super) fn find(&self, entry: usize, hash: SlotHash, key: Key) -> Option<usize> {
         let tag = hash.tag();
         let entry = &self.entries[entry];

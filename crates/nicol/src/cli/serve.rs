@@ -65,8 +65,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]
     pub log_device: Option<LogDevice>,
     /// Bytes of all logs from which on they are merged into saved tables while serving
-    /// [default: 1073741824]. DIR takes as many, what is written meanwhile, and up to four copies of
-    /// the records.
+    /// [default: 1073741824]. While tables are saved, new logs grow to as many, then commands wait:
+    /// DIR takes twice as many, and up to four copies of the records.
     #[arg(long, value_name = "BYTES", env = "NICOL_LOG_BYTES")]
     #[arg(value_parser = clap::value_parser!(u64).range(LOG_BYTES))]
     pub log_bytes: Option<u64>,

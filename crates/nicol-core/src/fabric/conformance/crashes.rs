@@ -347,7 +347,7 @@ async fn log_records<F: Fabric>(fabric: F, suite: Arc<CrashSuite>, life: Incarna
             pause(&fabric).await;
             continue;
         };
-        let written = fabric.dma_write_durable(&log, offset, &[byte; RECORD]).await;
+        let written = fabric.dma_write_durable(&log, offset, &[&[byte; RECORD]]).await;
         match written {
             Ok(_) => drop(suite.state().durable.insert(offset, byte)),
             Err(error) => {

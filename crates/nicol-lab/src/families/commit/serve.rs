@@ -14,11 +14,12 @@ use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, HasDoorbell};
 use nicol_core::ids::{Key, Side, Version};
 use nicol_core::memory::Doorbell;
-use nicol_core::system::{Sequential, SystemNode, load_nodes};
+use nicol_core::system::{SystemNode, load_nodes};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 use nicol_core::units::Bytes;
 use nicol_rt::{LiveCluster, LogFolder, Mailbox};
 
+use crate::parallel::Threads;
 use crate::settings::{ServingMemory, Sizes, SystemConfig};
 use crate::store::{Keeper, Loaded, Pausable};
 use crate::system::{ServeConfig, Served, System};
@@ -119,8 +120,9 @@ where
             records: config.capacity_per_shard,
         };
         let system = N::Config::published(config.system, &sizes).serving(&memory)?;
+        let copies = records.len() as u64 * view.replicas() as u64;
         Ok(Self {
-            nodes: load_nodes(view, &system, &source, &Sequential),
+            nodes: load_nodes(view, &system, &source, &Threads(copies)),
             gates: view.node_ids().map(|_| Arc::new(Gate::new())).collect(),
             procedures: config.procedures.clone(),
             memory: config.memory,

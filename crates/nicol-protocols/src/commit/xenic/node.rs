@@ -189,24 +189,27 @@ impl Node {
         count_shards(self.shards_updated(txn).flatten())
     }
 
-    /// The LOGs that a transaction may lead to which another node executes for `coordinator`: each
-    /// shard of `shards` that it may write, and a backup of it. Both nodes go through them in this
-    /// order. `coordinator` logs to itself. [Xenic21 4.2.3]
-    pub(super) fn delegated_logs(
+    /// The LOGs that a transaction may lead to which another node executes for `coordinator`: calls
+    /// `each` with every shard of `shards` that it may write, and a backup of it. Both nodes go
+    /// through them in this order. `coordinator` logs to itself. [Xenic21 4.2.3]
+    pub(super) fn for_each_delegated_log(
         &self,
         txn: &Txn,
         shards: [Option<ShardId>; 2],
         coordinator: NodeId,
-    ) -> impl Iterator<Item = (ShardId, NodeId)> {
-        let writes = |&shard: &ShardId| {
+        mut each: impl FnMut(ShardId, NodeId),
+    ) {
+        for shard in shards.into_iter().flatten() {
             let mut write_set = txn.entries().iter().filter(|entry| entry.write);
-            write_set.any(|entry| self.shard_of(entry.key) == shard)
-        };
-        let backups = move |shard| {
-            let backups = self.view.backups(shard).filter(move |&node| node != coordinator);
-            backups.map(move |backup| (shard, backup))
-        };
-        shards.into_iter().flatten().filter(writes).flat_map(backups)
+            if !write_set.any(|entry| self.shard_of(entry.key) == shard) {
+                continue;
+            }
+            for backup in self.view.backups(shard) {
+                if backup != coordinator {
+                    each(shard, backup);
+                }
+            }
+        }
     }
 
     pub(super) fn is_backup_of(&self, shard: ShardId) -> bool {

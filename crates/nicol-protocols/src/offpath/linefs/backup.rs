@@ -69,7 +69,7 @@ impl<F: Fabric> Member<F> {
             let posted: Vec<_> = pieces
                 .map(|(number, bytes)| {
                     let offset = offset + (number * self.piece()) as u64;
-                    fabric.dma_write_durable(copies, offset, bytes)
+                    fabric.dma_write_durable(copies, offset, &[bytes])
                 })
                 .collect();
             let mut done = Ok(());

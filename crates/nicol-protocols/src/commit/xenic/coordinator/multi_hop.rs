@@ -235,11 +235,11 @@ impl<F: Fabric> NicCoordinator<F> {
         let here = self.fabric.here();
         let OpenTxn { txn, logs, .. } = open;
         let shards = [execution.own, execution.remote];
-        for (shard, backup) in self.node.delegated_logs(txn, shards, here.node) {
+        self.node.for_each_delegated_log(txn, shards, here.node, |shard, backup| {
             let to = self.fabric.view().nic_of(backup, here.core);
             let (asker, reply) = self.fabric.open_delegated_call(to);
             logs.push(LogCall { shard, backup, delegated: asker.request }, reply);
-        }
+        });
     }
 
     /// Gives up the acks of shards that are not `updated`: P2 sends them no LOG.

@@ -19,7 +19,6 @@ pub(super) struct LogWriter<F: Fabric> {
     applied: Cell<u64>,
     space: Signal,
     pins: RefCell<VecDeque<(u64, Key)>>,
-    staging: RefCell<Vec<u8>>,
 }
 
 /// Where a record ends; once the host has applied up to there, its pins may go.
@@ -35,7 +34,6 @@ impl<F: Fabric> LogWriter<F> {
             memory,
             applied: Cell::new(0),
             pins: RefCell::default(),
-            staging: RefCell::default(),
         }
     }
 
@@ -70,12 +68,10 @@ impl<F: Fabric> LogWriter<F> {
             // The completion is not awaited: the record behind it lands later on the same queue.
             drop(self.fabric.dma_write(self.memory.region(), offset, &word.to_le_bytes()));
         }
-        let mut staging = self.staging.borrow_mut();
-        staging.clear();
-        let offset = tail.frame(kind, body, &mut staging);
+        let record = tail.next(kind, body.len());
         self.memory.reserve(tail.at());
         self.tail.set(tail);
-        self.fabric.dma_write_durable(self.memory.region(), offset, &staging)
+        self.fabric.dma_write_durable(self.memory.region(), record.offset, &record.parts(body))
     }
 
     /// Remembers that `key` is pinned until the record at `position` has been applied.

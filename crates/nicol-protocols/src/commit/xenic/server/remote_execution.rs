@@ -57,7 +57,8 @@ impl<F: Fabric> NicServer<F> {
         if !of_two || coordinator == self.node.id() {
             return Err(Malformed { what: "a transaction to execute with keys of other shards" });
         }
-        let acks = self.node.delegated_logs(txn, self.shards_of(txn), coordinator).count();
+        let mut acks = 0;
+        self.node.for_each_delegated_log(txn, self.shards_of(txn), coordinator, |_, _| acks += 1);
         if acks != open.delegated.len() {
             return Err(Malformed { what: "a transaction to execute with other acks" });
         }
@@ -126,9 +127,11 @@ impl<F: Fabric> NicServer<F> {
     fn log_for(&self, open: &mut OpenTxn<F>, coordinator: EngineId) {
         let OpenTxn { txn, keys, delegated, .. } = open;
         let shards = self.node.count_shards_updated(txn);
-        let logs = self.node.delegated_logs(txn, self.shards_of(txn), coordinator.node);
-        let mut selected = None;
-        for ((shard, backup), &request) in logs.zip(&*delegated) {
+        let own = self.shards_of(txn);
+        let (mut selected, mut requests) = (None, delegated.iter());
+        self.node.for_each_delegated_log(txn, own, coordinator.node, |shard, backup| {
+            // There are as many as LOGs: see `check_ship`.
+            let Some(&request) = requests.next() else { return };
             if selected.replace(shard) != Some(shard) {
                 keys.of(shard, self.node.shards_updated(txn));
             }
@@ -137,7 +140,7 @@ impl<F: Fabric> NicServer<F> {
                 let to = self.fabric.view().nic_of(backup, self.fabric.here().core);
                 self.fabric.send_on_behalf_of(asker, to, &Log { txn, shard, shards, keys });
             }
-        }
+        });
     }
 
     /// Answers a SHIP, and whoever has asked for its outcome meanwhile.
