@@ -92,6 +92,21 @@ fn transactions_are_serializable_under_message_faults_and_leave_nothing_behind()
     assert!(seen.iter().all(|&seen| seen > 20), "{seen:?}");
 }
 
+/// Answers that are lost make servers scan, while other chains have popped buffers and not written yet.
+#[test]
+fn inserts_under_message_faults_leave_no_slot_that_points_to_a_freed_item() {
+    for seed in [0, 2, 11] {
+        let mut config = config("tpcc", "liquidio3", seed, &[]);
+        (config.workload.records, config.workload.items, config.workload.customers) =
+            (None, Some(100), Some(30));
+        (config.nodes, config.client_nodes, config.replicas) = (3, 0, 3);
+        (config.clients, config.length) = (Some(8), Some(Length::Transactions(2_000)));
+        config.faults.messages = true;
+        let report = held(&config);
+        assert!(report.committed >= 2_000 && counted(&report, "posted") > 1_000);
+    }
+}
+
 #[test]
 fn servers_end_what_dead_clients_leave() {
     let mut recovered = 0;

@@ -137,7 +137,7 @@ impl Store {
     pub(super) async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) {
         let is_open = |offset: u64| {
             let meta = self.region.load(offset + item::META);
-            meta.is_ok_and(|meta| !Meta(meta).is_finished())
+            meta.is_ok_and(|meta| !Meta(meta).is_finished()) && !self.pool.is_over(offset)
         };
         self.pool.scan_but(fabric, after, is_open).await;
     }
@@ -169,7 +169,7 @@ impl Store {
     pub(super) fn staged(&self, wanted: impl Fn(Tag) -> bool) -> Vec<StagedWrite> {
         let mut staged = Vec::new();
         self.pool.for_each_use(&mut |offset| {
-            let header = self.item_header(offset);
+            let header = self.item_header(offset).filter(|_| !self.pool.is_over(offset));
             let open = header.filter(|item| !item.meta.is_finished() && wanted(item.ts));
             staged.extend(open.map(|item| StagedWrite::of(&item, offset)));
         });
