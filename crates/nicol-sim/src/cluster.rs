@@ -49,6 +49,9 @@ pub struct SimConfig {
     /// Do log devices keep what is written, for crashes that [`SimCluster::crash`] brings? A plan
     /// with crashes switches it on.
     pub keeps_content: bool,
+    /// Do frames between nodes wait on the wire until [`SimCluster::release`] lets them arrive? For whoever
+    /// explores the orders in which they may.
+    pub holds_frames: bool,
     /// Do log devices say that a write is durable without syncing it? For negative tests only.
     #[doc(hidden)]
     pub syncs_nothing: bool,
@@ -89,6 +92,7 @@ impl SimConfig {
             detect_after: None,
             view_service: false,
             keeps_content: false,
+            holds_frames: false,
             syncs_nothing: false,
             sabotage: CrashSabotage::None,
         }
@@ -150,7 +154,7 @@ impl SimCluster {
     /// If there is no profile for a node, or a node has more engines on a side than its profile has
     /// cores; ask [`Profile::check_node`] first where a user chose the numbers.
     pub fn new(config: SimConfig) -> Self {
-        let syncs_nothing = config.syncs_nothing;
+        let (syncs_nothing, holds_frames) = (config.syncs_nothing, config.holds_frames);
         let SimConfig { view, profiles, seed, faults, mut tuning, sabotage, trace, .. } = config;
         let trace = trace.map(|sink| HardwareTrace::new(&sink, view.node_ids()));
         if let Some(trace) = &trace {
@@ -175,6 +179,7 @@ impl SimCluster {
             cores: (0..view.engine_count()).map(|_| Core::default()).collect(),
             nodes: models.iter().map(|model| NodeHardware::new(&model.profile)).collect(),
             frames: Slab::default(),
+            held: Vec::new(),
             vectors: Slab::default(),
             verbs: Slab::default(),
             faults: Faults::new(faults, seed, 0),
@@ -186,7 +191,7 @@ impl SimCluster {
         };
         let mut shared = Shared::new(view, models, tuning, unreliable, state);
         (shared.keeps_content, shared.detect_after) = (keeps_content, detect_after);
-        shared.syncs_nothing = syncs_nothing;
+        (shared.syncs_nothing, shared.holds_frames) = (syncs_nothing, holds_frames);
         shared.keeps_unsynced = sabotage == CrashSabotage::MediumKeepsAll;
         shared.ignores_fences = sabotage == CrashSabotage::FenceIgnored;
         shared.trace = trace;

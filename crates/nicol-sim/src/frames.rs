@@ -170,6 +170,11 @@ impl Shared {
         let slot = node.link_out.reserve(ready, wire);
         // The receiver's link carries the first bit while the sender's still sends the last.
         let arrives = (slot.start + model.wire_latency).to_nanos_up();
+        if self.holds_frames {
+            state.frames.get_mut(number).stage = Stage::Ingress;
+            state.held.push(number);
+            return;
+        }
         let fault = state.faults.judge(now, source.node, target.node);
         self.trace_fault(state, number, &fault);
         if let Some(delay) = fault.again {

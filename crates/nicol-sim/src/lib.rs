@@ -13,6 +13,7 @@ mod cluster;
 mod crash;
 mod doorbells;
 mod frames;
+mod held;
 mod hw;
 mod in_flight;
 pub mod kernel;
@@ -31,6 +32,7 @@ pub mod view_service;
 mod world;
 
 pub use cluster::{RunEnd, SimCluster, SimConfig};
+pub use held::Held;
 #[doc(hidden)]
 pub use hw::PciePackets;
 pub use nicol_core::engine::CrashSabotage;

@@ -84,6 +84,8 @@ pub struct State {
     pub nodes: Vec<NodeHardware>,
     /// Frames under way.
     pub frames: Slab<FrameInFlight>,
+    /// Of these, those that wait on the wire until they are released.
+    pub held: Vec<u32>,
     /// Vectors of transfers under way.
     pub vectors: Slab<Vector>,
     /// Verbs under way.

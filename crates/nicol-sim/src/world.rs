@@ -41,6 +41,8 @@ pub struct Shared {
     pub(crate) detect_after: Option<Nanos>,
     /// Do the log devices keep what is written? Only crashes ask for it.
     pub(crate) keeps_content: bool,
+    /// Do frames between nodes wait on the wire until they are released?
+    pub(crate) holds_frames: bool,
     /// Broken on purpose: no write is ever synced.
     pub(crate) syncs_nothing: bool,
     /// Broken on purpose: a crash leaves every write on the medium that was submitted.
@@ -72,6 +74,7 @@ impl Shared {
             doorbells: RefCell::default(),
             detect_after: None,
             keeps_content: false,
+            holds_frames: false,
             syncs_nothing: false,
             keeps_unsynced: false,
             ignores_fences: false,

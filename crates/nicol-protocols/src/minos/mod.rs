@@ -59,4 +59,5 @@ pub use client::Client;
 pub use config::{Errata, Faithful, MinosConfig, Sabotage};
 pub use node::{BREAKDOWN, Loaded, Node};
 pub use procedure::{OneRecord, logged_update};
+pub use record::Metadata;
 pub use store::Store;

@@ -11,6 +11,7 @@ use nicol_core::view::{Role, ShardMap, View};
 use super::config::{Faithful, MinosConfig};
 use super::messages::{Inv, NO_SCOPE};
 use super::queue::Queue;
+use super::record::{Metadata, Record};
 use super::store::Store;
 use super::timestamp::Timestamp;
 use crate::kit::Open;
@@ -74,6 +75,11 @@ impl Node {
     /// How it runs.
     pub fn config(&self) -> &MinosConfig {
         &self.config
+    }
+
+    /// The metadata of the record of `key`, for checks.
+    pub fn metadata(&self, key: Key) -> Metadata {
+        self.store.look(key, Record::metadata)
     }
 
     pub(super) fn store(&self) -> &Store {

@@ -34,7 +34,40 @@ pub(super) struct Record {
     pub(super) bell: Option<Arc<Doorbell>>,
 }
 
+/// A record's metadata on one node, as whoever checks the protocol sees it (Table I, 4b). Timestamps are
+/// in the order of their numbers; what is loaded has 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// RDLock_Owner.
+    pub rd_lock: Option<u64>,
+    /// WRLock.
+    pub wr_lock: bool,
+    /// volatileTS.
+    pub volatile_ts: u64,
+    /// glb_volatileTS.
+    pub glb_volatile_ts: u64,
+    /// glb_durableTS.
+    pub glb_durable_ts: u64,
+    /// The newest update in the node's log.
+    pub durable_ts: u64,
+    /// The timestamp of the value that a read would see.
+    pub value_ts: u64,
+}
+
 impl Record {
+    /// Its metadata.
+    pub(super) fn metadata(&self) -> Metadata {
+        Metadata {
+            rd_lock: self.rd_lock.map(Timestamp::bits),
+            wr_lock: self.wr_lock,
+            volatile_ts: self.volatile_ts.bits(),
+            glb_volatile_ts: self.glb_volatile_ts.bits(),
+            glb_durable_ts: self.glb_durable_ts.bits(),
+            durable_ts: self.durable_ts.bits(),
+            value_ts: self.value_ts.bits(),
+        }
+    }
+
     /// A record as it is loaded.
     pub(super) fn loaded(value: &[u8]) -> Self {
         let loaded = Timestamp::LOADED;

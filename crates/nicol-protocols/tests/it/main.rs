@@ -4,6 +4,7 @@ mod cluster;
 mod crashes;
 mod errata;
 mod log_forms;
+mod minos;
 mod rdma_crashes;
 mod restart;
 mod sizes;
