@@ -1,6 +1,6 @@
 //! Seed sweeps: the same run under many seeds and fault plans, each judged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,12 +9,18 @@ use std::thread;
 use anyhow::Result;
 use nicol_core::commit::WITHOUT_LOST_NODES;
 use nicol_core::faults::FaultPlan;
+use nicol_core::trace::{Limits, Sink};
+use nicol_core::units::Nanos;
 use nicol_rt::{LiveError, panic_text};
 use serde::Serialize;
 
 use crate::bench::{self, BenchConfig, BenchRun};
 use crate::report::BenchReport;
+use crate::trace::{MessageRow, messages_about};
 use crate::{replay, shrink, systems};
+
+/// Events of a failed run that are kept to list the messages about a key.
+const TRACED: u64 = 4_000_000;
 
 /// What a sweep has seen.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -25,6 +31,8 @@ pub struct SweepReport {
     pub planned_runs: u64,
     /// Was it stopped before all of them were made?
     pub interrupted: bool,
+    /// What a reader must know before the verdict: settings under which a system is not correct.
+    pub warnings: BTreeSet<String>,
     /// Transactions committed.
     pub committed: u64,
     /// Attempts aborted.
@@ -89,6 +97,8 @@ pub struct Failure {
     pub seed: u64,
     /// What is wrong.
     pub violations: Vec<String>,
+    /// The first key that a violation names.
+    pub key: Option<u64>,
     /// The command that repeats it.
     pub replay: String,
     /// What ran.
@@ -99,6 +109,7 @@ pub struct Failure {
 impl SweepReport {
     fn add(&mut self, config: &BenchConfig, report: &BenchReport) {
         self.runs += 1;
+        self.warnings.extend(report.warnings.iter().cloned());
         self.committed += report.committed;
         self.aborted += report.aborted;
         self.unknown += report.unknown;
@@ -146,6 +157,7 @@ impl SweepReport {
             system,
             world: world.to_owned(),
             seed: config.seed,
+            key: violations.iter().find_map(|violation| key_in(violation)),
             violations,
             replay: replay::command(config, None),
             config: config.clone(),
@@ -194,6 +206,31 @@ pub fn shrunk(failure: &Failure) -> Option<FaultPlan> {
     };
     let plan = failure.config.drawn_faults();
     (failure.config.on != "threads" && fails(&plan)).then(|| shrink::shrink(plan, fails))
+}
+
+/// The messages about the key that a violation of `failure` names, in the order of sending: the run
+/// is repeated with a trace. `None` if no violation names one, or if the run cannot be repeated: on
+/// threads, or when it ends in a panic.
+///
+/// # Errors
+/// If the configuration is impossible now.
+pub fn messages(failure: &Failure) -> Result<Option<(u64, Vec<MessageRow>)>> {
+    let Some(key) = failure.key.filter(|_| failure.config.on != "threads") else {
+        return Ok(None);
+    };
+    let sink = Sink::new(Limits { events: TRACED, window: Nanos::ZERO..Nanos::MAX });
+    let config = BenchConfig { trace: Some(sink.clone()), ..failure.config.clone() };
+    match attempt(&config)? {
+        Ran::Judged(_) => Ok(Some((key, messages_about(&sink.take(), key)?))),
+        Ran::Panicked(_) => Ok(None),
+    }
+}
+
+/// The key in a violation: checkers print keys, and nothing else, in hexadecimal.
+fn key_in(violation: &str) -> Option<u64> {
+    let (_, rest) = violation.split_once("0x")?;
+    let end = rest.find(|digit: char| !digit.is_ascii_hexdigit()).unwrap_or(rest.len());
+    u64::from_str_radix(&rest[..end], 16).ok()
 }
 
 fn crashes(plan: &FaultPlan) -> bool {
@@ -310,6 +347,31 @@ mod tests {
         assert_eq!(report.failures[0].seed, 2);
         assert!(report.failures[0].violations[0].contains("two locks"));
         assert!(report.failures[0].replay.ends_with("--transactions 30 --seed 2"));
+    }
+
+    #[test]
+    fn the_key_of_a_violation_is_found() {
+        let line = "serializability: both installed version 2 of key 0x10000000000001d";
+        assert_eq!(key_in(line), Some(0x0100_0000_0000_001d));
+        assert_eq!(key_in("shard 1 differs in Key(0xff, table 0): none on node 1"), Some(0xff));
+        assert_eq!(key_in("2 locks leaked"), None);
+    }
+
+    #[test]
+    fn a_failed_run_lists_the_messages_about_its_key() {
+        let broken = |seed| BenchConfig {
+            settings: vec!["faithful=paper".to_owned()],
+            length: Some(bench::Length::Transactions(300)),
+            ..config(seed)
+        };
+        let configs: Vec<_> = (0..40).map(broken).collect();
+        let stop = AtomicBool::new(false);
+        let report = run(&configs, 2, &stop, &|_| (), &|_| ()).unwrap();
+        assert_eq!(report.warnings.len(), 1, "{:?}", report.warnings);
+        let failure = report.failures.iter().find(|failure| failure.key.is_some());
+        let (key, rows) = messages(failure.expect("it is broken")).unwrap().unwrap();
+        assert_eq!(Some(key), failure.and_then(|failure| failure.key));
+        assert!(!rows.is_empty());
     }
 
     #[test]

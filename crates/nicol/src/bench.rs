@@ -54,7 +54,8 @@ pub fn run(args: &BenchArgs) -> Result<End> {
     Ok(if ran.report.check.held() { End::Held } else { End::Failed })
 }
 
-fn help_settings(system: &str, format: Format) -> Result<End> {
+/// Lists the settings of a system.
+pub fn help_settings(system: &str, format: Format) -> Result<End> {
     let rows: Vec<_> = (systems::find(system).map_err(Usage)?.settings)()
         .into_iter()
         .map(|(key, values, meaning)| json!({"key": key, "values": values, "meaning": meaning}))

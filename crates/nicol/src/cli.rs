@@ -142,7 +142,7 @@ pub enum DistributionArg {
 pub enum KeyFormArg {
     /// 8 bytes.
     Number,
-    /// Strings of 23 bytes.
+    /// Strings of 23 bytes: the store has their hash as the key, and the string beside the value.
     Bytes,
 }
 
@@ -179,7 +179,7 @@ pub struct WorkloadArgs {
     /// How keys are drawn (ycsb) [default: latest for mix D, otherwise zipfian].
     #[arg(long, value_enum)]
     pub distribution: Option<DistributionArg>,
-    /// What keys look like (ycsb) [default: number].
+    /// What keys look like (ycsb, by systems of single operations) [default: number].
     #[arg(long, value_enum)]
     pub key_form: Option<KeyFormArg>,
     /// Share of operations that only read, in percent (ycsb-t; ycsb, where the mix gives it).

@@ -18,7 +18,7 @@ use nicol_lab::systems::{self, System};
 use nicol_lab::workloads::WORKLOADS;
 use serde_json::json;
 
-use crate::bench::{base, spec, transactions, write_history};
+use crate::bench::{base, help_settings, spec, transactions, write_history};
 use crate::cli::{Format, SweepArgs, WorkloadArgs};
 use crate::{End, Usage, blame, interrupt, output};
 
@@ -29,11 +29,18 @@ const SWEEP_TIMEOUT: &str = "timeout_us=500";
 const JOBS_MAX: usize = 1_024;
 /// Runs of a sweep, whose configurations are in memory beside each other.
 const RUNS_MAX: u64 = 1_000_000;
+/// Violations of one run that are printed; the others are counted.
+const VIOLATIONS_SHOWN: usize = 5;
+/// Messages about a key that are printed: the last ones.
+const MESSAGES_SHOWN: usize = 40;
 /// What is told at an interrupt.
 const ENDING: &str = "interrupted: the runs under way end first; a second interrupt does not wait";
 
 /// Runs a seed sweep. Interrupted, it reports the runs that were made.
 pub fn run(args: &SweepArgs) -> Result<End> {
+    if args.system.settings.iter().any(|setting| setting == "help") {
+        return help_settings(&args.system.system, args.format);
+    }
     let configs = configs(args).map_err(Usage)?;
     let jobs = match args.jobs {
         Some(jobs) if (1..=JOBS_MAX).contains(&jobs) => jobs,
@@ -47,8 +54,10 @@ pub fn run(args: &SweepArgs) -> Result<End> {
     } else {
         ProgressBar::hidden()
     };
-    if let Some(folder) = &args.histories {
-        fs::create_dir_all(folder).with_context(|| format!("--histories {}", folder.display()))?;
+    for (flag, folder) in [("--histories", &args.histories), ("--shrink", &args.shrink)] {
+        if let Some(folder) = folder {
+            fs::create_dir_all(folder).with_context(|| format!("{flag} {}", folder.display()))?;
+        }
     }
     let asked = interrupt::flag()?;
     let told = Once::new();
@@ -61,22 +70,57 @@ pub fn run(args: &SweepArgs) -> Result<End> {
     let failed = |ran: &BenchRun| keep(args.histories.as_deref(), ran);
     let report = sweep::run(&configs, jobs, &asked.flag, &each, &failed);
     bar.finish_and_clear();
-    let report = report.map_err(blame)?;
+    let mut report = report.map_err(blame)?;
+    for failure in &mut report.failures {
+        failure.replay = replay(args, failure)?;
+    }
     let missing = report.missing();
     print(args, &report, &missing)?;
-    for failure in &report.failures {
-        let replay = replay(args, failure)?;
-        output::tell(&format!("failed: replay with: {replay}"));
-        output::tell(&format!(
-            "        and see the messages about a key with: {replay} --trace run.trace.json; \
-             nicol trace run.trace.json --key KEY"
-        ));
+    report.warnings.iter().for_each(|warning| output::tell(&format!("warning: {warning}")));
+    report.failures.iter().for_each(explain);
+    if args.format == Format::Table {
+        print_messages(&report)?;
     }
     let unseen = args.require_coverage && !missing.is_empty() && !report.interrupted;
     if unseen {
         output::tell(&format!("failed: never seen: {}", missing.join(", ")));
     }
     Ok(verdict(&report, unseen, asked.exit_code()))
+}
+
+/// Tells what is wrong in a run, and how to repeat and trace it.
+fn explain(failure: &Failure) {
+    let Failure { workload, system, world, seed, violations, replay, .. } = failure;
+    for violation in violations.iter().take(VIOLATIONS_SHOWN) {
+        output::tell(&format!("{workload} on {system}, {world}, seed {seed}: {violation}"));
+    }
+    if violations.len() > VIOLATIONS_SHOWN {
+        output::tell(&format!("        and {} more", violations.len() - VIOLATIONS_SHOWN));
+    }
+    output::tell(&format!("failed: replay with: {replay}"));
+    let of_key = failure.key.map_or_else(String::new, |key| format!(" --key {key:#x}"));
+    output::tell(&format!(
+        "        and list its messages with: {replay} --trace run.trace.json; nicol trace \
+         run.trace.json{of_key}"
+    ));
+}
+
+/// Prints the messages about the key in question, of the first failed run that can be repeated.
+fn print_messages(report: &SweepReport) -> Result<()> {
+    for failure in &report.failures {
+        let Some((key, rows)) = sweep::messages(failure)? else { continue };
+        let last = &rows[rows.len().saturating_sub(MESSAGES_SHOWN)..];
+        let Failure { workload, system, world, seed, .. } = failure;
+        output::print(&format!(
+            "Messages about key {key:#x}, {workload} on {system}, {world}, seed {seed}: the last {} \
+             of {}\n",
+            last.len(),
+            rows.len()
+        ))?;
+        let rows = last.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+        return output::rows(Format::Table, &rows, |_| json!(null));
+    }
+    Ok(())
 }
 
 /// Keeps the history of a run that failed: one on threads never happens again. A file that cannot
@@ -114,7 +158,6 @@ fn replay(args: &SweepArgs, failure: &Failure) -> Result<String> {
     let Failure { workload, system, world, seed, .. } = failure;
     let name = format!("{workload}-{system}-{world}-{seed}.json").replace(['/', ':'], "_");
     let path = folder.join(name);
-    fs::create_dir_all(folder).with_context(|| format!("--shrink {}", folder.display()))?;
     write_atomically(&path, &serde_json::to_vec_pretty(&plan).context("the plan")?)?;
     Ok(command(&failure.config, Some(&path)))
 }
@@ -135,7 +178,7 @@ fn print(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()>
             let mut totals = output::flat(&value);
             let totals = totals.as_object_mut();
             let mut totals = totals.map(std::mem::take).unwrap_or_default();
-            for listed in ["parts", "failures", "planned_runs", "interrupted"] {
+            for listed in ["parts", "failures", "planned_runs", "interrupted", "warnings"] {
                 totals.remove(listed);
             }
             if report.interrupted {
@@ -148,13 +191,7 @@ fn print(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()>
             output::pairs(&pairs)?;
             let parts =
                 report.parts.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
-            output::rows(Format::Table, &parts, |_| json!(null))?;
-            for failure in &report.failures {
-                for violation in &failure.violations {
-                    output::tell(&format!("seed {}: {violation}", failure.seed));
-                }
-            }
-            Ok(())
+            output::rows(Format::Table, &parts, |_| json!(null))
         }
     }
 }
@@ -278,6 +315,7 @@ mod tests {
             world: "threads".into(),
             seed: 7,
             violations: Vec::new(),
+            key: None,
             replay: String::new(),
             config: BenchConfig::new("xenic", WorkloadSpec::named("churn"), "threads", 7),
         };

@@ -21,6 +21,16 @@ const FIRST: &str = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
 /// The last line.
 const LAST: &str = "]}";
 
+/// The messages and one-sided operations about `key` in a trace, in the order of sending.
+///
+/// # Errors
+/// If there is no memory for the file.
+pub fn messages_about(recorded: &Recorded, key: u64) -> anyhow::Result<Vec<MessageRow>> {
+    let mut file = Vec::new();
+    write(&mut file, recorded)?;
+    timeline(file.as_slice(), Some(key))
+}
+
 /// Writes a trace. Slices that were open when it ended are closed at its end.
 pub fn write(out: &mut impl Write, recorded: &Recorded) -> io::Result<()> {
     writeln!(out, "{FIRST}")?;

@@ -5,9 +5,7 @@
 //! nothing in the cache, so that it also writes; the document store is asked by one get; every one of
 //! these records is in the replicated store.
 
-use nicol_core::ids::Key;
-
-use super::{Drawn, PIECES_MAX, Request};
+use super::{Drawn, PIECES_MAX, Record, Request};
 
 /// Whose Login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +44,11 @@ impl Login {
         }
     }
 
-    /// The login of the user whose records `key` names.
-    pub(super) fn drawn(self, key: impl Fn(u64) -> Key) -> Drawn {
+    /// The login of the user with these records.
+    pub(super) fn drawn(self, of_user: impl Fn(u64) -> Record) -> Drawn {
         let (gets, sets) = self.steps();
-        let gets = gets.iter().map(|record| Request::Get(key(*record)));
-        let sets = sets.iter().map(|record| Request::Put(key(*record)));
+        let gets = gets.iter().map(|record| Request::Get(of_user(*record).key));
+        let sets = sets.iter().map(|record| Request::Put(of_user(*record)));
         let mut pieces = [None; PIECES_MAX];
         pieces.iter_mut().zip(gets.chain(sets)).for_each(|(piece, next)| *piece = Some(next));
         let [first, then @ ..] = pieces;
@@ -63,21 +61,21 @@ impl Login {
 
 #[cfg(test)]
 mod tests {
-    use nicol_core::ids::TableId;
+    use nicol_core::ids::{Key, TableId};
 
     use super::*;
 
     #[test]
     fn a_login_reads_before_it_writes_what_it_has_read() {
-        let key = |record| Key::new(TableId(1), record);
+        let record = |number| Record { key: Key::new(TableId(1), number), number };
         for (service, gets, sets) in [(Login::Social, 2, 1), (Login::Media, 4, 3)] {
-            let drawn = service.drawn(key);
+            let drawn = service.drawn(record);
             let pieces = [Some(drawn.request)].into_iter().chain(drawn.then).flatten();
             let pieces: Vec<Request> = pieces.collect();
             let reads = pieces.iter().take_while(|piece| matches!(piece, Request::Get(_)));
             assert_eq!((reads.count(), pieces.len()), (gets, gets + sets));
             for piece in &pieces[gets..] {
-                let Request::Put(key) = *piece else { panic!("{piece:?}") };
+                let Request::Put(Record { key, .. }) = *piece else { panic!("{piece:?}") };
                 assert!(pieces.contains(&Request::Get(key)), "{key:?}");
             }
         }

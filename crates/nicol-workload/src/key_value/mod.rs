@@ -5,27 +5,22 @@
 //! each value read which operation wrote it, also where the system exports no versions.
 
 mod login;
+mod records;
 mod session;
 
-use nicol_core::ids::{Key, ShardId, TableId};
+use nicol_core::ids::{Key, ShardId};
 use nicol_core::key_value::Offered;
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::rng::Stream;
 use nicol_core::view::ShardMap;
 
-use crate::counter::{VALUE_BYTES_MAX, emit, parse};
+use crate::counter::VALUE_BYTES_MAX;
 use crate::placement::{Violations, holds, records_at_most};
-use crate::ycsb::{Generator, KeyForm, Operation, Scatter, YcsbConfig};
+use crate::ycsb::{Generator, KEY_BYTES, KeyForm, Operation, YcsbConfig};
 
 pub use login::Login;
+use records::{Record, RecordForm};
 pub use session::spawn_clients;
-
-/// The only table.
-const TABLE: TableId = TableId(1);
-/// The last key of the table: no scan goes beyond it.
-const LAST: Key = Key::new(TABLE, (1 << Key::ROW_BITS) - 1);
-/// Bits of the rows over which records are scattered that are scanned.
-const SCATTER_BITS: u32 = 40;
 
 /// Of a hundred operations of churn: reads, and reads and writes.
 const CHURN_READS: u64 = 50;
@@ -37,9 +32,9 @@ const CHURN_BYTES: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
     Get(Key),
-    Put(Key),
+    Put(Record),
     /// Of a record that nobody has put before.
-    Insert(Key),
+    Insert(Record),
     Delete(Key),
     /// The end of a scope.
     Persist,
@@ -53,7 +48,8 @@ impl Request {
     /// The record, or the first one.
     fn key(&self) -> Option<Key> {
         match *self {
-            Self::Get(key) | Self::Put(key) | Self::Insert(key) | Self::Delete(key) => Some(key),
+            Self::Get(key) | Self::Delete(key) => Some(key),
+            Self::Put(record) | Self::Insert(record) => Some(record.key),
             Self::Scan { first, .. } => Some(first),
             Self::Persist => None,
         }
@@ -96,12 +92,10 @@ enum Draw {
 #[derive(Debug)]
 pub struct KeyValueWorkload {
     nodes: u16,
-    value_bytes: usize,
+    form: RecordForm,
     /// Records for whose insertion the tables have capacity, in the whole cluster.
     insert_capacity: u64,
     draw: Draw,
-    /// Where records that are scanned stand.
-    scatter: Option<Scatter>,
     /// Writes of a client in a scope, where the system has scopes.
     scope_writes: Option<u32>,
     /// Do clients ask for records of their own node only?
@@ -112,15 +106,15 @@ impl KeyValueWorkload {
     /// YCSB's operations on `nodes` nodes whose tables have capacity for so many insertions.
     ///
     /// # Panics
-    /// If keys are byte strings; if a value is not of 8 to 1,024 bytes.
+    /// If byte-string keys are scanned; if a value is not of 8 to 1,024 bytes.
     pub fn ycsb(config: YcsbConfig, nodes: u16, insert_capacity: u64) -> Self {
-        assert!(config.keys == KeyForm::Number, "keys are numbers");
+        let (mix, keys) = (config.mix, config.keys);
+        assert!(keys == KeyForm::Number || !mix.scans(), "hashes have no order");
         assert!((8..=VALUE_BYTES_MAX).contains(&config.value_bytes), "a value names its writer");
         Self {
             nodes,
-            value_bytes: config.value_bytes,
-            insert_capacity: if config.mix.inserts() { insert_capacity } else { 0 },
-            scatter: config.mix.scans().then_some(Scatter::new(SCATTER_BITS)),
+            form: RecordForm::new(keys, config.value_bytes, mix.scans()),
+            insert_capacity: if mix.inserts() { insert_capacity } else { 0 },
             scope_writes: None,
             only_held: false,
             draw: Draw::Ycsb(Generator::new(config)),
@@ -136,10 +130,9 @@ impl KeyValueWorkload {
         let draw = Draw::Churn { rows };
         Self {
             nodes,
-            value_bytes: CHURN_BYTES,
+            form: RecordForm::new(KeyForm::Number, CHURN_BYTES, false),
             insert_capacity: rows.div_ceil(2),
             draw,
-            scatter: None,
             scope_writes: None,
             only_held: false,
         }
@@ -153,8 +146,9 @@ impl KeyValueWorkload {
         assert!(users > 0, "there is a user");
         assert!((8..=VALUE_BYTES_MAX).contains(&value_bytes), "a value names its writer");
         let draw = Draw::Logins { service, users };
-        let (insert_capacity, scatter, scope_writes, only_held) = (0, None, None, false);
-        Self { nodes, value_bytes, insert_capacity, draw, scatter, scope_writes, only_held }
+        let form = RecordForm::new(KeyForm::Number, value_bytes, false);
+        let (insert_capacity, scope_writes, only_held) = (0, None, false);
+        Self { nodes, form, insert_capacity, draw, scope_writes, only_held }
     }
 
     /// The same, by clients that draw again until their own node holds what they ask for.
@@ -204,44 +198,53 @@ impl KeyValueWorkload {
         }
     }
 
-    /// Bytes of a value.
+    /// Bytes of a stored value: with byte-string keys, the key's are among them.
     pub fn value_bytes(&self) -> usize {
-        self.value_bytes
+        self.form.stored_bytes()
     }
 
-    fn key(&self, record: u64) -> Key {
-        let row = self.scatter.map_or(record, |scatter| scatter.apply(record));
-        Key::new(TABLE, row)
+    /// Two records, loaded or to be inserted, that the store could not tell apart, as their byte-string
+    /// keys have the same hash.
+    pub fn collision(&self) -> Option<[u64; 2]> {
+        self.form.collision(self.records() + self.insert_capacity)
+    }
+
+    fn record(&self, number: u64) -> Record {
+        self.form.record(number)
+    }
+
+    fn key(&self, number: u64) -> Key {
+        self.record(number).key
     }
 
     fn next(&self, random: &mut Stream) -> Drawn {
         let generator = match &self.draw {
             Draw::Ycsb(generator) => generator,
             Draw::Churn { rows } => {
-                let key = self.key(random.below(*rows));
+                let record = self.record(random.below(*rows));
                 let (kind, request) = match random.below(100) {
-                    0..CHURN_READS => (0, Request::Get(key)),
-                    CHURN_READS..CHURN_READS_AND_PUTS => (1, Request::Put(key)),
-                    _ => (2, Request::Delete(key)),
+                    0..CHURN_READS => (0, Request::Get(record.key)),
+                    CHURN_READS..CHURN_READS_AND_PUTS => (1, Request::Put(record)),
+                    _ => (2, Request::Delete(record.key)),
                 };
                 return Drawn::single(kind, request);
             }
             Draw::Logins { service, users } => {
                 let user = random.below(*users);
-                return service.drawn(|record| self.key(user * Login::RECORDS_MAX + record));
+                return service.drawn(|record| self.record(user * Login::RECORDS_MAX + record));
             }
         };
         let operation = generator.next(random);
         let (request, then) = match operation {
             Operation::Read { record } => (Request::Get(self.key(record)), None),
-            Operation::Update { record } => (Request::Put(self.key(record)), None),
-            Operation::Insert { record } => (Request::Insert(self.key(record)), None),
+            Operation::Update { record } => (Request::Put(self.record(record)), None),
+            Operation::Insert { record } => (Request::Insert(self.record(record)), None),
             Operation::Scan { record, limit } => {
                 (Request::Scan { first: self.key(record), limit }, None)
             }
             Operation::ReadModifyWrite { record } => {
-                let key = self.key(record);
-                (Request::Get(key), Some(Request::Put(key)))
+                let record = self.record(record);
+                (Request::Get(record.key), Some(Request::Put(record)))
             }
         };
         let mut drawn = Drawn::single(usize::from(!operation.only_reads()), request);
@@ -275,8 +278,7 @@ impl KeyValueWorkload {
         let mut found = 0_i128;
         state.for_each(&mut |key, value| {
             found += 1;
-            let whole = value.len() == self.value_bytes && parse(value, key.row()).is_some();
-            if !whole {
+            if !self.form.is_whole(key, value) {
                 violations.add(|| format!("{key:?} holds a torn or foreign value"));
             }
         });
@@ -297,12 +299,12 @@ impl KeyValueWorkload {
 
 impl RecordSource for KeyValueWorkload {
     fn load(&self, shards: &dyn ShardMap, shard: ShardId, each: &mut dyn FnMut(Key, &[u8])) {
-        let mut value = [0; VALUE_BYTES_MAX];
-        let value = &mut value[..self.value_bytes];
-        for key in self.loaded().map(|record| self.key(record)) {
-            if holds(shards, shard, key) {
-                emit(value, key.row(), 0);
-                each(key, value);
+        let mut value = [0; KEY_BYTES + VALUE_BYTES_MAX];
+        let value = &mut value[..self.value_bytes()];
+        for record in self.loaded().map(|number| self.record(number)) {
+            if holds(shards, shard, record.key) {
+                self.form.write(value, record, 0);
+                each(record.key, value);
             }
         }
     }
@@ -320,6 +322,6 @@ impl RecordSource for KeyValueWorkload {
     }
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
-        vec![(self.value_bytes as u32, self.records_per_shard() + self.growth_per_shard())]
+        vec![(self.value_bytes() as u32, self.records_per_shard() + self.growth_per_shard())]
     }
 }

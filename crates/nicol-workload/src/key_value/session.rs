@@ -9,8 +9,8 @@ use nicol_core::ids::{Key, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason, Scanned};
 use nicol_core::rng::Stream;
 
-use super::{Drawn, KeyValueWorkload, LAST, PIECES_MAX, Request};
-use crate::counter::emit;
+use super::records::{LAST, RecordForm};
+use super::{Drawn, KeyValueWorkload, PIECES_MAX, Request};
 use crate::driver::{
     Again, Attempted, ClientOperation, Recorder, RunControl, Session, Told, spawn,
 };
@@ -58,6 +58,8 @@ struct KeyValueSession<K> {
 #[derive(Debug, Default)]
 struct KeyValueOperation {
     request: Option<Request>,
+    /// What its value looks like.
+    form: Option<RecordForm>,
     /// What a write writes, or a read has read.
     value: Vec<u8>,
     /// What the attempt has read, or which version it has installed.
@@ -68,19 +70,21 @@ struct KeyValueOperation {
 }
 
 impl KeyValueOperation {
-    /// Makes `request` the next one; a write's value has `bytes` bytes.
-    fn ask(&mut self, request: Request, bytes: usize) {
-        self.request = Some(request);
+    /// Makes `request` the next one.
+    fn ask(&mut self, request: Request, workload: &KeyValueWorkload) {
+        (self.request, self.form) = (Some(request), Some(workload.form));
         (self.got, self.found) = (None, Vec::new());
-        self.value.resize(bytes, 0);
+        self.value.resize(workload.value_bytes(), 0);
         self.sign();
     }
 
     /// Gives a write a value of its own.
     fn sign(&mut self) {
-        if let Some(Request::Put(key) | Request::Insert(key)) = self.request {
+        if let (Some(Request::Put(record) | Request::Insert(record)), Some(form)) =
+            (self.request, self.form)
+        {
             self.writer += 1;
-            emit(&mut self.value, key.row(), self.writer);
+            form.write(&mut self.value, record, self.writer);
         }
     }
 }
@@ -94,7 +98,7 @@ impl<K: KeyValue> Session for KeyValueSession<K> {
             // Loaded values name writer 0.
             operation.writer = (u64::from(self.name) + 1) << WRITE_BITS;
         }
-        operation.ask(request, self.workload.value_bytes());
+        operation.ask(request, &self.workload);
         self.then = then;
         kind
     }
@@ -104,8 +108,8 @@ impl<K: KeyValue> Session for KeyValueSession<K> {
         let written = |version: Option<Version>| Some(Got { present: true, version });
         let done = match request.expect("an attempt is one at what was drawn") {
             Request::Get(key) => self.store.get(key, value).await.map(Some),
-            Request::Put(key) | Request::Insert(key) => {
-                self.store.put(key, value).await.map(written)
+            Request::Put(record) | Request::Insert(record) => {
+                self.store.put(record.key, value).await.map(written)
             }
             Request::Delete(key) => self.store.delete(key).await.map(written),
             Request::Persist => self.store.persist().await.map(|()| None),
@@ -136,7 +140,7 @@ impl<K: KeyValue> Session for KeyValueSession<K> {
     fn next_piece(&mut self, _kind: usize, operation: &mut KeyValueOperation) -> bool {
         let Some(then) = self.then[0].take() else { return false };
         self.then.rotate_left(1);
-        operation.ask(then, self.workload.value_bytes());
+        operation.ask(then, &self.workload);
         true
     }
 }
@@ -203,7 +207,7 @@ impl ClientOperation for KeyValueOperation {
                 let found = self.got.filter(|_| end == End::Ok).map(found);
                 Action::Get { key: key.into(), found }
             }
-            Request::Put(key) | Request::Insert(key) => put(key),
+            Request::Put(record) | Request::Insert(record) => put(record.key),
             Request::Delete(key) => {
                 Action::Delete { write: write(key, Effect::Delete), scope: None }
             }

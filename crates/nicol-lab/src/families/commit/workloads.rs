@@ -139,7 +139,8 @@ fn ycsb(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
     let ycsb = spec.ycsb(nodes)?;
     ensure!(
         ycsb.keys == KeyForm::Number,
-        "--key-form bytes: records of the commit family have 8-byte keys; leave it out"
+        "--key-form bytes: records of transactions have 8-byte keys; leave it out, or choose a system \
+         of single operations"
     );
     let (insert_capacity, value_bytes) = (spec.insertions(&ycsb), ycsb.value_bytes);
     let config = TransactionsConfig { ycsb, nodes, insert_capacity, ship: true };

@@ -4,7 +4,7 @@ use anyhow::{Result, bail, ensure};
 use nicol_core::key_value::Offered;
 use nicol_core::view::NODES_MAX;
 use nicol_workload::key_value::{KeyValueWorkload, Login};
-use nicol_workload::ycsb::KeyForm;
+use nicol_workload::ycsb::{KEY_BYTES, KeyForm};
 
 use crate::workloads::{VALUE_BYTES, WorkloadSpec};
 
@@ -23,12 +23,24 @@ pub(super) fn accepts(
     offered: Offered,
     value_bytes_max: u32,
 ) -> Result<(), String> {
+    let Some(value_bytes_max) = beside_key(spec, value_bytes_max) else {
+        return Err(format!(
+            "--key-form bytes: it holds values of {value_bytes_max} bytes, and a key takes {KEY_BYTES}"
+        ));
+    };
     if let Some(bytes) = spec.value_bytes.filter(|bytes| *bytes > value_bytes_max) {
         return Err(format!("--value-bytes {bytes}: it holds values of {value_bytes_max} at most"));
     }
     let asked = match spec.name.as_str() {
         "ycsb" => {
             let mix = spec.mix.unwrap_or_default();
+            if mix.scans() && spec.key_form == Some(KeyForm::Bytes) {
+                return Err(
+                    "--key-form bytes: hashed keys cannot be scanned; leave it out, or give \
+                            another --mix"
+                        .to_owned(),
+                );
+            }
             Offered { inserts: mix.inserts(), deletes: false, scans: mix.scans() }
         }
         "churn" => Offered { inserts: true, deletes: true, scans: false },
@@ -58,7 +70,18 @@ pub(super) fn accepts(
 /// Takes values that a system can hold, of so many bytes at most, where no size was given.
 pub(super) fn fit(spec: &mut WorkloadSpec, value_bytes_max: u32) {
     if spec.name != "churn" {
-        spec.value_bytes.get_or_insert(VALUE_BYTES.min(value_bytes_max));
+        let most = beside_key(spec, value_bytes_max).unwrap_or(value_bytes_max);
+        spec.value_bytes.get_or_insert(VALUE_BYTES.min(most));
+    }
+}
+
+/// Bytes that a value has at most, where a byte-string key stands beside it; `None` if too few for any.
+fn beside_key(spec: &WorkloadSpec, value_bytes_max: u32) -> Option<u32> {
+    match spec.key_form {
+        Some(KeyForm::Bytes) => {
+            value_bytes_max.checked_sub(KEY_BYTES as u32).filter(|bytes| *bytes >= 8)
+        }
+        _ => Some(value_bytes_max),
     }
 }
 
@@ -70,11 +93,15 @@ pub(super) fn build(spec: &WorkloadSpec, nodes: usize) -> Result<KeyValueWorkloa
     match spec.name.as_str() {
         "ycsb" => {
             let ycsb = spec.ycsb(nodes)?;
-            ensure!(
-                ycsb.keys == KeyForm::Number,
-                "--key-form bytes: records have 8-byte keys here; leave it out"
-            );
-            Ok(KeyValueWorkload::ycsb(ycsb, nodes, spec.insertions(&ycsb)))
+            let insertions = spec.insertions(&ycsb);
+            let workload = KeyValueWorkload::ycsb(ycsb, nodes, insertions);
+            if let Some([one, other]) = workload.collision() {
+                bail!(
+                    "--key-form bytes: the keys of records {one} and {other} have the same hash; give \
+                     fewer --records"
+                );
+            }
+            Ok(workload)
         }
         "churn" => {
             let rows = spec.records.unwrap_or(CHURN_ROWS) * u64::from(nodes);
