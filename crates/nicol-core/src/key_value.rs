@@ -127,6 +127,8 @@ pub struct Offered {
     pub deletes: bool,
     /// Can ranges be read?
     pub scans: bool,
+    /// Are records found by any key, such as a hash, and not by the number of a block?
+    pub sparse: bool,
 }
 
 /// A node of a system of single operations.

@@ -221,7 +221,7 @@ impl SystemNode for Node {
 impl KeyValueNode for Node {
     type Client<F: Fabric> = Client<F>;
 
-    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false };
+    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false, sparse: true };
 
     fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
         let side = fabric.here().side;

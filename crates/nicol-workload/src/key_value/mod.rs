@@ -16,7 +16,7 @@ use nicol_core::view::ShardMap;
 
 use crate::counter::VALUE_BYTES_MAX;
 use crate::placement::{Violations, holds, records_at_most};
-use crate::ycsb::{Generator, KEY_BYTES, KeyForm, Operation, YcsbConfig};
+use crate::ycsb::{Generator, KEY_BYTES, KeyForm, Mix, Operation, YcsbConfig};
 
 pub use login::Login;
 use records::{Record, RecordForm};
@@ -27,6 +27,12 @@ const CHURN_READS: u64 = 50;
 const CHURN_READS_AND_PUTS: u64 = 80;
 /// Bytes of a value of churn.
 const CHURN_BYTES: usize = 16;
+
+/// What YCSB's operations ask for besides reads and writes of records that exist.
+pub fn asked_by(mix: Mix, keys: KeyForm) -> Offered {
+    let (inserts, scans) = (mix.inserts(), mix.scans());
+    Offered { inserts, scans, sparse: keys == KeyForm::Bytes, ..Offered::default() }
+}
 
 /// What is asked for in one operation, or in one piece of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,12 +195,9 @@ impl KeyValueWorkload {
     /// What it asks for besides reads and writes of records that exist.
     pub fn asks(&self) -> Offered {
         match &self.draw {
-            Draw::Ycsb(generator) => {
-                let mix = generator.config().mix;
-                Offered { inserts: mix.inserts(), deletes: false, scans: mix.scans() }
-            }
-            Draw::Churn { .. } => Offered { inserts: true, deletes: true, scans: false },
-            Draw::Logins { .. } => Offered { inserts: false, deletes: false, scans: false },
+            Draw::Ycsb(generator) => asked_by(generator.config().mix, generator.config().keys),
+            Draw::Churn { .. } => Offered { inserts: true, deletes: true, ..Offered::default() },
+            Draw::Logins { .. } => Offered::default(),
         }
     }
 

@@ -321,7 +321,7 @@ impl<F: Fabric> KeyValue for Client<F> {
 impl KeyValueNode for Node {
     type Client<F: Fabric> = Client<F>;
 
-    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: true };
+    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: true, sparse: true };
 
     fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
         let (fabric, node) = (fabric.clone(), Arc::clone(self));

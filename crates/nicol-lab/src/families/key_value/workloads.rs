@@ -3,7 +3,7 @@
 use anyhow::{Result, bail, ensure};
 use nicol_core::key_value::Offered;
 use nicol_core::view::NODES_MAX;
-use nicol_workload::key_value::{KeyValueWorkload, Login};
+use nicol_workload::key_value::{KeyValueWorkload, Login, asked_by};
 use nicol_workload::ycsb::{KEY_BYTES, KeyForm};
 
 use crate::workloads::{VALUE_BYTES, WorkloadSpec};
@@ -41,9 +41,9 @@ pub(super) fn accepts(
                         .to_owned(),
                 );
             }
-            Offered { inserts: mix.inserts(), deletes: false, scans: mix.scans() }
+            asked_by(mix, spec.key_form.unwrap_or_default())
         }
-        "churn" => Offered { inserts: true, deletes: true, scans: false },
+        "churn" => Offered { inserts: true, deletes: true, ..Offered::default() },
         "login-social" | "login-media" => Offered::default(),
         _ => {
             let known = NAMES.join(", ");
@@ -55,6 +55,9 @@ pub(super) fn accepts(
     } else {
         String::new()
     };
+    if asked.sparse && !offered.sparse {
+        return Err("--key-form bytes: its records are numbered blocks; leave it out".to_owned());
+    }
     for (asks, offers, what) in [
         (asked.scans, offered.scans, "scans"),
         (asked.inserts, offered.inserts, "inserts records"),

@@ -15,7 +15,7 @@ use crate::kit::follow_views;
 impl KeyValueNode for Node {
     type Client<F: Fabric> = Client<F>;
 
-    const OFFERED: Offered = Offered { inserts: false, deletes: false, scans: false };
+    const OFFERED: Offered = Offered { inserts: false, deletes: false, scans: false, sparse: true };
 
     fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
         if self.is_server() {

@@ -18,7 +18,7 @@ use crate::kit::follow_views;
 impl KeyValueNode for Node {
     type Client<F: Fabric> = Client<F>;
 
-    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false };
+    const OFFERED: Offered = Offered { inserts: true, deletes: true, scans: false, sparse: true };
 
     fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
         self.register(fabric);

@@ -13,7 +13,8 @@ use super::server::Server;
 impl KeyValueNode for Node {
     type Client<F: Fabric> = Client<F>;
 
-    const OFFERED: Offered = Offered { inserts: false, deletes: false, scans: false };
+    const OFFERED: Offered =
+        Offered { inserts: false, deletes: false, scans: false, sparse: false };
 
     fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
         if fabric.here().side == Side::Nic {

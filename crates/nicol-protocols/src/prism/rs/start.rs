@@ -126,7 +126,8 @@ impl KeyValueNode for Node {
     type Client<F: Fabric> = Client<F>;
 
     /// "GET and PUT operations to objects with fixed identifiers, i.e., blocks." [PRISM21 7]
-    const OFFERED: Offered = Offered { inserts: false, deletes: false, scans: false };
+    const OFFERED: Offered =
+        Offered { inserts: false, deletes: false, scans: false, sparse: false };
 
     fn start<F: Fabric>(self: &Arc<Self>, fabric: &F) -> Option<Client<F>> {
         if fabric.here().side == Side::Nic {
