@@ -93,10 +93,34 @@ impl Default for FaultPlan {
     }
 }
 
+/// The chance of what always happens.
+const CERTAIN: u32 = 1_000_000;
+
 /// The longest run of faults that a plan draws.
 const FAULTY_SPAN: Nanos = Nanos::from_millis(20);
 
 impl FaultPlan {
+    /// Refuses chances beyond certainty.
+    ///
+    /// # Errors
+    /// The first one, by name.
+    pub fn ensure_chances(&self) -> Result<(), String> {
+        let Self { loss, duplicate, reorder, tail, corrupt, .. } = *self;
+        let chances = [
+            ("loss", loss),
+            ("duplicate", duplicate),
+            ("reorder", reorder),
+            ("tail", tail),
+            ("corrupt", corrupt),
+        ];
+        match chances.iter().find(|(_, chance)| *chance > CERTAIN) {
+            Some((name, chance)) => {
+                Err(format!("{name} = {chance}: a chance is in a million; give 0 to 1000000"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Nothing goes wrong.
     pub const fn none() -> Self {
         Self {

@@ -73,16 +73,20 @@ fn profiles_of(on: &str, roles: &[Role]) -> Result<Vec<Arc<Profile>>> {
         };
         let nodes = Nodes::parse(nodes.trim()).with_context(flag)?;
         let profile = load(name.trim()).with_context(flag)?;
-        let mut any = false;
-        let named = roles.iter().enumerate().filter(|&(node, &role)| nodes.contain(node, role));
-        for (node, _) in named {
+        let contained = |&(node, &role): &(usize, &Role)| nodes.contain(node, role);
+        let named: Vec<usize> =
+            roles.iter().enumerate().filter(contained).map(|(node, _)| node).collect();
+        let are_there = match &nodes {
+            Nodes::Role(_) => !named.is_empty(),
+            Nodes::Range(range) => *range.end() < roles.len(),
+        };
+        ensure!(are_there, "{}: there are no such nodes among the {}", flag(), roles.len());
+        for node in named {
             if let Some((other, _)) = &found[node] {
                 bail!("{}: node {node} has its profile from '{other}' already", flag());
             }
             found[node] = Some((part, profile.clone()));
-            any = true;
         }
-        ensure!(any, "{}: there are no such nodes among the {}", flag(), roles.len());
     }
     let given = found.into_iter().enumerate().map(|(node, found)| {
         let role = roles[node].name();
@@ -223,6 +227,7 @@ mod tests {
             ),
             ("server=liquidio3,client=connectx5,7-9=connectx5", "no such nodes among the 4"),
             ("server=liquidio3,connectx5", "in 'connectx5': write NODES=PROFILE"),
+            ("0-9=liquidio3", "no such nodes among the 4"),
             ("2-1=liquidio3", "'2-1' names no nodes"),
             ("thread", "did you mean 'threads'"),
         ] {

@@ -14,10 +14,9 @@ pub fn all() -> impl Iterator<Item = &'static System> {
 
 /// The system of this name. The error names those that there are.
 pub fn find(name: &str) -> Result<&'static System> {
-    let known = || all().map(|system| system.name);
     all().find(|system| system.name == name).ok_or_else(|| {
-        let (meant, all) = (did_you_mean(name, known()), known().collect::<Vec<_>>());
-        anyhow!("unknown system '{name}'{meant}: choose one of {}", all.join(", "))
+        let meant = did_you_mean(name, all().map(|system| system.name));
+        anyhow!("unknown system '{name}'{meant}: 'nicol systems' lists what there is")
     })
 }
 

@@ -108,9 +108,10 @@ impl WorkloadSpec {
     }
 
     /// Clients that a node has at most where the user does not say: each district of TPC-C has a
-    /// terminal, and more would mostly wait for one another.
+    /// terminal, and more would mostly wait for one another. At least one: no warehouses are refused
+    /// by name.
     pub(crate) fn terminals_per_node(&self) -> Option<usize> {
-        self.is_tpcc().then(|| usize::from(self.warehouses.unwrap_or(1)) * TERMINALS)
+        self.is_tpcc().then(|| usize::from(self.warehouses.unwrap_or(1)).max(1) * TERMINALS)
     }
 }
 

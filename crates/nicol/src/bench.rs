@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use nicol_check::history_file::{self, Origin};
 use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
@@ -194,7 +194,9 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
 fn fault_plan(path: &Path) -> Result<FaultPlan> {
     let flag = || format!("--fault-plan {}", path.display());
     let text = fs::read_to_string(path).with_context(flag)?;
-    serde_json::from_str(&text).with_context(flag)
+    let plan: FaultPlan = serde_json::from_str(&text).with_context(flag)?;
+    plan.ensure_chances().map_err(|why| anyhow!(why)).with_context(flag)?;
+    Ok(plan)
 }
 
 /// Writes the history of a run, all of it or no file.

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use nicol_check::history_file::{self, FileContent, HistoryError};
 use nicol_check::{durability, linearizability, serializability};
-use nicol_core::history::Promise;
+use nicol_core::history::{Operation, Promise};
 use serde_json::json;
 
 use crate::cli::{CheckArgs, Format};
@@ -44,10 +44,26 @@ fn open(path: &Path) -> Result<FileContent> {
     };
     let unusable = || format!("{name} is not a usable history");
     match history_file::read(from) {
-        Ok(content) => Ok(content),
+        Ok(content) => match not_covered(&content) {
+            None => Ok(content),
+            Some(why) => Err(Usage(anyhow!(why).context(unusable())).into()),
+        },
         Err(error @ HistoryError::Io { .. }) => Err(error).with_context(unusable),
         Err(error) => Err(Usage(anyhow!(error).context(unusable())).into()),
     }
+}
+
+/// Why the promise of a history says nothing of one of its operations.
+fn not_covered(content: &FileContent) -> Option<String> {
+    let history = &content.history;
+    let of_single = matches!(history.promise, Promise::Linearizable | Promise::Durable(_));
+    let is_txn = |operation: &&Operation| operation.txn().is_some();
+    let found = history.operations.iter().find(is_txn).filter(|_| of_single)?;
+    Some(format!(
+        "operation {} is a transaction, and '{}' is a promise about single operations: write \
+         'strict-serializable' or 'serializable' in the header",
+        found.id, history.promise
+    ))
 }
 
 fn judge(content: &FileContent) -> Verdict {
@@ -130,7 +146,7 @@ fn print(args: &CheckArgs, content: &FileContent, verdict: &Verdict) -> Result<(
                 ("operations", operations.to_string()),
                 (&promise, holds),
                 ("violations", violations.join("\n")),
-                ("not told by the file", content.not_told.join("\n")),
+                ("not in the file", content.not_told.join("\n")),
             ])
         }
     }

@@ -36,10 +36,10 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run a workload on a system, live or simulated, and judge the result.
     Bench(BenchArgs),
-    /// Run a workload under message faults for many seeds, and judge each run.
+    /// Run a workload under injected faults for many seeds, and judge each run.
     Sweep(SweepArgs),
     /// Break every system on purpose in every way that it knows, and show which run the checkers
-    /// notice it in. An exhibit that nobody notices is a failed check.
+    /// notice it in. If no run shows that something is broken, the check has failed.
     Museum(crate::museum::MuseumArgs),
     /// Judge a recorded history by the promise that it names.
     Check(CheckArgs),
@@ -149,7 +149,8 @@ pub enum KeyFormArg {
 /// Which workload, at what scale.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadArgs {
-    /// The workload: smallbank, ycsb-t, ycsb, churn, churn-ordered, retwis, tpcc or tpcc-no.
+    /// The workload: smallbank, ycsb-t, ycsb, churn, churn-ordered, retwis, tpcc, tpcc-no,
+    /// login-social or login-media.
     pub workload: String,
     /// Records (for Smallbank: accounts) per node.
     #[arg(long, value_name = "N")]
@@ -482,7 +483,7 @@ pub struct CheckArgs {
 /// `nicol trace`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  nicol bench smallbank --on liquidio3 --transactions 200 \
-    --trace run.trace.json\n  nicol trace run.trace.json --key 17\n\nThe file also opens in \
+    --trace run.trace.json\n  nicol trace run.trace.json --key 0x100000000000011\n\nThe file also opens in \
     https://ui.perfetto.dev.")]
 pub struct TraceArgs {
     /// The trace, as `nicol bench --trace` writes it.

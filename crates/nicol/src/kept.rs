@@ -49,7 +49,7 @@ fn in_words(dir: &Path, found: &Found) -> Vec<String> {
         *log_bytes as f64 / 1e6,
         counts.left_out,
     )];
-    lines.extend(repaired.iter().map(|what| format!("made up for from other files: {what}")));
+    lines.extend(repaired.iter().map(|what| format!("repaired from other files: {what}")));
     lines
 }
 

@@ -185,9 +185,14 @@ fn banner(settings: &Settings, address: SocketAddr) -> String {
         LogDevice::File { dir } => format!("the data is kept in {}", dir.display()),
     };
     let Settings { nodes, replicas, .. } = settings;
+    let many = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
     format!(
-        "serving {nodes} nodes with {replicas} replicas on {address}; {kept}; end with an interrupt \
-         (Ctrl-C)"
+        "serving {} with {} on {address}; {kept}; end with an interrupt (Ctrl-C)",
+        many(*nodes, "node"),
+        many(*replicas, "replica")
     )
 }
 
@@ -246,6 +251,10 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     let max_memory = args.max_memory.or(in_file);
     let replicas = replicas(args.replicas.or(file.replicas), nodes);
     let log_device = log_device.unwrap_or_default();
+    ensure!(
+        log_device != LogDevice::Memory || args.log_bytes.or(file.log_bytes).is_none(),
+        "--log-bytes: data in memory only has no log; give --log-device file:DIR as well"
+    );
     check_log_device(&log_device, replicas)?;
     Ok(Settings {
         system,

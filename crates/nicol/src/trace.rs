@@ -21,6 +21,9 @@ pub fn run(args: &TraceArgs) -> Result<End> {
     let file = File::open(&args.trace).with_context(|| format!("cannot open {path}"))?;
     let rows = timeline(BufReader::new(file), args.key).with_context(|| path.to_string());
     let rows = rows.map_err(Usage)?;
+    if let (true, Some(key)) = (rows.is_empty(), args.key) {
+        output::tell(&format!("no message in {path} is about key {key:#x}"));
+    }
     let rows = rows.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
     output::rows(args.format, &rows, |rows| json!({"schema": "nicol.trace/1", "rows": rows}))?;
     Ok(End::Held)

@@ -135,6 +135,24 @@ fn refuses(output: &std::process::Output, path: &Path) {
 }
 
 #[test]
+fn what_no_store_has_made_is_named_and_left_alone() {
+    let dir = folder("log-strangers");
+    let serve = |bad: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nicol"));
+        let args = ["serve", "--nodes", "1", "--port", "0", "--log-device", &device(&dir)];
+        refuses(&command.args(args).output().unwrap(), bad);
+    };
+    for stranger in ["notes.txt", "node-0.log", "run-1/notes.txt", "run-x"] {
+        let path = dir.join(stranger);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "random").unwrap();
+        serve(&path);
+        assert_eq!(fs::read(&path).unwrap(), b"random");
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
 fn a_bad_folder_is_named() {
     let dir = folder("log-bad");
     fs::create_dir_all(&dir).unwrap();

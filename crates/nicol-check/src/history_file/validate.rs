@@ -82,6 +82,9 @@ fn one(operation: &Operation) -> Result<(), String> {
                 }
             }
         }
+        Action::Scan(scan) if scan.first > scan.last => {
+            return Err(format!("scan {id} ends before it begins: 'first' is after 'last'"));
+        }
         Action::Get { found, .. } if found.is_some() != is_told => {
             return Err(if is_told {
                 format!("get {id} ended well and does not say whether the record was 'present'")

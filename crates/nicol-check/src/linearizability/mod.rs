@@ -89,7 +89,9 @@ impl fmt::Display for Violation {
             Anomaly::WriteOrder => "the write is older than what had ended before it began",
             Anomaly::DuplicateVersion => "two writes took effect with one version",
             Anomaly::WrongValue => "one version has two values",
-            Anomaly::WrongPresence => "presence contradicts the version that was read",
+            Anomaly::WrongPresence => {
+                "a read or a scan found a record that was not there, or missed one that was"
+            }
             Anomaly::FailedRead => "the read returned what a refused write would have written",
             Anomaly::UnknownValue => "the read returned what nobody wrote",
             Anomaly::NotLinearizable => "no order of the operations explains what was returned",
@@ -132,7 +134,7 @@ impl fmt::Display for Undecided {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "undecided: {}: {} operations, and {} configurations were not enough",
+            "{}: {} operations, and {} configurations were not enough",
             KeyName(&self.key),
             self.operations,
             self.states

@@ -7,7 +7,7 @@ mod read_back;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nicol_core::ids::{Key, ShardId, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::view::{ShardMap, View};
@@ -61,6 +61,13 @@ impl Stored {
     pub fn open(dir: &Path, updates: Option<Updates>, progress: Progress<'_>) -> Result<Self> {
         let started = Instant::now();
         let folder = LogFolder::open(dir)?;
+        if let Some(stranger) = folder.stranger()? {
+            bail!(
+                "{}: no store has made it; move it away, or give another folder than {}",
+                stranger.display(),
+                dir.display()
+            );
+        }
         let runs = folder.runs()?;
         expect_a_store(dir, &runs)?;
         let back = read_back(dir, &runs, updates, progress)?;

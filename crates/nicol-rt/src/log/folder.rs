@@ -14,7 +14,7 @@ use super::Disk;
 use super::files::{at, draw, make, sync_names};
 use super::format::LogHeader;
 use super::reader::LogReader;
-use super::tables::has_tables;
+use super::tables::{has_tables, is_table};
 
 /// Runs that a folder may see.
 const RUNS_MAX: u32 = 1_000_000;
@@ -128,6 +128,35 @@ impl LogFolder {
         }
         runs.sort_by_key(|run| run.number);
         Ok(runs)
+    }
+
+    /// A file or folder that is none of a store's, if there is one.
+    ///
+    /// # Errors
+    /// If a folder cannot be read.
+    pub fn stranger(&self) -> io::Result<Option<PathBuf>> {
+        let stranger_in = |dir: &Path, own: fn(&Path) -> bool| -> io::Result<Option<PathBuf>> {
+            for entry in fs::read_dir(dir).map_err(at(dir))? {
+                let path = entry.map_err(at(dir))?.path();
+                if !own(&path) {
+                    return Ok(Some(path));
+                }
+            }
+            Ok(None)
+        };
+        let of_folder = |path: &Path| {
+            path.file_name().is_some_and(|name| name == LOCK)
+                || path.is_dir() && numbered(path, "run-").is_some()
+        };
+        if let Some(stranger) = stranger_in(&self.dir, of_folder)? {
+            return Ok(Some(stranger));
+        }
+        for run in self.runs()? {
+            if let Some(stranger) = stranger_in(&run.path, is_of_run)? {
+                return Ok(Some(stranger));
+            }
+        }
+        Ok(None)
     }
 
     /// Makes the folder of the next run.
@@ -248,6 +277,14 @@ fn check_file(path: &Path, node: u32) -> io::Result<()> {
     };
     let text = format!("{wrong}; move its folder away to start with another");
     Err(at(path)(io::Error::new(io::ErrorKind::InvalidData, text)))
+}
+
+/// Is this a log or a saved table, or one that was being made when its process ended?
+fn is_of_run(path: &Path) -> bool {
+    let stem = path.with_extension("");
+    let is_log = numbered(&stem, "node-").is_some();
+    let has_extension = |wanted: &str| path.extension().is_some_and(|found| found == wanted);
+    is_log && (has_extension("log") || has_extension("new")) || is_table(&stem)
 }
 
 /// The number behind `prefix` that is the rest of a file's name.

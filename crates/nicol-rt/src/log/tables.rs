@@ -92,6 +92,11 @@ pub(super) fn has_tables(run: &Path) -> bool {
     NAMES.iter().any(|name| run.join(name).exists())
 }
 
+/// Is this the name, without an extension, of saved tables?
+pub(super) fn is_table(stem: &Path) -> bool {
+    NAMES.iter().any(|name| stem.file_name().is_some_and(|found| found == *name))
+}
+
 /// Saves tables in `run`, durable once this returns. Returns the bytes of one file.
 ///
 /// # Errors

@@ -39,6 +39,11 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("stingray", include_str!("../../../../profiles/stingray.toml")),
 ];
 
+/// Does it look like the path of a file, and not like a name with a slip in it?
+fn is_path(name: &str) -> bool {
+    name.ends_with(".toml") || name.contains('/')
+}
+
 /// Why a profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
@@ -400,10 +405,12 @@ impl Profile {
         }
         match std::fs::read_to_string(Path::new(name_or_path)) {
             Ok(text) => Ok((name_or_path.to_owned(), text)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(ProfileError::Missing {
-                name: name_or_path.into(),
-                known: Self::list().join(", "),
-            }),
+            Err(error) if error.kind() == ErrorKind::NotFound && !is_path(name_or_path) => {
+                Err(ProfileError::Missing {
+                    name: name_or_path.into(),
+                    known: Self::list().join(", "),
+                })
+            }
             Err(error) => Err(ProfileError::Unreadable {
                 name: name_or_path.into(),
                 reason: error.to_string(),
