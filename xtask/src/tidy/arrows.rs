@@ -17,7 +17,10 @@ fn allowed(from: &str, to: &str, only_tests: bool) -> Option<bool> {
     Some(match from {
         CORE | "xtask" => false,
         STORE | "fuzz" => to == CORE,
-        "nicol-protocols" => to == CORE || to == STORE || (only_tests && middle),
+        // Its tests run systems as the laboratory does.
+        "nicol-protocols" => {
+            to == CORE || to == STORE || (only_tests && (middle || to == "nicol-lab"))
+        }
         "nicol-sim" | "nicol-rt" | "nicol-workload" | "nicol-check" => {
             to == CORE || (only_tests && (middle || to == STORE))
         }
