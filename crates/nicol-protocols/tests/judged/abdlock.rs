@@ -3,10 +3,11 @@
 
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::report::BenchReport;
+use nicol_lab::bench::{BenchConfig, Length};
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_workload::ycsb::Popularity;
+
+use crate::support::held;
 
 const SYSTEMS: [&str; 2] = ["abdlock", "abdlock-software"];
 const WORLDS: [&str; 3] = ["liquidio3", "connectx5", "connectx5-40g"];
@@ -29,15 +30,6 @@ fn config(system: &str, on: &str, seed: u64) -> BenchConfig {
         warmup: Some(Nanos::ZERO),
         ..BenchConfig::new(system, spec, on, seed)
     }
-}
-
-fn held(config: &BenchConfig) -> BenchReport {
-    let report = run(config).unwrap().report;
-    let check = &report.check;
-    let (system, seed) = (&config.system, config.seed);
-    assert!(check.held(), "{system}, {}, seed {seed}: {:#?}", config.on, check.violations);
-    assert_eq!(check.held_promise, Some(true));
-    report
 }
 
 #[test]

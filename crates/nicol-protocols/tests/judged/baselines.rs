@@ -2,11 +2,13 @@
 
 use nicol_core::txn::Abort;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
+use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::systems;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_protocols::commit::rdma_occ::SYSTEMS;
 use nicol_workload::tpcc::Indices;
+
+use crate::support::held_run;
 
 const WORKLOADS: [&str; 6] = ["smallbank", "ycsb-t", "churn", "retwis", "tpcc", "tpcc-no"];
 
@@ -27,20 +29,9 @@ fn set(config: &mut BenchConfig, settings: &[&str]) {
     config.settings.extend(settings.iter().map(|&setting| setting.to_owned()));
 }
 
-fn held(config: &BenchConfig) -> BenchRun {
-    let ran = run(config).unwrap();
-    let (violations, settings) = (&ran.report.check.violations, &config.settings);
-    let (system, workload, seed) = (&config.system, &config.workload.name, config.seed);
-    assert!(
-        ran.report.check.held(),
-        "{system} under {workload}, seed {seed}, {settings:?}: {violations:#?}"
-    );
-    ran
-}
-
 /// That most transactions commit, some of them after aborts.
 fn most_commit(config: &BenchConfig) {
-    let report = held(config).report;
+    let report = held_run(config).report;
     let (system, workload) = (&config.system, &config.workload.name);
     assert!(report.committed > 700, "{system} under {workload}: {}", report.committed);
 }
@@ -67,7 +58,7 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
                 set(&mut config, &["timeout_us=500"]);
                 let known = systems::find(system).unwrap();
                 config.settings.extend((known.variation)(known, &config.workload, seed));
-                let report = held(&config).report;
+                let report = held_run(&config).report;
                 unknown += report.unknown;
                 for (count, reason) in seen.iter_mut().zip(Abort::NAMES) {
                     *count += report.abort_reasons[reason];
@@ -204,7 +195,7 @@ fn farm_sends_no_message_once_its_engines_know_each_other() {
         // Few conflicts: SENDs take longer, and retries send again.
         config.workload.records = Some(100_000);
         set(&mut config, &[setting]);
-        let report = held(&config).report;
+        let report = held_run(&config).report;
         (report.messages_per_txn, report.verbs_per_txn)
     };
     // HELLO and its answer, from 2 engines of each of 3 nodes to both other nodes, asked by at most
@@ -233,7 +224,7 @@ fn a_message_log_that_a_few_messages_fill_only_costs_time() {
                 if on == "threads" {
                     (config.host_engines, config.nic_engines) = (None, None);
                     config.length = Some(Length::Transactions(300));
-                    held(&config);
+                    held_run(&config);
                 } else {
                     most_commit(&config);
                 }
@@ -253,7 +244,7 @@ fn every_baseline_keeps_its_promises_on_threads() {
         for workload in ["churn", "churn-ordered"] {
             let mut config = config(system, workload, "threads", 6);
             (config.faults.messages, config.length) = (true, Some(Length::Transactions(400)));
-            held(&config);
+            held_run(&config);
         }
     }
 }

@@ -1,13 +1,12 @@
 //! DrTM-KV's alternatives in both worlds: what they promise, and how they are broken.
 
-use std::panic;
-
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::report::BenchReport;
 use nicol_lab::systems;
 use nicol_lab::workloads::WorkloadSpec;
+
+use crate::support::{held, is_noticed};
 
 const SYSTEMS: [&str; 7] = [
     "drtm-kv:rnic",
@@ -41,13 +40,6 @@ fn config(system: &str, on: &str, seed: u64, settings: &[&str]) -> BenchConfig {
 /// The card that a system runs on.
 fn card(system: &str) -> &'static str {
     if system == SYSTEMS[0] { "connectx6" } else { "bluefield2" }
-}
-
-fn held(config: &BenchConfig) -> BenchReport {
-    let report = run(config).unwrap().report;
-    let (system, seed) = (&config.system, config.seed);
-    assert!(report.check.held(), "{system}, seed {seed}: {:#?}", report.check.violations);
-    report
 }
 
 #[test]
@@ -138,12 +130,7 @@ fn what_is_broken_on_purpose_is_caught_within_200_seeds() {
                 let settings = [TIGHT[0], TIGHT[1], TIGHT[2], "aggregation=on", &sabotage];
                 let mut config = config(system, card(system), seed, &settings);
                 config.faults.messages = seed % 2 == 1;
-                // A broken table ends in an assertion, as in a sweep.
-                let ran = panic::catch_unwind(|| run(&config).unwrap().report);
-                ran.map_or(true, |report| {
-                    assert_eq!(report.warnings.len(), 1, "a broken protocol warns");
-                    !report.check.held()
-                })
+                is_noticed(&config)
             });
             assert!(caught.is_some(), "{system}: {name}");
         }

@@ -1,9 +1,10 @@
 //! FaRM as PRISM compares with it: two READs for a lookup, by the card or in software. (P-43)
 
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::report::BenchReport;
+use nicol_lab::bench::{BenchConfig, Length};
 use nicol_lab::workloads::WorkloadSpec;
+
+use crate::support::held;
 
 /// What `farm-software` has anyway.
 const AS_IN_PRISM: [&str; 5] =
@@ -30,12 +31,6 @@ fn config(system: &str, on: &str, seed: u64) -> BenchConfig {
         warmup: Some(Nanos::ZERO),
         ..BenchConfig::new(system, spec, on, seed)
     }
-}
-
-fn held(config: &BenchConfig) -> BenchReport {
-    let report = run(config).unwrap().report;
-    assert!(report.check.held(), "seed {}: {:#?}", config.seed, report.check.violations);
-    report
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::report::BenchReport;
 use nicol_lab::systems;
 use nicol_lab::workloads::WorkloadSpec;
+
+use crate::support::held;
 
 const SYSTEMS: [&str; 4] = ["linefs:a1", "linefs:a2", "linefs:a3", "linefs:a2+a3"];
 /// Small chunks, few of them on their way, and as many by either side.
@@ -25,13 +26,6 @@ fn config(system: &str, on: &str, seed: u64, settings: &[&str]) -> BenchConfig {
         warmup: Some(Nanos::ZERO),
         ..BenchConfig::new(system, spec, on, seed)
     }
-}
-
-fn held(config: &BenchConfig) -> BenchReport {
-    let report = run(config).unwrap().report;
-    let (system, seed) = (&config.system, config.seed);
-    assert!(report.check.held(), "{system}, seed {seed}: {:#?}", report.check.violations);
-    report
 }
 
 #[test]

@@ -16,4 +16,5 @@ mod prism_kv;
 mod prism_rs;
 mod prism_tx;
 mod schedulers;
+mod support;
 mod xenic;

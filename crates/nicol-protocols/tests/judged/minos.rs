@@ -3,9 +3,10 @@
 
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::report::BenchReport;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_workload::ycsb::Popularity;
+
+use crate::support::held;
 
 const MODELS: [&str; 5] = ["synch", "strict", "renf", "event", "scope"];
 const PLACES: [&str; 2] = ["minos-b", "minos-o"];
@@ -26,15 +27,6 @@ fn config(system: &str, on: &str, seed: u64) -> BenchConfig {
         warmup: Some(Nanos::ZERO),
         ..BenchConfig::new(system, spec, on, seed)
     }
-}
-
-fn held(config: &BenchConfig) -> BenchReport {
-    let report = run(config).unwrap().report;
-    let check = &report.check;
-    let name = format!("{} {:?} seed {}", config.system, config.settings, config.seed);
-    assert!(check.held(), "{name}: {:#?}", check.violations);
-    assert_eq!(check.held_promise, Some(true), "{name}");
-    report
 }
 
 #[test]

@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicBool;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::report::BenchReport;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_lab::{museum, systems};
 use nicol_workload::ycsb::Popularity;
+
+use crate::support::held;
 
 const MODELS: [&str; 5] = ["synch", "strict", "renf", "event", "scope"];
 const PLACES: [&str; 2] = ["minos-b", "minos-o"];
@@ -35,14 +36,6 @@ fn config(system: &str, seed: u64, crashes: Vec<Crash>) -> BenchConfig {
 fn crash(scope: CrashScope, node: u16, at_us: u64, restart_after_us: Option<u64>) -> Crash {
     let restart_after = restart_after_us.map(Nanos::from_micros);
     Crash { scope, node, at: Nanos::from_micros(at_us), restart_after }
-}
-
-fn held(config: &BenchConfig) -> BenchReport {
-    let report = run(config).unwrap().report;
-    let name = format!("{} seed {}", config.system, config.seed);
-    assert!(report.check.held(), "{name}: {:#?}", report.check.violations);
-    assert_eq!(report.check.held_promise, Some(true), "{name}");
-    report
 }
 
 /// Every system, on so many seeds each.

@@ -5,9 +5,10 @@ use std::panic;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::report::BenchReport;
 use nicol_lab::systems;
 use nicol_lab::workloads::WorkloadSpec;
+
+use crate::support::{held, is_noticed};
 
 const SYSTEMS: [&str; 2] = ["pilaf", "pilaf-software"];
 const PROFILES: [&str; 2] = ["connectx5-40g", "liquidio3"];
@@ -28,12 +29,6 @@ fn config(system: &str, workload: &str, on: &str, seed: u64, settings: &[&str]) 
         warmup: Some(Nanos::ZERO),
         ..BenchConfig::new(system, spec, on, seed)
     }
-}
-
-fn held(config: &BenchConfig) -> BenchReport {
-    let report = run(config).unwrap().report;
-    assert!(report.check.held(), "seed {}: {:#?}", config.seed, report.check.violations);
-    report
 }
 
 #[test]
@@ -119,12 +114,7 @@ fn what_is_broken_on_purpose_is_caught_within_200_seeds() {
                 let settings = [FULL[0], FULL[1], &sabotage];
                 let mut config = config(system, "churn", "connectx5-40g", seed, &settings);
                 config.faults.messages = seed % 2 == 1;
-                // A broken table ends in an assertion, as in a sweep.
-                let ran = panic::catch_unwind(|| run(&config).unwrap().report);
-                ran.map_or(true, |report| {
-                    assert_eq!(report.warnings.len(), 1, "a broken protocol warns");
-                    !report.check.held()
-                })
+                is_noticed(&config)
             });
             assert!(caught.is_some(), "{system}: {name}");
         }

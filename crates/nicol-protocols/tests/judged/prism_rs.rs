@@ -4,9 +4,10 @@
 use nicol_core::faults::{Crash, CrashScope, FaultFamilies, FaultPlan};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::report::BenchReport;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_workload::ycsb::Popularity;
+
+use crate::support::held;
 
 const WORLDS: [&str; 3] = ["liquidio3", "connectx5", "connectx5-40g"];
 
@@ -28,14 +29,6 @@ fn config(on: &str, seed: u64) -> BenchConfig {
         warmup: Some(Nanos::ZERO),
         ..BenchConfig::new("prism-rs", spec, on, seed)
     }
-}
-
-fn held(config: &BenchConfig) -> BenchReport {
-    let report = run(config).unwrap().report;
-    let check = &report.check;
-    assert!(check.held(), "seed {}: {:#?}", config.seed, check.violations);
-    assert_eq!(check.held_promise, Some(true));
-    report
 }
 
 /// What a GET writes back has the tag that it has read, and often takes the buffer that had it before.

@@ -3,8 +3,9 @@
 use nicol_core::faults::FaultFamilies;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{self, BenchConfig, Length};
-use nicol_lab::report::BenchReport;
 use nicol_lab::workloads::WorkloadSpec;
+
+use crate::support::held;
 
 const SCHEDULERS: [&str; 6] =
     ["round-robin", "alnico", "alnico-cpu-2", "alnico-cpu-n", "static-partition", "strife"];
@@ -35,13 +36,6 @@ fn config(system: &str, scheduler: &str, workload: &str, seed: u64) -> BenchConf
         settings,
         ..BenchConfig::new(system, spec, "innova2", seed)
     }
-}
-
-/// Runs it, and expects every check to hold.
-fn held(config: &BenchConfig) -> BenchReport {
-    let report = bench::run(config).unwrap().report;
-    assert!(report.check.held(), "{config:?}: {:?}", report.check);
-    report
 }
 
 #[test]

@@ -7,12 +7,14 @@ use std::path::PathBuf;
 
 use nicol_core::history::{End, Operation};
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
+use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::families::commit::Lookups;
 use nicol_lab::systems;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_rt::{LogDevice, LogEntry, LogReader};
 use nicol_workload::tpcc::Indices;
+
+use crate::support::held_run;
 
 fn config(workload: &str, records: u64, on: &str, seed: u64) -> BenchConfig {
     let spec = WorkloadSpec {
@@ -30,17 +32,10 @@ fn config(workload: &str, records: u64, on: &str, seed: u64) -> BenchConfig {
     }
 }
 
-fn held(config: &BenchConfig) -> BenchRun {
-    let ran = run(config).unwrap();
-    let violations = &ran.report.check.violations;
-    assert!(ran.report.check.held(), "seed {}: {violations:#?}", config.seed);
-    ran
-}
-
 #[test]
 fn smallbank_commits_and_conserves_money_on_both_profiles() {
     for on in ["liquidio3", "connectx5"] {
-        let ran = held(&config("smallbank", 1_000, on, 1));
+        let ran = held_run(&config("smallbank", 1_000, on, 1));
         assert!(ran.report.committed > 1_000, "{on}: {}", ran.report.committed);
     }
 }
@@ -54,7 +49,7 @@ fn is_distinguished(mut config: BenchConfig) -> bool {
         config.settings.pop();
         // A protocol that is broken on purpose takes no shorter way.
         config.settings = ["local_paths=off", "multi_hop=off"].map(str::to_owned).to_vec();
-        held(&config);
+        held_run(&config);
     }
     caught
 }
@@ -68,7 +63,7 @@ fn a_nic_asks_its_host_for_no_key_above_the_high_water_mark() {
         config.workload.shrink();
         config.length = Some(Length::Transactions(1_000));
         config.settings = vec!["local_paths=off".to_owned(), format!("warm_index={warm}")];
-        Lookups::of(&held(&config).report)
+        Lookups::of(&held_run(&config).report)
     };
     let (warm, cold) = (asked("on"), asked("off"));
     assert!(warm.negative_rate > 0.05, "an order has lines: {warm:?}");
@@ -84,7 +79,7 @@ fn tpcc_finds_the_same_orders_by_records() {
         config.workload.shrink();
         config.workload.indices = Some(indices);
         config.length = Some(Length::Transactions(1_000));
-        let report = held(&config).report;
+        let report = held_run(&config).report;
         assert!(report.committed > 900, "{indices:?}: {}", report.committed);
     }
 }
@@ -94,7 +89,7 @@ fn records_of_ordered_tables_are_reached_from_other_nodes() {
     for seed in 0..12 {
         let mut config = config("churn-ordered", 40, "liquidio3", seed);
         config.faults.messages = seed % 2 > 0;
-        let report = held(&config).report;
+        let report = held_run(&config).report;
         assert!(report.committed > 500, "seed {seed}: {}", report.committed);
     }
 }
@@ -125,7 +120,7 @@ fn message_faults_leave_no_lock_and_no_anomaly() {
             config.settings = vec!["timeout_us=500".to_owned()];
             let xenic = systems::find("xenic").unwrap();
             config.settings.extend((xenic.variation)(xenic, &config.workload, seed));
-            let report = held(&config).report;
+            let report = held_run(&config).report;
             unknown += report.unknown;
             for (count, reason) in seen.iter_mut().zip(nicol_core::txn::Abort::NAMES) {
                 *count += report.abort_reasons[reason];
@@ -153,7 +148,7 @@ fn tpcc_keeps_its_conditions_under_message_faults() {
             let varied = (xenic.variation)(xenic, &config.workload, seed);
             scarce += varied.len();
             config.settings.extend(varied);
-            let report = held(&config).report;
+            let report = held_run(&config).report;
             assert!(report.committed > 100, "seed {seed}: {workload}: {}", report.committed);
             unknown += report.unknown;
         }
@@ -164,7 +159,7 @@ fn tpcc_keeps_its_conditions_under_message_faults() {
 
 #[test]
 fn a_report_says_what_the_records_took() {
-    let report = held(&config("smallbank", 20_000, "liquidio3", 1)).report;
+    let report = held_run(&config("smallbank", 20_000, "liquidio3", 1)).report;
     let Some(memory) = report.memory else { return };
     // Two accounts each, three nodes, three copies; the bound on a shard is a little above.
     assert!((360_000..400_000).contains(&memory.records), "{memory:?}");
@@ -176,7 +171,7 @@ fn execution_on_the_host_takes_the_same_decisions() {
     for place in ["host", "nic"] {
         let mut config = config("ycsb-t", 50, "liquidio3", 3);
         config.settings = vec![format!("execute_at={place}")];
-        assert!(held(&config).report.committed > 500, "{place}");
+        assert!(held_run(&config).report.committed > 500, "{place}");
     }
 }
 
@@ -184,9 +179,9 @@ fn execution_on_the_host_takes_the_same_decisions() {
 fn a_small_index_and_a_small_log_only_cost_time() {
     let mut config = config("smallbank", 200, "liquidio3", 4);
     config.settings = vec!["index_objects=8".to_owned(), "log_bytes=4096".to_owned()];
-    let small = held(&config).report.dma_per_txn;
+    let small = held_run(&config).report.dma_per_txn;
     config.settings.clear();
-    let large = held(&config).report.dma_per_txn;
+    let large = held_run(&config).report.dma_per_txn;
     assert!(small > large, "nothing missed the index: {small} against {large}");
 }
 
@@ -196,7 +191,7 @@ fn an_object_is_found_in_every_way_and_each_is_counted() {
     let mut config = config("churn", 4_000, "liquidio3", 6);
     let settings = ["displacement_max=4", "slack=0", "slots_percent=100", "index_objects=64"];
     config.settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
-    let found = Lookups::of(&held(&config).report);
+    let found = Lookups::of(&held_run(&config).report);
     let shares = [
         ("the index", found.hit_rate),
         ("a negative entry", found.negative_rate),
@@ -210,7 +205,7 @@ fn an_object_is_found_in_every_way_and_each_is_counted() {
     assert!(found.negative_rate <= found.hit_rate && found.reads_per_miss >= 1.0, "{found:?}");
     // With every object cached, what is read is read once.
     config.settings = vec!["index_objects=100000".to_owned()];
-    let cached = Lookups::of(&held(&config).report);
+    let cached = Lookups::of(&held_run(&config).report);
     assert!(cached.hit_rate > found.hit_rate, "{cached:?} {found:?}");
 }
 
@@ -224,7 +219,7 @@ fn torn_reads_are_made_again_and_no_foreign_value_is_seen() {
         config.clients = Some(64);
         config.length = Some(Length::Transactions(40_000));
         config.settings = vec!["index_objects=8".to_owned()];
-        let report = held(&config).report;
+        let report = held_run(&config).report;
         assert!(Lookups::of(&report).torn_reads > 0, "seed {seed}: {:?}", report.fields);
         // Churn's logic refuses a value that names another record.
         assert_eq!(report.refused, 0, "seed {seed}");
@@ -236,7 +231,7 @@ fn a_warm_index_reads_nothing_by_dma_and_a_cold_one_learns() {
     let lookups = |setting: &str| {
         let mut config = config("retwis", 2_000, "liquidio3", 6);
         config.settings = vec![setting.to_owned()];
-        Lookups::of(&held(&config).report)
+        Lookups::of(&held_run(&config).report)
     };
     let (warm, cold) = (lookups("warm_index=on"), lookups("warm_index=off"));
     assert_eq!(warm.hit_rate, 1.0, "{warm:?}");
@@ -253,7 +248,7 @@ fn misses_that_must_read_on_do_so_side_by_side() {
         config.workload.value_bytes = Some(value_bytes);
         config.clients = Some(1);
         config.settings = vec!["index_objects=1".to_owned(), "local_paths=off".to_owned()];
-        let report = held(&config).report;
+        let report = held_run(&config).report;
         (Lookups::of(&report).reads_per_miss, report.latency_us.p50)
     };
     // The largest value that stands in a slot, and one that the slot points to.
@@ -279,7 +274,7 @@ fn tables_double_while_they_are_used_and_nothing_is_lost() {
             (config.host_engines, config.nic_engines) = (None, None);
             config.length = Some(Length::Transactions(20_000));
         }
-        let lookups = Lookups::of(&held(&config).report);
+        let lookups = Lookups::of(&held_run(&config).report);
         assert!(lookups.table_doublings > 3, "{workload} on {on}: {lookups:?}");
         assert!(lookups.retries_per_miss > 0.0, "{workload} on {on}: no search was in the way");
     }
@@ -289,7 +284,7 @@ fn tables_double_while_they_are_used_and_nothing_is_lost() {
 fn what_never_fits_the_log_is_refused_and_given_up() {
     let mut config = config("smallbank", 200, "connectx5", 4);
     config.settings = vec!["log_bytes=192".to_owned()];
-    let report = held(&config).report;
+    let report = held_run(&config).report;
     assert!(report.committed > 500, "smaller transactions commit: {}", report.committed);
     assert!(report.failed > 10, "{}", report.failed);
     assert_eq!(report.abort_reasons["no_resources"], 16 * report.failed);
@@ -301,7 +296,7 @@ fn threads_keep_every_promise() {
         let mut config = config(workload, 200, "threads", 5);
         config.length = Some(Length::Transactions(20_000));
         (config.host_engines, config.nic_engines) = (None, None);
-        assert!(held(&config).report.committed > 5_000);
+        assert!(held_run(&config).report.committed > 5_000);
     }
 }
 
@@ -310,7 +305,7 @@ fn several_engines_of_a_side_share_their_node() {
     let mut config = config("smallbank", 100, "threads", 6);
     config.length = Some(Length::Transactions(20_000));
     config.threads = Some(4);
-    held(&config);
+    held_run(&config);
 }
 
 #[test]
@@ -320,7 +315,7 @@ fn every_replica_s_log_file_holds_every_write() {
     let mut config = config("smallbank", 200, "threads", 8);
     config.length = Some(Length::Transactions(5_000));
     config.log_device = LogDevice::File { dir: dir.clone() };
-    let ran = held(&config);
+    let ran = held_run(&config);
     // The second run of a benchmark is the recorded one; with three replicas of three shards each
     // node logs each write, as primary or as backup, and each record names its transaction.
     let committed = ran.history.operations.iter().filter(|operation| operation.end == End::Ok);
