@@ -8,13 +8,14 @@ use nicol_workload::zipf::Theta;
 
 /// The names of all workloads, with what each is. Which system runs which:
 /// [`crate::systems::matrix`].
-pub const WORKLOADS: [(&str, &str); 10] = [
+pub const WORKLOADS: [(&str, &str); 11] = [
     ("smallbank", "bank accounts: six transaction types, 90 % of them on 4 % of the customers"),
     ("ycsb-t", "read-modify-write transactions over one table"),
     ("ycsb", "YCSB's core workloads: single operations by --mix A to F"),
     ("churn", "inserts, deletes and reads of absent keys in a small table"),
     ("churn-ordered", "the same in ordered tables, also by scans"),
     ("retwis", "a social network: half of the transactions only read"),
+    ("tatp", "TATP: a register of mobile subscribers, mostly short reads"),
     ("tpcc", "TPC-C: a wholesale supplier, the full mix of five transactions"),
     ("login-social", "the Login function of a social network: gets, then sets"),
     ("login-media", "the Login function of a media service: more of both"),
@@ -54,6 +55,8 @@ pub struct WorkloadSpec {
     pub zipf_percent: Option<u8>,
     /// Transactions after which other records are hot.
     pub hot_moves: Option<u64>,
+    /// Tables of YCSB-T.
+    pub tables: Option<u8>,
     /// YCSB's mix of operations.
     pub mix: Option<Mix>,
     /// How YCSB's keys are drawn, whatever their skew.
@@ -182,6 +185,7 @@ impl WorkloadSpec {
                 ycsb_t || ycsb || tpcc || self.name == "retwis",
             ),
             ("--hot-moves", self.hot_moves.is_some(), ycsb_t),
+            ("--tables", self.tables.is_some(), ycsb_t),
             ("--mix", self.mix.is_some(), ycsb),
             ("--distribution", self.popularity.is_some(), ycsb),
             ("--key-form", self.key_form.is_some(), ycsb),

@@ -113,9 +113,9 @@ impl FeatureCounters {
         }
     }
 
-    /// By feature: who steers it, or [`NONE`].
-    pub const fn steering(&self) -> &[u8; FEATURES] {
-        &self.steering
+    /// By feature: what it weighs.
+    pub const fn weights(&self) -> &[u8; FEATURES] {
+        &self.weights
     }
 
     /// Looks at the counters again, if they are looked at now and then.

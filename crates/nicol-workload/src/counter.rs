@@ -41,10 +41,12 @@ pub(crate) fn parse(value: &[u8], row: u64) -> Option<u64> {
     rest.iter().all(|byte| *byte == expected).then_some(counter)
 }
 
-/// The counted records of one table.
+/// The counted records of one table, or of several of the same size with successive numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedTable {
+    /// The first one.
     table: TableId,
+    tables: u8,
     nodes: u16,
     total: u64,
     value_bytes: usize,
@@ -63,12 +65,42 @@ impl CountedTable {
     ) -> Self {
         let sizes = VALUE_BYTES_MIN..=VALUE_BYTES_MAX;
         assert!(sizes.contains(&value_bytes), "values are {sizes:?} bytes");
-        Self { table, nodes, total: records_per_node * u64::from(nodes), value_bytes }
+        let total = records_per_node * u64::from(nodes);
+        Self { table, tables: 1, nodes, total, value_bytes }
+    }
+
+    /// The same records in so many tables.
+    ///
+    /// # Panics
+    /// If that is none, or does not divide them.
+    pub(crate) fn split_in(self, tables: u8) -> Self {
+        assert!(tables > 0 && self.total.is_multiple_of(tables.into()), "tables are equally large");
+        Self { tables, ..self }
     }
 
     /// Records of the whole cluster.
     pub(crate) fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Their tables.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = TableId> {
+        (self.table.0..self.table.0 + self.tables).map(TableId)
+    }
+
+    /// Records of a table.
+    pub(crate) fn per_table(&self) -> u64 {
+        self.total / u64::from(self.tables)
+    }
+
+    /// The key of `row` of the table at position `table`.
+    pub(crate) fn key(&self, table: u8, row: u64) -> Key {
+        Key::new(TableId(self.table.0 + table), row)
+    }
+
+    fn keys(&self) -> impl Iterator<Item = Key> {
+        let rows = self.per_table();
+        self.tables().flat_map(move |table| (0..rows).map(move |row| Key::new(table, row)))
     }
 
     /// Records of one shard, at most.
@@ -90,12 +122,9 @@ impl CountedTable {
     ) {
         let mut value = [0; VALUE_BYTES_MAX];
         let value = &mut value[..self.value_bytes];
-        for row in 0..self.total {
-            let key = Key::new(self.table, row);
-            if holds(shards, shard, key) {
-                emit(value, row, 0);
-                each(key, value);
-            }
+        for key in self.keys().filter(|key| holds(shards, shard, *key)) {
+            emit(value, key.row(), 0);
+            each(key, value);
         }
     }
 
@@ -119,14 +148,13 @@ impl CountedTable {
             let row = key.row();
             match parse(value, row).filter(|_| value.len() == self.value_bytes) {
                 Some(counter) => sum += i128::from(counter),
-                None => violations.add(|| format!("record {row} holds a torn or foreign value")),
+                None => violations.add(|| format!("record {key:?} holds a torn or foreign value")),
             }
         });
         if found != self.total {
             violations.add(|| format!("there are {found} records instead of {}", self.total));
-            let rows = 0..self.total;
-            for row in rows.filter(|&row| state.read(Key::new(self.table, row)).is_none()) {
-                violations.add(|| format!("record {row} is lost"));
+            for key in self.keys().filter(|key| state.read(*key).is_none()) {
+                violations.add(|| format!("record {key:?} is lost"));
             }
         }
         if let Some(committed) = increments.filter(|committed| *committed != sum) {

@@ -15,6 +15,7 @@ mod mix;
 mod placement;
 pub mod retwis;
 pub mod smallbank;
+pub mod tatp;
 pub mod tpcc;
 pub mod ycsb;
 pub mod ycsb_t;

@@ -16,6 +16,7 @@ use crate::driver::{Load, Retry, RunControl, RunPlan, RunResult, spawn_clients};
 use crate::fake::{FakeConfig, FakeEngine, FakeProtocol, Validation};
 use crate::retwis::{Retwis, RetwisConfig};
 use crate::smallbank::{Smallbank, SmallbankConfig};
+use crate::tatp::{Tatp, TatpConfig};
 use crate::tpcc::{Chopping, Tpcc, TpccConfig};
 use crate::ycsb::{KeyForm, Mix, Popularity, Transactions, TransactionsConfig, YcsbConfig};
 use crate::ycsb_t::{YcsbT, YcsbTConfig};
@@ -138,6 +139,24 @@ fn retwis() -> Arc<dyn Workload> {
     }))
 }
 
+fn tatp() -> Arc<dyn Workload> {
+    Arc::new(Tatp::new(TatpConfig { nodes: NODES, subscribers_per_node: 2, ship: true }))
+}
+
+fn ycsb_t_of_tables() -> Arc<dyn Workload> {
+    let config = YcsbTConfig {
+        nodes: NODES,
+        records_per_node: 20,
+        keys_per_txn: 3,
+        value_bytes: 16,
+        read_fraction: PartsPerMillion::percent(50),
+        blind_fraction: PartsPerMillion(0),
+        distribution: Distribution::Zipfian(Theta(990)),
+        ship: true,
+    };
+    Arc::new(YcsbT::new(config).in_tables(4))
+}
+
 fn churn() -> Arc<dyn Workload> {
     Arc::new(Churn::new(ChurnConfig { nodes: NODES, rows: 8, ship: true, ordered: false }))
 }
@@ -159,17 +178,18 @@ fn tpcc(chopping: Chopping) -> Arc<dyn Workload> {
 fn audits_hold_when_everything_is_validated() {
     let tpccs = [Chopping::Whole, Chopping::Pieces].map(tpcc);
     let others = [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()];
-    for workload in others.into_iter().chain(tpccs).chain(every_ycsb()) {
+    let others = others.into_iter().chain([tatp(), ycsb_t_of_tables()]);
+    for workload in others.chain(tpccs).chain(every_ycsb()) {
         let name = workload.name();
         let (result, lines) = run(workload, Validation::Everything);
         assert_eq!(lines, Vec::<String>::new(), "{name}");
         assert_eq!(result.whole.issued, u64::from(CLIENTS) * TRANSACTIONS);
         assert!(result.whole.balance());
-        // Smallbank's payments may lack funds, TPC-C's orders may name an item that does not
-        // exist; elsewhere a refusal is a damaged value.
+        // Smallbank's payments may lack funds, TPC-C's orders may name an item and TATP's changes a
+        // record that does not exist; elsewhere a refusal is a damaged value.
         let refused = result.whole.refused;
         assert_eq!(result.whole.committed + refused, result.whole.issued, "{name}");
-        let refuses = ["smallbank", "tpcc"].contains(&name);
+        let refuses = ["smallbank", "tatp", "tpcc"].contains(&name);
         assert_eq!(refused > 0, refuses, "{name}: {refused} refused");
         assert!(result.whole.aborts[1] > 20, "{name}: transactions must collide");
         assert!(result.kinds.iter().all(|kind| kind.committed > 20), "{name}: every kind runs");
@@ -197,6 +217,7 @@ fn audits_find_what_a_broken_protocol_did() {
         (ycsb_t(), Validation::Nothing, "counters"),
         (ycsb(Mix::A, Popularity::Uniform), Validation::Nothing, "counters"),
         (ycsb(Mix::F, Mix::F.popularity()), Validation::Nothing, "counters"),
+        (ycsb_t_of_tables(), Validation::Nothing, "counters"),
         (retwis(), Validation::Nothing, "counters"),
         (churn(), Validation::Nothing, "records"),
         (tpcc(Chopping::Pieces), Validation::Nothing, "condition"),
@@ -211,8 +232,8 @@ fn audits_find_what_a_broken_protocol_did() {
 #[test]
 fn audits_find_lost_and_damaged_records() {
     let view = View::new(usize::from(NODES), 1, 1, 1).unwrap();
-    let others = [smallbank(), ycsb_t(), retwis(), churn(), churn_ordered()];
-    for workload in others.into_iter().chain(every_ycsb()) {
+    let others = [smallbank(), ycsb_t(), ycsb_t_of_tables(), retwis(), tatp(), churn()];
+    for workload in others.into_iter().chain([churn_ordered()]).chain(every_ycsb()) {
         let fabric = FakeEngine::new(view.clone());
         let config =
             FakeConfig { validation: Validation::Everything, step_max: 1, unknown_every: 0 };

@@ -17,7 +17,7 @@ use nicol_core::workload::Workload;
 use crate::chooser::{Chooser, Distribution, PartsPerMillion};
 use crate::counter::{self, CountedTable};
 
-/// The only table.
+/// The only table, or the first one.
 pub const RECORDS: TableId = TableId(1);
 
 /// The values of a YCSB-T run.
@@ -81,11 +81,23 @@ impl YcsbT {
         Self { moves: Some((every, Arc::default())), ..self }
     }
 
+    /// The same with its records in so many tables of the same size, each with a skew of its own; a
+    /// transaction has its keys in one of them, drawn uniformly. [AlNiCo22: "YCSB: table ID"]
+    ///
+    /// # Panics
+    /// If that is none or does not divide the records, or a table has fewer than a transaction has keys.
+    pub fn in_tables(self, tables: u8) -> Self {
+        let records = self.records.split_in(tables);
+        let rows = records.per_table();
+        assert!(rows >= self.config.keys_per_txn as u64, "a transaction's keys are distinct");
+        Self { records, chooser: Chooser::new(rows, self.config.distribution), ..self }
+    }
+
     /// By how much the records' order is shifted for the next transaction.
     fn shift(&self) -> u64 {
         let Some((every, drawn)) = &self.moves else { return 0 };
         // By about the golden ratio, so that hot records do not meet former ones soon.
-        let step = self.records.total() * 618 / 1_000 + 1;
+        let step = self.records.per_table() * 618 / 1_000 + 1;
         drawn.fetch_add(1, Ordering::Relaxed) / every * step
     }
 }
@@ -101,6 +113,12 @@ impl RecordSource for YcsbT {
 
     fn value_lengths(&self) -> Vec<(u32, u64)> {
         self.records.value_lengths()
+    }
+
+    /// The same for each of several tables.
+    fn feature_shares(&self) -> Vec<(TableId, u32)> {
+        let shares: Vec<_> = self.records.tables().map(|table| (table, 1)).collect();
+        if shares.len() > 1 { shares } else { Vec::new() }
     }
 }
 
@@ -123,8 +141,10 @@ impl Workload for YcsbT {
         }
         txn.ship = self.config.ship;
         let mut kind = READ_ONLY;
-        let (shift, total) = (self.shift(), self.records.total());
-        let key_of = |row: u64| Key::new(RECORDS, (row + shift) % total);
+        let (shift, rows) = (self.shift(), self.records.per_table());
+        let tables = self.records.tables().count() as u64;
+        let table = if tables > 1 { random.below(tables) as u8 } else { 0 };
+        let key_of = |row: u64| self.records.key(table, (row + shift) % rows);
         for _ in 0..self.config.keys_per_txn {
             let row = self.chooser.draw_untaken(random, |row| txn.find(key_of(row)).is_some());
             let key = key_of(row);

@@ -106,6 +106,7 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         value_bytes: args.value_bytes,
         zipf_percent: args.zipf,
         hot_moves: args.hot_moves,
+        tables: args.tables,
         mix: args.mix.map(|mix| match mix {
             MixArg::A => Mix::A,
             MixArg::B => Mix::B,

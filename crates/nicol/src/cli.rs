@@ -149,8 +149,8 @@ pub enum KeyFormArg {
 /// Which workload, at what scale.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadArgs {
-    /// The workload: smallbank, ycsb-t, ycsb, churn, churn-ordered, retwis, tpcc, tpcc-no,
-    /// login-social or login-media.
+    /// The workload: smallbank, ycsb-t, ycsb, churn, churn-ordered, retwis, tatp, tpcc,
+    /// tpcc-no, login-social or login-media.
     pub workload: String,
     /// Records (for Smallbank: accounts) per node.
     #[arg(long, value_name = "N")]
@@ -196,13 +196,16 @@ pub struct WorkloadArgs {
     /// Bytes of a value (ycsb-t, ycsb) [default: 64].
     #[arg(long, value_name = "BYTES")]
     pub value_bytes: Option<u32>,
-    /// Zipf parameter times 100: 0 is uniform, 99 is YCSB's default skew (ycsb-t, ycsb,
-    /// retwis).
-    #[arg(long, value_name = "THETA_PERCENT", value_parser = clap::value_parser!(u8).range(0..=99))]
+    /// Zipf parameter times 100: 0 is uniform, 99 is YCSB's default skew (ycsb-t, ycsb, retwis; tpcc's
+    /// warehouses).
+    #[arg(long, value_name = "THETA_PERCENT", value_parser = clap::value_parser!(u8).range(0..=150))]
     pub zipf: Option<u8>,
     /// Transactions after which other records are hot (ycsb-t) [default: the same stay hot].
     #[arg(long, value_name = "N")]
     pub hot_moves: Option<u64>,
+    /// Tables of the same size, of which a transaction uses one (ycsb-t) [default: 1].
+    #[arg(long, value_name = "N")]
+    pub tables: Option<u8>,
 }
 
 /// Nodes of a cluster where nobody says.

@@ -11,7 +11,7 @@ use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 
 use super::config::Kind;
 use super::features::Features;
-use super::messages::{Done, Header, RequestOf};
+use super::messages::{Done, Header, Part, RequestOf};
 use super::shared::Shared;
 
 /// Clients of an engine, at most: a slot names one.
@@ -77,9 +77,13 @@ impl<F: Fabric> Client<F> {
             Kind::StaticPartition => {
                 let first = txn.entries().first().map(|entry| entry.key);
                 let range = txn.scans().first().map(|scan| scan.range.first);
-                let partition = first.or(range).and_then(|key| key.partition());
-                let feature = Features::of(&features.touched).next().unwrap_or_default();
-                host(partition.map_or(feature, usize::from) % ordinary)
+                // "TPC-C: warehouse ID, YCSB: table ID".
+                let partition = first.or(range).and_then(|key| match key.partition() {
+                    Some(partition) => Some(usize::from(partition)),
+                    None => shared.map.table(key),
+                });
+                let feature = || Features::of(&features.touched).next().unwrap_or_default();
+                host(partition.unwrap_or_else(feature) % ordinary)
             }
             Kind::Alnico => EngineId::nic(*server, 0),
             Kind::AlnicoCpu2 => host(shared.workers + hint % 2),
@@ -91,7 +95,7 @@ impl<F: Fabric> Client<F> {
 
 impl<F: Fabric> CommitProtocol for Client<F> {
     async fn run(&self, txn: &mut Txn) -> Outcome {
-        let Clients { fabric, shared, procedures, sequence, .. } = &*self.clients;
+        let Clients { fabric, shared, procedures, server, sequence, .. } = &*self.clients;
         sequence.set(sequence.get() + 1);
         let id = TxnId::new(fabric.here(), fabric.incarnation(), sequence.get());
         txn.id = id;
@@ -102,8 +106,16 @@ impl<F: Fabric> CommitProtocol for Client<F> {
         let header = Header { slot: self.slot, hint: hinted, long, features };
         let target = self.target(txn, &header, hint);
         debug_assert!(target.side == Side::Host || target.core == 0);
-        let request = RequestOf { header, id, txn, padding: shared.config.padding };
+        let mut request = RequestOf { header, id, txn, padding: shared.config.padding };
         let timeout = Timeout::After(shared.config.timeout);
+        // What does not fit a slot goes before, a slot after the other: each is free again when its
+        // reply has come.
+        for _ in 0..request.cut() {
+            let worker = EngineId::host(*server, hinted);
+            if let Err(error) = fabric.call(worker, &Part, timeout).await {
+                return Outcome::Aborted(Abort::Fabric(error));
+            }
+        }
         let replied = fabric.call(target, &request, timeout).await;
         let outcome = match replied {
             Ok(reply) => match Done::parse(reply.as_ref()) {

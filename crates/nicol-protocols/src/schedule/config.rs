@@ -10,7 +10,7 @@ use super::feedback::Policy;
 pub enum Kind {
     /// Clients, one worker after the other: NetSTO. (B-09)
     RoundRobin,
-    /// Clients, by the partition of the first key. (B-10)
+    /// Clients, by the partition of the first key, or by its table. (B-10, A-16)
     StaticPartition,
     /// The FPGA of the card.
     Alnico,

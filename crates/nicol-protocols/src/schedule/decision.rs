@@ -118,9 +118,9 @@ impl Scheduler {
         self.epoch
     }
 
-    /// By feature: the worker that steers it, or [`NONE`].
-    pub const fn steering(&self) -> &[u8; FEATURES] {
-        self.counters.steering()
+    /// What `feature` weighs.
+    pub const fn weight(&self, feature: usize) -> u8 {
+        self.counters.weights()[feature]
     }
 
     /// Requests that a worker has.

@@ -123,6 +123,11 @@ impl FeatureMap {
         first + ((number % count + shift) % count) as usize
     }
 
+    /// The position of the table of `key` among those that have a share.
+    pub fn table(&self, key: Key) -> Option<usize> {
+        self.tables.iter().position(|share| share.table == key.table())
+    }
+
     /// The features of each table, tables without a share together.
     pub fn tables(&self) -> impl Iterator<Item = Range<usize>> {
         let all = self.tables.is_empty().then_some(0..FEATURES);

@@ -17,6 +17,11 @@ pub(crate) const COMPLETED: u16 = 3;
 /// Software to scheduler.
 pub(crate) const VECTORS: u16 = 4;
 const DONE: u16 = 5;
+/// Client to worker: a part of a request that does not fit a slot.
+pub(crate) const PART: u16 = 6;
+
+/// Bytes of a slot, which takes a request or a part of one. (A-26, C2.06)
+pub(crate) const SLOT_BYTES: usize = 2_048;
 
 /// In a request's flags: its transaction takes long.
 const LONG: u8 = 1;
@@ -68,6 +73,20 @@ pub(crate) struct RequestOf<'a> {
     pub(crate) txn: &'a Txn,
     /// Bytes besides.
     pub(crate) padding: u32,
+}
+
+impl RequestOf<'_> {
+    /// Cuts off what of the padding fills slots of its own; returns how many. Keys stay together.
+    pub(crate) fn cut(&mut self) -> usize {
+        /// Slot, hint, flags and vectors, id, procedure, three lengths.
+        const FIXED: usize = 8 + 2 + 2 * FEATURES / 8 + 8 + 2 + 2 + 2 + 4;
+        let entries = self.txn.entries().len() * (size_of::<u64>() + 1);
+        let own = FIXED + self.txn.args().len() + entries;
+        let all = own + self.padding as usize;
+        let before = all.div_ceil(SLOT_BYTES) - own.div_ceil(SLOT_BYTES);
+        self.padding = self.padding.saturating_sub((before * SLOT_BYTES) as u32);
+        before
+    }
 }
 
 impl Message for RequestOf<'_> {
@@ -128,6 +147,26 @@ impl Request {
             } else {
                 txn.read(key)
             };
+        }
+    }
+}
+
+/// A part of a request: as many bytes as fit a slot.
+pub(crate) struct Part;
+
+impl Message for Part {
+    const KIND: u16 = PART;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        (0..SLOT_BYTES).for_each(|_| to.u8(0));
+    }
+}
+
+impl Part {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        match body.len() {
+            SLOT_BYTES => Ok(Self),
+            _ => Err(Malformed { what: "a part of a request" }),
         }
     }
 }
@@ -256,6 +295,16 @@ mod tests {
         parsed.begin(&mut again);
         assert_eq!((parsed.header, again.args(), again.entries().len()), (header, &b"args"[..], 5));
         assert!((0..body.len()).all(|len| Request::parse(&body[..len]).is_err()));
+        for (padding, before, left) in
+            [(9, 0, 9), (1_839, 0, 1_839), (3_800, 1, 1_752), (3_900, 2, 0)]
+        {
+            let mut request = RequestOf { header, id: TxnId(8), txn: &txn, padding };
+            assert_eq!((request.cut(), request.padding), (before, left));
+            let mut body = Vec::new();
+            request.emit(&mut Writer::new(&mut body));
+            assert!(body.len() <= SLOT_BYTES, "{}", body.len());
+        }
+        assert!(Part::parse(&[0; SLOT_BYTES]).is_ok() && Part::parse(&[0; 7]).is_err());
         body[9] = 255;
         assert!(Request::parse(&body).is_err(), "unknown flags");
     }

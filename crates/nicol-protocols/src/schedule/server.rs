@@ -14,12 +14,13 @@ use nicol_core::ids::{EngineId, Side};
 use nicol_core::txn::{Outcome, Txn};
 use nicol_core::units::Nanos;
 use nicol_core::wire::{Malformed, Reader};
-use nicol_store::feature_counters::NONE;
 
 use super::config::{Completion, Kind};
 use super::decision::{OPEN_MAX, Vectors};
 use super::feedback::{Feedback, Window};
-use super::messages::{COMPLETED, Completed, Done, Header, REQUEST, Request, VECTORS, WORK, Work};
+use super::messages::{
+    COMPLETED, Completed, Done, Header, PART, Part, REQUEST, Request, VECTORS, WORK, Work,
+};
 use super::shared::Shared;
 use super::strife::plan;
 use crate::kit::count;
@@ -118,10 +119,9 @@ impl<F: Fabric, X: Executor> Server<F, X> {
                 count(&counts.aborts);
                 self.window.push(&self.shared.contention, feature);
                 let scheduler = self.shared.scheduler();
-                let steering = scheduler.steering();
-                if steering.iter().any(|worker| *worker != NONE) {
-                    count(&counts.aborts_while_steering);
-                    if steering[feature] != NONE {
+                if scheduler.epoch() > 0 {
+                    count(&counts.aborts_since_vectors);
+                    if scheduler.weight(feature) > 0 {
                         count(&counts.detected);
                     }
                 }
@@ -338,6 +338,9 @@ impl<F: Fabric, X: Executor> Service for Server<F, X> {
         let own = from.node == self.fabric.here().node;
         match (kind, reply_to) {
             (REQUEST, Some(reply_to)) => self.asked(reply_to, body),
+            (PART, Some(reply_to)) => Part::parse(body).map(|Part| {
+                self.fabric.reply(reply_to, &Done(Outcome::Committed));
+            }),
             (WORK, None) if own => {
                 let Work { reply_to, request } = Work::parse(body)?;
                 self.enqueue(reply_to, Request::parse(request)?, Some(from));

@@ -72,9 +72,9 @@ pub(crate) struct Counts {
     pub(crate) refused: AtomicU64,
     /// Vectors that were published.
     pub(crate) published: AtomicU64,
-    /// Aborts on keys whose feature is steered, and all of them while some feature is.
+    /// Aborts on keys whose feature weighs anything, and all of them since vectors were published.
     pub(crate) detected: AtomicU64,
-    pub(crate) aborts_while_steering: AtomicU64,
+    pub(crate) aborts_since_vectors: AtomicU64,
 }
 
 /// The state.
@@ -135,15 +135,15 @@ impl Shared {
     }
 
     pub(crate) fn counters(&self) -> Vec<Counter> {
-        let Counts { scheduled, aborts, refused, published, detected, aborts_while_steering } =
+        let Counts { scheduled, aborts, refused, published, detected, aborts_since_vectors } =
             &self.counts;
         let named = [
             ("scheduled", scheduled),
             ("aborts", aborts),
             ("refused", refused),
             ("vectors_published", published),
-            ("aborts_on_steered", detected),
-            ("aborts_while_steering", aborts_while_steering),
+            ("aborts_on_weighed", detected),
+            ("aborts_since_vectors", aborts_since_vectors),
         ];
         counters("schedule", named).collect()
     }

@@ -49,8 +49,8 @@ fn held(config: &BenchConfig) -> (u64, u64) {
 
 #[test]
 fn every_engine_is_serializable_on_every_workload_whatever_interleaves() {
-    const WORKLOADS: [&str; 6] =
-        ["smallbank", "churn", "churn-ordered", "ycsb-t", "retwis", "tpcc"];
+    const WORKLOADS: [&str; 7] =
+        ["smallbank", "churn", "churn-ordered", "ycsb-t", "retwis", "tatp", "tpcc"];
     for (system, setting) in ENGINES {
         let mut aborted = 0;
         for (seed, workload) in (0..18).zip(WORKLOADS.iter().cycle()) {

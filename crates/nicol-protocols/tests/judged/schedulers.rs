@@ -126,12 +126,15 @@ fn what_does_not_fit_is_refused_with_the_remedy() {
         BenchConfig { host_engines: Some(2), ..config("silo", "alnico-cpu-2", "smallbank", 1) };
     let mut alone = config("silo", "alnico", "smallbank", 1);
     alone.settings = vec!["planes=2".to_owned()];
+    let mut timeless = config("silo", "alnico", "smallbank", 1);
+    timeless.settings = vec!["timeout_us=500".to_owned()];
     let mut unknown = config("silo", "alnico", "smallbank", 1);
     unknown.settings = vec!["scheduler=fifo".to_owned()];
     for (config, words) in [
         (without, "--client-nodes 1"),
         (few, "--host-engines 2"),
-        (alone, "set scheduler=NAME before"),
+        (alone, "nobody schedules: set scheduler=NAME before planes"),
+        (timeless, "wait for no answer that may not come: set scheduler=NAME before timeout_us"),
         (unknown, "choose none or one of alnico"),
     ] {
         let error = format!("{:#}", bench::run(&config).err().unwrap());

@@ -9,6 +9,7 @@ use nicol_workload::chooser::{Distribution, PartsPerMillion};
 use nicol_workload::churn::{Churn, ChurnConfig};
 use nicol_workload::retwis::{Retwis, RetwisConfig};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
+use nicol_workload::tatp::{self, Tatp, TatpConfig};
 use nicol_workload::tpcc::key::{CUSTOMERS_MAX, ITEMS_MAX};
 use nicol_workload::tpcc::{Indices, Tpcc, TpccConfig};
 use nicol_workload::ycsb::{KeyForm, Transactions, TransactionsConfig};
@@ -18,8 +19,8 @@ use nicol_workload::zipf::Theta;
 use crate::workloads::{VALUE_BYTES, WorkloadSpec};
 
 /// The workloads that the family runs.
-pub(super) const NAMES: [&str; 8] =
-    ["smallbank", "ycsb-t", "ycsb", "churn", "churn-ordered", "retwis", "tpcc", "tpcc-no"];
+pub(super) const NAMES: [&str; 9] =
+    ["smallbank", "ycsb-t", "ycsb", "churn", "churn-ordered", "retwis", "tatp", "tpcc", "tpcc-no"];
 
 /// Can a system run this workload, if it has ordered tables (`scans`) or none? Otherwise, why not.
 pub(super) fn accepts(spec: &WorkloadSpec, scans: bool) -> Result<(), String> {
@@ -90,6 +91,7 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
             BuiltWorkload { workload: Arc::new(Churn::new(config)), value_bytes: 16 }
         }
         "retwis" => retwis(spec, nodes)?,
+        "tatp" => tatp(spec, nodes)?,
         "tpcc" => tpcc(spec, nodes, TpccConfig::specification)?,
         "tpcc-no" => tpcc(spec, nodes, TpccConfig::new_order_only)?,
         other => {
@@ -98,6 +100,8 @@ pub fn build(spec: &WorkloadSpec, nodes: usize) -> Result<BuiltWorkload> {
     })
 }
 
+/// Tables of ycsb-t at most: each has some of 512 features.
+const TABLES_MAX: u8 = 64;
 /// Keys of a transaction of ycsb-t by default.
 const KEYS: u16 = 4;
 
@@ -128,6 +132,18 @@ fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
         ship: true,
     };
     let mut workload = YcsbT::new(config);
+    if let Some(tables) = spec.tables {
+        let all = records * u64::from(nodes);
+        ensure!(
+            (1..=TABLES_MAX).contains(&tables) && all.is_multiple_of(tables.into()),
+            "--tables {tables}: give 1 to {TABLES_MAX} that divide the {all} records"
+        );
+        ensure!(
+            all / u64::from(tables) >= u64::from(keys),
+            "--tables {tables}: fewer records in one than the {keys} keys of a transaction"
+        );
+        workload = workload.in_tables(tables);
+    }
     if let Some(every) = spec.hot_moves {
         ensure!(every > 0, "--hot-moves 0: give a number of transactions");
         workload = workload.moving(every);
@@ -158,6 +174,17 @@ fn retwis(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
         ship: true,
     };
     Ok(BuiltWorkload { workload: Arc::new(Retwis::new(config)), value_bytes: VALUE_BYTES as usize })
+}
+
+fn tatp(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
+    let subscribers = spec.records.unwrap_or(100_000);
+    ensure!(
+        (1..1 << 28).contains(&subscribers) && subscribers * u64::from(nodes) < 1 << 32,
+        "--records {subscribers}: tatp takes 1 to 2^28 subscribers per node, and 2^32 in all"
+    );
+    let config = TatpConfig { nodes, subscribers_per_node: subscribers, ship: true };
+    let value_bytes = tatp::VALUE_BYTES_MAX;
+    Ok(BuiltWorkload { workload: Arc::new(Tatp::new(config)), value_bytes })
 }
 
 /// Bytes that a slot holds inline: all rows but CUSTOMER's, STOCK's texts, and some of the index by
@@ -209,6 +236,7 @@ pub(super) fn write_set_bytes(spec: &WorkloadSpec) -> u64 {
                 * (ENTRY + u64::from(spec.value_bytes.unwrap_or(VALUE_BYTES)))
         }
         "retwis" => 5 * (ENTRY + u64::from(VALUE_BYTES)),
+        "tatp" => 2 * (ENTRY + tatp::VALUE_BYTES_MAX as u64),
         "ycsb" => ENTRY + u64::from(spec.value_bytes.unwrap_or(VALUE_BYTES)),
         // An order of fifteen lines, its stock rows included; the district's and the order's rows.
         _ => 15 * (2 * ENTRY + 18 + 46) + 512,

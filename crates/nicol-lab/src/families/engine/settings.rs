@@ -47,6 +47,15 @@ fn set_schedule(schedule: &mut ScheduleConfig, key: &str, value: &str) -> Result
     Ok(())
 }
 
+/// Why a scheduler's setting means nothing without one.
+fn without_scheduler(key: &str) -> String {
+    let why = match key {
+        "timeout_us" => "clients are on the cores, and wait for no answer that may not come",
+        _ => "nobody schedules",
+    };
+    format!("{why}: set scheduler=NAME before {key}, or leave {key} out")
+}
+
 /// Ways to break an engine on purpose, so that a sweep can show that its checkers see it.
 const SABOTAGES: [(&str, Sabotage); 8] = [
     ("skips_validation", Sabotage::SkipsValidation),
@@ -120,7 +129,7 @@ impl Settings for EngineConfig {
             }
             _ => {
                 let schedule = self.schedule.as_mut();
-                let schedule = schedule.context("nobody schedules: set scheduler=NAME before")?;
+                let schedule = schedule.with_context(|| without_scheduler(key))?;
                 set_schedule(schedule, key, value)?;
             }
         }
