@@ -102,7 +102,7 @@ impl Tatp {
     fn draw(&self, random: &mut Stream) -> u64 {
         let spread = match self.subscribers {
             0..=1_000_000 => 65_535,
-            ..=10_000_000 => 1_048_575,
+            1_000_001..=10_000_000 => 1_048_575,
             _ => 2_097_151,
         };
         (random.below(spread + 1) | random.below(self.subscribers)) % self.subscribers
