@@ -11,6 +11,7 @@ use crate::engine::Revival;
 use crate::fabric::Fabric;
 use crate::ids::{Key, NodeId, ShardId, Version};
 use crate::records::RecordSource;
+use crate::steering::Decisions;
 use crate::units::Bytes;
 use crate::view::View;
 
@@ -105,6 +106,11 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// What it has counted so far.
     fn counters(&self) -> Vec<Counter> {
         Vec::new()
+    }
+
+    /// What it has decided at run time; `None` if it has no choice.
+    fn decisions(&self) -> Option<Decisions> {
+        None
     }
 
     /// Checks the structure of its memory, once the cluster is quiet. Goes over every record.

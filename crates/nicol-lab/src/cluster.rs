@@ -10,6 +10,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::ids::{Key, NodeId, Side};
 use nicol_core::records::{RecordSource, Records};
+use nicol_core::steering::Decisions;
 use nicol_core::system::{SystemNode, load_nodes};
 use nicol_core::view::{Role, ShardMap, View};
 use nicol_workload::driver::{RunControl, RunPlan};
@@ -135,6 +136,11 @@ impl<Y: Family> Cluster<Y> {
                 counter.value;
         }
         groups
+    }
+
+    /// What its nodes have decided at run time, those that have crashed included.
+    pub(crate) fn decisions(&self) -> Vec<Decisions> {
+        self.nodes.iter().filter_map(|node| node.decisions()).collect()
     }
 
     /// Has nothing crashed?

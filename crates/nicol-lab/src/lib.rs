@@ -7,6 +7,7 @@
 pub mod bench;
 mod cluster;
 mod config;
+pub mod decisions;
 pub mod experiments;
 pub mod families;
 mod family;

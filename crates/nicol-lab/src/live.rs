@@ -66,6 +66,7 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
     let measured = drive(config, &view, &cluster)?;
     let (check, mut history) = judge(&cluster, measured.settled);
     let mut report = summary::report(config, &cluster, None, &measured, check);
+    let decisions = cluster.decisions();
     // The second cluster takes as much memory as the first one, which goes before.
     drop(cluster);
     if !config.is_faulty() && config.recorded_run {
@@ -78,7 +79,7 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
         report.warnings.push("no run was recorded: isolation was not judged".to_owned());
     }
     report.memory = memory::finish(report.memory);
-    Ok(BenchRun { report, history })
+    Ok(BenchRun { report, history, decisions })
 }
 
 fn record<Y: Family>(

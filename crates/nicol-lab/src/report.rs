@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use nicol_core::history::{History, Promise};
+use nicol_core::steering::Decisions;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Map, Value};
@@ -273,4 +274,6 @@ pub struct BenchRun {
     pub report: BenchReport,
     /// The history; empty if none was recorded.
     pub history: History,
+    /// What nodes have decided at run time, of a system that plans then.
+    pub decisions: Vec<Decisions>,
 }

@@ -58,7 +58,7 @@ pub(crate) fn run<Y: Family>(system: &System, config: &BenchConfig) -> Result<Be
     let measured = simulate(config, hardware, &cluster);
     let (check, history) = judge(&cluster, measured.settled);
     let report = summary::report(config, &cluster, Some(&profile), &measured, check);
-    Ok(BenchRun { report, history })
+    Ok(BenchRun { report, history, decisions: cluster.decisions() })
 }
 
 /// Runs until every client has ended. A system whose survivors cannot go on runs for a while after

@@ -1,114 +1,41 @@
-//! Choosing between two ways of doing the same at run time, by what each has cost lately.
+//! Choosing between two ways of doing the same at run time, by what each has cost lately: who counts, for
+//! the rules of [`nicol_core::steering`].
 //!
-//! Most operations take the current way; one in some explores the other, and one in as many is a
-//! sample of the current one. When both have been sampled often enough, an *epoch* ends and its sums
-//! are a [`Record`]: from its sums alone follows what is decided, so a log of records can be replayed.
+//! The other way is tried by all operations of a node for a while, not by one in some: what an operation
+//! costs depends on the load that the others make where they are. A core that all keep busy is no
+//! recommendation for the way that one of them found it free on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use nicol_core::ids::NodeId;
+use nicol_core::steering::{Decider, Decisions, Record, Steering, Way};
 use nicol_core::system::Counter;
 use nicol_core::units::Nanos;
-
-/// One of two ways.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// The first.
-    First,
-    /// The other.
-    Second,
-}
-
-impl Way {
-    const fn other(self) -> Self {
-        match self {
-            Self::First => Self::Second,
-            Self::Second => Self::First,
-        }
-    }
-
-    const fn place(self) -> usize {
-        match self {
-            Self::First => 0,
-            Self::Second => 1,
-        }
-    }
-}
-
-/// How a choice is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steering {
-    /// One operation in so many explores.
-    pub explore_one_in: u64,
-    /// An epoch ends when either way has been sampled so often.
-    pub samples: u64,
-    /// The other way must have cost so many thousandths less.
-    pub gain_permille: u64,
-    /// For so many epochs in a row.
-    pub epochs: u64,
-}
-
-impl Steering {
-    /// A little exploration, and enough samples that chance does not decide: both assumed.
-    pub const DEFAULT: Self =
-        Self { explore_one_in: 32, samples: 16, gain_permille: 50, epochs: 2 };
-}
-
-/// An epoch and what was decided at its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// When it ended.
-    pub at: Nanos,
-    /// By way: how many operations were sampled, and how long they took together.
-    pub samples: [u64; 2],
-    /// In nanoseconds.
-    pub spent: [u64; 2],
-    /// The way from here on.
-    pub way: Way,
-}
 
 /// Records that are kept; later ones are counted only.
 pub const RECORDS_MAX: usize = 4_096;
 
-/// What decides: it knows sums, and nothing of where they come from.
+/// What the operations do that are taken now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Decider {
-    steering: Steering,
-    way: Way,
-    /// Epochs in a row in which the other way was better.
-    better: u64,
-}
-
-impl Decider {
-    const fn new(steering: Steering) -> Self {
-        Self { steering, way: Way::First, better: 0 }
-    }
-
-    /// The way from here on, after an epoch with these sums.
-    fn decide(&mut self, samples: [u64; 2], spent: [u64; 2]) -> Way {
-        let (now, other) = (self.way.place(), self.way.other().place());
-        // Means, compared without division.
-        let cost = |of: usize, by: usize| u128::from(spent[of]) * u128::from(samples[by]);
-        let gain = u128::from(1_000 - self.steering.gain_permille.min(1_000));
-        let is_better = cost(other, now) * 1_000 < cost(now, other) * gain;
-        self.better = if is_better { self.better + 1 } else { 0 };
-        if self.better >= self.steering.epochs {
-            (self.way, self.better) = (self.way.other(), 0);
-        }
-        self.way
-    }
-}
-
-/// Does a log follow from its sums? Errors: the place of the first record that does not.
-pub fn replay(steering: Steering, log: &[Record]) -> Result<(), usize> {
-    let mut decider = Decider::new(steering);
-    let wrong = log.iter().position(|one| decider.decide(one.samples, one.spent) != one.way);
-    wrong.map_or(Ok(()), Err)
+enum Phase {
+    /// They take the current way: so many until the trial, of which the last ones are counted.
+    Current,
+    /// They try the other one.
+    Trial,
+    /// They take the current way, until those that are counted have ended.
+    Ending,
 }
 
 #[derive(Debug)]
 struct State {
     decider: Decider,
-    turn: u64,
+    phase: Phase,
+    /// Operations of this phase that were taken.
+    taken: u64,
+    /// That the phase has.
+    length: u64,
+    /// Of this epoch: operations that are counted and have not ended.
+    under_way: u64,
     samples: [u64; 2],
     spent: [u64; 2],
     log: Vec<Record>,
@@ -127,14 +54,19 @@ pub(crate) struct Choice {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub(crate) way: Way,
-    is_sample: bool,
+    /// The epoch that counts it, if one does.
+    counted_in: Option<u64>,
 }
 
 impl Choice {
     pub(crate) fn new(steering: Steering) -> Self {
+        let steering = Steering { trial: steering.trial.max(2), ..steering };
         let state = State {
             decider: Decider::new(steering),
-            turn: 0,
+            phase: Phase::Current,
+            taken: 0,
+            length: steering.trial,
+            under_way: 0,
             samples: [0; 2],
             spent: [0; 2],
             log: Vec::new(),
@@ -150,29 +82,46 @@ impl Choice {
 
     /// The way of the next operation.
     pub(crate) fn take(&self) -> Taken {
-        let mut state = self.state();
-        state.turn += 1;
-        let way = state.decider.way;
-        match state.turn % self.steering.explore_one_in.max(2) {
-            0 => Taken { way: way.other(), is_sample: true },
-            1 => Taken { way, is_sample: true },
-            _ => Taken { way, is_sample: false },
+        let state = &mut *self.state();
+        if state.taken == state.length {
+            (state.phase, state.taken) = match state.phase {
+                Phase::Current => (Phase::Trial, 0),
+                Phase::Trial | Phase::Ending => (Phase::Ending, 0),
+            };
+            state.length = self.steering.trial;
         }
+        state.taken += 1;
+        // The second half of a trial's operations, and as many before it.
+        let counts =
+            state.phase != Phase::Ending && state.length - state.taken < self.steering.trial / 2;
+        state.under_way += u64::from(counts);
+        let current = state.decider.way();
+        let way = if state.phase == Phase::Trial { current.other() } else { current };
+        Taken { way, counted_in: counts.then_some(state.epochs) }
     }
 
     /// An operation has ended at `now` after `took`.
     pub(crate) fn ended(&self, taken: Taken, took: Nanos, now: Nanos) {
-        if !taken.is_sample {
+        let state = &mut *self.state();
+        if taken.counted_in != Some(state.epochs) {
             return;
         }
-        let state = &mut *self.state();
         let place = taken.way.place();
+        state.under_way -= 1;
         state.samples[place] += 1;
         state.spent[place] += took.0;
-        if state.samples.iter().any(|samples| *samples < self.steering.samples) {
-            return;
+        let all_taken = match state.phase {
+            Phase::Current => false,
+            Phase::Trial => state.taken == state.length,
+            Phase::Ending => true,
+        };
+        if all_taken && state.under_way == 0 {
+            self.end_epoch(state, now);
         }
-        let before = state.decider.way;
+    }
+
+    fn end_epoch(&self, state: &mut State, now: Nanos) {
+        let before = state.decider.way();
         let (samples, spent) = (state.samples, state.spent);
         let way = state.decider.decide(samples, spent);
         state.switches += u64::from(way != before);
@@ -180,12 +129,15 @@ impl Choice {
         if state.log.len() < RECORDS_MAX {
             state.log.push(Record { at: now, samples, spent, way });
         }
-        (state.samples, state.spent) = ([0; 2], [0; 2]);
+        (state.samples, state.spent, state.under_way) = ([0; 2], [0; 2], 0);
+        let soon = state.decider.is_in_doubt();
+        (state.phase, state.taken) = (Phase::Current, 0);
+        state.length = self.steering.trial + if soon { 0 } else { self.steering.between };
     }
 
-    /// What was decided so far.
-    pub(crate) fn log(&self) -> Vec<Record> {
-        self.state().log.clone()
+    /// What `node` has decided so far, whose ways are called so.
+    pub(crate) fn decisions(&self, node: NodeId, ways: [&'static str; 2]) -> Decisions {
+        Decisions { node, ways, steering: self.steering, log: self.state().log.clone() }
     }
 
     /// For reports: epochs so far, and how often another way was chosen.
@@ -198,6 +150,8 @@ impl Choice {
 
 #[cfg(test)]
 mod tests {
+    use nicol_core::steering::replay;
+
     use super::*;
 
     fn counts(choice: &Choice) -> (u64, u64) {
@@ -205,52 +159,67 @@ mod tests {
         (epochs.value, switches.value)
     }
 
-    /// Runs `count` operations whose ways cost so much; how many took the second.
-    fn run(choice: &Choice, costs: [u64; 2], count: u64) -> u64 {
+    /// Runs `count` operations, `together` at a time, whose ways cost so much; how many took the second.
+    fn run(choice: &Choice, together: usize, costs: [u64; 2], count: u64) -> u64 {
         let mut second = 0;
+        let mut open = std::collections::VecDeque::new();
         for at in 0..count {
             let taken = choice.take();
             second += u64::from(taken.way == Way::Second);
-            choice.ended(taken, Nanos(costs[taken.way.place()]), Nanos(at));
+            open.push_back(taken);
+            if open.len() == together || at + 1 == count {
+                for taken in open.drain(..) {
+                    choice.ended(taken, Nanos(costs[taken.way.place()]), Nanos(at));
+                }
+            }
         }
         second
     }
 
     #[test]
     fn it_goes_where_it_is_cheaper_stays_within_the_margin_and_comes_back() {
-        let choice = Choice::new(Steering::DEFAULT);
-        const COUNT: u64 = 300 * Steering::DEFAULT.explore_one_in;
-        let explored = 300;
-        assert_eq!(run(&choice, [100, 150], COUNT), explored);
-        assert_eq!(run(&choice, [100, 97], COUNT), explored, "within the margin");
-        assert!(run(&choice, [100, 60], COUNT) > COUNT * 8 / 10);
-        assert!(run(&choice, [100, 140], COUNT) < COUNT * 2 / 10);
-        let (epochs, switches) = counts(&choice);
-        assert!(switches == 2 && epochs > 50, "{epochs} {switches}");
+        for together in [1, 8, 50] {
+            let choice = Choice::new(Steering::DEFAULT);
+            const COUNT: u64 = 100_000;
+            let tried = COUNT / 32 + 200;
+            assert!(run(&choice, together, [100, 150], COUNT) <= tried, "{together}");
+            assert!(run(&choice, together, [100, 97], COUNT) <= tried, "within the margin");
+            assert!(run(&choice, together, [100, 60], COUNT) > COUNT * 9 / 10);
+            assert!(run(&choice, together, [100, 140], COUNT) < COUNT / 10);
+            let (epochs, switches) = counts(&choice);
+            assert!(switches == 2 && epochs > 150, "{epochs} {switches}");
+            let decisions = choice.decisions(NodeId(3), ["here", "there"]);
+            assert_eq!(replay(decisions.steering, &decisions.log), Ok(()));
+            assert!(decisions.log.iter().any(|one| one.way == Way::Second));
+        }
     }
 
     #[test]
     fn a_single_bad_epoch_changes_nothing() {
         let choice = Choice::new(Steering::DEFAULT);
-        let epoch = Steering::DEFAULT.samples * Steering::DEFAULT.explore_one_in;
-        run(&choice, [100, 50], epoch);
+        let trial = Steering::DEFAULT.trial;
+        run(&choice, 1, [100, 50], 2 * trial);
         assert_eq!(counts(&choice), (1, 0));
-        run(&choice, [100, 150], epoch);
-        assert_eq!(counts(&choice), (2, 0));
+        run(&choice, 1, [100, 150], 2 * trial);
+        assert_eq!(counts(&choice), (2, 0), "the next trial comes soon");
     }
 
+    /// A way that is fast as long as few take it: the one that a node's operations are on all at once.
     #[test]
-    fn a_log_replays_and_one_that_was_changed_does_not() {
+    fn a_way_that_only_few_find_fast_is_not_taken() {
         let choice = Choice::new(Steering::DEFAULT);
-        run(&choice, [100, 60], 5_000);
-        run(&choice, [100, 140], 5_000);
-        let mut log = choice.log();
-        assert!(log.iter().any(|one| one.way == Way::Second));
-        assert_eq!(replay(Steering::DEFAULT, &log), Ok(()));
-        let changed = log.len() / 2;
-        log[changed].way = log[changed].way.other();
-        assert_eq!(replay(Steering::DEFAULT, &log), Err(changed));
-        let other = Steering { epochs: 40, ..Steering::DEFAULT };
-        assert!(replay(other, &choice.log()).is_err(), "by other rules");
+        let (mut on_second, mut second) = (std::collections::VecDeque::new(), 0_u64);
+        for at in 0..60_000 {
+            let taken = choice.take();
+            second += u64::from(taken.way == Way::Second);
+            on_second.push_back(taken.way == Way::Second);
+            if on_second.len() > 16 {
+                on_second.pop_front();
+            }
+            let beside = on_second.iter().filter(|second| **second).count() as u64;
+            let took = if taken.way == Way::Second { 50 + 10 * beside } else { 100 };
+            choice.ended(taken, Nanos(took), Nanos(at));
+        }
+        assert!(second < 3_000 && counts(&choice).1 == 0, "{second} {:?}", counts(&choice));
     }
 }

@@ -48,6 +48,9 @@ pub fn run(args: &BenchArgs) -> Result<End> {
     if let Some(path) = &args.history {
         write_history(path, &ran).context("--history")?;
     }
+    if let Some(path) = &args.decisions {
+        crate::decisions::write(path, &ran)?;
+    }
     if let Some(sink) = sink {
         trace::save(args, &sink.take())?;
     }

@@ -49,6 +49,8 @@ pub enum Command {
     Lab(LabArgs),
     /// Compare ways to use the paths of an off-path SmartNIC, and combine them.
     Plan(crate::plan::PlanArgs),
+    /// Show what a run has decided between two ways, and replay it.
+    Decisions(crate::decisions::DecisionsArgs),
     /// List the systems with their guarantees and worlds.
     Systems(SystemsArgs),
     /// List, show or check the hardware profiles of the simulated world.
@@ -314,6 +316,9 @@ pub struct BenchArgs {
     /// Write the history that the checkers judged to FILE, as JSON lines.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
+    /// Write what nodes have decided at run time to FILE, for `nicol decisions`.
+    #[arg(long, value_name = "FILE")]
+    pub decisions: Option<PathBuf>,
     /// Write a trace of the measured run to FILE, for ui.perfetto.dev and `nicol trace`.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,

@@ -4,6 +4,7 @@
 mod bench;
 mod check;
 mod cli;
+mod decisions;
 mod doctor;
 mod interrupt;
 mod kept;
@@ -85,6 +86,7 @@ fn run(command: &Command) -> Result<End> {
         Command::Trace(args) => trace::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Plan(args) => plan::run(args),
+        Command::Decisions(args) => decisions::run(args),
         Command::Systems(args) => systems::run(args).map(|()| End::Held),
         Command::Profiles(args) => profiles::run(args),
         Command::Doctor(args) => doctor::run(args).map(|()| End::Held),

@@ -509,3 +509,31 @@ fn a_plan_names_the_line_that_is_wrong_and_a_good_one_says_what_binds() {
     assert!(told.contains("wrong-plan.toml:4: verb = \"FETCH\": choose one of"), "{told}");
     ends(3, &["plan", "no-such-plan.toml"]);
 }
+
+#[test]
+fn decisions_of_a_run_are_written_shown_and_replayed_and_changed_ones_are_noticed() {
+    let path = file("decisions.jsonl", "");
+    let path = path.to_str().unwrap();
+    let run = ["bench", "smallbank", "--on", "liquidio3", "--nodes", "2", "--clients", "8"];
+    let scale = ["--host-engines", "2", "--nic-engines", "2", "--records", "200"];
+    let length = ["--transactions", "6000", "--system", "xenic", "--decisions", path];
+    let run = [&run[..], &scale, &length].concat();
+    let nothing = nicol(&run);
+    let told = String::from_utf8_lossy(&nothing.stderr);
+    assert_eq!(nothing.status.code(), Some(2), "{told}");
+    assert!(told.contains("execute_at=planned"), "{told}");
+    ends(0, &[&run[..], &["--set", "execute_at=planned"]].concat());
+    let shown = ends(0, &["decisions", path]);
+    assert!(shown.contains("host at first, or nic") && !shown.contains(" 0 switches"), "{shown}");
+    let all = ends(0, &["decisions", path, "--all", "--format", "json"]);
+    assert!(all.contains("\"do_not_follow\": 0"), "{all}");
+    let text = std::fs::read_to_string(path).unwrap();
+    let changed = file("changed.jsonl", &text.replacen("\"way\":\"nic\"", "\"way\":\"host\"", 1));
+    let output = nicol(&["decisions", changed.to_str().unwrap()]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("host was decided, and nic follows"), "{told}");
+    let wrong = file("no-decisions.jsonl", "{}\n");
+    ends(2, &["decisions", wrong.to_str().unwrap()]);
+    ends(3, &["decisions", "no-such-file"]);
+}

@@ -1,6 +1,7 @@
 //! What `--set` may change in the systems of the commit family.
 
 use anyhow::{Result, anyhow, bail, ensure};
+use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
 use nicol_protocols::commit::rdma_occ::{
@@ -10,7 +11,6 @@ use nicol_protocols::commit::rdma_occ::{
 use nicol_protocols::commit::xenic::{
     CombinedOps, ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig,
 };
-use nicol_protocols::steering::Steering;
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::{HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};

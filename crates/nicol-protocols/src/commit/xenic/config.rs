@@ -1,11 +1,11 @@
 //! How Xenic runs: every choice and every ablation is a value.
 
+use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::HomesPerHint;
 
 use crate::commit::Sabotage;
-use crate::steering::Steering;
 
 /// Host memory into which one table grows unless the configuration says otherwise.
 pub const TABLE_MEMORY_MAX: Bytes = Bytes(4 << 30);

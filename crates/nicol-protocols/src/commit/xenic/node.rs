@@ -9,6 +9,7 @@ use nicol_core::commit::PATHS;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
 use nicol_core::records::RecordSource;
+use nicol_core::steering::Decisions;
 use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
 use nicol_core::txn::{Abort, Entry, RangeVersion, Txn};
 use nicol_core::units::Bytes;
@@ -30,7 +31,7 @@ use crate::commit::load_shard;
 use crate::commit::log::{LogMemory, RecordKind};
 use crate::commit::part::count_shards;
 use crate::commit::survivor::{Survival, Survivor, WithoutData};
-use crate::steering::{Choice, Record};
+use crate::steering::Choice;
 use losses::deny;
 
 /// Segments that are split per record, while a table that has outgrown its slots is loaded.
@@ -106,11 +107,6 @@ impl Node {
     /// How its coordinators choose where execution logic runs, if that is planned at run time.
     pub(super) const fn choice(&self) -> Option<&Choice> {
         self.choice.as_ref()
-    }
-
-    /// What they have decided so far: see [`crate::steering::replay`].
-    pub fn decisions(&self) -> Vec<Record> {
-        self.choice.as_ref().map_or_else(Vec::new, Choice::log)
     }
 
     /// Its id.
@@ -517,6 +513,10 @@ impl SystemNode for Node {
         let planner = self.choice.iter().flat_map(Choice::counters);
         let all = paths.into_iter().chain(lookups).chain([doublings]).chain(without);
         all.chain(planner).collect()
+    }
+
+    fn decisions(&self) -> Option<Decisions> {
+        Some(self.choice.as_ref()?.decisions(self.id, ["host", "nic"]))
     }
 
     fn check(&self) {

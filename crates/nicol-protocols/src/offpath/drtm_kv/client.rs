@@ -7,6 +7,7 @@ use std::sync::Arc;
 use nicol_core::fabric::{Fabric, FabricError, OneSided, Timeout};
 use nicol_core::ids::{EngineId, Key, NodeId, Side, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
+use nicol_core::steering::Way;
 use nicol_core::units::Nanos;
 
 use super::config::{Alternative, Sabotage};
@@ -15,7 +16,7 @@ use super::messages::{Answer, Get, Hello, Keys, Put};
 use super::node::Node;
 use super::table::bucket_of;
 use crate::kit::count;
-use crate::steering::{Choice, Way};
+use crate::steering::Choice;
 
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
 const HELLO_TIMEOUT: Timeout = Timeout::After(Nanos::from_millis(2));

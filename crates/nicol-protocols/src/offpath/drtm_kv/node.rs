@@ -7,6 +7,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, RKey, ShardId, Side, Version};
 use nicol_core::memory::Access;
 use nicol_core::records::RecordSource;
+use nicol_core::steering::Decisions;
 use nicol_core::system::{Audit, Counter, SystemNode};
 use nicol_core::view::{ShardMap, View};
 
@@ -15,7 +16,7 @@ use super::layout::Unfit;
 use super::messages::Keys;
 use super::table::Table;
 use crate::kit::{LostNodes, Open, count, counters};
-use crate::steering::{Choice, Record};
+use crate::steering::Choice;
 
 /// What a node has counted.
 #[derive(Debug, Default)]
@@ -82,11 +83,6 @@ impl Node {
     /// How its clients choose between READs and asking, if they do.
     pub(super) const fn choice(&self) -> Option<&Choice> {
         self.choice.as_ref()
-    }
-
-    /// What they have decided so far: see [`crate::steering::replay`].
-    pub fn decisions(&self) -> Vec<Record> {
-        self.choice.as_ref().map_or_else(Vec::new, Choice::log)
     }
 
     /// Has it memory, and serves?
@@ -190,6 +186,10 @@ impl SystemNode for Node {
         ];
         let planner = self.choice.iter().flat_map(Choice::counters);
         counters("drtm-kv", named).chain(planner).collect()
+    }
+
+    fn decisions(&self) -> Option<Decisions> {
+        Some(self.choice.as_ref()?.decisions(self.id, ["reads", "asks"]))
     }
 
     fn check(&self) {

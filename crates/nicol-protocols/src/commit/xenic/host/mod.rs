@@ -13,13 +13,13 @@ use std::sync::Arc;
 use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, FabricError, Message, Work};
 use nicol_core::ids::{EngineId, TxnId};
+use nicol_core::steering::Way;
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
 use super::ExecuteAt;
 use super::coordinator::SLOT_WAIT;
 use super::messages::{Answer, TxnAbort, TxnCommit, TxnExecute, TxnRequest, parse_answer};
 use super::node::Node;
-use crate::steering::Way;
 use log_acks::LogAcks;
 
 /// A host coordinator thread's handle. [Xenic21 4.2: A]
