@@ -1,14 +1,19 @@
 //! A description of alternatives, as `nicol plan` reads it: TOML, checked, with errors that name the
 //! line.
 
+mod raw;
+
 use std::ops::Range;
 use std::path::Path;
 
 use anyhow::Context as _;
 use nicol_core::ids::Side;
+use nicol_sim::Profile;
 use nicol_sim::checks::paths::Verb;
-use serde::Deserialize;
 use toml::Spanned;
+
+use crate::profiles;
+use raw::{Raw, RawAlternative, RawMitigations, RawStep};
 
 /// Why a description cannot be planned with: its file and line, what is wrong, what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -167,58 +172,9 @@ pub struct Description {
     pub alternatives: Vec<Alternative>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw {
-    name: String,
-    hardware: Option<String>,
-    clients: Option<String>,
-    bytes: Option<Spanned<String>>,
-    criteria: Option<Vec<Spanned<String>>>,
-    limits: Option<RawLimits>,
-    mitigations: Option<RawMitigations>,
-    #[serde(default)]
-    alternative: Vec<Spanned<RawAlternative>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawLimits {
-    host_cores: Option<u64>,
-    soc_cores: Option<u64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawMitigations {
-    replicate_hot: Option<Spanned<u64>>,
-    segment: Option<Spanned<String>>,
-    doorbell_batch: Option<Spanned<u64>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawAlternative {
-    name: Spanned<String>,
-    #[serde(default)]
-    summary: String,
-    share_max: Option<Spanned<f64>>,
-    steps: Vec<Spanned<RawStep>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawStep {
-    path: Option<Spanned<String>>,
-    verb: Option<Spanned<String>>,
-    bytes: Option<Spanned<String>>,
-    reply: Option<Spanned<String>>,
-    count: Option<Spanned<f64>>,
-    range: Option<Spanned<String>>,
-    core: Option<Spanned<String>>,
-    time: Option<Spanned<String>>,
-}
-
+/// The profiles that are meant where a description names none.
+const HARDWARE: &str = "bluefield2";
+const CLIENTS: &str = "connectx4";
 /// Bytes of one operation at most, as much as a profile's limits were measured for.
 const BYTES_MAX: u64 = 64 << 20;
 /// Steps and alternatives at most: a person wrote them.
@@ -301,7 +257,8 @@ impl Text<'_> {
         let (path, verb, bytes) = match (&step.path, &step.core) {
             (None, Some(core)) => {
                 let side = self.one_of("core", core, &SIDES)?;
-                let operation = step.verb.is_some() || step.bytes.is_some() || step.count.is_some();
+                let sizes = [&step.verb, &step.bytes, &step.reply, &step.range];
+                let operation = sizes.iter().any(|key| key.is_some()) || step.count.is_some();
                 let time = step.time.as_ref().filter(|_| !operation).ok_or_else(|| {
                     self.wrong(&at, "a step on a core has `core` and `time`, and nothing else")
                 })?;
@@ -366,8 +323,82 @@ impl Text<'_> {
             self.check_taker(&steps, step, &written.span())?;
             steps.push(step);
         }
-        let name = raw.name.get_ref().clone();
+        let name = self.name(&raw.name)?;
         Ok(Alternative { name, summary: raw.summary.clone(), share_max, steps })
+    }
+
+    fn name(&self, written: &Spanned<String>) -> Result<String, Wrong> {
+        match written.get_ref().trim() {
+            "" => {
+                Err(self.wrong(&written.span(), "name = \"\": give it one, to find it in the plan"))
+            }
+            name => Ok(name.to_owned()),
+        }
+    }
+
+    /// The profile that `key` names, else the usual one.
+    fn profile(
+        &self,
+        key: &str,
+        written: Option<&Spanned<String>>,
+        usual: &str,
+    ) -> Result<Profile, Wrong> {
+        let name = written.map_or(usual, |written| written.get_ref().as_str());
+        let place = written.map_or(0..0, Spanned::span);
+        let wrong = |what: String| self.wrong(&place, format!("{key} = {name:?}: {what}"));
+        let profile = profiles::load(name).map_err(|error| wrong(error.to_string()))?;
+        let inside = profile.card.as_ref().is_some_and(|card| card.soc.is_some());
+        if key == "hardware" && !inside {
+            let what = "its card has no cores beside the path ([card.soc]); choose bluefield2 or a \
+                        profile like it";
+            return Err(wrong(what.to_owned()));
+        }
+        if key == "clients" && !profile.verbs.present.value {
+            let what = "machines that ask need a card with verbs, such as connectx4";
+            return Err(wrong(what.to_owned()));
+        }
+        Ok(profile)
+    }
+
+    /// How many cores may be used, of those that the hardware has.
+    fn cores(
+        &self,
+        key: &str,
+        written: Option<&Spanned<u64>>,
+        there: usize,
+    ) -> Result<Option<u64>, Wrong> {
+        let Some(written) = written else { return Ok(None) };
+        match *written.get_ref() {
+            cores if (1..=there as u64).contains(&cores) => Ok(Some(cores)),
+            cores => {
+                let what = format!(
+                    "{key} = {cores}: the hardware has {there}; give 1 to {there}, or leave the line \
+                     out to use all"
+                );
+                Err(self.wrong(&written.span(), what))
+            }
+        }
+    }
+
+    fn criteria(
+        &self,
+        raw: Option<&Spanned<Vec<Spanned<String>>>>,
+    ) -> Result<Vec<Criterion>, Wrong> {
+        let Some(raw) = raw else { return Ok(vec![Criterion::Throughput]) };
+        let mut ranked = Vec::new();
+        for criterion in raw.get_ref() {
+            let found = self.one_of("criteria", criterion, &CRITERIA)?;
+            if ranked.contains(&found) {
+                let what = format!("criteria: {} is there twice; leave one out", found.name());
+                return Err(self.wrong(&criterion.span(), what));
+            }
+            ranked.push(found);
+        }
+        if ranked.is_empty() {
+            let what = "criteria = []: give one at least, or leave the line out for throughput";
+            return Err(self.wrong(&raw.span(), what));
+        }
+        Ok(ranked)
     }
 
     /// Is `step` one that whoever has come so far can take?
@@ -423,6 +454,18 @@ impl Text<'_> {
     }
 }
 
+/// What to write where TOML has another type than is wanted.
+fn remedy(message: &str) -> &'static str {
+    const REMEDIES: [(&str, &str); 4] = [
+        ("expected a sequence", ": write a list, such as [\"throughput\"]"),
+        ("expected a string", ": write it in quotes, such as \"64B\""),
+        ("expected f64", ": write a number, such as 0.5"),
+        ("expected u64", ": write a whole number, such as 8"),
+    ];
+    let found = REMEDIES.iter().find(|(wanted, _)| message.ends_with(wanted));
+    found.map_or("", |(_, remedy)| remedy)
+}
+
 impl Description {
     /// Reads the file at `path`.
     ///
@@ -430,8 +473,14 @@ impl Description {
     /// A file that cannot be read, or what is wrong with it, with its line.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the description {file:?}"))?;
+        let bytes =
+            std::fs::read(path).with_context(|| format!("cannot read the description {file:?}"))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+            let what = "this is no text: save the description as UTF-8".to_owned();
+            Wrong { file: file.clone(), line, what }
+        })?;
         Ok(Self::parse(&file, &text)?)
     }
 
@@ -442,7 +491,9 @@ impl Description {
     pub fn parse(file: &str, text: &str) -> Result<Self, Wrong> {
         let place = Text { file, text };
         let raw: Raw = toml::from_str(text).map_err(|error| {
-            place.wrong(&error.span().unwrap_or(0..0), error.message().trim().replace('\n', "; "))
+            let message = error.message().trim().replace('\n', "; ");
+            let what = format!("{message}{}", remedy(&message));
+            place.wrong(&error.span().unwrap_or(0..0), what)
         })?;
         if raw.alternative.is_empty() || raw.alternative.len() > ALTERNATIVES_MAX {
             let what = format!("give 1 to {ALTERNATIVES_MAX} [[alternative]] tables");
@@ -457,23 +508,40 @@ impl Description {
             }
             alternatives.push(parsed);
         }
-        let criteria = raw.criteria.unwrap_or_default();
-        let mut ranked = Vec::new();
-        for criterion in &criteria {
-            ranked.push(place.one_of("criteria", criterion, &CRITERIA)?);
+        let shares: f64 = alternatives.iter().map(|one| one.share_max).sum();
+        let last = raw.alternative.iter().rev().find_map(|one| one.get_ref().share_max.as_ref());
+        if let Some(last) = last.filter(|_| shares < 1.0) {
+            let what = format!(
+                "share_max: all alternatives together take {:.0} % of requests at most; nobody is left for \
+                 the others: raise one, or leave it out",
+                shares * 1e2
+            );
+            return Err(place.wrong(&last.span(), what));
         }
-        if ranked.is_empty() {
-            ranked.push(Criterion::Throughput);
-        }
+        let hardware = place.profile("hardware", raw.hardware.as_ref(), HARDWARE)?;
+        place.profile("clients", raw.clients.as_ref(), CLIENTS)?;
         let limits = raw.limits.unwrap_or_default();
+        let cores = |key, written: &Option<Spanned<u64>>, side| {
+            place.cores(key, written.as_ref(), hardware.engines(side))
+        };
+        let named = |written: Option<Spanned<String>>, usual: &str| {
+            written.map_or_else(|| usual.to_owned(), Spanned::into_inner)
+        };
+        let bytes = match &raw.bytes {
+            None => None,
+            Some(bytes) => match place.size("bytes", bytes)? {
+                0 => return Err(place.wrong(&bytes.span(), "bytes: give 1B or more")),
+                size => Some(size),
+            },
+        };
         Ok(Self {
-            name: raw.name,
-            hardware: raw.hardware.unwrap_or_else(|| "bluefield2".into()),
-            clients: raw.clients.unwrap_or_else(|| "connectx4".into()),
-            bytes: raw.bytes.as_ref().map(|bytes| place.size("bytes", bytes)).transpose()?,
-            criteria: ranked,
-            host_cores: limits.host_cores,
-            soc_cores: limits.soc_cores,
+            name: place.name(&raw.name)?,
+            bytes,
+            criteria: place.criteria(raw.criteria.as_ref())?,
+            host_cores: cores("host_cores", &limits.host_cores, Side::Host)?,
+            soc_cores: cores("soc_cores", &limits.soc_cores, Side::Nic)?,
+            hardware: named(raw.hardware, HARDWARE),
+            clients: named(raw.clients, CLIENTS),
             mitigations: place.mitigations(&raw.mitigations.unwrap_or_default())?,
             alternatives,
         })
@@ -481,77 +549,4 @@ impl Description {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GOOD: &str = r#"
-name = "two ways"
-criteria = ["latency", "throughput"]
-[[alternative]]
-name = "a1"
-steps = [
-  { path = "1", verb = "READ", bytes = "64B", count = 2 },
-]
-[[alternative]]
-name = "a2"
-share_max = 0.5
-steps = [
-  { path = "2", verb = "SEND", bytes = "16B", reply = "64B" },
-  { core = "soc", time = "150ns" },
-  { path = "3*", verb = "READ", bytes = "64B" },
-]
-"#;
-
-    #[test]
-    fn a_description_is_read_with_its_defaults() {
-        let read = Description::parse("x.toml", GOOD).unwrap();
-        assert_eq!((read.hardware.as_str(), read.alternatives.len()), ("bluefield2", 2));
-        assert_eq!(read.criteria, [Criterion::Latency, Criterion::Throughput]);
-        let compute = Step::Compute { side: Side::Nic, ns: 150 };
-        assert_eq!(read.alternatives[1].steps[1], compute);
-        assert_eq!(read.mitigations.doorbell_batch, 1);
-    }
-
-    #[test]
-    fn a_wrong_description_is_refused_with_its_line_and_the_remedy() {
-        for (from, to, line, remedy) in [
-            ("path = \"1\"", "path = \"4\"", 7, "choose one of 1, 2, 1-out"),
-            (
-                "\"READ\", bytes = \"64B\", count",
-                "\"FETCH\", bytes = \"64B\", count",
-                7,
-                "READ, WRITE, SEND",
-            ),
-            ("\"64B\", count", "\"64\", count", 7, "a size with its unit"),
-            ("count = 2", "count = 0", 7, "above 0"),
-            ("count = 2", "cuont = 2", 7, "unknown field `cuont`"),
-            ("share_max = 0.5", "share_max = 1.5", 11, "up to 1"),
-            ("time = \"150ns\"", "time = \"150\"", 14, "with its unit"),
-            ("\"latency\"", "\"speed\"", 3, "throughput, latency"),
-            ("name = \"a2\"", "name = \"a1\"", 10, "another alternative"),
-            (
-                "path = \"3*\", verb = \"READ\"",
-                "path = \"3*\", verb = \"SEND\"",
-                15,
-                "READ or WRITE",
-            ),
-            ("\"soc\", time", "\"soc\", count = 1, time", 14, "nothing else"),
-            ("core = \"soc\"", "core = \"host\"", 14, "a step of the SoC's"),
-            (
-                "verb = \"SEND\", bytes = \"16B\", reply = \"64B\"",
-                "verb = \"READ\", bytes = \"16B\"",
-                14,
-                "SEND it to path",
-            ),
-        ] {
-            let text = GOOD.replace(from, to);
-            assert_ne!(text, GOOD, "{from}");
-            let wrong = Description::parse("x.toml", &text).unwrap_err();
-            assert_eq!(wrong.line, line, "{to}: {wrong}");
-            assert!(wrong.to_string().starts_with("x.toml:"), "{wrong}");
-            assert!(wrong.what.contains(remedy), "{to}: {wrong}");
-        }
-        let none = Description::parse("x.toml", "name = \"x\"").unwrap_err();
-        assert!(none.what.contains("[[alternative]]"), "{none}");
-    }
-}
+mod tests;

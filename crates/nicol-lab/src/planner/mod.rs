@@ -73,6 +73,8 @@ pub struct Switch {
     pub to: String,
     /// Requests a second of the first, in millions.
     pub mops: f64,
+    /// Requests of the first that are under way then: what a client can count.
+    pub under_way: f64,
 }
 
 /// A plan.
@@ -222,7 +224,10 @@ fn switches(candidates: &[Candidate], ranked: &[usize], mix: &Mix) -> Vec<Switch
         let (first, next) = (&candidates[pair[0]], &candidates[pair[1]]);
         let (service, later) = (1.0 / first.mops, next.latency_us - first.latency_us);
         let share = later / (later + service);
-        Switch { from: first.name.clone(), to: next.name.clone(), mops: first.mops * share }
+        let mops = first.mops * share;
+        // By Little's law: at the switch point a request takes as long as one of the next.
+        let under_way = mops * next.latency_us;
+        Switch { from: first.name.clone(), to: next.name.clone(), mops, under_way }
     });
     pairs.collect()
 }

@@ -43,9 +43,14 @@ impl Plan {
                 })
             })
             .collect();
-        let switches = self.switches.iter().map(
-            |one| json!({"from": one.from, "to": one.to, "throughput_mops": rounded(one.mops)}),
-        );
+        let switches = self.switches.iter().map(|one| {
+            json!({
+                "from": one.from,
+                "to": one.to,
+                "throughput_mops": rounded(one.mops),
+                "under_way": rounded(one.under_way),
+            })
+        });
         let switches: Vec<Value> = switches.collect();
         let advice: Vec<Value> = self
             .advice
@@ -145,8 +150,8 @@ impl Display for Plan {
         for one in &self.switches {
             writeln!(
                 f,
-                "From {:.3} M req/s on {} queues so long that {} answers sooner.",
-                one.mops, one.from, one.to
+                "From {:.3} M req/s ({:.0} under way) on {} queues so long that {} answers sooner.",
+                one.mops, one.under_way, one.from, one.to
             )?;
         }
         if !self.advice.is_empty() {

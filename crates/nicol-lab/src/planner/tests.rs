@@ -193,9 +193,46 @@ fn each_piece_of_advice_appears_where_it_applies_and_goes_with_its_remedy() {
     );
 }
 
+/// The simulator agrees with the queueing model about where the switch point lies: below it the first
+/// alternative answers sooner than the next one alone, and when it is saturated it does not.
+#[test]
+fn a_switch_point_lies_where_the_simulator_has_it() {
+    let mut seen = 0;
+    for example in [EXAMPLES[0], EXAMPLES[2]] {
+        let description = read(example);
+        let plan = plan(&description, false).unwrap();
+        let load = |name: &str| Arc::new(profiles::load(name).unwrap());
+        let (profile, client) = (load(&description.hardware), load(&description.clients));
+        for switch in &plan.switches {
+            let at = |name: &str| plan.candidates.iter().position(|one| one.name == name).unwrap();
+            let (from, to) = (at(&switch.from), at(&switch.to));
+            let ask = |arrival| {
+                simulate(&profile, &client, &description, &arrival).unwrap().latency_us[from]
+            };
+            let mut rates = vec![0.0; plan.candidates.len()];
+            rates[from] = switch.mops * 0.9;
+            let (below, later) = (ask(Arrival::Mixed(rates)), plan.candidates[to].latency_us);
+            assert!(below < later, "{switch:?}: {below} us below it, {later} us");
+            let full = ask(Arrival::Saturated(from));
+            assert!(full > later, "{switch:?}: {full} us when it is full, {later} us");
+            assert!((switch.under_way / (switch.mops * later) - 1.0).abs() < 1e-9);
+            seen += 1;
+        }
+    }
+    assert!(seen >= 2, "{seen} switch points");
+}
+
 #[test]
 fn hardware_without_cores_beside_the_path_is_refused_with_a_remedy() {
     let text = EXAMPLES[0].replace("hardware = \"bluefield2\"", "hardware = \"connectx6\"");
-    let error = plan(&read(&text), false).unwrap_err().to_string();
+    let wrong = Description::parse("example.toml", &text).unwrap_err();
+    assert!(
+        wrong.what.contains("connectx6") && wrong.what.contains("choose bluefield2"),
+        "{wrong}"
+    );
+    // A description that no file has given is refused as well.
+    let mut description = read(EXAMPLES[0]);
+    description.hardware = "connectx6".into();
+    let error = plan(&description, false).unwrap_err().to_string();
     assert!(error.contains("connectx6") && error.contains("choose bluefield2"), "{error}");
 }

@@ -1,0 +1,56 @@
+//! A description as its file has it: every key, and where it stands.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Raw {
+    pub(super) name: Spanned<String>,
+    pub(super) hardware: Option<Spanned<String>>,
+    pub(super) clients: Option<Spanned<String>>,
+    pub(super) bytes: Option<Spanned<String>>,
+    pub(super) criteria: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) limits: Option<RawLimits>,
+    pub(super) mitigations: Option<RawMitigations>,
+    #[serde(default)]
+    pub(super) alternative: Vec<Spanned<RawAlternative>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawLimits {
+    pub(super) host_cores: Option<Spanned<u64>>,
+    pub(super) soc_cores: Option<Spanned<u64>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawMitigations {
+    pub(super) replicate_hot: Option<Spanned<u64>>,
+    pub(super) segment: Option<Spanned<String>>,
+    pub(super) doorbell_batch: Option<Spanned<u64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawAlternative {
+    pub(super) name: Spanned<String>,
+    #[serde(default)]
+    pub(super) summary: String,
+    pub(super) share_max: Option<Spanned<f64>>,
+    pub(super) steps: Vec<Spanned<RawStep>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawStep {
+    pub(super) path: Option<Spanned<String>>,
+    pub(super) verb: Option<Spanned<String>>,
+    pub(super) bytes: Option<Spanned<String>>,
+    pub(super) reply: Option<Spanned<String>>,
+    pub(super) count: Option<Spanned<f64>>,
+    pub(super) range: Option<Spanned<String>>,
+    pub(super) core: Option<Spanned<String>>,
+    pub(super) time: Option<Spanned<String>>,
+}

@@ -1,0 +1,131 @@
+//! What a description may say, and how a wrong one is refused.
+
+use super::*;
+
+const GOOD: &str = r#"
+name = "two ways"
+criteria = ["latency", "throughput"]
+[[alternative]]
+name = "a1"
+steps = [
+  { path = "1", verb = "READ", bytes = "64B", count = 2 },
+]
+[[alternative]]
+name = "a2"
+share_max = 0.5
+steps = [
+  { path = "2", verb = "SEND", bytes = "16B", reply = "64B" },
+  { core = "soc", time = "150ns" },
+  { path = "3*", verb = "READ", bytes = "64B" },
+]
+"#;
+
+#[test]
+fn a_description_is_read_with_its_defaults() {
+    let read = Description::parse("x.toml", GOOD).unwrap();
+    assert_eq!((read.hardware.as_str(), read.alternatives.len()), ("bluefield2", 2));
+    assert_eq!(read.criteria, [Criterion::Latency, Criterion::Throughput]);
+    let compute = Step::Compute { side: Side::Nic, ns: 150 };
+    assert_eq!(read.alternatives[1].steps[1], compute);
+    assert_eq!(read.mitigations.doorbell_batch, 1);
+}
+
+#[test]
+fn a_wrong_description_is_refused_with_its_line_and_the_remedy() {
+    for (from, to, line, remedy) in [
+        ("path = \"1\"", "path = \"4\"", 7, "choose one of 1, 2, 1-out"),
+        (
+            "\"READ\", bytes = \"64B\", count",
+            "\"FETCH\", bytes = \"64B\", count",
+            7,
+            "READ, WRITE, SEND",
+        ),
+        ("\"64B\", count", "\"64\", count", 7, "a size with its unit"),
+        ("count = 2", "count = 0", 7, "above 0"),
+        ("count = 2", "cuont = 2", 7, "unknown field `cuont`"),
+        ("share_max = 0.5", "share_max = 1.5", 11, "up to 1"),
+        ("time = \"150ns\"", "time = \"150\"", 14, "with its unit"),
+        ("\"latency\"", "\"speed\"", 3, "throughput, latency"),
+        ("name = \"a2\"", "name = \"a1\"", 10, "another alternative"),
+        ("path = \"3*\", verb = \"READ\"", "path = \"3*\", verb = \"SEND\"", 15, "READ or WRITE"),
+        ("\"soc\", time", "\"soc\", count = 1, time", 14, "nothing else"),
+        ("core = \"soc\"", "core = \"host\"", 14, "a step of the SoC's"),
+        (
+            "verb = \"SEND\", bytes = \"16B\", reply = \"64B\"",
+            "verb = \"READ\", bytes = \"16B\"",
+            14,
+            "SEND it to path",
+        ),
+    ] {
+        let text = GOOD.replace(from, to);
+        assert_ne!(text, GOOD, "{from}");
+        let wrong = Description::parse("x.toml", &text).unwrap_err();
+        assert_eq!(wrong.line, line, "{to}: {wrong}");
+        assert!(wrong.to_string().starts_with("x.toml:"), "{wrong}");
+        assert!(wrong.what.contains(remedy), "{to}: {wrong}");
+    }
+    let none = Description::parse("x.toml", "name = \"x\"").unwrap_err();
+    assert!(none.what.contains("[[alternative]]"), "{none}");
+}
+
+/// What newcomers have written, and none of which may be planned with in silence.
+#[test]
+fn what_a_newcomer_gets_wrong_is_named_with_its_line() {
+    const OWN: &str = r#"# My sessions.
+name = "sessions"
+hardware = "bluefield2"
+clients = "connectx4"
+bytes = "1KiB"
+criteria = ["throughput"]
+[limits]
+host_cores = 4
+soc_cores = 8
+[[alternative]]
+name = "read"
+share_max = 0.7
+steps = [{ path = "1", verb = "READ", bytes = "1KiB" }]
+[[alternative]]
+name = "ask"
+share_max = 0.5
+steps = [
+  { path = "2", verb = "SEND", bytes = "32B", reply = "1KiB" },
+  { core = "soc", time = "350ns" },
+]
+"#;
+    assert!(Description::parse("own.toml", OWN).is_ok());
+    for (from, to, line, remedy) in [
+        ("name = \"sessions\"", "name = \" \"", 2, "give it one"),
+        ("\"bluefield2\"", "\"bluefeld2\"", 3, "did you mean 'bluefield2'"),
+        ("\"bluefield2\"", "\"connectx6\"", 3, "choose bluefield2"),
+        ("\"connectx4\"", "\"liquidio3\"", 4, "such as connectx4"),
+        ("bytes = \"1KiB\"", "bytes = \"0B\"", 5, "1B or more"),
+        ("bytes = \"1KiB\"", "bytes = 1024", 5, "in quotes"),
+        ("[\"throughput\"]", "\"throughput\"", 6, "write a list"),
+        ("[\"throughput\"]", "[]", 6, "one at least"),
+        ("[\"throughput\"]", "[\"latency\", \"latency\"]", 6, "there twice"),
+        ("host_cores = 4", "host_cores = 0", 8, "give 1 to 24"),
+        ("host_cores = 4", "host_cores = -1", 8, "a whole number"),
+        ("soc_cores = 8", "soc_cores = 80", 9, "the hardware has 8"),
+        ("soc_cores = 8", "soc_core = 8", 9, "unknown field `soc_core`"),
+        ("name = \"read\"", "name = \"\"", 11, "give it one"),
+        ("share_max = 0.5", "share_max = \"50%\"", 16, "write a number"),
+        ("share_max = 0.5", "share_max = 0.2", 16, "90 % of requests"),
+        ("time = \"350ns\"", "time = \"350ns\", reply = \"8B\"", 19, "nothing else"),
+        ("[[alternative]]\nname = \"ask\"", "[alternative]\nname = \"ask\"", 14, "duplicate key"),
+    ] {
+        let text = OWN.replacen(from, to, 1);
+        assert_ne!(text, OWN, "{from}");
+        let wrong = Description::parse("own.toml", &text).unwrap_err();
+        assert_eq!(wrong.line, line, "{to}: {wrong}");
+        assert!(wrong.what.contains(remedy), "{to}: {wrong}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_text_is_refused_with_its_line() {
+    let path = std::env::temp_dir().join(format!("nicol-plan-{}.toml", std::process::id()));
+    std::fs::write(&path, b"name = \"x\"\n\xff\xfe\n").unwrap();
+    let wrong = Description::load(&path).unwrap_err().to_string();
+    std::fs::remove_file(&path).unwrap();
+    assert!(wrong.contains(".toml:2: this is no text"), "{wrong}");
+}
