@@ -1,9 +1,9 @@
 //! DrTM-KV's alternatives as systems: what may be set in them.
 
 use anyhow::{Result, bail};
+use nicol_core::steering::Steering;
 use nicol_core::units::Nanos;
 use nicol_protocols::offpath::drtm_kv::{Alternative, DrtmKvConfig, Node, Sabotage};
-use nicol_protocols::steering::Steering;
 
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
@@ -51,22 +51,24 @@ const fn alternative(at: usize) -> System {
 const fn harmless(alternative: Alternative) -> &'static [(&'static str, &'static str)] {
     const CACHED: (&str, &str) = ("keeps_cached", "it keeps no values");
     const CHAINS: (&str, &str) = ("ignores_chains", "no chain is followed to look a key up");
+    const TORN: (&str, &str) = ("tears_buckets", "nobody READs a bucket: the SoC looks keys up");
     match alternative {
-        Alternative::A3 => &[CACHED, CHAINS],
-        Alternative::A5 => &[CHAINS],
+        Alternative::A3 => &[CACHED, CHAINS, TORN],
+        Alternative::A5 => &[CHAINS, TORN],
         Alternative::A4AndA5 => &[],
         Alternative::Rnic | Alternative::A1 | Alternative::A2 | Alternative::A4 => &[CACHED],
     }
 }
 
 /// Ways to break it on purpose, so that a sweep can show that its checkers see it.
-const SABOTAGES: [(&str, Sabotage); 6] = [
+const SABOTAGES: [(&str, Sabotage); 7] = [
     ("trusts_extents", Sabotage::TrustsExtents),
     ("ignores_chains", Sabotage::IgnoresChains),
     ("acknowledges_early", Sabotage::AcknowledgesEarly),
     ("loses_puts", Sabotage::LosesPuts),
     ("keeps_extents", Sabotage::KeepsExtents),
     ("keeps_cached", Sabotage::KeepsCached),
+    ("tears_buckets", Sabotage::TearsBuckets),
 ];
 
 impl Settings for DrtmKvConfig {

@@ -35,6 +35,7 @@ const fn alternative(at: usize) -> System {
         replication: "primary and a chain of backups",
         survives: "message faults, partitions, stalls, crashes of backups; with a primary its files end",
         coverage_of_crashes: &["shard_unavailable"],
+        harmless: &[("corrupts_chunks", "a backup refuses what its CRC denies, and has it again")],
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
         trials,
         ..system::<Node>("offpath", ALTERNATIVES[at].0, "LineFS on off-path SmartNICs, OSDI '23")
@@ -42,11 +43,13 @@ const fn alternative(at: usize) -> System {
 }
 
 /// Ways to break it on purpose, so that a sweep can show that its checkers see it.
-const SABOTAGES: [(&str, Sabotage); 4] = [
+const SABOTAGES: [(&str, Sabotage); 6] = [
     ("acknowledges_early", Sabotage::AcknowledgesEarly),
     ("publishes_early", Sabotage::PublishesEarly),
     ("breaks_chain", Sabotage::BreaksChain),
     ("publishes_old", Sabotage::PublishesOld),
+    ("corrupts_chunks", Sabotage::CorruptsChunks),
+    ("trusts_chunks", Sabotage::TrustsChunks),
 ];
 
 /// The least and the most bytes of a chunk: a write of a workload fits, a core's pieces stay few.

@@ -1,8 +1,7 @@
 //! How DrTM-KV runs: every choice is a value.
 
+use nicol_core::steering::Steering;
 use nicol_core::units::Nanos;
-
-use crate::steering::Steering;
 
 /// Which way a get takes. [OffPath23 5.2]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +77,9 @@ pub enum Sabotage {
     KeepsExtents,
     /// A put leaves the old value in the cache.
     KeepsCached,
+    /// A put takes the key's old place out of its bucket, and writes the new one a little later: a READ
+    /// of the bucket meanwhile has half of the change.
+    TearsBuckets,
 }
 
 impl DrtmKvConfig {

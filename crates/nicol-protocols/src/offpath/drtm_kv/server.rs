@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Service, Work};
 use nicol_core::ids::Key;
+use nicol_core::memory::Region;
 use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 
@@ -231,14 +232,29 @@ impl<F: Fabric> Server<F> {
         let keeps = config.sabotage == Sabotage::KeepsCached;
         let was_cached = if keeps { false } else { node.table().forget(key) };
         let Some(word) = node.table().word(key) else { return Err(FabricError::Malformed) };
-        if config.alternative.index_on_soc() {
-            index.store(word, place.word()).map_err(FabricError::AccessDenied)?;
-        } else {
-            fabric.dma_write(&index, word, &place.word().to_le_bytes()).await?;
-            fabric.access().await;
+        if config.sabotage == Sabotage::TearsBuckets {
+            self.change_word(&index, word, 0).await?;
+            fabric.sleep_until(fabric.now() + GAP).await;
         }
+        self.change_word(&index, word, place.word()).await?;
         let frees = config.sabotage != Sabotage::KeepsExtents;
         node.table().end_put(key, place, was_cached.then_some(value), frees);
+        Ok(())
+    }
+
+    /// Changes one word of the index, wherever that stands.
+    async fn change_word(
+        &self,
+        index: &Arc<Region>,
+        word: u64,
+        value: u64,
+    ) -> Result<(), FabricError> {
+        if self.node.config().alternative.index_on_soc() {
+            index.store(word, value).map_err(FabricError::AccessDenied)?;
+        } else {
+            self.fabric.dma_write(index, word, &value.to_le_bytes()).await?;
+            self.fabric.access().await;
+        }
         Ok(())
     }
 }

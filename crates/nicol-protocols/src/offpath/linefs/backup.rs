@@ -26,7 +26,8 @@ impl<F: Fabric> Member<F> {
         fabric.access().await;
         let mut bytes = vec![0; chunk.len as usize];
         let read = node.inbox(side).read(node.place_of(side, chunk.slot), &mut bytes);
-        if read.is_err() || crc32c::crc32c(&bytes) != chunk.crc {
+        let trusts = node.config().sabotage == Sabotage::TrustsChunks;
+        if read.is_err() || crc32c::crc32c(&bytes) != chunk.crc && !trusts {
             count(&node.counts.refused);
             return fabric.refuse(to, FabricError::NoResources);
         }

@@ -67,6 +67,11 @@ pub enum Sabotage {
     BreaksChain,
     /// Whoever publishes overwrites what is newer.
     PublishesOld,
+    /// Some chunks are written with a byte that is not theirs: backups refuse them, and they are written
+    /// again. Harmless, as long as a backup compares what it finds with the CRC.
+    CorruptsChunks,
+    /// The same, and backups do not compare.
+    TrustsChunks,
 }
 
 impl LineFsConfig {

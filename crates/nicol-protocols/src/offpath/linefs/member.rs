@@ -9,12 +9,15 @@ use nicol_core::fabric::{Fabric, FabricError, OneSided, Timeout};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::units::Nanos;
 
+use super::config::Sabotage;
 use super::messages::{Chunk, Hello, Keys, Slot};
 use super::node::Node;
 use crate::kit::count;
 
 /// How long a HELLO waits for its answer.
 const HELLO_TIMEOUT: Timeout = Timeout::After(Nanos::from_millis(2));
+/// One chunk in so many is corrupted by the sabotages that corrupt some.
+const CORRUPTED_ONE_IN: u64 = 4;
 /// How long an engine waits before it asks again for what has failed.
 const AGAIN: Nanos = Nanos::from_micros(20);
 
@@ -115,11 +118,28 @@ impl<F: Fabric> Member<F> {
         let keys = self.reach(backup).await?;
         let rkey = if here.side == Side::Host { keys.host } else { keys.soc };
         let offset = self.node.place_of(here.side, chunk.slot);
+        let corrupted = self.corrupted(bytes);
+        let bytes = corrupted.as_deref().unwrap_or(bytes);
         // [LineFS21, OffPath23 5.1] WRITE the chunk: by (2) from SoC to SoC, by (1) from host to host.
         self.write(backup, rkey, offset, bytes).await?;
         // [LineFS21, OffPath23 5.1] The backup acknowledges what is persistent there and behind it.
         let to = self.engine_of(backup, here.side, chunk.slot);
         self.fabric.call(to, chunk, Timeout::Never).await.map(drop)
+    }
+
+    /// The bytes with one of them changed, by the sabotages that corrupt some chunks.
+    fn corrupted(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let corrupts = matches!(
+            self.node.config().sabotage,
+            Sabotage::CorruptsChunks | Sabotage::TrustsChunks
+        );
+        if !corrupts || bytes.is_empty() || !self.fabric.random().is_multiple_of(CORRUPTED_ONE_IN) {
+            return None;
+        }
+        let mut corrupted = bytes.to_vec();
+        let at = (self.fabric.random() % bytes.len() as u64) as usize;
+        corrupted[at] ^= 1 << (self.fabric.random() % 8);
+        Some(corrupted)
     }
 
     /// WRITEs `bytes`, in pieces where transfers are segmented. [OffPath23 advices 2 and 3]
