@@ -123,11 +123,12 @@ fn people(all: &[(String, CheckLine)]) -> Result<()> {
                 notes.len() - 1
             }) + 1
         });
-        let verdict = match (line.is_close(), line.contradicted, line.assumed) {
-            (true, _, false) => "holds",
-            (true, _, true) => "holds (assumed)",
-            (false, true, _) => "contradicted",
-            (false, false, _) => "FAILS",
+        let verdict = match (line.is_close(), line.contradicted) {
+            (true, _) if line.fitted => "holds (fitted)",
+            (true, _) if line.assumed => "holds (assumed)",
+            (true, _) => "holds",
+            (false, true) => "contradicted",
+            (false, false) => "FAILS",
         };
         let yes_no = |value: f64| if value == 1.0 { "yes" } else { "no" }.to_owned();
         let value = |value: f64| {
@@ -157,10 +158,11 @@ fn people(all: &[(String, CheckLine)]) -> Result<()> {
         notes.iter().enumerate().map(|(at, note)| format!("note {}: {note}\n", at + 1)).collect();
     let (within, others) = (checks::TOLERANCE * 100.0, all.len());
     let close = all.iter().filter(|(_, line)| line.is_close()).count();
+    let fitted = all.iter().filter(|(_, line)| line.is_close() && line.fitted).count();
     let contradicted = all.iter().filter(|(_, line)| !line.is_close() && line.contradicted).count();
     below += &format!(
-        "{close} of {others} lines are within {within:.0} %; {contradicted} contradict other published \
-         values; {} fail\n",
+        "{close} of {others} lines are within {within:.0} %, {fitted} of them because the profile is fitted \
+         to them; {contradicted} contradict other published values; {} fail\n",
         others - close - contradicted
     );
     output::print(&below)
@@ -178,6 +180,7 @@ fn row(profile: &str, line: &CheckLine) -> Value {
         "unit": line.unit,
         "relative_error": (line.relative_error * 10_000.0).round() / 10_000.0,
         "assumed": line.assumed,
+        "fitted": line.fitted,
         "holds": line.holds(),
         "note": line.note,
     })

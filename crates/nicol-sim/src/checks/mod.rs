@@ -38,6 +38,9 @@ pub struct CheckLine {
     pub relative_error: f64,
     /// Does the model's value rest mainly on assumed numbers?
     pub assumed: bool,
+    /// Was a number of the profile fitted to this very line, by a mechanism that nobody has shown? Then it
+    /// holds by construction. The note says what is known.
+    pub fitted: bool,
     /// Does the published value contradict other published ones? The note says which.
     pub contradicted: bool,
     /// How it was measured, and what explains a difference.
@@ -72,6 +75,7 @@ impl CheckLine {
             unit,
             relative_error,
             assumed: false,
+            fitted: false,
             contradicted: false,
             note: "",
         }
@@ -89,6 +93,11 @@ impl CheckLine {
     fn note(mut self, note: &'static str) -> Self {
         self.note = note;
         self
+    }
+
+    fn fitted(mut self, note: &'static str) -> Self {
+        self.fitted = true;
+        self.note(note)
     }
 
     fn contradicted(mut self, note: &'static str) -> Self {
