@@ -515,7 +515,7 @@ fn decisions_of_a_run_are_written_shown_and_replayed_and_changed_ones_are_notice
     let path = file("decisions.jsonl", "");
     let path = path.to_str().unwrap();
     let run = ["bench", "smallbank", "--on", "liquidio3", "--nodes", "2", "--clients", "8"];
-    let scale = ["--host-engines", "2", "--nic-engines", "2", "--records", "200"];
+    let scale = ["--host-engines", "2", "--nic-engines", "2", "--records", "2000"];
     let length = ["--transactions", "6000", "--system", "xenic", "--decisions", path];
     let run = [&run[..], &scale, &length].concat();
     let nothing = nicol(&run);
