@@ -35,7 +35,7 @@ pub enum Command {
     /// Serve data to Redis clients from an embedded replicated cluster.
     Serve(ServeArgs),
     /// Run a workload on a system, live or simulated, and judge the result.
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
     /// Run a workload under injected faults for many seeds, and judge each run.
     Sweep(SweepArgs),
     /// Break every system on purpose in every way that it knows, and show which run the checkers
