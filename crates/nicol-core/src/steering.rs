@@ -56,7 +56,7 @@ pub struct Steering {
 impl Steering {
     /// A thirty-second of all operations explores, in trials of several times what a node's clients have
     /// under way: assumed.
-    pub const DEFAULT: Self = Self { trial: 64, between: 1_984, gain_permille: 50, epochs: 2 };
+    pub const DEFAULT: Self = Self { trial: 48, between: 1_488, gain_permille: 50, epochs: 2 };
 }
 
 /// An epoch and what was decided at its end.

@@ -367,7 +367,7 @@ mod tests {
         let configs: Vec<_> = (0..40).map(broken).collect();
         let stop = AtomicBool::new(false);
         let report = run(&configs, 2, &stop, &|_| (), &|_| ()).unwrap();
-        assert_eq!(report.warnings.len(), 1, "{:?}", report.warnings);
+        assert!(report.warnings.iter().any(|warning| warning.starts_with("faithful=paper")));
         let failure = report.failures.iter().find(|failure| failure.key.is_some());
         let (key, rows) = messages(failure.expect("it is broken")).unwrap().unwrap();
         assert_eq!(Some(key), failure.and_then(|failure| failure.key));

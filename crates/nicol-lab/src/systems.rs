@@ -77,6 +77,9 @@ mod tests {
     #[test]
     fn an_unknown_system_is_refused_with_the_nearest_name() {
         let error = find("xeinc").err().unwrap().to_string();
-        assert!(error.contains("did you mean 'xenic'") && error.contains("fasst"), "{error}");
+        assert!(
+            error.contains("did you mean 'xenic'") && error.contains("nicol systems"),
+            "{error}"
+        );
     }
 }

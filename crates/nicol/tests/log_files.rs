@@ -139,7 +139,8 @@ fn what_no_store_has_made_is_named_and_left_alone() {
     let dir = folder("log-strangers");
     let serve = |bad: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nicol"));
-        let args = ["serve", "--nodes", "1", "--port", "0", "--log-device", &device(&dir)];
+        let args =
+            ["serve", "--nodes", "2", "--listen", "127.0.0.1:0", "--log-device", &device(&dir)];
         refuses(&command.args(args).output().unwrap(), bad);
     };
     for stranger in ["notes.txt", "node-0.log", "run-1/notes.txt", "run-x"] {

@@ -217,7 +217,7 @@ fn rounds(name: &str, count: u64, seed: u64) {
         let nodes = ["3", "4", "3"][round as usize % 3];
         let (server, address) =
             live_with(&mut command(&dir, &["--nodes", nodes, "--log-bytes", "300000"]));
-        for word in ["made up for", "left out 0", "cut 0"] {
+        for word in ["repaired from", "left out 0", "cut 0"] {
             *told.entry(word).or_default() += u64::from(server.before.contains(word));
         }
         let mut client = Client::open(&address);
@@ -252,7 +252,7 @@ fn rounds(name: &str, count: u64, seed: u64) {
     println!("{count} rounds, {commits} acknowledged bursts, of {count} starts: {told:?}");
     assert!(commits > 5 * count, "{commits} in {count} rounds");
     if count >= 20 {
-        assert!(told["made up for"] > count / 10, "{told:?}");
+        assert!(told["repaired from"] > count / 10, "{told:?}");
         assert!(told["cut 0"] < count, "{told:?}");
     }
 }
@@ -325,7 +325,7 @@ fn a_record_that_is_damaged_in_every_log_is_refused_in_words() {
         let spared = holders[holders.len() - 1].clone();
         logs.iter().filter(|log| **log != spared).for_each(|log| drop(spoil(log)));
         let (server, address) = live_with(&mut command(&dir, &["--replicas", replicas]));
-        assert!(server.before.contains("made up for"), "{}", server.before);
+        assert!(server.before.contains("repaired from"), "{}", server.before);
         let found = Client::open(&address).ask("MGET before hit-me after behind");
         let expected = ["before", "hit-me", "after", "behind"].map(|key| format!("value-of-{key}"));
         assert_eq!(found, expected.map(Some));
@@ -350,7 +350,7 @@ fn random_bytes_instead_of_a_log_are_told_or_refused() {
     }
     fs::write(&logs[1], &noise).unwrap();
     let (server, address) = live_with(&mut command(&dir, &[]));
-    let named = format!("made up for from other files: {} at byte 0", logs[1].display());
+    let named = format!("repaired from other files: {} at byte 0", logs[1].display());
     assert!(server.before.contains(&named), "{}", server.before);
     assert_eq!(Client::open(&address).ask("GET hit-me"), [Some("value-of-hit-me".to_owned())]);
 }

@@ -193,8 +193,9 @@ fn each_piece_of_advice_appears_where_it_applies_and_goes_with_its_remedy() {
     );
 }
 
-/// The simulator agrees with the queueing model about where the switch point lies: below it the first
-/// alternative answers sooner than the next one alone, and when it is saturated it does not.
+/// The simulator agrees with the queueing model, within a fifth of the rate, about where the switch point
+/// lies: below it the first alternative answers sooner than the next one alone, and when it is saturated
+/// it does not.
 #[test]
 fn a_switch_point_lies_where_the_simulator_has_it() {
     let mut seen = 0;
@@ -210,7 +211,7 @@ fn a_switch_point_lies_where_the_simulator_has_it() {
                 simulate(&profile, &client, &description, &arrival).unwrap().latency_us[from]
             };
             let mut rates = vec![0.0; plan.candidates.len()];
-            rates[from] = switch.mops * 0.9;
+            rates[from] = switch.mops * 0.8;
             let (below, later) = (ask(Arrival::Mixed(rates)), plan.candidates[to].latency_us);
             assert!(below < later, "{switch:?}: {below} us below it, {later} us");
             let full = ask(Arrival::Saturated(from));

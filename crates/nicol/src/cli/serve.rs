@@ -23,7 +23,7 @@ pub const LOG_BYTES: RangeInclusive<u64> = 65_536..=1 << 50;
     when the process ends. With --log-device file:DIR every\nwrite is in a synced file of each \
     backup before it is acknowledged, and the next start with\nthe same DIR reads everything \
     back, whatever --nodes and --replicas were. A torn end of a\nlog is cut. Damage in a log is \
-    made up for from the logs of other replicas, and that is told;\nif that is impossible, the \
+    repaired from the logs of other replicas, which is reported;\nif that is impossible, the \
     start ends with exit code 3 and the names and places. Other files\nin DIR, another server \
     that uses it, a full disk or another error of a file end the server\nlikewise. While it \
     serves, the logs are shortened once they are long (--log-bytes).")]
