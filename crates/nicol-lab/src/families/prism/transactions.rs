@@ -24,8 +24,23 @@ pub(super) const PRISM_TX: System = System {
     coverage_of_crashes: &["shard_unavailable"],
     sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
     trials,
-    ..commit::system::<Node>("prism-tx", "PRISM, SOSP '21, section 8")
+    accepts,
+    ..TRANSACTIONS
 };
+
+const TRANSACTIONS: System = commit::system::<Node>("prism-tx", "PRISM, SOSP '21, section 8");
+
+/// What every system of the commit family runs, but for New-Order alone.
+fn accepts(system: &System, spec: &WorkloadSpec) -> Result<(), String> {
+    if spec.name == "tpcc-no" {
+        return Err(
+            "a known defect: New-Order alone takes minutes under message faults where others \
+                    take a second; choose tpcc"
+                .to_owned(),
+        );
+    }
+    (TRANSACTIONS.accepts)(system, spec)
+}
 
 /// Ways to break it on purpose, so that a sweep can show that its checkers see it.
 const SABOTAGES: [(&str, Sabotage); 8] = [
