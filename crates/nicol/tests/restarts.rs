@@ -426,8 +426,9 @@ fn told(client: &mut Client, name: &str) -> u64 {
 fn logs_that_outrun_the_saving_of_tables_are_held_up() {
     /// Beyond it logs are merged.
     const LIMIT: u64 = 1_000_000;
-    /// What a slow machine writes between two looks, and while it makes the files of a run.
-    const BETWEEN: u64 = 6_000_000;
+    /// What is written between two looks, and while the files of a run are made: 11 to 13 MB on a quiet
+    /// machine.
+    const BETWEEN: u64 = 18_000_000;
     let dir = folder("restart-outrun");
     let (server, address) = live_with(&mut command(&dir, &["--log-bytes", &LIMIT.to_string()]));
     let (records, value) = (12_000, "x".repeat(1_000));
