@@ -1,8 +1,9 @@
 //! The project's own tasks:
 //! `cargo xtask ci [--quick] | golden [--bless] | instructions [--check | --bless] | tidy | papers |
-//! miri [--once] | restarts [FLAGS] | rtl [--quick]`.
+//! miri [--once] | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
 #![forbid(unsafe_code)]
 
+mod cargo;
 mod ci;
 mod instructions;
 mod miri;
@@ -11,6 +12,7 @@ mod restarts;
 mod rtl;
 mod source;
 mod tidy;
+mod tlc;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -39,7 +41,10 @@ usage: cargo xtask TASK
                [--rounds 200] [--seed 17] [--seeds 1000..2000]
   rtl          AlNiCo's scheduler in hardware: a million decisions under Verilator against the Rust
                model, and Yosys' estimate, where these are installed
-  rtl --quick  20,000 decisions, no estimate";
+  rtl --quick  20,000 decisions, no estimate
+  tlc          the TLA+ specification of MINOS, checked by TLC, where there is a Java: every model
+               on the host and offloaded, and what is broken on purpose
+  tlc --quick  one model and two things that are broken, as the gate does";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -65,6 +70,8 @@ fn run(words: &[&str]) -> Result<()> {
         ["tidy"] => tidy::run(&root()?),
         ["rtl"] => rtl::run(&root()?, rtl::Form::Whole),
         ["rtl", "--quick"] => rtl::run(&root()?, rtl::Form::Quick),
+        ["tlc"] => tlc::run(&root()?, tlc::Form::Whole),
+        ["tlc", "--quick"] => tlc::run(&root()?, tlc::Form::Quick),
         ["miri"] => miri::run(&root()?, false),
         ["miri", "--once"] => miri::run(&root()?, true),
         ["papers"] => papers::run(&root()?),

@@ -25,6 +25,10 @@ const TESTS: [(&str, &[&str]); 2] = [
     (
         "nicol-core",
         &[
+            "chain::attacks::a_pointer_leads_to_its_own_region_or_nowhere",
+            "chain::fuzz::tests::inputs_that_are_cut_or_empty_are_tried_too",
+            "chain::tests::a_buffer_is_not_reused_while_a_chain_may_read_it",
+            "chain::threads::whoever_reads_while_others_install_and_recycle_sees_one_whole_item",
             "exec::tasks::tests::tasks_run_until_they_wait_and_again_when_signalled",
             "memory::buffers::tests::a_posted_buffer_waits_for_the_chains_that_were_under_way",
             "memory::atomic::tests::wide_swaps_reads_and_writes_of_threads_are_atomic",
@@ -45,9 +49,13 @@ const TESTS: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// Runs the tests; `once` with one interpretation instead of several.
+/// Runs the tests; `once` with one interpretation instead of several. Where there is no Miri, and none
+/// can be installed, it says so.
 pub fn run(root: &Path, once: bool) -> Result<()> {
-    provide()?;
+    if let Err(error) = provide() {
+        println!("Miri is left out, because it cannot be installed: {error:#}");
+        return Ok(());
+    }
     for (name, tests) in TESTS {
         let mut miri = rustup(&["run", TOOLCHAIN, "cargo", "miri", "test", "--lib", "-p", name]);
         miri.args(["--", "--exact"]).args(tests).current_dir(root);

@@ -5,11 +5,10 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::finish;
+use crate::{cargo, finish};
 
 /// How much is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +58,8 @@ pub fn run(root: &Path, extent: &Extent) -> Result<()> {
             "restart::a_new_cluster_has_everything_acknowledged_over_1000_seeds",
         ),
     ] {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["test", "-p", package, "--test", target, "--"]).current_dir(root);
+        let mut cargo = cargo::command(root);
+        cargo.args(["test", "-p", package, "--test", target, "--"]);
         cargo.args(["--exact", test, "--ignored", "--nocapture"]);
         cargo.env("NICOL_RESTART_ROUNDS", rounds.to_string());
         cargo.env("NICOL_RESTART_SEED", seed.to_string());

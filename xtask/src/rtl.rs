@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::finish;
+use crate::{cargo, finish};
 
 /// How much is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,8 +42,8 @@ const SOURCES: [&str; 2] = ["scheduler.sv", "rank_tree.sv"];
 /// Compares decisions, and estimates.
 pub fn run(root: &Path, form: Form) -> Result<()> {
     let from = root.join("crates/nicol-protocols/rtl");
-    let build = root.join("target/rtl");
-    std::fs::create_dir_all(&build).context("target/rtl")?;
+    let build = cargo::target(root)?.join("rtl");
+    std::fs::create_dir_all(&build).with_context(|| build.display().to_string())?;
     if is_there("verilator", "--version") {
         compare(root, &from, &build, form)?;
     }
@@ -69,13 +69,12 @@ fn compare(root: &Path, from: &Path, build: &Path, form: Form) -> Result<()> {
     verilator.args(SOURCES.map(|source| from.join(source))).arg(from.join("testbench.cpp"));
     verilator.stdout(Stdio::null());
     finish(&mut verilator)?;
-    let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let example = ["-p", "nicol-protocols", "--example", "decisions"];
-    finish(cargo().arg("build").args(form.profile()).args(example).current_dir(root))?;
-    let (mut model, requests) = (cargo(), form.requests());
+    finish(cargo::command(root).arg("build").args(form.profile()).args(example))?;
+    let (mut model, requests) = (cargo::command(root), form.requests());
     model.args(["run", "--quiet"]).args(form.profile()).args(example);
     model.args(["--", &requests.to_string()]);
-    let mut model = model.current_dir(root).stdout(Stdio::piped()).spawn().context("the model")?;
+    let mut model = model.stdout(Stdio::piped()).spawn().context("the model")?;
     let trace = model.stdout.take().context("the model's trace")?;
     let hardware = Command::new(build.join("Vscheduler"))
         .arg((requests / 2).to_string())

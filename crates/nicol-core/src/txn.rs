@@ -8,6 +8,7 @@ mod scan;
 use self::key_index::KeyIndex;
 use crate::fabric::FabricError;
 use crate::ids::{Key, ShardId, TxnId, Version};
+use crate::wire::append;
 pub use procedures::{Execute, Procedures, RequestKeys, Scheduling};
 pub use scan::{Collector, KeyRange, RangeVersion, SCANS_MAX, Scan, VersionRange};
 
@@ -264,6 +265,12 @@ impl Txn {
         Some(Write { key: entry.key, version, value })
     }
 
+    /// Has execution decided on a write?
+    #[inline]
+    pub fn has_updates(&self) -> bool {
+        self.entries.iter().any(Entry::is_updated)
+    }
+
     /// Every write that execution decided on.
     pub fn updates(&self) -> impl Iterator<Item = Write<'_>> {
         (0..self.entries.len()).filter_map(|index| self.update(index))
@@ -288,7 +295,7 @@ impl Txn {
     fn keep(&mut self, bytes: &[u8]) -> Span {
         let start = self.arena.len();
         assert!(start + bytes.len() <= u32::MAX as usize, "the arena is indexed by 32 bits");
-        self.arena.extend_from_slice(bytes);
+        append(&mut self.arena, bytes);
         Span { start: start as u32, len: bytes.len() as u32 }
     }
 
@@ -299,6 +306,17 @@ impl Txn {
 }
 
 impl Entry {
+    /// Has execution decided on a write of it?
+    #[inline]
+    pub const fn is_updated(&self) -> bool {
+        match self.update {
+            None => false,
+            Some(Update::Put(_)) => true,
+            Some(Update::Delete) => self.present,
+        }
+    }
+
+    #[inline]
     fn new(key: Key, write: bool) -> Self {
         Self {
             key,

@@ -113,6 +113,8 @@ pub struct ViewNode {
     /// The same among the host engines alone.
     first_host: u32,
     sides: [SideState; 2],
+    /// The view in which each side has come up in its life.
+    joined: [Epoch; 2],
 }
 
 impl ViewNode {
@@ -181,8 +183,15 @@ impl View {
                 }
             }
             let (host_engines, nic_engines) = (host_engines as u8, nic_engines as u8);
-            let sides = [SideState::FIRST; 2];
-            nodes.push(ViewNode { role, host_engines, nic_engines, first, first_host, sides });
+            nodes.push(ViewNode {
+                role,
+                host_engines,
+                nic_engines,
+                first,
+                first_host,
+                sides: [SideState::FIRST; 2],
+                joined: [Epoch::FIRST; 2],
+            });
             first += u32::from(host_engines) + u32::from(nic_engines);
             first_host += u32::from(host_engines);
         }
@@ -240,11 +249,15 @@ impl View {
     /// # Panics
     /// If there is no such node.
     pub fn with_sides(&self, changes: &[(NodeId, Side, SideState)]) -> Self {
-        let mut nodes = self.nodes.to_vec();
+        let (mut nodes, epoch) = (self.nodes.to_vec(), self.epoch.next());
         for &(node, side, state) in changes {
-            nodes[node.index()].sides[side as usize] = state;
+            let node = &mut nodes[node.index()];
+            if state.up && node.sides[side as usize] != state {
+                node.joined[side as usize] = epoch;
+            }
+            node.sides[side as usize] = state;
         }
-        Self { epoch: self.epoch.next(), nodes: nodes.into(), ..self.clone() }
+        Self { epoch, nodes: nodes.into(), ..self.clone() }
     }
 
     /// The number of this view: later ones have higher numbers.
@@ -281,6 +294,16 @@ impl View {
     pub fn side(&self, node: NodeId, side: Side) -> SideState {
         let down = SideState { up: false, incarnation: Incarnation::FIRST };
         self.node(node).map_or(down, |node| node.side(side))
+    }
+
+    /// The first view that had both sides of `node` in the lives in which this one has them, or had them
+    /// last. Whoever is up in two views and joined in the same one was a member of all between.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn joined(&self, node: NodeId) -> Epoch {
+        let [host, nic] = self.nodes[node.index()].joined;
+        host.max(nic)
     }
 
     /// Engines on one side of a node; 0 if there is no such node.
@@ -380,6 +403,7 @@ impl View {
     ///
     /// # Panics
     /// If there is no such node.
+    #[inline]
     pub fn nic_for(&self, host: EngineId, turn: u64) -> EngineId {
         let node = &self.nodes[host.node.index()];
         let (hosts, nics) = (u64::from(node.host_engines), u64::from(node.nic_engines));
@@ -405,6 +429,7 @@ impl View {
     ///
     /// # Panics
     /// If there is no such shard.
+    #[inline]
     pub fn primary(&self, shard: ShardId) -> NodeId {
         self.placement.replicas_of(shard).primary()
     }
@@ -413,6 +438,7 @@ impl View {
     ///
     /// # Panics
     /// If there is no such shard.
+    #[inline]
     pub fn backups(&self, shard: ShardId) -> impl Iterator<Item = NodeId> + use<> {
         self.placement.replicas_of(shard).backups()
     }
@@ -438,6 +464,7 @@ pub trait ShardMap {
 }
 
 impl ShardMap for View {
+    #[inline]
     fn shards(&self) -> u16 {
         self.placement.shards()
     }

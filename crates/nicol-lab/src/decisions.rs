@@ -10,8 +10,6 @@ use serde::{Deserialize, Serialize};
 
 /// The schema's name, first in the header.
 pub const SCHEMA: &str = "nicol.decisions/1";
-/// Lines that a file may have at most: more than a thousand nodes keep.
-const LINES_MAX: usize = 1 << 22;
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,7 +132,7 @@ fn line(to: &mut dyn Write, value: &impl Serialize) -> Result<()> {
 /// # Errors
 /// What is no such file, with its line.
 pub fn replay(from: impl BufRead) -> Result<(Header, Vec<Replayed>)> {
-    let mut lines = from.lines().take(LINES_MAX).enumerate();
+    let mut lines = from.lines().enumerate();
     let header = lines.next().map(|(_, line)| line).transpose()?.unwrap_or_default();
     let header: Header = serde_json::from_str(&header).with_context(|| {
         format!("line 1: no header of {SCHEMA}, as nicol bench --decisions writes it")

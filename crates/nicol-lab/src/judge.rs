@@ -8,6 +8,7 @@ use nicol_core::history::{
 };
 use nicol_core::ids::{Key, NodeId, ShardId};
 use nicol_core::system::{Audit, SystemNode};
+use nicol_core::view::ShardMap;
 use nicol_workload::driver::history;
 
 use crate::cluster::{Cluster, Quiet};
@@ -99,8 +100,9 @@ fn add_final_state<Y: Family>(cluster: &Cluster<Y>, history: &mut History) {
     }
 }
 
-/// Where a crash lets replicas differ: what is wrong with what each survivor holds, as if it was read
-/// behind everything. What was acknowledged is on every one of them; what was not may be on some.
+/// Where a crash lets replicas differ: what is wrong with what each node that serves holds, or lacks, as
+/// if it was read behind everything. What was acknowledged is on every one of them; what was not may be
+/// on some.
 fn judge_survivors<Y: Family>(cluster: &Cluster<Y>, history: &History) -> Vec<String> {
     let replicated = cluster.view.replicas() > 1 && Y::Node::REPLICAS_CONVERGE;
     if !replicated || !Y::Node::FOLLOWS_VIEWS || cluster.is_whole() {
@@ -113,26 +115,38 @@ fn judge_survivors<Y: Family>(cluster: &Cluster<Y>, history: &History) -> Vec<St
     // Of what no operation has named, the history does not tell what was loaded.
     let named: BTreeSet<history::Key> = history.operations.iter().filter_map(key_of).collect();
     let mut wrong = Vec::new();
-    for id in cluster.surviving_ids() {
-        let mut read = history.clone();
+    for id in cluster.serving_ids() {
+        let mut absent = named.clone();
+        let mut found = Vec::new();
+        let held = |shard: &ShardId| cluster.view.replicas_of(*shard).contains(&id);
+        let is_held = |key: &history::Key| match key {
+            history::Key::Number(number) => held(&cluster.view.shard_of(Key(*number))),
+            history::Key::Bytes(_) => false,
+        };
         for shard in cluster.view.shard_ids() {
             cluster.nodes[id.index()].for_each_of(shard, &mut |key, version, value| {
                 let key: history::Key = key.into();
-                if !named.contains(&key) {
-                    return;
-                }
-                let place = read.operations.len() as u64 + 1;
+                absent.remove(&key);
                 let (version, digest) = (Some(version.0), Some(history::digest(value)));
-                let found = Some(Found { present: true, version, digest });
-                read.operations.push(Operation {
-                    client,
-                    sequence: place,
-                    id: last + place,
-                    invoked: at + 2 * place,
-                    responded: Some(at + 2 * place + 1),
-                    end: End::Ok,
-                    action: Action::Get { key, found },
-                });
+                found.push((key, Found { present: true, version, digest }));
+            });
+        }
+        let none = Found { present: false, version: None, digest: None };
+        found.retain(|(key, _)| named.contains(key));
+        if Y::Node::RECOVERS {
+            // Others may keep no replicas, whatever the view says.
+            found.extend(absent.into_iter().filter(is_held).map(|key| (key, none)));
+        }
+        let mut read = history.clone();
+        for (place, (key, found)) in (1..).zip(found) {
+            read.operations.push(Operation {
+                client,
+                sequence: place,
+                id: last + place,
+                invoked: at + 2 * place,
+                responded: Some(at + 2 * place + 1),
+                end: End::Ok,
+                action: Action::Get { key, found: Some(found) },
             });
         }
         wrong.extend(Y::judge(&read).into_iter().map(|line| format!("on node {}: {line}", id.0)));
@@ -244,13 +258,17 @@ fn differing_keys<Y: Family>(
 }
 
 /// The keys of `shard` that a dead node may have left undecided: those which its primary says or,
-/// if that is dead, those that operations of unknown outcome may have written. `None`: any.
+/// if that is dead, those that operations of unknown outcome may have written. `None`: any. Where nodes
+/// recover, so do the records: none is left undecided.
 fn undecided_keys<Y: Family>(
     cluster: &Cluster<Y>,
     audits: &[(NodeId, Audit)],
     operations: &[Operation],
     shard: ShardId,
 ) -> Option<BTreeSet<Key>> {
+    if Y::Node::RECOVERS {
+        return Some(BTreeSet::new());
+    }
     let primary = cluster.view.primary(shard);
     if let Some((_, audit)) = audits.iter().find(|(node, _)| *node == primary) {
         return Some(audit.keys_awaiting_recovery.iter().copied().collect());

@@ -7,8 +7,9 @@ use anyhow::{Result, ensure};
 use nicol_core::engine::Loss;
 use nicol_core::faults::FaultPlan;
 use nicol_core::history::History;
+use nicol_core::ids::NodeId;
 use nicol_core::units::Nanos;
-use nicol_core::view::View;
+use nicol_core::view::{Role, View};
 use nicol_rt::{Clock, LiveCluster, LiveConfig, LiveReport, Views};
 use nicol_workload::driver::RunPlan;
 
@@ -157,6 +158,19 @@ fn run_clients<Y: Family>(
     Ok(is_over(stop_at))
 }
 
+/// What threads that ran engines of servers have taken of their cores; `None` if clients ran there, too,
+/// or the system does not say.
+fn server_cpu(view: &View, nodes: &[Vec<NodeId>], cpu: &[Option<Duration>]) -> Option<Duration> {
+    let serves = |node: &NodeId| view.role(*node) == Some(Role::Server);
+    let has_clients = view.nodes_of(Role::Client).next().is_some();
+    let apart = |nodes: &Vec<NodeId>| nodes.iter().all(serves) || !nodes.iter().any(serves);
+    if !has_clients || !nodes.iter().all(apart) {
+        return None;
+    }
+    let mut servers = nodes.iter().zip(cpu).filter(|(nodes, _)| nodes.iter().all(serves));
+    servers.try_fold(Duration::ZERO, |sum, (_, cpu)| Some(sum + (*cpu)?))
+}
+
 fn drive<Y: Family>(
     config: &BenchConfig,
     view: &View,
@@ -197,12 +211,13 @@ fn drive<Y: Family>(
     let deadline = Instant::now() + SETTLE;
     world.run_until(|| at_rest() || Instant::now() > deadline, POLL)?;
     let settled = ended && at_rest() && cluster.run.finished();
-    let LiveReport { busy, stats, .. } = world.stop()?;
+    let LiveReport { busy, cpu, nodes, stats, .. } = world.stop()?;
+    let server_cpu = server_cpu(view, &nodes, &cpu);
     let thread = |(number, busy): (usize, &f64)| Resource {
         name: format!("thread {number}"),
         utilization: *busy,
     };
     let resources = busy.iter().enumerate().map(thread).collect();
     let (core_time, simulated) = (Vec::new(), None);
-    Ok(Measured { stats, resources, core_time, settled, simulated, started_s, wall_s })
+    Ok(Measured { stats, resources, core_time, server_cpu, settled, simulated, started_s, wall_s })
 }

@@ -1,5 +1,7 @@
 //! What a world measures around a run.
 
+use std::time::Duration;
+
 use nicol_core::engine::EngineStats;
 use nicol_core::units::Nanos;
 use nicol_sim::Spending;
@@ -12,6 +14,8 @@ pub(crate) struct Measured {
     pub(crate) resources: Vec<Resource>,
     /// Only the simulator knows.
     pub(crate) core_time: Vec<Spending>,
+    /// What the servers' threads took of their cores, where clients had threads of their own.
+    pub(crate) server_cpu: Option<Duration>,
     pub(crate) settled: bool,
     pub(crate) simulated: Option<Simulated>,
     /// How long starting every engine took.

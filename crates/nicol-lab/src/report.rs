@@ -94,6 +94,13 @@ pub struct BenchReport {
     /// What the cores spent their time on, per committed transaction; empty where it is not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub core_time: Vec<CoreTime>,
+    /// Microseconds of a core that the threads of servers took per committed transaction, the time before
+    /// the measured one included; where clients ran on threads of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_cpu_us: Option<f64>,
+    /// Committed transactions in a second of a core of the servers' threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_server_cpu_s: Option<f64>,
     /// What the records took of this machine's memory, if it says.
     pub memory: Option<Memory>,
     /// What the checkers say.

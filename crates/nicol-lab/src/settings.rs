@@ -1,6 +1,7 @@
 //! `--set key=value`: every mechanism of a system that can be varied.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use nicol_core::engine::DoorbellBatch;
 use nicol_core::records::RecordSource;
 use nicol_core::units::Bytes;
 
@@ -106,7 +107,7 @@ pub struct EngineSettings {
     /// Does a core go on while its DMAs are under way? [Xenic21 5.7]
     pub dma_async: Option<bool>,
     /// One-sided operations per doorbell.
-    pub doorbell_batch: Option<usize>,
+    pub doorbell_batch: Option<DoorbellBatch>,
 }
 
 /// Applies settings in order; a later one wins. Errors name the key, the value and the remedy.
@@ -177,7 +178,11 @@ impl Settings for EngineSettings {
         ("aggregation", "on|off", "gather messages into frames (simulated worlds)"),
         ("dma_vector", "1..15", "DMA requests per vector (simulated worlds)"),
         ("dma_async", "on|off", "let cores go on while DMAs are under way (simulated worlds)"),
-        ("doorbell_batch", "1..64", "one-sided operations per doorbell (simulated worlds)"),
+        (
+            "doorbell_batch",
+            "1..64|adaptive",
+            "one-sided operations per doorbell; adaptive: where it pays (simulated worlds)",
+        ),
     ];
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
@@ -185,7 +190,13 @@ impl Settings for EngineSettings {
             "aggregation" => self.aggregation = Some(switch(value)?),
             "dma_vector" => self.dma_vector = Some(number(value, 1, 15)? as usize),
             "dma_async" => self.dma_async = Some(switch(value)?),
-            "doorbell_batch" => self.doorbell_batch = Some(number(value, 1, 64)? as usize),
+            "doorbell_batch" => {
+                let most = DoorbellBatch::MOST as u64;
+                self.doorbell_batch = Some(match value {
+                    "adaptive" => DoorbellBatch::Adaptive,
+                    _ => DoorbellBatch::UpTo(number(value, 1, most)? as usize),
+                });
+            }
             _ => unreachable!("{key} is not among the keys of engines"),
         }
         Ok(())

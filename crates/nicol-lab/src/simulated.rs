@@ -142,6 +142,7 @@ fn simulate<Y: Family>(
             .map(|used| Resource { name: used.name.clone(), utilization: used.busy })
             .collect(),
         core_time: report.spent,
+        server_cpu: None,
         settled: quiet,
         simulated: Some(Simulated {
             time: report.simulated,

@@ -26,6 +26,7 @@ pub(crate) fn report<Y: Family>(
     let stats = &measured.stats;
     let throughput = result.throughput_per_s();
     let simulated = measured.simulated.as_ref();
+    let server_cpu = measured.server_cpu.map(|cpu| cpu.as_secs_f64() / committed_ever);
     let mut counters = cluster.counters();
     let Addition { fields, lines } = Y::report(&counters);
     BenchReport {
@@ -69,6 +70,8 @@ pub(crate) fn report<Y: Family>(
         verbs_per_txn: stats.verbs as f64 / committed_ever,
         resources: measured.resources.clone(),
         core_time: core_time(&measured.core_time, committed_ever),
+        server_cpu_us: server_cpu.map(|seconds| seconds * 1e6),
+        per_server_cpu_s: server_cpu.map(f64::recip),
         memory: memory::finish(cluster.memory),
         check,
         fields,

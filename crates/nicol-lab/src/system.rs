@@ -93,8 +93,10 @@ pub struct System {
 pub struct SingleRecords {
     /// Bytes of the largest record.
     pub record_bytes: usize,
-    /// What stands in its logs.
-    pub updates: Updates,
+    /// Is there one copy of each record, and no other?
+    pub one_copy: bool,
+    /// What stands in its logs; `None` if it keeps none.
+    pub updates: Option<Updates>,
 }
 
 /// What a system cannot do without. Threads offer neither NIC cores nor a card.

@@ -20,6 +20,6 @@ fn main() -> anyhow::Result<()> {
     let run_id = format!("{:040x}", std::process::id());
     let info = ServerInfo::new(env!("CARGO_PKG_VERSION"), &run_id);
     let server = Server::start(config, Arc::new(MemoryBackend::new()), info)?;
-    eprintln!("serving on {}; stop it with an interrupt", server.local_addr());
+    eprintln!("serving on {}; stop it with an interrupt", server.address());
     server.join().map_err(|panicked| anyhow::anyhow!("{panicked} threads panicked"))
 }

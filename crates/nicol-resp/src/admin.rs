@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use super::address::Address;
 use super::client_commands;
 use super::commands::{CLIENT, CommandNumber, TABLE, lookup, takes};
 use super::parse::Command;
@@ -211,19 +212,33 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     vec![
         ("appendfsync", if kept.is_some() { "always" } else { "no" }.into()),
         ("appendonly", if kept.is_some() { "yes" } else { "no" }.into()),
-        ("bind", shared.config.listen.ip().to_string()),
+        ("bind", shared.address.ip().map_or(String::new(), |ip| ip.to_string())),
         ("databases", "1".into()),
         ("dir", kept.map_or(String::new(), |kept| kept.dir.clone())),
         ("maxclients", limits.clients.to_string()),
         ("maxmemory", shared.backend.memory().limit.map_or(0, |limit| limit.0).to_string()),
         ("maxmemory-policy", "noeviction".into()),
-        ("port", shared.port.to_string()),
+        ("port", shared.address.port().to_string()),
         ("proto-max-bulk-len", limits.value_bytes.to_string()),
         ("save", String::new()),
         ("tcp-keepalive", limits.keepalive.as_secs().to_string()),
         ("nicol-transaction-ms", limits.transaction_time.as_millis().to_string()),
         ("timeout", limits.idle.map_or(0, |idle| idle.as_secs()).to_string()),
+        ("unixsocket", path(&shared.address)),
     ]
+}
+
+/// The path listened at; nothing where there is none.
+fn path(address: &Address) -> String {
+    address.path().map_or(String::new(), |path| path.display().to_string())
+}
+
+/// Where the server listens, as INFO of Redis 7.2 says it.
+fn listener(address: &Address) -> String {
+    match address.ip() {
+        Some(ip) => format!("name=tcp,bind={ip},port={}", address.port()),
+        None => format!("name=unix,bind={}", path(address)),
+    }
 }
 
 /// Does `text` match `pattern`, where `*` stands for anything and `?` for one byte? In time
@@ -291,7 +306,8 @@ fn sections(shared: &Shared) -> Vec<(String, InfoLines)> {
                 ("arch_bits", usize::BITS.to_string()),
                 ("process_id", std::process::id().to_string()),
                 ("run_id", shared.info.run_id.clone()),
-                ("tcp_port", shared.port.to_string()),
+                ("tcp_port", shared.address.port().to_string()),
+                ("listener0", listener(&shared.address)),
                 ("uptime_in_seconds", uptime.to_string()),
                 ("uptime_in_days", (uptime / 86_400).to_string()),
                 ("front_threads", shared.config.threads.to_string()),

@@ -1,8 +1,8 @@
 //! CLIENT INFO, CLIENT LIST and CLIENT KILL.
 
-use std::net::SocketAddr;
 use std::time::Instant;
 
+use super::address::Address;
 use super::clients::Client;
 use super::number::parse_i64;
 use super::parse::Command;
@@ -101,13 +101,13 @@ impl<'a> Filter<'a> {
     }
 
     fn fits(&self, client: &Client, caller: u64) -> bool {
-        let is = |address: SocketAddr, wanted: Option<&[u8]>| {
-            wanted.is_none_or(|wanted| address.to_string().as_bytes() == wanted)
+        let is = |address: &Address, wanted: Option<&[u8]>| {
+            wanted.is_none_or(|wanted| address.endpoint().as_bytes() == wanted)
         };
         self.normal
             && self.id.is_none_or(|id| id as u64 == client.id)
-            && is(client.peer, self.peer)
-            && is(client.local, self.local)
+            && is(&client.peer, self.peer)
+            && is(&client.local, self.local)
             && !(self.spares_caller && client.id == caller)
     }
 }

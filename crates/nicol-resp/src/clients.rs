@@ -1,11 +1,11 @@
 //! Who is connected, whichever thread a client is on.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::address::Address;
 use super::commands::CommandNumber;
 use super::completions::Mailbox;
 use super::encode::Protocol;
@@ -16,9 +16,9 @@ pub struct Client {
     /// Its id, never reused.
     pub id: u64,
     /// Where the client is.
-    pub peer: SocketAddr,
+    pub peer: Address,
     /// Where it reached the server.
-    pub local: SocketAddr,
+    pub local: Address,
     /// When it connected.
     pub since: Instant,
     /// The mailbox of its thread, and its place there.
@@ -60,7 +60,7 @@ impl Client {
     /// A client that connects now, in place `slot` of the thread with the mailbox `front`.
     pub fn new(
         id: u64,
-        (peer, local): (SocketAddr, SocketAddr),
+        (peer, local): (Address, Address),
         front: Arc<Mailbox>,
         slot: usize,
     ) -> Self {
@@ -112,18 +112,15 @@ impl Client {
         let queued = latest.queued.load(Ordering::Relaxed);
         let active = self.since + Duration::from_nanos(latest.active.load(Ordering::Relaxed));
         let protocol = Protocol::from_number(latest.protocol.load(Ordering::Relaxed));
-        let flags = match (queued > 0, seen.no_evict) {
-            (true, true) => "xe",
-            (true, false) => "x",
-            (false, true) => "e",
-            (false, false) => "N",
-        };
+        let told = [(queued > 0, 'x'), (seen.no_evict, 'e'), (self.local.path().is_some(), 'U')];
+        let flags: String = told.iter().filter(|(holds, _)| *holds).map(|(_, flag)| flag).collect();
+        let flags = if flags.is_empty() { "N" } else { &flags };
         out.push_str(&format!(
             "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db=0 sub=0 psub=0 ssub=0 \
              multi={} cmd={} user=default resp={} lib-name={} lib-ver={}\n",
             self.id,
-            self.peer,
-            self.local,
+            self.peer.endpoint(),
+            self.local.endpoint(),
             text(&seen.name),
             now.saturating_duration_since(self.since).as_secs(),
             now.saturating_duration_since(active).as_secs(),

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mio::Waker;
-use mio::net::TcpStream;
 use nicol_core::txn::Outcome;
 
 use super::backend::{Request, Response};
+use super::socket::Stream;
 
 /// A response and whose it is.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Completion {
 #[derive(Debug)]
 pub struct Mailbox {
     completions: Mutex<Vec<Completion>>,
-    accepted: Mutex<Vec<TcpStream>>,
+    accepted: Mutex<Vec<Stream>>,
     /// Connections to be closed: the place and the id of each.
     killed: Mutex<Vec<(usize, u64)>>,
     /// Set while the thread sleeps or is about to: only then does a push have to wake it.
@@ -54,7 +54,7 @@ impl Mailbox {
     }
 
     /// Hands over a connection.
-    pub fn accept(&self, stream: TcpStream) {
+    pub fn accept(&self, stream: Stream) {
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
         self.wake();
     }
@@ -103,7 +103,7 @@ impl Mailbox {
     }
 
     /// The connections handed over.
-    pub fn take_accepted(&self) -> Vec<TcpStream> {
+    pub fn take_accepted(&self) -> Vec<Stream> {
         std::mem::take(&mut *self.accepted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,11 +1,11 @@
 //! What a RESP server may be told, and its limits.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use nicol_core::ids::Key;
 use nicol_core::txn::{KEYS_MAX, TXN_BYTES_MAX, VALUE_MAX};
 
+use super::address::Address;
 use super::parse::RequestLimits;
 use super::record::HEADER_LEN;
 
@@ -158,9 +158,10 @@ impl Limits {
 /// A RESP server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where to listen; port 0 takes a free one.
-    pub listen: SocketAddr,
-    /// The password that AUTH asks for. Needed to listen anywhere but on the loopback.
+    /// Where to listen; port 0 takes a free one. A socket in the file system is its owner's only.
+    pub listen: Address,
+    /// The password that AUTH asks for. Needed to listen anywhere but on the loopback and in the file
+    /// system.
     pub password: Option<String>,
     /// Front threads, 1 to 64. One serves several 100,000 pipelined operations a second.
     pub threads: usize,
@@ -180,7 +181,7 @@ pub struct ServerConfig {
 
 impl ServerConfig {
     /// The defaults, on `listen`.
-    pub fn new(listen: SocketAddr) -> Self {
+    pub fn new(listen: Address) -> Self {
         Self {
             listen,
             password: None,
@@ -198,8 +199,8 @@ impl ServerConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A password is missing.
-    #[error("{0} is not the loopback: give a password, or listen on 127.0.0.1")]
-    Unprotected(SocketAddr),
+    #[error("{0} is not the loopback: give a password, or listen on 127.0.0.1 or unix:PATH")]
+    Unprotected(Address),
     /// A password that protects nothing, or that no client could give.
     #[error("the password has {len} bytes: give 1 to {max}, or no password at all")]
     Password {
@@ -224,10 +225,13 @@ pub enum StartError {
         max: usize,
     },
     /// The socket, or a thread.
-    #[error("cannot serve on {listen}: {reason}; give another address or port")]
+    #[error(
+        "cannot serve on {listen}: {reason}; give another {}",
+        listen.path().map_or("address or port", |_| "path")
+    )]
     Io {
         /// Where.
-        listen: SocketAddr,
+        listen: Address,
         /// What the system said.
         reason: std::io::Error,
     },

@@ -4,8 +4,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
-use mio::net::TcpStream;
-
 use super::backend::Request;
 use super::commands::{Action, Local, Spec, lookup};
 use super::local;
@@ -14,6 +12,7 @@ use super::plan::{COMMANDS_MAX, Kind, PlanBuilder};
 use super::session::{After, Session};
 use super::shared::{Shared, count};
 use super::single::refusal;
+use super::socket::Stream;
 use super::translate::{Translator, arity_error, unknown_command};
 
 /// Buffers larger than this are given back once they are empty.
@@ -84,7 +83,7 @@ pub enum Want {
 #[derive(Debug)]
 pub struct Connection {
     /// Its socket.
-    pub stream: TcpStream,
+    pub stream: Stream,
     /// What it chose and queued.
     pub session: Session,
     /// What it waits for.
@@ -120,7 +119,7 @@ pub struct Connection {
 
 impl Connection {
     /// A new client.
-    pub fn new(stream: TcpStream, session: Session) -> Self {
+    pub fn new(stream: Stream, session: Session) -> Self {
         Self {
             stream,
             session,

@@ -3,17 +3,16 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use nicol_core::ids::Key;
-use nicol_core::rng::Stream;
+use nicol_core::rng;
 use socket2::{Domain, Socket, Type};
 
+use super::address::Address;
 use super::clients::Client;
 use super::completions::{Completion, Mailbox};
 use super::connection::{Connection, Life, Waiting, Want};
@@ -24,6 +23,7 @@ use super::plan::Kind;
 use super::reaper::Reaper;
 use super::session::Session;
 use super::shared::{Shared, count};
+use super::socket::{Listener, Stream};
 
 /// The listener's token; connections have their slots.
 pub const LISTENER: Token = Token(usize::MAX);
@@ -47,7 +47,7 @@ pub struct Front {
     pub(super) mailbox: Arc<Mailbox>,
     /// Every thread's mailbox, this one's included: accepted connections go round.
     peers: Vec<Arc<Mailbox>>,
-    listener: Option<TcpListener>,
+    listener: Option<Listener>,
     /// A descriptor that is given up for a moment to refuse a connection when there is no other.
     spare: Option<Socket>,
     poll: Poll,
@@ -64,7 +64,7 @@ pub struct Front {
     again: Vec<usize>,
     scratch: Vec<u8>,
     completions: Vec<Completion>,
-    pub(super) random: Stream,
+    pub(super) random: rng::Stream,
     accepted: usize,
     /// Transactions that the store has.
     pub(super) in_flight: InFlight,
@@ -76,9 +76,9 @@ impl Front {
         shared: Arc<Shared>,
         mailbox: Arc<Mailbox>,
         peers: Vec<Arc<Mailbox>>,
-        listener: Option<TcpListener>,
+        listener: Option<Listener>,
         poll: Poll,
-        random: Stream,
+        random: rng::Stream,
     ) -> Self {
         Self {
             shared,
@@ -210,7 +210,7 @@ impl Front {
                 self.spare = Socket::new(Domain::IPV4, Type::DGRAM, None).ok();
             }
             match listener.accept() {
-                Ok((stream, _)) => {
+                Ok(stream) => {
                     let to = self.accepted % self.peers.len();
                     self.accepted += 1;
                     match to {
@@ -237,50 +237,49 @@ impl Front {
             return false;
         };
         drop(spare);
-        let Ok((stream, _)) = listener.accept() else { return false };
+        let Ok(stream) = listener.accept() else { return false };
         count(&self.shared.counters.accepted, 1);
         self.refuse(stream, b"-ERR max number of clients reached: no file descriptor is left\r\n");
         true
     }
 
     /// Closes a new connection with a line that says why.
-    fn refuse(&self, mut stream: TcpStream, why: &[u8]) {
+    fn refuse(&self, mut stream: Stream, why: &[u8]) {
         count(&self.shared.counters.rejected, 1);
         // One line fits any new socket's buffer; a client that is gone needs no answer.
         let _ = std::io::Write::write(&mut stream, why);
     }
 
-    fn adopt(&mut self, mut stream: TcpStream) {
+    fn adopt(&mut self, mut stream: Stream) {
         let counters = &self.shared.counters;
         let limits = &self.shared.config.limits;
         count(&counters.accepted, 1);
-        let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
+        let Ok(ends) = stream.ends() else { return };
         if counters.connected.fetch_add(1, Ordering::SeqCst) >= limits.clients as u64 {
             counters.connected.fetch_sub(1, Ordering::SeqCst);
             self.refuse(stream, b"-ERR max number of clients reached\r\n");
             return;
         }
         let slot = self.free.pop().unwrap_or(self.connections.len());
-        if prepare(&stream, limits.keepalive).is_err() || self.register(&mut stream, slot).is_err()
-        {
+        if stream.prepare(limits.keepalive).is_err() || self.register(&mut stream, slot).is_err() {
             counters.connected.fetch_sub(1, Ordering::SeqCst);
             if slot < self.connections.len() {
                 self.free.push(slot);
             }
             return;
         }
-        self.insert(slot, stream, peer, local);
+        self.insert(slot, stream, ends);
         self.drive(slot);
     }
 
-    fn register(&self, stream: &mut TcpStream, slot: usize) -> std::io::Result<()> {
+    fn register(&self, stream: &mut Stream, slot: usize) -> std::io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(stream, Token(slot), interest)
     }
 
-    fn insert(&mut self, slot: usize, stream: TcpStream, peer: SocketAddr, local: SocketAddr) {
+    fn insert(&mut self, slot: usize, stream: Stream, ends: (Address, Address)) {
         let id = self.shared.next_connection.fetch_add(1, Ordering::Relaxed);
-        let client = Arc::new(Client::new(id, (peer, local), self.mailbox.clone(), slot));
+        let client = Arc::new(Client::new(id, ends, self.mailbox.clone(), slot));
         self.shared.clients.add(client.clone());
         let session = Session::new(&self.shared, client);
         if slot == self.connections.len() {
@@ -469,10 +468,4 @@ impl Front {
         }
         idle
     }
-}
-
-fn prepare(stream: &TcpStream, keepalive: Duration) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let keepalive = socket2::TcpKeepalive::new().with_time(keepalive);
-    socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }

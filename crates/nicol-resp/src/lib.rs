@@ -28,6 +28,7 @@
 //!   commits later may still see a key that the other found expired.
 #![forbid(unsafe_code)]
 
+mod address;
 mod admin;
 mod backend;
 mod client_commands;
@@ -56,10 +57,12 @@ mod server;
 mod session;
 mod shared;
 mod single;
+mod socket;
 mod strings;
 mod submit;
 mod translate;
 
+pub use address::{Address, AddressError};
 pub use backend::{Backend, Done, Request, Response};
 pub use config::{KEY_BYTES_MAX, Limits, ServerConfig, StartError, VALUE_BYTES_MAX};
 pub use plan::PROCEDURE;

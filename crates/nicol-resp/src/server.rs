@@ -1,22 +1,20 @@
 //! Starting and stopping the front.
 
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use mio::{Interest, Poll, Waker};
 use nicol_core::rng::{Purpose, Stream};
-use socket2::{Domain, Protocol, Socket, Type};
 
+use super::address::Address;
 use super::backend::Backend;
 use super::completions::Mailbox;
 use super::config::{ServerConfig, StartError};
 use super::front::{Front, LISTENER, WAKER};
 use super::shared::{Counters, ServerInfo, Shared};
+use super::socket::{SocketFile, listen};
 
-/// Connections that the kernel keeps until they are accepted.
-const BACKLOG: i32 = 1_024;
 /// Front threads that make sense on any machine.
 const THREADS_MAX: usize = 64;
 
@@ -40,7 +38,7 @@ impl Server {
             return Err(StartError::Threads(config.threads));
         }
         match &config.password {
-            None if !config.listen.ip().is_loopback() => {
+            None if config.listen.ip().is_some_and(|ip| !ip.is_loopback()) => {
                 return Err(StartError::Unprotected(config.listen));
             }
             None => {}
@@ -51,7 +49,7 @@ impl Server {
                 }
             }
         }
-        let listen = config.listen;
+        let listen = config.listen.clone();
         start(config, backend, info).map_err(|reason| StartError::Io { listen, reason })
     }
 }
@@ -61,21 +59,20 @@ fn start(
     backend: Arc<dyn Backend>,
     info: ServerInfo,
 ) -> std::io::Result<ServerHandle> {
-    let listener = listen(config.listen)?;
-    let address = listener.local_addr()?;
+    let (mut listener, file) = listen(&config.listen)?;
+    let address = listener.address()?;
     let threads = config.threads;
-    let shared = Arc::new(Shared::new(config, backend, info, address.port()));
+    let shared = Arc::new(Shared::new(config, backend, info, address.clone()));
     let mut polls = Vec::new();
     for _ in 0..threads {
         let poll = Poll::new()?;
         let mailbox = Arc::new(Mailbox::new(Waker::new(poll.registry(), WAKER)?));
         polls.push((poll, mailbox));
     }
-    let mut listener = mio::net::TcpListener::from_std(listener);
     polls[0].0.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let mailboxes: Vec<_> = polls.iter().map(|(_, mailbox)| mailbox.clone()).collect();
     let mut handle =
-        ServerHandle { address, shared: shared.clone(), mailboxes, threads: Vec::new() };
+        ServerHandle { shared: shared.clone(), mailboxes, threads: Vec::new(), _file: file };
     let mut listener = Some(listener);
     for (index, (poll, mailbox)) in polls.into_iter().enumerate() {
         // Jitter only has to differ between threads and nodes.
@@ -93,27 +90,19 @@ fn start(
     Ok(handle)
 }
 
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
-}
-
 /// A running server. Dropping it stops it and waits.
 pub struct ServerHandle {
-    address: SocketAddr,
     shared: Arc<Shared>,
     mailboxes: Vec<Arc<Mailbox>>,
     threads: Vec<JoinHandle<()>>,
+    /// Removed behind the last reply.
+    _file: Option<SocketFile>,
 }
 
 impl ServerHandle {
     /// Where it listens, with the real port.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Address {
+        &self.shared.address
     }
 
     /// Its counters.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::address::Address;
 use super::backend::Backend;
 use super::clients::Clients;
 use super::config::ServerConfig;
@@ -114,8 +115,8 @@ pub struct Shared {
     pub backend: Arc<dyn Backend>,
     /// What is behind it.
     pub info: ServerInfo,
-    /// The port listened on.
-    pub port: u16,
+    /// Where it listens, with the real port.
+    pub address: Address,
     /// The counters.
     pub counters: Counters,
     /// Who is connected.
@@ -133,7 +134,8 @@ pub struct Shared {
     pub expiring: AtomicU64,
     /// Unix time when the server started.
     started_ms: i64,
-    login_failures: Mutex<BTreeMap<IpAddr, u32>>,
+    /// By where they came from; `None`: the file system.
+    login_failures: Mutex<BTreeMap<Option<IpAddr>, u32>>,
 }
 
 impl Shared {
@@ -142,14 +144,14 @@ impl Shared {
         config: ServerConfig,
         backend: Arc<dyn Backend>,
         info: ServerInfo,
-        port: u16,
+        address: Address,
     ) -> Self {
         let keys = AtomicI64::new(backend.records() as i64);
         Self {
             config,
             backend,
             info,
-            port,
+            address,
             keys,
             counters: Counters::default(),
             clients: Clients::default(),
@@ -178,7 +180,12 @@ impl Shared {
 
     /// Judges a password without telling by its time where it differs, and counts failures.
     /// Returns whether it is right, and how long the answer must wait.
-    pub fn login(&self, peer: IpAddr, expected: &str, given: &[u8]) -> (bool, Option<Duration>) {
+    pub fn login(
+        &self,
+        peer: Option<IpAddr>,
+        expected: &str,
+        given: &[u8],
+    ) -> (bool, Option<Duration>) {
         let right = equal_in_constant_time(expected.as_bytes(), given);
         let mut failures = self.login_failures.lock().unwrap_or_else(PoisonError::into_inner);
         let before = failures.get(&peer).copied().unwrap_or(0);

@@ -12,7 +12,7 @@ fn random_conversations_go_as_with_redis() {
     let server = serve(|config| config.threads = 2);
     let (mut refused, mut timed) = (0, 0);
     for seed in 0..40 {
-        let seen = converse(seed, 400, &server.local_addr().to_string(), &redis);
+        let seen = converse(seed, 400, &server.address().to_string(), &redis);
         (refused, timed) = (refused + seen.0, timed + seen.1);
     }
     assert!(refused > 50, "{refused} EXECs were refused");

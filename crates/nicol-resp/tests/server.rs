@@ -407,7 +407,7 @@ fn a_stop_answers_what_was_asked_and_then_closes() {
     let server = serve(|config| config.threads = 2);
     let mut client = Client::connect(&server);
     client.ask(b"SET k v\r\n", b"+OK\r\n");
-    let address = server.local_addr();
+    let address = server.address().to_string();
     server.stop();
     server.join().unwrap();
     assert!(client.is_closed());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nicol_core::engine::{CrashSabotage, EngineStats, Lives, Loss, Start, Tuning};
+use nicol_core::engine::{CrashSabotage, DoorbellBatch, EngineStats, Lives, Loss, Start, Tuning};
 use nicol_core::faults::FaultCounts;
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::MediumCounts;
@@ -40,6 +40,10 @@ pub struct LiveReport {
     pub turns: Vec<u64>,
     /// Per thread: how often it went to sleep.
     pub parks: Vec<u64>,
+    /// Per thread: its time on a core, that which it spun included; `None` where the system does not say.
+    pub cpu: Vec<Option<Duration>>,
+    /// Per thread: the nodes whose engines it ran.
+    pub nodes: Vec<Vec<NodeId>>,
     /// The counters of all engines.
     pub stats: EngineStats,
     /// How often each injected fault struck.
@@ -322,6 +326,8 @@ impl LiveCluster {
             report.busy.push(one.busy.as_secs_f64() / one.elapsed.as_secs_f64().max(1e-9));
             report.turns.push(one.turns);
             report.parks.push(one.parks);
+            report.cpu.push(one.cpu);
+            report.nodes.push(one.nodes);
             report.stats.add(&one.stats);
             report.faults.add(&one.faults);
         }
@@ -404,7 +410,7 @@ fn tuning(faulty: bool) -> Tuning {
         aggregation: true,
         dma_vector: 15,
         dma_async: true,
-        doorbell_batch: 64,
+        doorbell_batch: DoorbellBatch::UpTo(DoorbellBatch::MOST),
         burst: 64,
         tasks_per_round: 256,
         retransmit_after: if faulty { RETRANSMIT_FAULTY } else { Nanos::from_millis(10) },

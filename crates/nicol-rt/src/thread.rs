@@ -33,6 +33,10 @@ pub(crate) struct ThreadReport {
     pub(crate) parks: u64,
     pub(crate) busy: Duration,
     pub(crate) elapsed: Duration,
+    /// On a core, in the kernel for the thread too; `None` where the system does not say.
+    pub(crate) cpu: Option<Duration>,
+    /// The nodes whose engines it ran.
+    pub(crate) nodes: Vec<NodeId>,
     pub(crate) stats: EngineStats,
     pub(crate) faults: FaultCounts,
 }
@@ -91,6 +95,7 @@ pub(crate) fn drive<S: Start>(slots: Vec<EngineSlot>, setting: Setting<S>) -> Th
         let world = LiveWorld::new(shared.clone(), slot.index, slot.id, *seed, rings);
         Engine::new(slot.id, world)
     };
+    let nodes = slots.iter().map(|slot| slot.id.node).collect();
     let living: Vec<_> = slots.into_iter().map(engine).collect();
     let attends = setting.requests.is_some();
     let mut thread = EngineThread {
@@ -98,7 +103,7 @@ pub(crate) fn drive<S: Start>(slots: Vec<EngineSlot>, setting: Setting<S>) -> Th
         down: Vec::new(),
         attends,
         asks_at: Nanos::ZERO,
-        report: ThreadReport::default(),
+        report: ThreadReport { nodes, ..ThreadReport::default() },
         setting,
     };
     for engine in &thread.living {
@@ -122,6 +127,12 @@ struct EngineThread<S> {
     asks_at: Nanos,
     report: ThreadReport,
     setting: Setting<S>,
+}
+
+/// The time that this thread has been on a core.
+fn cpu() -> Option<Duration> {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    told.split_whitespace().next()?.parse().map(Duration::from_nanos).ok()
 }
 
 /// Turns in a row that did something. The clock is read between them only, so that a loaded thread
@@ -148,7 +159,7 @@ impl<S: Start> EngineThread<S> {
     fn run(&mut self) {
         let spins = self.setting.spins;
         let mut idle = 0_u32;
-        let begun = Instant::now();
+        let (begun, cpu) = (Instant::now(), cpu());
         let mut stretch = Stretch { since: begun, working: false, busy: Duration::ZERO };
         while !self.setting.control.stops() {
             if self.setting.orders.any() {
@@ -192,6 +203,7 @@ impl<S: Start> EngineThread<S> {
         }
         stretch.end();
         (self.report.busy, self.report.elapsed) = (stretch.busy, begun.elapsed());
+        self.report.cpu = cpu.and_then(|before| self::cpu()?.checked_sub(before));
     }
 
     fn end(mut self) -> ThreadReport {

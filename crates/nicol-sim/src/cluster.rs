@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nicol_core::engine::{CrashSabotage, Engine, EngineStats, Lives, Start, Started, Tuning};
+use nicol_core::engine::{
+    CrashSabotage, DoorbellBatch, Engine, EngineStats, Lives, Start, Started, Tuning,
+};
 use nicol_core::fabric::Local;
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::Medium;
@@ -75,7 +77,7 @@ impl SimConfig {
             aggregation: true,
             dma_vector: vectors.max().unwrap_or(1),
             dma_async: true,
-            doorbell_batch: 64,
+            doorbell_batch: DoorbellBatch::UpTo(DoorbellBatch::MOST),
             burst: 64,
             tasks_per_round: 256,
             retransmit_after: Nanos::from_micros(100),

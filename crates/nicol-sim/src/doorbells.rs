@@ -65,6 +65,7 @@ impl Doorbells {
     }
 
     /// Calls `wake` with every engine that watches a doorbell that has rung since the last call.
+    #[inline]
     pub fn drain(&mut self, mut wake: impl FnMut(usize)) {
         if self.pending.any.load(Ordering::Acquire) {
             let places = self.pending.places.lock();

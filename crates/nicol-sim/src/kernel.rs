@@ -123,6 +123,7 @@ impl Kernel {
     ///
     /// # Panics
     /// If `time` has passed.
+    #[inline]
     pub fn push(&mut self, time: Nanos, event: Event) {
         self.idle += usize::from(is_idle(event));
         self.queue.push(time.0, event);

@@ -53,11 +53,12 @@ impl Shared {
         if loss.host && !self.keeps_unsynced {
             state.media[node].crash(&mut state.medium_rng);
         }
-        // Chains are executed by the card, or in software by NIC engines.
+        // Chains are executed by the card, or in software by NIC engines; verbs by the card, if it has any.
         let model = self.model(loss.node);
-        let executes = if model.has_verbs() { model.card_side() } else { Side::Nic };
-        if loss.of(executes) {
+        if model.has_verbs() && loss.of(model.card_side()) {
             self.abort_executions(state, loss.node);
+        }
+        if loss.of(if model.runs_chains() { model.card_side() } else { Side::Nic }) {
             self.tables[node].forget_chains();
         }
     }

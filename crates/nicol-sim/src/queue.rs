@@ -110,6 +110,7 @@ impl<E: Copy> Queue<E> {
     ///
     /// # Panics
     /// If `time` has passed.
+    #[inline]
     pub fn push(&mut self, time: u64, event: E) {
         assert!(time >= self.now, "an event cannot happen in the past");
         self.len += 1;
@@ -175,6 +176,7 @@ impl<E: Copy> Queue<E> {
         Some(event)
     }
 
+    #[inline]
     fn set_now(&mut self, now: u64) {
         self.now = now;
         while let Some(Reverse(next)) = self.far.peek()
@@ -187,6 +189,7 @@ impl<E: Copy> Queue<E> {
     }
 
     /// Puts an event at the end of its list in the wheel.
+    #[inline]
     fn insert(&mut self, time: u64, event: E) {
         let place = Place { event, next: NONE };
         let number = self.vacant;

@@ -15,6 +15,7 @@ impl<T> Default for Slab<T> {
 
 impl<T> Slab<T> {
     /// Keeps `thing`; its number.
+    #[inline]
     pub fn insert(&mut self, thing: T) -> u32 {
         if let Some(number) = self.vacant.pop() {
             self.slots[number as usize] = Some(thing);
@@ -33,6 +34,7 @@ impl<T> Slab<T> {
     ///
     /// # Panics
     /// If there is none: an event outlived what it was about.
+    #[inline]
     pub fn get_mut(&mut self, number: u32) -> &mut T {
         let Some(thing) = self.slots[number as usize].as_mut() else {
             panic!("nothing has number {number}");
@@ -44,6 +46,7 @@ impl<T> Slab<T> {
     ///
     /// # Panics
     /// If there is none.
+    #[inline]
     pub fn remove(&mut self, number: u32) -> T {
         let Some(thing) = self.slots[number as usize].take() else {
             panic!("nothing has number {number}");

@@ -108,6 +108,7 @@ pub struct State {
 
 impl State {
     /// Schedules a round of engine `index` at `earliest` or when its core is free.
+    #[inline]
     pub fn request_round(&mut self, index: usize, earliest: Nanos) {
         let core = &mut self.cores[index];
         if core.dead {
@@ -121,6 +122,7 @@ impl State {
     }
 
     /// Is a round of engine `index` due now? Events that an earlier one has overtaken are not.
+    #[inline]
     pub fn take_round(&mut self, index: usize) -> bool {
         let core = &mut self.cores[index];
         if core.dead || core.next_round != self.kernel.now() {
@@ -141,6 +143,7 @@ impl State {
     }
 
     /// Schedules a look at the timers of engine `index`.
+    #[inline]
     pub fn request_timer(&mut self, index: usize, deadline: Nanos) {
         let core = &mut self.cores[index];
         let at = deadline.max(self.kernel.now());
@@ -160,6 +163,7 @@ impl State {
     }
 
     /// Hands a finished operation to its engine.
+    #[inline]
     pub fn finish(&mut self, index: usize, operation: Operation, charge: Option<Charge>) {
         if !self.cores[index].dead {
             self.cores[index].done.push_back((operation, charge));

@@ -86,8 +86,14 @@ impl Shared {
     }
 
     /// The hardware of `node`.
+    #[inline]
     pub(crate) fn model(&self, node: NodeId) -> &NodeModel {
         &self.models[node.index()]
+    }
+
+    /// The same, for whoever asks for it all the time.
+    fn model_of(&self, node: NodeId) -> Rc<NodeModel> {
+        self.models[node.index()].clone()
     }
 
     /// Which memory an engine works in: stand-ins for NIC engines work in the host's.
@@ -151,6 +157,8 @@ const fn spent_on(charge: Charge) -> Spent {
 pub struct SimWorld {
     pub(crate) shared: Rc<Shared>,
     pub(crate) costs: Costs,
+    /// The hardware of its node.
+    model: Rc<NodeModel>,
     index: usize,
     here: EngineId,
     local: Cell<Picos>,
@@ -168,6 +176,7 @@ impl SimWorld {
         let here = shared.engines[index];
         Self {
             costs: Costs::new(&shared.model(here.node).profile, here),
+            model: shared.model_of(here.node),
             shared: shared.clone(),
             index,
             here,
@@ -187,6 +196,7 @@ impl SimWorld {
         Self {
             shared: old.shared.clone(),
             costs: old.costs.clone(),
+            model: old.model.clone(),
             index: old.index,
             here: old.here,
             local: Cell::default(),
@@ -211,6 +221,7 @@ impl SimWorld {
     }
 
     /// Lets the core work for `span`.
+    #[inline]
     pub(crate) fn spend(&self, span: Picos, on: Spent) {
         self.local.set(self.local.get() + span);
         let spent = &self.spent[on as usize];
@@ -225,10 +236,6 @@ impl SimWorld {
     /// Did the transport refuse a frame in this round?
     pub(crate) fn refused(&self) -> bool {
         self.refused.get()
-    }
-
-    fn model(&self) -> &NodeModel {
-        self.shared.model(self.here.node)
     }
 
     /// The engine of which this is the world.
@@ -275,6 +282,7 @@ impl World for SimWorld {
         self.shared.trace.as_ref().map(HardwareTrace::sink)
     }
 
+    #[inline]
     fn charge(&self, charge: Charge) {
         self.spend(self.costs.of(charge), spent_on(charge));
     }
@@ -297,7 +305,7 @@ impl World for SimWorld {
     }
 
     fn tuning(&self) -> &Tuning {
-        &self.model().tuning
+        &self.model.tuning
     }
 
     fn route(&self, other: EngineId) -> Route {
@@ -313,7 +321,7 @@ impl World for SimWorld {
     }
 
     fn memory_is_durable(&self) -> bool {
-        self.model().memory_is_durable()
+        self.model.memory_is_durable()
     }
 
     /// The memory that persists is the host's, or on the card.
@@ -342,7 +350,7 @@ impl World for SimWorld {
     }
 
     fn broadcasts(&self) -> bool {
-        self.model().profile.link.broadcast.as_ref().is_some_and(|module| module.value)
+        self.model.profile.link.broadcast.as_ref().is_some_and(|module| module.value)
     }
 
     fn transmit_copy(&self, to: EngineId, frame: Vec<u8>) -> Result<(), Vec<u8>> {
@@ -352,7 +360,7 @@ impl World for SimWorld {
     }
 
     fn submit(&self, batch: &mut Vec<Operation>) {
-        let dma = &self.model().profile.dma;
+        let dma = &self.model.profile.dma;
         let wait = match batch.first() {
             _ if self.shared.tuning.dma_async => Picos(0),
             None => Picos(0),
@@ -371,7 +379,7 @@ impl World for SimWorld {
         // A card posts verbs to cards: without one here, or there, software does the work. Chains
         // go to whatever executes them at the target.
         let target = self.shared.model(node);
-        self.model().has_verbs() && if chains { target.runs_chains() } else { target.has_verbs() }
+        self.model.has_verbs() && if chains { target.runs_chains() } else { target.has_verbs() }
     }
 
     fn post(&self, node: NodeId, batch: &mut Vec<Operation>) {

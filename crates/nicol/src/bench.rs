@@ -336,6 +336,10 @@ fn costs(report: &BenchReport) -> Vec<(&'static str, String)> {
     for (side, title) in [("host", "host core time"), ("nic", "NIC core time")] {
         rows.extend(core_time(&report.core_time, side).map(|spent| (title, spent)));
     }
+    if let (Some(each), Some(per_second)) = (report.server_cpu_us, report.per_server_cpu_s) {
+        let told = format!("{each:.3} us a transaction, {per_second:.0} in a second of a core");
+        rows.push(("server threads", told));
+    }
     rows.extend(report.lines.iter().cloned());
     rows
 }

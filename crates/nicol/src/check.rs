@@ -80,12 +80,12 @@ fn judge(content: &FileContent) -> Verdict {
         }
         Promise::Linearizable => {
             let report = linearizability::check(history, linearizability::STATES_MAX);
-            let undecided = undecided(&report.undecided, report.not_judged);
+            let undecided = undecided(&report.undecided);
             by_key(report.holds(), words(&report.violations), undecided)
         }
         Promise::Durable(model) => {
             let report = durability::check(history, model, linearizability::STATES_MAX);
-            let undecided = undecided(&report.undecided, report.not_judged);
+            let undecided = undecided(&report.undecided);
             by_key(report.holds(), words(&report.violations), undecided)
         }
     }
@@ -101,12 +101,8 @@ fn words(violations: &[impl ToString]) -> Vec<String> {
 }
 
 /// Why a checker of single keys has not decided all.
-fn undecided(keys: &[impl ToString], transactions: usize) -> Option<String> {
-    let mut why = words(keys);
-    if transactions > 0 {
-        why.push(format!("{transactions} transactions, which only serializability judges"));
-    }
-    (!why.is_empty()).then(|| why.join("; "))
+fn undecided(keys: &[impl ToString]) -> Option<String> {
+    (!keys.is_empty()).then(|| words(keys).join("; "))
 }
 
 fn print(args: &CheckArgs, content: &FileContent, verdict: &Verdict) -> Result<()> {

@@ -16,7 +16,7 @@ use crate::output::spinner;
 /// Opens the folder of a store of `system`, reads it back, and tells what was found.
 pub fn open(dir: &Path, system: &System) -> Result<Stored> {
     let spinner = spinner("reading back");
-    let updates = system.single.map(|single| single.updates);
+    let updates = system.single.and_then(|single| single.updates);
     let stored = Stored::open(dir, updates, &mut |done, total| {
         if let Some(percent) = (100 * done).checked_div(total) {
             spinner.set_message(format!("reading back: {percent} % of the logs"));

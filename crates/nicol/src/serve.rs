@@ -13,14 +13,14 @@ use nicol_lab::bench::refused_view;
 use nicol_lab::memory;
 use nicol_lab::store::{Keeper, Stored};
 use nicol_lab::systems::{self, ServeConfig, Served, System};
-use nicol_resp::{KEY_BYTES_MAX, Server, ServerConfig, ServerInfo, StartError};
+use nicol_resp::{Address, KEY_BYTES_MAX, Server, ServerConfig, ServerInfo, StartError};
 use nicol_rt::{LiveCluster, LiveConfig, LogDevice};
 use serde::Deserialize;
 
 use crate::cli::{LOG_BYTES, ServeArgs, TRANSACTION_MS, replicas};
 use crate::{End, Usage, blame, environment_or_usage, interrupt, kept, limits, output};
 
-/// How often the server looks whether an engine has failed, or the logs have grown long.
+/// How often the server looks whether an engine has failed, and at most between two looks at the logs.
 const POLL: Duration = Duration::from_millis(100);
 /// File descriptors that are not clients': logs, the listener, event queues, standard streams.
 const OWN_DESCRIPTORS: u64 = 64;
@@ -30,6 +30,8 @@ const MEMORY_UNKNOWN: Bytes = Bytes(4 << 30);
 /// million writes.
 const LOG_BYTES_DEFAULT: u64 = 1 << 30;
 
+/// Nodes of a cluster that keeps several copies.
+const NODES: usize = 3;
 /// Bytes of a record besides its key and its value, at most.
 const RECORD_HEAD: usize = 64;
 
@@ -40,7 +42,7 @@ struct File {
     system: Option<String>,
     nodes: Option<usize>,
     replicas: Option<usize>,
-    listen: Option<SocketAddr>,
+    listen: Option<String>,
     password: Option<String>,
     records: Option<u64>,
     max_memory: Option<String>,
@@ -56,7 +58,7 @@ struct Settings {
     system: &'static System,
     nodes: usize,
     replicas: usize,
-    listen: SocketAddr,
+    listen: Address,
     password: Option<String>,
     records: u64,
     max_memory: Option<Bytes>,
@@ -83,7 +85,7 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     };
     // Keys that were there are found under the seed by which they were spread, and no other.
     let seed = store.as_ref().and_then(Stored::hash_seed).unwrap_or(drawn);
-    let mut config = ServerConfig::new(settings.listen);
+    let mut config = ServerConfig::new(settings.listen.clone());
     if let Some(single) = settings.system.single {
         // A record holds its key as well.
         config.single = true;
@@ -108,17 +110,18 @@ pub fn run(args: &ServeArgs) -> Result<End> {
     info.resident = || memory::Resident::read().map(|resident| resident.now);
     info.persistence = keeper.as_ref().map(|keeper| kept::persistence(keeper, found));
     let server = Server::start(config, backend, info).map_err(not_started)?;
-    output::tell(&banner(&settings, server.local_addr()));
+    output::tell(&banner(&settings, server.address()));
     if let Some(few) = few {
         output::tell(&few);
     }
+    let look = keeper.as_ref().map_or(POLL, |keeper| keeper.look_every().min(POLL));
     let mut failed = None;
     let ended = world.run_until(
         || {
             failed = keeper.as_mut().and_then(|keeper| tend(keeper, &world).err());
             failed.is_some() || asked.flag.load(Ordering::SeqCst)
         },
-        POLL,
+        look,
     );
     if ended.is_ok() && failed.is_none() {
         output::tell("asked to end: answering what was asked before");
@@ -179,7 +182,7 @@ fn tend(keeper: &mut Keeper, world: &LiveCluster) -> Result<()> {
     Ok(())
 }
 
-fn banner(settings: &Settings, address: SocketAddr) -> String {
+fn banner(settings: &Settings, address: &Address) -> String {
     let kept = match &settings.log_device {
         LogDevice::Memory => "the data is in memory only".to_owned(),
         LogDevice::File { dir } => format!("the data is kept in {}", dir.display()),
@@ -229,7 +232,9 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     let system = args.system.as_deref().or(file.system.as_deref()).unwrap_or("xenic");
     let system = systems::find(system).context("--system")?;
     system.ensure_serves()?;
-    let nodes = args.nodes.or(file.nodes).unwrap_or(3);
+    // One copy gains nothing from a second node: one server is the paper's.
+    let one_copy = system.single.is_some_and(|single| single.one_copy);
+    let nodes = args.nodes.or(file.nodes).unwrap_or(if one_copy { 1 } else { NODES });
     let records = args.records.or(file.records).unwrap_or(1_000_000);
     ensure!((1..=1 << 32).contains(&records), "--records {records}: give 1 to 2^32");
     let threads = args.threads.or(file.threads);
@@ -249,18 +254,27 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
     let in_file = file.max_memory.as_deref().map(limits::size).transpose();
     let in_file = in_file.map_err(|text| anyhow!("max_memory in --config: {text}"))?;
     let max_memory = args.max_memory.or(in_file);
-    let replicas = replicas(args.replicas.or(file.replicas), nodes);
+    let asked = args.replicas.or(file.replicas);
+    let replicas = replicas(asked.or(one_copy.then_some(1)), nodes);
     let log_device = log_device.unwrap_or_default();
+    let in_file = file.listen.as_deref().map(str::parse).transpose();
+    let listen = args.listen.clone().or(in_file.context("listen in --config")?);
     ensure!(
         log_device != LogDevice::Memory || args.log_bytes.or(file.log_bytes).is_none(),
         "--log-bytes: data in memory only has no log; give --log-device file:DIR as well"
+    );
+    ensure!(
+        log_device == LogDevice::Memory || system.synced_log,
+        "--log-device: {} keeps no log, and its data lasts as long as its process; leave it out, or serve \
+         a system that keeps one",
+        system.name
     );
     check_log_device(&log_device, replicas)?;
     Ok(Settings {
         system,
         nodes,
         replicas,
-        listen: args.listen.or(file.listen).unwrap_or(SocketAddr::from(([127, 0, 0, 1], 6380))),
+        listen: listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 6380)).into()),
         password: args.password.clone().or(file.password),
         records,
         threads,
@@ -329,10 +343,10 @@ mod tests {
                 log_bytes_max: 0,
             })
             .unwrap();
-        let config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)).into());
         let server = Server::start(config, backend, ServerInfo::new("0.0.0", "f00d")).unwrap();
         // A client that came and went: whoever worked must find rest again.
-        let mut client = TcpStream::connect(server.local_addr()).unwrap();
+        let mut client = TcpStream::connect(server.address().to_string()).unwrap();
         client.write_all(b"SET k v PX 1\r\nGET k\r\nQUIT\r\n").unwrap();
         let mut told = String::new();
         client.read_to_string(&mut told).unwrap();
@@ -351,11 +365,11 @@ mod tests {
     #[test]
     fn info_tells_a_run_id_and_not_the_seed() {
         let (seed, run_id) = draw().unwrap();
-        let mut config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let mut config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)).into());
         config.hash_seed = seed;
         let info = ServerInfo::new("0.0.0", &run_id);
         let server = Server::start(config, Arc::new(Silent), info).unwrap();
-        let mut client = TcpStream::connect(server.local_addr()).unwrap();
+        let mut client = TcpStream::connect(server.address().to_string()).unwrap();
         client.write_all(b"INFO\r\nQUIT\r\n").unwrap();
         let mut told = String::new();
         client.read_to_string(&mut told).unwrap();

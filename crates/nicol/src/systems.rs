@@ -10,7 +10,7 @@ use crate::cli::{Format, SystemsAction, SystemsArgs};
 use crate::output;
 
 /// What the list for people shows of a system: the rest is told one system at a time.
-const LISTED: [&str; 5] = ["system", "family", "guarantee", "replication", "source"];
+const LISTED: [&str; 4] = ["system", "family", "guarantee", "survives"];
 
 /// Prints the systems, or one of them.
 pub fn run(args: &SystemsArgs) -> Result<()> {
@@ -27,7 +27,7 @@ pub fn run(args: &SystemsArgs) -> Result<()> {
             let rows: Vec<Vec<Value>> = systems::all().map(listed).collect::<Result<_>>()?;
             output::cells(&LISTED, &rows)?;
             output::tell(
-                "what one survives, where it runs and which workloads: nicol systems show NAME",
+                "its replication and source, where it runs and which workloads: nicol systems show NAME",
             );
             Ok(())
         }

@@ -179,7 +179,11 @@ fn a_slip_in_a_name_is_asked_about() {
 #[test]
 fn systems_are_listed_in_short_and_told_one_by_one() {
     let list = ends(0, &["systems"]);
-    assert!(list.contains("drtm-h-nc") && !list.contains("survives"), "{list}");
+    let mut lines = list.lines();
+    let header: Vec<_> = lines.next().unwrap().split_whitespace().collect();
+    assert_eq!(header, ["system", "family", "guarantee", "survives"], "{list}");
+    assert!(lines.any(|line| line.starts_with("drtm-h-nc ")), "{list}");
+    assert!(!list.contains("smallbank"), "{list}");
     let told = ends(0, &["systems", "show", "farm"]);
     assert!(told.contains("survives") && !told.contains("drtm-h-nc"), "{told}");
     // A reason stands once, behind every workload that it refuses.

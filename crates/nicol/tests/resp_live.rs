@@ -52,7 +52,7 @@ fn keys_expire_as_with_redis() {
         text(&replies)
     };
     let said = std::thread::scope(|scope| {
-        [cluster, memory.local_addr().to_string(), redis]
+        [cluster, memory.address().to_string(), redis]
             .map(|address| scope.spawn(|| talk(address)))
             .map(|talk| talk.join().unwrap())
     });

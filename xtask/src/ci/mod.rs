@@ -4,13 +4,13 @@ mod determinism;
 mod test_counts;
 mod unchanged;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 
+use crate::cargo::{command, target};
 use crate::finish;
 use crate::instructions::{self, Counts};
 
@@ -25,12 +25,14 @@ pub enum Extent {
 
 /// The seed sweeps: every system on many seeds of the workloads that are hardest on a protocol,
 /// under message faults and under crashes; then every workload on a few.
-const SWEEPS: [&[&str]; 6] = [
+const SWEEPS: [&[&str]; 7] = [
     &["smallbank", "--on", WORLDS, "--seeds", "0..40"],
     &["churn", "--on", WORLDS, "--seeds", "0..40"],
     &["smallbank", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
     &["churn", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
     &["all", "--on", WORLDS, "--seeds", "4..10"],
+    // Real threads.
+    &["smallbank", "--on", "threads", "--faults", "messages,crashes", "--seeds", "0..4"],
     // What needs a log device.
     &["churn", "--on", "minos-snic", "--seeds", "0..20", "--system", MINOS],
 ];
@@ -99,6 +101,7 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
             let mut nicol = Command::new(binary(&target, "release"));
             finish(nicol.arg("museum").stdout(Stdio::null()))
         })?;
+        step("TLA+", || crate::tlc::run(root, crate::tlc::Form::Quick))?;
         step("golden tables", || run_experiments(root, &target, Tables::Compare))?;
         step("instructions", || {
             instructions::run(root, &binary(&target, "release"), Counts::Check)
@@ -137,32 +140,8 @@ fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     done.with_context(|| format!("step '{name}' failed"))
 }
 
-/// The cargo that runs this task, which rustup chose by rust-toolchain.toml.
-fn command(root: &Path) -> Command {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let mut command = Command::new(cargo);
-    command.current_dir(root);
-    command
-}
-
 fn cargo(root: &Path, args: &[&str]) -> Result<()> {
     finish(command(root).args(args))
-}
-
-/// Where cargo puts what it builds: asked, since configuration and environment may move it.
-fn target(root: &Path) -> Result<PathBuf> {
-    let output = command(root)
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start cargo metadata")?;
-    ensure!(output.status.success(), "cargo metadata: {}", output.status);
-    let metadata: serde_json::Value =
-        serde_json::from_slice(&output.stdout).context("cargo metadata prints JSON")?;
-    match metadata["target_directory"].as_str() {
-        Some(target) => Ok(PathBuf::from(target)),
-        None => bail!("cargo metadata names no target_directory"),
-    }
 }
 
 fn binary(target: &Path, profile: &str) -> PathBuf {

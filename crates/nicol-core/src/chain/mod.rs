@@ -35,6 +35,8 @@ mod run;
 mod step;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod threads;
 
 pub use encode::Chain;
 pub(crate) use encoded::Encoded;

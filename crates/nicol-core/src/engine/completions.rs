@@ -146,24 +146,24 @@ impl Future for Completion {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = match &self.0 {
-            State::Waits { table, slot } => table.poll(*slot),
-            State::Ready(_) | State::Taken => match std::mem::replace(&mut self.0, State::Taken) {
-                State::Ready(result) => Poll::Ready(result),
-                _ => panic!("a completion is awaited once"),
-            },
-        };
-        if polled.is_ready() {
-            self.0 = State::Taken;
+        if let State::Waits { table, slot } = &self.0 {
+            let polled = table.poll(*slot);
+            if polled.is_ready() {
+                self.0 = State::Taken;
+            }
+            return polled;
         }
-        polled
+        match std::mem::replace(&mut self.0, State::Taken) {
+            State::Ready(result) => Poll::Ready(result),
+            State::Waits { .. } | State::Taken => panic!("a completion is awaited once"),
+        }
     }
 }
 
 impl Detached for Completion {}
 
 impl Drop for Completion {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if let State::Waits { table, slot } = &self.0 {
             table.abandon(*slot);

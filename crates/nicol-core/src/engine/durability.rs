@@ -8,6 +8,7 @@ use crate::ids::Side;
 use crate::memory::Region;
 
 impl<W: World> Durability for Engine<W> {
+    #[inline]
     fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, parts: &[&[u8]]) -> Completion {
         self.start_dma_write(to, offset, parts, true)
     }

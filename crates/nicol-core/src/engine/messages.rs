@@ -89,6 +89,7 @@ impl<W: World> Messages for Engine<W> {
 
 impl<W: World> Engine<W> {
     /// Appends the body of `message` to `body`.
+    #[inline]
     fn emit<M: Message>(&self, message: &M, body: &mut Vec<u8>) {
         if let Some(trace) = &self.0.trace {
             trace.describe(message);

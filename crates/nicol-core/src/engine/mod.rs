@@ -51,7 +51,7 @@ use sparse::Sparse;
 pub use stats::EngineStats;
 use stats::{Counters, count};
 use tracing::EngineTrace;
-pub use world::{Charge, Operation, Route, Transfer, Tuning, World};
+pub use world::{Charge, DoorbellBatch, Operation, Route, Transfer, Tuning, World};
 
 use crate::exec::{Executor, Signal};
 use crate::fabric::{Fabric, HasDoorbell, RequestId, Service};
@@ -361,7 +361,12 @@ impl<W: World> Inner<W> {
 
     fn poll_doorbells(&self) -> bool {
         let mut progress = false;
-        self.watches.borrow_mut().retain(|watch| {
+        let mut watches = self.watches.borrow_mut();
+        // Most engines watch none.
+        if watches.is_empty() {
+            return false;
+        }
+        watches.retain(|watch| {
             let rung = watch.doorbell.doorbell().rings() > watch.seen;
             if rung {
                 self.wake(watch.token);

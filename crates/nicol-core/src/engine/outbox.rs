@@ -22,9 +22,10 @@ pub(super) struct Gather {
 
 impl Gather {
     /// Appends a message whose body `emit` writes; puts its length into `header`.
+    #[inline(always)]
     pub(super) fn append(&mut self, header: &mut MessageHeader, emit: impl FnOnce(&mut Vec<u8>)) {
         if self.frame.is_empty() {
-            self.frame.resize(FRAME_HEADER, 0);
+            self.frame.extend_from_slice(&[0; FRAME_HEADER]);
         }
         assert!(usize::from(self.count) < MESSAGES_MAX, "a full frame is flushed before");
         header.emit_before(&mut self.frame, emit);

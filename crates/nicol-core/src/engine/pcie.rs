@@ -36,6 +36,8 @@ impl<W: World> Pcie for Engine<W> {
 }
 
 impl<W: World> Engine<W> {
+    // In line, so that parts whose lengths the caller knows are single stores.
+    #[inline(always)]
     pub(super) fn start_dma_write(
         &self,
         to: &Arc<Region>,
@@ -51,9 +53,23 @@ impl<W: World> Engine<W> {
             let landed = land(to, offset, parts).map_err(FabricError::AccessDenied);
             return Completion::ready(landed.map(|()| inner.pool.payload(Vec::new())));
         }
-        let mut buffer = inner.pool.take();
+        self.submit_dma_write(to, offset, parts, durable)
+    }
+
+    /// Starts a DMA write that is not made at once.
+    #[inline(never)]
+    fn submit_dma_write(
+        &self,
+        to: &Arc<Region>,
+        offset: u64,
+        parts: &[&[u8]],
+        durable: bool,
+    ) -> Completion {
+        let mut buffer = self.0.pool.take();
         for part in parts {
-            buffer.resize(buffer.len().next_multiple_of(WORD), 0);
+            if !buffer.len().is_multiple_of(WORD) {
+                buffer.resize(buffer.len().next_multiple_of(WORD), 0);
+            }
             buffer.extend_from_slice(part);
         }
         self.start_local(Transfer::DmaWrite { region: to.clone(), offset, durable }, buffer)

@@ -81,6 +81,7 @@ counters! {
 }
 
 /// Adds to a counter.
+#[inline]
 pub(super) fn count(counter: &Cell<u64>, amount: u64) {
     counter.set(counter.get() + amount);
 }

@@ -30,6 +30,7 @@ const FRAME_BYTES_MAX: usize = 32 << 10;
 
 impl<W: World> Engine<W> {
     /// Sends a request whose body `emit` writes; the completion resolves to its reply.
+    #[inline]
     pub(super) fn request(
         &self,
         to: EngineId,
@@ -74,12 +75,14 @@ impl<W: World> Engine<W> {
     }
 
     /// The index of an engine that is part of the view, unless its side is known to be down.
+    #[inline(always)]
     fn reach(&self, to: EngineId) -> Option<usize> {
         let index = self.0.views.current().index_of(to)?;
         (!self.0.lives.is_down(to)).then_some(index)
     }
 
     /// May what is sent to another engine get lost?
+    #[inline]
     pub(super) fn may_lose(&self, to: EngineId) -> bool {
         to != self.0.here && self.0.world.route(to) == Route::Unreliable
     }
@@ -148,6 +151,7 @@ impl<W: World> Engine<W> {
     }
 
     /// Sends a reply whose body `emit` writes, and remembers it where it may be asked for again.
+    #[inline]
     pub(super) fn send_reply(&self, to: ReplyTo, status: u16, emit: impl FnOnce(&mut Vec<u8>)) {
         let inner = &*self.0;
         let Some(index) = inner.views.current().index_of(to.engine) else {
@@ -198,6 +202,7 @@ impl<W: World> Engine<W> {
     }
 
     /// The same for an engine that is within reach and has this index.
+    #[inline]
     fn append_for(
         &self,
         to: EngineId,
@@ -213,6 +218,7 @@ impl<W: World> Engine<W> {
     }
 
     /// Appends a message to the frame for an engine that is not this one.
+    #[inline]
     fn deposit(
         &self,
         (to, index): (EngineId, usize),
@@ -257,6 +263,7 @@ impl<W: World> Engine<W> {
         }
     }
 
+    #[inline]
     fn append_for_itself(&self, mut header: MessageHeader, emit: impl FnOnce(&mut Vec<u8>)) {
         let inner = &*self.0;
         let mut body = inner.pool.take();
@@ -521,7 +528,8 @@ impl<W: World> Engine<W> {
             batches.posted.push(node);
         }
         batch.push(operation);
-        if batch.len() >= inner.world.tuning().doorbell_batch {
+        let (side, own) = (inner.here.side, node == inner.here.node);
+        if batch.len() >= inner.world.tuning().doorbell_batch.limit(side, own) {
             self.ring_doorbell(node, batch);
         }
         completion
@@ -547,6 +555,9 @@ impl<W: World> Engine<W> {
             if !batch.is_empty() {
                 self.0.world.submit(batch);
             }
+        }
+        if batches.posted.is_empty() {
+            return;
         }
         batches.posted.sort_unstable();
         for node in batches.posted.drain(..) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Wake;
 use crate::chain::Encoded;
 use crate::fabric::{FabricError, HasDoorbell, Work};
-use crate::ids::{EngineId, Incarnation, NodeId};
+use crate::ids::{EngineId, Incarnation, NodeId, Side};
 use crate::memory::{AccessError, Region, RegionTable, WORD, halves};
 use crate::trace::Sink;
 use crate::units::Nanos;
@@ -230,26 +230,59 @@ impl Operation {
 }
 
 /// What a DMA write does to memory: of all its parts, each but the last in whole words, or nothing.
+#[inline(always)]
 pub(super) fn land(region: &Region, offset: u64, parts: &[&[u8]]) -> Result<(), AccessError> {
     let written = write_parts(region, offset, parts);
     region.doorbell().ring();
     written
 }
 
-fn write_parts(region: &Region, mut offset: u64, parts: &[&[u8]]) -> Result<(), AccessError> {
+#[inline(always)]
+fn write_parts(region: &Region, offset: u64, parts: &[&[u8]]) -> Result<(), AccessError> {
     let Some((last, filled)) = parts.split_last() else { return Ok(()) };
-    region.check(offset, len_of(parts) as u64)?;
+    let len = len_of(parts) as u64;
+    // Checked once, whatever the parts: whole words, and what the last part has beyond them.
+    let words = region.words(offset, len)?;
+    let mut at = 0;
     for part in filled {
-        let len = part.len().next_multiple_of(WORD) as u64;
-        region.words(offset, len)?.write(0, part);
-        offset += len;
+        words.write(at, part);
+        at += part.len().div_ceil(WORD);
     }
-    region.write(offset, last)
+    if last.len().is_multiple_of(WORD) {
+        words.write(at, last);
+        return Ok(());
+    }
+    region.write(offset + (at * WORD) as u64, last)
 }
 
 /// Bytes of the parts of a DMA write.
+#[inline(always)]
 pub(super) fn len_of(parts: &[&[u8]]) -> usize {
     parts.iter().fold(0, |len: usize, part| len.next_multiple_of(WORD) + part.len())
+}
+
+/// How many one-sided operations a core gathers for a doorbell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DoorbellBatch {
+    /// What a round posts to a node, up to so many.
+    UpTo(usize),
+    /// The same, where that pays: not for requests of a host to its own card's SoC, which the card
+    /// fetches more slowly from the host's memory than the host posts them. [OffPath23 advice 4]
+    Adaptive,
+}
+
+impl DoorbellBatch {
+    /// The most that are gathered.
+    pub const MOST: usize = 64;
+
+    /// Operations of an engine of `side` for a doorbell; `own`: they go to its own node.
+    pub const fn limit(self, side: Side, own: bool) -> usize {
+        match (self, side, own) {
+            (Self::UpTo(most), ..) => most,
+            (Self::Adaptive, Side::Host, true) => 1,
+            (Self::Adaptive, ..) => Self::MOST,
+        }
+    }
 }
 
 /// How the engines of a world behave: every ablation of the runtime is a value here.
@@ -263,7 +296,7 @@ pub struct Tuning {
     /// transfers complete at once there is nothing to wait for. [Xenic21 4.3.1, 5.7]
     pub dma_async: bool,
     /// One-sided operations per doorbell.
-    pub doorbell_batch: usize,
+    pub doorbell_batch: DoorbellBatch,
     /// Frames taken from the receive queue in one round.
     pub burst: usize,
     /// Tasks polled in one round, so that a round ends.

@@ -8,6 +8,8 @@ use std::task::{Context, Poll, Waker};
 ///
 /// # Panics
 /// If it waits all the same.
+// In line, so that the future is made where it runs instead of being copied there.
+#[inline(always)]
 pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,

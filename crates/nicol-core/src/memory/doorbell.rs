@@ -15,6 +15,7 @@ pub struct Doorbell {
 impl Doorbell {
     /// Counts one ring and wakes the watcher. All that was written before is visible to a watcher
     /// that sees the new count.
+    #[inline]
     pub fn ring(&self) {
         self.rings.fetch_add(1, Ordering::SeqCst);
         if let Some(notify) = self.notifier.get() {
@@ -23,6 +24,7 @@ impl Doorbell {
     }
 
     /// How often it was rung.
+    #[inline]
     pub fn rings(&self) -> u64 {
         self.rings.load(Ordering::SeqCst)
     }

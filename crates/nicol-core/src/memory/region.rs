@@ -133,6 +133,7 @@ impl Region {
     }
 
     /// Makes it memory of `side`; true if it belonged to no side before.
+    #[inline]
     pub(super) fn adopt(&self, side: Side) -> bool {
         self.owner.get().is_none() && self.owner.set(side).is_ok()
     }
@@ -154,6 +155,7 @@ impl Region {
     }
 
     /// Has a crash taken the memory away?
+    #[inline]
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) != 0
     }
@@ -195,6 +197,7 @@ impl Region {
     }
 
     /// Rung whenever an engine of the other side has written to this region.
+    #[inline]
     pub fn doorbell(&self) -> &Doorbell {
         &self.doorbell
     }
@@ -352,8 +355,7 @@ impl<'a> Words<'a> {
             *chunk = word.load(Ordering::Acquire).to_le_bytes();
         }
         if let [word] = partial {
-            let bytes = word.load(Ordering::Acquire).to_le_bytes();
-            rest.copy_from_slice(&bytes[..rest.len()]);
+            take_partial(word.load(Ordering::Acquire), rest);
         }
     }
 
@@ -378,9 +380,7 @@ impl<'a> Words<'a> {
             word.store(u64::from_le_bytes(*chunk), Ordering::Release);
         }
         if let [word] = partial {
-            let mut last = [0; WORD];
-            last[..rest.len()].copy_from_slice(rest);
-            word.store(u64::from_le_bytes(last), Ordering::Release);
+            word.store(partial_word(rest), Ordering::Release);
         }
     }
 
@@ -390,16 +390,57 @@ impl<'a> Words<'a> {
     /// Cost: a load and a comparison for each before it.
     #[inline]
     pub fn find(self, first: usize, stride: usize, wanted: u64) -> Option<usize> {
-        let mut words = self.0.get(first..)?.iter().step_by(stride);
-        words.position(|word| word.load(Ordering::Acquire) == wanted)
+        let (mut at, mut number) = (first, 0);
+        while let Some(word) = self.0.get(at) {
+            if word.load(Ordering::Acquire) == wanted {
+                return Some(number);
+            }
+            (at, number) = (at + stride, number + 1);
+        }
+        None
+    }
+}
+
+/// The word whose first bytes are `rest`, of which there are fewer than a word has, and whose others
+/// are zero. In pieces of known lengths, because a copy of any length would be a call.
+#[inline]
+fn partial_word(rest: &[u8]) -> u64 {
+    let (mut word, mut bits, mut left) = (0, 0, rest);
+    if let Some((piece, behind)) = left.split_first_chunk::<4>() {
+        (word, bits, left) = (u64::from(u32::from_le_bytes(*piece)), 32, behind);
+    }
+    if let Some((piece, behind)) = left.split_first_chunk::<2>() {
+        word |= u64::from(u16::from_le_bytes(*piece)) << bits;
+        (bits, left) = (bits + 16, behind);
+    }
+    if let [byte] = left {
+        word |= u64::from(*byte) << bits;
+    }
+    word
+}
+
+/// The opposite of [`partial_word`]: puts the first bytes of `word` into `rest`.
+#[inline]
+fn take_partial(word: u64, rest: &mut [u8]) {
+    let (mut word, mut left) = (word, rest);
+    if let Some((piece, _)) = left.split_first_chunk_mut::<4>() {
+        *piece = (word as u32).to_le_bytes();
+        word >>= 32;
+        left = &mut left[4..];
+    }
+    if let Some((piece, _)) = left.split_first_chunk_mut::<2>() {
+        *piece = (word as u16).to_le_bytes();
+        word >>= 16;
+        left = &mut left[2..];
+    }
+    if let [byte] = left {
+        *byte = word as u8;
     }
 }
 
 /// Replaces the first `chunk.len()` bytes of `word` and keeps the others, atomically.
 fn store_partial(word: &AtomicU64, chunk: &[u8]) {
-    let mut low = [0; WORD];
-    low[..chunk.len()].copy_from_slice(chunk);
-    let low = u64::from_le_bytes(low);
+    let low = partial_word(chunk);
     let mask = (1u64 << (8 * chunk.len())) - 1;
     let mut seen = word.load(Ordering::Relaxed);
     while let Err(now) =

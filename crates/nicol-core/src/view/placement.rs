@@ -30,6 +30,7 @@ impl ReplicaSet {
     }
 
     /// The nodes, the primary's first.
+    #[inline]
     pub fn nodes(&self) -> &[NodeId] {
         &self.nodes[..usize::from(self.len)]
     }
@@ -40,8 +41,9 @@ impl ReplicaSet {
     }
 
     /// The backups' nodes, in their order.
+    #[inline]
     pub fn backups(self) -> impl Iterator<Item = NodeId> + use<> {
-        self.nodes.into_iter().take(usize::from(self.len)).skip(1)
+        (1..usize::from(self.len)).map(move |place| self.nodes[place])
     }
 }
 
@@ -76,10 +78,12 @@ impl Placement {
         Self { shards: shards.into(), held: held.into(), replicas_most }
     }
 
+    #[inline]
     pub(super) fn shards(&self) -> u16 {
         self.shards.len() as u16
     }
 
+    #[inline]
     pub(super) fn replicas_of(&self, shard: ShardId) -> &ReplicaSet {
         &self.shards[usize::from(shard.0)]
     }

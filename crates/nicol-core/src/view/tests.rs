@@ -26,6 +26,22 @@ fn backups_and_backed_up_by_agree() {
 }
 
 #[test]
+fn a_view_tells_since_when_a_node_has_been_a_member() {
+    let first = View::new(3, 2, 1, 1).unwrap();
+    let node = NodeId(1);
+    let next = Incarnation::FIRST.next();
+    let down = first.with_side(node, Side::Nic, SideState { up: false, incarnation: next });
+    let other = down.with_side(NodeId(2), Side::Host, SideState { up: true, incarnation: next });
+    let back = other.with_side(node, Side::Nic, SideState { up: true, incarnation: next });
+    let same = back.with_side(node, Side::Nic, SideState { up: true, incarnation: next });
+    let joined = |view: &View| [0, 1, 2].map(|node| view.joined(NodeId(node)));
+    let [once, third, fourth] = [Epoch::FIRST, other.epoch(), back.epoch()];
+    assert_eq!(joined(&down), [once; 3], "who leaves joins nothing");
+    assert_eq!(joined(&back), [once, fourth, third]);
+    assert_eq!(joined(&same), joined(&back), "nothing has changed");
+}
+
+#[test]
 fn engines_are_numbered_node_by_node_with_hosts_first() {
     let mixed = [
         spec(Role::Server, 2, 3),

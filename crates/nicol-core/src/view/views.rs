@@ -22,6 +22,7 @@ impl Views {
     }
 
     /// The newest.
+    #[inline]
     pub fn current(&self) -> &View {
         &self.newest().view
     }
@@ -32,6 +33,7 @@ impl Views {
         view.epoch() > newest.view.epoch() && newest.next.set(Box::new(Self::new(view))).is_ok()
     }
 
+    #[inline]
     fn newest(&self) -> &Self {
         let mut at = self;
         while let Some(next) = at.next.get() {

@@ -39,8 +39,9 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The next `N` bytes: fields that always stand together, whose bounds are checked once.
     #[inline]
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         match self.rest.split_first_chunk::<N>() {
             Some((head, tail)) => {
                 self.rest = tail;
@@ -88,6 +89,19 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Appends `bytes` to a buffer. Most values are as long as a number: those take a load and a store
+/// each, where a copy of any length is a call.
+#[inline]
+pub fn append(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    if let Ok(number) = <&[u8; 4]>::try_from(bytes) {
+        buffer.extend_from_slice(number);
+    } else if let Ok(number) = <&[u8; 8]>::try_from(bytes) {
+        buffer.extend_from_slice(number);
+    } else if !bytes.is_empty() {
+        buffer.extend_from_slice(bytes);
+    }
+}
+
 /// Appends fields to a buffer.
 #[derive(Debug)]
 pub struct Writer<'a> {
@@ -117,7 +131,18 @@ impl<'a> Writer<'a> {
     /// Appends raw bytes.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
+        append(self.buffer, bytes);
+    }
+
+    /// Appends fields that always stand together.
+    #[inline]
+    pub fn array<const N: usize>(&mut self, bytes: &[u8; N]) {
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Appends `count` bytes that are zero.
+    pub fn zeros(&mut self, count: usize) {
+        self.buffer.resize(self.buffer.len() + count, 0);
     }
 
     /// Appends one byte.
@@ -129,18 +154,18 @@ impl<'a> Writer<'a> {
     /// Appends two bytes.
     #[inline]
     pub fn u16(&mut self, value: u16) {
-        self.bytes(&value.to_le_bytes());
+        self.array(&value.to_le_bytes());
     }
 
     /// Appends four bytes.
     #[inline]
     pub fn u32(&mut self, value: u32) {
-        self.bytes(&value.to_le_bytes());
+        self.array(&value.to_le_bytes());
     }
 
     /// Appends eight bytes.
     #[inline]
     pub fn u64(&mut self, value: u64) {
-        self.bytes(&value.to_le_bytes());
+        self.array(&value.to_le_bytes());
     }
 }

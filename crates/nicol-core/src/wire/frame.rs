@@ -221,7 +221,7 @@ impl MessageHeader {
     }
 
     /// Appends the header and the body that `emit` writes behind it, and sets the length.
-    #[inline]
+    #[inline(always)]
     pub fn emit_before(&mut self, frame: &mut Vec<u8>, emit: impl FnOnce(&mut Vec<u8>)) {
         let start = frame.len();
         frame.extend_from_slice(&[0; MESSAGE_HEADER]);

@@ -3,7 +3,7 @@
 mod cursor;
 mod frame;
 
-pub use cursor::{Malformed, Reader, Writer};
+pub use cursor::{Malformed, Reader, Writer, append};
 pub use frame::{
     Class, FRAME_HEADER, Frame, FrameHeader, MESSAGE_HEADER, MESSAGES_MAX, MessageHeader, Window,
     seal,

@@ -68,6 +68,7 @@ const BESIDE: RGBColor = RGBColor(90, 90, 90);
 const WORDS: &[(&str, &str)] = &[
     ("a3_share", "share of chunks that the host replicates"),
     ("abort_fraction", "share of attempts that abort"),
+    ("account", "whose time"),
     ("alternative", "alternative"),
     ("application", "application"),
     ("bandwidth_gbps", "bandwidth (Gbps)"),
@@ -98,6 +99,7 @@ const WORDS: &[(&str, &str)] = &[
     ("of_unbatched", "throughput, of that without batching"),
     ("operation", "operation"),
     ("parameter", "its parameter"),
+    ("part", "part"),
     ("path", "path"),
     ("peak_throughput_per_s", "peak throughput (transactions per second)"),
     ("piece_kib", "piece (KiB)"),
@@ -110,6 +112,7 @@ const WORDS: &[(&str, &str)] = &[
     ("throughput_per_node_per_s", "throughput (transactions per second and server)"),
     ("throughput_per_s", "throughput (operations per second)"),
     ("time_ms", "time (milliseconds)"),
+    ("us", "time (microseconds)"),
     ("value", "its value"),
     ("variant", "mechanisms, each with all to its left"),
     ("workload", "workload"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
-use nicol_core::engine::Start;
+use nicol_core::engine::{DoorbellBatch, Start};
 use nicol_core::fabric::{
     Delivery, Fabric, FabricError, Message, OneSided, Service, Timeout, Work,
 };
@@ -72,7 +72,8 @@ pub fn run(
     profiles[0] = target.clone();
     let mut config = SimConfig::mixed(view, profiles, 1);
     config.tuning.aggregation = false;
-    config.tuning.doorbell_batch = description.mitigations.doorbell_batch.max(1) as usize;
+    let batch = description.mitigations.doorbell_batch.max(1) as usize;
+    config.tuning.doorbell_batch = DoorbellBatch::UpTo(batch);
     let largest =
         description.alternatives.iter().flat_map(|one| &one.steps).map(|step| match step {
             Step::Operation { bytes, .. } => *bytes,

@@ -18,6 +18,12 @@ use super::read_back::{Updates, read_back};
 const QUIET_MAX: Duration = Duration::from_millis(300);
 /// How often it is asked.
 const QUIET_POLL: Duration = Duration::from_micros(200);
+/// Bytes of logs that a second brings at most, all nodes together: assumed; one file of a fast disk takes
+/// as many, and each node syncs its own.
+const BYTES_PER_SECOND: u64 = 200_000_000;
+/// How often it is looked whether the logs are long.
+const LOOK_MIN: Duration = Duration::from_millis(2);
+const LOOK_MAX: Duration = Duration::from_millis(100);
 /// When it is asked again after it has not become quiet.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -99,6 +105,14 @@ impl Keeper {
         }
     }
 
+    /// How often [`Keeper::tend`] is to be called: between two calls the logs grow by no more than they may
+    /// have.
+    pub fn look_every(&self) -> Duration {
+        let fills =
+            Duration::from_nanos(self.limit.saturating_mul(1_000_000_000) / BYTES_PER_SECOND);
+        fills.clamp(LOOK_MIN, LOOK_MAX)
+    }
+
     /// Where the folder is.
     pub fn dir(&self) -> &Path {
         self.folder.dir()
@@ -124,7 +138,7 @@ impl Keeper {
         lock(&self.kept).log_bytes = world.log_bytes();
         let long = world.log_bytes() >= self.limit;
         match &self.saving {
-            Some(saving) if saving.is_finished() => return Ok(self.end_saving()),
+            Some(saving) if saving.is_finished() => return Ok(self.end_saving(long)),
             Some(_) if long => {
                 self.hold();
                 return Ok(None);
@@ -135,6 +149,10 @@ impl Keeper {
         let due = self.not_before.is_none_or(|at| Instant::now() >= at);
         if !due || !long {
             return Ok(None);
+        }
+        if self.next.is_none() {
+            // What is begun while the files are made would make the logs longer still.
+            self.hold();
         }
         match self.switch(world) {
             Ok(()) => Ok(None),
@@ -166,7 +184,7 @@ impl Keeper {
 
     /// Waits for a thread that saves tables.
     pub fn finish(mut self) -> Option<String> {
-        self.saving.is_some().then(|| self.end_saving()).flatten()
+        self.saving.is_some().then(|| self.end_saving(false)).flatten()
     }
 
     /// Has the logs go on in a new run at an instant at which nothing is under way, and begins to
@@ -225,9 +243,12 @@ impl Keeper {
         TablesHeader { hash_seed: self.view.hash_seed(), life: self.life }
     }
 
-    fn end_saving(&mut self) -> Option<String> {
+    /// If the logs are `long` again, what is held stays so until they go on in a new run.
+    fn end_saving(&mut self, long: bool) -> Option<String> {
         let ended = self.saving.take()?.join();
-        self.release();
+        if !long {
+            self.release();
+        }
         let ended = ended.unwrap_or_else(|cause| Err(anyhow!("{}", panic_text(&*cause))));
         match ended {
             Ok(saved) => {

@@ -61,14 +61,14 @@ impl Stored {
     pub fn open(dir: &Path, updates: Option<Updates>, progress: Progress<'_>) -> Result<Self> {
         let started = Instant::now();
         let folder = LogFolder::open(dir)?;
-        if let Some(stranger) = folder.stranger()? {
+        let runs = folder.runs()?;
+        if let Some(stranger) = folder.stranger(&runs)? {
             bail!(
                 "{}: no store has made it; move it away, or give another folder than {}",
                 stranger.display(),
                 dir.display()
             );
         }
-        let runs = folder.runs()?;
         expect_a_store(dir, &runs)?;
         let back = read_back(dir, &runs, updates, progress)?;
         let records = back.recovered.into_records();

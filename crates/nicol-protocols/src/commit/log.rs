@@ -14,7 +14,7 @@ use nicol_core::memory::{Region, WORD};
 use nicol_core::units::Bytes;
 use nicol_core::wire::{Malformed, Reader};
 
-use crate::commit::messages::{Change, WriteOf, Writes};
+use crate::commit::writes::{Change, WriteOf, Writes};
 use crate::kit::Item;
 
 /// Bytes of a record besides its body: head, kind and foot.
@@ -114,6 +114,7 @@ impl LogMemory {
         &self.region
     }
 
+    #[inline]
     fn load(&self, offset: u64) -> u64 {
         match self.region.load(offset) {
             Ok(word) => word,
@@ -121,6 +122,7 @@ impl LogMemory {
         }
     }
 
+    #[inline]
     fn store(&self, offset: u64, word: u64) {
         if let Err(error) = self.region.store(offset, word) {
             panic!("a log's own access failed: {error}");
@@ -169,6 +171,7 @@ impl Tail {
     }
 
     /// Bytes that a record with this body takes from here on, with what it skips.
+    #[inline]
     pub(super) const fn needed(&self, body: usize) -> u64 {
         let (len, to_end) = (record_len(body), self.size - self.at % self.size);
         if len <= to_end { len } else { to_end + len }
@@ -176,6 +179,7 @@ impl Tail {
 
     /// Passes the end of the ring if a record with this body does not fit before it: the word that
     /// says so to the reader, and where it belongs.
+    #[inline]
     pub(super) fn skip(&mut self, body: usize) -> Option<(u64, u64)> {
         let (len, to_end) = (record_len(body), self.size - self.at % self.size);
         if len <= to_end {
@@ -188,6 +192,7 @@ impl Tail {
     }
 
     /// The next record, for which there is space before the ring's end, of a body of so many bytes.
+    #[inline]
     pub(super) fn next(&mut self, kind: RecordKind, body: usize) -> Framed {
         let (head, len) = (head_word(self.number, body as u32), record_len(body));
         let lead = u128::from(head) | (kind as u128) << 64;
@@ -220,6 +225,7 @@ pub(super) struct Framed {
 
 impl Framed {
     /// The record in its parts, of which the body is filled up to whole words.
+    #[inline]
     pub(super) fn parts<'a>(&'a self, body: &'a [u8]) -> [&'a [u8]; 3] {
         [&self.lead, body, &self.foot]
     }
@@ -284,17 +290,21 @@ impl LogReader {
         &self.ends
     }
 
+    #[inline]
     fn read_one(&mut self) -> Option<()> {
+        let Self { memory, position, number, bodies, records, ends } = self;
         loop {
-            let region = &self.memory.region;
-            let size = self.memory.size;
-            let offset = self.position % size;
+            let region = &memory.region;
+            let size = memory.size;
+            let offset = *position % size;
             let head = region.load(offset).ok()?;
-            if (head >> 32) as u32 != self.number {
+            if (head >> 32) as u32 != *number {
                 return None;
             }
             if head as u32 == SKIP {
-                self.pass(offset, WORD as u64, size - offset);
+                let mark = region.words(offset, WORD as u64).ok()?;
+                Self::step(position, number, memory, size - offset);
+                mark.zero();
                 continue;
             }
             let len = record_len(head as u32 as usize);
@@ -308,29 +318,27 @@ impl LogReader {
                 2 => RecordKind::Message,
                 _ => RecordKind::Part,
             };
-            let start = self.records.last().map_or(0, |&(_, end)| end);
+            let start = records.last().map_or(0, |&(_, end)| end);
             let end = start + head as u32 as usize;
-            if self.bodies.len() < end {
-                self.bodies.resize(end, 0);
+            if bodies.len() < end {
+                bodies.resize(end, 0);
             }
-            record.read(2, &mut self.bodies[start..end]);
-            self.records.push((kind, end));
-            self.pass(offset, len, len);
-            self.ends.push(self.position);
+            record.read(2, &mut bodies[start..end]);
+            records.push((kind, end));
+            Self::step(position, number, memory, len);
+            record.zero();
+            ends.push(*position);
             return Some(());
         }
     }
 
-    /// Zeroes `used` bytes at `offset` and moves on by `len`.
-    fn pass(&mut self, offset: u64, used: u64, len: u64) {
-        self.position += len;
-        self.number = next_number(self.number);
-        // First: whoever finds zeros must also find that they were read.
-        self.memory.store(seen_offset(self.memory.size), self.position);
-        match self.memory.region.words(offset, used) {
-            Ok(words) => words.zero(),
-            Err(error) => panic!("a record lies inside its log: {error}"),
-        }
+    /// Moves on by `len` bytes and says so, before they are zeroed: whoever finds zeros must also find
+    /// that they were read.
+    #[inline]
+    fn step(position: &mut u64, number: &mut u32, memory: &LogMemory, len: u64) {
+        *position += len;
+        *number = next_number(*number);
+        memory.store(seen_offset(memory.size), *position);
     }
 }
 
@@ -351,6 +359,7 @@ fn corrupted(malformed: Malformed) -> ! {
 
 /// Parses a record's body. Panics if it cannot be parsed, then or when its writes are taken: it could
 /// before it was logged, so memory is corrupted, and the node must stop.
+#[inline]
 pub(super) fn logged(body: &[u8]) -> Logged<'_> {
     let mut rest = Reader::new(body);
     let parsed = Writes::parse_head(&mut rest);
@@ -361,6 +370,7 @@ pub(super) fn logged(body: &[u8]) -> Logged<'_> {
 impl<'a> Iterator for Logged<'a> {
     type Item = (Key, Version, Change<'a>);
 
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let taken = match self.left.checked_sub(1) {
             Some(left) => {

@@ -9,6 +9,7 @@ pub mod rdma_occ;
 pub mod recovery;
 mod replica;
 mod survivor;
+mod writes;
 pub mod xenic;
 
 use nicol_core::fabric::{Fabric, Work};

@@ -18,7 +18,7 @@ use nicol_core::memory::WORD;
 use nicol_core::view::View;
 
 use super::log::{RecordKind, record_len};
-use super::messages::Writes;
+use super::writes::Writes;
 
 /// Leading bytes of a log record that say whose it is: framing, transaction, shards.
 pub const LEAD: usize = 2 * WORD + TXN_AND_PART;

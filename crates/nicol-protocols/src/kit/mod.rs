@@ -10,6 +10,7 @@
 //! | a message that is checked when it arrives and used later | [`Items`] |
 //! | to say that it is not at rest | [`Open`] |
 //! | to count what happens, for reports | [`count`], [`counters`] |
+//! | to run procedures of transactions over one record | [`outcome_of`] |
 //! | to know whose data a crash has taken, and whose locks only a recovery may release | [`LostNodes`] |
 //!
 //! Nothing here decides anything: which step comes next, and what a refusal means, stands in the
@@ -22,6 +23,7 @@ mod items;
 mod locks;
 mod lost_nodes;
 mod selection;
+mod single_record;
 
 pub(crate) use at_rest::Open;
 pub(crate) use calls::{AllGranted, Calls};
@@ -30,3 +32,4 @@ pub(crate) use items::{Item, Items};
 pub(crate) use locks::{HeldLocks, lock_all};
 pub(crate) use lost_nodes::{LostNodes, VIEW_WAIT, follow_views};
 pub(crate) use selection::Selection;
+pub(crate) use single_record::outcome_of;

@@ -4,8 +4,8 @@
 use nicol_core::commit::{CommitNode, CommitProtocol};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::{Persistency, Promise};
-use nicol_core::ids::{ShardId, Version};
-use nicol_core::key_value::{Failure, KeyValue, KeyValueNode, Reason};
+use nicol_core::ids::{Key, ShardId, Version};
+use nicol_core::key_value::{Failure, KeyValue, KeyValueNode};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 use nicol_core::wire::Malformed;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use super::client::Client;
 use super::log::Logged;
 use super::node::Node;
 use crate::commit::recovery::EachWrite;
+use crate::kit::outcome_of;
 
 /// Runs procedures that touch one record: reads it, executes, and writes it if that is asked for.
 ///
@@ -39,7 +40,7 @@ impl<F: Fabric> CommitProtocol for OneRecord<F> {
                 let version = got.version.unwrap_or(Version(0));
                 txn.fetched(0, version, got.present.then_some(&value[..]));
             }
-            Err(failure) => return outcome(failure),
+            Err(failure) => return outcome(failure, key),
         }
         if self.procedures.execute(txn) != Verdict::Commit {
             return Outcome::Aborted(Abort::Refused);
@@ -50,7 +51,7 @@ impl<F: Fabric> CommitProtocol for OneRecord<F> {
             None => client.delete(key).await,
         };
         if let Err(failure) = done {
-            return outcome(failure);
+            return outcome(failure, key);
         }
         if self.scopes {
             self.fabric.spawn(async move {
@@ -62,19 +63,10 @@ impl<F: Fabric> CommitProtocol for OneRecord<F> {
     }
 }
 
-/// How a procedure ends whose operation has failed.
-fn outcome(failure: Failure) -> Outcome {
-    match failure {
-        Failure::Unknown => Outcome::Unknown,
-        Failure::Aborted(Reason::Fabric(error)) => Outcome::Aborted(Abort::Fabric(error)),
-        Failure::Aborted(Reason::ShardUnavailable) => {
-            // Every record is on every node: it is this node that does not serve.
-            Outcome::Aborted(Abort::ShardUnavailable { shard: ShardId(0) })
-        }
-        Failure::Aborted(Reason::NoResources | Reason::Conflict) => {
-            Outcome::Aborted(Abort::NoResources)
-        }
-    }
+/// How a procedure over `key` ends whose operation has failed. Every record is on every node: where it
+/// is not served, it is this node that does not serve.
+fn outcome(failure: Failure, key: Key) -> Outcome {
+    outcome_of(failure, key, ShardId(0))
 }
 
 impl CommitNode for Node {

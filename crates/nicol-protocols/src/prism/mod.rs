@@ -1,7 +1,8 @@
 //! The systems of PRISM (SOSP '21): everything that clients do to a server is a chain of one-sided
 //! operations ([`nicol_core::chain`]).
 //!
-//! What they share: `pool` holds a server's buffers and recycles them, `servers` is a client engine's
+//! What they share: `pool` holds a server's buffers, `recycling` is the daemon that takes them back,
+//! `servers` is a client engine's
 //! knowledge of the servers, `messages` are the few messages between them, `tag` has the versions of
 //! replicated registers, and [`Verbs`] are the plain verbs of the baselines.
 
@@ -10,12 +11,14 @@ pub mod kv;
 mod messages;
 pub mod pilaf;
 mod pool;
+mod recycling;
 pub mod rs;
 mod servers;
 mod tag;
 pub mod tx;
 mod verbs;
 
+pub use recycling::{Reclaim, Recycling};
 pub use verbs::Verbs;
 
 /// Which reading of the paper a system follows where the two differ.

@@ -11,7 +11,8 @@
 //! [share stamps](BufferPool::share_stamps) does without.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nicol_core::fabric::Fabric;
@@ -53,17 +54,53 @@ struct Class {
     size: SizeClass,
     first: u64,
     loaded: u32,
-    /// Unused buffers that are not posted: the server keeps them to refill the free list.
-    back: Mutex<BTreeSet<u64>>,
+    back: Mutex<Back>,
     /// By buffer: the stamp under which it was last posted.
     posted: Box<[AtomicU64]>,
+    /// Buffers of the free list and kept back, when it was last refilled.
+    free: AtomicU32,
+}
+
+/// Unused buffers that are not posted: the server keeps them to refill the free list. Lowest first.
+#[derive(Debug, Default)]
+struct Back {
+    /// Never used: from the first offset to the end, a buffer after the other.
+    fresh: Range<u64>,
+    /// Bytes from one of them to the next.
+    stride: u64,
+    returned: BTreeSet<u64>,
+}
+
+impl Back {
+    fn len(&self) -> usize {
+        let fresh = (self.fresh.end - self.fresh.start).checked_div(self.stride);
+        fresh.unwrap_or(0) as usize + self.returned.len()
+    }
+
+    fn contains(&self, offset: u64) -> bool {
+        self.fresh.contains(&offset) || self.returned.contains(&offset)
+    }
+
+    fn insert(&mut self, offset: u64) -> bool {
+        !self.fresh.contains(&offset) && self.returned.insert(offset)
+    }
+
+    fn pop_first(&mut self) -> Option<u64> {
+        let fresh = Some(self.fresh.start).filter(|_| !self.fresh.is_empty());
+        let returned = self.returned.first().copied();
+        if returned.is_some_and(|returned| fresh.is_none_or(|fresh| returned < fresh)) {
+            return self.returned.pop_first();
+        }
+        self.fresh.start += fresh.map_or(0, |_| self.stride);
+        fresh
+    }
 }
 
 /// The stamp of no use.
 const NO_STAMP: u64 = 0;
 
 impl Class {
-    fn back(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+    fn back(&self) -> MutexGuard<'_, Back> {
         self.back.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,7 +153,8 @@ impl BufferPool {
             let first = next;
             next += size.bytes * u64::from(size.count);
             let posted = (0..size.count).map(|_| AtomicU64::new(NO_STAMP)).collect();
-            Class { size, first, loaded: 0, back: Mutex::default(), posted }
+            let free = AtomicU32::new(size.count);
+            Class { size, first, loaded: 0, back: Mutex::default(), posted, free }
         });
         let (classes, lists) = (classes.collect(), OnceLock::new());
         Self {
@@ -136,10 +174,10 @@ impl BufferPool {
         self.shared_stamps = true;
     }
 
-    /// Keeps what is unused back, but for twice `watermark` buffers of each size: a free list that has
-    /// fewer than `watermark` is [refilled](BufferPool::refill). [PRISM21 6.1]
-    pub(crate) fn keep_back(&mut self, watermark: u32) {
-        self.watermark = Some(watermark);
+    /// With a watermark, keeps what is unused back, but for twice as many buffers of each size: a free
+    /// list that has fewer is [refilled](BufferPool::refill). [PRISM21 6.1]
+    pub(crate) fn keep_back(&mut self, watermark: Option<u32>) {
+        self.watermark = watermark;
     }
 
     /// Takes a buffer of at least so many bytes for a record that is loaded before the start.
@@ -166,7 +204,11 @@ impl BufferPool {
                 let &Class { size: SizeClass { bytes: size, count }, first, loaded, .. } = class;
                 let free = count - loaded;
                 let back = free - self.watermark.map_or(free, |mark| free.min(2 * mark));
-                class.back().extend((loaded..loaded + back).map(|index| class.buffer(index)));
+                *class.back() = Back {
+                    fresh: class.buffer(loaded)..class.buffer(loaded + back),
+                    stride: size,
+                    returned: BTreeSet::new(),
+                };
                 let buffers = Buffers { rkey, first, size, count, in_use: loaded + back };
                 let list = fabric.register_buffers(buffers);
                 let uses = list.ok().and_then(|list| Some((list, fabric.buffer_uses(list)?)));
@@ -234,7 +276,8 @@ impl BufferPool {
         for ((list, _), class) in self.lists.get().into_iter().flatten().zip(&self.classes) {
             let ready = fabric.buffers_ready(*list);
             let mut back = class.back();
-            if ready >= watermark || back.is_empty() {
+            class.free.store((ready + back.len()) as u32, Ordering::Relaxed);
+            if ready >= watermark || back.len() == 0 {
                 continue;
             }
             let count = (2 * watermark - ready).min(back.len());
@@ -244,11 +287,29 @@ impl BufferPool {
         }
     }
 
+    /// Bytes of the buffers that were in use when the free lists were last refilled.
+    pub(crate) fn used(&self) -> u64 {
+        let used = |class: &Class| {
+            class.size.bytes * u64::from(class.size.count - class.free.load(Ordering::Relaxed))
+        };
+        self.classes.iter().map(used).sum()
+    }
+
+    /// Was there a size without a buffer when the free lists were last refilled?
+    pub(crate) fn is_short(&self) -> bool {
+        let is_short =
+            |class: &Class| class.size.count > 0 && class.free.load(Ordering::Relaxed) == 0;
+        self.classes.iter().any(is_short)
+    }
+
     /// Is nothing in use but as many buffers as were loaded? Of a table whose records neither come nor
     /// go that is so once everything is reported. Cost: a word per buffer.
     pub(crate) fn is_as_loaded(&self) -> bool {
         let lists = self.lists.get().into_iter().flatten();
-        let in_use: usize = lists.map(|(_, uses)| uses.iter().count()).sum();
+        let in_use = lists
+            .zip(&self.classes)
+            .map(|((_, uses), class)| uses.iter().count() - class.back().len());
+        let in_use: usize = in_use.sum();
         let loaded: usize = self.classes.iter().map(|class| class.loaded as usize).sum();
         in_use == loaded || self.lists.get().is_none()
     }
@@ -263,7 +324,7 @@ impl BufferPool {
         for ((_, uses), class) in self.lists.get().into_iter().flatten().zip(&self.classes) {
             let back = class.back();
             let is_nobody_s = |found: &BufferUse| {
-                !referenced.contains(&found.offset) && !back.contains(&found.offset)
+                !referenced.contains(&found.offset) && !back.contains(found.offset)
             };
             unreferenced.extend(uses.iter().filter(is_nobody_s));
         }
@@ -275,7 +336,7 @@ impl BufferPool {
         let lists = self.lists.get().into_iter().flatten();
         lists
             .zip(&self.classes)
-            .any(|((_, uses), class)| uses.of(offset).is_some() && !class.back().contains(&offset))
+            .any(|((_, uses), class)| uses.of(offset).is_some() && !class.back().contains(offset))
     }
 
     /// Does the buffer at `offset` still hold what its last use has left? Its present use has not
@@ -313,15 +374,15 @@ impl BufferPool {
         let Pointers { first, stride, count } = self.pointers;
         let pointers = (0..count).filter_map(|index| self.region.load(first + index * stride).ok());
         let lists = || self.lists.get().into_iter().flatten();
-        let is_kept = |at: &u64| self.classes.iter().any(|class| class.back().contains(at));
+        let is_kept = |at: &u64| self.classes.iter().any(|class| class.back().contains(*at));
         let is_free = |at: &u64| lists().all(|(_, uses)| uses.of(*at).is_none()) || is_kept(at);
         pointers.filter(|at| *at != 0 && is_free(at)).count()
     }
 
     /// Posts what nobody has reported: the uses without a pointer that have outlived every chain which
-    /// might have installed them. Waits for `after` first. [PRISM21 3.2]
-    pub(crate) async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) {
-        self.scan_but(fabric, after, |_| false).await;
+    /// might have installed them. Waits for `after` first. Returns how many. [PRISM21 3.2]
+    pub(crate) async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize {
+        self.scan_but(fabric, after, |_| false).await
     }
 
     /// The same, but for the buffers that `keep` accepts: it is asked of each before the wait and
@@ -331,25 +392,23 @@ impl BufferPool {
         fabric: &F,
         after: Nanos,
         keep: impl Fn(u64) -> bool,
-    ) {
+    ) -> usize {
         fabric.sleep_until(fabric.now() + after).await;
         let (turned, mut found) = (self.turned(), self.unreferenced());
         found.retain(|unused| !keep(unused.offset));
         if found.is_empty() {
             self.clean_at.store(turned, Ordering::Relaxed);
-        } else {
-            let mark = fabric.mark_chains();
-            while !fabric.have_ended(mark) {
-                fabric.sleep_until(fabric.now() + SCAN_POLL).await;
-            }
-            // A buffer that had been popped and not written yet is looked at again: what was there before
-            // told of its last use.
-            let left = self.unreferenced();
-            let left = left.iter().filter(|unused| found.contains(unused) && !keep(unused.offset));
-            for unused in left {
-                self.post_found(fabric, unused.offset);
-            }
+            return 0;
         }
+        let mark = fabric.mark_chains();
+        while !fabric.have_ended(mark) {
+            fabric.sleep_until(fabric.now() + SCAN_POLL).await;
+        }
+        // A buffer that had been popped and not written yet is looked at again: what was there before
+        // told of its last use.
+        let left = self.unreferenced();
+        let left = left.iter().filter(|unused| found.contains(unused) && !keep(unused.offset));
+        left.filter(|unused| self.post_found(fabric, unused.offset)).count()
     }
 }
 

@@ -105,7 +105,7 @@ impl Message for RequestOf<'_> {
             to.u8(u8::from(entry.write));
         }
         to.u32(*padding);
-        (0..*padding).for_each(|_| to.u8(0));
+        to.zeros(*padding as usize);
     }
 
     fn keys(&self, each: &mut dyn FnMut(Key)) {
@@ -158,7 +158,7 @@ impl Message for Part {
     const KIND: u16 = PART;
 
     fn emit(&self, to: &mut Writer<'_>) {
-        (0..SLOT_BYTES).for_each(|_| to.u8(0));
+        to.zeros(SLOT_BYTES);
     }
 }
 

@@ -1,34 +1,24 @@
 //! ABDLOCK, by verbs and in software: linearizable under faults and crashes in both worlds, and no lock
 //! stays held.
 
-use nicol_core::faults::{Crash, CrashScope, FaultPlan};
+use nicol_core::faults::{CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length};
+use nicol_lab::systems;
 use nicol_lab::workloads::WorkloadSpec;
-use nicol_workload::ycsb::Popularity;
 
-use crate::support::held;
+use crate::support::{crash, every_sabotage_is_caught, few_records, held, is_noticed, short};
 
 const SYSTEMS: [&str; 2] = ["abdlock", "abdlock-software"];
 const WORLDS: [&str; 3] = ["liquidio3", "connectx5", "connectx5-40g"];
 
 /// Few blocks, so that operations meet.
 fn config(system: &str, on: &str, seed: u64) -> BenchConfig {
-    let spec = WorkloadSpec {
-        records: Some(4),
-        value_bytes: Some(40),
-        popularity: Some(Popularity::Uniform),
-        ..WorkloadSpec::named("ycsb")
-    };
+    let spec = few_records(4);
     BenchConfig {
         settings: vec!["timeout_us=500".to_owned()],
         client_nodes: 2,
-        host_engines: Some(2),
-        nic_engines: Some(2),
-        clients: Some(6),
-        length: Some(Length::Transactions(600)),
-        warmup: Some(Nanos::ZERO),
-        ..BenchConfig::new(system, spec, on, seed)
+        ..short(system, spec, on, seed)
     }
 }
 
@@ -74,8 +64,7 @@ fn locks_of_a_client_that_dies_are_released() {
         config.settings = Vec::new();
         config.length = Some(Length::Time(Nanos::from_millis(60)));
         // Node 3 is the first of the client nodes.
-        let at = Nanos::from_micros(200 + 3 * seed);
-        let crash = Crash { scope: CrashScope::Node, node: 3, at, restart_after: None };
+        let crash = crash(CrashScope::Node, 3, 200 + 3 * seed, None);
         config.fault_plan = Some(FaultPlan { crashes: vec![crash], ..FaultPlan::none() });
         let report = held(&config);
         assert!(report.committed > 5_000, "{on}: {}", report.committed);
@@ -97,5 +86,19 @@ fn a_lock_is_released_although_the_card_gave_up_on_its_release() {
             ..config("abdlock", "connectx5", seed)
         };
         held(&config);
+    }
+}
+
+#[test]
+fn what_is_broken_on_purpose_is_caught_within_200_seeds() {
+    for name in SYSTEMS {
+        let system = systems::find(name).unwrap();
+        let ways = every_sabotage_is_caught(name, |name, seed| {
+            (system.trials)(system, seed).into_iter().any(|mut trial| {
+                trial.settings.push(format!("sabotage={name}"));
+                is_noticed(&trial)
+            })
+        });
+        assert!(ways >= 6);
     }
 }

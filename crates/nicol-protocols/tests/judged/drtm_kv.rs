@@ -1,12 +1,12 @@
 //! DrTM-KV's alternatives in both worlds: what they promise, and how they are broken.
 
-use nicol_core::faults::{Crash, CrashScope, FaultPlan};
+use nicol_core::faults::{CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::systems;
 use nicol_lab::workloads::WorkloadSpec;
+use nicol_workload::ycsb::Mix;
 
-use crate::support::{held, is_noticed};
+use crate::support::{crash, every_sabotage_is_caught, held, is_noticed, short};
 
 const SYSTEMS: [&str; 7] = [
     "drtm-kv:rnic",
@@ -28,12 +28,8 @@ fn config(system: &str, on: &str, seed: u64, settings: &[&str]) -> BenchConfig {
         nodes: 1,
         client_nodes: 3,
         replicas: 1,
-        host_engines: Some(2),
-        nic_engines: Some(2),
-        clients: Some(6),
         length: Some(Length::Transactions(900)),
-        warmup: Some(Nanos::ZERO),
-        ..BenchConfig::new(system, spec, on, seed)
+        ..short(system, spec, on, seed)
     }
 }
 
@@ -88,16 +84,91 @@ fn torn_values_occur_are_read_again_and_are_caught_if_they_are_trusted() {
     }
 }
 
+/// Other ways of the same: copies of the index, and values that clients READ of the SoC.
+const WAYS: [(&str, &[&str]); 4] = [
+    ("drtm-kv:a4", &["copies=4"]),
+    ("drtm-kv:a4+a5", &["copies=3"]),
+    ("drtm-kv:a5", &["kept_by=read"]),
+    ("drtm-kv:a5", &["kept_by=read", "copies=4"]),
+];
+
+#[test]
+fn copies_and_values_read_of_the_soc_are_linearizable_too() {
+    let mut hits = 0;
+    for seed in 0..8 {
+        for (system, settings) in WAYS {
+            let mut config = config(system, card(system), seed, &TIGHT);
+            config.settings.extend(settings.iter().map(ToString::to_string));
+            config.faults.messages = seed % 2 == 1;
+            let report = held(&config);
+            assert!(report.committed > 700, "{system} {settings:?}: {}", report.committed);
+            if system == "drtm-kv:a5" {
+                hits += report.counters["drtm-kv"]["hits"];
+            }
+        }
+    }
+    assert!(hits > 1_000, "{hits} hits");
+}
+
+#[test]
+fn threads_run_copies_and_values_read_of_the_soc() {
+    for (system, settings) in WAYS {
+        let mut config = config(system, "threads", 1, &TIGHT);
+        config.settings.extend(settings.iter().map(ToString::to_string));
+        (config.host_engines, config.nic_engines) = (None, None);
+        assert!(held(&config).committed >= 800, "{system} {settings:?}");
+    }
+}
+
+/// Gets of a few records by eight machines, a million a second.
+fn rate_of_hot_gets(system: &str, settings: &[&str]) -> f64 {
+    let mut config = config(system, "server=bluefield2,client=connectx4", 1, settings);
+    config.client_nodes = 11;
+    config.host_engines = Some(24);
+    config.nic_engines = Some(8);
+    config.clients = Some(72);
+    config.workload.records = Some(4);
+    config.workload.value_bytes = Some(64);
+    config.workload.mix = Some(Mix::C);
+    config.length = Some(Length::Time(Nanos::from_micros(150)));
+    config.warmup = Some(Nanos::from_micros(100));
+    held(&config).throughput_per_s / 1e6
+}
+
+/// What is asked for most stands in one row of the SoC's memory, and one bank serves it. [OffPath23 advice
+/// 1] READs of a bucket and of a value in rows of other copies go on side by side.
+#[test]
+fn copies_of_hot_records_make_reads_of_the_soc_faster() {
+    let settings = ["kept_by=read", "copies=1"];
+    let alone = rate_of_hot_gets("drtm-kv:a5", &settings);
+    let copied = rate_of_hot_gets("drtm-kv:a5", &[settings[0], "copies=8"]);
+    assert!(copied > alone * 1.2, "{alone:.1} M/s, with copies {copied:.1} M/s");
+}
+
+/// Pieces of chunks that the SoC posts by path 3 share a doorbell. [OffPath23 advice 4]
+#[test]
+fn adaptive_doorbells_make_pieces_of_a_soc_faster() {
+    let of_soc = |batch: &str| {
+        let batch = format!("doorbell_batch={batch}");
+        let settings = [&batch, "segment_bytes=64", "compress_ps=0"];
+        let mut config = config("linefs:a1", "bluefield2", 1, &settings);
+        (config.nodes, config.client_nodes, config.replicas) = (3, 0, 3);
+        (config.clients, config.workload.value_bytes) = (Some(16), Some(1_000));
+        held(&config).latency_us.mean
+    };
+    let (always, adaptive, never) = (of_soc("64"), of_soc("adaptive"), of_soc("1"));
+    assert!(adaptive < never * 0.95 && adaptive <= always, "{always} {adaptive} {never}");
+}
+
 #[test]
 fn what_a_crash_takes_is_refused() {
     let (mut refused, mut committed) = (0, 0);
     for (seed, system) in (0..).zip(SYSTEMS) {
         let mut config = config(system, card(system), seed, &[]);
         config.nodes = 2;
-        let at = Nanos::from_micros(60 + 7 * seed);
-        let restart_after = (seed % 2 == 0).then_some(Nanos::from_micros(500));
         let scope = if seed % 3 == 0 { CrashScope::Nic } else { CrashScope::Node };
-        let crash = Crash { scope, node: 0, at, restart_after };
+        let restart_after_us = (seed % 2 == 0).then_some(500);
+        let crash = crash(scope, 0, 60 + 7 * seed, restart_after_us);
         config.fault_plan = Some(FaultPlan { crashes: vec![crash], ..FaultPlan::none() });
         config.length = Some(Length::Transactions(6_000));
         let report = held(&config);
@@ -119,20 +190,16 @@ fn threads_run_every_alternative_too() {
 #[test]
 fn what_is_broken_on_purpose_is_caught_within_200_seeds() {
     for system in SYSTEMS {
-        let known = systems::find(system).unwrap();
-        for name in (known.sabotages)() {
-            if known.harmless.iter().any(|(harmless, _)| *harmless == name) {
-                continue;
-            }
+        every_sabotage_is_caught(system, |name, seed| {
             let sabotage = format!("sabotage={name}");
-            let caught = (0..200).find(|&seed| {
-                // Frames of several messages let puts follow each other more closely.
-                let settings = [TIGHT[0], TIGHT[1], TIGHT[2], "aggregation=on", &sabotage];
-                let mut config = config(system, card(system), seed, &settings);
-                config.faults.messages = seed % 2 == 1;
-                is_noticed(&config)
-            });
-            assert!(caught.is_some(), "{system}: {name}");
-        }
+            // Frames of several messages let puts follow each other more closely.
+            let settings = [TIGHT[0], TIGHT[1], TIGHT[2], "aggregation=on", &sabotage];
+            let mut config = config(system, card(system), seed, &settings);
+            config.faults.messages = seed % 2 == 1;
+            if name == "leaves_old_copies" {
+                config.settings.push("copies=4".to_owned());
+            }
+            is_noticed(&config)
+        });
     }
 }

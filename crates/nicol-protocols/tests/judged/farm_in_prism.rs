@@ -1,10 +1,9 @@
 //! FaRM as PRISM compares with it: two READs for a lookup, by the card or in software. (P-43)
 
-use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length};
+use nicol_lab::bench::BenchConfig;
 use nicol_lab::workloads::WorkloadSpec;
 
-use crate::support::held;
+use crate::support::{held, short};
 
 /// What `farm-software` has anyway.
 const AS_IN_PRISM: [&str; 5] =
@@ -24,12 +23,8 @@ fn config(system: &str, on: &str, seed: u64) -> BenchConfig {
         nodes: 2,
         client_nodes: 3,
         replicas: 1,
-        host_engines: Some(2),
-        nic_engines: Some(2),
         clients: Some(4),
-        length: Some(Length::Transactions(600)),
-        warmup: Some(Nanos::ZERO),
-        ..BenchConfig::new(system, spec, on, seed)
+        ..short(system, spec, on, seed)
     }
 }
 

@@ -1,32 +1,18 @@
 //! MINOS: linearizable under message faults in every model, on the host and offloaded, and what the
 //! paper prints otherwise is caught.
 
-use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::workloads::WorkloadSpec;
-use nicol_workload::ycsb::Popularity;
 
-use crate::support::held;
+use crate::support::{few_records, held, short};
 
 const MODELS: [&str; 5] = ["synch", "strict", "renf", "event", "scope"];
 const PLACES: [&str; 2] = ["minos-b", "minos-o"];
 
 /// Few records, so that operations meet.
 fn config(system: &str, on: &str, seed: u64) -> BenchConfig {
-    let spec = WorkloadSpec {
-        records: Some(2),
-        value_bytes: Some(40),
-        popularity: Some(Popularity::Uniform),
-        ..WorkloadSpec::named("ycsb")
-    };
-    BenchConfig {
-        host_engines: Some(2),
-        nic_engines: Some(2),
-        clients: Some(6),
-        length: Some(Length::Transactions(600)),
-        warmup: Some(Nanos::ZERO),
-        ..BenchConfig::new(system, spec, on, seed)
-    }
+    let spec = few_records(2);
+    short(system, spec, on, seed)
 }
 
 #[test]

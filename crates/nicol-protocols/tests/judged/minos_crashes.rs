@@ -8,34 +8,18 @@ use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_lab::{museum, systems};
-use nicol_workload::ycsb::Popularity;
 
-use crate::support::held;
+use crate::support::{crash, few_records, held, short};
 
 const MODELS: [&str; 5] = ["synch", "strict", "renf", "event", "scope"];
 const PLACES: [&str; 2] = ["minos-b", "minos-o"];
 
 fn config(system: &str, seed: u64, crashes: Vec<Crash>) -> BenchConfig {
-    let spec = WorkloadSpec {
-        records: Some(2),
-        value_bytes: Some(40),
-        popularity: Some(Popularity::Uniform),
-        ..WorkloadSpec::named("ycsb")
-    };
+    let spec = few_records(2);
     BenchConfig {
-        host_engines: Some(2),
-        nic_engines: Some(2),
-        clients: Some(6),
-        length: Some(Length::Transactions(600)),
-        warmup: Some(Nanos::ZERO),
         fault_plan: Some(FaultPlan { crashes, ..FaultPlan::none() }),
-        ..BenchConfig::new(system, spec, "minos-snic", seed)
+        ..short(system, spec, "minos-snic", seed)
     }
-}
-
-fn crash(scope: CrashScope, node: u16, at_us: u64, restart_after_us: Option<u64>) -> Crash {
-    let restart_after = restart_after_us.map(Nanos::from_micros);
-    Crash { scope, node, at: Nanos::from_micros(at_us), restart_after }
 }
 
 /// Every system, on so many seeds each.
@@ -109,14 +93,11 @@ fn what_a_node_that_comes_back_has_copied_or_logged_is_completed() {
         held(&BenchConfig {
             nodes: 3,
             replicas: 3,
-            host_engines: Some(2),
-            nic_engines: Some(2),
             clients: Some(8),
             length: Some(Length::Transactions(2_000)),
-            warmup: Some(Nanos::ZERO),
             faults: "messages,crashes".parse().unwrap(),
             settings: vec!["timeout_us=500".to_owned()],
-            ..BenchConfig::new(system, spec, "minos-snic", seed)
+            ..short(system, spec, "minos-snic", seed)
         });
     }
 }

@@ -1,33 +1,23 @@
 //! PRISM-RS: linearizable under faults and crashes in both worlds, replicas that come back count
 //! again, and no buffer is lost but as the paper prints it.
 
-use nicol_core::faults::{Crash, CrashScope, FaultFamilies, FaultPlan};
+use nicol_core::faults::{CrashScope, FaultFamilies, FaultPlan};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
+use nicol_lab::systems;
 use nicol_lab::workloads::WorkloadSpec;
-use nicol_workload::ycsb::Popularity;
 
-use crate::support::held;
+use crate::support::{crash, every_sabotage_is_caught, few_records, held, is_noticed, short};
 
 const WORLDS: [&str; 3] = ["liquidio3", "connectx5", "connectx5-40g"];
 
 /// Few blocks, so that operations meet.
 fn config(on: &str, seed: u64) -> BenchConfig {
-    let spec = WorkloadSpec {
-        records: Some(4),
-        value_bytes: Some(40),
-        popularity: Some(Popularity::Uniform),
-        ..WorkloadSpec::named("ycsb")
-    };
+    let spec = few_records(4);
     BenchConfig {
         settings: vec!["timeout_us=500".to_owned()],
         client_nodes: 2,
-        host_engines: Some(2),
-        nic_engines: Some(2),
-        clients: Some(6),
-        length: Some(Length::Transactions(600)),
-        warmup: Some(Nanos::ZERO),
-        ..BenchConfig::new("prism-rs", spec, on, seed)
+        ..short("prism-rs", spec, on, seed)
     }
 }
 
@@ -40,12 +30,9 @@ fn what_is_written_back_under_an_old_tag_leaves_no_buffer_behind() {
             settings: vec!["timeout_us=500".to_owned()],
             nodes: 3,
             replicas: 3,
-            host_engines: Some(2),
-            nic_engines: Some(2),
             clients: Some(8),
             length: Some(Length::Transactions(2_000)),
-            warmup: Some(Nanos::ZERO),
-            ..BenchConfig::new("prism-rs", spec, "liquidio3", seed)
+            ..short("prism-rs", spec, "liquidio3", seed)
         };
         config.faults.messages = true;
         held(&config);
@@ -88,12 +75,7 @@ fn blocks_are_linearizable_on_threads_whose_engines_crash() {
 /// Each replica in turn, one at a time: without what the first copied, the last could not serve.
 #[test]
 fn replicas_that_come_back_count_in_quorums_again() {
-    let crash = |node, at| Crash {
-        scope: CrashScope::Node,
-        node,
-        at: Nanos::from_millis(at),
-        restart_after: Some(Nanos::from_micros(100)),
-    };
+    let crash = |node, at_ms: u64| crash(CrashScope::Node, node, at_ms * 1_000, Some(100));
     let crashes = vec![crash(0, 1), crash(1, 41), crash(2, 81)];
     for on in WORLDS {
         let mut config = config(on, 5);
@@ -136,4 +118,45 @@ fn a_replica_without_buffers_only_costs_time() {
     config.settings = vec!["spare_buffers=2".to_owned()];
     let report = held(&config);
     assert_eq!((report.failed, report.unknown), (0, 0));
+}
+
+/// Servers scan, or clients report; buffers are posted at once, or as free lists run low.
+#[test]
+fn buffers_are_recycled_in_every_way() {
+    let (mut posted, mut found, mut waits) = (0, 0, 0);
+    let mut seed = 0;
+    for reclaim in ["reclaim=reports", "reclaim=scan"] {
+        for watermark in ["watermark=off", "watermark=4"] {
+            for families in ["none", "messages", "messages,crashes"] {
+                seed += 1;
+                let mut config = config(WORLDS[seed as usize % 3], seed);
+                let settings = [reclaim, watermark, "refill_us=20", "spare_buffers=30"];
+                config.settings.extend(settings.map(str::to_owned));
+                config.faults = families.parse().unwrap();
+                let report = held(&config);
+                // Of a cluster that has died as a whole nobody tells.
+                let counters = report.counters.get("prism_rs");
+                let counted = |name: &str| counters.map_or(0, |counters| counters[name]);
+                if reclaim == "reclaim=scan" {
+                    assert_eq!(counted("posted"), 0, "nobody reports");
+                }
+                posted += counted("posted");
+                found += counted("found");
+                waits += counted("receiver_not_ready");
+            }
+        }
+    }
+    assert!(posted > 1_000 && found > 1_000 && waits > 0, "{posted} {found} {waits}");
+}
+
+#[test]
+fn what_is_broken_on_purpose_is_caught_within_200_seeds() {
+    let system = systems::find("prism-rs").unwrap();
+    let ways = every_sabotage_is_caught(system.name, |name, seed| {
+        (system.trials)(system, seed).into_iter().any(|mut trial| {
+            trial.settings.push(format!("sabotage={name}"));
+            is_noticed(&trial)
+        })
+    });
+    assert!(ways >= 6);
 }

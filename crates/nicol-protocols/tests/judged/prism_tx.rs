@@ -10,7 +10,7 @@ use nicol_lab::report::BenchReport;
 use nicol_lab::systems;
 use nicol_lab::workloads::WorkloadSpec;
 
-use crate::support::{held, is_noticed};
+use crate::support::{every_sabotage_is_caught, held, is_noticed, short};
 
 /// Profiles on which software on host cores, a card, and cores of a NIC execute chains.
 const PROFILES: [&str; 3] = ["connectx5-40g", "connectx5-40g:verbs.chains=true", "liquidio3"];
@@ -26,12 +26,8 @@ fn config(workload: &str, on: &str, seed: u64, settings: &[&str]) -> BenchConfig
         nodes: 2,
         client_nodes: 3,
         replicas: 1,
-        host_engines: Some(2),
-        nic_engines: Some(2),
         clients: Some(4),
-        length: Some(Length::Transactions(600)),
-        warmup: Some(Nanos::ZERO),
-        ..BenchConfig::new("prism-tx", spec, on, seed)
+        ..short("prism-tx", spec, on, seed)
     }
 }
 
@@ -101,6 +97,24 @@ fn inserts_under_message_faults_leave_no_slot_that_points_to_a_freed_item() {
     }
 }
 
+/// New orders insert rows of a few bytes: a free list that runs dry makes those that have prepared wait,
+/// and everybody else abort.
+#[test]
+fn inserted_rows_of_every_length_find_a_buffer() {
+    for (seed, faults) in [(4, true), (5, false)] {
+        let mut config = config("tpcc-no", "liquidio3", seed, &[]);
+        config.workload.records = None;
+        config.workload.shrink();
+        (config.nodes, config.client_nodes, config.replicas) = (3, 0, 3);
+        (config.clients, config.length) = (Some(8), Some(Length::Transactions(2_000)));
+        config.faults.messages = faults;
+        let report = held(&config);
+        let (committed, aborted) = (report.committed + report.refused, report.aborted);
+        assert!(committed >= 2_000 && aborted < 20 * committed, "{committed} {aborted}");
+        assert_eq!(counted(&report, "receiver_not_ready"), 0, "each list has enough");
+    }
+}
+
 #[test]
 fn servers_end_what_dead_clients_leave() {
     let mut recovered = 0;
@@ -146,6 +160,33 @@ fn clients_wait_for_buffers_and_lose_none() {
     assert!(waits > 5, "{waits}");
 }
 
+/// Servers scan, or clients report; buffers are posted at once, or as free lists run low.
+#[test]
+fn buffers_are_recycled_in_every_way() {
+    let (mut posted, mut found) = (0, 0);
+    let mut seed = 0;
+    for reclaim in ["reclaim=reports", "reclaim=scan"] {
+        for watermark in ["watermark=off", "watermark=4"] {
+            for workload in ["ycsb-t", "churn", "dying"] {
+                seed += 1;
+                let settings = [reclaim, watermark, "refill_us=20", "spare_buffers=60"];
+                let mut config = match workload {
+                    "dying" => with_dying_clients(blind(seed, &settings)),
+                    _ => config(workload, PROFILES[seed as usize % 3], seed, &settings),
+                };
+                config.faults.messages = seed % 2 == 0;
+                let report = held(&config);
+                assert!(report.committed > 300, "{config:?}: {}", report.committed);
+                posted += counted(&report, "posted");
+                if reclaim == "reclaim=scan" {
+                    found += counted(&report, "found");
+                }
+            }
+        }
+    }
+    assert!(posted > 1_000 && found > 500, "{posted} {found}");
+}
+
 #[test]
 fn threads_run_it_too() {
     let mut config = config("ycsb-t", "threads", 1, &[]);
@@ -174,20 +215,15 @@ fn it_promises_serializability_since_strictness_does_not_hold() {
 #[test]
 fn what_is_broken_on_purpose_is_caught_within_200_seeds() {
     let system = systems::find("prism-tx").unwrap();
-    let names = (system.sabotages)();
-    assert!(names.len() >= 6);
-    for name in names {
-        let caught = (0..200).find(|&seed| {
-            let of_crashes = name == "recovers_alone";
-            let mut trials = (system.trials)(system, seed);
-            trials.retain(|trial| !of_crashes || trial.fault_plan.is_some());
-            trials.into_iter().any(|mut trial| {
-                trial.settings.push(format!("sabotage={name}"));
-                is_noticed(&trial)
-            })
-        });
-        assert!(caught.is_some(), "{name}");
-    }
+    let ways = every_sabotage_is_caught(system.name, |name, seed| {
+        let mut trials = (system.trials)(system, seed);
+        trials.retain(|trial| name != "recovers_alone" || trial.fault_plan.is_some());
+        trials.into_iter().any(|mut trial| {
+            trial.settings.push(format!("sabotage={name}"));
+            is_noticed(&trial)
+        })
+    });
+    assert!(ways >= 6);
 }
 
 /// AMB-13.

@@ -2,8 +2,41 @@
 
 use std::panic;
 
-use nicol_lab::bench::{BenchConfig, BenchRun, run};
+use nicol_core::faults::{Crash, CrashScope};
+use nicol_core::units::Nanos;
+use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
 use nicol_lab::report::BenchReport;
+use nicol_lab::systems;
+use nicol_lab::workloads::WorkloadSpec;
+use nicol_workload::ycsb::Popularity;
+
+/// A short run of few engines and clients, without a warm-up.
+pub fn short(system: &str, workload: WorkloadSpec, on: &str, seed: u64) -> BenchConfig {
+    BenchConfig {
+        host_engines: Some(2),
+        nic_engines: Some(2),
+        clients: Some(6),
+        length: Some(Length::Transactions(600)),
+        warmup: Some(Nanos::ZERO),
+        ..BenchConfig::new(system, workload, on, seed)
+    }
+}
+
+/// `ycsb` over `records` records of 40 B, so few that operations meet.
+pub fn few_records(records: u64) -> WorkloadSpec {
+    WorkloadSpec {
+        records: Some(records),
+        value_bytes: Some(40),
+        popularity: Some(Popularity::Uniform),
+        ..WorkloadSpec::named("ycsb")
+    }
+}
+
+/// A crash `at_us` after the start, and a restart so long after it, if any.
+pub fn crash(scope: CrashScope, node: u16, at_us: u64, restart_after_us: Option<u64>) -> Crash {
+    let restart_after = restart_after_us.map(Nanos::from_micros);
+    Crash { scope, node, at: Nanos::from_micros(at_us), restart_after }
+}
 
 /// Runs `config`, and expects every check to hold.
 pub fn held(config: &BenchConfig) -> BenchReport {
@@ -15,7 +48,7 @@ pub fn held_run(config: &BenchConfig) -> BenchRun {
     let ran = run(config).unwrap();
     let check = &ran.report.check;
     assert!(check.held(), "{config:?}: {:#?}", check.violations);
-    assert_ne!(check.held_promise, Some(false), "{config:?}");
+    assert_eq!(check.held_promise, Some(true), "{config:?}");
     ran
 }
 
@@ -27,4 +60,17 @@ pub fn is_noticed(config: &BenchConfig) -> bool {
         assert_eq!(report.warnings.len(), 1, "a broken protocol warns");
         !report.check.held()
     })
+}
+
+/// Breaks `system` in each of the ways that it can be broken in, harmless ones left out, and expects
+/// `caught(name, seed)` of each on one of 200 seeds. Returns how many ways there were.
+pub fn every_sabotage_is_caught(system: &str, caught: impl Fn(&str, u64) -> bool) -> usize {
+    let system = systems::find(system).unwrap();
+    let mut names = (system.sabotages)();
+    names.retain(|name| !system.harmless.iter().any(|(harmless, _)| harmless == name));
+    for name in &names {
+        let by = (0..200).find(|&seed| caught(name, seed));
+        assert!(by.is_some(), "{}: {name}", system.name);
+    }
+    names.len()
 }

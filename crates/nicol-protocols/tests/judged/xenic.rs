@@ -6,7 +6,6 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use nicol_core::history::{End, Operation};
-use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::families::commit::Lookups;
 use nicol_lab::systems;
@@ -14,7 +13,7 @@ use nicol_lab::workloads::WorkloadSpec;
 use nicol_rt::{LogDevice, LogEntry, LogReader};
 use nicol_workload::tpcc::Indices;
 
-use crate::support::held_run;
+use crate::support::{held_run, short};
 
 fn config(workload: &str, records: u64, on: &str, seed: u64) -> BenchConfig {
     let spec = WorkloadSpec {
@@ -23,12 +22,9 @@ fn config(workload: &str, records: u64, on: &str, seed: u64) -> BenchConfig {
         ..WorkloadSpec::default()
     };
     BenchConfig {
-        host_engines: Some(2),
-        nic_engines: Some(2),
         clients: Some(8),
         length: Some(Length::Transactions(2_000)),
-        warmup: Some(Nanos::ZERO),
-        ..BenchConfig::new("xenic", spec, on, seed)
+        ..short("xenic", spec, on, seed)
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Client(pub TcpStream);
 
 impl Client {
     pub fn connect(server: &ServerHandle) -> Self {
-        Self::open(&server.local_addr().to_string()).unwrap()
+        Self::open(&server.address().to_string()).unwrap()
     }
 
     pub fn open(address: &str) -> std::io::Result<Self> {

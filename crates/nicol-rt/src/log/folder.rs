@@ -130,11 +130,11 @@ impl LogFolder {
         Ok(runs)
     }
 
-    /// A file or folder that is none of a store's, if there is one.
+    /// A file or folder, beside `runs` or in one of them, that is none of a store's, if there is one.
     ///
     /// # Errors
     /// If a folder cannot be read.
-    pub fn stranger(&self) -> io::Result<Option<PathBuf>> {
+    pub fn stranger(&self, runs: &[Run]) -> io::Result<Option<PathBuf>> {
         let stranger_in = |dir: &Path, own: fn(&Path) -> bool| -> io::Result<Option<PathBuf>> {
             for entry in fs::read_dir(dir).map_err(at(dir))? {
                 let path = entry.map_err(at(dir))?.path();
@@ -151,7 +151,7 @@ impl LogFolder {
         if let Some(stranger) = stranger_in(&self.dir, of_folder)? {
             return Ok(Some(stranger));
         }
-        for run in self.runs()? {
+        for run in runs {
             if let Some(stranger) = stranger_in(&run.path, is_of_run)? {
                 return Ok(Some(stranger));
             }

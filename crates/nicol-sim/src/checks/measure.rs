@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use nicol_core::engine::DoorbellBatch;
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::units::Nanos;
 use nicol_core::view::ViewError;
@@ -81,7 +82,7 @@ pub fn unbatched_writes(
     let mut config = cluster(profile, 2, 16, 24)?;
     config.tuning.aggregation = false;
     config.tuning.dma_vector = 1;
-    config.tuning.doorbell_batch = 1;
+    config.tuning.doorbell_batch = DoorbellBatch::UpTo(1);
     Ok(rate(&Probe::new(Action::Write(memory), Side::Host, 16, size), config))
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nicol_core::engine::Start;
+use nicol_core::engine::{DoorbellBatch, Start};
 use nicol_core::fabric::{Fabric, OneSided, Timeout};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::memory::{Access, Region};
@@ -173,7 +173,7 @@ impl Load {
         profiles[0] = self.target.clone();
         let mut config = SimConfig::mixed(view, profiles, 1);
         config.tuning.aggregation = false;
-        config.tuning.doorbell_batch = self.doorbell_batch;
+        config.tuning.doorbell_batch = DoorbellBatch::UpTo(self.doorbell_batch);
         let cluster = SimCluster::new(config);
         let probe = Arc::new(Probe::new(self));
         cluster.start(&Arc::new(Flows(probe.clone())));

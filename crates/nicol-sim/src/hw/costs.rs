@@ -111,6 +111,7 @@ impl Costs {
     }
 
     /// What `charge` costs.
+    #[inline]
     pub fn of(&self, charge: Charge) -> Picos {
         match charge {
             Charge::FrameReceived { from, bytes } if self.is_local(from) => {
@@ -140,6 +141,7 @@ impl Costs {
         }
     }
 
+    #[inline]
     fn work(&self, work: Work) -> Picos {
         match work {
             Work::IndexLookup => self.work.index_lookup,
@@ -160,6 +162,7 @@ impl Costs {
         self.copy.of(Bytes(u64::from(bytes)))
     }
 
+    #[inline]
     fn packets(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.packet_payload).max(1)
     }

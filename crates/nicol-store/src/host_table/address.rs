@@ -124,10 +124,16 @@ impl Geometry {
     }
 
     /// The chunk of a segment, and the segment's number within it.
+    #[inline]
     pub(super) fn locate(&self, segment: u64) -> (u32, u64) {
         if segment < self.segments() {
             return (0, segment);
         }
+        self.locate_added(segment)
+    }
+
+    /// The same of a segment that the table has grown by.
+    fn locate_added(&self, segment: u64) -> (u32, u64) {
         let round = (segment / self.segments()).ilog2();
         let (piece, local) = (self.piece_segments(round), segment - (self.segments() << round));
         let chunk = 1 + u64::from(round) * PIECES + local / piece;
@@ -135,6 +141,7 @@ impl Geometry {
     }
 
     /// Segments that a chunk has space for.
+    #[inline]
     pub(super) fn chunk_segments(&self, chunk: u32) -> u64 {
         match chunk.checked_sub(1) {
             None => self.segments(),

@@ -204,6 +204,7 @@ impl SlotImage {
 }
 
 /// The fourth word of a record, and its value's own bytes in the slot.
+#[inline]
 fn shape(stored: &StoredValue<'_>) -> u64 {
     match stored {
         StoredValue::Inline(value) => kind::INLINE << 32 | value.len() as u64,
@@ -212,6 +213,7 @@ fn shape(stored: &StoredValue<'_>) -> u64 {
 }
 
 /// Replaces version and value of the record in `slot`, under its seqlock.
+#[inline]
 pub(super) fn replace(slot: Words<'_>, version: Version, stored: StoredValue<'_>) {
     let (head, tail) = (0, slot.len() - 1);
     let seqlock = slot.load(tail);
@@ -239,6 +241,7 @@ pub(super) fn key_at(region: &Region, offset: u64) -> Option<Key> {
 ///
 /// # Panics
 /// If it is of no kind.
+#[inline]
 pub(super) fn record_in(slot: Words<'_>) -> Option<(Version, Option<BlockRef>)> {
     let shape = slot.load(place(SHAPE));
     let block = match shape >> 32 {

@@ -36,6 +36,7 @@ impl Chunks {
         Self(self.0.iter().map(copy).collect())
     }
 
+    #[inline]
     pub(super) fn get(&self, chunk: u32) -> Option<&Arc<Region>> {
         self.0.get(chunk as usize)?.get()
     }

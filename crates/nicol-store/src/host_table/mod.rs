@@ -116,6 +116,7 @@ impl Geometry {
     }
 
     /// Headers come first, then slots.
+    #[inline]
     fn slot_offset(&self, chunk: u32, slot: u64) -> u64 {
         self.chunk_segments(chunk) * HEADER_BYTES + slot * self.slot_bytes()
     }
@@ -347,6 +348,7 @@ impl HostTable {
         self.memory.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    #[inline]
     fn chunk(&self, chunk: u32) -> &Arc<Region> {
         let Some(region) = self.slots.get(chunk) else {
             panic!("segments lie in regions that exist");
@@ -361,6 +363,7 @@ impl HostTable {
         (region, page.page() * self.geometry.page_bytes())
     }
 
+    #[inline]
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }

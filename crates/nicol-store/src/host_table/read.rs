@@ -20,6 +20,7 @@ pub(super) mod header {
 
 impl HostTable {
     /// The current home of a hash.
+    #[inline]
     pub(super) fn home_now(&self, hash: SlotHash) -> Home {
         self.geometry.home(hash, self.progress())
     }

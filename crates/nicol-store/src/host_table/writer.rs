@@ -46,8 +46,10 @@ pub(super) enum Position {
 }
 
 /// A record as the writer found it.
-pub(super) struct Record {
+pub(super) struct Record<'t> {
     pub(super) position: Position,
+    /// The words of its slot.
+    slot: Words<'t>,
     version: Version,
     pub(super) block: Option<BlockRef>,
 }
@@ -80,7 +82,7 @@ impl HostTable {
         match (value, old) {
             (Some(value), Some(old)) => {
                 let stored = self.stored(writer, key, version, value);
-                replace(self.slot(old.position), version, stored);
+                replace(old.slot, version, stored);
                 self.free_block(writer, old.block);
             }
             (Some(value), None) => {
@@ -120,6 +122,7 @@ impl HostTable {
     }
 
     /// How a value is stored: in the slot, or in a block, to which it is written.
+    #[inline]
     fn stored<'a>(
         &self,
         writer: &mut Writer,
@@ -135,6 +138,7 @@ impl HostTable {
         StoredValue::OutOfLine(block)
     }
 
+    #[inline]
     fn free_block(&self, writer: &mut Writer, block: Option<BlockRef>) {
         if let Some(block) = block {
             writer.heap.take_back(&self.heap, block);
@@ -180,15 +184,17 @@ impl HostTable {
     }
 
     /// The record of `key` at a position.
-    fn look(&self, position: Position, key: Key) -> Option<Record> {
+    fn look(&self, position: Position, key: Key) -> Option<Record<'_>> {
         if self.key_of(position)? != key {
             return None;
         }
-        let (version, block) = record_in(self.slot(position))?;
-        Some(Record { position, version, block })
+        let slot = self.slot(position);
+        let (version, block) = record_in(slot)?;
+        Some(Record { position, slot, version, block })
     }
 
-    pub(super) fn find(&self, home: Home, key: Key) -> Option<Record> {
+    #[inline]
+    pub(super) fn find(&self, home: Home, key: Key) -> Option<Record<'_>> {
         let (chunk, slot_bytes) = (home.chunk, self.geometry.slot_bytes());
         let first = self.geometry.slot_offset(chunk, home.slot);
         let slots = words(self.chunk(chunk), first, self.geometry.probe_length() * slot_bytes);
@@ -197,9 +203,10 @@ impl HostTable {
         // Most slots are others': their keys are all that is loaded of them.
         while let Some(at) = slots.find(place + passed * stride, stride, key.0) {
             passed += at;
-            if let Some((version, block)) = record_in(slots.part(passed * stride, stride)) {
+            let slot = slots.part(passed * stride, stride);
+            if let Some((version, block)) = record_in(slot) {
                 let position = Position::Slot { chunk, slot: home.slot + passed as u64 };
-                return Some(Record { position, version, block });
+                return Some(Record { position, slot, version, block });
             }
             // An empty slot, whose words are those of the key 0.
             passed += 1;
@@ -294,7 +301,7 @@ impl HostTable {
     }
 
     /// Removes a record and closes the gap. [Xenic21 4.1.2, AMB-02]
-    fn delete(&self, writer: &mut Writer, home: Home, record: &Record) {
+    fn delete(&self, writer: &mut Writer, home: Home, record: &Record<'_>) {
         match record.position {
             Position::Overflow { .. } => {
                 let segment = home.local()..=home.local();

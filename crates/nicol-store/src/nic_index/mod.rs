@@ -24,6 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::units::Bytes;
+use nicol_core::wire::append;
 
 use crate::host_table::{LocatedRecord, PageRef, Progress, SegmentHeader, SlotHash};
 pub use hints::HomesPerHint;
@@ -207,7 +208,7 @@ impl NicIndex {
             let object = stripe.object(index);
             object.used = true;
             if let Some((version, present)) = object.known() {
-                into.extend_from_slice(object.value());
+                append(into, object.value());
                 return IndexLookup::Hit { version, present };
             }
         }
@@ -354,20 +355,27 @@ impl NicIndex {
     }
 
     /// The stripe and entry of a hash; the stripe follows the host table's growth by a few entries.
+    #[inline]
     fn open(&self, hash: SlotHash) -> (MutexGuard<'_, Stripe>, usize) {
         let base = hash.base_segment(self.segments);
         let (number, local) = (base % STRIPES as u64, base / STRIPES as u64);
         let mut stripe = stripe_of(&self.stripes[number as usize]);
         let known = self.known();
         if !stripe.has_followed(known) {
-            // Entries of this stripe whose segments the host table has split.
-            let (copies, rest) = (known.split() / self.segments, known.split() % self.segments);
-            let entries = copies * self.segments.div_ceil(STRIPES as u64)
-                + (rest + STRIPES as u64 - 1 - number) / STRIPES as u64;
-            stripe.follow(known, Progress::new(known.level(), entries));
+            self.let_follow(&mut stripe, number, known);
         }
         let entry = stripe.entry_of(local, hash);
         (stripe, entry)
+    }
+
+    /// Lets the stripe of this number follow the host table, which has grown as far as `known`.
+    #[cold]
+    fn let_follow(&self, stripe: &mut Stripe, number: u64, known: Progress) {
+        // Entries of this stripe whose segments the host table has split.
+        let (copies, rest) = (known.split() / self.segments, known.split() % self.segments);
+        let entries = copies * self.segments.div_ceil(STRIPES as u64)
+            + (rest + STRIPES as u64 - 1 - number) / STRIPES as u64;
+        stripe.follow(known, Progress::new(known.level(), entries));
     }
 }
 
@@ -375,6 +383,7 @@ fn per_stripe(objects: usize) -> usize {
     objects.div_ceil(STRIPES).max(1)
 }
 
+#[inline]
 fn stripe_of(stripe: &Mutex<Stripe>) -> MutexGuard<'_, Stripe> {
     stripe.lock().unwrap_or_else(PoisonError::into_inner)
 }

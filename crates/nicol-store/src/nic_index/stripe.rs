@@ -1,6 +1,7 @@
 //! One stripe of the index: entries, their positions, objects and the eviction clock.
 
 use nicol_core::ids::{Key, TxnId, Version};
+use nicol_core::wire::append;
 
 use super::Hint;
 use super::hints::Displacements;
@@ -243,6 +244,9 @@ impl Stripe {
     /// The entry of a hash whose level-0 entry is `local`.
     #[inline]
     pub(super) fn entry_of(&self, local: u64, hash: SlotHash) -> usize {
+        if self.progress == Progress::default() {
+            return local as usize;
+        }
         let level = self.progress.level();
         let low = local + self.base * hash.copy(level);
         let split = low < self.progress.split();
@@ -273,7 +277,7 @@ impl Stripe {
             *old = Vec::new();
         }
         old.clear();
-        old.extend_from_slice(value);
+        append(old, value);
     }
 
     /// Bytes of memory that it takes. Cost: a look at every vacated object.

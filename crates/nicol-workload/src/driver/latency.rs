@@ -6,10 +6,6 @@ use nicol_core::units::Nanos;
 /// The longest latency that the histogram distinguishes.
 pub const LATENCY_MAX: Nanos = Nanos::from_secs(100);
 
-/// Latencies that are kept as they are, before there is a histogram: it takes a quarter of a
-/// megabyte, and most engines of a simulated run see few operations of a kind.
-const FEW_MAX: usize = 512;
-
 /// An empty latency histogram in nanoseconds: 1 ns to 100 s, three significant digits.
 ///
 /// # Panics
@@ -18,45 +14,75 @@ pub fn latency_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_MAX.0, 3).expect("constant bounds are valid")
 }
 
-/// Latencies in nanoseconds: a list while they are few, then a histogram of constant size.
+/// Counts of a page: the latencies from one power of two to the next, in steps of the same width.
+const PAGE: usize = 1_024;
+const PAGE_BITS: u32 = PAGE.ilog2();
+/// Pages that there may be: those of all values up to [`VALUES`].
+const PAGES_MAX: usize = (VALUES.ilog2() - PAGE_BITS + 1) as usize;
+/// What the histogram's pages span: the first power of two above [`LATENCY_MAX`].
+const VALUES: u64 = LATENCY_MAX.0.next_power_of_two();
+
+/// Latencies in nanoseconds: the counts of [`latency_histogram`], of which only pages exist in which
+/// something has been counted. A histogram takes a quarter of a megabyte, the three or four pages that a
+/// run's latencies fall into an eighth of that, and adding one costs a shift and a look.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
-    few: Vec<u64>,
-    many: Option<Histogram<u64>>,
+    pages: Vec<Option<Box<[u64; PAGE]>>>,
 }
 
 impl Latencies {
     /// Adds one.
+    #[inline]
     pub fn record(&mut self, latency: Nanos) {
         // At least one, the histogram's lowest: a fake world may take no time.
         let latency = latency.0.max(1);
-        if let Some(many) = &mut self.many {
-            return many.saturating_record(latency);
+        let latency = if latency < VALUES { latency } else { LATENCY_MAX.0 };
+        // Values below two pages are counted each for itself, then two together, then four.
+        let shift = (latency | PAGE as u64).ilog2() - PAGE_BITS;
+        let index = (u64::from(shift) << PAGE_BITS) + (latency >> shift);
+        let (page, place) = (index as usize / PAGE, index as usize % PAGE);
+        match self.pages.get_mut(page) {
+            Some(Some(counts)) => counts[place] += 1,
+            _ => self.add(page)[place] += 1,
         }
-        if self.few.capacity() == 0 {
-            self.few.reserve_exact(FEW_MAX);
+    }
+
+    /// A page that does not exist yet.
+    #[cold]
+    fn add(&mut self, page: usize) -> &mut [u64; PAGE] {
+        assert!(page < PAGES_MAX, "a latency is clamped before it is counted");
+        if self.pages.len() <= page {
+            self.pages.resize(page + 1, None);
         }
-        self.few.push(latency);
-        if self.few.len() >= FEW_MAX {
-            self.many = Some(self.histogram());
-            self.few = Vec::new();
-        }
+        self.pages[page].get_or_insert_with(|| Box::new([0; PAGE]))
     }
 
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &Self) {
-        if let Some(theirs) = &other.many {
-            *self.many.get_or_insert_with(latency_histogram) += theirs;
-            let few = std::mem::take(&mut self.few);
-            few.iter().for_each(|latency| self.record(Nanos(*latency)));
+        for (page, theirs) in other.pages.iter().enumerate() {
+            let Some(theirs) = theirs else { continue };
+            let mine = match self.pages.get_mut(page) {
+                Some(Some(counts)) => counts,
+                _ => self.add(page),
+            };
+            mine.iter_mut().zip(theirs.iter()).for_each(|(mine, theirs)| *mine += theirs);
         }
-        other.few.iter().for_each(|latency| self.record(Nanos(*latency)));
     }
 
     /// All of them as a histogram.
     pub fn histogram(&self) -> Histogram<u64> {
-        let mut all = self.many.clone().unwrap_or_else(latency_histogram);
-        self.few.iter().for_each(|latency| all.saturating_record(*latency));
+        let mut all = latency_histogram();
+        for (page, counts) in self.pages.iter().enumerate() {
+            let Some(counts) = counts else { continue };
+            for (place, &count) in counts.iter().enumerate().filter(|&(_, &count)| count > 0) {
+                // The lowest value that is counted here.
+                let latency = match page.checked_sub(1) {
+                    None => place as u64,
+                    Some(shift) => ((PAGE + place) as u64) << shift,
+                };
+                all.saturating_record_n(latency, count);
+            }
+        }
         all
     }
 }
@@ -71,7 +97,20 @@ mod tests {
     }
 
     #[test]
-    fn few_and_many_merge_as_if_one_engine_had_recorded_all() {
+    fn every_latency_is_counted_where_the_histogram_counts_it() {
+        let edges = (0..38).map(|bits| 1_u64 << bits).chain([LATENCY_MAX.0, VALUES - 1, u64::MAX]);
+        for edge in edges {
+            for latency in [edge.saturating_sub(1), edge, edge.saturating_add(1)] {
+                let (mut pages, mut expected) = (Latencies::default(), latency_histogram());
+                pages.record(Nanos(latency));
+                expected.saturating_record(latency.max(1));
+                assert_eq!(pages.histogram(), expected, "{latency}");
+            }
+        }
+    }
+
+    #[test]
+    fn latencies_of_two_engines_merge_as_if_one_had_recorded_all() {
         for (mine, theirs) in [(0, 3), (3, 0), (700, 700), (5, 3_000), (3_000, 5), (2_000, 2_000)] {
             let [mine, theirs] = [latencies(mine, 0), latencies(theirs, 17)];
             let mut expected = latency_histogram();
@@ -86,7 +125,7 @@ mod tests {
             let mut merged = of(&mine);
             merged.merge(&of(&theirs));
             assert_eq!(merged.histogram(), expected);
-            assert!(merged.few.len() < FEW_MAX, "memory is bounded");
+            assert!(merged.pages.len() <= PAGES_MAX, "memory is bounded");
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The flags of `nicol serve`.
 
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::Args;
 use nicol_core::units::Bytes;
+use nicol_resp::Address;
 use nicol_rt::LogDevice;
 
 use crate::limits;
@@ -34,20 +34,23 @@ pub struct ServeArgs {
     /// The system that runs the transactions [default: xenic]; see `nicol systems`.
     #[arg(long, value_name = "SYSTEM", env = "NICOL_SYSTEM")]
     pub system: Option<String>,
-    /// Nodes of the embedded cluster [default: 3].
+    /// Nodes of the embedded cluster [default: 3, or 1 of a system that keeps one copy].
     #[arg(long, value_name = "N", env = "NICOL_NODES")]
     pub nodes: Option<usize>,
-    /// Copies of each shard, the primary included [default: 3, or the number of nodes if lower].
+    /// Copies of each shard, the primary included [default: 3, or the number of nodes if lower, or 1 of
+    /// a system that keeps one copy].
     #[arg(long, value_name = "N", env = "NICOL_REPLICAS")]
     pub replicas: Option<usize>,
-    /// Address to listen on [default: 127.0.0.1:6380]. Non-loopback addresses require a
-    /// password.
-    #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN", value_parser = address)]
-    pub listen: Option<SocketAddr>,
+    /// Where to listen: ADDRESS:PORT, or unix:PATH for a socket in the file system, to which only its
+    /// owner may connect [default: 127.0.0.1:6380]. Non-loopback addresses require a password. A
+    /// socket that a killed server has left at PATH is replaced.
+    #[arg(long, value_name = "ADDR", env = "NICOL_LISTEN")]
+    pub listen: Option<Address>,
     /// Password that clients must give with AUTH.
     #[arg(long, value_name = "PASSWORD", env = "NICOL_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
-    /// Records of each shard to prepare for; tables grow with what is stored [default: 1000000].
+    /// Records of each shard to prepare for; tables grow with what is stored, but for those of prism-kv
+    /// [default: 1000000].
     #[arg(long, value_name = "N", env = "NICOL_RECORDS")]
     pub records: Option<u64>,
     /// Memory for the data of all nodes: bytes, or a number with kb, mb or gb. Once it is used up,
@@ -73,9 +76,4 @@ pub struct ServeArgs {
     /// Engine threads [default: half of the machine's cores].
     #[arg(long, value_name = "N", env = "NICOL_THREADS")]
     pub threads: Option<usize>,
-}
-
-/// The address and port of a socket.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "write ADDRESS:PORT, as in 127.0.0.1:6380 or [::1]:6380".to_owned())
 }

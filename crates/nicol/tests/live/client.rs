@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -32,18 +33,25 @@ pub fn kill(mut server: Live) {
 
 /// A connection whose server may vanish.
 pub struct Client {
-    stream: TcpStream,
-    replies: BufReader<TcpStream>,
+    stream: Box<dyn Write + Send>,
+    replies: BufReader<Box<dyn Read + Send>>,
 }
 
 impl Client {
-    /// Connects.
+    /// Connects to where a server says that it listens.
     pub fn open(address: &str) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let replies = BufReader::new(stream.try_clone().unwrap());
-        Self { stream, replies }
+        let patience = Some(Duration::from_secs(20));
+        let Some(path) = address.strip_prefix("unix:") else {
+            let stream = TcpStream::connect(address).unwrap();
+            stream.set_nodelay(true).unwrap();
+            stream.set_read_timeout(patience).unwrap();
+            let replies: Box<dyn Read + Send> = Box::new(stream.try_clone().unwrap());
+            return Self { stream: Box::new(stream), replies: BufReader::new(replies) };
+        };
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(patience).unwrap();
+        let replies: Box<dyn Read + Send> = Box::new(stream.try_clone().unwrap());
+        Self { stream: Box::new(stream), replies: BufReader::new(replies) }
     }
 
     /// Sends commands; false once the server is gone.

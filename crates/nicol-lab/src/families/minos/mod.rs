@@ -45,7 +45,11 @@ const fn minos(name: &'static str, source: &'static str) -> System {
         trials: trials::trials,
         mirrors_engines: true,
         synced_log: true,
-        single: Some(SingleRecords { record_bytes: SERVED_BYTES, updates: logged_update }),
+        single: Some(SingleRecords {
+            record_bytes: SERVED_BYTES,
+            one_copy: false,
+            updates: Some(logged_update),
+        }),
         serve: Ok(serve::<Node>),
         ..system::<Node>("replicate", name, source)
     }

@@ -3,7 +3,9 @@
 use anyhow::{Result, bail};
 use nicol_core::steering::Steering;
 use nicol_core::units::Nanos;
-use nicol_protocols::offpath::drtm_kv::{Alternative, DrtmKvConfig, Node, Sabotage};
+use nicol_protocols::offpath::drtm_kv::{
+    Alternative, COPIES_MAX, DrtmKvConfig, KeptBy, Node, Sabotage,
+};
 
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
@@ -52,16 +54,18 @@ const fn harmless(alternative: Alternative) -> &'static [(&'static str, &'static
     const CACHED: (&str, &str) = ("keeps_cached", "it keeps no values");
     const CHAINS: (&str, &str) = ("ignores_chains", "no chain is followed to look a key up");
     const TORN: (&str, &str) = ("tears_buckets", "nobody READs a bucket: the SoC looks keys up");
+    const COPIES: (&str, &str) = ("leaves_old_copies", "nobody READs a copy of the index");
     match alternative {
-        Alternative::A3 => &[CACHED, CHAINS, TORN],
-        Alternative::A5 => &[CHAINS, TORN],
+        Alternative::A3 => &[CACHED, CHAINS, TORN, COPIES],
+        Alternative::A5 => &[CHAINS, TORN, COPIES],
         Alternative::A4AndA5 => &[],
-        Alternative::Rnic | Alternative::A1 | Alternative::A2 | Alternative::A4 => &[CACHED],
+        Alternative::A4 => &[CACHED],
+        Alternative::Rnic | Alternative::A1 | Alternative::A2 => &[CACHED, COPIES],
     }
 }
 
 /// Ways to break it on purpose, so that a sweep can show that its checkers see it.
-const SABOTAGES: [(&str, Sabotage); 7] = [
+const SABOTAGES: [(&str, Sabotage); 8] = [
     ("trusts_extents", Sabotage::TrustsExtents),
     ("ignores_chains", Sabotage::IgnoresChains),
     ("acknowledges_early", Sabotage::AcknowledgesEarly),
@@ -69,6 +73,7 @@ const SABOTAGES: [(&str, Sabotage); 7] = [
     ("keeps_extents", Sabotage::KeepsExtents),
     ("keeps_cached", Sabotage::KeepsCached),
     ("tears_buckets", Sabotage::TearsBuckets),
+    ("leaves_old_copies", Sabotage::LeavesOldCopies),
 ];
 
 impl Settings for DrtmKvConfig {
@@ -78,6 +83,12 @@ impl Settings for DrtmKvConfig {
         ("spare_buckets", "0..2^32", "buckets for chains"),
         ("extents", "1..2^32", "extents of a server: values, and puts under way"),
         ("cached", "0..2^32", "values that the SoC keeps at most (a5, a4+a5)"),
+        ("kept_by", "send|read", "do clients ask the SoC for what it keeps, or READ it? (a5)"),
+        (
+            "copies",
+            "1..16",
+            "copies of what clients READ of the SoC's memory, in rows of their own (a4, a5, a4+a5)",
+        ),
         (
             "reads",
             "fixed|planned",
@@ -92,6 +103,25 @@ impl Settings for DrtmKvConfig {
             "spare_buckets" => self.spare_buckets = number(value, 0, 1 << 32)?,
             "extents" => self.extents = number(value, 1, 1 << 32)?,
             "cached" => self.cached = number(value, 0, 1 << 32)?,
+            "kept_by" => {
+                self.kept_by = match value {
+                    "send" => KeptBy::Send,
+                    "read" if self.alternative == Alternative::A5 => KeptBy::Read,
+                    "read" => bail!("'{value}': only drtm-kv:a5 keeps values that clients READ"),
+                    _ => bail!("'{value}': choose send or read"),
+                }
+            }
+            "copies" => {
+                let copies = number(value, 1, COPIES_MAX)?;
+                let reads = matches!(
+                    self.alternative,
+                    Alternative::A4 | Alternative::A5 | Alternative::A4AndA5
+                );
+                if copies > 1 && !reads {
+                    bail!("'{value}': clients READ the SoC's memory with a4, a5 and a4+a5 only");
+                }
+                self.copies = copies;
+            }
             "reads" => {
                 self.steering = match value {
                     "fixed" => None,
@@ -152,5 +182,10 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     };
     let mut lossy = plain.clone();
     lossy.faults.messages = true;
-    vec![plain, lossy]
+    let copied = matches!(system.name, "drtm-kv:a4" | "drtm-kv:a4+a5").then(|| {
+        let mut copied = plain.clone();
+        copied.settings.push("copies=4".to_owned());
+        copied
+    });
+    [plain, lossy].into_iter().chain(copied).collect()
 }

@@ -13,6 +13,7 @@ use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
 use crate::settings::{
     EngineSettings, SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
+    switch,
 };
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
@@ -33,7 +34,7 @@ const fn alternative(at: usize) -> System {
     System {
         guarantee: "linearizable; acknowledged on every backup",
         replication: "primary and a chain of backups",
-        survives: "message faults, partitions, stalls, crashes of backups; with a primary its files end",
+        survives: "message faults, partitions, stalls, crashes while a member of each chain lives",
         coverage_of_crashes: &["shard_unavailable"],
         harmless: &[("corrupts_chunks", "a backup refuses what its CRC denies, and has it again")],
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
@@ -43,13 +44,15 @@ const fn alternative(at: usize) -> System {
 }
 
 /// Ways to break it on purpose, so that a sweep can show that its checkers see it.
-const SABOTAGES: [(&str, Sabotage); 6] = [
+const SABOTAGES: [(&str, Sabotage); 8] = [
     ("acknowledges_early", Sabotage::AcknowledgesEarly),
     ("publishes_early", Sabotage::PublishesEarly),
     ("breaks_chain", Sabotage::BreaksChain),
     ("publishes_old", Sabotage::PublishesOld),
     ("corrupts_chunks", Sabotage::CorruptsChunks),
     ("trusts_chunks", Sabotage::TrustsChunks),
+    ("skips_alignment", Sabotage::SkipsAlignment),
+    ("rejoins_empty", Sabotage::RejoinsEmpty),
 ];
 
 /// The least and the most bytes of a chunk: a write of a workload fits, a core's pieces stay few.
@@ -63,6 +66,7 @@ impl Settings for LineFsConfig {
         ("slots", "1..64", "chunks of a host engine that are on their way at most"),
         ("a3_permille", "0..1000", "of a thousand chunks, those that the host replicates (a2+a3)"),
         ("segment_bytes", "0..67108864", "bytes of a transfer at most; 0: transfers are whole"),
+        ("host_compresses", "on|off", "does the host compress what it replicates? (a3, a2+a3)"),
         (
             "compress_ps",
             "0..1000000",
@@ -87,6 +91,14 @@ impl Settings for LineFsConfig {
                 let bytes = number(value, 0, CHUNK.1)?;
                 ensure!(bytes.is_multiple_of(64), "{bytes}: give a multiple of 64, or 0");
                 self.segment = (bytes > 0).then_some(Bytes(bytes));
+            }
+            "host_compresses" => {
+                let by_host = matches!(self.alternative, Alternative::A3 | Alternative::A2AndA3);
+                self.host_compresses = switch(value)?;
+                ensure!(
+                    by_host || !self.host_compresses,
+                    "'{value}': the host replicates chunks with a3 and a2+a3 only"
+                );
             }
             "compress_ps" => self.compression.byte_ps = number(value, 0, 1_000_000)?,
             "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 10_000_000)?),
@@ -118,7 +130,7 @@ impl KeyValueConfig for LineFsConfig {}
 const _: () = assert!(payload_max(Bytes(CHUNK.0)) >= Node::VALUE_BYTES_MAX as u64);
 
 /// Runs in which a broken protocol shows: few blocks and many writers, chunks of a few writes, one at a
-/// time of each log, and a primary that crashes.
+/// time of each log, a primary that crashes, one that comes back, and one that does not crash alone.
 fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let spec = WorkloadSpec {
         records: Some(3),
@@ -140,7 +152,19 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     lossy.faults.messages = true;
     let at = Nanos(20_000 + seed.wrapping_mul(7_919) % 200_000);
     let crash = Crash { scope: CrashScope::Node, node: seed as u16, at, restart_after: None };
-    let fault_plan = Some(FaultPlan { crashes: vec![crash], ..FaultPlan::none() });
-    let crashing = BenchConfig { fault_plan, ..calm.clone() };
-    vec![calm, crashing, lossy]
+    let with_crash = |crash| {
+        let fault_plan = Some(FaultPlan { crashes: vec![crash], ..FaultPlan::none() });
+        BenchConfig { fault_plan, ..calm.clone() }
+    };
+    let crashing = with_crash(crash);
+    // Long enough for the node to be a member again while clients write.
+    let restart_after = Some(Nanos::from_micros(500));
+    let mut returning = with_crash(Crash { restart_after, ..crash });
+    returning.length = Some(Length::Transactions(3_000));
+    // A head and the middle of its chain crash at once: what is between them and behind them may differ.
+    let middle = Crash { node: crash.node.wrapping_add(2), ..crash };
+    let mut broken = with_crash(crash);
+    (broken.nodes, broken.replicas) = (4, 4);
+    broken.fault_plan.iter_mut().for_each(|plan| plan.crashes.push(middle));
+    vec![calm.clone(), crashing, lossy, returning, broken]
 }

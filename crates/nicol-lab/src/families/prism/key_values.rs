@@ -1,15 +1,20 @@
 //! PRISM-KV as a system: what may be set in it.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::Nanos;
 use nicol_protocols::prism::kv::{
-    Hash, ITEM_BYTES_MAX, KvConfig, Node, Operands, Reclaim, Reuse, Sabotage, Slots,
+    Hash, ITEM_BYTES_MAX, KvConfig, Node, Operands, Reuse, Sabotage, Slots,
 };
 
+use super::deaths;
+use super::recycling::{self, RECLAIM, REFILL, WATERMARK};
 use crate::config::{BenchConfig, Length};
+use crate::families::commit::serve::serve;
 use crate::families::key_value::{KeyValueConfig, system};
-use crate::settings::{SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage};
-use crate::system::System;
+use crate::settings::{
+    SABOTAGE, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
+};
+use crate::system::{SingleRecords, System};
 use crate::workloads::WorkloadSpec;
 
 /// PRISM-KV.
@@ -19,14 +24,19 @@ pub(super) const PRISM_KV: System = System {
     coverage_of_crashes: &["shard_unavailable"],
     sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
     trials,
+    single: Some(SingleRecords { record_bytes: SERVED_BYTES, one_copy: true, updates: None }),
+    serve: Ok(serve::<Node>),
     ..system::<Node>("prism", "prism-kv", "PRISM, SOSP '21")
 };
+
+/// Bytes of the largest record of a store that is served: what an item has beside its key and header.
+const SERVED_BYTES: usize = (ITEM_BYTES_MAX - KvConfig::item_bytes(KEY_BYTES, 0)) as usize;
 
 /// Bytes of a workload's key.
 pub(super) const KEY_BYTES: u64 = 8;
 
 /// Ways to break it on purpose, so that a sweep can show that its checkers see it.
-const SABOTAGES: [(&str, Sabotage); 8] = [
+const SABOTAGES: [(&str, Sabotage); 9] = [
     ("trusts_slots", Sabotage::TrustsSlots),
     ("probes_once", Sabotage::ProbesOnce),
     ("ignores_failed_swaps", Sabotage::IgnoresFailedSwaps),
@@ -35,6 +45,7 @@ const SABOTAGES: [(&str, Sabotage); 8] = [
     ("keeps_new_buffers", Sabotage::KeepsNewBuffers),
     ("installs_unconditionally", Sabotage::InstallsUnconditionally),
     ("posts_early", Sabotage::PostsEarly),
+    ("forgets_the_dead", Sabotage::ForgetsTheDead),
 ];
 
 impl Settings for KvConfig {
@@ -49,9 +60,9 @@ impl Settings for KvConfig {
         ),
         ("entries", "1..2^32", "slots of a server's index"),
         ("spare_buffers", "0..2^24", "buffers of each size beyond those of the records"),
-        ("watermark", "0..2^24", "buffers below which a free list is refilled"),
-        ("refill_us", "1..1000000", "how often a server looks at its free lists"),
-        ("reclaim", "reports|scan", "who finds unused buffers: clients, or a scan of the index"),
+        WATERMARK,
+        REFILL,
+        RECLAIM,
         (
             "faithful",
             "fixed|paper|paper-unmasked",
@@ -71,18 +82,14 @@ impl Settings for KvConfig {
             ("hash", "probing") => self.hash = Hash::Probing,
             ("hash", "collision-free") => self.hash = Hash::CollisionFree,
             ("hash", _) => bail!("'{value}': choose probing or collision-free"),
-            ("reclaim", "reports") => self.reclaim = Reclaim::Reports,
-            ("reclaim", "scan") => self.reclaim = Reclaim::Scan,
-            ("reclaim", _) => bail!("'{value}': choose reports or scan"),
             ("faithful", "fixed") => self.operands = Operands::Two,
             ("faithful", "paper") => self.operands = Operands::OneCompared,
             ("faithful", "paper-unmasked") => self.operands = Operands::OneUnmasked,
             ("faithful", _) => bail!("'{value}': choose fixed, paper or paper-unmasked"),
             ("entries", _) => self.entries = number(value, 1, 1 << 32)?,
             ("spare_buffers", _) => self.spare_buffers = number(value, 0, 1 << 24)? as u32,
-            ("watermark", _) => self.watermark = number(value, 0, 1 << 24)? as u32,
-            ("refill_us", _) => {
-                self.refill_every = Nanos::from_micros(number(value, 1, 1_000_000)?);
+            ("watermark" | "refill_us" | "reclaim", _) => {
+                recycling::set(&mut self.recycling, key, value)?;
             }
             ("sabotage", _) => self.sabotage = sabotage(&SABOTAGES, value)?,
             _ => unreachable!("{key} is not among the keys"),
@@ -107,6 +114,21 @@ impl SystemConfig for KvConfig {
         Self::paper(items)
     }
 
+    fn serving(self, memory: &ServingMemory) -> Result<Self> {
+        let ServingMemory { limit, nodes, replicas, records } = *memory;
+        ensure!(
+            replicas == 1,
+            "--replicas {replicas}: PRISM-KV keeps one copy of each record; give --replicas 1"
+        );
+        self.serving(limit.0 / nodes, records).with_context(|| {
+            format!(
+                "--records {records}: the index of so many keys leaves no space for values in the {} MB \
+                 that each of {nodes} nodes may have (--max-memory); give less, or more memory",
+                (limit.0 / nodes) >> 20
+            )
+        })
+    }
+
     fn warnings(&self) -> Vec<String> {
         let mut warnings = broken(&SABOTAGES, self.sabotage);
         let printed = match self.operands {
@@ -122,13 +144,15 @@ impl SystemConfig for KvConfig {
 impl KeyValueConfig for KvConfig {}
 
 /// Runs in which a broken protocol shows: an index so full that searches meet other keys, and one
-/// server with hardly a buffer more than it needs.
+/// server with hardly a buffer more than it needs; and a client that dies.
 fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let full = churn_on_two_servers(system, seed, &["entries=20"]);
     let mut lossy = full.clone();
     lossy.faults.messages = true;
     let scarce = ["spare_buffers=3", "watermark=1", "refill_us=1000"];
-    vec![full, lossy, churn_on_two_servers(system, seed, &scarce)]
+    let mut dying = full.clone();
+    dying.fault_plan = Some(deaths(2..3, Nanos::from_micros(150), seed));
+    vec![full, lossy, churn_on_two_servers(system, seed, &scarce), dying]
 }
 
 /// A run of churn on 16 rows of two servers, with clients on nodes of their own.

@@ -11,6 +11,8 @@ use nicol_protocols::prism::rs::{Blocks, Node, RsConfig, Sabotage};
 use nicol_protocols::prism::{Faithful, Verbs};
 use nicol_workload::ycsb::Popularity;
 
+use super::deaths;
+use super::recycling::{self, RECLAIM, REFILL, WATERMARK};
 use crate::config::{BenchConfig, Length};
 use crate::families::key_value::{KeyValueConfig, system};
 use crate::settings::{SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage};
@@ -56,13 +58,14 @@ const ABDLOCK_SABOTAGES: [(&str, abdlock::Sabotage); 6] = [
 ];
 
 /// Ways to break PRISM-RS on purpose.
-const SABOTAGES: [(&str, Sabotage); 6] = [
+const SABOTAGES: [(&str, Sabotage); 7] = [
     ("skips_write_back", Sabotage::SkipsWriteBack),
     ("small_quorum", Sabotage::SmallQuorum),
     ("swaps_always", Sabotage::SwapsAlways),
     ("reuses_timestamps", Sabotage::ReusesTimestamps),
     ("keeps_old_buffers", Sabotage::KeepsOldBuffers),
     ("rejoins_empty", Sabotage::RejoinsEmpty),
+    ("forgets_the_dead", Sabotage::ForgetsTheDead),
 ];
 
 /// One shard, of everything.
@@ -89,6 +92,9 @@ impl Settings for RsConfig {
     const KEYS: &'static [Setting] = &[
         ("blocks", "fixed|variable", "blocks of one size, or of up to that size"),
         ("spare_buffers", "1..2^20", "buffers of each size beyond one for each block"),
+        WATERMARK,
+        REFILL,
+        RECLAIM,
         ("write_back", "always|needed", "does a GET write back what a quorum has already"),
         ("faithful", "paper|fixed", "paper keeps the paper's errata, and leaks buffers"),
         ("timeout_us", "MICROSECONDS", "how long an operation looks for a quorum"),
@@ -105,6 +111,9 @@ impl Settings for RsConfig {
                 }
             }
             "spare_buffers" => self.spare_buffers = number(value, 1, 1 << 20)? as u32,
+            "watermark" | "refill_us" | "reclaim" => {
+                recycling::set(&mut self.recycling, key, value)?;
+            }
             "write_back" => {
                 self.always_write_back = match value {
                     "always" => true,
@@ -192,10 +201,13 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     vec![calm, lossy]
 }
 
-/// The same, and replicas that come back one after the other: so many blocks that some are not written
-/// meanwhile.
+/// The same, a client that dies, and replicas that come back one after the other: so many blocks that
+/// some are not written meanwhile.
 fn trials_of_rs(system: &System, seed: u64) -> Vec<BenchConfig> {
     let mut trials = trials(system, seed);
+    let mut dying = trials[0].clone();
+    dying.fault_plan = Some(deaths(3..4, Nanos::from_micros(150), seed));
+    trials.push(dying);
     if seed.is_multiple_of(4) {
         let crash = |node, at| Crash {
             scope: CrashScope::Node,

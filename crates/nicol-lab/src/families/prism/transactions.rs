@@ -1,12 +1,12 @@
 //! PRISM-TX as a system of the commit family: what may be set in it.
 
 use anyhow::{Result, bail};
-use nicol_core::faults::{Crash, CrashScope, FaultPlan};
-use nicol_core::rng::{Purpose, Stream};
 use nicol_core::units::Nanos;
 use nicol_protocols::prism::kv::Hash;
 use nicol_protocols::prism::tx::{Bump, Node, OwnReads, ReadVersion, Sabotage, Staging, TxConfig};
 
+use super::deaths;
+use super::recycling::{self, RECLAIM, REFILL, WATERMARK};
 use super::registers::faithful;
 use crate::config::{BenchConfig, Length};
 use crate::families::commit;
@@ -24,23 +24,8 @@ pub(super) const PRISM_TX: System = System {
     coverage_of_crashes: &["shard_unavailable"],
     sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
     trials,
-    accepts,
-    ..TRANSACTIONS
+    ..commit::system::<Node>("prism-tx", "PRISM, SOSP '21, section 8")
 };
-
-const TRANSACTIONS: System = commit::system::<Node>("prism-tx", "PRISM, SOSP '21, section 8");
-
-/// What every system of the commit family runs, but for New-Order alone.
-fn accepts(system: &System, spec: &WorkloadSpec) -> Result<(), String> {
-    if spec.name == "tpcc-no" {
-        return Err(
-            "a known defect: New-Order alone takes minutes under message faults where others \
-                    take a second; choose tpcc"
-                .to_owned(),
-        );
-    }
-    (TRANSACTIONS.accepts)(system, spec)
-}
 
 /// Ways to break it on purpose, so that a sweep can show that its checkers see it.
 const SABOTAGES: [(&str, Sabotage); 8] = [
@@ -82,6 +67,9 @@ impl Settings for TxConfig {
         ),
         ("entries", "1..2^32", "slots of a server's table"),
         ("spare_buffers", "0..2^24", "buffers of each size beyond those of the records"),
+        WATERMARK,
+        REFILL,
+        RECLAIM,
         ("clock_skew_us", "0..1000000", "by how much the clocks of client engines may differ"),
     ];
 
@@ -106,6 +94,9 @@ impl Settings for TxConfig {
             ("hash", _) => bail!("'{value}': choose probing or collision-free"),
             ("entries", _) => self.entries = number(value, 1, 1 << 32)?,
             ("spare_buffers", _) => self.spare_buffers = number(value, 0, 1 << 24)? as u32,
+            ("watermark" | "refill_us" | "reclaim", _) => {
+                recycling::set(&mut self.recycling, key, value)?;
+            }
             ("clock_skew_us", _) => {
                 self.clock_skew = Nanos::from_micros(number(value, 0, 1_000_000)?);
             }
@@ -125,10 +116,10 @@ impl SystemConfig for TxConfig {
         }
         let records = source.records_per_shard() + source.growth_per_shard();
         let sized: u64 = items.iter().map(|(_, records)| records).sum();
-        if sized < records {
-            items.push((Self::item_bytes(sizes.value_bytes as u64), records - sized));
-        }
-        Self::paper(items)
+        // Short values are not listed: each may have any length up to the longest of them.
+        let short = records.saturating_sub(sized);
+        let longest = if short > 0 { Self::item_bytes(sizes.value_bytes as u64) } else { 0 };
+        Self::paper(items, (longest, short))
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -155,8 +146,8 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let mut lossy = contended(system, "churn", seed);
     lossy.faults.messages = true;
     let mut crashing = BenchConfig {
-        fault_plan: Some(FaultPlan { crashes: crashes(seed), ..FaultPlan::none() }),
-        // The dead leave transactions whose ends others must see: two leases later, and a while after.
+        fault_plan: Some(deaths(2..7, Nanos::from_micros(500), seed)),
+        // Five of six nodes die. What they leave others must see: two leases later, and a while after.
         length: Some(Length::Time(Nanos::from_millis(30))),
         client_nodes: 6,
         ..blind.clone()
@@ -164,18 +155,6 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     crashing.workload.records = Some(6);
     crashing.workload.keys = Some(4);
     vec![calm, blind, lossy, crashing]
-}
-
-/// Five of the six clients' nodes die, at instants drawn from `seed`, and do not come back.
-fn crashes(seed: u64) -> Vec<Crash> {
-    let mut random = Stream::new(seed, Purpose::Test, 0);
-    let mut crash = |node| Crash {
-        scope: CrashScope::Node,
-        node,
-        at: Nanos::from_micros(50) + Nanos(random.below(500_000)),
-        restart_after: None,
-    };
-    (2..7).map(&mut crash).collect()
 }
 
 fn contended(system: &System, workload: &str, seed: u64) -> BenchConfig {

@@ -13,9 +13,10 @@ use super::host::HostEngine;
 use super::messages::{HELLO, LOCK, LOG_ACK, LogAck, RESERVE, ReserveRequest};
 use super::node::Node;
 use crate::commit::messages::{
-    ABORT, Ack, COMMIT, Change, EXECUTE, ExecuteReply, Found, Keys, LOG, LockReads, Reads,
-    VALIDATE, ValidateReply, Writes,
+    ABORT, Ack, COMMIT, EXECUTE, ExecuteReply, Found, Keys, LOG, LockReads, Reads, VALIDATE,
+    ValidateReply,
 };
+use crate::commit::writes::{Change, Writes};
 
 /// The server's side of one host engine.
 pub(super) struct Server<F: Fabric> {

@@ -129,6 +129,7 @@ impl Node {
         &self.primary
     }
 
+    #[inline]
     pub(super) fn index(&self) -> &NicIndex {
         &self.index
     }
@@ -143,6 +144,7 @@ impl Node {
     }
 
     /// The shard of `key`.
+    #[inline]
     pub(super) fn shard_of(&self, key: Key) -> ShardId {
         self.view.shard_of(key)
     }
@@ -161,10 +163,12 @@ impl Node {
         &self.write_counters
     }
 
+    #[inline]
     pub(super) fn is_primary(&self, shard: ShardId) -> bool {
         Some(shard) == self.shard
     }
 
+    #[inline]
     pub(super) fn is_primary_of(&self, key: Key) -> bool {
         self.is_primary(self.shard_of(key))
     }
@@ -176,8 +180,8 @@ impl Node {
 
     /// For each key of `txn` its shard, if the transaction updates it.
     pub(super) fn shards_updated(&self, txn: &Txn) -> impl Iterator<Item = Option<ShardId>> {
-        let shard = |index| txn.update(index).map(|write| self.shard_of(write.key));
-        (0..txn.entries().len()).map(shard)
+        let shard = |entry: &Entry| entry.is_updated().then(|| self.shard_of(entry.key));
+        txn.entries().iter().map(shard)
     }
 
     /// How many shards `txn` updates.

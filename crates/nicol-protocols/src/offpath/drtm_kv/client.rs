@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::{Fabric, FabricError, OneSided, Timeout};
-use nicol_core::ids::{EngineId, Key, NodeId, Side, Version};
+use nicol_core::ids::{EngineId, Key, NodeId, RKey, Side, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::steering::Way;
 use nicol_core::units::Nanos;
 
 use super::config::{Alternative, Sabotage};
-use super::layout::{BUCKET, Place, extent_bytes, search, verify};
+use super::layout::{BUCKET, Entry, Place, extent_bytes, search, verify};
 use super::messages::{Answer, Get, Hello, Keys, Put};
 use super::node::Node;
 use super::table::bucket_of;
@@ -73,13 +73,14 @@ impl<F: Fabric> Client<F> {
         let Engine { fabric, node, .. } = &*self.0;
         match node.config().alternative {
             Alternative::Rnic | Alternative::A1 | Alternative::A4 => false,
-            Alternative::A2 | Alternative::A3 | Alternative::A5 => true,
+            Alternative::A5 => !node.config().reads_kept(),
+            Alternative::A2 | Alternative::A3 => true,
             // The last node: a client's where clients have nodes of their own.
             Alternative::A4AndA5 => fabric.here().node.index() + 1 == fabric.view().nodes(),
         }
     }
 
-    /// READs a bucket, others of its chain, and the value. [OffPath23 5.2: A1, A4]
+    /// READs a bucket, others of its chain, and the value. [OffPath23 5.2: A1, A4, A5 by READ]
     ///
     /// Cost: two round trips for a key in the first bucket of its chain.
     async fn get_by_reads(
@@ -89,8 +90,24 @@ impl<F: Fabric> Client<F> {
         value: &mut Vec<u8>,
     ) -> Result<bool, Reason> {
         for _ in 0..STALE_MAX {
+            // [OffPath23 advice 1] Of several copies any will do: the one next door may be in another row.
+            let copy = match self.0.node.config().copies {
+                1 => 0,
+                copies => self.0.fabric.random() % copies,
+            };
             // [OffPath23 A1, A4] READ the bucket, of the host or of the SoC.
-            let Some(place) = self.find(server, key).await? else { return Ok(false) };
+            let Some(Entry { place, kept }) = self.find(server, key, copy).await? else {
+                return Ok(false);
+            };
+            // [OffPath23 A5] READ the value of the SoC, if it keeps that.
+            if let (Some(slot), Some(rkey)) = (kept, server.keys.kept) {
+                let offset = self.0.node.kept_at(slot, copy);
+                if self.read_extent(server, key, place, (rkey, offset), value).await? {
+                    count(&self.0.node.counts.hits);
+                    return Ok(true);
+                }
+                count(&self.0.node.counts.misses);
+            }
             // [OffPath23 A1, A4] READ the value of the host.
             if self.read_value(server, key, place, value).await? {
                 return Ok(true);
@@ -99,16 +116,16 @@ impl<F: Fabric> Client<F> {
         Err(Reason::Conflict)
     }
 
-    async fn find(&self, server: Server, key: Key) -> Result<Option<Place>, Reason> {
+    async fn find(&self, server: Server, key: Key, copy: u64) -> Result<Option<Entry>, Reason> {
         let Engine { fabric, node, .. } = &*self.0;
         let mut bucket = bucket_of(key, node.config().buckets);
         for _ in 0..CHAIN_MAX {
-            let (rkey, offset) = (server.keys.index, bucket * BUCKET);
+            let (rkey, offset) = (server.keys.index, node.index_at(bucket, copy));
             let read = OneSided::Read { rkey, offset, len: BUCKET as u32 };
             let read = fabric.one_sided(server.node, read).await.map_err(failed)?;
-            let (place, next) = search(read.as_ref(), key).map_err(malformed)?;
-            if place.is_some() || node.config().sabotage == Sabotage::IgnoresChains {
-                return Ok(place);
+            let (entry, next) = search(read.as_ref(), key).map_err(malformed)?;
+            if entry.is_some() || node.config().sabotage == Sabotage::IgnoresChains {
+                return Ok(entry);
             }
             let Some(next) = next else { return Ok(None) };
             count(&node.counts.chained);
@@ -125,9 +142,22 @@ impl<F: Fabric> Client<F> {
         place: Place,
         value: &mut Vec<u8>,
     ) -> Result<bool, Reason> {
+        let bytes = extent_bytes(self.0.node.config().value_bytes);
+        let at = (server.keys.values, place.offset(bytes));
+        self.read_extent(server, key, place, at, value).await
+    }
+
+    /// READs what stands `at` an offset of a region; false if it is not what `place` meant.
+    async fn read_extent(
+        &self,
+        server: Server,
+        key: Key,
+        place: Place,
+        (rkey, offset): (RKey, u64),
+        value: &mut Vec<u8>,
+    ) -> Result<bool, Reason> {
         let Engine { fabric, node, .. } = &*self.0;
         let bytes = extent_bytes(node.config().value_bytes);
-        let (rkey, offset) = (server.keys.values, place.offset(bytes));
         let read = OneSided::Read { rkey, offset, len: bytes as u32 };
         let read = fabric.one_sided(server.node, read).await.map_err(failed)?;
         let trusts = node.config().sabotage == Sabotage::TrustsExtents;

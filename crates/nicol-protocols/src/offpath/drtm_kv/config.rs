@@ -3,6 +3,11 @@
 use nicol_core::steering::Steering;
 use nicol_core::units::Nanos;
 
+use super::layout::{KEPT_MAX, extent_bytes};
+
+/// Copies at most.
+pub const COPIES_MAX: u64 = 16;
+
 /// Which way a get takes. [OffPath23 5.2]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alternative {
@@ -34,6 +39,15 @@ impl Alternative {
     }
 }
 
+/// How a client gets a value that the SoC keeps. [OffPath23 figure 17]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptBy {
+    /// It asks the SoC.
+    Send,
+    /// It READs the index and the value of the SoC, and a value that is not there of the host.
+    Read,
+}
+
 /// How a system of this kind runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrtmKvConfig {
@@ -49,6 +63,11 @@ pub struct DrtmKvConfig {
     pub extents: u64,
     /// Values that the SoC keeps at most.
     pub cached: u64,
+    /// How a client gets a value that the SoC keeps (A5).
+    pub kept_by: KeptBy,
+    /// Copies of what clients READ of the SoC's memory, in other rows of it: a READ takes any.
+    /// [OffPath23 advice 1]
+    pub copies: u64,
     /// How gets choose between READs and asking at run time, where a client can do both (A4 + A5).
     /// Without it one client node asks, and the others READ.
     pub steering: Option<Steering>,
@@ -80,9 +99,27 @@ pub enum Sabotage {
     /// A put takes the key's old place out of its bucket, and writes the new one a little later: a READ
     /// of the bucket meanwhile has half of the change.
     TearsBuckets,
+    /// A put changes the copies of the index one by one while the old value can still be read.
+    LeavesOldCopies,
 }
 
 impl DrtmKvConfig {
+    /// Values that the SoC keeps at most: of those that clients READ, as many as buckets can name.
+    pub(super) fn kept_most(&self) -> u64 {
+        if self.reads_kept() { self.cached.min(self.extents).min(KEPT_MAX) } else { self.cached }
+    }
+
+    /// Bytes of a copy of what clients READ of the values that the SoC keeps.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        let slots = if self.reads_kept() { self.kept_most() } else { 0 };
+        slots * extent_bytes(self.value_bytes)
+    }
+
+    /// Do clients READ values of the SoC?
+    pub(super) fn reads_kept(&self) -> bool {
+        self.alternative == Alternative::A5 && self.kept_by == KeptBy::Read
+    }
+
     /// The paper's choices for so many records of so many bytes at most.
     pub fn paper(alternative: Alternative, records: u64, value_bytes: u64) -> Self {
         Self {
@@ -94,6 +131,8 @@ impl DrtmKvConfig {
             extents: records + 1_024,
             // In A5 alone clients ask for what is cached; together with A4 a part is.
             cached: if alternative == Alternative::A5 { records } else { (records / 8).max(1) },
+            kept_by: KeptBy::Send,
+            copies: 1,
             steering: None,
             timeout: Nanos::from_millis(20),
             sabotage: Sabotage::None,

@@ -5,8 +5,36 @@ use nicol_core::wire::Malformed;
 
 /// Bytes of a bucket. [OffPath23 5.2]
 pub(super) const BUCKET: u64 = 64;
-/// Entries of a bucket: word 0 is the next bucket's number and one more, words 1 to 6 are entries.
+/// Entries of a bucket: word 0 is the next bucket's number and one more, words 1 to 6 are entries, word 7
+/// says which of their values the SoC keeps.
 pub(super) const ENTRIES: u64 = 3;
+/// Bits of word 7 for an entry: the slot that the SoC keeps its value in, and one more.
+const KEPT_BITS: u64 = 21;
+/// Values that clients READ of the SoC at most.
+pub(super) const KEPT_MAX: u64 = (1 << KEPT_BITS) - 1;
+const _: () = assert!(ENTRIES * KEPT_BITS <= 64, "a word says it of every entry");
+/// The offset of word 7.
+pub(super) const KEPT: u64 = 56;
+/// The offset of its version in an extent.
+pub(super) const VERSION: u64 = 16;
+/// Bytes of a row of memory: what is in one is in one bank. [C4.11]
+const ROW: u64 = 2 << 10;
+/// From one copy of so many bytes to the next: the same offset in two of them is in different banks.
+pub(super) const fn copy_stride(bytes: u64) -> u64 {
+    bytes.next_multiple_of(16 * ROW) + ROW
+}
+
+/// Word 7 with `slot` for an entry.
+pub(super) const fn with_kept(word: u64, entry: u64, slot: u32) -> u64 {
+    let at = entry * KEPT_BITS;
+    word & !(KEPT_MAX << at) | (slot as u64 + 1) << at
+}
+
+/// The slot of an entry.
+fn kept(word: u64, entry: u64) -> Option<u32> {
+    (word >> (entry * KEPT_BITS) & KEPT_MAX).checked_sub(1).map(|slot| slot as u32)
+}
+
 /// Bytes of an extent before its value: CRC and length, key, version.
 pub(super) const HEADER: u64 = 24;
 const _: () = assert!(8 + ENTRIES * 16 <= BUCKET, "a bucket holds its entries");
@@ -42,8 +70,16 @@ pub(super) const fn extent_bytes(value_bytes: u64) -> u64 {
     HEADER + value_bytes.next_multiple_of(8)
 }
 
-/// A bucket as it was read: the place of `key`, or the next bucket of the chain.
-pub(super) fn search(bucket: &[u8], key: Key) -> Result<(Option<Place>, Option<u64>), Malformed> {
+/// What an entry says of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) place: Place,
+    /// Where the SoC keeps its value, if it has the same version.
+    pub(super) kept: Option<u32>,
+}
+
+/// A bucket as it was read: the entry of `key`, or the next bucket of the chain.
+pub(super) fn search(bucket: &[u8], key: Key) -> Result<(Option<Entry>, Option<u64>), Malformed> {
     let word = |at: usize| -> Result<u64, Malformed> {
         let bytes = bucket.get(at * 8..at * 8 + 8).and_then(|bytes| bytes.try_into().ok());
         bytes.map(u64::from_le_bytes).ok_or(Malformed { what: "a bucket" })
@@ -51,8 +87,10 @@ pub(super) fn search(bucket: &[u8], key: Key) -> Result<(Option<Place>, Option<u
     for entry in 0..ENTRIES as usize {
         // A key may be zero; a place with a value is not.
         let place = Place::of(word(2 + 2 * entry)?);
-        if place.is_some() && word(1 + 2 * entry)? == key.0 {
-            return Ok((place, None));
+        if let Some(place) = place.filter(|_| matches!(word(1 + 2 * entry), Ok(of) if of == key.0))
+        {
+            let kept = kept(word(KEPT as usize / 8)?, entry as u64);
+            return Ok((Some(Entry { place, kept }), None));
         }
     }
     Ok((None, word(0)?.checked_sub(1)))
@@ -138,7 +176,7 @@ mod tests {
             let words =
                 (0..8).map(|at| if mixture >> at & 1 == 1 { after[at] } else { before[at] });
             let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-            search(&bytes, Key(77)).unwrap().0
+            search(&bytes, Key(77)).unwrap().0.map(|entry| entry.place)
         };
         for mixture in 0..256 {
             let found = found(&put, mixture);
@@ -155,8 +193,13 @@ mod tests {
         let place = Place { extent: 5, version: 2 };
         (words[0], words[3], words[4]) = (10, 77, place.word());
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(search(&bytes, Key(77)), Ok((Some(place), None)));
+        assert_eq!(search(&bytes, Key(77)), Ok((Some(Entry { place, kept: None }), None)));
         assert_eq!(search(&bytes, Key(0)), Ok((None, Some(9))));
         assert!(search(&bytes[..63], Key(78)).is_ok() && search(&bytes[..40], Key(78)).is_err());
+        words[7] = with_kept(with_kept(with_kept(0, 0, 6), 1, 0), 2, KEPT_MAX as u32 - 1);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(search(&bytes, Key(77)), Ok((Some(Entry { place, kept: Some(0) }), None)));
+        assert_eq!(kept(words[7], 2), Some(KEPT_MAX as u32 - 1));
+        assert_eq!(with_kept(words[7], 1, 5), with_kept(with_kept(words[7], 1, 9), 1, 5));
     }
 }

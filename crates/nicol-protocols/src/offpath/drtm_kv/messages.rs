@@ -24,11 +24,13 @@ impl Message for Hello {
     fn emit(&self, _: &mut Writer<'_>) {}
 }
 
-/// The answer to HELLO: the keys of index and values.
+/// The answer to HELLO: the keys of index and values, and of the values that the SoC keeps if clients
+/// READ these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) index: RKey,
     pub(super) values: RKey,
+    pub(super) kept: Option<RKey>,
 }
 
 impl Message for Keys {
@@ -37,6 +39,7 @@ impl Message for Keys {
     fn emit(&self, to: &mut Writer<'_>) {
         to.u32(self.index.0);
         to.u32(self.values.0);
+        self.kept.iter().for_each(|kept| to.u32(kept.0));
     }
 }
 
@@ -44,7 +47,8 @@ impl Keys {
     pub(super) fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(body);
         let (index, values) = (RKey(from.u32()?), RKey(from.u32()?));
-        from.finish().map(|()| Self { index, values })
+        let kept = if from.rest().is_empty() { None } else { Some(RKey(from.u32()?)) };
+        from.finish().map(|()| Self { index, values, kept })
     }
 }
 

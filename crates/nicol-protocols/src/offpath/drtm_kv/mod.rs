@@ -8,6 +8,7 @@
 //! | A3 | ask the SoC, which has the index, and reads the value of the host by DMA | `server.rs`, `get` |
 //! | A4 | READ a bucket of the SoC, then the value of the host | `client.rs`, `get_by_reads` |
 //! | A5 | ask the SoC, which has values of some keys, and else tells the value's address: READ it | `server.rs`, `get`; `client.rs`, `get_by_asking` |
+//! | A5 by READ | READ a bucket of the SoC, then the value there if the bucket names one, else of the host | `client.rs`, `get_by_reads` |
 //!
 //! The index is a hash table of buckets of 64 bytes, each with the next one of its chain (O-18). A value
 //! stands with its key, version and CRC in an extent of the host's memory; a bucket's entry names extent
@@ -17,7 +18,8 @@
 //! DEVIATION: the paper measures gets. Puts of records that exist are here besides: the SoC writes a new
 //! extent by DMA, takes the key out of the cache, changes the entry's one word, and then caches the new
 //! value if it had cached the old one. In this order a value that a READ may still find old is never in
-//! the cache. Without an off-path card (`rnic`) software on host cores does the same.
+//! the cache. Where the index has copies the old value is made unreadable before the first copy changes
+//! (decision 0053). Without an off-path card (`rnic`) software on host cores does the same.
 
 mod client;
 mod config;
@@ -31,5 +33,5 @@ mod table;
 pub use client::Client;
 #[doc(hidden)]
 pub use config::Sabotage;
-pub use config::{Alternative, DrtmKvConfig};
+pub use config::{Alternative, COPIES_MAX, DrtmKvConfig, KeptBy};
 pub use node::Node;

@@ -12,7 +12,7 @@ use nicol_core::system::{Audit, Counter, SystemNode};
 use nicol_core::view::{ShardMap, View};
 
 use super::config::{Alternative, DrtmKvConfig};
-use super::layout::Unfit;
+use super::layout::{BUCKET, Unfit, copy_stride, extent_bytes};
 use super::messages::Keys;
 use super::table::Table;
 use crate::kit::{LostNodes, Open, count, counters};
@@ -54,6 +54,7 @@ pub struct Node {
     /// The keys of index and values, once they are registered.
     index: Mutex<Option<RKey>>,
     values: Mutex<Option<RKey>>,
+    kept: Mutex<Option<RKey>>,
     /// What its clients have found to be faster.
     choice: Option<Choice>,
     /// Work of the server that is not done.
@@ -105,7 +106,23 @@ impl Node {
 
     /// The keys of a server's memory, once both sides have registered theirs.
     pub(super) fn keys(&self) -> Option<Keys> {
-        Some(Keys { index: (*locked(&self.index))?, values: (*locked(&self.values))? })
+        let kept = *locked(&self.kept);
+        if self.config.reads_kept() && kept.is_none() {
+            return None;
+        }
+        Some(Keys { index: (*locked(&self.index))?, values: (*locked(&self.values))?, kept })
+    }
+
+    /// The first byte of a bucket in a copy of the index, the same on every server.
+    pub(super) fn index_at(&self, bucket: u64, copy: u64) -> u64 {
+        let buckets = self.config.buckets + self.config.spare_buckets;
+        copy * copy_stride(buckets * BUCKET) + bucket * BUCKET
+    }
+
+    /// The same of a slot of what the SoC keeps.
+    pub(super) fn kept_at(&self, slot: u32, copy: u64) -> u64 {
+        let extent = extent_bytes(self.config.value_bytes);
+        copy * copy_stride(self.config.kept_bytes()) + u64::from(slot) * extent
     }
 
     /// Registers what stands in the memory of this engine's side, once.
@@ -116,6 +133,10 @@ impl Node {
         if side == index_side {
             let region = self.table().index.clone();
             locked(&self.index).get_or_insert_with(|| fabric.register(&region, Access::Read));
+        }
+        if side == Side::Nic && self.config.reads_kept() {
+            let region = self.table().kept.clone();
+            locked(&self.kept).get_or_insert_with(|| fabric.register(&region, Access::Read));
         }
         if side == Side::Host {
             let region = self.table().values.clone();
@@ -160,6 +181,7 @@ impl SystemNode for Node {
             table: table.map(Mutex::new),
             index: Mutex::default(),
             values: Mutex::default(),
+            kept: Mutex::default(),
             choice: steering.map(Choice::new),
             open: Arc::default(),
             counts: Counts::default(),

@@ -9,7 +9,7 @@ use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 
 use super::config::{Alternative, Sabotage};
-use super::layout::{BUCKET, Place, emit, extent_bytes, search, verify};
+use super::layout::{BUCKET, Place, VERSION, emit, extent_bytes, search, verify};
 use super::messages::{Answer, GET, Get, HELLO, PUT, Put};
 use super::node::Node;
 use super::table::{Full, bucket_of};
@@ -110,7 +110,9 @@ impl<F: Fabric> Server<F> {
                 let index = self.node.table().index.clone();
                 let read = self.fabric.dma_read(&index, number * BUCKET, BUCKET as usize).await?;
                 self.fabric.work(Work::IndexLookup);
-                (place, bucket) = search(read.as_ref(), key).map_err(|_| FabricError::Malformed)?;
+                let (entry, next) =
+                    search(read.as_ref(), key).map_err(|_| FabricError::Malformed)?;
+                (place, bucket) = (entry.map(|entry| entry.place), next);
                 if place.is_some() || self.node.config().sabotage == Sabotage::IgnoresChains {
                     break;
                 }
@@ -231,12 +233,26 @@ impl<F: Fabric> Server<F> {
         fabric.access().await;
         let keeps = config.sabotage == Sabotage::KeepsCached;
         let was_cached = if keeps { false } else { node.table().forget(key) };
-        let Some(word) = node.table().word(key) else { return Err(FabricError::Malformed) };
+        let Some((old, word)) = node.table().entry(key) else { return Err(FabricError::Malformed) };
+        if config.copies > 1 && config.sabotage != Sabotage::LeavesOldCopies {
+            // [OffPath23 advice 1] Whoever READs another copy of the index after somebody has found the
+            // new value must not find the old one: it cannot be read any more.
+            let old = old.offset(extent_bytes(config.value_bytes)) + VERSION;
+            fabric.dma_write(&values, old, &0_u64.to_le_bytes()).await?;
+        }
         if config.sabotage == Sabotage::TearsBuckets {
             self.change_word(&index, word, 0).await?;
             fabric.sleep_until(fabric.now() + GAP).await;
         }
         self.change_word(&index, word, place.word()).await?;
+        let further = node.table().index_copies(word).skip(1);
+        for word in further {
+            fabric.access().await;
+            if config.sabotage == Sabotage::LeavesOldCopies {
+                fabric.sleep_until(fabric.now() + GAP).await;
+            }
+            self.change_word(&index, word, place.word()).await?;
+        }
         let frees = config.sabotage != Sabotage::KeepsExtents;
         node.table().end_put(key, place, was_cached.then_some(value), frees);
         Ok(())

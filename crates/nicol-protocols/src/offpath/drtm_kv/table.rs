@@ -8,7 +8,9 @@ use nicol_core::memory::Region;
 use nicol_core::units::Bytes;
 
 use super::config::DrtmKvConfig;
-use super::layout::{BUCKET, ENTRIES, Place, emit, extent_bytes};
+use super::layout::{
+    BUCKET, ENTRIES, KEPT, Place, VERSION, copy_stride, emit, extent_bytes, with_kept,
+};
 
 /// What a server knows of a record besides its memory.
 #[derive(Clone, Copy, Debug)]
@@ -20,10 +22,17 @@ struct Record {
 
 /// See the module.
 pub(super) struct Table {
-    /// Buckets.
+    /// Buckets, as many times as there are copies.
     pub(super) index: Arc<Region>,
     /// Extents, in the host's memory.
     pub(super) values: Arc<Region>,
+    /// Values that clients READ of the SoC's memory, as they are in extents.
+    pub(super) kept: Arc<Region>,
+    /// From a copy of the index, and of a kept value, to the next.
+    index_stride: u64,
+    kept_stride: u64,
+    /// The slot of each kept value that clients READ.
+    slots: BTreeMap<Key, u32>,
     config: DrtmKvConfig,
     records: BTreeMap<Key, Record>,
     free: VecDeque<u32>,
@@ -45,10 +54,19 @@ pub(super) fn bucket_of(key: Key, buckets: u64) -> u64 {
 impl Table {
     pub(super) fn new(config: &DrtmKvConfig) -> Self {
         let buckets = config.buckets + config.spare_buckets;
-        let bytes = config.extents * extent_bytes(config.value_bytes);
+        let extent = extent_bytes(config.value_bytes);
+        let kept = config.kept_bytes();
+        let further = config.copies - 1;
+        let strides = [buckets * BUCKET, kept].map(copy_stride);
+        let [index_stride, kept_stride] = strides;
+        let kept_copies = if kept == 0 { 0 } else { further * kept_stride };
         Self {
-            index: Arc::new(Region::new(Bytes(buckets * BUCKET))),
-            values: Arc::new(Region::new(Bytes(bytes))),
+            index: Arc::new(Region::new(Bytes(further * index_stride + buckets * BUCKET))),
+            values: Arc::new(Region::new(Bytes(config.extents * extent))),
+            kept: Arc::new(Region::new(Bytes(kept_copies + kept))),
+            index_stride,
+            kept_stride,
+            slots: BTreeMap::new(),
             config: config.clone(),
             records: BTreeMap::new(),
             free: (0..config.extents as u32).collect(),
@@ -65,13 +83,48 @@ impl Table {
         let offset = place.offset(extent_bytes(self.config.value_bytes));
         let Some(word) = self.new_entry(key) else { return false };
         let written = self.values.write(offset, &emit(key, 1, value)).is_ok()
-            && self.index.store(word - 8, key.0).is_ok()
-            && self.index.store(word, place.word()).is_ok();
+            && self.store(word - 8, key.0)
+            && self.store(word, place.word());
         self.records.insert(key, Record { word, place });
-        if self.config.alternative.caches() && (self.cache.len() as u64) < self.config.cached {
+        if self.config.alternative.caches() && (self.cache.len() as u64) < self.config.kept_most() {
             self.cache.insert(key, value.to_vec());
+            if self.config.reads_kept() {
+                return written && self.load_kept(key, word, value);
+            }
         }
         written
+    }
+
+    /// Keeps the value of a record that is loaded where clients READ it, and tells so in its bucket.
+    fn load_kept(&mut self, key: Key, word: u64, value: &[u8]) -> bool {
+        let slot = self.slots.len() as u32;
+        let bucket = word / BUCKET * BUCKET;
+        let entry = (word - bucket - 16) / 16;
+        let Ok(before) = self.index.load(bucket + KEPT) else { return false };
+        self.slots.insert(key, slot);
+        self.write_kept(slot, &emit(key, 1, value))
+            && self.store(bucket + KEPT, with_kept(before, entry, slot))
+    }
+
+    /// Stores a word in every copy of the index.
+    fn store(&self, at: u64, word: u64) -> bool {
+        self.index_copies(at).all(|at| self.index.store(at, word).is_ok())
+    }
+
+    /// Where a word of the index stands in each copy of it.
+    pub(super) fn index_copies(&self, at: u64) -> impl Iterator<Item = u64> + use<> {
+        let stride = self.index_stride;
+        (0..self.config.copies).map(move |copy| copy * stride + at)
+    }
+
+    /// Where a slot's value stands in each copy.
+    fn kept_copies(&self, slot: u32) -> impl Iterator<Item = u64> + use<> {
+        let (stride, bytes) = (self.kept_stride, extent_bytes(self.config.value_bytes));
+        (0..self.config.copies).map(move |copy| copy * stride + u64::from(slot) * bytes)
+    }
+
+    fn write_kept(&self, slot: u32, extent: &[u8]) -> bool {
+        self.kept_copies(slot).all(|at| self.kept.write(at, extent).is_ok())
     }
 
     /// The word of a new entry's place in the chain of `key`, which grows if it is full.
@@ -88,7 +141,9 @@ impl Table {
             bucket = match next.checked_sub(1) {
                 Some(next) => next,
                 None if self.next_bucket < self.config.buckets + self.config.spare_buckets => {
-                    self.index.store(bucket * BUCKET, self.next_bucket + 1).ok()?;
+                    if !self.store(bucket * BUCKET, self.next_bucket + 1) {
+                        return None;
+                    }
                     self.next_bucket += 1;
                     self.next_bucket - 1
                 }
@@ -136,14 +191,20 @@ impl Table {
         Ok(Some(Place { extent, version: record.place.version + 1 }))
     }
 
-    /// Takes `key` out of the cache: was it there? From here on it is not cached before the put ends.
+    /// Takes `key` out of the cache: was it there? From here on it is not cached before the put ends, and
+    /// who READs its slot finds no version of it.
     pub(super) fn forget(&mut self, key: Key) -> bool {
+        if let Some(slot) = self.slots.get(&key) {
+            let retired =
+                self.kept_copies(*slot).all(|at| self.kept.store(at + VERSION, 0).is_ok());
+            assert!(retired, "a slot is in its region");
+        }
         self.cache.remove(&key).is_some()
     }
 
-    /// The word of the index that holds the place of `key`.
-    pub(super) fn word(&self, key: Key) -> Option<u64> {
-        self.records.get(&key).map(|record| record.word)
+    /// The place of `key`, and the word of the index that holds it.
+    pub(super) fn entry(&self, key: Key) -> Option<(Place, u64)> {
+        self.records.get(&key).map(|record| (record.place, record.word))
     }
 
     /// The index has the new place of `key`: ends its put, and frees the old extent if `frees`.
@@ -157,8 +218,14 @@ impl Table {
                 self.free.push_back(old.extent);
             }
         }
-        if let Some(value) = cached {
+        // Meanwhile another value may have taken the place.
+        let has_space = (self.cache.len() as u64) < self.config.kept_most();
+        if let Some(value) = cached.filter(|_| has_space) {
             self.cache.insert(key, value.to_vec());
+            if let Some(slot) = self.slots.get(&key) {
+                let kept = self.write_kept(*slot, &emit(key, place.version, value));
+                assert!(kept, "a slot is in its region");
+            }
         }
     }
 
@@ -195,7 +262,16 @@ impl Table {
         assert!(self.writing.is_empty(), "puts under way in a quiet table");
         let mut extents = BTreeSet::new();
         for (key, record) in &self.records {
-            assert_eq!(self.index.load(record.word), Ok(record.place.word()), "{key:?}: the index");
+            for at in self.index_copies(record.word) {
+                assert_eq!(self.index.load(at), Ok(record.place.word()), "{key:?}: the index");
+            }
+            for at in self.slots.get(key).into_iter().flat_map(|slot| self.kept_copies(*slot)) {
+                let mut extent = vec![0; extent_bytes(self.config.value_bytes) as usize];
+                let read = self.kept.read(at, &mut extent).is_ok();
+                let version = record.place.version;
+                let found = super::layout::verify(&extent, *key, version, false);
+                assert!(read && found.is_ok(), "{key:?}: what clients READ of the SoC is stale");
+            }
             assert!(extents.insert(record.place.extent), "{key:?}: an extent of two records");
             let value = self.get(*key);
             assert!(value.is_some(), "{key:?}: a value that does not verify itself");

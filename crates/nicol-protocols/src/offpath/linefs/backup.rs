@@ -7,11 +7,12 @@ use nicol_core::exec::join_all;
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Work};
 use nicol_core::ids::Side;
 
-use super::compress::unpack;
+use super::compress::{Cost, unpack};
 use super::config::{Alternative, Sabotage};
 use super::layout::records;
 use super::member::Member;
 use super::messages::{Chunk, Done};
+use super::node::add_time;
 use crate::kit::count;
 
 /// A part of what a backup does.
@@ -21,11 +22,14 @@ impl<F: Fabric> Member<F> {
     /// A chunk is in this side's memory. The answer says that it is persistent here, and on every
     /// backup behind this one that the view has.
     pub(super) async fn take(&self, to: ReplyTo, chunk: Chunk) {
-        let Self { fabric, node, .. } = self;
+        let Self { fabric, node, memory, .. } = self;
         let side = fabric.here().side;
         fabric.access().await;
+        if !node.state().admits(&chunk) {
+            return fabric.refuse(to, FabricError::NoResources);
+        }
         let mut bytes = vec![0; chunk.len as usize];
-        let read = node.inbox(side).read(node.place_of(side, chunk.slot), &mut bytes);
+        let read = memory.inbox(side).read(memory.place_of(side, chunk.slot), &mut bytes);
         let trusts = node.config().sabotage == Sabotage::TrustsChunks;
         if read.is_err() || crc32c::crc32c(&bytes) != chunk.crc && !trusts {
             count(&node.counts.refused);
@@ -49,21 +53,30 @@ impl<F: Fabric> Member<F> {
 
     /// Makes a chunk persistent in the host's memory, and then readable.
     async fn keep(&self, chunk: &Chunk, bytes: &[u8]) -> Result<(), FabricError> {
-        let Self { fabric, node, .. } = self;
-        let (len, offset) = (chunk.raw as usize, node.place_of(Side::Host, chunk.slot));
-        let copies = node.inbox(Side::Host);
+        let Self { fabric, node, memory, .. } = self;
+        let (len, offset) = (chunk.raw as usize, memory.place_of(Side::Host, chunk.slot));
+        let (copies, times) = (memory.inbox(Side::Host), &node.counts.times);
         if fabric.here().side == Side::Host {
-            // [OffPath23 A3] The WRITE has brought it into persistent memory.
-            fabric.persist(copies, offset, len).await?;
-            return self.publish_copies(bytes).await;
+            // [OffPath23 A3] The WRITE has brought it into persistent memory, packed if it is.
+            let began = fabric.now();
+            fabric.persist(copies, offset, bytes.len()).await?;
+            add_time(&times.persist, fabric, began);
+            if node.config().host_compresses {
+                let raw = self.decompress(bytes, len, Cost::HOST_DECOMPRESSION).await?;
+                return self.publish_copies(chunk, &raw).await;
+            }
+            return self.publish_copies(chunk, bytes).await;
         }
-        let cost = node.config().decompression;
-        let raw = unpack(fabric, bytes, len, cost).await.map_err(|_| FabricError::Malformed)?;
+        let raw = self.decompress(bytes, len, node.config().decompression).await?;
+        let began = fabric.now();
         if node.config().alternative == Alternative::A1 {
             // [OffPath23 A1] WRITE it to the host, over path 3.
-            let rkey = node.inbox_key(Side::Host).ok_or(FabricError::NoResources)?;
+            let rkey = memory.inbox_key(Side::Host).ok_or(FabricError::NoResources)?;
             self.write(fabric.here().node, rkey, offset, &raw).await?;
+            add_time(&times.land, fabric, began);
+            let began = fabric.now();
             fabric.persist(copies, offset, len).await?;
+            add_time(&times.persist, fabric, began);
         } else {
             // [OffPath23 A2] Write it to the host by DMA, over path 3*.
             let pieces = raw.chunks(self.piece()).enumerate();
@@ -78,18 +91,37 @@ impl<F: Fabric> Member<F> {
                 done = done.and(written.await.map(drop));
             }
             done?;
+            add_time(&times.land, fabric, began);
         }
-        self.publish_copies(&raw).await
+        self.publish_copies(chunk, &raw).await
     }
 
-    async fn publish_copies(&self, raw: &[u8]) -> Result<(), FabricError> {
+    async fn decompress(
+        &self,
+        bytes: &[u8],
+        len: usize,
+        cost: Cost,
+    ) -> Result<Vec<u8>, FabricError> {
+        let began = self.fabric.now();
+        let raw = unpack(&self.fabric, bytes, len, cost).await;
+        add_time(&self.node.counts.times.unpack, &self.fabric, began);
+        raw.map_err(|_| FabricError::Malformed)
+    }
+
+    /// Makes a chunk readable, unless another head has been promoted meanwhile: it may not have it.
+    async fn publish_copies(&self, chunk: &Chunk, raw: &[u8]) -> Result<(), FabricError> {
         let Self { fabric, node, .. } = self;
         let writes = records(raw).map_err(|_| FabricError::Malformed)?;
+        let began = fabric.now();
         writes.iter().for_each(|_| fabric.work(Work::TableApply));
         fabric.access().await;
+        add_time(&node.counts.times.publish, fabric, began);
         let always = node.config().sabotage == Sabotage::PublishesOld;
-        let mut files = node.files();
-        writes.iter().for_each(|write| files.publish(write, always));
+        let mut state = node.state();
+        if !state.admits(chunk) {
+            return Err(FabricError::NoResources);
+        }
+        writes.iter().for_each(|write| state.files.publish(write, always));
         Ok(())
     }
 }

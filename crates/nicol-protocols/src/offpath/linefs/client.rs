@@ -10,9 +10,11 @@ use nicol_core::wire::Malformed;
 use super::log::Log;
 use super::member::Member;
 use super::messages::{
-    CHUNK, Chunk, Found, HELLO, READ, Read, SUBMIT, Submit, WRITE, Write, Written,
+    ALIGNED, Aligned, CHUNK, Chunk, Found, HELLO, NotServed, READ, Read, SHIP, SUBMIT, Ship,
+    Submit, WRITE, Write, Written,
 };
 use super::node::Node;
+use super::standing::State;
 
 /// A host engine's access to the files of the whole cluster.
 pub struct Client<F: Fabric>(Rc<Log<F>>);
@@ -39,13 +41,11 @@ impl<F: Fabric> Client<F> {
         &self.0.member.node
     }
 
-    /// The primary of `key`, while it serves.
+    /// The head of the chain of `key`.
     fn primary(&self, key: Key) -> Result<NodeId, Failure> {
-        let primary = self.node().primary_of(key);
-        if self.node().lost().contain(primary) {
-            return Err(Failure::Aborted(Reason::ShardUnavailable));
-        }
-        Ok(primary)
+        let node = self.node();
+        let head = node.state().head(node.shard_of(key));
+        head.ok_or(Failure::Aborted(Reason::ShardUnavailable))
     }
 
     /// The host engine of `primary` that this engine asks.
@@ -87,8 +87,9 @@ impl<F: Fabric> KeyValue for Client<F> {
             fabric.work(Work::TableLookup);
             fabric.caught_up().await;
             fabric.access().await;
-            let files = node.files();
-            let (version, found) = files.get(key);
+            let state = node.state();
+            may_serve(fabric, node, &state, key).map_err(Failure::Aborted)?;
+            let (version, found) = state.files.get(key);
             value.extend_from_slice(found.unwrap_or_default());
             return Ok(Got { present: found.is_some(), version: Some(Version(version)) });
         }
@@ -96,7 +97,8 @@ impl<F: Fabric> KeyValue for Client<F> {
         let answer = fabric.call(self.engine_of(primary), &Read(key), timeout).await;
         let answer = answer.map_err(|error| Failure::Aborted(failed(error)))?;
         let Found { version, value: found } = Found::parse(answer.as_ref())
-            .map_err(|_| Failure::Aborted(Reason::Fabric(FabricError::Malformed)))?;
+            .map_err(|_| Failure::Aborted(Reason::Fabric(FabricError::Malformed)))?
+            .ok_or(Failure::Aborted(Reason::ShardUnavailable))?;
         value.extend_from_slice(found.unwrap_or_default());
         Ok(Got { present: found.is_some(), version: Some(Version(version)) })
     }
@@ -120,6 +122,22 @@ impl<F: Fabric> Service for HostServer<F> {
         let log = self.0.clone();
         let open = log.member.node.begin();
         match kind {
+            SHIP => {
+                let ship = Ship::parse(body)?;
+                log.member.memory.check_shard(ship.shard)?;
+                log.member.fabric.clone().spawn(async move {
+                    log.member.ship(to, ship).await;
+                    drop(open);
+                });
+            }
+            ALIGNED => {
+                let aligned = Aligned::parse(body)?;
+                log.member.memory.check_shard(aligned.shard)?;
+                log.member.fabric.clone().spawn(async move {
+                    log.member.note_follower(to, aligned).await;
+                    drop(open);
+                });
+            }
             READ => {
                 let Read(key) = Read::parse(body)?;
                 log.member.fabric.clone().spawn(async move {
@@ -141,12 +159,25 @@ impl<F: Fabric> Service for HostServer<F> {
     }
 }
 
+/// May this node, its memory being `state`, tell what a block is?
+fn may_serve<F: Fabric>(fabric: &F, node: &Node, state: &State, key: Key) -> Result<(), Reason> {
+    if !state.serves(node.shard_of(key)) {
+        return Err(Reason::ShardUnavailable);
+    }
+    // Without a lease another node may have been promoted.
+    if fabric.has_lease() { Ok(()) } else { Err(Reason::Fabric(FabricError::Unreachable)) }
+}
+
 async fn read<F: Fabric>(member: &Member<F>, to: ReplyTo, key: Key) {
-    member.fabric.work(Work::TableLookup);
-    member.fabric.access().await;
-    let files = member.node.files();
-    let (version, value) = files.get(key);
-    member.fabric.reply(to, &Found { version, value });
+    let Member { fabric, node, .. } = member;
+    fabric.work(Work::TableLookup);
+    fabric.access().await;
+    let state = node.state();
+    if may_serve(fabric, node, &state, key).is_err() {
+        return fabric.reply(to, &NotServed);
+    }
+    let (version, value) = state.files.get(key);
+    fabric.reply(to, &Found { version, value });
 }
 
 async fn write<F: Fabric>(log: &Rc<Log<F>>, to: ReplyTo, key: Key, value: Option<&[u8]>) {
@@ -191,13 +222,13 @@ fn serve_chain<F: Fabric>(
     body: &[u8],
 ) -> Result<(), Malformed> {
     match kind {
-        HELLO => match member.node.keys() {
+        HELLO => match member.memory.keys() {
             Some(keys) => member.fabric.reply(to, &keys),
             None => member.fabric.refuse(to, FabricError::NoResources),
         },
         CHUNK => {
             let chunk = Chunk::parse(body)?;
-            member.node.check(&chunk)?;
+            member.memory.check(&chunk)?;
             let (member, open) = (member.clone(), member.node.begin());
             let working = member.working.begin();
             member.fabric.clone().spawn(async move {

@@ -27,6 +27,11 @@ impl Cost {
     /// The same of unpacking: 3.1 GB/s of text, 50 GB/s of what is not compressed.
     pub const DECOMPRESSION: Self = Self { byte_ps: 50, sequence_ns: 7 };
 
+    /// The same of a host's core, as it was measured.
+    pub const HOST_COMPRESSION: Self = Self { byte_ps: 50, sequence_ns: 18 };
+    /// The same of unpacking.
+    pub const HOST_DECOMPRESSION: Self = Self { byte_ps: 20, sequence_ns: 3 };
+
     const fn of(self, bytes: usize, sequences: u64) -> Work {
         let bytes = (bytes as u64 * self.byte_ps).div_ceil(1_000);
         Work::Given { nanos: bytes + self.sequence_ns * sequences }

@@ -42,6 +42,8 @@ pub struct LineFsConfig {
     /// Transfers are posted in pieces of so many bytes; as a whole where there is none. [OffPath23
     /// advices 2 and 3]
     pub segment: Option<Bytes>,
+    /// Does the host compress what A3 sends? The study leaves that out, for what it costs its cores.
+    pub host_compresses: bool,
     /// What compression costs a core of the SoC.
     pub compression: Cost,
     /// What decompression costs it.
@@ -72,6 +74,10 @@ pub enum Sabotage {
     CorruptsChunks,
     /// The same, and backups do not compare.
     TrustsChunks,
+    /// A backup says that it has the files of who is promoted, and has not looked.
+    SkipsAlignment,
+    /// Who comes back counts as one that has copied the files.
+    RejoinsEmpty,
 }
 
 impl LineFsConfig {
@@ -84,6 +90,7 @@ impl LineFsConfig {
             slots: 8,
             a3_permille: 550,
             segment: None,
+            host_compresses: false,
             compression: Cost::COMPRESSION,
             decompression: Cost::DECOMPRESSION,
             timeout: Nanos::from_millis(20),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nicol_core::history::digest;
 use nicol_core::ids::Key;
 
-use super::layout::Record;
+use super::layout::{Record, record_bytes};
 
 /// A block. One that was removed keeps its version.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +41,34 @@ impl Files {
             block.version = record.version;
             block.value = record.value.map(Into::into);
         }
+    }
+
+    /// Forgets blocks, with their versions.
+    pub(super) fn forget(&mut self, forgotten: impl Fn(Key) -> bool) {
+        self.0.retain(|key, _| !forgotten(*key));
+    }
+
+    /// Blocks of a shard from `first` on, one behind the other as in a chunk, at least one and not more
+    /// than so many bytes of several; and the last key that they speak of.
+    pub(super) fn page(
+        &self,
+        first: Key,
+        bytes_max: usize,
+        is_of_shard: impl Fn(Key) -> bool,
+    ) -> (Vec<u8>, Key) {
+        let (mut bytes, mut last) = (Vec::new(), first);
+        let published = self.0.range(first..).filter(|(_, block)| block.version > 0);
+        for (&key, Block { version, value, .. }) in published.filter(|(key, _)| is_of_shard(**key))
+        {
+            let value = value.as_deref();
+            let longer = bytes.len() as u64 + record_bytes(value.map_or(0, <[u8]>::len));
+            if !bytes.is_empty() && longer > bytes_max as u64 {
+                return (bytes, last);
+            }
+            Record { key, version: *version, value }.emit(&mut bytes);
+            last = key;
+        }
+        (bytes, Key(u64::MAX))
     }
 
     /// The version of a block, and its content if it exists.

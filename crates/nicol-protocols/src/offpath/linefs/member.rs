@@ -9,9 +9,11 @@ use nicol_core::fabric::{Fabric, FabricError, OneSided, Timeout};
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::units::Nanos;
 
+use super::chain::Life;
 use super::config::Sabotage;
-use super::messages::{Chunk, Hello, Keys, Slot};
-use super::node::Node;
+use super::memory::Memory;
+use super::messages::{Chunk, Hello, Keys, Slot, Way};
+use super::node::{Node, add_time};
 use crate::kit::count;
 
 /// How long a HELLO waits for its answer.
@@ -26,7 +28,7 @@ const AGAIN: Nanos = Nanos::from_micros(20);
 #[derive(Debug)]
 pub(super) struct Replicated(());
 
-/// This node is lost: nothing that it sends arrives.
+/// The chunk's head is the head of its chain no more, or this node is no member.
 #[derive(Debug)]
 pub(super) struct Gone;
 
@@ -65,9 +67,11 @@ impl Working {
 pub(super) struct Member<F: Fabric> {
     pub(super) fabric: F,
     pub(super) node: Arc<Node>,
+    /// The node's memory of this life.
+    pub(super) memory: Arc<Memory>,
     pub(super) working: Rc<Working>,
-    /// By node: the keys of its memory, if it has told.
-    keys: RefCell<Vec<Option<Keys>>>,
+    /// By node: the keys of its memory, if it has told, and in which life.
+    keys: RefCell<Vec<Option<(Life, Keys)>>>,
     /// Is a chunk of this engine on the wire?
     is_writing: Cell<bool>,
     /// It is there.
@@ -79,52 +83,64 @@ impl<F: Fabric> Member<F> {
         let keys = RefCell::new(vec![None; fabric.view().nodes()]);
         let working = Rc::new(Working { count: Cell::new(0), begun: fabric.signal() });
         let (is_writing, written) = (Cell::new(false), fabric.signal());
-        Rc::new(Self { fabric, node, working, keys, is_writing, written })
+        let memory = node.memory();
+        memory.register(&fabric);
+        Rc::new(Self { fabric, node, memory, working, keys, is_writing, written })
     }
 
-    /// Passes the bytes of a chunk on to the first backup of `chunk.rest` that lives, which does the
-    /// same with those after it. Whatever fails is done again, until the view tells that somebody is
+    /// Passes the bytes of a chunk on to the first backup behind this node that is a member, which does
+    /// the same with those after it. Whatever fails is done again, until a view tells that somebody is
     /// lost: to take a chunk twice changes nothing.
     ///
     /// Cost: a WRITE, in pieces if so configured, and a call.
     pub(super) async fn pass_on(&self, chunk: &Chunk, bytes: &[u8]) -> Result<Replicated, Gone> {
         let Self { fabric, node, .. } = self;
-        let lost = node.lost();
         loop {
-            if lost.contain(fabric.here().node) {
-                return Err(Gone);
-            }
-            let alive = chunk.rest.iter().position(|backup| !lost.contain(*backup));
-            let Some(next) = alive else { return Ok(Replicated(())) };
-            let (backup, rest) = (chunk.rest[next], chunk.rest[next + 1..].to_vec());
-            if self.hand_over(backup, &Chunk { rest, ..chunk.clone() }, bytes).await.is_ok() {
+            let next = {
+                let state = node.state();
+                if !state.follows(chunk) {
+                    return Err(Gone);
+                }
+                let rest = chunk.way.rest.iter().enumerate();
+                let member = |(place, node): (usize, &NodeId)| {
+                    state.member(chunk.way.shard, *node).map(|life| (place, life))
+                };
+                rest.filter_map(member).next()
+            };
+            let Some((place, backup)) = next else { return Ok(Replicated(())) };
+            let way = Way { rest: chunk.way.rest[place + 1..].to_vec(), ..chunk.way.clone() };
+            if self.hand_over(backup, &Chunk { way, ..chunk.clone() }, bytes).await.is_ok() {
                 return Ok(Replicated(()));
             }
-            if !lost.contain(backup) {
-                count(&node.counts.repeated);
-                fabric.sleep_until(fabric.now() + AGAIN).await;
-            }
+            // Its memory may be that of another life.
+            self.keys.borrow_mut()[backup.node.index()] = None;
+            count(&node.counts.repeated);
+            fabric.sleep_until(fabric.now() + AGAIN).await;
         }
     }
 
     /// Writes a chunk to the memory of `backup`'s engines of this side, and has them take it.
     async fn hand_over(
         &self,
-        backup: NodeId,
+        backup: Life,
         chunk: &Chunk,
         bytes: &[u8],
     ) -> Result<(), FabricError> {
         let here = self.fabric.here();
         let keys = self.reach(backup).await?;
         let rkey = if here.side == Side::Host { keys.host } else { keys.soc };
-        let offset = self.node.place_of(here.side, chunk.slot);
+        let offset = self.memory.place_of(here.side, chunk.slot);
         let corrupted = self.corrupted(bytes);
         let bytes = corrupted.as_deref().unwrap_or(bytes);
         // [LineFS21, OffPath23 5.1] WRITE the chunk: by (2) from SoC to SoC, by (1) from host to host.
-        self.write(backup, rkey, offset, bytes).await?;
+        let (times, began) = (&self.node.counts.times, self.fabric.now());
+        self.write(backup.node, rkey, offset, bytes).await?;
+        add_time(&times.write, &self.fabric, began);
         // [LineFS21, OffPath23 5.1] The backup acknowledges what is persistent there and behind it.
-        let to = self.engine_of(backup, here.side, chunk.slot);
-        self.fabric.call(to, chunk, Timeout::Never).await.map(drop)
+        let (to, began) = (self.engine_of(backup.node, here.side, chunk.slot), self.fabric.now());
+        let acknowledged = self.fabric.call(to, chunk, Timeout::Never).await;
+        add_time(&times.acknowledge, &self.fabric, began);
+        acknowledged.map(drop)
     }
 
     /// The bytes with one of them changed, by the sabotages that corrupt some chunks.
@@ -186,16 +202,17 @@ impl<F: Fabric> Member<F> {
         EngineId { node, side, core: (number % engines) as u8 }
     }
 
-    /// The keys of a backup's memory, asked for at first.
-    async fn reach(&self, backup: NodeId) -> Result<Keys, FabricError> {
-        if let Some(keys) = self.keys.borrow()[backup.index()] {
+    /// The keys of a backup's memory, asked for at first in each of its lives.
+    async fn reach(&self, backup: Life) -> Result<Keys, FabricError> {
+        let known = self.keys.borrow()[backup.node.index()];
+        if let Some((_, keys)) = known.filter(|(life, _)| *life == backup) {
             return Ok(keys);
         }
         let side = self.fabric.here().side;
-        let to = EngineId { node: backup, side, core: 0 };
+        let to = EngineId { node: backup.node, side, core: 0 };
         let answer = self.fabric.call(to, &Hello, HELLO_TIMEOUT).await?;
         let keys = Keys::parse(answer.as_ref()).map_err(|_| FabricError::Malformed)?;
-        self.keys.borrow_mut()[backup.index()] = Some(keys);
+        self.keys.borrow_mut()[backup.node.index()] = Some((backup, keys));
         Ok(keys)
     }
 }

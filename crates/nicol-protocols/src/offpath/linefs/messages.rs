@@ -1,8 +1,11 @@
 //! Messages: of the chain, of a host to its SoC, of clients on other nodes.
 
 use nicol_core::fabric::Message;
-use nicol_core::ids::{Key, NodeId, RKey};
+use nicol_core::ids::{Epoch, Key, NodeId, RKey, ShardId};
 use nicol_core::wire::{Malformed, Reader, Writer};
+
+use super::chain::{Chain, Life, Page};
+use super::layout::records;
 
 /// Which memory may I write chunks to?
 pub(super) const HELLO: u16 = 1;
@@ -18,6 +21,11 @@ const KEYS: u16 = 6;
 const DONE: u16 = 7;
 const WRITTEN: u16 = 8;
 const FOUND: u16 = 9;
+/// To a member that is complete: files of a shard.
+pub(super) const SHIP: u16 = 10;
+/// To a head: this member has the same files.
+pub(super) const ALIGNED: u16 = 11;
+const SHIPPED: u16 = 12;
 
 /// HELLO.
 pub(super) struct Hello;
@@ -73,11 +81,47 @@ impl Slot {
     }
 }
 
+/// Along which chain a chunk travels: of which shard, in which view, and who is behind the receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) shard: ShardId,
+    pub(super) epoch: Epoch,
+    /// Since when its head, whose log the chunk is in, has been a member.
+    pub(super) since: Epoch,
+    pub(super) rest: Vec<NodeId>,
+}
+
+impl Way {
+    pub(super) fn along(shard: ShardId, chain: &Chain) -> Self {
+        let rest = chain.backups.iter().map(|life| life.node).collect();
+        Self { shard, epoch: chain.epoch, since: chain.head.since, rest }
+    }
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u16(self.shard.0);
+        to.u32(self.epoch.0);
+        to.u32(self.since.0);
+        self.rest.iter().for_each(|node| to.u16(node.0));
+    }
+
+    /// The last part of a message.
+    fn parse(mut from: Reader<'_>) -> Result<Self, Malformed> {
+        let shard = ShardId(from.u16()?);
+        let (epoch, since) = (Epoch(from.u32()?), Epoch(from.u32()?));
+        let mut rest = Vec::new();
+        while !from.rest().is_empty() {
+            rest.push(NodeId(from.u16()?));
+        }
+        Ok(Self { shard, epoch, since, rest })
+    }
+}
+
 /// SUBMIT: so many bytes are in this slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Submit {
     pub(super) slot: Slot,
     pub(super) len: u32,
+    pub(super) way: Way,
 }
 
 impl Message for Submit {
@@ -86,6 +130,7 @@ impl Message for Submit {
     fn emit(&self, to: &mut Writer<'_>) {
         self.slot.emit(to);
         to.u32(self.len);
+        self.way.emit(to);
     }
 }
 
@@ -93,7 +138,7 @@ impl Submit {
     pub(super) fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(body);
         let (slot, len) = (Slot::parse(&mut from)?, from.u32()?);
-        from.finish().map(|()| Self { slot, len })
+        Ok(Self { slot, len, way: Way::parse(from)? })
     }
 }
 
@@ -107,7 +152,7 @@ pub(super) struct Chunk {
     pub(super) len: u32,
     /// Of these.
     pub(super) crc: u32,
-    pub(super) rest: Vec<NodeId>,
+    pub(super) way: Way,
 }
 
 impl Message for Chunk {
@@ -118,7 +163,7 @@ impl Message for Chunk {
         to.u32(self.raw);
         to.u32(self.len);
         to.u32(self.crc);
-        self.rest.iter().for_each(|node| to.u16(node.0));
+        self.way.emit(to);
     }
 }
 
@@ -127,11 +172,12 @@ impl Chunk {
         let mut from = Reader::new(body);
         let slot = Slot::parse(&mut from)?;
         let (raw, len, crc) = (from.u32()?, from.u32()?, from.u32()?);
-        let mut rest = Vec::new();
-        while !from.rest().is_empty() {
-            rest.push(NodeId(from.u16()?));
-        }
-        Ok(Self { slot, raw, len, crc, rest })
+        Ok(Self { slot, raw, len, crc, way: Way::parse(from)? })
+    }
+
+    /// Whose chunk it is.
+    pub(super) const fn head(&self) -> Life {
+        Life { since: self.way.since, node: self.slot.node }
     }
 }
 
@@ -142,6 +188,106 @@ impl Message for Done {
     const KIND: u16 = DONE;
 
     fn emit(&self, _: &mut Writer<'_>) {}
+}
+
+impl Life {
+    fn emit(self, to: &mut Writer<'_>) {
+        to.u32(self.since.0);
+        to.u16(self.node.0);
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self { since: Epoch(from.u32()?), node: NodeId(from.u16()?) })
+    }
+}
+
+/// SHIP: the files of a shard from a key on, under this head and in this view or a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ship {
+    pub(super) shard: ShardId,
+    pub(super) epoch: Epoch,
+    pub(super) head: Life,
+    pub(super) first: Key,
+}
+
+impl Message for Ship {
+    const KIND: u16 = SHIP;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u16(self.shard.0);
+        to.u32(self.epoch.0);
+        self.head.emit(to);
+        to.u64(self.first.0);
+    }
+}
+
+impl Ship {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let (shard, epoch) = (ShardId(from.u16()?), Epoch(from.u32()?));
+        let (head, first) = (Life::parse(&mut from)?, Key(from.u64()?));
+        from.finish().map(|()| Self { shard, epoch, head, first })
+    }
+}
+
+/// The answer to SHIP: the last key that it speaks of, and blocks as they are in a chunk.
+pub(super) struct Shipped<'a> {
+    pub(super) last: Key,
+    pub(super) blocks: &'a [u8],
+}
+
+impl Message for Shipped<'_> {
+    const KIND: u16 = SHIPPED;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u64(self.last.0);
+        to.bytes(self.blocks);
+    }
+}
+
+impl<'a> Shipped<'a> {
+    pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        Ok(Self { last: Key(from.u64()?), blocks: from.rest() })
+    }
+
+    /// What it says of the files from `first` on.
+    pub(super) fn page(&self, first: Key) -> Result<Page<'a>, Malformed> {
+        let (records, last) = (records(self.blocks)?, self.last);
+        let keys = || records.iter().map(|record| record.key);
+        let in_order = keys().zip(keys().skip(1)).all(|(one, next)| one < next);
+        if !in_order || !keys().all(|key| (first..=last).contains(&key)) {
+            return Err(Malformed { what: "a page of files" });
+        }
+        Ok(Page { records, last })
+    }
+}
+
+/// ALIGNED: this follower has the files of this head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Aligned {
+    pub(super) shard: ShardId,
+    pub(super) head: Life,
+    pub(super) follower: Life,
+}
+
+impl Message for Aligned {
+    const KIND: u16 = ALIGNED;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u16(self.shard.0);
+        self.head.emit(to);
+        self.follower.emit(to);
+    }
+}
+
+impl Aligned {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(body);
+        let shard = ShardId(from.u16()?);
+        let (head, follower) = (Life::parse(&mut from)?, Life::parse(&mut from)?);
+        from.finish().map(|()| Self { shard, head, follower })
+    }
 }
 
 /// WRITE.
@@ -249,19 +395,34 @@ impl Message for Found<'_> {
 }
 
 impl<'a> Found<'a> {
-    pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+    /// `None`: the node that was asked does not serve it.
+    pub(super) fn parse(body: &'a [u8]) -> Result<Option<Self>, Malformed> {
         let mut from = Reader::new(body);
         let (version, kind) = (from.u64()?, from.u8()?);
         match (kind, from.rest()) {
-            (0, []) => Ok(Self { version, value: None }),
-            (1, value) => Ok(Self { version, value: Some(value) }),
+            (0, []) => Ok(Some(Self { version, value: None })),
+            (1, value) => Ok(Some(Self { version, value: Some(value) })),
+            (2, []) => Ok(None),
             _ => Err(Malformed { what: "a block that was read" }),
         }
     }
 }
 
+/// The answer to READ of a node that does not serve the block.
+pub(super) struct NotServed;
+
+impl Message for NotServed {
+    const KIND: u16 = FOUND;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u64(0);
+        to.u8(2);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::layout::Record;
     use super::*;
 
     fn body(message: &impl Message) -> Vec<u8> {
@@ -273,11 +434,20 @@ mod tests {
     #[test]
     fn messages_survive_the_way_and_truncated_ones_are_refused() {
         let slot = Slot { node: NodeId(2), core: 3, slot: 1 };
-        let chunk = Chunk { slot, raw: 9, len: 8, crc: 7, rest: vec![NodeId(4), NodeId(5)] };
+        let rest = vec![NodeId(4), NodeId(5)];
+        let way = Way { shard: ShardId(6), epoch: Epoch(9), since: Epoch(3), rest };
+        let chunk = Chunk { slot, raw: 9, len: 8, crc: 7, way: way.clone() };
         assert_eq!(Chunk::parse(&body(&chunk)), Ok(chunk.clone()));
-        assert!(Chunk::parse(&body(&chunk)[..15]).is_err());
-        let submit = Submit { slot, len: 77 };
+        assert!(Chunk::parse(&body(&chunk)[..25]).is_err());
+        let submit = Submit { slot, len: 77, way };
         assert_eq!(Submit::parse(&body(&submit)), Ok(submit));
+        let head = Life { since: Epoch(3), node: NodeId(2) };
+        let ship = Ship { shard: ShardId(1), epoch: Epoch(4), head, first: Key(5) };
+        assert_eq!(Ship::parse(&body(&ship)), Ok(ship));
+        let follower = Life { since: Epoch(4), node: NodeId(0) };
+        let aligned = Aligned { shard: ShardId(1), head, follower };
+        assert_eq!(Aligned::parse(&body(&aligned)), Ok(aligned));
+        assert!(Aligned::parse(&body(&aligned)[1..]).is_err());
         for answer in [Written::Held(4), Written::Unknown, Written::Unavailable] {
             assert_eq!(Written::parse(&body(&answer)), Ok(answer));
         }
@@ -286,8 +456,25 @@ mod tests {
             let write = body(&Write { key: Key(5), value });
             assert_eq!(Write::parse(&write).unwrap().value, value);
             let found = Found { version: 2, value };
-            assert_eq!(Found::parse(&body(&found)), Ok(found));
+            assert_eq!(Found::parse(&body(&found)), Ok(Some(found)));
         }
-        assert!(Write::parse(&[0; 10]).is_err() && Found::parse(&[2; 9]).is_err());
+        assert!(Write::parse(&[0; 10]).is_err() && Found::parse(&[3; 9]).is_err());
+        assert_eq!(Found::parse(&body(&NotServed)), Ok(None));
+    }
+
+    #[test]
+    fn a_page_speaks_of_keys_in_their_order_and_of_no_others() {
+        let page = |keys: &[u64], last| {
+            let mut blocks = Vec::new();
+            keys.iter().for_each(|&key| {
+                Record { key: Key(key), version: 1, value: Some(b"block") }.emit(&mut blocks);
+            });
+            let shipped = body(&Shipped { last: Key(last), blocks: &blocks });
+            let shipped = Shipped::parse(&shipped).unwrap();
+            shipped.page(Key(3)).map(|page| page.records.len())
+        };
+        assert_eq!(page(&[3, 4, 9], 9), Ok(3));
+        assert_eq!(page(&[], u64::MAX), Ok(0));
+        assert!(page(&[4, 3], 9).is_err() && page(&[2], 9).is_err() && page(&[10], 9).is_err());
     }
 }

@@ -14,18 +14,20 @@
 //! | A3 | the host writes the chunk to the next host (1), as it is | `log.rs`, `replicate` |
 //! | chain | a backup passes the chunk on to the next one before it unpacks and persists it | `backup.rs` |
 //! | acknowledge | the last backup first, each after what it waits for; then the log's slot is free | `member.rs`, `pass_on` |
+//! | change of view | the next of the chain is promoted; who comes back copies the files and is the last | `standing.rs`, `align.rs` |
 //!
 //! With A2 + A3 a share of all chunks goes either way.
 //!
 //! Blocks of a key get versions from the primary, and whoever publishes skips what is older: chunks of
-//! several logs overtake each other (AMB-37). A backup that is lost is left out of the chain; a primary
-//! that is lost takes its files out of service, and nobody is promoted.
+//! several logs overtake each other (AMB-37). (Decisions 0044, 0052)
 //!
 //! DEVIATION: on a backup the file index is written by whoever persists the chunk, the SoC with A1 and
 //! A2; LineFS publishes by DMA later, and also frees its log then.
 
+mod align;
 mod backup;
 mod busy;
+mod chain;
 mod client;
 mod compress;
 mod config;
@@ -33,9 +35,11 @@ mod files;
 mod layout;
 mod log;
 mod member;
+mod memory;
 mod messages;
 mod node;
 mod soc;
+mod standing;
 mod start;
 
 pub use client::Client;

@@ -1,27 +1,21 @@
-//! A node: its files, its log, and the memory that others write chunks to.
+//! A node: its files and its memory.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nicol_core::fabric::Fabric;
-use nicol_core::ids::{Key, NodeId, RKey, ShardId, Side, Version};
-use nicol_core::memory::{Access, Region};
+use nicol_core::fabric::{Fabric, Local};
+use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
-use nicol_core::units::{Bytes, Nanos};
-use nicol_core::view::{ShardMap, View};
-use nicol_core::wire::Malformed;
+use nicol_core::units::Nanos;
+use nicol_core::view::{Role, ShardMap, View};
 
-use super::compress::packed_max;
 use super::config::LineFsConfig;
 use super::files::{Files, digest_of};
-use super::messages::{Chunk, Keys, Slot};
-use crate::kit::{LostNodes, Open, counters};
-
-/// Names of a node's logs on its medium.
-const LOG: u32 = 1;
-const COPIES: u32 = 2;
+use super::memory::Memory;
+use super::standing::State;
+use crate::kit::{Open, counters};
 
 /// What a node has counted.
 #[derive(Debug, Default)]
@@ -37,14 +31,51 @@ pub(super) struct Counts {
     pub(super) repeated: AtomicU64,
     /// Chunks whose bytes were not those that were sent.
     pub(super) refused: AtomicU64,
+    /// Blocks that were copied from a head, or by one that had lost them.
+    copied: AtomicU64,
     /// Time of the host's cores that another program took.
     elsewhere_ns: AtomicU64,
+    /// Where the time of chunks went.
+    pub(super) times: Times,
+}
+
+/// Where the time of chunks went that a node has sent or taken, all of them together. Parts of a chunk
+/// overlap, and those of several chunks do.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    /// The SoC fetches a chunk of its host.
+    pub(super) fetch: AtomicU64,
+    /// It is compressed.
+    pub(super) pack: AtomicU64,
+    /// It is written to the next node; before, it waits for others of the engine.
+    pub(super) write: AtomicU64,
+    /// The next node, and those behind it, acknowledge it.
+    pub(super) acknowledge: AtomicU64,
+    /// A backup decompresses it.
+    pub(super) unpack: AtomicU64,
+    /// Its SoC brings it to the host.
+    pub(super) land: AtomicU64,
+    /// It becomes persistent.
+    pub(super) persist: AtomicU64,
+    /// Its writes become readable.
+    pub(super) publish: AtomicU64,
+    /// On the primary from the moment on at which it was sealed until it is readable.
+    pub(super) whole: AtomicU64,
+}
+
+/// Adds the time since `began`.
+pub(super) fn add_time<F: Local>(time: &AtomicU64, fabric: &F, began: Nanos) {
+    time.fetch_add(fabric.now().since(began).0, Ordering::Relaxed);
 }
 
 impl Counts {
     pub(super) fn packed(&self, raw: usize, packed: usize) {
         self.raw_bytes.fetch_add(raw as u64, Ordering::Relaxed);
         self.packed_bytes.fetch_add(packed as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn copied(&self, blocks: usize) {
+        self.copied.fetch_add(blocks as u64, Ordering::Relaxed);
     }
 
     pub(super) fn elsewhere(&self, span: Nanos) {
@@ -56,17 +87,11 @@ impl Counts {
 pub struct Node {
     id: NodeId,
     config: LineFsConfig,
-    lost: LostNodes,
-    files: Mutex<Files>,
-    /// Slots of the own host engines.
-    log: Arc<Region>,
-    log_key: Mutex<Option<RKey>>,
-    /// By side: slots of every host engine of every node, and their key. What the host has in its own
-    /// are the persistent copies; what comes to the SoC is packed.
-    inboxes: [Arc<Region>; 2],
-    inbox_keys: [Mutex<Option<RKey>>; 2],
-    /// Host engines of the node that has most.
-    engines: u64,
+    /// Under which everything was loaded.
+    loaded: View,
+    state: Mutex<State>,
+    /// Of this life.
+    memory: Mutex<Arc<Memory>>,
     /// Work that is not done.
     open: Arc<AtomicU64>,
     pub(super) counts: Counts,
@@ -76,33 +101,19 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-const fn place(side: Side) -> usize {
-    match side {
-        Side::Host => 0,
-        Side::Nic => 1,
-    }
-}
-
 impl Node {
     pub(super) const fn config(&self) -> &LineFsConfig {
         &self.config
     }
 
-    pub(super) const fn lost(&self) -> &LostNodes {
-        &self.lost
+    /// Its files, and what it is to each shard. No engine waits while it holds them.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
     }
 
-    /// The files. No engine waits while it holds them.
-    pub(super) fn files(&self) -> MutexGuard<'_, Files> {
-        locked(&self.files)
-    }
-
-    pub(super) const fn log(&self) -> &Arc<Region> {
-        &self.log
-    }
-
-    pub(super) const fn inbox(&self, side: Side) -> &Arc<Region> {
-        &self.inboxes[place(side)]
+    /// Its memory of this life.
+    pub(super) fn memory(&self) -> Arc<Memory> {
+        locked(&self.memory).clone()
     }
 
     /// Work begins.
@@ -110,83 +121,26 @@ impl Node {
         Open::begin(&self.open)
     }
 
-    /// The primary of `key`.
-    pub(super) fn primary_of(&self, key: Key) -> NodeId {
-        let view = self.lost.loaded();
-        view.primary(view.shard_of(key))
+    pub(super) fn shard_of(&self, key: Key) -> ShardId {
+        self.loaded.shard_of(key)
     }
 
-    /// The backups of this node's shard, in the order of the chain.
-    pub(super) fn backups(&self) -> Vec<NodeId> {
-        let view = self.lost.loaded();
-        view.led_by(self.id).next().map_or_else(Vec::new, |shard| view.backups(shard).collect())
-    }
-
-    /// Bytes of a slot: on the SoC chunks are packed, which may lengthen them.
-    fn slot_bytes(&self, side: Side) -> u64 {
-        match side {
-            Side::Host => self.config.chunk.0.next_multiple_of(64),
-            Side::Nic => packed_max(self.config.chunk.0).next_multiple_of(64),
-        }
-    }
-
-    /// First byte of a slot in the own log.
-    pub(super) fn offset_in_log(&self, slot: Slot) -> u64 {
-        let number = u64::from(slot.core) * u64::from(self.config.slots) + u64::from(slot.slot);
-        number * self.slot_bytes(Side::Host)
-    }
-
-    /// First byte of a slot in the memory of `side` that others write to: the same on every node.
-    pub(super) fn place_of(&self, side: Side, slot: Slot) -> u64 {
-        let log = u64::from(slot.node.0) * self.engines + u64::from(slot.core);
-        let number = log * u64::from(self.config.slots) + u64::from(slot.slot);
-        number * self.slot_bytes(side)
-    }
-
-    /// That a chunk names a slot that there is and fits into it.
-    pub(super) fn check(&self, chunk: &Chunk) -> Result<(), Malformed> {
-        let nodes = self.lost.loaded().nodes();
-        let Slot { node, core, slot } = chunk.slot;
-        let there = node.index() < nodes
-            && u64::from(core) < self.engines
-            && slot < self.config.slots
-            && u64::from(chunk.raw) <= self.config.chunk.0
-            && u64::from(chunk.len) <= self.slot_bytes(Side::Nic)
-            && chunk.rest.iter().all(|backup| backup.index() < nodes);
-        if there { Ok(()) } else { Err(Malformed { what: "a chunk's slot" }) }
-    }
-
-    pub(super) fn log_key(&self) -> Option<RKey> {
-        *locked(&self.log_key)
-    }
-
-    pub(super) fn inbox_key(&self, side: Side) -> Option<RKey> {
-        *locked(&self.inbox_keys[place(side)])
-    }
-
-    /// The keys of what others write to, once both sides have registered it.
-    pub(super) fn keys(&self) -> Option<Keys> {
-        let key = |side| self.inbox_key(side);
-        Some(Keys { host: key(Side::Host)?, soc: key(Side::Nic)? })
-    }
-
-    /// Registers the memory of this engine's side, once.
-    pub(super) fn register<F: Fabric>(&self, fabric: &F) {
-        let side = fabric.here().side;
-        locked(&self.inbox_keys[place(side)])
-            .get_or_insert_with(|| fabric.register(self.inbox(side), Access::ReadWrite));
-        if side == Side::Host {
-            locked(&self.log_key).get_or_insert_with(|| fabric.register(&self.log, Access::Read));
+    /// Learns a view, as an engine of it has it: one of its own life has that as a member.
+    pub(super) fn learn<F: Fabric>(&self, fabric: &F, view: &View) {
+        let here = fabric.here();
+        let own = view.side(here.node, here.side);
+        if own.up && own.incarnation == fabric.incarnation() {
+            self.state().learn(view);
         }
     }
 
     fn holds(&self, shard: ShardId) -> bool {
-        self.lost.loaded().replicas_of(shard).contains(&self.id)
+        self.loaded.replicas_of(shard).contains(&self.id)
     }
 
-    /// The shard that it leads.
+    /// The shard that it led when everything was loaded.
     fn led(&self) -> Option<ShardId> {
-        self.lost.loaded().led_by(self.id).next()
+        self.loaded.led_by(self.id).next()
     }
 }
 
@@ -195,6 +149,7 @@ impl SystemNode for Node {
     type Shard = Files;
     type Copies = Files;
 
+    const RECOVERS: bool = true;
     const FOLLOWS_VIEWS: bool = true;
 
     fn load(shard: ShardId, view: &View, _: &LineFsConfig, source: &dyn RecordSource) -> Files {
@@ -233,37 +188,42 @@ impl SystemNode for Node {
         for (key, _, value) in copies.blocks() {
             own.load(key, value);
         }
-        let (nodes, engines) = (view.nodes() as u64, view.engines_most(Side::Host) as u64);
-        let slots = engines * u64::from(config.slots);
-        let host = config.chunk.0.next_multiple_of(64);
-        let soc = packed_max(config.chunk.0).next_multiple_of(64);
         Self {
             id,
             config: config.clone(),
-            lost: LostNodes::new(view),
-            files: Mutex::new(own),
-            log: Arc::new(Region::for_log(Bytes(slots * host), LOG)),
-            log_key: Mutex::default(),
-            inboxes: [
-                Arc::new(Region::for_log(Bytes(nodes * slots * host), COPIES)),
-                Arc::new(Region::new(Bytes(nodes * slots * soc))),
-            ],
-            inbox_keys: Default::default(),
-            engines,
+            loaded: view.clone(),
+            state: Mutex::new(State::loaded(id, view, own, config.sabotage)),
+            memory: Mutex::new(Arc::new(Memory::new(config, view))),
             open: Arc::default(),
             counts: Counts::default(),
         }
     }
 
+    fn crashed(&self) {
+        self.state().lose();
+        *locked(&self.memory) = Arc::new(Memory::new(&self.config, &self.loaded));
+    }
+
+    /// It copies what it is to hold, and is a backup then; its clients do not come back.
+    fn restart<F: Fabric>(self: &Arc<Self>, fabric: &F) {
+        if self.loaded.role(self.id) == Some(Role::Server) {
+            let _has_no_clients = self.start_engine(fabric);
+        }
+    }
+
+    fn has_recovered(&self) -> bool {
+        self.state().is_complete()
+    }
+
     fn is_settled(&self) -> bool {
-        self.open.load(Ordering::Relaxed) == 0
+        self.open.load(Ordering::Relaxed) == 0 && self.state().is_settled()
     }
 
     fn audit(&self) -> Audit {
-        let view = self.lost.loaded();
+        let view = &self.loaded;
         let held = view.shard_ids().filter(|shard| self.holds(*shard));
         let mut digests: BTreeMap<ShardId, u64> = held.map(|shard| (shard, 0)).collect();
-        for (key, version, value) in self.files().blocks() {
+        for (key, version, value) in self.state().files.blocks() {
             if let Some(sum) = digests.get_mut(&view.shard_of(key)) {
                 *sum = sum.wrapping_add(digest_of(key, version, value));
             }
@@ -281,9 +241,22 @@ impl SystemNode for Node {
             ("packed_bytes", &counts.packed_bytes),
             ("repeated", &counts.repeated),
             ("refused", &counts.refused),
+            ("copied_blocks", &counts.copied),
             ("elsewhere_ns", &counts.elsewhere_ns),
         ];
-        counters("linefs", named).collect()
+        let times = &counts.times;
+        let timed = [
+            ("fetch_ns", &times.fetch),
+            ("pack_ns", &times.pack),
+            ("write_ns", &times.write),
+            ("acknowledge_ns", &times.acknowledge),
+            ("unpack_ns", &times.unpack),
+            ("land_ns", &times.land),
+            ("persist_ns", &times.persist),
+            ("publish_ns", &times.publish),
+            ("whole_ns", &times.whole),
+        ];
+        counters("linefs", named).chain(counters("linefs_times", timed)).collect()
     }
 
     fn records(&self) -> u64 {
@@ -294,8 +267,8 @@ impl SystemNode for Node {
 
     fn read(&self, key: Key, value: &mut Vec<u8>) -> bool {
         value.clear();
-        let files = self.files();
-        let (_, found) = files.get(key);
+        let state = self.state();
+        let (_, found) = state.files.get(key);
         value.extend_from_slice(found.unwrap_or_default());
         found.is_some()
     }
@@ -310,8 +283,8 @@ impl SystemNode for Node {
         if !self.holds(shard) {
             return;
         }
-        let view = self.lost.loaded();
-        for (key, version, value) in self.files().blocks() {
+        let view = &self.loaded;
+        for (key, version, value) in self.state().files.blocks() {
             if view.shard_of(key) == shard {
                 each(key, Version(version), value);
             }

@@ -2,19 +2,20 @@
 
 use nicol_core::fabric::{Fabric, FabricError, OneSided, ReplyTo};
 
-use super::compress::pack;
+use super::compress::{Cost, pack};
 use super::config::Alternative;
 use super::member::{Gone, Member, Replicated};
 use super::messages::{Chunk, Done, Submit};
+use super::node::add_time;
 use crate::kit::count;
 
 impl<F: Fabric> Member<F> {
     /// [OffPath23 A1, A2] Replicates what the host has put into a slot of its log, and acknowledges
-    /// the log. Without an answer the host waits: it learns from the view that this side is lost.
+    /// the log. Without an answer the host waits: it learns from a view that this side is lost.
     pub(super) async fn submit(&self, to: ReplyTo, submit: Submit) {
-        match self.fetch(submit).await {
+        match self.fetch(&submit).await {
             Err(error) => self.fabric.refuse(to, error),
-            Ok(raw) => match self.compress_and_replicate(submit, &raw).await {
+            Ok(raw) => match self.compress_and_replicate(&submit, &raw).await {
                 Ok(_replicated) => self.fabric.reply(to, &Done),
                 Err(Gone) => self.fabric.refuse(to, FabricError::Unreachable),
             },
@@ -22,10 +23,11 @@ impl<F: Fabric> Member<F> {
     }
 
     /// The bytes of a slot of the host's log: by RDMA (A1), or by the card's DMA engine (A2).
-    async fn fetch(&self, submit: Submit) -> Result<Vec<u8>, FabricError> {
-        let Self { fabric, node, .. } = self;
-        let rkey = node.log_key().ok_or(FabricError::NoResources)?;
-        let (offset, len) = (node.offset_in_log(submit.slot), submit.len as usize);
+    async fn fetch(&self, submit: &Submit) -> Result<Vec<u8>, FabricError> {
+        let Self { fabric, node, memory, .. } = self;
+        let rkey = memory.log_key().ok_or(FabricError::NoResources)?;
+        let (offset, len) = (memory.offset_in_log(submit.slot), submit.len as usize);
+        let began = fabric.now();
         let starts = (0..len).step_by(self.piece().min(len.max(1)));
         let posted: Vec<_> = starts
             .map(|from| {
@@ -36,7 +38,7 @@ impl<F: Fabric> Member<F> {
                     fabric.one_sided(fabric.here().node, OneSided::Read { rkey, offset, len })
                 } else {
                     // [OffPath23 A2] Fetch the chunk of the host by DMA, over path 3*.
-                    fabric.dma_read(node.log(), offset, len)
+                    fabric.dma_read(memory.log(), offset, len)
                 }
             })
             .collect();
@@ -48,18 +50,31 @@ impl<F: Fabric> Member<F> {
                 Err(error) => done = done.and(Err(error)),
             }
         }
+        add_time(&node.counts.times.fetch, fabric, began);
         done.map(|()| raw)
     }
 
-    async fn compress_and_replicate(&self, submit: Submit, raw: &[u8]) -> Result<Replicated, Gone> {
-        let Self { fabric, node, .. } = self;
+    async fn compress_and_replicate(
+        &self,
+        submit: &Submit,
+        raw: &[u8],
+    ) -> Result<Replicated, Gone> {
         // [OffPath23 A1, A2] Compress.
-        let packed = pack(fabric, raw, node.config().compression).await.bytes;
-        count(&node.counts.packed_chunks);
-        node.counts.packed(raw.len(), packed.len());
+        let packed = self.compress(raw, self.node.config().compression).await;
         // [OffPath23 A1, A2] Write it to the SoC of the next backup, over path 2.
         let (len, crc) = (packed.len() as u32, crc32c::crc32c(&packed));
-        let (slot, rest) = (submit.slot, node.backups());
-        self.pass_on(&Chunk { slot, raw: submit.len, len, crc, rest }, &packed).await
+        let Submit { slot, len: raw, way } = submit.clone();
+        self.pass_on(&Chunk { slot, raw, len, crc, way }, &packed).await
+    }
+
+    /// Compresses a chunk on this core.
+    pub(super) async fn compress(&self, raw: &[u8], cost: Cost) -> Vec<u8> {
+        let Self { fabric, node, .. } = self;
+        let began = fabric.now();
+        let packed = pack(fabric, raw, cost).await.bytes;
+        add_time(&node.counts.times.pack, fabric, began);
+        count(&node.counts.packed_chunks);
+        node.counts.packed(raw.len(), packed.len());
+        packed
     }
 }

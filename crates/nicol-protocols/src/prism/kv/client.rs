@@ -11,7 +11,7 @@ use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::memory::WORD;
 use nicol_core::units::Nanos;
 
-use super::config::{ITEM_BYTES_MAX, Reclaim, Sabotage};
+use super::config::{ITEM_BYTES_MAX, Sabotage};
 use super::install::{Install, Installed};
 use super::layout::{ITEM_HEADER, Item, Place, stamp, words_of};
 use super::name::Name;
@@ -49,6 +49,19 @@ struct Engine<F: Fabric> {
 struct Server {
     node: NodeId,
     handles: Rc<Handles>,
+}
+
+/// Where a key is, or is to be.
+pub(super) struct Found {
+    server: Server,
+    place: Place,
+}
+
+impl Found {
+    /// Is there a value?
+    pub(super) const fn is_live(&self) -> bool {
+        self.place.live
+    }
 }
 
 /// Why a chain that changes nothing did not succeed.
@@ -95,7 +108,7 @@ impl<F: Fabric> Client<F> {
         let name = Name::of(key);
         let server = self.reach(name).await.map_err(Failure::Aborted)?;
         // [PRISM21 6.1 PUT 1] Determine the slot, as a GET does.
-        let place = self.find_slot(&server, name).await.map_err(Failure::Aborted)?;
+        let place = self.find_slot(&server, name, None).await.map_err(Failure::Aborted)?;
         // [PRISM21 6.1 PUT 2, 3] Write the item to a new buffer, and swap the slot's pointer to it.
         self.install(&server, &place, Item { stamp: 0, key, value: Some(value) }).await
     }
@@ -105,7 +118,7 @@ impl<F: Fabric> Client<F> {
     pub async fn delete_bytes(&self, key: &[u8]) -> Result<(), Failure> {
         let name = Name::of(key);
         let server = self.reach(name).await.map_err(Failure::Aborted)?;
-        let place = self.find_slot(&server, name).await.map_err(Failure::Aborted)?;
+        let place = self.find_slot(&server, name, None).await.map_err(Failure::Aborted)?;
         if !place.live {
             return Ok(());
         }
@@ -113,6 +126,21 @@ impl<F: Fabric> Client<F> {
             return self.empty(&server, &place).await;
         }
         self.install(&server, &place, Item { stamp: 0, key, value: None }).await
+    }
+
+    /// Determines where `key` is, or is to be, and reads its value into `value`.
+    ///
+    /// Cost: a round trip per probe.
+    pub(super) async fn find(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Found, Reason> {
+        let name = Name::of(key);
+        let server = self.reach(name).await?;
+        let place = self.find_slot(&server, name, Some(value)).await?;
+        Ok(Found { server, place })
+    }
+
+    /// Installs `item`, of the same key, in the place of what was found. Cost: a round trip.
+    pub(super) async fn replace(&self, found: &Found, item: Item<'_>) -> Result<(), Failure> {
+        self.install(&found.server, &found.place, item).await
     }
 
     /// A DELETE that is broken on purpose.
@@ -148,7 +176,7 @@ impl<F: Fabric> Client<F> {
         let config = self.0.node.config();
         let form = config.form();
         let once = self.is_broken(Sabotage::ProbesOnce);
-        let most = if once { 1 } else { usize::MAX };
+        let most = if once { 1 } else { config.probes };
         name.probes(config.hash, config.entries).take(most).map(move |index| form.at(index))
     }
 
@@ -166,8 +194,16 @@ impl<F: Fabric> Client<F> {
         largest.unwrap_or(ITEM_BYTES_MAX) as u32
     }
 
-    /// Determines the slot of `name`: the one that holds its item, or else the first unused one.
-    async fn find_slot(&self, server: &Server, name: Name<'_>) -> Result<Place, Reason> {
+    /// Determines the slot of `name`: the one that holds its item, or else the first unused one. Where
+    /// asked for, reads the item's `value` as well.
+    async fn find_slot(
+        &self,
+        server: &Server,
+        name: Name<'_>,
+        mut value: Option<&mut Vec<u8>>,
+    ) -> Result<Place, Reason> {
+        let head = ITEM_HEADER as u32 + name.bytes().len() as u32;
+        let len = if value.is_some() { self.item_bytes() } else { head };
         let form = self.0.node.config().form();
         let rkey = server.handles.region;
         for slot in self.slots(name) {
@@ -175,7 +211,6 @@ impl<F: Fabric> Client<F> {
             // that compares an older pointer does not hold.
             let mut chain = Chain::default();
             let words = Primitive::Read { from: Target::At(slot), len: form.bytes() as u32 };
-            let len = ITEM_HEADER as u32 + name.bytes().len() as u32;
             let item = Primitive::Read { from: form.item_of(slot), len };
             chain.push(words.under(rkey)).push(item.under(rkey).conditional());
             let read = self.execute(server, &chain).await.map_err(failed)?;
@@ -187,6 +222,10 @@ impl<F: Fabric> Client<F> {
             match item {
                 Some(item) if item.key == name.bytes() => {
                     let (stamp, live) = (Some(item.stamp), item.value.is_some());
+                    if let Some(value) = &mut value {
+                        value.clear();
+                        value.extend_from_slice(item.value.unwrap_or_default());
+                    }
                     return Ok(Place { slot, words, stamp, live });
                 }
                 None if words[form.pointer] == 0 => {
@@ -195,6 +234,7 @@ impl<F: Fabric> Client<F> {
                 _ => count(&self.0.node.counts.collisions),
             }
         }
+        count(&self.0.node.counts.no_slot);
         Err(Reason::NoResources)
     }
 
@@ -250,7 +290,7 @@ impl<F: Fabric> Client<F> {
                 }
                 // [PRISM21 4.2] Receiver not ready: back off.
                 Installed::NotReady => {
-                    count(&node.counts.waits);
+                    count(&node.recycled.waits);
                     fabric.sleep_until(fabric.now() + wait).await;
                     wait = wait * 2;
                 }
@@ -282,7 +322,7 @@ impl<F: Fabric> Client<F> {
     }
 
     fn report(&self, server: &Server, unused: Unused) {
-        if self.0.node.config().reclaim == Reclaim::Reports {
+        if self.0.node.config().recycling.has_reports() {
             self.0.servers.report(server.node, unused);
         }
     }

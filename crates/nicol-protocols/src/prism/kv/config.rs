@@ -4,11 +4,24 @@ use nicol_core::units::Nanos;
 
 use super::layout::{ITEM_HEADER, Reuse, SlotForm, Slots};
 use crate::prism::pool::SizeClass;
+use crate::prism::recycling::Recycling;
 
 /// Bytes of the smallest buffer.
 const SMALLEST: u64 = 64;
 /// Bytes of the largest item: a chain's results hold one, with space to spare.
 pub const ITEM_BYTES_MAX: u64 = 32 << 10;
+
+/// Of a store that serves: a search ends after so many slots. At most half of them are used as long as
+/// there are no more keys than the store is prepared for, and no search is a tenth as long.
+const SERVING_PROBES: usize = 1_024;
+/// Of a store that serves: buffers of a size beyond one for each key: under way, or not reported yet.
+const SERVING_SPARE: u64 = 16_384;
+/// Of a store that serves: items of the largest size that must fit.
+const SERVING_LARGEST: u64 = 64;
+/// Of a store that serves: buffers below which a free list is refilled, and how often a server looks.
+/// Between two looks many are taken, and a server without clients is to sleep.
+const SERVING_WATERMARK: u32 = 8_192;
+const SERVING_REFILL: Nanos = Nanos::from_millis(5);
 
 /// Where the search for a key begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,15 +31,6 @@ pub enum Hash {
     /// At the number of the record, where it meets no other: the function of the paper's experiments.
     /// [PRISM21 6.2] Byte strings are hashed.
     CollisionFree,
-}
-
-/// Who finds out that a buffer is not used any more. [PRISM21 3.2]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reclaim {
-    /// Clients report what they have replaced; a scan finds what nobody can report.
-    Reports,
-    /// The server scans its index.
-    Scan,
 }
 
 /// The operands of the CAS that installs an item. AMB-09
@@ -51,18 +55,16 @@ pub struct KvConfig {
     pub hash: Hash,
     /// Slots of a server's index.
     pub entries: u64,
+    /// Slots that a search looks at, at most: a key that finds no place there is refused.
+    pub probes: usize,
     /// Items of so many bytes that a server has space for: (bytes, items).
     pub items: Vec<(u64, u64)>,
     /// Deleted keys that a server has space for besides.
     pub deleted: u64,
     /// Buffers of each size beyond those: under way, or not reported yet.
     pub spare_buffers: u32,
-    /// A free list with fewer buffers is refilled up to twice as many. [PRISM21 6.1]
-    pub watermark: u32,
-    /// How often a server looks at its free lists. [PRISM21 6.1]
-    pub refill_every: Nanos,
-    /// Who finds what is not used any more.
-    pub reclaim: Reclaim,
+    /// How they are recycled.
+    pub recycling: Recycling,
     /// The operands of the CAS.
     pub operands: Operands,
     /// For negative tests.
@@ -92,6 +94,8 @@ pub enum Sabotage {
     InstallsUnconditionally,
     /// A client reports a buffer before it replaces it, and the server believes it.
     PostsEarly,
+    /// A server does not look for what clients have left that have died.
+    ForgetsTheDead,
 }
 
 impl KvConfig {
@@ -104,15 +108,33 @@ impl KvConfig {
             reuse: Reuse::Pointer,
             hash: Hash::Probing,
             entries: (2 * records).next_power_of_two().max(64),
+            probes: usize::MAX,
             deleted: records,
             items,
             spare_buffers: 4_096,
-            watermark: 1_024,
-            refill_every: Nanos::from_micros(200),
-            reclaim: Reclaim::Reports,
+            recycling: Recycling::by_reports(Some(1_024)),
             operands: Operands::Two,
             sabotage: Sabotage::None,
         }
+    }
+
+    /// Without records yet: space for `records` keys, whose items share `memory`, all sizes alike.
+    /// `None`: the index does not fit, or beside it too few items of the largest size.
+    pub fn serving(self, memory: u64, records: u64) -> Option<Self> {
+        let entries = (2 * records).next_power_of_two().max(64);
+        let config = Self { entries, ..self };
+        let left = memory.checked_sub(config.form().at(entries))?;
+        let powers = SMALLEST.ilog2()..=ITEM_BYTES_MAX.ilog2();
+        let share = left / u64::from(powers.end() - powers.start() + 1);
+        if share < SERVING_LARGEST * ITEM_BYTES_MAX {
+            return None;
+        }
+        let items = powers.map(|power| (1 << power, (share >> power).min(records + SERVING_SPARE)));
+        let (items, probes) = (items.collect(), SERVING_PROBES);
+        let (deleted, spare_buffers) = (0, 0);
+        let (watermark, every) = (Some(SERVING_WATERMARK), SERVING_REFILL);
+        let recycling = Recycling { watermark, every, ..config.recycling };
+        Some(Self { items, probes, deleted, spare_buffers, recycling, ..config })
     }
 
     /// What a slot looks like.

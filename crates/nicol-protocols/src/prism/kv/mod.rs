@@ -10,6 +10,8 @@
 //! | PUT 3 | CAS the slot to it, conditional | `install.rs`, `chain` |
 //! | PUT 4 | tell the server that the old version's buffer is free | `client.rs`, `report_replaced` |
 //!
+//! A server for clients from elsewhere runs procedures over one record (`procedure.rs`).
+//!
 //! PUT 2 and 3 are one chain, and one round trip. The server's CPU (`server.rs`) fills free lists and
 //! takes buffers back.
 //!
@@ -22,6 +24,7 @@ mod install;
 mod layout;
 pub(crate) mod name;
 mod node;
+mod procedure;
 mod server;
 mod start;
 mod store;
@@ -29,6 +32,6 @@ mod store;
 pub use client::Client;
 #[doc(hidden)]
 pub use config::Sabotage;
-pub use config::{Hash, ITEM_BYTES_MAX, KvConfig, Operands, Reclaim};
+pub use config::{Hash, ITEM_BYTES_MAX, KvConfig, Operands};
 pub use layout::{Reuse, Slots};
 pub use node::Node;

@@ -3,29 +3,29 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
+use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::View;
 
-use super::config::{KvConfig, Reclaim};
+use super::config::{KvConfig, Sabotage};
 use super::name::Name;
 use super::store::Store;
 use crate::kit::{LostNodes, counters};
+use crate::prism::pool::BufferPool;
+use crate::prism::recycling::{Recycled, Recycles, Recycling};
 
 /// What a node has counted.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Chains that found no buffer, and were tried again.
-    pub(super) waits: AtomicU64,
     /// READs of slots beyond a search's first.
     pub(super) collisions: AtomicU64,
+    /// Searches that found no place for a key.
+    pub(super) no_slot: AtomicU64,
     /// CASes that did not hold.
     pub(super) failed_swaps: AtomicU64,
-    /// Buffers that were posted again.
-    pub(super) posted: AtomicU64,
-    /// Scans of the index for what nobody has reported.
-    pub(super) scans: AtomicU64,
 }
 
 /// A server's memory, loaded; nothing of a node for clients.
@@ -40,6 +40,7 @@ pub struct Node {
     store: Option<Store>,
     /// What its engines have still to do: reports, scans.
     pub(super) open: Arc<AtomicU64>,
+    pub(super) recycled: Recycled,
     pub(super) counts: Counts,
 }
 
@@ -67,6 +68,35 @@ impl Node {
     }
 }
 
+impl Recycles for Node {
+    fn recycling(&self) -> Recycling {
+        self.config.recycling
+    }
+
+    fn recycled(&self) -> &Recycled {
+        &self.recycled
+    }
+
+    fn open(&self) -> &Arc<AtomicU64> {
+        &self.open
+    }
+
+    fn with_pool(&self, look: &mut dyn FnMut(&BufferPool)) {
+        self.store.iter().for_each(|store| look(&store.pool));
+    }
+
+    fn looks_after_the_dead(&self) -> bool {
+        self.config.sabotage != Sabotage::ForgetsTheDead
+    }
+
+    async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize {
+        match &self.store {
+            Some(store) => store.pool.scan(fabric, after).await,
+            None => 0,
+        }
+    }
+}
+
 impl SystemNode for Node {
     type Config = KvConfig;
     type Shard = Shard;
@@ -89,42 +119,43 @@ impl SystemNode for Node {
 
     fn build(id: NodeId, view: &View, config: &KvConfig, Shard(store): Shard, (): ()) -> Self {
         let (config, lost) = (config.clone(), LostNodes::new(view));
-        Self { id, config, lost, store, open: Arc::default(), counts: Counts::default() }
+        let (recycled, counts) = (Recycled::default(), Counts::default());
+        Self { id, config, lost, store, open: Arc::default(), recycled, counts }
     }
 
     fn is_settled(&self) -> bool {
         self.open.load(Ordering::Relaxed) == 0
-            && (self.config.reclaim == Reclaim::Reports
+            && (self.config.recycling.has_reports()
                 || self.store.as_ref().is_none_or(|store| store.pool.is_clean()))
     }
 
     fn audit(&self) -> Audit {
         let Some(store) = &self.store else { return Audit::default() };
-        let unreported = store.pool.unreferenced().len() as u64;
-        // What a dead client has left nobody reports: the scan that finds it is asked for by others.
-        let (leaked, awaiting) =
-            if self.lost.are_any() { (0, unreported) } else { (unreported, 0) };
-        Audit {
-            leaks: vec![("buffers", leaked), ("freed_items", store.pool.dangling() as u64)],
-            awaiting_recovery: vec![("buffers", awaiting)],
-            ..Audit::default()
-        }
+        let leaks =
+            [("buffers", store.pool.unreferenced().len()), ("freed_items", store.pool.dangling())];
+        let leaks = leaks.map(|(name, count)| (name, count as u64)).to_vec();
+        Audit { leaks, ..Audit::default() }
     }
 
     fn counters(&self) -> Vec<Counter> {
-        let Counts { waits, collisions, failed_swaps, posted, scans } = &self.counts;
-        let named = [
-            ("receiver_not_ready", waits),
-            ("collisions", collisions),
-            ("failed_swaps", failed_swaps),
-            ("posted", posted),
-            ("scans", scans),
-        ];
-        counters("prism_kv", named).collect()
+        let Counts { collisions, no_slot, failed_swaps } = &self.counts;
+        let named =
+            [("collisions", collisions), ("no_slot", no_slot), ("failed_swaps", failed_swaps)];
+        counters("prism_kv", named).chain(self.recycled.counters("prism_kv")).collect()
     }
 
     fn check(&self) {
         self.store.iter().for_each(Store::check);
+    }
+
+    fn memory(&self) -> Option<NodeMemory> {
+        let tables = self.store.as_ref().map_or(Bytes(0), Store::used);
+        Some(NodeMemory { tables, ..NodeMemory::default() })
+    }
+
+    fn is_full(&self) -> bool {
+        self.counts.no_slot.load(Ordering::Relaxed) > 0
+            || self.store.as_ref().is_some_and(|store| store.pool.is_short())
     }
 
     fn records(&self) -> u64 {

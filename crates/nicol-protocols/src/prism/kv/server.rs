@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use nicol_core::fabric::{Delivery, Fabric, Service, Work};
 use nicol_core::ids::Side;
-use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 
-use super::config::{Reclaim, Sabotage};
+use super::config::Sabotage;
 use super::node::Node;
 use super::store::Store;
-use crate::kit::{Open, count};
+use crate::kit::count;
 use crate::prism::messages::{Done, HELLO, Handles, UNUSED, Unused, parse_report};
-use crate::prism::pool::SCAN_AFTER;
+use crate::prism::recycling::{self, scan_later};
 
 /// What a host engine of a server answers.
 pub(super) struct Server<F> {
@@ -27,7 +26,7 @@ impl<F: Fabric> Server<F> {
         let server = Self { fabric, node };
         if server.fabric.here().core == 0 {
             server.hello();
-            server.fabric.spawn(keep_filled(server.fabric.clone(), server.node.clone()));
+            recycling::start(&server.fabric, &server.node);
         }
         server
     }
@@ -44,7 +43,6 @@ impl<F: Fabric> Server<F> {
 
     /// Takes back what a client reports. [PRISM21 3.2]
     fn take_back(&self, reported: &[Unused]) {
-        let Node { counts, .. } = &*self.node;
         let pool = &self.store().pool;
         reported.iter().for_each(|_| self.fabric.work(Work::TableLookup));
         let posted = if self.node.config().sabotage == Sabotage::PostsEarly {
@@ -53,11 +51,11 @@ impl<F: Fabric> Server<F> {
         } else {
             pool.post(&self.fabric, reported)
         };
-        (0..posted).for_each(|_| count(&counts.posted));
+        (0..posted).for_each(|_| count(&self.node.recycled.posted));
         pool.refill(&self.fabric);
         if posted < reported.len() {
             // Said twice; or a buffer that was replaced holds a later item than its client has seen.
-            self.scan_later();
+            scan_later(&self.fabric, &self.node);
         }
     }
 }
@@ -70,19 +68,6 @@ fn stored(node: &Node) -> &Store {
     }
 }
 
-/// Looks at the free lists, for ever. [PRISM21 6.1]
-async fn keep_filled<F: Fabric>(fabric: F, node: Arc<Node>) {
-    let pool = &stored(&node).pool;
-    loop {
-        fabric.sleep_until(fabric.now() + node.config().refill_every).await;
-        if node.config().reclaim == Reclaim::Scan && !pool.is_clean() {
-            count(&node.counts.scans);
-            pool.scan(&fabric, Nanos::ZERO).await;
-        }
-        pool.refill(&fabric);
-    }
-}
-
 impl<F: Fabric> Service for Server<F> {
     fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Malformed> {
         let Delivery { reply_to, kind, body, .. } = delivery;
@@ -92,27 +77,12 @@ impl<F: Fabric> Service for Server<F> {
                 let (suspects, reported) = parse_report(body)?;
                 self.take_back(&reported);
                 if suspects {
-                    self.scan_later();
+                    scan_later(&self.fabric, &self.node);
                 }
                 self.fabric.reply(reply_to, &Done);
             }
             _ => return Err(Malformed { what: "no message of PRISM-KV's" }),
         }
         Ok(())
-    }
-}
-
-impl<F: Fabric> Server<F> {
-    /// A chain went unanswered: what it has allocated or replaced only a scan finds.
-    fn scan_later(&self) {
-        let (fabric, node) = (self.fabric.clone(), self.node.clone());
-        count(&node.counts.scans);
-        let open = Open::begin(&node.open);
-        self.fabric.spawn(async move {
-            let pool = &stored(&node).pool;
-            pool.scan(&fabric, SCAN_AFTER).await;
-            pool.refill(&fabric);
-            drop(open);
-        });
     }
 }

@@ -35,7 +35,7 @@ impl Store {
             count: config.entries,
         };
         let mut pool = BufferPool::new(region.clone(), first, &classes, pointers);
-        pool.keep_back(config.watermark);
+        pool.keep_back(config.recycling.watermark);
         let (entries, hash, rkey) = (config.entries, config.hash, Mutex::default());
         Self { region, pool, form, entries, hash, rkey }
     }
@@ -64,6 +64,11 @@ impl Store {
         }
         stored = stored.and_then(|()| self.region.store(word(self.form.pointer), at));
         assert_eq!(stored, Ok(()), "slots and buffers lie in the region");
+    }
+
+    /// Bytes of the index, and of the buffers that are not free.
+    pub(super) fn used(&self) -> Bytes {
+        Bytes(self.form.at(self.entries) + self.pool.used())
     }
 
     /// What clients may reach, by whichever engine comes first.

@@ -15,8 +15,9 @@ use nicol_core::view::{REPLICAS_MAX, ShardMap};
 use super::chains;
 use super::config::{Blocks, Sabotage};
 use super::node::Node;
-use crate::kit::Open;
+use crate::kit::{Open, count};
 use crate::prism::messages::Handles;
+use crate::prism::recycling::Recycles;
 use crate::prism::servers::{Servers, voids_handles};
 use crate::prism::tag::{Tag, Writer};
 
@@ -270,6 +271,10 @@ impl<F: Fabric> Client<F> {
     /// Draws conclusions about a replica from how it has answered.
     fn note(&self, posted: &Posted, answer: Result<(), FabricError>, tries: &mut Tries<'_, F>) {
         if let Err(error) = answer {
+            if error == FabricError::NoResources {
+                // [PRISM21 4.2] Receiver not ready: back off.
+                count(&self.0.node.recycled.waits);
+            }
             tries.failed(error);
             if voids_handles(error) {
                 self.0.servers.forget(posted.0, &posted.1);
@@ -292,7 +297,8 @@ impl<F: Fabric> Client<F> {
                     .and_then(|reply| chains::write_result(config, reply.as_ref(), block, tag));
                 match written {
                     Ok(written) => {
-                        let unused = written.unused.into_iter();
+                        let reports = config.recycling.has_reports();
+                        let unused = written.unused.filter(|_| reports).into_iter();
                         unused.for_each(|unused| client.0.servers.report(*node, unused));
                     }
                     Err(_) => client.0.servers.suspect(*node),

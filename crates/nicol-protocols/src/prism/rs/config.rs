@@ -4,6 +4,7 @@ use nicol_core::units::Nanos;
 
 use crate::prism::Faithful;
 use crate::prism::pool::SizeClass;
+use crate::prism::recycling::Recycling;
 
 /// Bytes of the smallest buffer of blocks of variable size.
 const SMALLEST: u64 = 32;
@@ -31,6 +32,8 @@ pub struct RsConfig {
     pub sizes: Blocks,
     /// Buffers of each size beyond one for each block. A chain that finds none is tried again.
     pub spare_buffers: u32,
+    /// How buffers are recycled.
+    pub recycling: Recycling,
     /// Does a GET write back what it has read even if a quorum has it already? As printed; else it
     /// saves the write phase. AMB-40
     pub always_write_back: bool,
@@ -61,6 +64,8 @@ pub enum Sabotage {
     KeepsOldBuffers,
     /// A replica that has come back serves before it has copied anything.
     RejoinsEmpty,
+    /// A replica does not look for what clients have left that have died.
+    ForgetsTheDead,
 }
 
 impl RsConfig {
@@ -71,6 +76,7 @@ impl RsConfig {
             value_bytes,
             sizes: Blocks::Fixed,
             spare_buffers: 4_096,
+            recycling: Recycling::by_reports(None),
             always_write_back: true,
             faithful: Faithful::Fixed,
             timeout: Nanos::from_millis(20),

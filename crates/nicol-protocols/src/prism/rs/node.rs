@@ -3,11 +3,15 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, TableId};
+use nicol_core::units::Nanos;
 use nicol_core::view::{ShardMap, View};
 
-use super::config::RsConfig;
+use super::config::{RsConfig, Sabotage};
 use super::replica::Replica;
+use crate::prism::pool::BufferPool;
+use crate::prism::recycling::{Recycled, Recycles, Recycling};
 use crate::prism::tag::Tag;
 
 /// A node of PRISM-RS.
@@ -22,6 +26,7 @@ pub struct Node {
     pub(super) replica: Mutex<Option<Arc<Replica>>>,
     /// What its engines have to do for operations that have ended.
     pub(super) open: Arc<AtomicU64>,
+    pub(super) recycled: Recycled,
 }
 
 impl Node {
@@ -33,10 +38,6 @@ impl Node {
     /// How it runs.
     pub fn config(&self) -> &RsConfig {
         &self.config
-    }
-
-    pub(super) fn open(&self) -> &Arc<AtomicU64> {
-        &self.open
     }
 
     /// Its replica, if it has every block.
@@ -71,6 +72,35 @@ impl Node {
             if let Some(tag) = replica.read(block, &mut value) {
                 each(Key::new(self.table, block), tag, &value);
             }
+        }
+    }
+}
+
+impl Recycles for Node {
+    fn recycling(&self) -> Recycling {
+        self.config.recycling
+    }
+
+    fn recycled(&self) -> &Recycled {
+        &self.recycled
+    }
+
+    fn open(&self) -> &Arc<AtomicU64> {
+        &self.open
+    }
+
+    fn with_pool(&self, look: &mut dyn FnMut(&BufferPool)) {
+        self.serving().iter().for_each(|replica| look(&replica.pool));
+    }
+
+    fn looks_after_the_dead(&self) -> bool {
+        self.config.sabotage != Sabotage::ForgetsTheDead
+    }
+
+    async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize {
+        match self.serving() {
+            Some(replica) => replica.pool.scan(fabric, after).await,
+            None => 0,
         }
     }
 }

@@ -48,6 +48,7 @@ impl Replica {
         let mut pool = BufferPool::new(region.clone(), first, &classes, pointers);
         // What a GET writes back has the tag under which it was read.
         pool.share_stamps();
+        pool.keep_back(config.recycling.watermark);
         let keys = Keys { open: None, lives: vec![Incarnation::FIRST; nodes] };
         Self { region, pool, metadata, config: config.clone(), keys: Mutex::new(keys) }
     }

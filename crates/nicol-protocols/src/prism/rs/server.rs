@@ -10,9 +10,9 @@ use nicol_core::wire::Malformed;
 
 use super::node::Node;
 use super::replica::Replica;
-use crate::kit::Open;
+use crate::kit::count;
 use crate::prism::messages::{Done, HELLO, REJOIN, Rejoin, UNUSED, parse_report};
-use crate::prism::pool::SCAN_AFTER;
+use crate::prism::recycling::{self, scan_later};
 
 /// A host engine of a server.
 pub(super) struct Server<F> {
@@ -26,7 +26,7 @@ impl<F: Fabric> Server<F> {
         let server = Rc::new(Self { fabric: fabric.clone(), node: Arc::clone(node) });
         assert!(fabric.serve(server), "an engine runs one system");
         if fabric.here().core == 0 {
-            fabric.spawn(scan_after_crashes(fabric.clone(), Arc::clone(node)));
+            recycling::start(fabric, node);
         }
     }
 
@@ -48,11 +48,13 @@ impl<F: Fabric> Server<F> {
     }
 
     /// UNUSED: posts what it reports. [PRISM21 3.2, 6.1]
-    fn recycle(&self, replica: Arc<Replica>, body: &[u8]) -> Result<(), Malformed> {
+    fn recycle(&self, replica: &Replica, body: &[u8]) -> Result<(), Malformed> {
         let (suspects, unused) = parse_report(body)?;
-        replica.pool.post(&self.fabric, &unused);
+        let posted = replica.pool.post(&self.fabric, &unused);
+        (0..posted).for_each(|_| count(&self.node.recycled.posted));
+        replica.pool.refill(&self.fabric);
         if suspects {
-            scan(&self.fabric, &self.node, replica);
+            scan_later(&self.fabric, &self.node);
         }
         Ok(())
     }
@@ -74,31 +76,11 @@ impl<F: Fabric> Service for Server<F> {
             }
             REJOIN => self.rejoin(replica, delivery.from.node, delivery.body, to),
             UNUSED => {
-                self.recycle(replica, delivery.body)?;
+                self.recycle(&replica, delivery.body)?;
                 self.fabric.reply(to, &Done);
                 Ok(())
             }
             _ => Err(Malformed { what: "no such message" }),
-        }
-    }
-}
-
-/// Begins a scan for buffers that nobody has reported.
-fn scan<F: Fabric>(fabric: &F, node: &Arc<Node>, replica: Arc<Replica>) {
-    let (fabric, open) = (fabric.clone(), Open::begin(node.open()));
-    fabric.clone().spawn(async move {
-        replica.pool.scan(&fabric, SCAN_AFTER).await;
-        drop(open);
-    });
-}
-
-/// Begins one whenever a view tells of a change: a client that is gone reports nothing.
-async fn scan_after_crashes<F: Fabric>(fabric: F, node: Arc<Node>) {
-    let changes = fabric.view_changes();
-    loop {
-        changes.wait().await;
-        if let Some(replica) = node.serving() {
-            scan(&fabric, &node, replica);
         }
     }
 }

@@ -7,7 +7,7 @@ use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TableId};
 use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, SystemNode};
+use nicol_core::system::{Audit, Counter, SystemNode};
 use nicol_core::view::{Role, View};
 
 use super::client::Client;
@@ -16,6 +16,7 @@ use super::node::{Loaded, Node};
 use super::rejoin::rejoin;
 use super::replica::Replica;
 use super::server::Server;
+use crate::prism::recycling::Recycled;
 use crate::prism::tag::Tag;
 
 impl SystemNode for Node {
@@ -64,11 +65,13 @@ impl SystemNode for Node {
             table: loaded.table,
             replica: Mutex::new(loaded.replica.map(Arc::new)),
             open: Arc::default(),
+            recycled: Recycled::default(),
         }
     }
 
     fn crashed(&self) {
         *self.replica() = None;
+        self.recycled.forget_scan();
     }
 
     fn restart<F: Fabric>(self: &Arc<Self>, fabric: &F) {
@@ -103,6 +106,10 @@ impl SystemNode for Node {
             ],
             ..Audit::default()
         }
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        self.recycled.counters("prism_rs").collect()
     }
 
     fn records(&self) -> u64 {

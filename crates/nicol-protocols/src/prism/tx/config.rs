@@ -6,6 +6,7 @@ use super::layout::{HEADER, SMALLEST};
 use crate::prism::Faithful;
 use crate::prism::kv::Hash;
 use crate::prism::pool::SizeClass;
+use crate::prism::recycling::Recycling;
 
 /// How a transaction that has read a key and writes it fares in its own write check. AMB-13
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +56,15 @@ pub struct TxConfig {
     pub entries: u64,
     /// Items of so many bytes that a server has space for: (bytes, items).
     pub items: Vec<(u64, u64)>,
+    /// Items of up to so many bytes that it has space for besides, whatever their sizes.
+    pub short: (u64, u64),
     /// Keys without a record that a server has space for besides.
     pub absent: u64,
     /// Buffers of each size beyond those: staged, or not reported yet.
     pub spare_buffers: u32,
+    /// How buffers are recycled. Where a scan finds them, clients still report which transactions are
+    /// complete.
+    pub recycling: Recycling,
     /// By how much the clocks of two client engines may differ.
     pub clock_skew: Nanos,
     /// AMB-13.
@@ -100,15 +106,19 @@ pub enum Sabotage {
 }
 
 impl TxConfig {
-    /// The paper's choices with its gaps closed, for records of so many bytes and their numbers.
-    pub fn paper(items: Vec<(u64, u64)>) -> Self {
-        let records: u64 = items.iter().map(|(_, count)| count).sum();
+    /// The paper's choices with its gaps closed, for items of so many bytes and their numbers, and for
+    /// items of up to so many bytes.
+    pub fn paper(items: Vec<(u64, u64)>, short: (u64, u64)) -> Self {
+        let sized: u64 = items.iter().map(|(_, count)| count).sum();
+        let records = sized + short.1;
         Self {
             hash: Hash::Probing,
             entries: (2 * records).next_power_of_two().max(256),
             absent: records.max(64),
             items,
+            short,
             spare_buffers: 8_192,
+            recycling: Recycling::by_reports(None),
             clock_skew: Nanos::from_micros(5),
             own_reads: OwnReads::Pass,
             bump: Bump::InOrder,
@@ -132,7 +142,8 @@ impl TxConfig {
 
     /// Bytes of the largest item, which a READ asks for.
     pub(super) fn item_bytes_max(&self) -> u64 {
-        self.items.iter().map(|(bytes, _)| *bytes).max().unwrap_or(HEADER)
+        let longest = self.items.iter().map(|(bytes, _)| *bytes).max();
+        longest.unwrap_or(HEADER).max(self.short.0)
     }
 
     /// The free lists of a server: powers of two up to the largest item, which has a list of its own.
@@ -147,6 +158,10 @@ impl TxConfig {
         for &(bytes, items) in &self.items {
             let class = sizes.iter().position(|&size| size >= bytes).unwrap_or(sizes.len() - 1);
             counts[class] += items;
+        }
+        let (bytes, items) = self.short;
+        for (smaller, count) in [0].iter().chain(&sizes).zip(&mut counts) {
+            *count += if *smaller < bytes { items } else { 0 };
         }
         let class = |(bytes, count): (u64, u64)| SizeClass { bytes, count: count as u32 };
         sizes.into_iter().zip(counts).map(class).collect()
@@ -164,15 +179,23 @@ mod tests {
 
     #[test]
     fn every_item_has_a_buffer_that_is_large_enough() {
-        let config = TxConfig { spare_buffers: 2, ..TxConfig::paper(vec![(48, 3), (552, 5)]) };
+        let config =
+            TxConfig { spare_buffers: 2, ..TxConfig::paper(vec![(48, 3), (552, 5)], (0, 0)) };
         let sizes: Vec<_> =
             config.classes().iter().map(|class| (class.bytes, class.count)).collect();
         assert_eq!(sizes, [(64, 3 + 2 + 64), (128, 2), (256, 2), (512, 2), (552, 5 + 2)]);
+        assert_eq!(config.item_bytes_max(), 552);
+        // Of those up to 136 bytes any number may have at most 64, or at most 128.
+        let short = TxConfig::paper(vec![(552, 5)], (136, 100));
+        let sizes: Vec<_> = TxConfig { spare_buffers: 2, ..short }.classes();
+        let counts: Vec<_> = sizes.iter().map(|class| class.count).collect();
+        assert_eq!(counts, [100 + 105 + 2, 100 + 2, 100 + 2, 2, 5 + 2]);
+        assert_eq!(TxConfig::paper(Vec::new(), (136, 100)).item_bytes_max(), 136);
     }
 
     #[test]
     fn the_paper_and_its_corrections_differ_in_four_values() {
-        let fixed = TxConfig::paper(vec![(64, 1)]);
+        let fixed = TxConfig::paper(vec![(64, 1)], (0, 0));
         let mut config = fixed.clone();
         config.follow(Faithful::Paper);
         assert_ne!(config.own_reads, fixed.own_reads);

@@ -158,11 +158,13 @@ impl<F: Fabric> Steps<F> {
                     // AMB-12: what a chain has allocated in vain is free, too.
                     let pointer = access.slot;
                     let unused = Unused { offset: allocated, stamp: stamp.0, pointer };
-                    self.servers.report(access.server, unused);
+                    if self.node.config().recycling.has_reports() {
+                        self.servers.report(access.server, unused);
+                    }
                     return Ok(());
                 }
                 Ok(Installed::NotReady) | Err(FabricError::NoResources) => {
-                    count(&self.node.counts.waits);
+                    count(&self.node.recycled.waits);
                     self.fabric.sleep_until(self.fabric.now() + wait).await;
                     wait = wait * 2;
                 }

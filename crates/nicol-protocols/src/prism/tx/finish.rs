@@ -81,7 +81,7 @@ impl<F: Fabric> Steps<F> {
                     }
                     return Some(Ended { replaced: 0, again });
                 }
-                Ok(Installed::NotReady) => count(&self.node.counts.waits),
+                Ok(Installed::NotReady) => count(&self.node.recycled.waits),
                 // Whether or not it was installed, to do so again is harmless.
                 Err(_) => again = true,
             }
@@ -103,7 +103,8 @@ impl<F: Fabric> Steps<F> {
             // An earlier attempt may have replaced an item that this one has not seen.
             self.servers.suspect(server);
         }
-        if replaced == 0 || self.is_broken(Sabotage::KeepsOldBuffers) {
+        let reports = self.node.config().recycling.has_reports();
+        if replaced == 0 || !reports || self.is_broken(Sabotage::KeepsOldBuffers) {
             return;
         }
         match item.filter(|(addr, _)| *addr == replaced) {

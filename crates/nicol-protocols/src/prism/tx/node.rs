@@ -4,21 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
+use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 
 use super::config::{Staging, TxConfig};
 use super::store::Store;
 use crate::kit::{LostNodes, counters};
+use crate::prism::pool::BufferPool;
+use crate::prism::recycling::{Recycled, Recycles, Recycling};
 use crate::prism::tag::Tag;
 
 /// What a node has counted.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Chains that found no buffer, and were tried again.
-    pub(super) waits: AtomicU64,
     /// READs of slots beyond a search's first.
     pub(super) collisions: AtomicU64,
     /// Read validations that were not needed, because PR was later.
@@ -33,8 +35,6 @@ pub(super) struct Counts {
     pub(super) overtaken: AtomicU64,
     /// Writes of dead clients that servers have installed, or given up.
     pub(super) recovered: AtomicU64,
-    /// Buffers that were posted again.
-    pub(super) posted: AtomicU64,
 }
 
 /// What a server knows of transactions whose clients have died.
@@ -61,6 +61,7 @@ pub struct Node {
     pub(super) open: Arc<AtomicU64>,
     /// What had turned when nothing was found left to do.
     clean_at: AtomicU64,
+    pub(super) recycled: Recycled,
     pub(super) counts: Counts,
 }
 
@@ -149,6 +150,31 @@ impl Node {
     }
 }
 
+impl Recycles for Node {
+    fn recycling(&self) -> Recycling {
+        self.config.recycling
+    }
+
+    fn recycled(&self) -> &Recycled {
+        &self.recycled
+    }
+
+    fn open(&self) -> &Arc<AtomicU64> {
+        &self.open
+    }
+
+    fn with_pool(&self, look: &mut dyn FnMut(&BufferPool)) {
+        self.store.iter().for_each(|store| look(&store.pool));
+    }
+
+    async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize {
+        match &self.store {
+            Some(store) => store.scan(fabric, after).await,
+            None => 0,
+        }
+    }
+}
+
 impl SystemNode for Node {
     type Config = TxConfig;
     type Shard = Shard;
@@ -178,6 +204,7 @@ impl SystemNode for Node {
             ended: Mutex::default(),
             open: Arc::default(),
             clean_at: AtomicU64::new(u64::MAX),
+            recycled: Recycled::default(),
             counts: Counts::default(),
         }
     }
@@ -185,7 +212,10 @@ impl SystemNode for Node {
     fn is_settled(&self) -> bool {
         // That a client has died, only a view tells: until then what it has left waits. It is asked
         // last, since it goes over every slot and buffer.
-        self.open.load(Ordering::Relaxed) == 0 && (self.has_lost_server() || self.is_clean())
+        let is_recycled = |store: &Store| store.pool.is_clean();
+        self.open.load(Ordering::Relaxed) == 0
+            && (self.config.recycling.has_reports() || self.store.as_ref().is_none_or(is_recycled))
+            && (self.has_lost_server() || self.is_clean())
     }
 
     fn audit(&self) -> Audit {
@@ -215,10 +245,9 @@ impl SystemNode for Node {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        let Counts { waits, collisions, not_needed, bumps, bump_waits, .. } = &self.counts;
-        let Counts { resolved, overtaken, recovered, posted, .. } = &self.counts;
+        let Counts { collisions, not_needed, bumps, bump_waits, .. } = &self.counts;
+        let Counts { resolved, overtaken, recovered, .. } = &self.counts;
         let named = [
-            ("receiver_not_ready", waits),
             ("collisions", collisions),
             ("not_needed", not_needed),
             ("bumps", bumps),
@@ -226,9 +255,8 @@ impl SystemNode for Node {
             ("resolved", resolved),
             ("overtaken", overtaken),
             ("recovered", recovered),
-            ("posted", posted),
         ];
-        counters("prism_tx", named).collect()
+        counters("prism_tx", named).chain(self.recycled.counters("prism_tx")).collect()
     }
 
     fn check(&self) {

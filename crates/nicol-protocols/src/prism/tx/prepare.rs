@@ -168,7 +168,7 @@ impl<F: Fabric> Steps<F> {
                 break checked;
             }
             // [PRISM21 4.2] Receiver not ready: back off.
-            count(&self.node.counts.waits);
+            count(&self.node.recycled.waits);
             tries += 1;
             self.fabric.sleep_until(self.fabric.now() + wait).await;
             wait = wait * 2;

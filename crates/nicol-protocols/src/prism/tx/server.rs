@@ -13,7 +13,7 @@ use super::node::Node;
 use super::recovery::drain;
 use crate::kit::{Open, count};
 use crate::prism::messages::{Done, HELLO, Handles, UNUSED, Unused, parse_report};
-use crate::prism::pool::SCAN_AFTER;
+use crate::prism::recycling::{self, scan_later};
 use crate::prism::tag::Tag;
 
 /// What a host engine of a server answers.
@@ -23,11 +23,12 @@ pub(super) struct Server<F> {
 }
 
 impl<F: Fabric> Server<F> {
-    /// Opens the memory.
+    /// Opens the memory; the first engine starts the daemon.
     pub(super) fn start(fabric: F, node: Arc<Node>) -> Self {
         let server = Self { fabric, node };
         if server.fabric.here().core == 0 {
             server.hello();
+            recycling::start(&server.fabric, &server.node);
         }
         server
     }
@@ -46,10 +47,11 @@ impl<F: Fabric> Server<F> {
             fabric.caught_up().await;
             reports.iter().for_each(|_| fabric.work(Work::TableLookup));
             let posted = node.store().take_back(&fabric, &reports);
-            (0..posted).for_each(|_| count(&node.counts.posted));
+            (0..posted).for_each(|_| count(&node.recycled.posted));
+            node.store().pool.refill(&fabric);
             fabric.reply(to, &Done);
             if suspects {
-                node.store().scan(&fabric, SCAN_AFTER).await;
+                scan_later(&fabric, &node);
             }
             drop(open);
         });

@@ -38,7 +38,8 @@ impl Store {
         let region = Arc::new(Region::new(Bytes(first + BufferPool::bytes(&classes))));
         let pointers =
             Pointers { first: slot_at(0) + word::ADDR, stride: SLOT, count: config.entries };
-        let pool = BufferPool::new(region.clone(), first, &classes, pointers);
+        let mut pool = BufferPool::new(region.clone(), first, &classes, pointers);
+        pool.keep_back(config.recycling.watermark);
         Self { region, pool, config: config.clone(), rkey: Mutex::default() }
     }
 
@@ -133,13 +134,13 @@ impl Store {
         }
     }
 
-    /// Posts what nobody has reported, of transactions that are complete.
-    pub(super) async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) {
+    /// Posts what nobody has reported, of transactions that are complete. Returns how many.
+    pub(super) async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize {
         let is_open = |offset: u64| {
             let meta = self.region.load(offset + item::META);
             meta.is_ok_and(|meta| !Meta(meta).is_finished()) && !self.pool.is_over(offset)
         };
-        self.pool.scan_but(fabric, after, is_open).await;
+        self.pool.scan_but(fabric, after, is_open).await
     }
 
     /// The address of the slot of `key`.

@@ -1,6 +1,7 @@
 //! Figures 13 and 15, and chunks: replication of files from one primary to a chain of two backups.
 //! [OffPath23 5.1]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -24,7 +25,7 @@ use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, digest,
 use crate::families::offpath::linefs::ALTERNATIVES;
 use crate::profiles;
 
-const SYSTEMS: &[&str] =
+pub(super) const SYSTEMS: &[&str] =
     &[ALTERNATIVES[0].0, ALTERNATIVES[1].0, ALTERNATIVES[2].0, ALTERNATIVES[3].0];
 
 /// The experiments of this file.
@@ -96,7 +97,7 @@ const BASE: u64 = 200 << 20;
 
 /// What is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Content {
+pub(super) enum Content {
     /// Of every 4 KiB the first half random and the rest zeros, as fio's buffer_compress_percentage=50.
     Half,
     /// Words and numbers, as in a log.
@@ -146,17 +147,17 @@ impl Content {
 
 /// A run.
 #[derive(Clone, Debug, PartialEq)]
-struct Load {
-    config: LineFsConfig,
-    clients: usize,
-    content: Content,
+pub(super) struct Load {
+    pub(super) config: LineFsConfig,
+    pub(super) clients: usize,
+    pub(super) content: Content,
     /// Measured, after half as long.
-    window: Nanos,
+    pub(super) window: Nanos,
 }
 
 /// What it came to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Point {
+pub(super) struct Point {
     gbps: f64,
     /// Of one core of the primary's host.
     cpu_percent: f64,
@@ -166,7 +167,11 @@ struct Point {
     ratio: f64,
     /// From the beginning of a write until it is acknowledged.
     latency_us: f64,
-    violations: Vec<String>,
+    /// Mean time of a part of a chunk, on the primary and on the first backup, in microseconds.
+    pub(super) parts: [BTreeMap<String, f64>; 2],
+    /// Time of all hosts' cores for 8 MB, by what it went to, in microseconds.
+    pub(super) host_us: BTreeMap<String, f64>,
+    pub(super) violations: Vec<String>,
 }
 
 /// Writers on the primary's host, each with blocks of its own that it writes again and again.
@@ -234,6 +239,15 @@ impl Writers {
         counters.iter().find(|one| one.name == name).map_or(0, |one| one.value)
     }
 
+    /// What the primary's and the first backup's chunks took together, by part.
+    fn times(&self) -> [BTreeMap<&'static str, u64>; 2] {
+        [0, 1].map(|node| {
+            let counters = self.nodes[node].counters().into_iter();
+            let times = counters.filter(|one| one.group == "linefs_times");
+            times.map(|one| (one.name, one.value)).collect()
+        })
+    }
+
     /// What is wrong at the end: the replicas are equal, byte by byte.
     fn judge(&self) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -252,7 +266,7 @@ impl Writers {
     }
 }
 
-fn run(context: &Context<'_>, load: &Load) -> Result<Point> {
+pub(super) fn run(context: &Context<'_>, load: &Load) -> Result<Point> {
     let profile = Arc::new(profiles::load(snic(context))?);
     let name = format!("linefs {:016x} {load:?}", digest(&format!("{profile:?}")));
     // Three replicas, logs, copies, and what is on its way.
@@ -299,10 +313,11 @@ fn measure(cluster: &SimCluster, writers: &Arc<Writers>) -> Point {
     cluster.start(&Arc::new(Started(writers.clone())));
     cluster.run_until(&mut |_| false, window / 2);
     let (before, first) = (writers.counts(), cluster.report());
-    let elsewhere = writers.counter("elsewhere_ns");
+    let (elsewhere, times) = (writers.counter("elsewhere_ns"), writers.times());
     cluster.run_until(&mut |_| false, window / 2 + window);
     let (after, last) = (writers.counts(), cluster.report());
     let elsewhere = writers.counter("elsewhere_ns") - elsewhere;
+    let times_after = writers.times();
     writers.stop.store(true, Ordering::Relaxed);
     let mut settled = |_| {
         writers.running.load(Ordering::Relaxed) == 0
@@ -311,6 +326,18 @@ fn measure(cluster: &SimCluster, writers: &Arc<Writers>) -> Point {
     cluster.run_until(&mut settled, window * 20);
     let [bytes, writes, waited_ns]: [u64; 3] = std::array::from_fn(|at| after[at] - before[at]);
     let (span, report) = (window.0 as f64, last.since(&first));
+    // A block is a chunk.
+    let chunks = writes.max(1) as f64;
+    let parts = [0, 1].map(|node| {
+        let part = |(name, now): (&&'static str, &u64)| {
+            let spent = (now - times[node].get(name).copied().unwrap_or_default()) as f64;
+            (name.trim_end_matches("_ns").to_owned(), spent / chunks / 1e3)
+        };
+        times_after[node].iter().map(part).collect()
+    });
+    let of_hosts = report.spent.iter().filter(|one| one.side == Side::Host);
+    let for_8_mb = 8e6 / bytes.max(1) as f64 / 1e3;
+    let host_us = of_hosts.map(|one| (one.on.to_owned(), one.time.0 as f64 * for_8_mb)).collect();
     let busy = |name: &str| busy(&report, name);
     let cores = busy("n0.host_cores") * CORES as f64 - elsewhere as f64 / span;
     let (raw, packed) = (writers.counter("raw_bytes"), writers.counter("packed_bytes"));
@@ -320,6 +347,8 @@ fn measure(cluster: &SimCluster, writers: &Arc<Writers>) -> Point {
         network: busy("n0.link_out"),
         ratio: if raw > 0 { packed as f64 / raw as f64 } else { 1.0 },
         latency_us: waited_ns as f64 / writes.max(1) as f64 / 1e3,
+        parts,
+        host_us,
         violations: writers.judge(),
     }
 }
@@ -332,7 +361,7 @@ fn snic<'a>(context: &Context<'a>) -> &'a str {
     context.options.profile.as_deref().unwrap_or(SNIC)
 }
 
-fn assume(context: &Context<'_>, table: &mut Table, content: &str) -> Result<()> {
+pub(super) fn assume(context: &Context<'_>, table: &mut Table, content: &str) -> Result<()> {
     table.ran_on(&Arc::new(profiles::load(snic(context))?));
     table.assume("content", content, "the study does not say");
     let reason = "LZ4 in software, measured on another core and scaled to these";
@@ -341,7 +370,7 @@ fn assume(context: &Context<'_>, table: &mut Table, content: &str) -> Result<()>
 }
 
 /// What `Content::Half` is.
-const HALF: &str = "of every 4 KiB half is random and half zeros";
+pub(super) const HALF: &str = "of every 4 KiB half is random and half zeros";
 
 /// [OffPath23 figure 13]: more and more clients, on idle and on busy hosts.
 fn by_clients(context: &Context<'_>) -> Result<Table> {

@@ -1,5 +1,6 @@
 //! The figures of the off-path study, a file to a group. [OffPath23]
 
+mod breakdown;
 mod files;
 mod key_values;
 mod paths;
@@ -25,7 +26,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Experiment> {
     let [three, five, ten, twelve] = &paths::ALL;
     let [seven, eight, nine, eleven] = &sizes::ALL;
     let measured = [three, five, seven, eight, nine, ten, eleven, twelve];
-    measured.into_iter().chain(&files::ALL).chain(&key_values::ALL)
+    let files = [&breakdown::BREAKDOWN].into_iter().chain(&files::ALL);
+    measured.into_iter().chain(files).chain(&key_values::ALL)
 }
 
 /// The study's hardware.

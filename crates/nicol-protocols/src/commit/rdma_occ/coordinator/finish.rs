@@ -11,10 +11,11 @@ use nicol_store::remote_table::Header;
 use super::Steps;
 use super::log::Logged;
 use super::open_txn::{Held, InHand, OpenTxn, ValidationSource};
-use crate::commit::messages::{AbortLocks, Commit};
+use crate::commit::messages::AbortLocks;
 use crate::commit::rdma_occ::config::Primitive;
 use crate::commit::rdma_occ::reach::word_of;
 use crate::commit::survivor::{Survivor, Without};
+use crate::commit::writes::Commit;
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

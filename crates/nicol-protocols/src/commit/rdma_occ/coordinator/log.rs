@@ -13,12 +13,12 @@ use super::log_rings::LogRing;
 use super::open_txn::{OpenTxn, Record, Way};
 use super::validate::Validated;
 use crate::commit::log::{self, RecordKind};
-use crate::commit::messages::Log;
 use crate::commit::rdma_occ::config::{LogContent, Primitive};
 use crate::commit::rdma_occ::messages::FramedLog;
 use crate::commit::rdma_occ::reach::LogHandle;
 use crate::commit::rdma_occ::rings::write_in_time;
 use crate::commit::survivor::{Survivor, Without};
+use crate::commit::writes::Log;
 
 /// Proof that every backup has logged every write, or will: it is asked until it has.
 #[must_use = "the primaries must install it"]

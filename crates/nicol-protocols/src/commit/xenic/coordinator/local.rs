@@ -39,13 +39,13 @@ impl<F: Fabric> NicCoordinator<F> {
 
     /// Runs a transaction that its host has executed. If the application has `refused`, the host
     /// learns whether what it has read was current.
-    pub(super) async fn run_local(self: Rc<Self>, mut open: InHand<F>, refused: bool) {
+    pub(super) async fn commit_for_host(self: Rc<Self>, mut open: InHand<F>, refused: bool) {
         self.fabric.work(Work::TxnSetup);
-        let ended = self.commit_local(&mut open, refused).await;
+        let ended = self.validate_log_commit(&mut open, refused).await;
         self.end(open, ended).await;
     }
 
-    async fn commit_local(&self, open: &mut OpenTxn<F>, refused: bool) -> Result<(), Abort> {
+    async fn validate_log_commit(&self, open: &mut OpenTxn<F>, refused: bool) -> Result<(), Abort> {
         let reads_only = open.txn.entries().iter().all(|entry| !entry.write);
         open.path = if reads_only { Path::LocalRead } else { Path::LocalWrite };
         // [Xenic21 4.2.4] "Acquires write-set locks in its index and aborts if any is held."

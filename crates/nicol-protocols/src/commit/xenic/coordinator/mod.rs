@@ -74,7 +74,8 @@ impl<F: Fabric> NicCoordinator<F> {
                 let (open, refused) =
                     self.parse_new(host, |open| self.parse_local(delivery, open))?;
                 let this = self.clone();
-                self.fabric.spawn(async move { this.run_local(InHand::new(open), refused).await });
+                self.fabric
+                    .spawn(async move { this.commit_for_host(InHand::new(open), refused).await });
                 Ok(())
             }
             // [Xenic21 4.2 step 3] The host has executed.

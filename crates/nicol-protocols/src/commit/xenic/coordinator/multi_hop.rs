@@ -21,8 +21,8 @@ use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
 
 use super::NicCoordinator;
 use super::steps::Validated;
-use crate::commit::messages::Log;
 use crate::commit::survivor::{Survivor, Without};
+use crate::commit::writes::Log;
 use crate::commit::xenic::Faithful;
 use crate::commit::xenic::messages::HostReply;
 use crate::commit::xenic::messages::ship::{Ship, ShipOutcome, Shipped, parse_ship_reply};
@@ -264,7 +264,7 @@ impl<F: Fabric> NicCoordinator<F> {
         remote: ShardId,
     ) -> Result<(), Abort> {
         let updates = |shard: &ShardId| {
-            open.txn.updates().any(|write| self.node.shard_of(write.key) == *shard)
+            self.node.shards_updated(&open.txn).any(|updated| updated == Some(*shard))
         };
         let updated = [execution.own, execution.remote].map(|shard| shard.filter(updates));
         self.abandon_logs(open, |shard| updated.contains(&Some(shard)));

@@ -8,10 +8,9 @@ use nicol_core::units::Nanos;
 
 use super::NicCoordinator;
 use super::local::CurrentHere;
-use crate::commit::messages::{
-    AbortLocks, Commit, Execute, Log, Validate, parse_execute_reply, verdict,
-};
+use crate::commit::messages::{AbortLocks, Execute, Validate, parse_execute_reply, verdict};
 use crate::commit::survivor::{Survivor, Without};
+use crate::commit::writes::{Commit, Log};
 use crate::commit::xenic::capacity;
 use crate::commit::xenic::config::CombinedOps;
 use crate::commit::xenic::messages::HostReply;
@@ -158,7 +157,7 @@ impl<F: Fabric> NicCoordinator<F> {
         match validated {
             Validated::Unchanged(_) | Validated::ReadAtOnce(_) | Validated::CurrentHere(_) => {}
         }
-        if open.txn.updates().next().is_none() {
+        if !open.txn.has_updates() {
             self.node.check_lease(&self.fabric)?;
             self.report(open, Outcome::Committed);
             return Ok(Logged(()));
@@ -249,7 +248,7 @@ impl<F: Fabric> NicCoordinator<F> {
     /// written nothing only gives its locks back.
     pub(super) async fn commit(&self, open: &mut OpenTxn<F>, logged: Logged) {
         let Logged(()) = logged;
-        if open.txn.updates().next().is_none() {
+        if !open.txn.has_updates() {
             return self.release(open).await;
         }
         self.install(open).await;

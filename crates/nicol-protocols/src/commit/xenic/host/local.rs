@@ -15,55 +15,71 @@ use crate::commit::xenic::messages::{Answer, parse_answer};
 use crate::commit::xenic::node::Path;
 use crate::commit::xenic::{LocalRead, ROUNDS_MAX, capacity};
 
+/// What comes of a transaction that was tried at its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AtHost {
+    /// It has ended.
+    Ended(Outcome),
+    /// It must take the ordinary way: its keys are elsewhere, or the table was out of date. Nothing
+    /// of it has happened.
+    Elsewhere,
+}
+
 impl<F: Fabric> HostCoordinator<F> {
-    /// Runs `txn` on this host's own table if all its keys are there. `None`: it must take the
-    /// ordinary way, because they are not or the table was out of date; nothing of it has happened.
+    /// Runs `txn` on this host's own table if all its keys are there.
     ///
     /// A transaction that must run here, because it scans, never takes another way: it is refused
     /// if its keys are elsewhere.
-    pub(super) async fn run_local(&self, txn: &mut Txn, may: bool) -> Option<Outcome> {
+    pub(super) async fn run_at_host(&self, txn: &mut Txn, may: bool) -> AtHost {
         let allowed = may && self.node.config().local_paths;
         let initial = txn.entries().len();
         if !txn.local && (!allowed || initial == 0) {
-            return None;
+            return AtHost::Elsewhere;
         }
-        let id = match self.execute_local(txn).await {
-            None if txn.local => return Some(Outcome::Aborted(Abort::Refused)),
-            None => txn.id,
+        let id = match self.execute_at_host(txn).await {
+            AtHost::Elsewhere if txn.local => {
+                return AtHost::Ended(Outcome::Aborted(Abort::Refused));
+            }
+            AtHost::Elsewhere => txn.id,
             // DEVIATION [Xenic21 4.2.4]: the table lags behind the NIC, and a hot key's may do so
             // at every attempt. The NIC knows the key, so the transaction goes on there at once;
             // under another id, since the NIC may still be about to unlock what this attempt has
             // locked.
-            Some(Outcome::Aborted(Abort::Stale { .. })) if !txn.local => self.next_id(),
+            AtHost::Ended(Outcome::Aborted(Abort::Stale { .. })) if !txn.local => self.next_id(),
             ended => return ended,
         };
         txn.rewind(initial);
         txn.id = id;
-        None
+        AtHost::Elsewhere
     }
 
-    async fn execute_local(&self, txn: &mut Txn) -> Option<Outcome> {
+    async fn execute_at_host(&self, txn: &mut Txn) -> AtHost {
         let _phase = self.fabric.phase("4.2.4: execution at the host");
         for _ in 0..ROUNDS_MAX {
             let keys = txn.entries().iter().map(|entry| entry.key);
             let ranges = txn.scans().iter().map(|scan| scan.range.first);
             if !self.node.is_local(keys.chain(ranges)) {
-                return None;
+                return AtHost::Elsewhere;
             }
             self.read_table(txn);
             if !make_scans(&self.fabric, &self.node.own().ordered, txn) {
-                return Some(Outcome::Aborted(Abort::NoResources));
+                return AtHost::Ended(Outcome::Aborted(Abort::NoResources));
             }
             self.fabric.work(Work::Execute { keys: txn.entries().len() as u16 });
             match self.procedures.execute(txn) {
-                Verdict::Commit => return Some(self.commit_local(txn).await),
+                Verdict::Commit => return AtHost::Ended(self.commit_at_host(txn).await),
                 Verdict::More => {}
                 // What it refused may be out of date: only the NIC knows.
-                Verdict::Refuse if txn.local => return Some(self.ask_nic(txn, true).await),
-                Verdict::Refuse => return None,
+                Verdict::Refuse if txn.local => {
+                    return AtHost::Ended(self.ask_nic(txn, true).await);
+                }
+                Verdict::Refuse => return AtHost::Elsewhere,
             }
         }
-        txn.local.then_some(Outcome::Aborted(Abort::NoResources))
+        match txn.local {
+            true => AtHost::Ended(Outcome::Aborted(Abort::NoResources)),
+            false => AtHost::Elsewhere,
+        }
     }
 
     /// Reads the keys that have not been read yet.
@@ -90,7 +106,7 @@ impl<F: Fabric> HostCoordinator<F> {
         }
     }
 
-    async fn commit_local(&self, txn: &mut Txn) -> Outcome {
+    async fn commit_at_host(&self, txn: &mut Txn) -> Outcome {
         let reads_only = txn.entries().iter().all(|entry| !entry.write);
         if reads_only && self.node.config().local_read == LocalRead::Paper {
             return self.read_again(txn);

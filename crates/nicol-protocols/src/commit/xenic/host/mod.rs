@@ -20,6 +20,7 @@ use super::ExecuteAt;
 use super::coordinator::SLOT_WAIT;
 use super::messages::{Answer, TxnAbort, TxnCommit, TxnExecute, TxnRequest, parse_answer};
 use super::node::Node;
+use local::AtHost;
 use log_acks::LogAcks;
 
 /// A host coordinator thread's handle. [Xenic21 4.2: A]
@@ -136,9 +137,9 @@ impl<F: Fabric> CommitProtocol for HostCoordinator<F> {
             }
         };
         // [Xenic21 4.2.4] Local transactions execute optimistically on the host.
-        let outcome = match self.run_local(txn, may_be_local).await {
-            Some(outcome) => outcome,
-            None => outcome_of(self.run_at_nic(txn, ship).await),
+        let outcome = match self.run_at_host(txn, may_be_local).await {
+            AtHost::Ended(outcome) => outcome,
+            AtHost::Elsewhere => outcome_of(self.run_at_nic(txn, ship).await),
         };
         if let Some((choice, taken, began)) = planned {
             let now = self.fabric.now();

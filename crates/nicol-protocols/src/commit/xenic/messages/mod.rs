@@ -8,7 +8,7 @@ pub(super) mod split_requests;
 use nicol_core::fabric::Message;
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::txn::{KEYS_MAX, Outcome, ProcedureId, Txn};
-use nicol_core::wire::{Malformed, Reader, Writer};
+use nicol_core::wire::{Malformed, Reader, Writer, append};
 
 use crate::commit::messages::{
     emit_abort, emit_keys, emit_value, parse_abort, parse_count, parse_key, parse_value,
@@ -292,7 +292,7 @@ fn parse_shipped(from: &mut Reader<'_>, txn: &mut Txn) -> Result<(), Malformed> 
         }
     }
     let rest = from.rest();
-    txn.output.extend_from_slice(from.bytes(rest.len())?);
+    append(&mut txn.output, from.bytes(rest.len())?);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use nicol_core::fabric::{Message, RequestId};
 use nicol_core::ids::{Key, TxnId, Version};
 use nicol_core::txn::{Abort, ProcedureId, Txn};
-use nicol_core::wire::{Malformed, Reader, Writer};
+use nicol_core::wire::{Malformed, Reader, Writer, append};
 
 use super::{SHIP, SHIP_OUTCOME};
 use crate::commit::messages::{emit_abort, emit_value, parse_abort, parse_count, parse_value};
@@ -246,6 +246,6 @@ pub(in crate::commit::xenic) fn parse_ship_reply(
         parse_update(&mut from, flags, txn, index)?;
     }
     let rest = from.rest();
-    txn.output.extend_from_slice(from.bytes(rest.len())?);
+    append(&mut txn.output, from.bytes(rest.len())?);
     Ok(Shipped::Executed)
 }

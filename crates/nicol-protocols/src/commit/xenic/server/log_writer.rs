@@ -37,8 +37,19 @@ impl<F: Fabric> LogWriter<F> {
         }
     }
 
-    /// Appends a record and returns where it ends and the DMA that carries it, which resolves when
-    /// the record is durable. Waits while the log is full.
+    /// Appends a record for which there is space: where it ends, and the DMA that carries it, which
+    /// resolves when the record is durable.
+    ///
+    /// # Panics
+    /// If there is no space: see [`LogWriter::has_space`].
+    #[inline]
+    pub(super) fn append_now(&self, kind: RecordKind, body: &[u8]) -> (Position, F::Completion) {
+        assert!(self.has_space(body), "a record is appended where there is space for it");
+        let landing = self.write(kind, body);
+        (Position(self.tail.get().at()), landing)
+    }
+
+    /// Appends a record as [`LogWriter::append_now`] does. Waits while the log is full.
     pub(super) async fn append(
         &self,
         kind: RecordKind,
@@ -51,16 +62,18 @@ impl<F: Fabric> LogWriter<F> {
             // Back-pressure: the workers' log acks make space.
             self.space.wait().await;
         }
-        let landing = self.write(kind, body);
-        Ok((Position(self.tail.get().at()), landing))
+        Ok(self.append_now(kind, body))
     }
 
     /// Is there space for a record with this body?
+    #[inline]
     pub(super) fn has_space(&self, body: &[u8]) -> bool {
         let tail = self.tail.get();
-        tail.at() + tail.needed(body.len()) - self.applied.get() <= self.memory.size()
+        let taken = tail.at() + tail.needed(body.len()) - self.applied.get();
+        body.len() <= self.memory.body_max() && taken <= self.memory.size()
     }
 
+    #[inline]
     fn write(&self, kind: RecordKind, body: &[u8]) -> F::Completion {
         let mut tail = self.tail.get();
         if let Some((offset, word)) = tail.skip(body.len()) {
@@ -75,8 +88,13 @@ impl<F: Fabric> LogWriter<F> {
     }
 
     /// Remembers that `key` is pinned until the record at `position` has been applied.
+    ///
+    /// # Panics
+    /// If a later record's key was pinned before: keys are pinned right after their record is appended.
     pub(super) fn pin(&self, position: Position, key: Key) {
-        self.pins.borrow_mut().push_back((position.0, key));
+        let mut pins = self.pins.borrow_mut();
+        assert!(pins.back().is_none_or(|last| last.0 <= position.0), "pins are in the log's order");
+        pins.push_back((position.0, key));
     }
 
     /// Takes a log ack: frees space and hands out the keys to unpin. Acks are cumulative.
@@ -85,12 +103,11 @@ impl<F: Fabric> LogWriter<F> {
             return;
         }
         self.applied.set(applied);
-        self.pins.borrow_mut().retain(|&(position, key)| {
-            if position <= applied {
-                unpin(key);
-            }
-            position > applied
-        });
+        let mut pins = self.pins.borrow_mut();
+        while let Some((_, key)) = pins.pop_front_if(|&mut (position, _)| position <= applied) {
+            unpin(key);
+        }
+        drop(pins);
         self.space.notify();
     }
 }

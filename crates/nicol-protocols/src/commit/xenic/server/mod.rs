@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::exec::at_once;
-use nicol_core::fabric::{Delivery, Fabric, ReplyTo, Work};
+use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Work};
 use nicol_core::ids::{IdMap, Key, TxnId};
 use nicol_core::txn::{Abort, Procedures};
 use nicol_core::wire::Malformed;
@@ -25,12 +25,12 @@ use super::node::Node;
 use super::open_txn::OpenTxns;
 use crate::commit::log::RecordKind;
 use crate::commit::messages::{
-    ABORT, Ack, COMMIT, EXECUTE, ExecuteReply, Keys, LOG, LockReads, Reads, VALIDATE,
-    ValidateReply, Writes,
+    ABORT, Ack, COMMIT, EXECUTE, ExecuteReply, Keys, LOG, LockReads, Reads, VALIDATE, ValidateReply,
 };
+use crate::commit::writes::Writes;
 use crate::kit::lock_all;
 pub(super) use lock_and_read::ReadAtOnce;
-use log_writer::LogWriter;
+use log_writer::{LogWriter, Position};
 use lookup::Lookups;
 use remote_execution::RemoteExecution;
 
@@ -136,7 +136,8 @@ impl<F: Fabric> NicServer<F> {
             return Err(Malformed { what: "a LOG for a shard not backed up here" });
         }
         if self.logs_at_once(body) {
-            at_once(self.log(writes, reply_to));
+            let (_, landing) = self.log.append_now(RecordKind::Log, body);
+            self.acknowledge_log(at_once(landing), reply_to);
         } else {
             let (writes, this) = (writes.keep(&self.fabric), self.clone());
             self.fabric.spawn(async move { this.log(writes, reply_to).await });
@@ -147,7 +148,7 @@ impl<F: Fabric> NicServer<F> {
     fn take_commit(self: &Rc<Self>, body: &[u8], reply_to: ReplyTo) -> Result<(), Malformed> {
         let writes = self.writes(body)?;
         if self.logs_at_once(body) {
-            at_once(self.commit(writes, reply_to));
+            self.commit_at_once(&writes, reply_to);
         } else {
             let (writes, this) = (writes.keep(&self.fabric), self.clone());
             self.fabric.spawn(async move { this.commit(writes, reply_to).await });
@@ -290,11 +291,16 @@ impl<F: Fabric> NicServer<F> {
             Ok((_, landing)) => landing,
             Err(error) => return self.fabric.refuse(reply_to, error),
         };
+        self.acknowledge_log(landing.await, reply_to);
+    }
+
+    /// Acknowledges a LOG whose record has landed.
+    fn acknowledge_log(&self, landed: Result<F::Payload, FabricError>, reply_to: ReplyTo) {
         // [Xenic21 4.2 step 5] "The NIC responds after the DMA completes": the record is durable
         // then, where host memory is battery-backed as in the paper. A node whose log device has
         // failed is as good as crashed: it never answers again, since a refusal would be asked
         // again and could not be kept.
-        if landing.await.is_ok() {
+        if landed.is_ok() {
             self.fabric.reply(reply_to, &Ack);
         }
     }
@@ -309,19 +315,40 @@ impl<F: Fabric> NicServer<F> {
                 Ok(appended) => appended,
                 Err(error) => return self.fabric.refuse(reply_to, error),
             };
-            // [Xenic21 4.2 step 6] The new values go to the index, and are pinned there.
-            for (key, version, value) in writes.installs() {
-                self.fabric.work(Work::IndexLookup);
-                self.node.install(key, version, value);
-                self.log.pin(position, key);
-            }
+            self.install(&writes, position);
             // As in LOG: no answer, and nobody may read what is not durable here.
             if landing.await.is_err() {
                 return;
             }
         }
+        self.end_commit(&writes, reply_to);
+    }
+
+    /// The same where the log has space and a record is durable as soon as it is written.
+    fn commit_at_once(&self, writes: &Writes<&[u8]>, reply_to: ReplyTo) {
+        if writes.installs().next().is_some() {
+            let (position, landing) = self.log.append_now(RecordKind::Commit, writes.body());
+            self.install(writes, position);
+            if at_once(landing).is_err() {
+                return;
+            }
+        }
+        self.end_commit(writes, reply_to);
+    }
+
+    /// [Xenic21 4.2 step 6] The new values go to the index, and are pinned there.
+    fn install(&self, writes: &Writes<impl AsRef<[u8]>>, position: Position) {
+        for (key, version, value) in writes.installs() {
+            self.fabric.work(Work::IndexLookup);
+            self.node.install(key, version, value);
+            self.log.pin(position, key);
+        }
+    }
+
+    /// Ends a COMMIT that is durable.
+    fn end_commit(&self, writes: &Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         // [Xenic21 4.2 step 6] "Once the DMA has completed, the NIC releases the write-set locks."
-        self.unlock_written(&writes);
+        self.unlock_written(writes);
         self.forget_shipped(writes.txn);
         self.fabric.reply(reply_to, &Ack);
     }

@@ -10,7 +10,7 @@ use nicol_core::txn::{Abort, Txn, Verdict};
 use nicol_core::wire::Malformed;
 
 use super::NicServer;
-use crate::commit::messages::Log;
+use crate::commit::writes::Log;
 use crate::commit::xenic::capacity;
 use crate::commit::xenic::messages::ship::{ShipReply, parse_ship};
 use crate::commit::xenic::open_txn::OpenTxn;
@@ -24,7 +24,7 @@ pub(super) enum RemoteExecution<F: Fabric> {
 }
 
 impl<F: Fabric> NicServer<F> {
-    /// Takes a SHIP. It is known from here on, so that a question about it finds it.
+    /// Takes a SHIP. One that waits is known from here on, so that a question about it finds it.
     pub(super) fn take_ship(
         self: &Rc<Self>,
         body: &[u8],
@@ -36,10 +36,10 @@ impl<F: Fabric> NicServer<F> {
             self.txns.close(open);
             return Err(malformed);
         }
-        self.shipped.borrow_mut().insert(open.txn.id, RemoteExecution::Running(None));
         if self.reads_at_once(open.txn.entries().iter().map(|entry| entry.key)) {
             at_once(self.serve_ship(open, reply_to));
         } else {
+            self.shipped.borrow_mut().insert(open.txn.id, RemoteExecution::Running(None));
             let this = self.clone();
             self.fabric.spawn(async move { this.serve_ship(open, reply_to).await });
         }
@@ -111,7 +111,7 @@ impl<F: Fabric> NicServer<F> {
             Verdict::Commit => match self.check_writes(open) {
                 Ok(()) => {
                     self.unlock_shared(open);
-                    return Ok(open.txn.updates().next().is_some());
+                    return Ok(open.txn.has_updates());
                 }
                 Err(abort) => ShipReply::Denied(abort),
             },

@@ -107,8 +107,14 @@ impl<F: Fabric> Lookups<F> {
                 Err(hint) => self.begin_search(batch, position, key, hint),
             }
         }
-        self.search_all(batch).await?;
-        self.ask_host(batch).await
+        // Mostly the index knows every key.
+        if !batch.searches.is_empty() {
+            self.search_all(batch).await?;
+        }
+        if !batch.asked.is_empty() {
+            self.ask_host(batch).await?;
+        }
+        Ok(())
     }
 
     /// The index's answer, or the hint of a miss.

@@ -295,6 +295,6 @@ fn searched_since(search: &Search, header: &SegmentHeader) -> bool {
 /// Appends a value to those of a batch; where it is.
 fn append(values: &mut Vec<u8>, value: &[u8]) -> (u32, u32) {
     let start = values.len() as u32;
-    values.extend_from_slice(value);
+    nicol_core::wire::append(values, value);
     (start, value.len() as u32)
 }

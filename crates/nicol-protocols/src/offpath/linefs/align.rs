@@ -1,0 +1,133 @@
+//! How a node comes to have the files of its head: after a promotion, and when it comes back.
+//!
+//! The first host engine of each node looks after every view what is due, shard by shard. It asks for
+//! the files page by page, makes each page persistent and takes it; then it tells the head. See
+//! [`State`](super::standing::State) for what each of them may do meanwhile.
+
+use std::rc::Rc;
+
+use nicol_core::fabric::{Fabric, FabricError, Message, ReplyTo, Timeout, Work};
+use nicol_core::ids::{EngineId, Key, NodeId, Side};
+use nicol_core::units::Nanos;
+
+use super::member::Member;
+use super::messages::{Aligned, Done, Ship, Shipped, Slot};
+use super::standing::{Due, Step};
+
+/// How long a node waits before it tries again what has failed.
+const PAUSE: Nanos = Nanos::from_micros(50);
+/// How long it waits for an answer.
+const ANSWER: Timeout = Timeout::After(Nanos::from_millis(2));
+/// Bytes of a page of several blocks at most: a chunk is as long as the shortest may be set to.
+const PAGE: usize = 2 << 10;
+
+impl<F: Fabric> Member<F> {
+    /// Does what is due after each view, for ever.
+    pub(super) async fn keep_aligned(self: Rc<Self>) {
+        let Self { fabric, node, .. } = &*self;
+        let changes = fabric.view_changes();
+        loop {
+            let change = changes.wait();
+            node.learn(fabric, fabric.view());
+            let dues = node.state().due();
+            if dues.is_empty() {
+                change.await;
+                continue;
+            }
+            let open = node.begin();
+            let mut failed = false;
+            for due in &dues {
+                let done = match &due.step {
+                    Step::Copy { from } => self.copy(due, from).await,
+                    Step::Tell => self.tell(due).await,
+                };
+                failed |= done.is_err();
+            }
+            drop(open);
+            if failed {
+                fabric.sleep_until(fabric.now() + PAUSE).await;
+            }
+        }
+    }
+
+    /// Copies the files of a shard from the first of `from` that has them.
+    async fn copy(&self, due: &Due, from: &[NodeId]) -> Result<(), FabricError> {
+        let mut failed = FabricError::Unreachable;
+        for &node in from {
+            match self.copy_from(due, node).await {
+                Ok(()) => return Ok(()),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    async fn copy_from(&self, due: &Due, node: NodeId) -> Result<(), FabricError> {
+        let mut first = Key(0);
+        loop {
+            let Due { shard, epoch, head, .. } = *due;
+            let answer = self.ask(node, &Ship { shard, epoch, head, first }).await?;
+            let shipped = Shipped::parse(answer.as_ref()).map_err(|_| FabricError::Malformed)?;
+            let page = shipped.page(first).map_err(|_| FabricError::Malformed)?;
+            self.make_persistent(shipped.blocks).await?;
+            page.records.iter().for_each(|_| self.fabric.work(Work::TableApply));
+            self.fabric.access().await;
+            if !self.node.state().take(due, first, &page) {
+                return Err(FabricError::Unreachable);
+            }
+            self.node.counts.copied(page.records.len());
+            match page.last {
+                Key(u64::MAX) => return Ok(()),
+                Key(last) => first = Key(last + 1),
+            }
+        }
+    }
+
+    /// Persists blocks that were copied, in the slot that chunks of this engine have elsewhere.
+    async fn make_persistent(&self, blocks: &[u8]) -> Result<(), FabricError> {
+        let Self { fabric, memory, .. } = self;
+        let here = fabric.here();
+        let slot = Slot { node: here.node, core: here.core, slot: 0 };
+        let (copies, offset) = (memory.inbox(Side::Host), memory.place_of(Side::Host, slot));
+        fabric.work(Work::Copy { bytes: blocks.len() as u32 });
+        copies.write(offset, blocks).map_err(|_| FabricError::NoResources)?;
+        fabric.persist(copies, offset, blocks.len()).await.map(drop)
+    }
+
+    /// Tells the head that its files are here.
+    async fn tell(&self, due: &Due) -> Result<(), FabricError> {
+        let Due { shard, head, here, .. } = *due;
+        self.ask(head.node, &Aligned { shard, head, follower: here }).await?;
+        self.node.state().told(due);
+        Ok(())
+    }
+
+    async fn ask<M: Message>(&self, node: NodeId, message: &M) -> Result<F::Payload, FabricError> {
+        self.fabric.call(EngineId::host(node, 0), message, ANSWER).await
+    }
+
+    /// SHIP: a page of files of this node, if whoever asks may have them from here.
+    pub(super) async fn ship(&self, to: ReplyTo, ship: Ship) {
+        let Ship { shard, epoch, head, first } = ship;
+        self.fabric.access().await;
+        let page = self.node.state().page(shard, epoch, head, first, PAGE);
+        match page {
+            Some((blocks, last)) => {
+                self.fabric.work(Work::Copy { bytes: blocks.len() as u32 });
+                self.fabric.reply(to, &Shipped { last, blocks: &blocks });
+            }
+            None => self.fabric.refuse(to, FabricError::NoResources),
+        }
+    }
+
+    /// ALIGNED: a follower has the files of this head.
+    pub(super) async fn note_follower(&self, to: ReplyTo, aligned: Aligned) {
+        let Aligned { shard, head, follower } = aligned;
+        self.fabric.access().await;
+        if self.node.state().follow(shard, head, follower) {
+            self.fabric.reply(to, &Done);
+        } else {
+            self.fabric.refuse(to, FabricError::NoResources);
+        }
+    }
+}
