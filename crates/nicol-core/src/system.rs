@@ -140,8 +140,9 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     fn for_each(&self, each: &mut dyn FnMut(Key, &[u8]));
 
     /// Calls `each` with every record that the node holds of `shard`, as primary or as backup, so
-    /// that replicas can be compared record by record where a crash lets some of them differ. A
-    /// system whose survivors cannot go on after a crash need not offer it.
+    /// that replicas can be compared record by record where a crash lets some of them differ, and
+    /// with its version, which is 0 where the system exports none. A system whose survivors cannot
+    /// go on after a crash need not offer it.
     fn for_each_of(&self, shard: ShardId, each: &mut dyn FnMut(Key, Version, &[u8])) {
         let _offers_none = (shard, each);
     }

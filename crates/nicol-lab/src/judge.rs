@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nicol_core::history::{
     self, Action, Crash, End, Found, History, Operation, Promise, Read, Write,
 };
-use nicol_core::ids::{Key, NodeId, ShardId};
+use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::system::{Audit, SystemNode};
 use nicol_core::view::ShardMap;
 use nicol_workload::driver::history;
@@ -71,7 +71,7 @@ fn add_final_state<Y: Family>(cluster: &Cluster<Y>, history: &mut History) {
     for id in cluster.serving_ids() {
         for shard in cluster.view.shard_ids() {
             cluster.nodes[id.index()].for_each_of(shard, &mut |key, version, value| {
-                let (version, digest) = (Some(version.0), Some(history::digest(value)));
+                let (version, digest) = (told(version), Some(history::digest(value)));
                 let key: history::Key = key.into();
                 if named.contains(&key) {
                     found.push((id, Read { key, present: true, version, digest }));
@@ -100,12 +100,10 @@ fn add_final_state<Y: Family>(cluster: &Cluster<Y>, history: &mut History) {
     }
 }
 
-/// Where a crash lets replicas differ: what is wrong with what each node that serves holds, or lacks, as
-/// if it was read behind everything. What was acknowledged is on every one of them; what was not may be
-/// on some.
+/// After a crash: what is wrong with what each node that serves holds, or lacks, as if it was read behind
+/// everything. What was acknowledged is on every one of them; what was not may be on some.
 fn judge_survivors<Y: Family>(cluster: &Cluster<Y>, history: &History) -> Vec<String> {
-    let replicated = cluster.view.replicas() > 1 && Y::Node::REPLICAS_CONVERGE;
-    if !replicated || !Y::Node::FOLLOWS_VIEWS || cluster.is_whole() {
+    if !Y::Node::REPLICAS_CONVERGE || !Y::Node::FOLLOWS_VIEWS || cluster.is_whole() {
         return Vec::new();
     }
     let ends = |operation: &Operation| operation.responded.unwrap_or(operation.invoked);
@@ -118,25 +116,26 @@ fn judge_survivors<Y: Family>(cluster: &Cluster<Y>, history: &History) -> Vec<St
     for id in cluster.serving_ids() {
         let mut absent = named.clone();
         let mut found = Vec::new();
-        let held = |shard: &ShardId| cluster.view.replicas_of(*shard).contains(&id);
+        // Nodes that do not recover others may keep no replicas, whatever the view says.
+        let held = |shard: ShardId| match Y::Node::RECOVERS {
+            true => cluster.view.replicas_of(shard).contains(&id),
+            false => cluster.view.primary(shard) == id,
+        };
         let is_held = |key: &history::Key| match key {
-            history::Key::Number(number) => held(&cluster.view.shard_of(Key(*number))),
+            history::Key::Number(number) => held(cluster.view.shard_of(Key(*number))),
             history::Key::Bytes(_) => false,
         };
         for shard in cluster.view.shard_ids() {
             cluster.nodes[id.index()].for_each_of(shard, &mut |key, version, value| {
                 let key: history::Key = key.into();
                 absent.remove(&key);
-                let (version, digest) = (Some(version.0), Some(history::digest(value)));
+                let (version, digest) = (told(version), Some(history::digest(value)));
                 found.push((key, Found { present: true, version, digest }));
             });
         }
         let none = Found { present: false, version: None, digest: None };
         found.retain(|(key, _)| named.contains(key));
-        if Y::Node::RECOVERS {
-            // Others may keep no replicas, whatever the view says.
-            found.extend(absent.into_iter().filter(is_held).map(|key| (key, none)));
-        }
+        found.extend(absent.into_iter().filter(is_held).map(|key| (key, none)));
         let mut read = history.clone();
         for (place, (key, found)) in (1..).zip(found) {
             read.operations.push(Operation {
@@ -152,6 +151,11 @@ fn judge_survivors<Y: Family>(cluster: &Cluster<Y>, history: &History) -> Vec<St
         wrong.extend(Y::judge(&read).into_iter().map(|line| format!("on node {}: {line}", id.0)));
     }
     wrong
+}
+
+/// The version of a record that is there, as histories tell it: some systems export none.
+fn told(version: Version) -> Option<u64> {
+    Some(version.0).filter(|&version| version > 0)
 }
 
 /// The key of an operation on a single record.

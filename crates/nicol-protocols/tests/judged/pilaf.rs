@@ -108,3 +108,16 @@ fn what_is_broken_on_purpose_is_caught_within_200_seeds() {
         assert!(ways >= 6);
     }
 }
+
+/// A record that a client was told of, and that nobody has asked for since: its survivor is.
+#[test]
+fn a_survivor_that_lacks_what_was_acknowledged_is_caught() {
+    let caught = (0..200).find(|&seed| {
+        let mut config = config("pilaf", "churn", "connectx5-40g", seed, &["sabotage=loses_puts"]);
+        config.length = Some(Length::Transactions(200));
+        config.faults.crashes = true;
+        let check = run(&config).unwrap().report.check;
+        check.violations.iter().any(|line| line.contains("on node"))
+    });
+    assert!(caught.is_some(), "a lost record must be missed where it was");
+}

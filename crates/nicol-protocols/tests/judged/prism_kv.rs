@@ -93,6 +93,22 @@ fn what_a_crash_leaves_is_served_and_what_it_takes_is_refused() {
     assert!(refused > 0 && unknown > 0 && committed > 1_000, "{refused} {unknown} {committed}");
 }
 
+/// What survivors hold at the end is judged by its values: it has no versions.
+#[test]
+fn records_that_nobody_wrote_for_certain_are_judged_after_a_crash() {
+    for system in ["prism-kv", "pilaf", "pilaf-software"] {
+        for seed in 0..40 {
+            let mut spec = WorkloadSpec::named("ycsb");
+            spec.shrink();
+            let mut config = short(system, spec, "connectx5-40g", seed);
+            (config.nodes, config.replicas, config.clients) = (3, 3, Some(8));
+            config.length = Some(Length::Transactions(200));
+            config.faults = "messages,crashes".parse().unwrap();
+            held(&config);
+        }
+    }
+}
+
 /// A client-only node dies, shortly before all clients have ended: what it has left is no leak.
 fn dying(at: u64) -> BenchConfig {
     let mut config = config("churn", "liquidio3", at, &[]);
