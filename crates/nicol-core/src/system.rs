@@ -7,13 +7,13 @@
 
 use std::sync::Arc;
 
-use crate::engine::Revival;
+use crate::engine::{Loss, Revival};
 use crate::fabric::Fabric;
 use crate::ids::{Key, NodeId, ShardId, Version};
 use crate::records::RecordSource;
 use crate::steering::Decisions;
 use crate::units::Bytes;
-use crate::view::View;
+use crate::view::{Halves, View};
 
 /// One node of a system: its memory, shared by its engines.
 pub trait SystemNode: Send + Sync + Sized + 'static {
@@ -34,6 +34,16 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Do the survivors of a crash go on, under the views that follow? If not, and it does not
     /// recover either, they wait for the dead.
     const FOLLOWS_VIEWS: bool = false;
+
+    /// What half of a node is worth, set like this. Default: nothing without the other half.
+    ///
+    /// [`Halves::HostAlone`] is for systems whose hosts do everything, over cards that execute verbs for
+    /// as long as their machine runs. Where NIC engines stand in for such a card it counts as
+    /// [`Halves::Together`].
+    fn halves(config: &Self::Config) -> Halves {
+        let _however = config;
+        Halves::Together
+    }
 
     /// What a node holds of a shard.
     type Shard: Send + Sync;
@@ -77,8 +87,12 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
         let _refuses_everything = fabric;
     }
 
-    /// The node has crashed: its memory of this life is lost, and no engine of it runs.
-    fn crashed(&self) {}
+    /// The sides of `loss` have crashed: what of the node's own structures was there is lost. What lives
+    /// of the node may go on to use the rest; but as soon as [`halves`](SystemNode::halves) are lost with
+    /// one of them, nobody counts on what the node holds.
+    fn crashed(&self, loss: &Loss) {
+        let _lost = loss;
+    }
 
     /// Starts one engine of a new life of a node that has crashed. Default: without data, for ever.
     fn restart<F: Fabric>(self: &Arc<Self>, fabric: &F) {

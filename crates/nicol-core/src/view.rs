@@ -5,6 +5,7 @@
 //! nodes and engines, so that an engine's index never changes, and may differ in who is up, under
 //! which incarnation, and in the placement of shards.
 
+mod halves;
 mod placement;
 mod service;
 mod set;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+pub use halves::Halves;
 use placement::{Placement, successive};
 pub use placement::{REPLICAS_MAX, ReplicaSet};
 pub use service::{Asking, Membership};
@@ -62,8 +64,6 @@ pub enum Role {
     Server,
     /// Runs clients and their coordinators; holds no shard.
     Client,
-    /// A SmartNIC's system-on-chip that is a node of its own; holds no shard by default.
-    Soc,
 }
 
 impl Role {
@@ -72,7 +72,6 @@ impl Role {
         match self {
             Self::Server => "server",
             Self::Client => "client",
-            Self::Soc => "soc",
         }
     }
 }
@@ -143,6 +142,7 @@ pub struct View {
     epoch: Epoch,
     hash_seed: u64,
     engines: u32,
+    halves: Halves,
     nodes: Arc<[ViewNode]>,
     placement: Arc<Placement>,
 }
@@ -204,6 +204,7 @@ impl View {
             epoch: Epoch::FIRST,
             hash_seed: 0,
             engines: first,
+            halves: Halves::Apart,
             nodes: nodes.into(),
             placement: Arc::new(Placement::new(successive(&servers, replicas))),
         })
@@ -212,6 +213,12 @@ impl View {
     /// The same view with another partition hash.
     pub fn with_hash_seed(mut self, seed: u64) -> Self {
         self.hash_seed = seed;
+        self
+    }
+
+    /// The same view of nodes whose halves are worth this. Without a word each side goes on alone.
+    pub const fn with_halves(mut self, halves: Halves) -> Self {
+        self.halves = halves;
         self
     }
 
@@ -268,6 +275,11 @@ impl View {
     /// The seed of the partition hash.
     pub const fn hash_seed(&self) -> u64 {
         self.hash_seed
+    }
+
+    /// What half of a node is worth.
+    pub const fn halves(&self) -> Halves {
+        self.halves
     }
 
     /// Number of nodes.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Result;
-use nicol_core::engine::{AfterLoss, Loss, Revival, Start};
+use nicol_core::engine::{Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::ids::{Key, NodeId, Side};
@@ -34,7 +34,7 @@ pub(crate) struct Cluster<Y: Family> {
     /// Initial records of all replicas, at most.
     pub(crate) records: u64,
     pub(crate) memory: Option<Memory>,
-    /// By node: has it crashed? Then its memory is lost.
+    /// By node: has a side crashed with which it is lost? Then nobody counts on its memory.
     down: Vec<AtomicBool>,
     /// The nodes that must serve again before the cluster is at rest.
     returning: OnceLock<Vec<NodeId>>,
@@ -61,10 +61,12 @@ impl<Y: Family> Start for Cluster<Y> {
         Y::start(node, fabric, &self.built.workload, &self.run, clients);
     }
 
-    fn crashed(&self, loss: &Loss) -> AfterLoss {
-        self.down[loss.node.index()].store(true, Ordering::Relaxed);
-        self.nodes[loss.node.index()].crashed();
-        AfterLoss::NodeStops
+    fn crashed(&self, loss: &Loss) {
+        let takes = |&side: &Side| loss.of(side) && self.view.halves().are_lost_with(side);
+        if [Side::Host, Side::Nic].iter().any(takes) {
+            self.down[loss.node.index()].store(true, Ordering::Relaxed);
+        }
+        self.nodes[loss.node.index()].crashed(loss);
     }
 
     /// A node that has crashed has no data in its next life until it recovers, if it can, and its

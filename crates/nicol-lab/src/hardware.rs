@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::ids::{NodeId, Side};
-use nicol_core::view::{NODES_MAX, NodeSpec, Role, View};
+use nicol_core::view::{Halves, NODES_MAX, NodeSpec, Role, View};
+use nicol_sim::profile::{NicCores, OneSidedBy};
 use nicol_sim::{Profile, checks};
 
 use crate::config::{BenchConfig, THREADS, refused_view};
@@ -109,11 +110,14 @@ fn roles(config: &BenchConfig) -> Result<Vec<Role>> {
 }
 
 /// The nodes of a run on threads.
+///
+/// Engines of NICs there execute verbs, so that no host goes on without its own.
 pub(crate) fn live_view(config: &BenchConfig) -> Result<View> {
     let (host_engines, nic_engines) =
         (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
     let specs = roles(config)?.into_iter().map(|role| NodeSpec { role, host_engines, nic_engines });
-    View::of(&specs.collect::<Vec<_>>(), config.replicas).map_err(refused_view)
+    let view = View::of(&specs.collect::<Vec<_>>(), config.replicas).map_err(refused_view)?;
+    Ok(view.with_halves(Halves::Together))
 }
 
 /// The profile of the first node, a server.
@@ -169,6 +173,17 @@ impl Hardware {
         }
         let view = View::of(&specs, config.replicas).map_err(refused_view)?;
         Ok(Self { view, profiles })
+    }
+
+    /// What half of a node is worth here to a system that says so: a host needs NIC cores that pass on
+    /// its frames, or stand in for a card.
+    pub(crate) fn halves(&self, halves: Halves) -> Halves {
+        let moves_bytes = |profile: &Arc<Profile>| {
+            let can = profile.capabilities();
+            can.one_sided_by == OneSidedBy::Card && can.nic_cores == NicCores::Host
+        };
+        let alone = halves != Halves::HostAlone || self.profiles.iter().all(moves_bytes);
+        if alone { halves } else { Halves::Together }
     }
 
     /// What a report says of it: the profile's name, or the argument if there are several.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use nicol_core::engine::Loss;
+use nicol_core::system::SystemNode;
 use nicol_core::units::Nanos;
 use nicol_rt::LogDevice;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
@@ -43,7 +44,7 @@ pub(crate) fn run<Y: Family>(system: &System, config: &BenchConfig) -> Result<Be
         config.turn.is_none() && config.recorded_run,
         "--turn-us, --no-recorded-run: only --on threads has a clock of its own and a second run"
     );
-    let hardware = Hardware::of(config, system)?;
+    let mut hardware = Hardware::of(config, system)?;
     let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));
@@ -53,6 +54,8 @@ pub(crate) fn run<Y: Family>(system: &System, config: &BenchConfig) -> Result<Be
     });
     let plan = config.plan(length, warmup, clients, true);
     let built = Y::build(config, Some(hardware.profiles[0].cores.nic_memory.value))?;
+    let halves = hardware.halves(<Y::Node as SystemNode>::halves(&built.system));
+    hardware.view = hardware.view.with_halves(halves);
     let cluster = Arc::new(Cluster::<Y>::load(config, &hardware.view, built, plan, clients)?);
     let profile = hardware.name(config);
     let measured = simulate(config, hardware, &cluster);

@@ -75,6 +75,9 @@ pub struct System {
     /// Can it run this workload? If not, why, in words.
     #[serde(skip)]
     pub accepts: fn(&System, &WorkloadSpec) -> Result<(), String>,
+    /// May its clients run on nodes of their own, under this workload and these settings?
+    #[serde(skip)]
+    pub clients_apart: fn(&System, &WorkloadSpec, &[String]) -> bool,
     /// What a sweep varies besides faults, as settings drawn from a seed.
     #[serde(skip)]
     pub variation: fn(&System, &WorkloadSpec, u64) -> Vec<String>,

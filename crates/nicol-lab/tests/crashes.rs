@@ -92,3 +92,46 @@ fn a_crash_of_everything_ends_every_client_with_its_attempt_unknown() {
         assert_eq!(first.trace_digest, second.trace_digest, "{system}");
     }
 }
+
+/// Node 1 loses one half for good, or for a while.
+fn halved(scope: CrashScope, restart_after: Option<Nanos>) -> Option<FaultPlan> {
+    let at = Nanos::from_micros(60);
+    let crash = Crash { scope, node: 1, at, restart_after };
+    Some(FaultPlan { crashes: vec![crash], ..FaultPlan::none() })
+}
+
+#[test]
+fn a_node_that_loses_half_is_given_up_as_a_whole() {
+    let after = [None, Some(Nanos::from_micros(15)), Some(Nanos::from_millis(30))];
+    for (system, on) in [("xenic", "liquidio3"), ("farm", "liquidio3"), ("prism-tx", "liquidio3")] {
+        for scope in [CrashScope::Host, CrashScope::Nic] {
+            for restart_after in after {
+                let fault_plan = halved(scope, restart_after);
+                let mut config = config(system, "smallbank", on, 1);
+                config.settings.retain(|_| system != "prism-tx");
+                let report = held(&BenchConfig { fault_plan, ..config });
+                let refused = report.abort_reasons.get("shard_unavailable").copied();
+                assert!(refused > Some(0), "{system}, {scope:?}: {:?}", report.abort_reasons);
+            }
+        }
+    }
+}
+
+#[test]
+fn cores_of_a_nic_that_nobody_uses_cost_nothing_when_they_crash() {
+    for system in ["farm", "drtm-h", "fasst"] {
+        for restart_after in [None, Some(Nanos::from_micros(200))] {
+            let fault_plan = halved(CrashScope::Nic, restart_after);
+            let config = config(system, "smallbank", "connectx5", 1);
+            let report = held(&BenchConfig { fault_plan, ..config });
+            let outcomes = (report.committed + report.refused, report.unknown);
+            assert_eq!(outcomes, (504, 0), "{system}");
+            let refused = report.abort_reasons.get("shard_unavailable").copied();
+            assert_eq!(refused.unwrap_or_default(), 0, "{system}");
+        }
+        let gone = halved(CrashScope::Host, None);
+        let config = config(system, "smallbank", "connectx5", 1);
+        let report = held(&BenchConfig { fault_plan: gone, ..config });
+        assert!(report.abort_reasons["shard_unavailable"] > 0, "{system}");
+    }
+}

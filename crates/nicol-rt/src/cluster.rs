@@ -11,7 +11,7 @@ use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::MediumCounts;
 use nicol_core::memory::RegionTable;
 use nicol_core::units::Nanos;
-use nicol_core::view::{Role, View};
+use nicol_core::view::{Halves, Role, View};
 
 use crate::clock::SharedClock;
 use crate::config::{Clock, LiveConfig, LiveError, Views};
@@ -97,8 +97,11 @@ fn assign(view: &View, threads: usize) -> Vec<usize> {
 /// What all engines share.
 fn shared(config: &LiveConfig, assigned: &[usize], parkers: &[Arc<Parker>], logs: usize) -> Shared {
     let view = &config.view;
+    // Engines that know of nothing that they need go on without it.
+    let broken = config.sabotage == CrashSabotage::HalfServes;
+    let halves = if broken { Halves::Apart } else { view.halves() };
     Shared {
-        view: view.clone(),
+        view: view.clone().with_halves(halves),
         tuning: tuning(config.faults.is_some()),
         faults: config.faults.clone(),
         ignores_fences: config.sabotage == CrashSabotage::FenceIgnored,
@@ -178,6 +181,7 @@ impl LiveCluster {
             start.clone(),
             (orders.clone(), assigned),
             config.views,
+            view,
             (config.seed, config.sabotage),
         ));
         let started = shared.clock.started();

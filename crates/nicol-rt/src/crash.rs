@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nicol_core::engine::{AfterLoss, CrashSabotage, Life, Lives, Loss, Started, restart_name};
+use nicol_core::engine::{CrashSabotage, Life, Lives, Loss, Started, restart_name};
 use nicol_core::faults::Crash;
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::medium::MediumCounts;
@@ -46,7 +46,7 @@ struct Books {
     lost: Vec<Arc<Region>>,
     medium: MediumCounts,
     dice: Stream,
-    /// The newest view that every side in it has installed.
+    /// The newest view that every member of it has installed.
     installed: View,
 }
 
@@ -70,20 +70,26 @@ impl Crasher {
         started: Arc<dyn Started<LiveWorld> + Send + Sync>,
         (orders, assigned): (Vec<Arc<Orders>>, Vec<usize>),
         views: Views,
+        first: &View,
         (seed, sabotage): (u64, CrashSabotage),
     ) -> Self {
         let books = Mutex::new(Books {
-            lives: Lives::new(shared.view.nodes()),
+            lives: Lives::new(first),
             lost: Vec::new(),
             medium: MediumCounts::default(),
             dice: Stream::new(seed, Purpose::Medium, 0),
-            installed: shared.view.clone(),
+            installed: first.clone(),
         });
         Self { shared, control, started, orders, assigned, views, sabotage, books }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first view, as the view service has it.
+    pub(crate) fn first_view(&self) -> View {
+        self.shared.view.clone().with_halves(self.books().lives.halves())
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -132,12 +138,33 @@ impl Crasher {
         }
     }
 
-    /// Ends a life of a side that the view service has given up, unless it is over already.
-    pub(crate) fn end_life(&self, loss: Loss, (node, side, incarnation): Asking) {
+    /// Begins a new life of a side that the view service has given up, unless the old one is over
+    /// already; and of its other half, if that needs it. Without a half that it needs it waits for it.
+    pub(crate) fn begin_anew(&self, (node, side, incarnation): Asking) {
         let books = &mut *self.books();
-        if books.lives.of(node, side) == (Life { up: true, incarnation }) {
-            self.crash_all(books, &[loss]);
+        if books.lives.of(node, side) != (Life { up: true, incarnation }) {
+            return;
         }
+        let Some(_paused) = self.pause(&[node]) else { return };
+        let [host, nic] = SIDES.map(|of| of == side);
+        let given_up = Loss { node, host, nic };
+        if self.take_apart(books, given_up) {
+            let again = books.lives.start_again(given_up);
+            self.start_with_halves(books, &again);
+        }
+    }
+
+    /// Starts sides that are down, and with them their other halves that need them: what lives of these
+    /// ends first.
+    fn start_with_halves(&self, books: &mut Books, sides: &[(NodeId, Side)]) {
+        let along = books.lives.start_along(sides);
+        for &(node, side) in &along {
+            let loss = Loss { node, host: side == Side::Host, nic: side == Side::Nic };
+            if !self.take_apart(books, loss) {
+                return;
+            }
+        }
+        self.bring_back(books, &[sides, &along].concat());
     }
 
     /// Starts what is down of these sides.
@@ -146,7 +173,7 @@ impl Crasher {
         let sides = sides(&books.lives);
         let nodes: Vec<NodeId> = sides.iter().map(|&(node, _)| node).collect();
         let Some(_paused) = self.pause(&nodes) else { return };
-        self.bring_back(books, &sides);
+        self.start_with_halves(books, &sides);
     }
 
     /// Carries out the crashes of a plan, until the last one or until the cluster stops.
@@ -248,10 +275,8 @@ impl Crasher {
             // NIC engines execute the chains here.
             regions.forget_chains();
         }
-        let after = self.started.crashed(&loss);
+        self.started.crashed(&loss);
         hit().all(|side| self.spread(books, node, side))
-            && (after == AfterLoss::Continues
-                || self.take_apart(books, Loss { host: !loss.host, nic: !loss.nic, ..loss }))
     }
 
     fn memory_is_durable(&self) -> bool {

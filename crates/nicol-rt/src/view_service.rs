@@ -12,7 +12,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use nicol_core::engine::{CrashSabotage, Loss};
+use nicol_core::engine::CrashSabotage;
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Asking, Membership};
@@ -60,8 +60,7 @@ impl Requests {
 
 /// The service's thread, until the cluster stops.
 pub(crate) fn serve(requests: &Requests, crasher: &Arc<Crasher>) {
-    let first = crasher.shared().view.clone();
-    let mut members = Membership::new(first, LEASE);
+    let mut members = Membership::new(crasher.first_view(), LEASE);
     let endless = crasher.sabotage() == CrashSabotage::LeaseEndless;
     // By node and side: the newest view that it was told, and the newest that it has installed. A side
     // follows orders before it asks again.
@@ -75,16 +74,17 @@ pub(crate) fn serve(requests: &Requests, crasher: &Arc<Crasher>) {
         for &(side, asked_at) in &asked {
             let (node, of, _) = side;
             if members.has(side) {
-                let until = if endless { Nanos::MAX } else { asked_at.saturating_add(LEASE) };
+                let until = asked_at.saturating_add(LEASE).min(members.lease_until(node, of));
+                let until = if endless { Nanos::MAX } else { until };
                 let view = members.view().clone();
                 let at = (node.index(), of as usize);
                 installed[at.0][at.1] = std::mem::replace(&mut told[at.0][at.1], view.epoch());
                 crasher.tell(node, &Order::Serve { side, view, until });
-            } else {
-                // It has been given up: the others have gone on without it.
-                let loss = Loss { node, host: of == Side::Host, nic: of == Side::Nic };
-                crasher.end_life(loss, side);
+            } else if members.is_given_up(side) {
+                // The others have gone on without it.
+                crasher.begin_anew(side);
             }
+            // Any other waits for its other half, without a lease.
         }
         let view = members.view();
         let has = |node: NodeId, of| installed[node.index()][of as usize] == view.epoch();

@@ -8,7 +8,7 @@ use nicol_core::fabric::conformance::AskingNode1;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan, Partition};
 use nicol_core::ids::{Epoch, NodeId, Side};
 use nicol_core::units::Nanos;
-use nicol_core::view::{NodeSet, View};
+use nicol_core::view::{Halves, NodeSet, View};
 use nicol_rt::view_service::LEASE;
 use nicol_rt::{CrashSabotage, LiveCluster, LiveConfig, LiveReport, Views};
 
@@ -18,7 +18,12 @@ const RUN: Nanos = Nanos(LEASE.0 * 4);
 
 /// Runs for [`RUN`] with a service of views.
 fn run(faults: FaultPlan, sabotage: CrashSabotage) -> (AskingNode1, LiveReport) {
-    let view = View::new(3, 2, 1, 1).unwrap();
+    run_of(Halves::Apart, faults, sabotage)
+}
+
+/// The same, with nodes of such halves.
+fn run_of(halves: Halves, faults: FaultPlan, sabotage: CrashSabotage) -> (AskingNode1, LiveReport) {
+    let view = View::new(3, 2, 1, 1).unwrap().with_halves(halves);
     let (faults, views) = (Some(faults), Views::Service);
     let config = LiveConfig::new(view);
     let config = LiveConfig { threads: Some(2), spin: false, faults, views, sabotage, ..config };
@@ -42,23 +47,24 @@ const CUT: Nanos = Nanos::from_millis(200);
 /// Node 1 has its last lease by then.
 const LAST_LEASE_ENDS: Nanos = Nanos(CUT.0 + LEASE.0);
 
-/// When node 1 answered although its lease was over for long.
-fn stale(asking: &AskingNode1) -> usize {
-    asking.served().iter().filter(|&&at| at >= LAST_LEASE_ENDS + LOST_CORE).count()
+/// When node 1 answered although its lease was over for long, and before the cut had healed.
+fn stale(asking: &AskingNode1, healed: Nanos) -> usize {
+    let late = LAST_LEASE_ENDS + LOST_CORE..healed;
+    asking.served().iter().filter(|at| late.contains(at)).count()
 }
 
 #[test]
 fn a_node_that_is_cut_off_from_the_service_serves_nobody_after_its_lease() {
     let (asking, report) = run(cut(CUT, RUN), CrashSabotage::None);
     assert!(asking.served().iter().any(|&at| at > CUT + LEASE / 4), "it goes on with its lease");
-    assert_eq!(stale(&asking), 0, "stale answers");
+    assert_eq!(stale(&asking, RUN), 0, "stale answers");
     assert!(report.stats.unleased > 0);
 }
 
 #[test]
 fn an_endless_lease_is_caught() {
     let (asking, _) = run(cut(CUT, RUN), CrashSabotage::LeaseEndless);
-    assert!(stale(&asking) > 0);
+    assert!(stale(&asking, RUN) > 0);
 }
 
 #[test]
@@ -90,15 +96,17 @@ fn a_crashed_node_is_given_up_and_comes_back_as_a_new_incarnation() {
 }
 
 #[test]
-fn a_node_that_was_given_up_while_it_lived_stops_when_it_learns_so() {
+fn a_node_that_was_given_up_while_it_lived_begins_a_new_life_when_it_learns_so() {
     // Nothing comes from node 1, which hears the others all the same.
     let side = [NodeId(1)].into_iter().collect::<NodeSet>();
-    let cut = Partition { from: CUT, until: CUT + LEASE * 2, side, one_way: true };
+    let healed = CUT + LEASE * 2;
+    let cut = Partition { from: CUT, until: healed, side, one_way: true };
     let faults = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
     // On a busy machine nothing may reach it while it has no lease.
     let was_asked_without_lease = (0..5).any(|_| {
         let (asking, report) = run(faults.clone(), CrashSabotage::None);
-        assert_eq!(stale(&asking), 0, "stale answers");
+        assert_eq!(stale(&asking, healed), 0, "stale answers");
+        assert!(asking.served().last() > Some(&Nanos(RUN.0 / 10 * 9)), "it serves again");
         let crashes = asking.crashes();
         assert!(crashes.iter().all(|loss| loss.node == NodeId(1)), "{crashes:?}");
         let of = |side| crashes.iter().filter(|loss| loss.of(side)).count();
@@ -106,4 +114,36 @@ fn a_node_that_was_given_up_while_it_lived_stops_when_it_learns_so() {
         report.stats.unleased > 0
     });
     assert!(was_asked_without_lease);
+}
+
+/// The host of node 1 crashes while its NIC serves.
+fn without_host(restart_after: Nanos) -> FaultPlan {
+    let restart_after = Some(restart_after);
+    let crash = Crash { scope: CrashScope::Host, node: 1, at: CUT, restart_after };
+    FaultPlan { crashes: vec![crash], ..FaultPlan::none() }
+}
+
+/// What a NIC has answered between its host's crash and its return.
+fn halved(asking: &AskingNode1, until: Nanos) -> usize {
+    asking.served().iter().filter(|&&at| (CUT + LOST_CORE..until).contains(&at)).count()
+}
+
+#[test]
+fn a_half_serves_nobody_without_the_other_and_they_come_back_together() {
+    for after in [LEASE / 2, LEASE * 2] {
+        let (asking, _) = run_of(Halves::Together, without_host(after), CrashSabotage::None);
+        assert!(asking.served().iter().any(|&at| at < CUT));
+        assert_eq!(halved(&asking, CUT + after), 0, "a NIC serves without its host");
+        assert!(asking.served().last() > Some(&Nanos(RUN.0 / 10 * 9)), "it serves again");
+        let of = |side| asking.crashes().iter().filter(|loss| loss.of(side)).count();
+        // On a busy machine a lease may end besides.
+        assert!(of(Side::Host) > 0 && of(Side::Nic) > 0, "{:?}", asking.crashes());
+    }
+}
+
+#[test]
+fn a_half_that_goes_on_without_the_other_is_caught() {
+    let sabotage = CrashSabotage::HalfServes;
+    let (asking, _) = run_of(Halves::Together, without_host(LEASE * 2), sabotage);
+    assert!(halved(&asking, CUT + LEASE * 2) > 0);
 }

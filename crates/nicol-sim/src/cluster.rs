@@ -14,7 +14,7 @@ use nicol_core::memory::Region;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_core::trace::Sink;
 use nicol_core::units::{Nanos, Picos};
-use nicol_core::view::View;
+use nicol_core::view::{Halves, View};
 
 use crate::hw::{NodeHardware, NodeModel, picos};
 use crate::kernel::{Event, Kernel};
@@ -185,13 +185,16 @@ impl SimCluster {
             vectors: Slab::default(),
             verbs: Slab::default(),
             faults: Faults::new(faults, seed, 0),
-            lives: Lives::new(view.nodes()),
+            lives: Lives::new(&view),
             has_crashes: false,
             news: Vec::new(),
             media: view.node_ids().map(|_| Medium::default()).collect(),
             medium_rng: Stream::new(seed, Purpose::Medium, 0),
         };
-        let mut shared = Shared::new(view, models, tuning, unreliable, state);
+        // Engines that know of nothing that they need go on without it.
+        let halves = view.halves();
+        let known = if sabotage == CrashSabotage::HalfServes { Halves::Apart } else { halves };
+        let mut shared = Shared::new(view.with_halves(known), models, tuning, unreliable, state);
         (shared.keeps_content, shared.detect_after) = (keeps_content, detect_after);
         (shared.syncs_nothing, shared.holds_frames) = (syncs_nothing, holds_frames);
         shared.keeps_unsynced = sabotage == CrashSabotage::MediumKeepsAll;
@@ -266,7 +269,7 @@ impl SimCluster {
     }
 
     /// Runs until nothing but sleeping is left: no frame, transfer or ready task, and no call in
-    /// flight at an engine that lives, and the view service has told every engine of every crash.
+    /// flight at an engine that lives, and the view service has told every member of every crash.
     /// Retransmission timers of answered calls may be pending.
     pub fn settle(&self, limit: Nanos) -> RunEnd {
         self.run_until(&mut |_| self.is_settled(), limit)
@@ -279,9 +282,15 @@ impl SimCluster {
         }
         let engines = self.engines.borrow();
         let living = || engines.iter().zip(&state.cores).filter(|(_, core)| !core.dead);
-        // Without a view service nobody is to learn of a crash by a view.
-        let views_are_current = state.view_service.is_none()
-            || living().all(|(engine, _)| state.lives.are_told_by(Local::view(engine)));
+        // Without a view service nobody is to learn of a crash by a view. Those that are no members,
+        // for want of their other half, are not told.
+        let views_are_current = state.view_service.as_ref().is_none_or(|service| {
+            let view = service.members.view();
+            let is_member = |engine: EngineId| view.side(engine.node, engine.side).up;
+            let knows = |engine: &Engine<SimWorld>| Local::view(engine).epoch() == view.epoch();
+            let members = living().filter(|(engine, _)| is_member(engine.here()));
+            state.lives.are_told_by(view) && members.into_iter().all(|(engine, _)| knows(engine))
+        });
         views_are_current && living().all(|(engine, _)| engine.calls_in_flight() == 0)
     }
 

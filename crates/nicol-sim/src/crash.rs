@@ -1,9 +1,7 @@
 //! Crashes and restarts of a simulated cluster: engines are taken apart and started anew, and what
 //! is under way is cut off.
 
-use nicol_core::engine::{
-    AfterLoss, CrashSabotage, Engine, Loss, Operation, Revival, Transfer, restart_name,
-};
+use nicol_core::engine::{CrashSabotage, Engine, Loss, Operation, Revival, Transfer, restart_name};
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::{MediumCounts, MediumWrite};
 
@@ -83,10 +81,17 @@ impl SimCluster {
             let lost = shared.tables[usize::from(loss.node.0)].lose(side, durable);
             self.lost.borrow_mut().extend(lost);
         }
-        let after = self.started.borrow().as_ref().map(|started| started.crashed(&loss));
-        if after == Some(AfterLoss::NodeStops) {
-            self.crash(Loss { host: !loss.host, nic: !loss.nic, ..loss });
+        if let Some(started) = &*self.started.borrow() {
+            started.crashed(&loss);
         }
+    }
+
+    /// Ends these lives of sides, which live: the others have gone on without them. They start again
+    /// at once, or with the half that they need.
+    pub(crate) fn begin_anew(&self, given_up: Loss) {
+        self.take_apart(given_up);
+        let again = self.shared.state.borrow_mut().lives.start_again(given_up);
+        self.bring_back(&again);
     }
 
     /// The engine of the next incarnation.
@@ -95,9 +100,16 @@ impl SimCluster {
         Engine::new(self.shared.engines[index], world)
     }
 
+    /// Starts sides that are down, and with them their other halves that need them: what lives of these
+    /// ends first.
     fn bring_back(&self, sides: &[(NodeId, Side)]) {
         let shared = &*self.shared;
-        for &(node, side) in sides {
+        let along = shared.state.borrow().lives.start_along(sides);
+        for &(node, side) in &along {
+            self.crash(Loss { node, host: side == Side::Host, nic: side == Side::Nic });
+        }
+        let sides = [sides, &along].concat();
+        for &(node, side) in &sides {
             let state = &mut *shared.state.borrow_mut();
             state.lives.bring_up(node, side);
             shared.tell(state, node, side);

@@ -22,35 +22,46 @@ impl SimCluster {
         let asking = shared.asking(state, now);
         let Some(service) = &mut state.view_service else { return };
         service.members.update(now, &asking, now + SERVICE_LATENCY + LEASE);
-        let lease_until = if service.endless { Nanos::MAX } else { now.saturating_add(LEASE) };
         let view = service.members.view().clone();
-        service.answers.push_back(Answers { view, lease_until, sides: asking });
+        let until = |node, side| match service.endless {
+            true => Nanos::MAX,
+            false => service.members.lease_until(node, side).min(now.saturating_add(LEASE)),
+        };
+        let leased = |asking: Asking| (asking, until(asking.0, asking.1));
+        let sides = asking.into_iter().map(leased).collect();
+        service.answers.push_back(Answers { view, sides });
         state.kernel.push(now + SERVICE_LATENCY * 2, Event::ViewAnswers);
         state.kernel.push(now + RENEWAL, Event::LeaseRenewal);
     }
 
     /// The service's answers reach those that asked, if they still live. A side that has been given
-    /// up meanwhile stops: the others have gone on without it.
+    /// up meanwhile begins a new life: the others have gone on without it. One that waits for its other
+    /// half gets no lease.
     pub(crate) fn take_view_answers(&self) {
         let shared = &*self.shared;
         let answers = {
             let state = &mut *shared.state.borrow_mut();
             state.view_service.as_mut().and_then(|service| service.answers.pop_front())
         };
-        let Some(Answers { view, lease_until, sides }) = answers else { return };
-        for (node, side, incarnation) in sides {
+        let Some(Answers { view, sides }) = answers else { return };
+        let mut given_up = Vec::<Loss>::new();
+        for ((node, side, incarnation), lease_until) in sides {
             let lives = {
                 let state = shared.state.borrow();
                 let Life { up, incarnation: newest } = state.lives.of(node, side);
                 up && newest == incarnation
             };
             let SideState { up, incarnation: registered } = view.side(node, side);
-            let is_member = up && registered == incarnation;
-            if lives && !is_member {
-                self.crash(Loss { node, host: side == Side::Host, nic: side == Side::Nic });
-                continue;
+            if lives && incarnation < registered {
+                // Sides of one node asked one after the other.
+                let [host, nic] = SIDES.map(|of| of == side);
+                match given_up.last_mut().filter(|loss| loss.node == node) {
+                    Some(loss) => (loss.host, loss.nic) = (loss.host || host, loss.nic || nic),
+                    None => given_up.push(Loss { node, host, nic }),
+                }
             }
-            for index in shared.engines_of(node, side).filter(|_| lives) {
+            let is_member = up && registered == incarnation;
+            for index in shared.engines_of(node, side).filter(|_| lives && is_member) {
                 let engine = self.engine_at(index);
                 if engine.install_view(&view) {
                     shared.state.borrow_mut().request_round(index, self.now());
@@ -58,6 +69,7 @@ impl SimCluster {
                 engine.grant_lease(lease_until);
             }
         }
+        given_up.into_iter().for_each(|loss| self.begin_anew(loss));
     }
 }
 

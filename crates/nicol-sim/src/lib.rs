@@ -35,6 +35,7 @@ pub use cluster::{RunEnd, SimCluster, SimConfig};
 pub use held::Held;
 #[doc(hidden)]
 pub use hw::PciePackets;
+pub use lives::PCIE_DETECTION;
 pub use nicol_core::engine::CrashSabotage;
 pub use profile::{Profile, ProfileError};
 pub use report::{SimReport, Spending, Utilization};

@@ -33,8 +33,8 @@ pub struct ViewService {
 #[derive(Debug)]
 pub(crate) struct Answers {
     pub(crate) view: View,
-    pub(crate) lease_until: Nanos,
-    pub(crate) sides: Vec<Asking>,
+    /// Who asked, and until when it has a lease if it is a member.
+    pub(crate) sides: Vec<(Asking, Nanos)>,
 }
 
 impl ViewService {

@@ -2,17 +2,23 @@
 
 use std::sync::Arc;
 
+use nicol_core::fabric::Local;
 use nicol_core::fabric::conformance::AskingNode1;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan, Partition};
-use nicol_core::ids::{EngineId, Epoch, NodeId, Side};
+use nicol_core::ids::{EngineId, Epoch, Incarnation, NodeId, Side};
 use nicol_core::units::Nanos;
-use nicol_core::view::{NodeSet, View};
+use nicol_core::view::{Halves, NodeSet, SideState, View};
 use nicol_sim::view_service::{LEASE, RENEWAL, SERVICE_LATENCY};
-use nicol_sim::{CrashSabotage, Profile, SimCluster, SimConfig};
+use nicol_sim::{CrashSabotage, PCIE_DETECTION, Profile, RunEnd, SimCluster, SimConfig};
 
 /// Runs for 60 ms with a service of views.
 fn run(faults: FaultPlan, sabotage: CrashSabotage) -> (AskingNode1, SimCluster) {
-    let view = View::new(3, 2, 1, 1).unwrap();
+    run_of(Halves::Apart, faults, sabotage)
+}
+
+/// The same, with nodes of such halves.
+fn run_of(halves: Halves, faults: FaultPlan, sabotage: CrashSabotage) -> (AskingNode1, SimCluster) {
+    let view = View::new(3, 2, 1, 1).unwrap().with_halves(halves);
     let profile = Arc::new(Profile::load("liquidio3").unwrap());
     let config = SimConfig::new(view, profile, 1);
     let config = SimConfig { faults, sabotage, view_service: true, ..config };
@@ -35,20 +41,35 @@ const CUT: Nanos = Nanos::from_millis(5);
 /// Node 1 has its last lease by then.
 const LAST_LEASE_ENDS: Nanos = Nanos(CUT.0 + LEASE.0);
 
+const HEALED: Nanos = Nanos::from_millis(50);
+
+/// When node 1 answered although its lease was over, and its next life had not begun.
+fn stale(asking: &AskingNode1) -> Vec<Nanos> {
+    let served = asking.served().into_iter();
+    served.filter(|at| (LAST_LEASE_ENDS..HEALED).contains(at)).collect()
+}
+
 #[test]
 fn a_node_that_is_cut_off_from_the_service_serves_nobody_after_its_lease() {
-    let (asking, _cluster) = run(cut(CUT, Nanos::from_millis(50)), CrashSabotage::None);
-    let served = asking.served();
-    assert!(served.iter().any(|&at| at > CUT + RENEWAL), "it goes on while it has a lease");
-    let late: Vec<_> = served.iter().filter(|&&at| at >= LAST_LEASE_ENDS).collect();
-    assert_eq!(late, [&Nanos::ZERO; 0], "a stale answer");
+    for halves in [Halves::Apart, Halves::Together] {
+        let (asking, _cluster) = run_of(halves, cut(CUT, HEALED), CrashSabotage::None);
+        let served = asking.served();
+        assert!(served.iter().any(|&at| at > CUT + RENEWAL), "it goes on while it has a lease");
+        assert_eq!(stale(&asking), [Nanos::ZERO; 0], "a stale answer");
+        // It learns that it was given up, and begins a new life.
+        assert!(served.last() > Some(&Nanos::from_millis(59)), "it serves again");
+        let crashes = asking.crashes();
+        let of = |node, side| {
+            crashes.iter().filter(|loss| loss.node == NodeId(node) && loss.of(side)).count()
+        };
+        assert_eq!([of(1, Side::Host), of(1, Side::Nic), of(2, Side::Host)], [1, 1, 0]);
+    }
 }
 
 #[test]
 fn an_endless_lease_is_caught() {
-    let (asking, _cluster) = run(cut(CUT, Nanos::from_millis(50)), CrashSabotage::LeaseEndless);
-    let served = asking.served();
-    assert!(served.iter().any(|&at| at >= LAST_LEASE_ENDS));
+    let (asking, _cluster) = run(cut(CUT, HEALED), CrashSabotage::LeaseEndless);
+    assert!(!stale(&asking).is_empty());
 }
 
 #[test]
@@ -96,4 +117,67 @@ fn a_life_that_comes_and_goes_unnoticed_does_not_outlive_its_node_s_lease() {
     assert!(asking.seen().is_some(), "the node is given up");
     let unreachable = asking.unreachable();
     assert!(unreachable > 100, "nothing waits for a node that is left out: {unreachable}");
+}
+
+/// The host of node 1 crashes while its NIC serves.
+fn without_host(restart_after: Option<Nanos>) -> FaultPlan {
+    let crash = Crash { scope: CrashScope::Host, node: 1, at: CUT, restart_after };
+    FaultPlan { crashes: vec![crash], ..FaultPlan::none() }
+}
+
+/// What a NIC answers after it has noticed that its host is gone, and before that is back.
+fn halved(asking: &AskingNode1, until: Nanos) -> usize {
+    let noticed = CUT + PCIE_DETECTION + Nanos::from_micros(1);
+    asking.served().iter().filter(|&&at| (noticed..until).contains(&at)).count()
+}
+
+const AGAIN: [Nanos; 3] = [Nanos::from_micros(20), Nanos::from_millis(1), Nanos::from_millis(20)];
+
+#[test]
+fn a_half_serves_nobody_without_the_other_and_its_node_is_given_up_as_a_whole() {
+    let (asking, cluster) = run_of(Halves::Together, without_host(None), CrashSabotage::None);
+    assert!(asking.served().iter().any(|&at| at < CUT));
+    assert_eq!(halved(&asking, Nanos::MAX), 0, "a NIC serves without its host");
+    let (epoch, _) = asking.seen().expect("a view without the node");
+    assert_eq!(epoch, Epoch::FIRST.next(), "both sides in one view");
+    let other = cluster.engine(EngineId::host(NodeId(0), 0)).unwrap();
+    assert!(other.is_fenced(NodeId(1), Side::Nic) && other.is_fenced(NodeId(1), Side::Host));
+    // The NIC's life ends when it learns that it was given up, and no earlier.
+    let losses: Vec<_> = asking.crashes().iter().map(|loss| (loss.host, loss.nic)).collect();
+    assert_eq!(losses, [(true, false), (false, true)]);
+    assert_eq!(cluster.settle(Nanos::from_millis(80)), RunEnd::Done, "it never comes back");
+}
+
+#[test]
+fn halves_that_need_one_another_come_back_together() {
+    for after in AGAIN {
+        let plan = without_host(Some(after));
+        let (asking, cluster) = run_of(Halves::Together, plan, CrashSabotage::None);
+        assert_eq!(halved(&asking, CUT + after), 0, "a NIC serves without its host");
+        assert!(asking.served().last() > Some(&Nanos::from_millis(59)), "{after:?}");
+        let view = Local::view(&cluster.engine(EngineId::host(NodeId(0), 0)).unwrap()).clone();
+        let lives = [Side::Host, Side::Nic].map(|side| view.side(NodeId(1), side));
+        assert_eq!(lives, [SideState { up: true, incarnation: Incarnation::FIRST.next() }; 2]);
+        let of = |side| asking.crashes().iter().filter(|loss| loss.of(side)).count();
+        assert_eq!([of(Side::Host), of(Side::Nic)], [1, 1], "{after:?}");
+        assert_eq!(cluster.settle(Nanos::from_millis(80)), RunEnd::Done, "{after:?}");
+    }
+}
+
+#[test]
+fn a_half_that_goes_on_without_the_other_is_caught() {
+    let sabotage = CrashSabotage::HalfServes;
+    let (asking, _) = run_of(Halves::Together, without_host(Some(AGAIN[2])), sabotage);
+    assert!(halved(&asking, CUT + AGAIN[2]) > 0);
+}
+
+#[test]
+fn a_host_that_goes_on_alone_is_not_given_up_with_its_nic() {
+    let crash =
+        Crash { scope: CrashScope::Nic, restart_after: None, ..without_host(None).crashes[0] };
+    let faults = FaultPlan { crashes: vec![crash], ..FaultPlan::none() };
+    let (asking, cluster) = run_of(Halves::HostAlone, faults, CrashSabotage::None);
+    let view = Local::view(&cluster.engine(EngineId::host(NodeId(0), 0)).unwrap()).clone();
+    assert_eq!(view.side(NodeId(1), Side::Host), SideState::FIRST);
+    assert!(!view.side(NodeId(1), Side::Nic).up && asking.crashes().len() == 1);
 }

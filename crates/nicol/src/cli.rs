@@ -378,6 +378,16 @@ pub struct SweepArgs {
     /// Worlds, separated by commas: profiles, or `threads`.
     #[arg(long, default_value = "liquidio3,connectx5", value_delimiter = ',')]
     pub on: Vec<String>,
+    /// Nodes for clients alone, beside those that hold shards; 0: clients run on these. Of `all` those
+    /// systems run that can do so.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub client_nodes: usize,
+    /// Host engines per node [default: 2 simulated, 1 live; of one server 4, or 2].
+    #[arg(long, value_name = "N")]
+    pub host_engines: Option<usize>,
+    /// NIC engines per node [default: 2 simulated, 1 live; of one server 1].
+    #[arg(long, value_name = "N")]
+    pub nic_engines: Option<usize>,
     /// Seeds, as FROM..TO (TO is not included).
     #[arg(long, default_value = "0..100", value_name = "FROM..TO")]
     pub seeds: String,

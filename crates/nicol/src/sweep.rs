@@ -15,7 +15,7 @@ use nicol_lab::replay::command;
 use nicol_lab::report::BenchReport;
 use nicol_lab::sweep::{self, Failure, SweepReport};
 use nicol_lab::systems::{self, System};
-use nicol_lab::workloads::WORKLOADS;
+use nicol_lab::workloads::{WORKLOADS, WorkloadSpec};
 use serde_json::json;
 
 use crate::bench::{base, help_settings, spec, transactions, write_history};
@@ -240,6 +240,9 @@ fn pairs<'a>(
     chosen: &[&'a str],
 ) -> Result<Vec<(&'a str, &'static System)>> {
     let lists_all = args.workload.workload == "all" || args.system.system == "all";
+    let can_be_apart = |system: &System, spec: &WorkloadSpec| {
+        args.client_nodes == 0 || (system.clients_apart)(system, spec, &args.system.settings)
+    };
     let mut pairs = Vec::new();
     for workload in workloads {
         let named = WorkloadArgs { workload: (*workload).to_owned(), ..args.workload.clone() };
@@ -247,6 +250,7 @@ fn pairs<'a>(
         for name in chosen {
             let system = systems::find(name)?;
             match (system.accepts)(system, &spec) {
+                Ok(()) if lists_all && !can_be_apart(system, &spec) => {}
                 Ok(()) => pairs.push((*workload, system)),
                 Err(_) if lists_all => {}
                 Err(reason) => return Err(anyhow!("{workload} on {name}: {reason}")),
@@ -296,6 +300,9 @@ fn config(
         config.host_engines = Some(if threads { 2 } else { 4 });
         config.nic_engines = Some(1);
     }
+    config.client_nodes = args.client_nodes;
+    config.host_engines = args.host_engines.or(config.host_engines);
+    config.nic_engines = args.nic_engines.or(config.nic_engines);
     config.clients = Some(8);
     config.faults = args.faults;
     Ok(config)
@@ -303,9 +310,45 @@ fn config(
 
 #[cfg(test)]
 mod tests {
-    use nicol_lab::workloads::WorkloadSpec;
+    use clap::Parser;
 
     use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn configs_of(line: &str) -> Result<Vec<BenchConfig>> {
+        let words = format!("nicol sweep --seeds 0..1 {line}");
+        let Command::Sweep(args) = Cli::try_parse_from(words.split(' '))?.command else {
+            unreachable!("it is a sweep")
+        };
+        configs(&args)
+    }
+
+    #[test]
+    fn engines_and_nodes_for_clients_are_those_that_were_asked_for() {
+        let of = |line| {
+            let all = configs_of(line).unwrap();
+            all.iter().map(|one| (one.client_nodes, one.host_engines, one.nic_engines)).collect()
+        };
+        let plain: Vec<_> = of("churn --system xenic --on liquidio3");
+        assert_eq!(plain, [(0, Some(2), Some(2))]);
+        let asked: Vec<_> =
+            of("churn --system xenic --on liquidio3 --client-nodes 3 --host-engines 1 \
+                               --nic-engines 4");
+        assert_eq!(asked, [(3, Some(1), Some(4))]);
+    }
+
+    #[test]
+    fn of_all_systems_those_run_whose_clients_may_be_apart() {
+        let names = |line| -> Vec<String> {
+            configs_of(line).unwrap().into_iter().map(|one| one.system).collect()
+        };
+        let near = names("churn-ordered --system all --on liquidio3");
+        let apart = names("churn-ordered --system all --on liquidio3 --client-nodes 2");
+        let has = |names: &[String], name: &str| names.iter().any(|one| one == name);
+        assert!(has(&near, "xenic") && !has(&apart, "xenic"), "{apart:?}");
+        let hashed = names("churn --system all --on liquidio3 --client-nodes 2");
+        assert!(has(&hashed, "xenic") && !has(&hashed, "silo"), "{hashed:?}");
+    }
 
     #[test]
     fn an_interrupt_does_not_hide_a_failure() {

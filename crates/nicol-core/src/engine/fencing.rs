@@ -99,7 +99,8 @@ impl<W: World> Engine<W> {
     }
 
     /// Learns the state of a side: [fences](Engine::fence) it if it is down, otherwise
-    /// [welcomes](Engine::welcome) it.
+    /// [welcomes](Engine::welcome) it. An engine whose own other half has crashed serves nobody any more if
+    /// it [needs](crate::view::Halves) it.
     pub fn learn(&self, node: NodeId, side: Side, news: Life) {
         let inner = &*self.0;
         if (node, side) == (inner.here.node, inner.here.side) {
@@ -111,6 +112,10 @@ impl<W: World> Engine<W> {
             return;
         }
         inner.lives.note((node, side), news);
+        let needs_it = || inner.views.current().halves().needs_other(inner.here.side);
+        if node == inner.here.node && !news.up && needs_it() {
+            self.halve();
+        }
         if news.incarnation > known.incarnation {
             self.end_what_waits_for(node, side);
         }

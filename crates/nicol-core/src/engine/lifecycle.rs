@@ -56,15 +56,6 @@ pub const fn restart_name(side: Side) -> &'static str {
     }
 }
 
-/// What becomes of a node after some of its sides have crashed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterLoss {
-    /// What has not crashed goes on.
-    Continues,
-    /// The node's other side stops as well: the system cannot go on without what has crashed.
-    NodeStops,
-}
-
 /// What a new incarnation of a side finds when it starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Revival<'a> {
@@ -81,14 +72,14 @@ pub struct Revival<'a> {
 /// What was started on the engines of a world, whatever its type: whom the world tells of crashes.
 pub trait Started<W: World> {
     /// See [`Start::crashed`].
-    fn crashed(&self, loss: &Loss) -> AfterLoss;
+    fn crashed(&self, loss: &Loss);
     /// See [`Start::restart`].
     fn restart(&self, engine: &Engine<W>, revival: &Revival<'_>);
 }
 
 impl<S: Start, W: World> Started<W> for S {
-    fn crashed(&self, loss: &Loss) -> AfterLoss {
-        S::crashed(self, loss)
+    fn crashed(&self, loss: &Loss) {
+        S::crashed(self, loss);
     }
 
     fn restart(&self, engine: &Engine<W>, revival: &Revival<'_>) {
@@ -117,4 +108,6 @@ pub enum CrashSabotage {
     TimersFire,
     /// Leases never end at the engines.
     LeaseEndless,
+    /// A side that needs its other half goes on when that has crashed.
+    HalfServes,
 }

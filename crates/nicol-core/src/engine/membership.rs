@@ -36,8 +36,18 @@ impl<W: World> Engine<W> {
 
     /// Lets the engine serve until its clock shows `until`. An engine that has never been given a
     /// lease serves for ever: its cluster has no service of views.
+    ///
+    /// One that lacks the other half that it needs gets none: its next life begins with that one's.
     pub fn grant_lease(&self, until: Nanos) {
-        self.0.lease.set(Some(until));
+        if !self.0.halved.get() {
+            self.0.lease.set(Some(until));
+        }
+    }
+
+    /// The other side of this node has crashed, and this one is worth nothing without it.
+    pub(super) fn halve(&self) {
+        self.0.halved.set(true);
+        self.revoke_lease();
     }
 
     /// Takes the lease away: the engine serves nobody until it is granted one.

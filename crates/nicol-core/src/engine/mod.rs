@@ -41,7 +41,7 @@ use completions::{Completions, Token};
 use fencing::KnownLives;
 #[doc(hidden)]
 pub use lifecycle::CrashSabotage;
-pub use lifecycle::{AfterLoss, Loss, Revival, Started, restart_name};
+pub use lifecycle::{Loss, Revival, Started, restart_name};
 pub use lives::{Life, Lives};
 use outbox::{Gather, Loopback};
 use peers::Peer;
@@ -71,9 +71,8 @@ pub trait Start: Send + Sync + 'static {
     /// Sides of a node have crashed, and their engines are gone: drop what of the system's own
     /// structures was in their memory. Called once per crash, before anything else happens at the
     /// node. Regions are wiped by the world.
-    fn crashed(&self, loss: &Loss) -> AfterLoss {
+    fn crashed(&self, loss: &Loss) {
         let _nothing_outside_regions = loss;
-        AfterLoss::Continues
     }
 
     /// Installs the system on an engine of a new incarnation, like [`Start::start`] on the engine's
@@ -125,6 +124,8 @@ struct Inner<W: World> {
     view_changes: Signal,
     /// Until when the engine may serve others; `None`: for ever.
     lease: Cell<Option<Nanos>>,
+    /// Has the other half crashed that this side needs?
+    halved: Cell<bool>,
     incarnation: Incarnation,
     /// By engine: what it has asked of this one.
     peers: RefCell<Sparse<Peer>>,
@@ -182,6 +183,7 @@ impl<W: World> Engine<W> {
             views,
             view_changes,
             lease: Cell::new(None),
+            halved: Cell::new(false),
             incarnation,
             peers: RefCell::default(),
             gathers: RefCell::default(),

@@ -46,7 +46,7 @@ fn engines_are_numbered_node_by_node_with_hosts_first() {
     let mixed = [
         spec(Role::Server, 2, 3),
         spec(Role::Client, 4, 1),
-        spec(Role::Soc, 1, 1),
+        spec(Role::Client, 1, 1),
         spec(Role::Server, 1, 2),
     ];
     let large = View::new(700, 3, 2, 1).unwrap();

@@ -15,8 +15,8 @@ pub(crate) const VIEW_WAIT: Nanos = Nanos::from_micros(50);
 /// What one node knows of the nodes that have lost their data, shared by its engines. Only views
 /// tell it: a node that does not answer may live.
 ///
-/// For systems without recovery: a node of which a side has crashed has lost what was loaded, and
-/// holds nothing of it in a later life either.
+/// For systems without recovery: a node whose [halves](nicol_core::view::Halves) are lost with a side that
+/// has crashed has lost what was loaded, and holds nothing of it in a later life either.
 #[derive(Debug)]
 pub(crate) struct LostNodes {
     /// The view under which everything was loaded.
@@ -49,7 +49,8 @@ impl LostNodes {
     pub(crate) fn learn(&self, view: &View) {
         for node in view.node_ids() {
             let lives_on = |side| view.side(node, side) == self.loaded.side(node, side);
-            if !(lives_on(Side::Host) && lives_on(Side::Nic)) {
+            let is_lost_with = |side| self.loaded.halves().are_lost_with(side) && !lives_on(side);
+            if is_lost_with(Side::Host) || is_lost_with(Side::Nic) {
                 self.nodes[node.index()].store(true, Ordering::Release);
                 self.any.store(true, Ordering::Release);
             }
@@ -98,7 +99,7 @@ pub(crate) async fn follow_views<F: Local>(fabric: F, learn: impl Fn(&View)) {
 #[cfg(test)]
 mod tests {
     use nicol_core::ids::{EngineId, Incarnation};
-    use nicol_core::view::SideState;
+    use nicol_core::view::{Halves, SideState};
 
     use super::*;
 
@@ -124,6 +125,18 @@ mod tests {
         lost_later.learn(&back);
         assert!(lost.contain(NodeId(1)) && lost_later.contain(NodeId(1)));
         assert!(lost.have_left(txn_of(1)) && !lost.have_left(txn_of(2)));
+    }
+
+    #[test]
+    fn a_node_whose_host_goes_on_alone_is_not_lost_with_its_nic() {
+        let view = View::new(2, 2, 1, 1).unwrap().with_halves(Halves::HostAlone);
+        let lost = LostNodes::new(&view);
+        let down = SideState { up: false, incarnation: Incarnation::FIRST.next() };
+        let without_nic = view.with_side(NodeId(1), Side::Nic, down);
+        lost.learn(&without_nic);
+        assert!(!lost.are_any());
+        lost.learn(&without_nic.with_side(NodeId(1), Side::Host, down));
+        assert!(lost.contain(NodeId(1)));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use nicol_core::engine::Revival;
+use nicol_core::engine::{Loss, Revival};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
 use nicol_core::key_value::{KeyValueNode, Offered};
@@ -105,7 +105,7 @@ impl SystemNode for Node {
         }
     }
 
-    fn crashed(&self) {
+    fn crashed(&self, _: &Loss) {
         self.state.store(LOST, Ordering::Release);
         self.store.lose();
         self.volatile_queue.lose();

@@ -7,6 +7,7 @@ use nicol_core::chain::{Chain, ChainResults, Data, Outcome, Primitive, Target};
 use nicol_core::fabric::{Fabric, FabricError, OneSided};
 use nicol_core::ids::NodeId;
 use nicol_core::memory::{Compare, MaskedSwap};
+use nicol_core::view::Halves;
 
 /// Who executes plain verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,15 @@ pub enum Verbs {
 }
 
 impl Verbs {
+    /// What half of a node is worth to a system whose hosts do everything, by such verbs.
+    pub(crate) const fn halves(self) -> Halves {
+        match self {
+            Self::Card => Halves::HostAlone,
+            // NIC engines execute the chains.
+            Self::Software => Halves::Together,
+        }
+    }
+
     /// Posts a verb.
     pub(crate) fn post<F: Fabric>(
         self,

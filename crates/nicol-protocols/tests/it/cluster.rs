@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nicol_check::serializability;
 use nicol_core::commit::{CommitNode, PATHS, WITHOUT_LOST_NODES};
-use nicol_core::engine::{AfterLoss, EngineStats, Loss, Revival, Start};
+use nicol_core::engine::{EngineStats, Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::faults::FaultPlan;
 use nicol_core::history::Promise;
@@ -133,9 +133,8 @@ impl<N: CommitNode, B: Beside> Start for Cluster<N, B> {
         spawn_clients(fabric, &coordinator, &self.workload, &self.run, first, share(core));
     }
 
-    fn crashed(&self, loss: &Loss) -> AfterLoss {
+    fn crashed(&self, loss: &Loss) {
         self.down[usize::from(loss.node.0)].store(true, Ordering::Relaxed);
-        AfterLoss::NodeStops
     }
 
     fn restart<F: Fabric>(&self, fabric: &F, _revival: &Revival<'_>) {

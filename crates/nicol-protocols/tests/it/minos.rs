@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
-use nicol_core::engine::{AfterLoss, Loss, Revival, Start};
+use nicol_core::engine::{Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::Persistency;
 use nicol_core::ids::{Key, NodeId, ShardId};
@@ -111,9 +111,8 @@ impl Start for Writers {
         }
     }
 
-    fn crashed(&self, loss: &Loss) -> AfterLoss {
-        self.nodes[loss.node.index()].crashed();
-        AfterLoss::NodeStops
+    fn crashed(&self, loss: &Loss) {
+        self.nodes[loss.node.index()].crashed(loss);
     }
 
     fn restart<F: Fabric>(&self, _: &F, _: &Revival<'_>) {}

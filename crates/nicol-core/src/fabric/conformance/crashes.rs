@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Raw;
-use crate::engine::{AfterLoss, Loss, Revival, Start};
+use crate::engine::{Loss, Revival, Start};
 use crate::fabric::{Delivery, Fabric, FabricError, OneSided, Service, Timeout};
 use crate::ids::{EngineId, Incarnation, NodeId, RKey, Side};
 use crate::medium::MediumWrite;
@@ -217,12 +217,11 @@ impl Start for Arc<CrashSuite> {
         self.begin(fabric, Incarnation::FIRST);
     }
 
-    fn crashed(&self, loss: &Loss) -> AfterLoss {
+    fn crashed(&self, loss: &Loss) {
         let mut state = self.state();
         if loss.node == VICTIM {
             state.crashes += 1;
         }
-        AfterLoss::Continues
     }
 
     fn restart<F: Fabric>(&self, fabric: &F, revival: &Revival<'_>) {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::{AfterLoss, Loss, Start};
+use crate::engine::{Loss, Start};
 use crate::fabric::{Delivery, Fabric, FabricError, Message, Service, Timeout};
 use crate::ids::{EngineId, Epoch, NodeId, Side};
 use crate::units::Nanos;
@@ -95,9 +95,8 @@ impl Start for AskingNode1 {
         }
     }
 
-    fn crashed(&self, loss: &Loss) -> AfterLoss {
+    fn crashed(&self, loss: &Loss) {
         self.0.crashes.lock().unwrap_or_else(PoisonError::into_inner).push(*loss);
-        AfterLoss::Continues
     }
 }
 

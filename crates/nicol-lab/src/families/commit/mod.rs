@@ -113,6 +113,12 @@ where
         trials: trials::trials,
         settings: || keys::<N::Config>().collect(),
         accepts: |_, spec| workloads::accepts(spec, N::SCANS),
+        clients_apart: |system, spec, settings| {
+            // Without a scheduler clients of one server are on its cores.
+            let called = settings.iter().any(|setting| setting.starts_with("scheduler="));
+            let scans = N::SCANS && !N::SCANS_FROM_AFAR;
+            (!system.one_server || called) && !(scans && workloads::may_be_local(spec))
+        },
         variation: variation::variation,
         run: runner::run::<Transactions<N>>,
         serve: Err("its tables have a fixed size; xenic's grow"),

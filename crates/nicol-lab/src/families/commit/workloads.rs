@@ -49,6 +49,11 @@ pub(super) fn is_local(spec: &WorkloadSpec) -> bool {
     }
 }
 
+/// The same of a workload whose settings are not all known yet: trees are what TPC-C takes where it can.
+pub(super) fn may_be_local(spec: &WorkloadSpec) -> bool {
+    is_local(spec) || spec.is_tpcc() && spec.indices.is_none()
+}
+
 /// A workload and the bytes of its largest value.
 #[derive(Clone)]
 pub struct BuiltWorkload {

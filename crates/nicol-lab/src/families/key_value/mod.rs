@@ -77,6 +77,7 @@ where
         trials: |_, _| Vec::new(),
         settings: || keys::<N::Config>().collect(),
         accepts: |_, spec| workloads::accepts(spec, N::OFFERED, N::VALUE_BYTES_MAX),
+        clients_apart: |_, _, _| true,
         variation: |_, _, _| Vec::new(),
         run: runner::run::<SingleOperations<N>>,
         serve: Err("its clients run single operations, and those of a server transactions"),

@@ -10,11 +10,11 @@ use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
 use nicol_core::txn::VALUE_MAX;
-use nicol_core::view::{ShardMap, View};
+use nicol_core::view::{Halves, ShardMap, View};
 use nicol_store::address_cache::AddressCache;
 use nicol_store::remote_table::{BlockRef, Geometry, RemoteTable};
 
-use super::config::{RdmaOccConfig, Transport};
+use super::config::{RdmaOccConfig, Transport, Verbs};
 use super::replica::{Primary, Replica};
 use crate::commit::backups::Backups;
 use crate::commit::load_shard;
@@ -243,6 +243,15 @@ impl SystemNode for Node {
     type Copies = Copies;
 
     const FOLLOWS_VIEWS: bool = true;
+
+    /// "Host engines do everything; the NIC only moves bytes": its cores are spare.
+    fn halves(config: &RdmaOccConfig) -> Halves {
+        match config.verbs {
+            Verbs::Card => Halves::HostAlone,
+            // NIC engines execute the chains.
+            Verbs::Software => Halves::Together,
+        }
+    }
 
     /// A table of the size that every shard's has: coordinators reckon with it where a record
     /// stands.

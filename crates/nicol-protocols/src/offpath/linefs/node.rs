@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nicol_core::engine::Loss;
 use nicol_core::fabric::{Fabric, Local};
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::records::RecordSource;
@@ -199,7 +200,7 @@ impl SystemNode for Node {
         }
     }
 
-    fn crashed(&self) {
+    fn crashed(&self, _: &Loss) {
         self.state().lose();
         *locked(&self.memory) = Arc::new(Memory::new(&self.config, &self.loaded));
     }

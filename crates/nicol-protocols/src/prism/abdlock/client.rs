@@ -414,9 +414,13 @@ impl<F: Fabric> Client<F> {
                 let fabric = &self.0.fabric;
                 fabric.sleep_until(fabric.now() + UNLOCK_WAIT).await;
                 // A replica that is gone has no locks, and does not come back.
+                let view = fabric.view();
                 let lives = |(node, _): &Posted| {
-                    let sides = [Side::Host, Side::Nic].map(|side| fabric.view().side(*node, side));
-                    sides == [SideState::FIRST; 2]
+                    let stays = |&side: &Side| {
+                        !view.halves().are_lost_with(side)
+                            || view.side(*node, side) == SideState::FIRST
+                    };
+                    [Side::Host, Side::Nic].iter().all(stays)
                 };
                 replicas.retain(lives);
             }

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use nicol_core::engine::Loss;
 use nicol_core::fabric::Fabric;
-use nicol_core::ids::{Incarnation, Key, NodeId, RKey, ShardId, TableId};
+use nicol_core::ids::{Incarnation, Key, NodeId, RKey, ShardId, Side, TableId};
 use nicol_core::memory::{Access, Region};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, SystemNode};
 use nicol_core::units::Bytes;
-use nicol_core::view::{ShardMap, View};
+use nicol_core::view::{Halves, ShardMap, View};
 
 use super::config::AbdlockConfig;
 use crate::prism::messages::Handles;
@@ -143,8 +144,17 @@ impl SystemNode for Node {
         }
     }
 
-    fn crashed(&self) {
-        self.crashed.store(true, Ordering::Relaxed);
+    fn halves(config: &AbdlockConfig) -> Halves {
+        config.verbs.halves()
+    }
+
+    fn crashed(&self, loss: &Loss) {
+        if [Side::Host, Side::Nic]
+            .iter()
+            .any(|&of| loss.of(of) && self.view.halves().are_lost_with(of))
+        {
+            self.crashed.store(true, Ordering::Relaxed);
+        }
     }
 
     fn is_settled(&self) -> bool {

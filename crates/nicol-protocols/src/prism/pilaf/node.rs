@@ -8,9 +8,9 @@ use nicol_core::ids::{Key, NodeId, RKey, ShardId, Version};
 use nicol_core::memory::Access;
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
-use nicol_core::view::View;
+use nicol_core::view::{Halves, View};
 
-use super::config::PilafConfig;
+use super::config::{PilafConfig, Reads};
 use super::layout::Extent;
 use super::table::Table;
 use crate::kit::{LostNodes, Open, counters};
@@ -86,6 +86,14 @@ impl SystemNode for Node {
     type Copies = ();
 
     const FOLLOWS_VIEWS: bool = true;
+
+    fn halves(config: &PilafConfig) -> Halves {
+        match config.reads {
+            Reads::Verbs => Halves::HostAlone,
+            // NIC engines execute the chains.
+            Reads::Chains => Halves::Together,
+        }
+    }
 
     fn load(shard: ShardId, view: &View, config: &PilafConfig, source: &dyn RecordSource) -> Shard {
         let mut table = Table::new(config);

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use nicol_core::engine::Loss;
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TableId};
 use nicol_core::key_value::{KeyValueNode, Offered};
@@ -69,7 +70,7 @@ impl SystemNode for Node {
         }
     }
 
-    fn crashed(&self) {
+    fn crashed(&self, _: &Loss) {
         *self.replica() = None;
         self.recycled.forget_scan();
     }

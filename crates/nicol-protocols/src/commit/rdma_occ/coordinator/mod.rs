@@ -84,6 +84,10 @@ impl<F: Fabric> Coordinator<F> {
 impl<F: Fabric> CommitProtocol for Coordinator<F> {
     async fn run(&self, txn: &mut Txn) -> Outcome {
         let Self(steps) = self;
+        // Others may have gone on without this node.
+        if let Err(abort) = steps.node.check_lease(&steps.fabric) {
+            return Outcome::Aborted(abort);
+        }
         let Some((id, mut open)) = steps.txns.open() else {
             return Outcome::Aborted(Abort::NoResources);
         };

@@ -20,6 +20,7 @@ use super::ExecuteAt;
 use super::coordinator::SLOT_WAIT;
 use super::messages::{Answer, TxnAbort, TxnCommit, TxnExecute, TxnRequest, parse_answer};
 use super::node::Node;
+use crate::commit::survivor::Survivor;
 use local::AtHost;
 use log_acks::LogAcks;
 
@@ -122,6 +123,10 @@ fn outcome_of(ended: Result<Outcome, FabricError>) -> Outcome {
 
 impl<F: Fabric> CommitProtocol for HostCoordinator<F> {
     async fn run(&self, txn: &mut Txn) -> Outcome {
+        // Others may have gone on without this node, or its NIC is gone.
+        if let Err(abort) = self.node.check_lease(&self.fabric) {
+            return Outcome::Aborted(abort);
+        }
         // [Xenic21 4.2 step 1] A transaction id: node and sequence number.
         txn.id = self.next_id();
         self.fabric.work(Work::TxnSetup);
