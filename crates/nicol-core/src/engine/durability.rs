@@ -17,6 +17,10 @@ impl<W: World> Durability for Engine<W> {
         self.transfers_at_once() && self.0.world.memory_is_durable()
     }
 
+    fn memory_is_durable(&self) -> bool {
+        self.0.world.memory_is_durable()
+    }
+
     fn shares_medium(&self) -> bool {
         self.0.world.shares_medium()
     }

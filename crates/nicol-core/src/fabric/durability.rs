@@ -26,6 +26,9 @@ pub trait Durability: Completions {
     /// [`Pcie::transfers_at_once`](super::Pcie::transfers_at_once).
     fn persists_at_once(&self) -> bool;
 
+    /// Does this node's memory survive a crash by itself? Then nothing is persisted elsewhere.
+    fn memory_is_durable(&self) -> bool;
+
     /// Is what this node's host and NIC persist on one device? Then a record that the one has persisted
     /// is durable for the other as well.
     fn shares_medium(&self) -> bool;

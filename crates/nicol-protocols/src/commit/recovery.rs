@@ -285,6 +285,11 @@ impl<'v> Logs<'v> {
 pub type EachWrite<'e> = &'e mut dyn FnMut(Key, Version, Option<&[u8]>);
 
 impl Decided {
+    /// Is this transaction taken?
+    pub fn takes(&self, txn: TxnId) -> bool {
+        self.taken.contains_key(&txn)
+    }
+
     /// Calls `each` with what `record` installs, if its transaction is taken; `None` deletes.
     ///
     /// # Errors

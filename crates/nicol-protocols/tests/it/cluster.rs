@@ -14,7 +14,7 @@ use nicol_core::ids::{Key, NodeId};
 use nicol_core::records::Records;
 use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::txn::{Abort, Procedures};
-use nicol_core::units::Nanos;
+use nicol_core::units::{Nanos, Picos};
 use nicol_core::view::{ShardMap, View};
 use nicol_core::workload::Workload;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
@@ -39,6 +39,8 @@ pub struct Run {
     pub faults: FaultPlan,
     /// See [`nicol_core::engine::Tuning`].
     pub tasks_per_round: usize,
+    /// How long the log device takes; without it memory is durable.
+    pub log_device: Option<Nanos>,
 }
 
 /// Three copies on three nodes, without faults.
@@ -51,6 +53,7 @@ pub const RUN: Run = Run {
     transactions: 1_000,
     faults: FaultPlan::none(),
     tasks_per_round: 256,
+    log_device: None,
 };
 
 /// What else every engine of a cluster runs.
@@ -71,6 +74,8 @@ pub struct Ran {
     pub stats: EngineStats,
     /// The median latency.
     pub latency: Nanos,
+    /// When the last client had ended.
+    pub ended: Nanos,
     /// Committed transactions by the way that they took.
     pub paths: BTreeMap<&'static str, u64>,
     /// What nobody will release, such as locks.
@@ -199,8 +204,11 @@ pub fn run_beside<N: CommitNode, B: Beside>(
         down: (0..run.nodes).map(|_| AtomicBool::default()).collect(),
         beside,
     });
-    let profile = Arc::new(Profile::load(run.on).unwrap());
-    let mut sim = SimConfig::new(view.clone(), profile, seed);
+    let mut profile = Profile::load(run.on).unwrap();
+    if let Some(Nanos(latency)) = run.log_device {
+        profile.persist.latency.value = Picos(latency * 1_000);
+    }
+    let mut sim = SimConfig::new(view.clone(), Arc::new(profile), seed);
     sim.view_service = !run.faults.crashes.is_empty();
     sim.faults = run.faults.clone();
     sim.tuning.tasks_per_round = run.tasks_per_round;
@@ -210,7 +218,7 @@ pub fn run_beside<N: CommitNode, B: Beside>(
     if world.run_until(&mut |_| cluster.run.finished(), LIMIT) != RunEnd::Done {
         wrong.push(format!("{} clients are stuck", cluster.run.running()));
     }
-    let stats = world.report().stats;
+    let (stats, ended) = (world.report().stats, world.now());
     if wrong.is_empty() {
         // What is under way may lock once more, for a node whose loss only the next view tells.
         let is_settled = || cluster.survivors().all(|node| node.is_settled());
@@ -221,13 +229,13 @@ pub fn run_beside<N: CommitNode, B: Beside>(
             }
         }
     }
-    judge(&cluster, &view, stats, wrong)
+    judge(&cluster, &view, (stats, ended), wrong)
 }
 
 fn judge<N: CommitNode, B>(
     cluster: &Cluster<N, B>,
     view: &View,
-    stats: EngineStats,
+    (stats, ended): (EngineStats, Nanos),
     mut wrong: Vec<String>,
 ) -> Ran {
     let (mut leaked, mut awaiting) = (0, 0);
@@ -268,7 +276,7 @@ fn judge<N: CommitNode, B>(
     let anomalies = report.violations.iter().map(ToString::to_string).collect();
     let latency = Nanos(result.latency().value_at_quantile(0.5));
     let counts = result.whole;
-    Ran { counts, stats, latency, paths, leaked, awaiting, without, anomalies, wrong }
+    Ran { counts, stats, latency, ended, paths, leaked, awaiting, without, anomalies, wrong }
 }
 
 /// Shards whose replicas hold different records: of those whose primary lives, but for the keys that

@@ -3,6 +3,7 @@
 mod cluster;
 mod crashes;
 mod errata;
+mod hot_keys;
 mod log_forms;
 mod minos;
 mod rdma_crashes;

@@ -9,7 +9,7 @@ use nicol_protocols::commit::rdma_occ::{
     Verbs,
 };
 use nicol_protocols::commit::xenic::{
-    CombinedOps, ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig,
+    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, TABLE_MEMORY_MAX, XenicConfig,
 };
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::{HomesPerHint, NicIndex};
@@ -70,6 +70,22 @@ pub(super) const SABOTAGES: [(&str, Sabotage); 9] = [
 
 const HIDDEN: &[Setting] = &[SABOTAGE];
 
+fn local_read(value: &str) -> Result<LocalRead> {
+    match value {
+        "paper" => Ok(LocalRead::Paper),
+        "strict" => Ok(LocalRead::Strict),
+        _ => bail!("'{value}': choose paper or strict"),
+    }
+}
+
+fn locks_until(value: &str) -> Result<LocksUntil> {
+    match value {
+        "backups" => Ok(LocksUntil::Backups),
+        "primary" => Ok(LocksUntil::Primary),
+        _ => bail!("'{value}': choose backups or primary"),
+    }
+}
+
 impl Settings for XenicConfig {
     const HIDDEN: &'static [Setting] = HIDDEN;
     const KEYS: &'static [Setting] = &[
@@ -89,6 +105,11 @@ impl Settings for XenicConfig {
         ("multi_hop", "on|off", "a remote primary's NIC may execute a whole transaction"),
         ("local_paths", "on|off", "the host may execute a transaction whose keys are all local"),
         ("local_read", "paper|strict", "how local read-only transactions validate"),
+        (
+            "locks_until",
+            "backups|primary",
+            "whose log must be durable before locks end (decision 0058)",
+        ),
         (
             "index_objects",
             "N",
@@ -145,13 +166,8 @@ impl Settings for XenicConfig {
                 );
             }
             "local_paths" => self.local_paths = switch(value)?,
-            "local_read" => {
-                self.local_read = match value {
-                    "paper" => LocalRead::Paper,
-                    "strict" => LocalRead::Strict,
-                    _ => bail!("'{value}': choose paper or strict"),
-                }
-            }
+            "local_read" => self.local_read = local_read(value)?,
+            "locks_until" => self.locks_until = locks_until(value)?,
             "index_objects" => self.index_objects = number(value, 1, 1 << 32)? as usize,
             "warm_index" => self.warm_index = switch(value)?,
             "displacement_max" => self.displacement_max = number(value, 1, 64)? as u16,

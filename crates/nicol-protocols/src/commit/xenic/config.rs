@@ -55,6 +55,15 @@ pub enum CombinedOps {
     None,
 }
 
+/// Until when a commit's locks are held where memory is not durable by itself. (decision 0058)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocksUntil {
+    /// Until the backups have the transaction durably, which decides it.
+    Backups,
+    /// Until its primary has it durably as well.
+    Primary,
+}
+
 /// How Xenic runs: every ablation is a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XenicConfig {
@@ -93,6 +102,8 @@ pub struct XenicConfig {
     pub local_paths: bool,
     /// How local read-only transactions make sure of what they read.
     pub local_read: LocalRead,
+    /// Until when locks are held under a log device.
+    pub locks_until: LocksUntil,
     /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -119,6 +130,7 @@ impl XenicConfig {
             multi_hop: true,
             local_paths: true,
             local_read: LocalRead::Strict,
+            locks_until: LocksUntil::Backups,
             sabotage: Sabotage::None,
         }
     }

@@ -42,7 +42,9 @@ mod replica;
 mod server;
 mod start;
 
-pub use config::{CombinedOps, ExecuteAt, Faithful, LocalRead, TABLE_MEMORY_MAX, XenicConfig};
+pub use config::{
+    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, TABLE_MEMORY_MAX, XenicConfig,
+};
 pub use host::HostCoordinator;
 pub use node::Node;
 

@@ -1,6 +1,7 @@
 //! One node's memory: host tables, NIC index, logs. Shared by its engines.
 
 mod losses;
+mod syncing;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -33,6 +34,7 @@ use crate::commit::part::count_shards;
 use crate::commit::survivor::{Survival, Survivor, WithoutData};
 use crate::steering::Choice;
 use losses::deny;
+use syncing::Syncing;
 
 /// Segments that are split per record, while a table that has outgrown its slots is loaded.
 const LOADING_SPLITS: u64 = 2;
@@ -62,6 +64,7 @@ pub struct Node {
     /// Per log: up to where it must be applied before the next deletions are forgotten.
     grace: Mutex<Vec<u64>>,
     paths: [AtomicU64; Path::COUNT],
+    syncing: Syncing,
     /// Where execution logic has been faster, if that is planned at run time.
     choice: Option<Choice>,
 }
@@ -239,6 +242,11 @@ impl Node {
 
     fn replicas(&self) -> impl Iterator<Item = &Replica> {
         std::iter::once(&self.primary).chain(self.backups.values())
+    }
+
+    /// The COMMITs whose locks are gone and which are not durable here yet.
+    pub(super) fn syncing(&self) -> &Syncing {
+        &self.syncing
     }
 
     /// What a record of the log belongs to.
@@ -470,6 +478,7 @@ impl SystemNode for Node {
             lookups: (0..nics).map(|_| LookupCounters::default()).collect(),
             grace: Mutex::new(vec![0; nics]),
             paths: Default::default(),
+            syncing: Syncing::new(view, config.locks_until),
         }
     }
 
@@ -483,6 +492,8 @@ impl SystemNode for Node {
         self.index.pinned_count() == 0
             && self.logs.iter().all(|log| log.is_settled())
             && self.has_released()
+            // Last: who finds the locks of a COMMIT gone finds it counted until it is durable.
+            && self.syncing.is_none()
     }
 
     fn audit(&self) -> Audit {

@@ -27,6 +27,7 @@ use crate::commit::log::RecordKind;
 use crate::commit::messages::{
     ABORT, Ack, COMMIT, EXECUTE, ExecuteReply, Keys, LOG, LockReads, Reads, VALIDATE, ValidateReply,
 };
+use crate::commit::survivor::Survivor;
 use crate::commit::writes::Writes;
 use crate::kit::lock_all;
 pub(super) use lock_and_read::ReadAtOnce;
@@ -305,7 +306,8 @@ impl<F: Fabric> NicServer<F> {
         }
     }
 
-    /// COMMIT: logged, installed and pinned; then unlocked and acknowledged. [Xenic21 4.2 step 6]
+    /// COMMIT: logged, installed and pinned; then unlocked, and acknowledged once it is durable.
+    /// [Xenic21 4.2 step 6]
     pub(super) async fn commit(&self, writes: Writes<impl AsRef<[u8]>>, reply_to: ReplyTo) {
         let _phase = self.fabric.phase("server: COMMIT");
         if writes.installs().next().is_some() {
@@ -316,12 +318,35 @@ impl<F: Fabric> NicServer<F> {
                 Err(error) => return self.fabric.refuse(reply_to, error),
             };
             self.install(&writes, position);
-            // As in LOG: no answer, and nobody may read what is not durable here.
+            let syncing = self.release_before_sync(&writes);
+            // As in LOG: no answer from a node whose log device has failed.
             if landing.await.is_err() {
                 return;
             }
+            if syncing {
+                self.node.syncing().end();
+            }
         }
         self.end_commit(&writes, reply_to);
+    }
+
+    /// Releases the keys of a COMMIT that is installed, and not durable here yet, if no crash can
+    /// undo it: the backups have its LOGs durable, and recovery takes the transaction by those.
+    /// Returns whether it did. (decision 0058)
+    ///
+    /// A backup that a view has removed need not have a LOG: once a node is lost, nothing is released
+    /// early.
+    fn release_before_sync(&self, writes: &Writes<impl AsRef<[u8]>>) -> bool {
+        let allowed = self.node.syncing().is_allowed() && !self.node.lost().are_any();
+        let releases = allowed && !self.fabric.memory_is_durable();
+        if releases {
+            // DEVIATION [Xenic21 4.2 step 6]: the paper waits for the DMA, which makes the record
+            // durable in battery-backed memory. Under a log device that takes one more sync, and
+            // whoever wants a hot key would wait for it.
+            self.node.syncing().begin();
+            self.unlock_written(writes);
+        }
+        releases
     }
 
     /// The same where the log has space and a record is durable as soon as it is written.
