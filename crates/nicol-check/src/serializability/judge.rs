@@ -12,9 +12,8 @@ use super::replay::replay;
 use super::search::{Levels, Search, Step, rest_on};
 use super::{Anomaly, Report, assumed, describe};
 
-/// Edges that the search looks at, over all its looks at the graph, before it gives up: about a
-/// minute.
-const EDGES_MAX: u64 = 1_000_000_000;
+/// What a look at the graph costs besides its nodes and edges.
+const LOOK: u64 = 64;
 
 /// See [`super::check`].
 pub(super) fn check(history: &History) -> Report {
@@ -225,7 +224,6 @@ impl<'i, 'h> Judge<'i, 'h> {
     /// it read.
     fn search(&self, search: &mut Search<'i, 'h>, certain: &mut Certain, report: &mut Report) {
         let mut last = None;
-        let mut looked = 0;
         let mut missed = BTreeSet::new();
         loop {
             match search.explain() {
@@ -233,8 +231,9 @@ impl<'i, 'h> Judge<'i, 'h> {
                 Step::Impossible => return self.impossible(last, report),
                 Step::GivenUp => return give_up(report),
             }
-            looked += certain.edges.len() as u64 + 1;
-            if looked > EDGES_MAX {
+            let edges = LOOK + (certain.nodes + certain.edges.len()) as u64;
+            search.allow(edges);
+            if !search.spend(edges) {
                 return give_up(report);
             }
             match self.look(search, certain, &mut missed) {

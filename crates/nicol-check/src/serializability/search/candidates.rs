@@ -46,6 +46,11 @@ impl Search<'_, '_> {
         !known || end.is_none_or(|end| begun <= end)
     }
 
+    /// Can `node` have written `version` of `key` before whoever saw or replaced it had ended?
+    fn begun_in_time(&self, node: u32, key: u32, version: u64) -> bool {
+        self.index.operation(node).invoked <= self.deadlines.of(key, version)
+    }
+
     /// Unknown operations that may have written what nobody knows to `key` and are not taken to
     /// have written another version of it, before `reader` read.
     fn unseen(&self, key: u32, reader: u32, reasons: &mut Levels) -> Vec<(u32, Effect)> {
@@ -90,11 +95,12 @@ impl Search<'_, '_> {
                 && fits(write.effect)
                 && write.node != read.node
                 && self.in_time(write.node, read.node)
+                && self.begun_in_time(write.node, key, version)
         });
         let mut candidates: Vec<Candidate> =
             known.map(|write| Candidate::Known { node: write.node }).collect();
         for (node, effect) in self.unseen(key, read.node, reasons) {
-            if fits(effect) {
+            if fits(effect) && self.begun_in_time(node, key, version) {
                 let own = if let Effect::Put { digest } = effect { digest } else { None };
                 let digest = own.or(digest);
                 candidates.push(Candidate::Unseen { node, key, version, deleted: false, digest });
@@ -124,7 +130,8 @@ impl Search<'_, '_> {
         let deletes = |effect: Effect| matches!(effect, Effect::Delete | Effect::Unknown);
         for (node, effect) in self.unseen(key, reader, reasons) {
             if deletes(effect) {
-                for version in self.free_versions(key, after, floor) {
+                let free = self.free_versions(key, after, floor).into_iter();
+                for version in free.filter(|version| self.begun_in_time(node, key, *version)) {
                     let (deleted, digest) = (true, None);
                     candidates.push(Candidate::Unseen { node, key, version, deleted, digest });
                 }
@@ -139,7 +146,8 @@ impl Search<'_, '_> {
             Effect::Put { digest } => (false, digest),
             Effect::Delete | Effect::Unknown => (true, None),
         };
-        let versions = self.free_versions(key, 0, u64::MAX).into_iter().rev();
+        let versions = self.free_versions(key, 0, u64::MAX).into_iter();
+        let versions = versions.filter(|version| self.begun_in_time(node, key, *version));
         versions.map(|version| Candidate::Unseen { node, key, version, deleted, digest }).collect()
     }
 

@@ -9,6 +9,7 @@
 //! and one look at the graph decides.
 
 mod candidates;
+mod deadlines;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +17,16 @@ use nicol_core::history::Effect;
 
 use super::index::{Index, NOBODY, ReadAt, WriteAt};
 use super::installs::{Install, Installs};
+use deadlines::Deadlines;
 
 /// Not effective.
 const OUT: u32 = u32::MAX;
-/// Decisions after which the search gives up.
-const STEPS_MAX: u64 = 5_000_000;
+/// What a decision costs besides its candidates, in edges that are looked at.
+const STEP: u64 = 8;
+/// Edges after which the search gives up: a few seconds.
+const EFFORT_MAX: u64 = 60_000_000;
+/// But it may look at the whole graph so often, however large that is.
+const LOOKS: u64 = 100;
 
 /// Levels that a contradiction rests on; 0, what is certain, is not among them.
 pub(super) type Levels = BTreeSet<u32>;
@@ -86,6 +92,13 @@ struct Level {
     undo: Vec<Undo>,
 }
 
+/// What a search has cost, in edges that were looked at: the same on every machine.
+#[derive(Debug)]
+struct Effort {
+    spent: u64,
+    max: u64,
+}
+
 /// What the search came to.
 pub(super) enum Step {
     /// Every demand is explained.
@@ -123,7 +136,8 @@ pub(super) struct Search<'i, 'h> {
     writes_more: Vec<u32>,
     /// Is real time part of the promise?
     strict: bool,
-    steps: u64,
+    deadlines: Deadlines,
+    effort: Effort,
 }
 
 impl<'i, 'h> Search<'i, 'h> {
@@ -146,6 +160,10 @@ impl<'i, 'h> Search<'i, 'h> {
         for reads in by_key.values_mut() {
             reads.sort_unstable_by_key(|&read| index.reads[read as usize].version);
         }
+        let deadlines = match strict {
+            true => Deadlines::new(index, &installs, &by_key),
+            false => Deadlines::default(),
+        };
         Self {
             index,
             installs,
@@ -162,7 +180,8 @@ impl<'i, 'h> Search<'i, 'h> {
             unknown_writes,
             writes_more: more,
             strict,
-            steps: 0,
+            deadlines,
+            effort: Effort { spent: 0, max: EFFORT_MAX },
         }
     }
 
@@ -217,17 +236,30 @@ impl<'i, 'h> Search<'i, 'h> {
         }
     }
 
+    /// Says how many edges there are to look at.
+    pub(super) fn allow(&mut self, edges: u64) {
+        self.effort.max = self.effort.max.max(LOOKS * edges);
+    }
+
+    /// Counts edges that are looked at; false if they are too many.
+    pub(super) fn spend(&mut self, edges: u64) -> bool {
+        self.effort.spent += edges;
+        self.effort.spent <= self.effort.max
+    }
+
     /// Explains every demand.
     pub(super) fn explain(&mut self) -> Step {
         loop {
-            self.steps += 1;
-            if self.steps > STEPS_MAX {
+            if !self.spend(STEP) {
                 return Step::GivenUp;
             }
             match self.advance() {
                 Ok(None) => return Step::Explained,
                 Ok(Some(demand)) => {
                     let (candidates, reasons) = self.candidates(&demand);
+                    if !self.spend(STEP * candidates.len() as u64) {
+                        return Step::GivenUp;
+                    }
                     self.trail.push(Level {
                         candidates,
                         next: 0,
