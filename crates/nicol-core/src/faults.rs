@@ -99,6 +99,9 @@ const CERTAIN: u32 = 1_000_000;
 /// The longest run of faults that a plan draws.
 const FAULTY_SPAN: Nanos = Nanos::from_millis(20);
 
+/// The shortest cut that is drawn to outlast a lease of a simulated cluster.
+pub const LONG_CUT: Nanos = Nanos::from_millis(12);
+
 impl FaultPlan {
     /// Refuses chances beyond certainty.
     ///
@@ -181,6 +184,19 @@ impl FaultPlan {
             let (side, one_way) = (NodeSet::of_words([rng.bits()]), rng.bits() & 1 == 1);
             self.partitions.push(Partition { from, until, side, one_way });
         }
+    }
+
+    /// Draws a cut that outlasts a lease (10 ms simulated), with one chance in two: of 12 to 24 ms, in
+    /// the first 2 ms.
+    fn add_long_cut(&mut self, rng: &mut Stream) {
+        if rng.bits() & 1 == 0 {
+            return;
+        }
+        let from = Nanos(rng.below(FAULTY_SPAN.0 / 10));
+        let until = from + LONG_CUT + Nanos(rng.below(LONG_CUT.0));
+        let (side, one_way) = (NodeSet::of_words([rng.bits()]), rng.bits() & 1 == 1);
+        self.partitions.push(Partition { from, until, side, one_way });
+        self.quiet_after = self.quiet_after.max(until);
     }
 
     /// Draws one to four stalls.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use nicol_core::engine::Loss;
-use nicol_core::faults::FaultPlan;
+use nicol_core::faults::{FaultPlan, LONG_CUT};
 use nicol_core::history::History;
 use nicol_core::ids::NodeId;
 use nicol_core::units::Nanos;
@@ -32,6 +32,8 @@ const RECORDED_SPAN: Nanos = Nanos::from_secs(10);
 const FAULTY: Nanos = Nanos::from_millis(200);
 /// How much later crashes and restarts come than a plan is drawn for, by the same ratio.
 const SLOWER: u64 = 10;
+/// How much longer a lease is here than in a simulated cluster, for cuts that are to outlast it.
+const LONGER_LEASE: u64 = nicol_rt::view_service::LEASE.0 / nicol_sim::view_service::LEASE.0;
 /// Time that a system whose survivors cannot go on runs for after a crash.
 const AFTER_CRASH: Duration = Duration::from_millis(250);
 /// How long the clients of a run under faults may take beyond what a run of its length takes on a
@@ -109,6 +111,13 @@ fn record<Y: Family>(
 /// that was given holds as it is.
 fn planned(config: &BenchConfig, goes_on: bool) -> FaultPlan {
     let mut plan = config.drawn_faults();
+    for cut in plan.partitions.iter_mut().filter(|_| config.fault_plan.is_none()) {
+        let span = cut.until.since(cut.from);
+        if span >= LONG_CUT {
+            cut.until = cut.from + span * LONGER_LEASE;
+            plan.quiet_after = plan.quiet_after.max(cut.until);
+        }
+    }
     plan.quiet_after = plan.quiet_after.max(FAULTY);
     for crash in &mut plan.crashes {
         if config.fault_plan.is_none() {
@@ -119,6 +128,11 @@ fn planned(config: &BenchConfig, goes_on: bool) -> FaultPlan {
         crash.restart_after = crash.restart_after.filter(|_| goes_on);
     }
     plan
+}
+
+/// May a node be given up under this plan?
+fn gives_up(plan: &FaultPlan) -> bool {
+    !plan.crashes.is_empty() || !plan.partitions.is_empty()
 }
 
 /// The time after which the clients of a run under faults are stuck.
@@ -187,9 +201,9 @@ fn drive<Y: Family>(
         spin: !config.is_faulty(),
         seed: config.seed,
         log: config.log_device.clone(),
-        // Without crashes nobody needs views or leases.
+        // Without crashes or cuts nobody needs views or leases.
         views: match &faults {
-            Some(plan) if Cluster::<Y>::GOES_ON && !plan.crashes.is_empty() => Views::Service,
+            Some(plan) if Cluster::<Y>::GOES_ON && gives_up(plan) => Views::Service,
             _ => Views::Frames,
         },
         faults,

@@ -94,9 +94,10 @@ fn simulate<Y: Family>(
     let mut sim = SimConfig::mixed(hardware.view, hardware.profiles, config.seed);
     sim.faults = Cluster::<Y>::struck(config.drawn_faults());
     sim.trace = config.trace.clone();
-    // Without crashes nobody needs views or leases, and no figure moves.
+    // Without crashes or cuts nobody needs views or leases, and no figure moves.
     let crashes = !sim.faults.crashes.is_empty();
-    sim.view_service = Cluster::<Y>::GOES_ON && crashes;
+    let gives_up = crashes || !sim.faults.partitions.is_empty();
+    sim.view_service = Cluster::<Y>::GOES_ON && gives_up;
     if !Cluster::<Y>::GOES_ON {
         // Others meet silence where a node was, for as long as the run goes on.
         sim.faults.crashes.iter_mut().for_each(|crash| crash.restart_after = None);
@@ -111,7 +112,7 @@ fn simulate<Y: Family>(
     let world = SimCluster::new(sim);
     world.start(cluster);
     let started_s = started.elapsed().as_secs_f64();
-    let limit = match (crashes, config.is_faulty()) {
+    let limit = match (gives_up, config.is_faulty()) {
         (true, _) => LIMIT_WITH_CRASHES,
         (false, true) => LIMIT_WITH_FAULTS,
         (false, false) => LIMIT,

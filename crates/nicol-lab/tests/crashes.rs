@@ -1,8 +1,10 @@
 //! Systems under crashes at any instant: every client ends, what they were told is right, and the
 //! same seed crashes the same way.
 
-use nicol_core::faults::{Crash, CrashScope, FaultFamilies, FaultPlan};
+use nicol_core::faults::{Crash, CrashScope, FaultFamilies, FaultPlan, Partition};
+use nicol_core::ids::NodeId;
 use nicol_core::units::Nanos;
+use nicol_core::view::NodeSet;
 use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::report::BenchReport;
 use nicol_lab::workloads::WorkloadSpec;
@@ -133,5 +135,25 @@ fn cores_of_a_nic_that_nobody_uses_cost_nothing_when_they_crash() {
         let config = config(system, "smallbank", "connectx5", 1);
         let report = held(&BenchConfig { fault_plan: gone, ..config });
         assert!(report.abort_reasons["shard_unavailable"] > 0, "{system}");
+    }
+}
+
+/// Node 1 is cut off for longer than a lease; then everything heals.
+#[test]
+fn a_node_that_is_cut_off_for_longer_than_its_lease_is_given_up() {
+    let side = [NodeId(1)].into_iter().collect::<NodeSet>();
+    let (from, until) = (Nanos::from_micros(60), Nanos::from_millis(16));
+    for one_way in [false, true] {
+        let cut = Partition { from, until, side: side.clone(), one_way };
+        let plan = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
+        for (system, on) in
+            [("xenic", "liquidio3"), ("farm", "connectx5"), ("prism-tx", "connectx5")]
+        {
+            let mut config = config(system, "smallbank", on, 1);
+            config.settings.retain(|_| system != "prism-tx");
+            let report = held(&BenchConfig { fault_plan: Some(plan.clone()), ..config });
+            let refused = report.abort_reasons.get("shard_unavailable").copied();
+            assert!(refused > Some(0), "{system}: {:?}", report.abort_reasons);
+        }
     }
 }

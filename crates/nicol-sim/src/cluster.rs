@@ -162,7 +162,9 @@ impl SimCluster {
         if let Some(trace) = &trace {
             trace.plan(&faults);
         }
-        let keeps_content = config.keeps_content || !faults.crashes.is_empty();
+        // Where views are handed out, a node may be given up and read its medium back.
+        let keeps_content =
+            config.keeps_content || config.view_service || !faults.crashes.is_empty();
         let detect_after = config.detect_after;
         tuning.checksums |= faults.corrupt > 0;
         let models = models(&view, &profiles, &tuning);
@@ -186,6 +188,7 @@ impl SimCluster {
             verbs: Slab::default(),
             faults: Faults::new(faults, seed, 0),
             lives: Lives::new(&view),
+            known: vec![None; view.nodes()],
             has_crashes: false,
             news: Vec::new(),
             media: view.node_ids().map(|_| Medium::default()).collect(),

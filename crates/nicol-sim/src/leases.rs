@@ -64,7 +64,9 @@ impl SimCluster {
             for index in shared.engines_of(node, side).filter(|_| lives && is_member) {
                 let engine = self.engine_at(index);
                 if engine.install_view(&view) {
-                    shared.state.borrow_mut().request_round(index, self.now());
+                    let state = &mut *shared.state.borrow_mut();
+                    state.known[node.index()] = Some(view.clone());
+                    state.request_round(index, self.now());
                 }
                 engine.grant_lease(lease_until);
             }

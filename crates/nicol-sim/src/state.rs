@@ -13,6 +13,7 @@ use crate::kernel::{Event, Kernel};
 use crate::slab::Slab;
 use crate::view_service::ViewService;
 use nicol_core::faults::Faults;
+use nicol_core::view::View;
 
 /// No event is scheduled.
 const NEVER: Nanos = Nanos::MAX;
@@ -96,6 +97,8 @@ pub struct State {
     pub view_service: Option<ViewService>,
     /// Which sides live.
     pub lives: Lives,
+    /// By node: the newest view that the service has told it, if any.
+    pub known: Vec<Option<View>>,
     /// Has any side crashed so far?
     pub has_crashes: bool,
     /// What engines are about to learn; an event's number is a place here.

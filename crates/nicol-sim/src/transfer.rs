@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use nicol_core::chain::Touch;
 use nicol_core::engine::{Charge, Operation, Transfer};
 use nicol_core::fabric::FabricError;
-use nicol_core::ids::{NodeId, Side};
+use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::units::{Nanos, Picos};
+use nicol_core::view::View;
 
 use crate::chain::{Execution, Next, Progress, Running};
 use crate::hw::{NodeHardware, picos};
@@ -283,7 +284,7 @@ impl Shared {
 
     fn arrive_verb(&self, state: &mut State, number: u32) {
         let (_, target) = self.verb_ends(state, number);
-        if self.has_lost_card(state, number) {
+        if self.has_lost_card(state, number) || self.is_left_out(state, number) {
             return self.retry_verb(state, number);
         }
         let at = self.take_verb(state, number, target, false);
@@ -488,6 +489,16 @@ impl Shared {
     fn has_lost_card(&self, state: &mut State, number: u32) -> bool {
         let VerbInFlight { target, target_since, .. } = *state.verbs.get_mut(number);
         state.has_crashed(target, self.model(target).card_side(), target_since)
+    }
+
+    /// Does the target know a view that has gone on without the life that posted the verb? Then it has
+    /// given up its connections: nothing of that life is executed any more.
+    fn is_left_out(&self, state: &mut State, number: u32) -> bool {
+        let VerbInFlight { engine, target, since, .. } = *state.verbs.get_mut(number);
+        let EngineId { node, side, .. } = self.engines[engine as usize];
+        let over = |view: &View| since.0[side as usize] < view.side(node, side).incarnation;
+        let known = state.known[target.index()].as_ref();
+        node != target && !self.ignores_fences && known.is_some_and(over)
     }
 
     /// Has the memory that the verb is about to access gone down, with the card or alone?

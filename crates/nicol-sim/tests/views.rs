@@ -1,12 +1,14 @@
 //! Views and leases: who is given up, who learns of it, and that nobody serves without a lease.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use nicol_core::fabric::Local;
+use nicol_core::engine::Start;
 use nicol_core::fabric::conformance::AskingNode1;
+use nicol_core::fabric::{Fabric, Local, OneSided};
 use nicol_core::faults::{Crash, CrashScope, FaultPlan, Partition};
-use nicol_core::ids::{EngineId, Epoch, Incarnation, NodeId, Side};
-use nicol_core::units::Nanos;
+use nicol_core::ids::{EngineId, Epoch, Incarnation, NodeId, RKey, Side};
+use nicol_core::memory::{Access, Region};
+use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::{Halves, NodeSet, SideState, View};
 use nicol_sim::view_service::{LEASE, RENEWAL, SERVICE_LATENCY};
 use nicol_sim::{CrashSabotage, PCIE_DETECTION, Profile, RunEnd, SimCluster, SimConfig};
@@ -180,4 +182,62 @@ fn a_host_that_goes_on_alone_is_not_given_up_with_its_nic() {
     let view = Local::view(&cluster.engine(EngineId::host(NodeId(0), 0)).unwrap()).clone();
     assert_eq!(view.side(NodeId(1), Side::Host), SideState::FIRST);
     assert!(!view.side(NodeId(1), Side::Nic).up && asking.crashes().len() == 1);
+}
+
+/// Node 1 writes its life into a word of node 0 by WRITEs, one after the other.
+struct Writer {
+    region: Arc<Region>,
+    rkey: Mutex<Option<RKey>>,
+}
+
+impl Start for Writer {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let here = fabric.here();
+        if here == EngineId::host(NodeId(0), 0) {
+            *self.rkey.lock().unwrap() = Some(fabric.register(&self.region, Access::ReadWrite));
+        } else if here == EngineId::host(NodeId(1), 0) {
+            let rkey = self.rkey.lock().unwrap().unwrap();
+            let fabric = fabric.clone();
+            fabric.clone().spawn(async move {
+                let life = u64::from(fabric.incarnation().0).to_le_bytes();
+                loop {
+                    let write = OneSided::Write { rkey, offset: 0, bytes: &life };
+                    let _lost_in_the_cut = fabric.one_sided(NodeId(0), write).await;
+                }
+            });
+        }
+    }
+}
+
+/// What life of node 1 has written to node 0 last between the end of a cut and when node 1 can have learnt
+/// that it was given up; 0 if nobody has.
+fn written_after_a_cut(sabotage: CrashSabotage) -> u64 {
+    let view = View::new(3, 2, 1, 1).unwrap().with_halves(Halves::HostAlone);
+    let config = SimConfig::new(view, Arc::new(Profile::load("connectx5").unwrap()), 1);
+    let healed = Nanos(HEALED.0 + RENEWAL.0 / 4);
+    let side = [NodeId(1)].into_iter().collect::<NodeSet>();
+    let cut = Partition { from: CUT, until: healed, side, one_way: false };
+    let faults = FaultPlan { partitions: vec![cut], ..FaultPlan::none() };
+    let cluster = SimCluster::new(SimConfig { faults, sabotage, view_service: true, ..config });
+    let region = Arc::new(Region::new(Bytes(64)));
+    cluster.start(&Arc::new(Writer { region: region.clone(), rkey: Mutex::default() }));
+    cluster.run_until(&mut |_| false, CUT);
+    assert_eq!(region.load(0), Ok(1), "it writes");
+    cluster.run_until(&mut |_| false, healed);
+    region.store(0, 0).unwrap();
+    cluster.run_until(&mut |_| false, HEALED + RENEWAL - Nanos(1));
+    let written = region.load(0).unwrap();
+    cluster.run_until(&mut |_| false, HEALED + RENEWAL * 2);
+    assert_eq!(region.load(0), Ok(2), "its next life writes");
+    written
+}
+
+#[test]
+fn verbs_of_a_node_that_was_given_up_are_not_executed() {
+    assert_eq!(written_after_a_cut(CrashSabotage::None), 0);
+}
+
+#[test]
+fn verbs_of_a_node_that_is_not_fenced_are_caught() {
+    assert_eq!(written_after_a_cut(CrashSabotage::FenceIgnored), 1);
 }

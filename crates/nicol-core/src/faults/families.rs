@@ -15,7 +15,7 @@ pub struct FaultFamilies {
     pub crashes: bool,
     /// Engines that stand still.
     pub stalls: bool,
-    /// Cuts of the network.
+    /// Cuts of the network, some of which cost nodes their leases.
     pub partitions: bool,
 }
 
@@ -61,6 +61,7 @@ impl FaultFamilies {
         }
         if self.partitions {
             plan.add_partitions(&mut stream(2));
+            plan.add_long_cut(&mut stream(3));
         }
         plan
     }

@@ -4,8 +4,8 @@
 //! is refused in words: a lock word names the engine that holds it.
 //!
 //! A card executes verbs for whoever has its keys, and asks no lease: the verbs of a node that others
-//! have given up still lock, log and install until it learns so. That harms nobody as long as no
-//! view moves a shard. A verb to a life that is over ends in an error, as its keys are void.
+//! have given up still lock, log and install at a node that does not know the view yet. That harms nobody
+//! as long as no view moves a shard. A verb to a life that is over ends in an error, as its keys are void.
 
 use std::collections::BTreeSet;
 
