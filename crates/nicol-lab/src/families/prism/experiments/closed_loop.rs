@@ -1,17 +1,15 @@
 //! One server, and closed-loop clients on up to eleven other machines: what figures 3, 4, 9 and 10
 //! share. [PRISM21 6.2, 8.3]
 
-use std::sync::Arc;
-
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 use serde_json::{Value, json};
 
-use super::SWITCHED;
 use super::load::Point;
+use super::testbed::Testbed;
 use crate::config::{BenchConfig, Length};
-use crate::experiments::{Chart, Context, Form, Scale, Table, digest, rounded};
-use crate::profiles;
+use crate::experiments::{Chart, Context, Form, Scale, Table, rounded};
 use crate::systems;
 use crate::workloads::WorkloadSpec;
 
@@ -49,7 +47,7 @@ pub(super) struct Run<'r> {
     pub(super) system: &'r str,
     pub(super) settings: &'static [&'static str],
     /// What the server, and its clients, stand on.
-    pub(super) on: &'r str,
+    pub(super) on: &'r Testbed,
     pub(super) clients: usize,
     /// The workload, but for the records and their size.
     pub(super) spec: WorkloadSpec,
@@ -57,13 +55,10 @@ pub(super) struct Run<'r> {
     pub(super) what: String,
 }
 
-/// The profile that the options name, or the testbed.
-pub(super) fn profile<'c>(context: &Context<'c>) -> &'c str {
-    context.options.profile.as_deref().unwrap_or(SWITCHED)
-}
-
-fn windows(form: Form) -> (Nanos, Nanos) {
-    (Nanos::from_micros(form.of([200, 50])), Nanos::from_micros(form.of([2_000, 200])))
+/// The warm-up and the measured time.
+fn windows(form: Form, on: &Testbed) -> (Nanos, Nanos) {
+    let of = |span: [u64; 2]| Nanos::from_micros(form.of(span) * on.stretch);
+    (of([200, 50]), of([2_000, 200]))
 }
 
 impl Run<'_> {
@@ -74,7 +69,7 @@ impl Run<'_> {
             value_bytes: Some(VALUE_BYTES),
             ..self.spec.clone()
         };
-        let (warmup, window) = windows(form);
+        let (warmup, window) = windows(form, self.on);
         let client_nodes = self.clients.min(CLIENT_NODES);
         BenchConfig {
             settings: self.settings.iter().map(ToString::to_string).collect(),
@@ -82,30 +77,27 @@ impl Run<'_> {
             client_nodes,
             replicas: 1,
             host_engines: Some(CORES),
-            nic_engines: Some(CORES),
+            nic_engines: Some(self.on.engines(Side::Nic).min(CORES)),
             clients: Some(self.clients / client_nodes),
             length: Some(Length::Time(window)),
             warmup: Some(warmup),
-            ..BenchConfig::new(self.system, spec, self.on, context.options.seed)
+            ..BenchConfig::new(self.system, spec, &self.on.name, context.options.seed)
         }
     }
 
-    /// Runs it, and judges it. `hardware` is what it runs on.
-    pub(super) fn measure(&self, context: &Context<'_>, hardware: &str) -> Result<Point> {
+    /// Runs it, and judges it.
+    pub(super) fn measure(&self, context: &Context<'_>) -> Result<Point> {
         let config = self.config(context);
         let system = systems::find(self.system)?;
-        let hardware = digest(&hardware);
-        let name = format!("prism closed loop {hardware:016x} {config:?}");
+        let name = format!("prism closed loop {:016x} {config:?}", self.on.digest());
         let memory = context.options.form.of(RECORDS) * RECORD_MEMORY;
         context.point(&name, memory, || {
-            Ok(Point::of(&(system.run)(system, &config)?.report, &self.what))
+            let report = (system.run)(system, &config)?.report;
+            let what = &self.what;
+            ensure!(report.committed > 0, "{what}: nothing took effect in the measured time");
+            Ok(Point::of(&report, what))
         })
     }
-}
-
-/// A profile as text, by which a run is found again.
-pub(super) fn hardware(name: &str) -> Result<String> {
-    Ok(format!("{:?}", profiles::load(name)?))
 }
 
 /// The row of a run.
@@ -115,14 +107,12 @@ pub(super) fn row(system: &str, clients: usize, point: &Point) -> Vec<Value> {
     row
 }
 
-/// Says on what and for how long it was measured.
-pub(super) fn assume_time(context: &Context<'_>, table: &mut Table, on: &str) -> Result<()> {
-    table.ran_on(&Arc::new(profiles::load(on)?));
-    let (warmup, window) = windows(context.options.form);
+/// Says for how long it was measured.
+pub(super) fn assume_time(context: &Context<'_>, table: &mut Table, on: &Testbed) {
+    let (warmup, window) = windows(context.options.form, on);
     let span = |span: Nanos| format!("{} us", span.0 / 1_000);
     table.assume("warm-up", span(warmup), "simulated");
     table.assume("measured time", span(window), "simulated; the published length is not given");
-    Ok(())
 }
 
 /// Says how many cores a client machine has.

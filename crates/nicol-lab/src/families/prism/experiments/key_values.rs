@@ -4,9 +4,10 @@ use anyhow::Result;
 use nicol_workload::ycsb::{Mix, Popularity};
 
 use super::closed_loop::{
-    CHART, CLIENTS, COLUMNS, RECORDS, Run, assume_clients, assume_cores, assume_time, hardware,
-    profile, row,
+    CHART, CLIENTS, COLUMNS, RECORDS, Run, assume_clients, assume_cores, assume_time, row,
 };
+use super::load::Point;
+use super::testbed::Testbed;
 use crate::experiments::{Context, Experiment, Table};
 use crate::workloads::WorkloadSpec;
 
@@ -45,26 +46,42 @@ fn throughput_and_latency(context: &Context<'_>, mix: Mix) -> Result<Table> {
     for system in context.systems() {
         points.extend(form.of(CLIENTS).iter().map(|&clients| (system, clients)));
     }
-    let on = profile(context);
-    let hardware = hardware(on)?;
-    let found = context.pool.map(&points, |&(system, clients)| {
-        let spec = WorkloadSpec {
-            mix: Some(mix),
-            popularity: Some(Popularity::Uniform),
-            ..WorkloadSpec::named("ycsb")
-        };
-        let what = format!("{system} with {clients} clients");
-        let settings = &["hash=collision-free"];
-        Run { system, settings, on, clients, spec, what }.measure(context, &hardware)
-    })?;
+    let on = &Testbed::new(context)?;
+    let found = context
+        .pool
+        .map(&points, |&(system, clients)| measure(context, (system, mix), on, clients))?;
     let mut table = context.table();
-    assume_time(context, &mut table, on)?;
-    table.assume("records", form.of(RECORDS), "the paper has 8 million; accesses are uniform");
-    assume_cores(&mut table);
-    assume_clients(&mut table);
+    on.assume(&mut table);
+    assume(context, &mut table, on);
     for ((system, clients), point) in points.iter().zip(found) {
         table.push(row(system, *clients, &point));
         table.judge(point.violations);
     }
     Ok(table)
+}
+
+/// A run of a system under uniform accesses. [PRISM21 6.2]
+pub(super) fn measure(
+    context: &Context<'_>,
+    (system, mix): (&str, Mix),
+    on: &Testbed,
+    clients: usize,
+) -> Result<Point> {
+    let spec = WorkloadSpec {
+        mix: Some(mix),
+        popularity: Some(Popularity::Uniform),
+        ..WorkloadSpec::named("ycsb")
+    };
+    let what = format!("{system} with {clients} clients on {}", on.name);
+    let settings = &["hash=collision-free"];
+    Run { system, settings, on, clients, spec, what }.measure(context)
+}
+
+/// What these figures assume.
+pub(super) fn assume(context: &Context<'_>, table: &mut Table, on: &Testbed) {
+    assume_time(context, table, on);
+    let reason = "the paper has 8 million; accesses are uniform";
+    table.assume("records", context.options.form.of(RECORDS), reason);
+    assume_cores(table);
+    assume_clients(table);
 }

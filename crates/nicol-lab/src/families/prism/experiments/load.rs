@@ -5,15 +5,13 @@ use nicol_core::units::Nanos;
 use nicol_workload::ycsb::Popularity;
 use serde::{Deserialize, Serialize};
 
+use super::testbed::Testbed;
 use crate::config::{BenchConfig, Length};
-use crate::experiments::{Context, Form, Table, digest};
-use crate::profiles;
+use crate::experiments::{Context, Form, Table};
 use crate::report::BenchReport;
 use crate::systems;
 use crate::workloads::WorkloadSpec;
 
-/// The testbed of the applications. [PRISM21 5]
-const TESTBED: &str = "connectx5-40g";
 /// Machines that run clients, at most. [PRISM21 6.2]
 const CLIENT_NODES_MAX: usize = 11;
 /// Bytes of an object. [PRISM21 7.4, 8.3]
@@ -66,7 +64,7 @@ impl Load {
         }
     }
 
-    fn config(&self, context: &Context<'_>, system: &'static str) -> Result<BenchConfig> {
+    fn config(&self, context: &Context<'_>, system: &str, on: &Testbed) -> Result<BenchConfig> {
         let form = context.options.form;
         let nodes = self.clients.min(CLIENT_NODES_MAX);
         let nodes = (1..=nodes).rev().find(|nodes| self.clients.is_multiple_of(*nodes));
@@ -80,17 +78,16 @@ impl Load {
             clients: Some(per_node),
             length: Some(Length::Time(form.of(WINDOW))),
             warmup: Some(form.of(WARM_UP)),
-            ..BenchConfig::new(system, self.spec(form), testbed(context), context.options.seed)
+            ..BenchConfig::new(system, self.spec(form), &on.name, context.options.seed)
         })
     }
 
     /// Runs `system` so, and judges the run.
-    pub(super) fn run(&self, context: &Context<'_>, system: &'static str) -> Result<Point> {
-        let config = self.config(context, system)?;
+    pub(super) fn run(&self, context: &Context<'_>, system: &str, on: &Testbed) -> Result<Point> {
+        let config = self.config(context, system, on)?;
         let objects = context.options.form.of(self.objects);
         let memory = objects * self.servers as u64 * FOOTPRINT + BASE;
-        let hardware = digest(&format!("{:?}", profiles::load(testbed(context))?));
-        let run = format!("prism {hardware:016x} {config:?}");
+        let run = format!("prism {:016x} {config:?}", on.digest());
         let system = systems::find(system)?;
         context.point(&run, memory, || {
             let report = (system.run)(system, &config)?.report;
@@ -115,15 +112,10 @@ impl Point {
     }
 }
 
-fn testbed<'c>(context: &Context<'c>) -> &'c str {
-    context.options.profile.as_deref().unwrap_or(TESTBED)
-}
-
 /// Says in `table` what these figures assume.
-pub(super) fn assume(context: &Context<'_>, table: &mut Table, load: &Load) -> Result<()> {
+pub(super) fn assume(context: &Context<'_>, table: &mut Table, load: &Load) {
     let form = context.options.form;
     let span = |span: Nanos| format!("{} us", span.0 / 1_000);
-    table.ran_on(&std::sync::Arc::new(profiles::load(testbed(context))?));
     table.assume("warm-up", span(form.of(WARM_UP)), "simulated");
     let reason = "simulated; the published length is not given";
     table.assume("measured time", span(form.of(WINDOW)), reason);
@@ -132,5 +124,4 @@ pub(super) fn assume(context: &Context<'_>, table: &mut Table, load: &Load) -> R
     table.assume("objects", form.of(load.objects), reason);
     let reason = "the most of up to 11 that divide the clients evenly";
     table.assume("client nodes", "up to 11", reason);
-    Ok(())
 }

@@ -1,10 +1,12 @@
 //! The figures of PRISM's paper, a file to a group.
 
 mod closed_loop;
+mod executors;
 mod interface;
 mod key_values;
 mod load;
 mod registers;
+mod testbed;
 mod transactions;
 
 use crate::experiments::Experiment;
@@ -13,9 +15,9 @@ use crate::experiments::Experiment;
 const DIRECT: &str = "connectx5-25g";
 const SWITCHED: &str = "connectx5-40g";
 
-/// Every experiment, in the order of the paper.
+/// Every experiment: those of the paper in its order, then what goes beyond it.
 pub(crate) fn all() -> impl Iterator<Item = &'static Experiment> {
-    let groups: [&[Experiment]; 4] =
-        [&interface::ALL, &key_values::ALL, &registers::ALL, &transactions::ALL];
+    let groups: [&[Experiment]; 5] =
+        [&interface::ALL, &key_values::ALL, &registers::ALL, &transactions::ALL, &executors::ALL];
     groups.into_iter().flatten()
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::closed_loop::{CHART, COLUMNS, row};
 use super::load::{Load, assume};
+use super::testbed::Testbed;
 use crate::experiments::{Chart, Context, Experiment, Form, Scale, Table, rounded};
 
 /// "PRISM-RS and the two variants of lock-based ABD".
@@ -15,10 +16,10 @@ const CLIENTS: [&[usize]; 2] = [&[1, 2, 4, 8, 11, 22, 44, 88, 176, 352, 704], &[
 /// Zipf parameters, times 100.
 const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 80, 99]];
 /// "100 closed-loop clients".
-const CLIENTS_OF_FIGURE_7: usize = 100;
+pub(super) const CLIENTS_OF_FIGURE_7: usize = 100;
 
 /// "3 servers, and a 50 % write workload", uniform.
-const BLOCKS: Load = Load {
+pub(super) const BLOCKS: Load = Load {
     workload: "ycsb",
     servers: 3,
     objects: [1_200_000, 30_000],
@@ -62,12 +63,14 @@ fn figure_6(context: &Context<'_>) -> Result<Table> {
     for system in context.systems() {
         runs.extend(of(context.options.form, CLIENTS).iter().map(|&clients| (system, clients)));
     }
+    let on = &Testbed::new(context)?;
     let at = |&(system, clients): &(&'static str, usize)| {
-        Load { clients, ..BLOCKS }.run(context, system)
+        Load { clients, ..BLOCKS }.run(context, system, on)
     };
     let points = context.pool.map(&runs, at)?;
     let mut table = context.table();
-    assume(context, &mut table, &BLOCKS)?;
+    on.assume(&mut table);
+    assume(context, &mut table, &BLOCKS);
     for ((system, clients), point) in runs.into_iter().zip(points) {
         table.push(row(system, clients, &point));
         table.judge(point.violations);
@@ -80,12 +83,14 @@ fn figure_7(context: &Context<'_>) -> Result<Table> {
     for system in context.systems() {
         runs.extend(of(context.options.form, ZIPF).iter().map(|&zipf| (system, zipf)));
     }
+    let on = &Testbed::new(context)?;
     let at = |&(system, zipf_percent): &(&'static str, u8)| {
-        Load { clients: CLIENTS_OF_FIGURE_7, zipf_percent, ..BLOCKS }.run(context, system)
+        Load { clients: CLIENTS_OF_FIGURE_7, zipf_percent, ..BLOCKS }.run(context, system, on)
     };
     let points = context.pool.map(&runs, at)?;
     let mut table = context.table();
-    assume(context, &mut table, &BLOCKS)?;
+    on.assume(&mut table);
+    assume(context, &mut table, &BLOCKS);
     for ((system, zipf_percent), point) in runs.into_iter().zip(points) {
         let zipf = rounded(f64::from(zipf_percent) / 100.0, 2);
         table.push(vec![json!(system), zipf, rounded(point.mean, 3)]);

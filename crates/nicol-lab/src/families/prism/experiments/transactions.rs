@@ -4,10 +4,10 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::closed_loop::{
-    CHART, CLIENTS, COLUMNS, RECORDS, Run, assume_clients, assume_cores, assume_time, hardware,
-    profile, row,
+    CHART, CLIENTS, COLUMNS, RECORDS, Run, assume_clients, assume_cores, assume_time, row,
 };
 use super::load::Point;
+use super::testbed::Testbed;
 use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
 use crate::workloads::WorkloadSpec;
 
@@ -64,15 +64,15 @@ const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 80, 99]];
 
 /// What is varied.
 #[derive(Clone, Copy)]
-struct Case {
-    system: &'static str,
-    clients: usize,
-    zipf_percent: u8,
+pub(super) struct Case {
+    pub(super) system: &'static str,
+    pub(super) clients: usize,
+    pub(super) zipf_percent: u8,
 }
 
 impl Case {
-    /// Runs it on `on`, which is `hardware`.
-    fn measure(self, context: &Context<'_>, on: &str, hardware: &str) -> Result<Point> {
+    /// Runs it.
+    pub(super) fn measure(self, context: &Context<'_>, on: &Testbed) -> Result<Point> {
         let Self { system, clients, zipf_percent } = self;
         let spec = WorkloadSpec {
             keys: Some(1),
@@ -81,14 +81,15 @@ impl Case {
             ..WorkloadSpec::named("ycsb-t")
         };
         let settings = if system == SYSTEMS[0] { OF_PRISM_TX } else { OF_FARM };
-        let what = format!("{system} with {clients} clients, zipf {zipf_percent} %");
-        Run { system, settings, on, clients, spec, what }.measure(context, hardware)
+        let what =
+            format!("{system} with {clients} clients, zipf {zipf_percent} %, on {}", on.name);
+        Run { system, settings, on, clients, spec, what }.measure(context)
     }
 }
 
 /// "We use only a single shard": one server.
-fn assume(context: &Context<'_>, table: &mut Table, on: &str) -> Result<()> {
-    assume_time(context, table, on)?;
+pub(super) fn assume(context: &Context<'_>, table: &mut Table, on: &Testbed) {
+    assume_time(context, table, on);
     let objects = context.options.form.of(RECORDS);
     table.assume("objects", objects, "of 512 B each; the paper has 8 million");
     let reason = "\"short read-modify-write transactions\": the shortest";
@@ -97,7 +98,6 @@ fn assume(context: &Context<'_>, table: &mut Table, on: &str) -> Result<()> {
     let reason = "PRISM-TX: not published; as far as clocks are synchronized in a machine room";
     table.assume("clocks of clients differ", "up to 5 us", reason);
     assume_clients(table);
-    Ok(())
 }
 
 fn figure_9(context: &Context<'_>) -> Result<Table> {
@@ -106,11 +106,11 @@ fn figure_9(context: &Context<'_>) -> Result<Table> {
         let of = |&clients: &usize| Case { system, clients, zipf_percent: 0 };
         cases.extend(context.options.form.of(CLIENTS).iter().map(of));
     }
-    let on = profile(context);
-    let hardware = hardware(on)?;
-    let found = context.pool.map(&cases, |case| case.measure(context, on, &hardware))?;
+    let on = &Testbed::new(context)?;
+    let found = context.pool.map(&cases, |case| case.measure(context, on))?;
     let mut table = context.table();
-    assume(context, &mut table, on)?;
+    on.assume(&mut table);
+    assume(context, &mut table, on);
     for (case, point) in cases.iter().zip(found) {
         table.push(row(case.system, case.clients, &point));
         table.judge(point.violations);
@@ -127,11 +127,11 @@ fn figure_10(context: &Context<'_>) -> Result<Table> {
             cases.extend(clients.iter().map(|&clients| Case { system, clients, zipf_percent }));
         }
     }
-    let on = profile(context);
-    let hardware = hardware(on)?;
-    let found = context.pool.map(&cases, |case| case.measure(context, on, &hardware))?;
+    let on = &Testbed::new(context)?;
+    let found = context.pool.map(&cases, |case| case.measure(context, on))?;
     let mut table = context.table();
-    assume(context, &mut table, on)?;
+    on.assume(&mut table);
+    assume(context, &mut table, on);
     for (cases, points) in cases.chunks(clients.len()).zip(found.chunks(clients.len())) {
         let peak = points.iter().map(|point| point.throughput).fold(0.0, f64::max);
         let zipf = rounded(f64::from(cases[0].zipf_percent) / 100.0, 2);

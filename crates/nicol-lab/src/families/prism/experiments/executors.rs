@@ -1,0 +1,246 @@
+//! The end-to-end figures of PRISM once more, with those who may execute chains side by side: software on
+//! host cores, the card of section 4.2, and the cores of a BlueField. The paper compares them in figures
+//! 1 and 2 only. Beside them stands the baseline with plain verbs. [PRISM21 4, 6.2, 7.4, 8.3]
+
+use anyhow::Result;
+use nicol_workload::ycsb::Mix;
+use serde_json::{Value, json};
+
+use super::load::{Load, Point};
+use super::registers::{BLOCKS, CLIENTS_OF_FIGURE_7};
+use super::testbed::{Executor, Testbed};
+use super::transactions::{self, Case};
+use super::{key_values, load};
+use crate::experiments::{Chart, Context, Experiment, Scale, Table, rounded};
+
+const OF_LOAD: &[&str] = &[
+    "system",
+    "executor",
+    "clients",
+    "throughput_per_s",
+    "latency_mean_us",
+    "latency_p50_us",
+    "latency_p99_us",
+];
+const LOAD_CHART: Chart = Chart::Lines {
+    x: "throughput_per_s",
+    y: "latency_mean_us",
+    series: &["system", "executor"],
+    scale: Scale::LogY,
+};
+
+/// Who executes what a baseline sends: the card, as it is.
+const VERBS: &str = "verbs";
+
+/// Clients of the whole experiment: those of the full form, and of the quick one.
+const CLIENTS: [&[usize]; 2] = [&[1, 11, 22, 44, 88, 176, 352, 704, 1_408], &[1, 88, 352]];
+const CLIENTS_OF_BLOCKS: [&[usize]; 2] = [&[1, 11, 22, 44, 88, 176, 352, 704], &[1, 44, 176]];
+/// Clients among which a peak is looked for.
+const CLIENTS_AT_PEAK: [&[usize]; 2] = [&[44, 88, 176, 352, 704, 1_408], &[88, 352]];
+/// Zipf parameters, times 100.
+const ZIPF: [&[u8]; 2] = [&[0, 20, 40, 60, 70, 80, 90, 95, 99], &[0, 99]];
+
+/// The experiments of this file.
+pub(super) static ALL: [Experiment; 6] = [
+    Experiment {
+        id: "prism-fig3-executors",
+        family: "prism",
+        title: "PRISM-KV by who executes chains, YCSB C: reads [beyond PRISM21 fig. 3]",
+        columns: OF_LOAD,
+        chart: LOAD_CHART,
+        systems: &["prism-kv", "pilaf"],
+        settings: &["hash"],
+        timed: true,
+        run: |context| key_value(context, Mix::C),
+    },
+    Experiment {
+        id: "prism-fig4-executors",
+        family: "prism",
+        title: "PRISM-KV by who executes chains, YCSB A: half writes [beyond PRISM21 fig. 4]",
+        columns: OF_LOAD,
+        chart: LOAD_CHART,
+        systems: &["prism-kv", "pilaf"],
+        settings: &["hash"],
+        timed: true,
+        run: |context| key_value(context, Mix::A),
+    },
+    Experiment {
+        id: "prism-fig6-executors",
+        family: "prism",
+        title: "PRISM-RS by who executes chains, half writes [beyond PRISM21 fig. 6]",
+        columns: OF_LOAD,
+        chart: LOAD_CHART,
+        systems: &["prism-rs", "abdlock"],
+        settings: &[],
+        timed: true,
+        run: blocks,
+    },
+    Experiment {
+        id: "prism-fig7-executors",
+        family: "prism",
+        title: "PRISM-RS by who executes chains: latency of 100 clients under contention [beyond \
+                PRISM21 fig. 7]",
+        columns: &["system", "executor", "zipf", "latency_mean_us"],
+        chart: Chart::Lines {
+            x: "zipf",
+            y: "latency_mean_us",
+            series: &["system", "executor"],
+            scale: Scale::LogY,
+        },
+        systems: &["prism-rs", "abdlock"],
+        settings: &[],
+        timed: true,
+        run: contended_blocks,
+    },
+    Experiment {
+        id: "prism-fig9-executors",
+        family: "prism",
+        title: "PRISM-TX by who executes chains, YCSB-T with low contention [beyond PRISM21 fig. 9]",
+        columns: OF_LOAD,
+        chart: LOAD_CHART,
+        systems: &["prism-tx", "farm"],
+        settings: &[],
+        timed: true,
+        run: transactions_of_load,
+    },
+    Experiment {
+        id: "prism-fig10-executors",
+        family: "prism",
+        title: "PRISM-TX by who executes chains, YCSB-T: peak throughput under contention [beyond \
+                PRISM21 fig. 10]",
+        columns: &["system", "executor", "zipf", "peak_throughput_per_s"],
+        chart: Chart::Lines {
+            x: "zipf",
+            y: "peak_throughput_per_s",
+            series: &["system", "executor"],
+            scale: Scale::LogY,
+        },
+        systems: &["prism-tx", "farm"],
+        settings: &[],
+        timed: true,
+        run: peaks,
+    },
+];
+
+/// A system on what executes its requests.
+struct Series {
+    system: &'static str,
+    executor: &'static str,
+    on: Testbed,
+}
+
+/// PRISM's system with every executor, and the baseline: of those that are asked for.
+fn every_series(context: &Context<'_>) -> Result<Vec<Series>> {
+    let mut every = Vec::new();
+    for system in context.systems() {
+        if !system.starts_with("prism-") {
+            every.push(Series { system, executor: VERBS, on: Testbed::beside_others(context)? });
+            continue;
+        }
+        for executor in Executor::EVERY {
+            let on = Testbed::with(context, executor)?;
+            every.push(Series { system, executor: executor.name(), on });
+        }
+    }
+    Ok(every)
+}
+
+/// A table of one row for each of `at` on each of `every` series, by `measure`.
+fn measured<X: Copy + Sync>(
+    context: &Context<'_>,
+    every: &[Series],
+    at: &[X],
+    measure: impl Fn(&Series, X) -> Result<Point> + Sync,
+    row: impl Fn(X, &Point) -> Vec<Value>,
+) -> Result<Table> {
+    let mut runs = Vec::new();
+    for series in every {
+        runs.extend(at.iter().map(|&at| (series, at)));
+    }
+    let points = context.pool.map(&runs, |&(series, at)| measure(series, at))?;
+    let mut table = context.table();
+    every.iter().for_each(|series| series.on.assume(&mut table));
+    let reason = "bluefield1-25g in the network of the others: the paper's is at 25 GbE without a \
+                  switch, and runs no application";
+    table.assume("servers of bluefield", "rate and latency of the clients' link", reason);
+    for ((series, at), point) in runs.into_iter().zip(points) {
+        let mut cells = vec![json!(series.system), json!(series.executor)];
+        cells.extend(row(at, &point));
+        table.push(cells);
+        table.judge(point.violations);
+    }
+    Ok(table)
+}
+
+/// The row of a run under so many clients.
+fn of_load(clients: usize, point: &Point) -> Vec<Value> {
+    std::iter::once(json!(clients)).chain(point.numbers()).collect()
+}
+
+fn share(percent: u8) -> Value {
+    rounded(f64::from(percent) / 100.0, 2)
+}
+
+fn key_value(context: &Context<'_>, mix: Mix) -> Result<Table> {
+    let measure = |series: &Series, clients: usize| {
+        key_values::measure(context, (series.system, mix), &series.on, clients)
+    };
+    let clients = context.options.form.of(CLIENTS);
+    let mut table = measured(context, &every_series(context)?, clients, measure, of_load)?;
+    key_values::assume(context, &mut table, &Testbed::beside_others(context)?);
+    Ok(table)
+}
+
+fn blocks(context: &Context<'_>) -> Result<Table> {
+    let measure = |series: &Series, clients: usize| {
+        Load { clients, ..BLOCKS }.run(context, series.system, &series.on)
+    };
+    let clients = context.options.form.of(CLIENTS_OF_BLOCKS);
+    let mut table = measured(context, &every_series(context)?, clients, measure, of_load)?;
+    load::assume(context, &mut table, &BLOCKS);
+    Ok(table)
+}
+
+fn contended_blocks(context: &Context<'_>) -> Result<Table> {
+    let measure = |series: &Series, zipf_percent: u8| {
+        let load = Load { clients: CLIENTS_OF_FIGURE_7, zipf_percent, ..BLOCKS };
+        load.run(context, series.system, &series.on)
+    };
+    let row = |zipf: u8, point: &Point| vec![share(zipf), rounded(point.mean, 3)];
+    let zipf = context.options.form.of(ZIPF);
+    let mut table = measured(context, &every_series(context)?, zipf, measure, row)?;
+    load::assume(context, &mut table, &BLOCKS);
+    Ok(table)
+}
+
+fn transactions_of_load(context: &Context<'_>) -> Result<Table> {
+    let measure = |series: &Series, clients: usize| {
+        Case { system: series.system, clients, zipf_percent: 0 }.measure(context, &series.on)
+    };
+    let clients = context.options.form.of(CLIENTS);
+    let mut table = measured(context, &every_series(context)?, clients, measure, of_load)?;
+    transactions::assume(context, &mut table, &Testbed::beside_others(context)?);
+    Ok(table)
+}
+
+fn peaks(context: &Context<'_>) -> Result<Table> {
+    let form = context.options.form;
+    // The run with the most of them stands for a parameter, and what is wrong with any of them counts.
+    let measure = |series: &Series, zipf_percent: u8| {
+        let case = |&clients: &usize| {
+            let case = Case { system: series.system, clients, zipf_percent };
+            case.measure(context, &series.on)
+        };
+        let mut points = form.of(CLIENTS_AT_PEAK).iter().map(case).collect::<Result<Vec<_>>>()?;
+        let violations = points.iter_mut().flat_map(|point| point.violations.split_off(0));
+        let violations: Vec<String> = violations.collect();
+        let peak = points.into_iter().max_by(|a, b| a.throughput.total_cmp(&b.throughput));
+        let mut peak = peak.ok_or_else(|| anyhow::anyhow!("a peak is looked for among some"))?;
+        peak.violations = violations;
+        Ok(peak)
+    };
+    let row = |zipf: u8, point: &Point| vec![share(zipf), rounded(point.throughput, 0)];
+    let mut table = measured(context, &every_series(context)?, form.of(ZIPF), measure, row)?;
+    transactions::assume(context, &mut table, &Testbed::beside_others(context)?);
+    Ok(table)
+}
