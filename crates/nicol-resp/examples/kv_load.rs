@@ -257,26 +257,32 @@ fn cpu(process: u32) -> Result<Duration> {
     Ok(Duration::from_nanos(nanos))
 }
 
-fn print(name: &str, measured: &Measured) {
+fn line(name: &str, measured: &Measured) -> String {
     let Measured { operations, time, latencies, server, client } = measured;
     let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
     let each = |time: &Duration| time.as_nanos() as f64 / 1_000.0 / *operations as f64;
-    println!(
+    format!(
         "  \"{name}\": {{\"operations_per_s\": {:.0}, \"per_server_cpu_s\": {:.0}, \
-         \"server_cpu_us\": {:.3}, \"client_cpu_us\": {:.3}, \"p50_us\": {:.1}, \"p99_us\": {:.1}}},",
+         \"server_cpu_us\": {:.3}, \"client_cpu_us\": {:.3}, \"p50_us\": {:.1}, \"p99_us\": {:.1}}},\n",
         *operations as f64 / time.as_secs_f64(),
         *operations as f64 / server.as_secs_f64(),
         each(server),
         each(client),
         at(0.5),
         at(0.99),
-    );
+    )
 }
 
 fn main() -> Result<()> {
-    let usage = "give: resp|memcached ADDRESS CONNECTIONS DEPTH VALUE_BYTES KEYS SECONDS PID";
     let args: Vec<String> = env::args().skip(1).collect();
-    let [protocol, address, rest @ ..] = &args[..] else { bail!(usage) };
+    println!("{}", measure(&args)?);
+    Ok(())
+}
+
+/// What the load that these arguments ask for has come to, as a JSON object.
+pub fn measure(args: &[String]) -> Result<String> {
+    let usage = "give: resp|memcached ADDRESS CONNECTIONS DEPTH VALUE_BYTES KEYS SECONDS PID";
+    let [protocol, address, rest @ ..] = args else { bail!(usage) };
     let rest: Vec<u64> =
         rest.iter().map(|arg| arg.parse()).collect::<Result<_, _>>().context(usage)?;
     let [count, depth, bytes, keys, seconds, process] = rest[..] else { bail!(usage) };
@@ -310,16 +316,18 @@ fn main() -> Result<()> {
     let mut in_turn = || all.next().unwrap_or(0) % load.keys;
     let with = (&mut poll, &mut connections[..]);
     let filled = drive(&load, with, Kind::Set, &mut in_turn, process, |done, _| done >= load.keys)?;
-    println!("{{\n  \"address\": \"{address}\", \"connections\": {count}, \"depth\": {depth},");
-    print("fill", &filled);
+    let mut told = format!("{{\n  \"address\": \"{address}\", \"connections\": {count},\n");
+    told += &format!("  \"depth\": {depth}, \"value_bytes\": {bytes}, \"keys\": {keys},\n");
+    told += &line("fill", &filled);
     let mut random = Stream::new(1, Purpose::Test, 0);
     let length = Duration::from_secs(seconds);
     for (name, kind) in [("set", Kind::Set), ("get", Kind::Get)] {
         let any = || random.below(load.keys);
         let with = (&mut poll, &mut connections[..]);
         let measured = drive(&load, with, kind, any, process, |_, time| time >= length)?;
-        print(name, &measured);
+        told += &line(name, &measured);
     }
-    println!("  \"value_bytes\": {bytes}, \"keys\": {keys}\n}}");
-    Ok(())
+    // No comma behind the last one.
+    told.truncate(told.trim_end_matches(",\n").len());
+    Ok(told + "\n}")
 }
