@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
+use nicol_core::memory::BufferUse;
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, SystemNode};
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, ShardMap, View};
 
 use super::config::{Staging, TxConfig};
+use super::messages::StagedWrite;
 use super::store::Store;
 use crate::kit::{LostNodes, counters};
 use crate::prism::pool::BufferPool;
@@ -44,6 +46,26 @@ pub(super) struct Ended {
     pub(super) drained: BTreeSet<NodeId>,
     /// Transactions that it has ended: did they commit?
     pub(super) decided: BTreeMap<Tag, bool>,
+}
+
+/// What transactions have left at a server.
+#[derive(Default)]
+struct Left {
+    /// Keys that no transaction can read, and the PW of each.
+    unreadable: Vec<(Key, Tag)>,
+    /// Writes of transactions that nobody has reported complete.
+    staged: Vec<StagedWrite>,
+    /// Keys with a write whose client has died, and perhaps a server that knew of the transaction.
+    undecided: BTreeSet<Key>,
+}
+
+impl Left {
+    /// The keys of those that somebody is to end.
+    fn pending(&self) -> impl Iterator<Item = Key> {
+        let unreadable = self.unreadable.iter().map(|(key, _)| *key);
+        let all = unreadable.chain(self.staged.iter().map(|write| write.key));
+        all.filter(|key| !self.undecided.contains(key))
+    }
 }
 
 /// A server's memory, loaded; nothing of a node for clients.
@@ -126,23 +148,29 @@ impl Node {
         self.has_lost_server() && client().is_some_and(|engine| self.lost.contain(engine.node))
     }
 
-    /// The keys of records that wait for somebody, and staged writes of transactions that nobody has
-    /// reported complete.
-    fn pending(&self) -> (Vec<Key>, Vec<Key>) {
-        let Some(store) = &self.store else { return Default::default() };
+    /// What transactions have left here.
+    fn left(&self) -> Left {
+        let Some(store) = &self.store else { return Left::default() };
         let staged = match self.config.staging {
             Staging::AtPrepare => store.staged(|_| true),
             Staging::AtCommit => Vec::new(),
         };
-        (store.unreadable(), staged.into_iter().map(|write| write.key).collect())
+        let unreadable = store.unreadable();
+        // A write that is given up waits for the one before it, which may be one of these.
+        let stuck = |ts: Tag| self.may_stay_undecided(ts);
+        let of_staged = staged.iter().filter(|write| stuck(write.ts)).map(|write| write.key);
+        let of_records = unreadable.iter().filter(|(_, pw)| stuck(*pw)).map(|(key, _)| *key);
+        let undecided = of_staged.chain(of_records).collect();
+        Left { unreadable, staged, undecided }
     }
 
-    /// Has no transaction left anything here? What has been found once is remembered.
+    /// Has no transaction left anything here that somebody will end? What has been found once is
+    /// remembered.
     fn is_clean(&self) -> bool {
         let turned = self.store.as_ref().map_or(0, |store| store.pool.turned());
         let known = self.clean_at.load(Ordering::Relaxed) == turned;
-        let (unreadable, staged) = if known { Default::default() } else { self.pending() };
-        let clean = unreadable.is_empty() && staged.is_empty();
+        let left = if known { Left::default() } else { self.left() };
+        let clean = left.pending().next().is_none();
         if clean {
             self.clean_at.store(turned, Ordering::Relaxed);
         }
@@ -215,31 +243,34 @@ impl SystemNode for Node {
         let is_recycled = |store: &Store| store.pool.is_clean();
         self.open.load(Ordering::Relaxed) == 0
             && (self.config.recycling.has_reports() || self.store.as_ref().is_none_or(is_recycled))
-            && (self.has_lost_server() || self.is_clean())
+            && self.is_clean()
     }
 
     fn audit(&self) -> Audit {
         let Some(store) = &self.store else { return Audit::default() };
-        let (unreadable, staged) = self.pending();
-        let buffers = store.pool.unreferenced().len();
-        let counts = [
-            ("unreadable_records", unreadable.len() as u64),
-            ("unfinished_writes", staged.len() as u64),
-            ("buffers", buffers as u64),
-        ];
-        let nothing = counts.map(|(name, _)| (name, 0));
         // What a client and a server that have both died leave, nobody can decide.
-        let lost = self.has_lost_server();
-        let (leaks, awaiting) = if lost { (nothing, counts) } else { (counts, nothing) };
-        let mut leaks = leaks.to_vec();
+        let Left { unreadable, staged, undecided } = self.left();
+        let is_kept = |found: &BufferUse| {
+            let mut kept = staged.iter().filter(|write| undecided.contains(&write.key));
+            kept.any(|write| write.offset == found.offset)
+        };
+        let awaits = [
+            unreadable.iter().map(|(key, _)| undecided.contains(key)).collect(),
+            staged.iter().map(|write| undecided.contains(&write.key)).collect(),
+            store.pool.unreferenced().iter().map(is_kept).collect::<Vec<bool>>(),
+        ];
+        let names = ["unreadable_records", "unfinished_writes", "buffers"];
+        let count = |wanted: bool| {
+            let of =
+                |all: &Vec<bool>| all.iter().filter(|awaits| **awaits == wanted).count() as u64;
+            names.into_iter().zip(awaits.iter().map(of)).collect::<Vec<_>>()
+        };
+        let mut leaks = count(false);
         leaks.push(("freed_items", store.pool.dangling() as u64));
-        let mut undecided = if lost { [unreadable, staged].concat() } else { Vec::new() };
-        undecided.sort_unstable();
-        undecided.dedup();
         Audit {
             leaks,
-            awaiting_recovery: awaiting.to_vec(),
-            keys_awaiting_recovery: undecided,
+            awaiting_recovery: count(true),
+            keys_awaiting_recovery: undecided.into_iter().collect(),
             ..Audit::default()
         }
     }

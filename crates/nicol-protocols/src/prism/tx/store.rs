@@ -218,9 +218,9 @@ impl Store {
         Some(stored.item.ts.version())
     }
 
-    /// The keys that no transaction can read, as they are: somebody has prepared to write them and
-    /// has neither done so nor given up. Once quiet there are none.
-    pub(super) fn unreadable(&self) -> Vec<Key> {
+    /// The keys that no transaction can read, as they are: somebody has prepared to write them, at the
+    /// timestamp beside each, and has neither done so nor given up. Once quiet there are none.
+    pub(super) fn unreadable(&self) -> Vec<(Key, Tag)> {
         let mut unreadable = Vec::new();
         self.for_each(&mut |Stored { slot, item, .. }| {
             let rc = match self.config.read_version {
@@ -228,7 +228,7 @@ impl Store {
                 ReadVersion::SlotFirst | ReadVersion::SlotLast => slot.c.max(item.ts),
             };
             if rc < slot.pw {
-                unreadable.push(item.key);
+                unreadable.push((item.key, slot.pw));
             }
         });
         unreadable
