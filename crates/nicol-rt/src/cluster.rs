@@ -205,14 +205,11 @@ impl LiveCluster {
                 requests: requests.clone(),
                 seed: config.seed,
                 spins,
+                yields: config.yields,
                 sabotage: config.sabotage,
             };
-            cluster.start_thread(
-                number,
-                slots,
-                setting,
-                pins.as_ref().map(|cores| cores[number]),
-            )?;
+            let pin = pins.as_ref().map(|cores| cores[number]);
+            cluster.start_thread(number, slots, setting, pin)?;
         }
         if let Some(requests) = requests {
             let serve = move |crasher: &_| view_service::serve(&requests, crasher);

@@ -17,8 +17,6 @@ use crate::ring::{self, Incoming, Outgoing};
 use crate::view_service::{LEASE, RENEWAL, Requests};
 use crate::world::{LiveWorld, Shared};
 
-/// Empty turns that a thread yields its core, after it has spun and before it parks.
-const YIELDS: u32 = 50;
 /// The longest sleep; work always wakes a thread earlier.
 const PARK_MAX: Duration = Duration::from_millis(100);
 
@@ -81,8 +79,9 @@ pub(crate) struct Setting<S> {
     /// Where leases are asked for, if there is a service of views.
     pub(crate) requests: Option<Arc<Requests>>,
     pub(crate) seed: u64,
-    /// Empty turns that the thread spins.
+    /// Empty turns that the thread spins, and those that it then yields its core before it parks.
     pub(crate) spins: u32,
+    pub(crate) yields: u32,
     pub(crate) sabotage: CrashSabotage,
 }
 
@@ -157,7 +156,7 @@ impl Stretch {
 
 impl<S: Start> EngineThread<S> {
     fn run(&mut self) {
-        let spins = self.setting.spins;
+        let Setting { spins, yields, .. } = self.setting;
         let mut idle = 0_u32;
         let (begun, cpu) = (Instant::now(), cpu());
         let mut stretch = Stretch { since: begun, working: false, busy: Duration::ZERO };
@@ -193,7 +192,7 @@ impl<S: Start> EngineThread<S> {
             let spins = if self.setting.shared.clock.counts_turns() { 0 } else { spins };
             if idle < spins {
                 std::hint::spin_loop();
-            } else if idle < spins + YIELDS {
+            } else if idle < spins + yields {
                 thread::yield_now();
             } else {
                 self.report.parks += 1;

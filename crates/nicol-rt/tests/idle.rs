@@ -28,8 +28,11 @@ impl Start for Load {
 
 fn run(working: u16, spin: bool) -> LiveReport {
     let view = View::new(3, 2, 1, 1).unwrap();
-    let config = LiveConfig { threads: Some(3), spin, ..LiveConfig::new(view) };
-    let cluster = LiveCluster::launch(&config, &Arc::new(Load { working })).unwrap();
+    run_with(working, &LiveConfig { threads: Some(3), spin, ..LiveConfig::new(view) })
+}
+
+fn run_with(working: u16, config: &LiveConfig) -> LiveReport {
+    let cluster = LiveCluster::launch(config, &Arc::new(Load { working })).unwrap();
     let until = Instant::now() + Duration::from_millis(500);
     cluster.run_until(|| Instant::now() > until, Duration::from_millis(5)).unwrap();
     cluster.stop().unwrap()
@@ -49,6 +52,16 @@ fn threads_that_share_their_cores_do_not_spin() {
     let report = run(0, false);
     // The first turn, some in which others may have the core, and one after each sleep of 100 ms.
     assert!(report.turns.iter().all(|&turns| turns < 100), "{:?}", report.turns);
+    assert!(report.parks.iter().all(|&parks| parks > 0), "{:?}", report.parks);
+}
+
+#[test]
+fn threads_that_are_not_to_wait_park_at_once() {
+    let view = View::new(3, 2, 1, 1).unwrap();
+    let config = LiveConfig { threads: Some(3), spin: false, yields: 0, ..LiveConfig::new(view) };
+    let report = run_with(0, &config);
+    // The first turn, and one after each sleep of 100 ms.
+    assert!(report.turns.iter().all(|&turns| turns < 40), "{:?}", report.turns);
     assert!(report.parks.iter().all(|&parks| parks > 0), "{:?}", report.parks);
 }
 

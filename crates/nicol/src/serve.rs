@@ -168,7 +168,14 @@ fn serve_config(settings: &Settings, view: View, store: Option<Stored>) -> Serve
         capacity_per_shard: settings.records,
         memory: settings.max_memory.unwrap_or_else(memory_by_default),
         procedures: nicol_resp::procedures(),
-        live: LiveConfig { threads, seed: view.hash_seed(), ..LiveConfig::new(view) },
+        live: LiveConfig {
+            threads,
+            seed: view.hash_seed(),
+            // The front, the kernel and the clients want the cores on which an idle engine would wait.
+            spin: false,
+            yields: 0,
+            ..LiveConfig::new(view)
+        },
         store,
         log_bytes_max: settings.log_bytes,
     }
