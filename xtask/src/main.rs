@@ -1,6 +1,6 @@
 //! The project's own tasks:
 //! `cargo xtask ci [--quick] | golden [--bless] | instructions [--check | --bless] | tidy | papers |
-//! miri [--once] | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
+//! miri [--once] | plans | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
 #![forbid(unsafe_code)]
 
 mod cargo;
@@ -37,6 +37,7 @@ usage: cargo xtask TASK
   papers       every step tag and every deviation from a paper, with its place
   miri         the tests of shared memory, interpreted: races and stale reads that x86 hides
   miri --once  the same with one order of threads instead of several
+  plans        the planner's closed form against the simulator, for 200 drawn descriptions
   restarts     rounds of load, kill -9, harm to files and a start, and the same simulated
                [--rounds 200] [--seed 17] [--seeds 1000..2000]
   rtl          AlNiCo's scheduler in hardware: a million decisions under Verilator against the Rust
@@ -75,6 +76,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["miri"] => miri::run(&root()?, false),
         ["miri", "--once"] => miri::run(&root()?, true),
         ["papers"] => papers::run(&root()?),
+        ["plans"] => plans(&root()?),
         ["restarts", flags @ ..] => restarts::run(&root()?, &restarts::Extent::parse(flags)?),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
@@ -82,6 +84,13 @@ fn run(words: &[&str]) -> Result<()> {
         }
         _ => bail!("unknown task '{}'\n{USAGE}", words.join(" ")),
     }
+}
+
+/// Holds the planner's bounds of drawn descriptions against the simulator's.
+fn plans(root: &Path) -> Result<()> {
+    let mut cargo = cargo::command(root);
+    cargo.args(["test", "-p", "nicol-lab", "--lib", "--", "--ignored", "--nocapture", "planner::"]);
+    finish(&mut cargo)
 }
 
 /// The project's folder, as cargo says when it runs this. What it said when it compiled this may be

@@ -169,7 +169,8 @@ impl Shared {
         let ready = pass_units(node, model, (source, Way::ToUnits), bytes, picos(now));
         let slot = node.link_out.reserve(ready, wire);
         // The receiver's link carries the first bit while the sender's still sends the last.
-        let arrives = (slot.start + model.wire_latency).to_nanos_up();
+        let behind = self.model(target.node).hardware.behind(wire, bytes);
+        let arrives = (slot.start + behind + model.wire_latency).to_nanos_up();
         if self.holds_frames {
             state.frames.get_mut(number).stage = Stage::Ingress;
             state.held.push(number);

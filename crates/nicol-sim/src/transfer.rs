@@ -260,8 +260,11 @@ impl Shared {
         if source != target {
             let bytes = self.verb_bytes(state, number, stage == VerbStage::Return);
             let link = &mut state.nodes[usize::from(node.0)].link_out;
-            let sent = link.reserve(at, model.hardware.on_wire(bytes)).start;
-            at = sent + model.profile.verbs.card_latency.value + model.wire_latency;
+            let wire = model.hardware.on_wire(bytes);
+            let sent = link.reserve(at, wire).start;
+            let taker = if stage == VerbStage::Return { source } else { target };
+            let behind = self.model(taker).hardware.behind(wire, bytes);
+            at = sent + behind + model.profile.verbs.card_latency.value + model.wire_latency;
         } else if model.profile.off_path.is_some() {
             // From one endpoint of the card's switch to another. [Xenic21 3.1]
             at += model.profile.verbs.card_latency.value;

@@ -185,7 +185,8 @@ impl<'a> Hardware<'a> {
                     let core =
                         if side == Side::Host { Resource::HostCores } else { Resource::SocCores };
                     sum.take(core, ns as f64 * 1e3, 1.0);
-                    sum.latency += ns as f64 * 1e3;
+                    // A core that has computed looks at what has come before it goes on.
+                    sum.latency += ns as f64 * 1e3 + ps(self.profile.core(side).poll.value);
                 }
                 Step::Operation { way, verb, bytes, reply, count, range } => {
                     // Advice 2 and 3: pieces, one after another.
@@ -339,7 +340,8 @@ impl<'a> Hardware<'a> {
             Verb::Read => (header, header + one.bytes),
             _ => (header + one.bytes, header),
         };
-        let landing = self.client_lanes(one.bytes);
+        // What is written leaves with its request; what is read lands at who has asked.
+        let landing = if one.verb == Verb::Read { self.client_lanes(one.bytes) } else { 0.0 };
         self.network(sum, there, back, count) + memory + landing + self.client_verb()
     }
 
@@ -380,8 +382,11 @@ impl<'a> Hardware<'a> {
         let lanes = self.lanes(sum, side, writes, one.bytes, count, 1.0);
         let (out, back) =
             if writes { (header + one.bytes, header) } else { (header, header + one.bytes) };
-        let landing = self.client_lanes(one.bytes);
-        landing
+        // Memory of the other machine is written, or read: then its bytes follow its answer's first.
+        let (remote, half) =
+            (self.client_lanes(one.bytes), ps(self.client.verbs.read_latency.value) / 2.0);
+        let remote = if writes { remote } else { half + remote.max(half) };
+        remote
             + self.network(sum, back, out, count)
             + lanes
             + self.client_verb()
@@ -424,9 +429,16 @@ impl<'a> Hardware<'a> {
         let moved = per_bytes(way, one.bytes as f64) * slow;
         sum.take(if reads { Resource::DmaToSoc } else { Resource::DmaToHost }, moved, count);
         sum.take(Resource::DmaBoth, per_bytes(both, one.bytes as f64) * slow, count);
+        // Its bytes cross PCIe0 between the host's verbs.
+        let pcie = &self.profile.pcie;
+        let packets = one.bytes.div_ceil(pcie.tlp_payload.value.0).max(1);
+        let carried = (one.bytes + packets * pcie.tlp_overhead.value.0) as f64;
+        let lanes = if reads { Resource::Pcie0ToNic } else { Resource::Pcie0ToHost };
+        sum.take(lanes, per_bytes(pcie.rate.value, carried), count);
         let memory = if reads { Resource::HostReads } else { Resource::HostWrites };
         sum.take(memory, ps(engine.host_interval.value), count);
-        let core = ps(dma.submit.value) / self.batch(Side::Nic) + ps(dma.completed.value);
+        let vector = self.batch(Side::Nic).min(dma.vector.value.max(1) as f64);
+        let core = ps(dma.submit.value) / vector + ps(dma.completed.value);
         sum.take(Resource::SocCores, core, count);
         let latency = if reads { &dma.read_latency } else { &dma.write_latency };
         ps(latency.value).max(moved) + ps(dma.submit.value) + ps(dma.completed.value)

@@ -123,6 +123,14 @@ impl Step {
             Self::Operation { way: Way::Inbound(_), .. } => None,
         }
     }
+
+    /// Bytes that it moves for a request, on the mean.
+    pub fn total_bytes(&self) -> f64 {
+        match *self {
+            Self::Operation { bytes, reply, count, .. } => (bytes + reply) as f64 * count,
+            Self::Compute { .. } => 0.0,
+        }
+    }
 }
 
 /// One way to build a function.

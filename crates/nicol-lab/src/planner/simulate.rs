@@ -1,5 +1,6 @@
 //! The simulator's answer: requests of alternatives as steps on the real fabric.
 
+use std::iter;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use nicol_core::fabric::{
 use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::memory::{Access, Region};
 use nicol_core::units::{Bytes, Nanos};
-use nicol_core::view::View;
+use nicol_core::view::{NodeSpec, Role, View};
 use nicol_core::wire::{Malformed, Writer};
 use nicol_sim::checks::paths::Verb;
 use nicol_sim::{Profile, SimCluster, SimConfig};
@@ -25,9 +26,20 @@ const TARGET: NodeId = NodeId(0);
 const MACHINES: usize = 6;
 /// Addresses of what has no range of its own.
 const RANGE: u64 = 16 << 20;
-/// Requests that a core has under way: of another machine, and of the node itself.
-const CLIENT_WORKERS: usize = 16;
-const OWN_WORKERS: usize = 16;
+/// Requests that a core has under way at most, and their bytes if it has several; what all cores
+/// together have at least.
+const WORKERS_MAX: u64 = 16;
+const BYTES_UNDER_WAY: u64 = 1 << 20;
+const UNDER_WAY_MIN: u64 = 64;
+/// Requests of a window at least.
+const REQUESTS_MIN: u64 = 200;
+/// How much two windows of a steady rate differ at most.
+const STEADY: f64 = 0.02;
+/// Share of a step's operations by which more may begin than end.
+const PILED_UP: f64 = 0.05;
+/// Simulated time that a window takes at least, and a run at most.
+const SPAN_MIN: Nanos = Nanos::from_micros(200);
+const SPAN_MAX: Nanos = Nanos::from_secs(20);
 
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,62 +74,69 @@ pub fn run(
     let alone = matches!(arrival, Arrival::Alone(_));
     let machines = if alone { 1 } else { MACHINES };
     let limit = |side, asked: Option<u64>| {
-        let there = target.engines(side).min(client.engines(side));
+        let there = target.engines(side);
         asked.map_or(there, |asked| there.min(asked.max(1) as usize))
     };
-    let soc = limit(Side::Nic, description.soc_cores);
-    let host = limit(Side::Host, None);
-    let view = View::new(1 + machines, 1, host, soc)?;
+    let spec =
+        |host_engines, nic_engines| NodeSpec { role: Role::Server, host_engines, nic_engines };
+    let planned =
+        spec(limit(Side::Host, description.host_cores), limit(Side::Nic, description.soc_cores));
+    let asking = spec(client.engines(Side::Host), client.engines(Side::Nic));
+    let specs: Vec<_> = iter::once(planned).chain(iter::repeat_n(asking, machines)).collect();
+    let view = View::of(&specs, 1)?;
     let mut profiles = vec![client.clone(); view.nodes()];
     profiles[0] = target.clone();
     let mut config = SimConfig::mixed(view, profiles, 1);
     config.tuning.aggregation = false;
     let batch = description.mitigations.doorbell_batch.max(1) as usize;
     config.tuning.doorbell_batch = DoorbellBatch::UpTo(batch);
+    config.tuning.dma_vector = config.tuning.dma_vector.min(batch);
     let largest =
         description.alternatives.iter().flat_map(|one| &one.steps).map(|step| match step {
             Step::Operation { bytes, .. } => *bytes,
             Step::Compute { .. } => 0,
         });
     let largest = largest.max().unwrap_or(0);
-    let requests = Arc::new(Requests::new(description, arrival.clone(), largest));
+    let requests = Arc::new(Requests::new(description, arrival.clone(), machines, largest));
+    let view = config.view.clone();
     let cluster = SimCluster::new(config);
     cluster.start(&Arc::new(Started(requests.clone())));
-    // Long enough for what is in flight at first, also of large transfers, to be over.
-    let queued = description.alternatives.iter().map(|one| queued_ns(one, host, soc)).max();
-    let span = if alone {
-        100_000 + largest * 2
-    } else {
-        150_000 + largest * 48 + 2 * queued.unwrap_or_default()
+    let under_way = if alone { 1 } else { requests.under_way(&view) };
+    let window = || {
+        let (began, before, done) = (cluster.now(), requests.counts(), requests.done());
+        let (least, most) = (began + SPAN_MIN, REQUESTS_MIN.max(2 * under_way));
+        let ends = |now| now >= least && requests.done() >= done + most;
+        cluster.run_until(&mut { ends }, SPAN_MAX + SPAN_MIN);
+        let span = cluster.now().since(began).0.max(1) as f64;
+        let found = before.iter().zip(requests.counts()).map(|(before, after)| {
+            let done = (after.0 - before.0) as f64;
+            (done * 1e3 / span, (after.1 - before.1) as f64 / done.max(1.0) / 1e3)
+        });
+        let (mops, latency_us) = found.unzip();
+        Simulated { mops, latency_us }
     };
-    cluster.run_until(&mut |_| false, Nanos(span));
-    let before = requests.counts();
-    cluster.run_until(&mut |_| false, Nanos(2 * span));
-    let after = requests.counts();
-    let found = before.iter().zip(&after).map(|(before, after)| {
-        let done = (after.0 - before.0) as f64;
-        (done * 1e3 / span as f64, (after.1 - before.1) as f64 / done.max(1.0) / 1e3)
-    });
-    let (mops, latency_us) = found.unzip();
-    Ok(Simulated { mops, latency_us })
+    // What is under way at first is over before the first of two windows that agree.
+    window();
+    let mut found = window();
+    while cluster.now() < SPAN_MAX {
+        let steps = requests.steps();
+        let before = std::mem::replace(&mut found, window());
+        let rate = |of: &Simulated| of.mops.iter().sum::<f64>();
+        let same = (rate(&found) / rate(&before) - 1.0).abs() < STEADY;
+        if same && !piles_up(&steps, &requests.steps()) {
+            break;
+        }
+    }
+    Ok(found)
 }
 
-/// How long the cores of the node compute for all requests of `alternative` that are under way at a
-/// time.
-fn queued_ns(alternative: &Alternative, host: usize, soc: usize) -> u64 {
-    let of = |wanted: Side| -> u64 {
-        let steps = alternative.steps.iter();
-        let computed = steps.map(|step| match *step {
-            Step::Compute { side, ns } if side == wanted => ns,
-            Step::Compute { .. } | Step::Operation { .. } => 0,
-        });
-        computed.sum()
-    };
-    let asked = alternative.steps[0].own_side().is_none();
-    let under_way = |cores: usize| {
-        if asked { (MACHINES * host * CLIENT_WORKERS).div_ceil(cores.max(1)) } else { OWN_WORKERS }
-    };
-    (of(Side::Host) * under_way(host) as u64).max(of(Side::Nic) * under_way(soc) as u64)
+/// Do requests wait in ever greater numbers for a step? Then fewer of it end than begin: what others
+/// are answered is no rate that lasts.
+fn piles_up(before: &[(u64, u64)], after: &[(u64, u64)]) -> bool {
+    before.iter().zip(after).any(|(before, after)| {
+        let (begun, ended) = (after.0 - before.0, after.1 - before.1);
+        begun as f64 > ended as f64 * (1.0 + PILED_UP) + 2.0
+    })
 }
 
 /// Steps of a request, and who takes them.
@@ -128,9 +147,12 @@ struct Requests {
     arrival: Arrival,
     own: [Arc<Region>; 2],
     keys: [AtomicU64; 2],
-    other: Arc<Region>,
-    other_key: AtomicU64,
+    /// Memory of each other machine, and its key.
+    others: Vec<(Arc<Region>, AtomicU64)>,
     done: Vec<[AtomicU64; 2]>,
+    /// Of each step, how often it was due so far, in millionths, and how many of its operations have
+    /// ended.
+    due: Vec<Vec<[AtomicU64; 2]>>,
 }
 
 const fn place(side: Side) -> usize {
@@ -141,7 +163,7 @@ const fn place(side: Side) -> usize {
 }
 
 impl Requests {
-    fn new(description: &Description, arrival: Arrival, largest: u64) -> Self {
+    fn new(description: &Description, arrival: Arrival, machines: usize, largest: u64) -> Self {
         let region = || Arc::new(Region::new(Bytes(RANGE + largest)));
         Self {
             alternatives: description.alternatives.clone(),
@@ -149,9 +171,13 @@ impl Requests {
             arrival,
             own: [region(), region()],
             keys: Default::default(),
-            other: region(),
-            other_key: AtomicU64::default(),
+            others: (0..machines).map(|_| (region(), AtomicU64::default())).collect(),
             done: description.alternatives.iter().map(|_| Default::default()).collect(),
+            due: description
+                .alternatives
+                .iter()
+                .map(|one| one.steps.iter().map(|_| Default::default()).collect())
+                .collect(),
         }
     }
 
@@ -160,6 +186,36 @@ impl Requests {
             (done[0].load(Ordering::Relaxed), done[1].load(Ordering::Relaxed))
         };
         self.done.iter().map(of).collect()
+    }
+
+    /// How many operations of each step have begun, and ended.
+    fn steps(&self) -> Vec<(u64, u64)> {
+        let of = |[due, ended]: &[AtomicU64; 2]| {
+            (due.load(Ordering::Relaxed) / 1_000_000, ended.load(Ordering::Relaxed))
+        };
+        self.due.iter().flatten().map(of).collect()
+    }
+
+    /// Requests that were answered.
+    fn done(&self) -> u64 {
+        self.done.iter().map(|done| done[0].load(Ordering::Relaxed)).sum()
+    }
+
+    /// How many requests each of `cores` that begin one of `begun` has under way.
+    fn workers(&self, begun: &[(usize, f64)], cores: usize) -> u64 {
+        let bytes = |at: usize| self.alternatives[at].steps.iter().map(Step::total_bytes).sum();
+        let largest: f64 = begun.iter().map(|(at, _)| bytes(*at)).fold(1.0, f64::max);
+        let by_bytes = (BYTES_UNDER_WAY as f64 / largest).ceil().min(WORKERS_MAX as f64) as u64;
+        by_bytes.max(UNDER_WAY_MIN.div_ceil(cores as u64))
+    }
+
+    /// Requests of all engines of `view` that are under way at a time.
+    fn under_way(&self, view: &View) -> u64 {
+        let of = |here: EngineId| match self.begun_by(here) {
+            begun if begun.is_empty() => 0,
+            begun => self.workers(&begun, beside(view, here)),
+        };
+        view.engine_ids().map(of).sum()
     }
 
     /// The alternatives that `here` begins, each with its weight.
@@ -224,7 +280,15 @@ impl Requests {
             && steps[..at].iter().rev().find(|step| inbound(step)).is_some_and(sends)
     }
 
-    /// A step as often as it counts; a fraction is drawn.
+    /// How often a request takes the step at `at`, which counts `count`: of a count of 2.5, every other
+    /// request takes it three times.
+    fn times(&self, alternative: usize, at: usize, count: f64) -> u64 {
+        let millionths = (count * 1e6).round() as u64;
+        let before = self.due[alternative][at][0].fetch_add(millionths, Ordering::Relaxed);
+        (before + millionths) / 1_000_000 - before / 1_000_000
+    }
+
+    /// A step as often as it counts.
     async fn repeat<F: Fabric>(
         &self,
         fabric: &F,
@@ -239,10 +303,10 @@ impl Requests {
             }
             Step::Compute { .. } => 1.0,
         };
-        let (whole, part) = (count.floor() as u64, (count.fract() * 1e6) as u64);
-        let times = whole + u64::from(fabric.random() % 1_000_000 < part);
+        let times = self.times(alternative, at, count);
         for _ in 0..times {
             self.step(fabric, alternative, at, step).await?;
+            self.due[alternative][at][1].fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -280,8 +344,10 @@ impl Requests {
             }
             Way::Inbound(side) => post(fabric, TARGET, verb, one(key(side))),
             Way::Outbound(_) => {
-                let rkey = RKey(self.other_key.load(Ordering::Relaxed) as u32);
-                post(fabric, NodeId(1), verb, one(rkey))
+                // To all of them: else the link of one would bind.
+                let other = (draw >> 32) as usize % self.others.len();
+                let rkey = RKey(self.others[other].1.load(Ordering::Relaxed) as u32);
+                post(fabric, NodeId(1 + other as u16), verb, one(rkey))
             }
             Way::Within(side) => post(fabric, TARGET, verb, one(key(side.other()))),
             Way::Dma if verb == Verb::Read => fabric.dma_read(&self.own[0], offset, bytes as usize),
@@ -305,6 +371,14 @@ fn post<F: Fabric>(
     }
 }
 
+/// Cores that begin what `here` begins, itself included.
+fn beside(view: &View, here: EngineId) -> usize {
+    match here.node == TARGET {
+        true => view.engines(TARGET, here.side),
+        false => (view.nodes() - 1) * view.engines(here.node, here.side),
+    }
+}
+
 #[derive(Debug)]
 struct Started(Arc<Requests>);
 
@@ -316,25 +390,21 @@ impl Start for Started {
             let side = place(here.side);
             let rkey = fabric.register(&requests.own[side], Access::ReadWrite);
             requests.keys[side].store(u64::from(rkey.0), Ordering::Relaxed);
-        } else if here == EngineId::host(NodeId(1), 0) {
-            let rkey = fabric.register(&requests.other, Access::ReadWrite);
-            requests.other_key.store(u64::from(rkey.0), Ordering::Relaxed);
+        } else if here.core == 0 && here.side == Side::Host {
+            let (region, key) = &requests.others[here.node.index() - 1];
+            let rkey = fabric.register(region, Access::ReadWrite);
+            key.store(u64::from(rkey.0), Ordering::Relaxed);
         }
-        let begun = requests.begun_by(here);
+        let (begun, everywhere) = (requests.begun_by(here), beside(fabric.view(), here));
         let alone = matches!(requests.arrival, Arrival::Alone(_));
-        let workers = match (alone, here.node == TARGET) {
-            (true, _) => usize::from(here.core == 0 && here.node.0 <= 1),
-            (false, true) => OWN_WORKERS,
-            (false, false) => CLIENT_WORKERS,
-        };
-        let everywhere = match here.node == TARGET {
-            true => fabric.view().engines(TARGET, here.side),
-            false => (fabric.view().nodes() - 1) * fabric.view().engines(here.node, here.side),
+        let workers = match alone {
+            true => u64::from(here.core == 0 && here.node.0 <= 1),
+            false => requests.workers(&begun, everywhere),
         };
         let rate: f64 = begun.iter().map(|(_, weight)| weight).sum();
         // In a mix each asks at its part of the rate: else whoever is faster would take the most.
         let paced = matches!(requests.arrival, Arrival::Mixed(_));
-        let every = if paced { (everywhere * workers) as f64 * 1e3 / rate } else { 0.0 };
+        let every = if paced { (everywhere as u64 * workers) as f64 * 1e3 / rate } else { 0.0 };
         for _ in 0..if begun.is_empty() { 0 } else { workers } {
             fabric.spawn(work(fabric.clone(), requests.clone(), begun.clone(), every as u64));
         }
@@ -348,13 +418,17 @@ async fn work<F: Fabric>(
     begun: Vec<(usize, f64)>,
     every_ns: u64,
 ) {
-    fabric.yield_now().await;
-    let mut next = fabric.now() + Nanos(fabric.random() % every_ns.max(1));
+    let alone = matches!(requests.arrival, Arrival::Alone(_));
+    // Not all at once: they would reach one resource after the other together.
+    let mut next = fabric.now() + Nanos(fabric.random() % every_ns.max(SPAN_MIN.0));
+    if !alone {
+        fabric.sleep_until(next).await;
+    }
     let sum: f64 = begun.iter().map(|(_, weight)| weight).sum();
     loop {
         if every_ns > 0 {
-            fabric.sleep_until(next).await;
             next += Nanos(every_ns);
+            fabric.sleep_until(next).await;
         }
         let mut draw = (fabric.random() % (1 << 32)) as f64 / (1u64 << 32) as f64 * sum;
         let drawn = begun.iter().find(|(_, weight)| {

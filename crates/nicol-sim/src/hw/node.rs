@@ -50,6 +50,12 @@ impl Hardware {
         self.wire.of(Bytes(bytes))
     }
 
+    /// How long after a sender's first bit this link takes the first of `payload` bytes, at the latest:
+    /// who takes them faster than the sender, which needs `sent` for them, waits for the last ones.
+    pub fn behind(&self, sent: Picos, payload: u64) -> Picos {
+        Picos(sent.0.saturating_sub(self.on_wire(payload).0))
+    }
+
     /// How many packets `payload` bytes are on a link.
     pub fn packets(&self, payload: u64) -> u64 {
         payload.div_ceil(self.packet_payload).max(1)
