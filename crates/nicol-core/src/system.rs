@@ -31,6 +31,10 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Does it come back even if every node has crashed, from what their log devices hold?
     const RECOVERS_FROM_LOGS: bool = false;
 
+    /// Do the log devices hold, as records of transactions, all that was acknowledged, so that a crash of
+    /// every node can be read back from them?
+    const LOGS_TRANSACTIONS: bool = false;
+
     /// Do the survivors of a crash go on, under the views that follow? If not, and it does not
     /// recover either, they wait for the dead.
     const FOLLOWS_VIEWS: bool = false;

@@ -73,6 +73,9 @@ pub struct BenchConfig {
     pub recorded_run: bool,
     /// What makes writes durable in the live world.
     pub log_device: LogDevice,
+    /// Do simulated log devices say that a write is durable without syncing it? For negative tests only.
+    #[doc(hidden)]
+    pub syncs_nothing: bool,
     /// Where the measured run is recorded, if it is.
     pub trace: Option<Arc<Sink>>,
 }
@@ -114,6 +117,7 @@ impl BenchConfig {
             turn: None,
             recorded_run: true,
             log_device: LogDevice::Memory,
+            syncs_nothing: false,
             trace: None,
         }
     }

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use anyhow::Result;
 use nicol_core::fabric::Fabric;
 use nicol_core::history::History;
+use nicol_core::ids::{Key, NodeId, Version};
+use nicol_core::medium::MediumWrite;
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::system::SystemNode;
 use nicol_core::units::Bytes;
+use nicol_core::view::View;
 use nicol_workload::driver::{RunControl, RunResult};
 use serde_json::{Map, Value};
 
@@ -61,6 +64,26 @@ pub(crate) trait Family: Sized + 'static {
         Vec::new()
     }
 
+    /// What log devices hold after a crash of everything, over what `source` has loaded, for a system whose
+    /// devices hold all that it has acknowledged; `None` of any other.
+    ///
+    /// Errors: what was acknowledged may be lost, in words.
+    fn read_back(
+        _view: &View,
+        _source: &dyn RecordSource,
+        _media: &[(NodeId, Vec<MediumWrite>)],
+    ) -> Option<Result<ReadBack, String>> {
+        None
+    }
+
+    /// What is wrong with the records that were read back, whichever operations took effect.
+    fn invariants_of_read_back(
+        _workload: &Self::Workload,
+        _state: &mut dyn Records,
+    ) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What is wrong with a history, by the family's promise, or why that cannot be decided.
     fn judge(history: &History) -> Vec<String>;
 
@@ -69,6 +92,9 @@ pub(crate) trait Family: Sized + 'static {
         Addition::default()
     }
 }
+
+/// What was read back: of each key the newest write; no value of one that was deleted.
+pub(crate) type ReadBack = BTreeMap<Key, (Version, Option<Vec<u8>>)>;
 
 /// What the nodes of a cluster have counted together, by group and name.
 pub(crate) type Counters = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;

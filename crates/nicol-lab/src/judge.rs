@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use nicol_core::history::{
-    self, Action, Crash, End, Found, History, Operation, Promise, Read, Write,
+    self, Action, Crash, End, Found, History, Initial, Operation, Promise, Read, Txn, Write,
 };
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
+use nicol_core::medium::MediumWrite;
+use nicol_core::records::Records;
 use nicol_core::system::{Audit, SystemNode};
 use nicol_core::view::ShardMap;
 use nicol_workload::driver::history;
 
 use crate::cluster::{Cluster, Quiet};
-use crate::family::Family;
+use crate::family::{Family, ReadBack};
 use crate::parallel;
 use crate::report::Check;
 
@@ -58,6 +60,75 @@ pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, H
         }
     }
     (check, judged)
+}
+
+/// Reads back what log devices hold after a crash of everything, and judges it: one more operation behind
+/// everything, which finds every key as it was read back, must fit into the history.
+pub(crate) fn judge_read_back<Y: Family>(
+    cluster: &Cluster<Y>,
+    media: &[(NodeId, Vec<MediumWrite>)],
+    history: &History,
+    check: &mut Check,
+) {
+    let Some(read) = Y::read_back(&cluster.view, &*cluster.built.source, media) else { return };
+    let mut wrong = match &read {
+        Ok(records) => {
+            let mut told = history.clone();
+            told.operations.push(reader(records, history));
+            let mut state = Restored(records);
+            let mut wrong = Y::judge(&told);
+            wrong.extend(Y::invariants_of_read_back(&cluster.built.workload, &mut state));
+            wrong
+        }
+        Err(why) => vec![why.clone()],
+    };
+    wrong.truncate(VIOLATIONS_SHOWN);
+    check.violations.extend(wrong.into_iter().map(|line| format!("read back: {line}")));
+    check.read_back = Some(read.map_or(0, |records| records.len() as u64));
+}
+
+/// A transaction behind everything that reads all that was read back.
+fn reader(records: &ReadBack, history: &History) -> Operation {
+    let ends = |operation: &Operation| operation.responded.unwrap_or(operation.invoked);
+    let at = 1 + history.operations.iter().map(ends).max().unwrap_or_default();
+    let read = |(&key, (version, value)): (&Key, &(Version, Option<Vec<u8>>))| Read {
+        key: key.into(),
+        present: value.is_some(),
+        version: Some(version.0),
+        digest: value.as_deref().map(history::digest),
+    };
+    // Of what no operation has named, the history does not tell what was loaded.
+    let loaded: BTreeSet<&history::Key> = match &history.initial {
+        Initial::Listed(loaded) => loaded.iter().map(|record| &record.key).collect(),
+        Initial::Untold => BTreeSet::new(),
+    };
+    let is_told = |read: &Read| read.version != Some(1) || loaded.contains(&read.key);
+    let mut reads: Vec<Read> = records.iter().map(read).filter(is_told).collect();
+    reads.sort_by(|one, other| one.key.cmp(&other.key));
+    Operation {
+        client: u32::MAX,
+        sequence: 1,
+        id: u64::MAX,
+        invoked: at,
+        responded: Some(at + 1),
+        end: End::Ok,
+        action: Action::Txn(Txn { reads, ..Txn::default() }),
+    }
+}
+
+/// The records that were read back.
+struct Restored<'a>(&'a ReadBack);
+
+impl Records for Restored<'_> {
+    fn read(&mut self, key: Key) -> Option<Vec<u8>> {
+        self.0.get(&key).and_then(|(_, value)| value.clone())
+    }
+
+    fn for_each(&mut self, each: &mut dyn FnMut(Key, &[u8])) {
+        for (&key, (_, value)) in self.0 {
+            value.as_deref().into_iter().for_each(|value| each(key, value));
+        }
+    }
 }
 
 /// Adds what is there at the end, on every node that serves: as what a crash of everything has left, if

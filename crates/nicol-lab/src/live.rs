@@ -232,6 +232,16 @@ fn drive<Y: Family>(
         utilization: *busy,
     };
     let resources = busy.iter().enumerate().map(thread).collect();
-    let (core_time, simulated) = (Vec::new(), None);
-    Ok(Measured { stats, resources, core_time, server_cpu, settled, simulated, started_s, wall_s })
+    let (core_time, simulated, media) = (Vec::new(), None, None);
+    Ok(Measured {
+        stats,
+        resources,
+        core_time,
+        server_cpu,
+        settled,
+        simulated,
+        media,
+        started_s,
+        wall_s,
+    })
 }

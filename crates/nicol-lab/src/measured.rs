@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use nicol_core::engine::EngineStats;
+use nicol_core::ids::NodeId;
+use nicol_core::medium::MediumWrite;
 use nicol_core::units::Nanos;
 use nicol_sim::Spending;
 
@@ -18,6 +20,8 @@ pub(crate) struct Measured {
     pub(crate) server_cpu: Option<Duration>,
     pub(crate) settled: bool,
     pub(crate) simulated: Option<Simulated>,
+    /// What the log devices hold, if one crash has taken down everything: by node.
+    pub(crate) media: Option<Vec<(NodeId, Vec<MediumWrite>)>>,
     /// How long starting every engine took.
     pub(crate) started_s: f64,
     pub(crate) wall_s: f64,

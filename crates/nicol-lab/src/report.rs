@@ -230,6 +230,9 @@ pub struct Check {
     pub leaked: BTreeMap<&'static str, u64>,
     /// What only recovery may release, by name.
     pub awaiting_recovery: BTreeMap<&'static str, u64>,
+    /// Records that log devices held after a crash of everything, over what was loaded; `None` if none was
+    /// read back.
+    pub read_back: Option<u64>,
     /// What is wrong, in words; empty if nothing.
     pub violations: Vec<String>,
 }
@@ -264,6 +267,9 @@ impl Serialize for Check {
         map.serialize_entry(self.promised.checked, &self.checked)?;
         map.serialize_entry("invariants", &self.invariants)?;
         map.serialize_entry("replicas_converge", &self.replicas_converge)?;
+        if let Some(records) = self.read_back {
+            map.serialize_entry("read_back", &records)?;
+        }
         for (name, count) in &self.leaked {
             map.serialize_entry(&format!("leaked_{name}"), count)?;
         }

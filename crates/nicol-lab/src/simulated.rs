@@ -5,16 +5,18 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use nicol_core::engine::Loss;
+use nicol_core::faults::{CrashScope, FaultPlan, Partition};
 use nicol_core::system::SystemNode;
 use nicol_core::units::Nanos;
 use nicol_rt::LogDevice;
+use nicol_sim::view_service::LEASE;
 use nicol_sim::{RunEnd, SimCluster, SimConfig};
 
 use crate::cluster::Cluster;
 use crate::config::{BenchConfig, Length};
 use crate::family::Family;
 use crate::hardware::Hardware;
-use crate::judge::judge;
+use crate::judge::{judge, judge_read_back};
 use crate::measured::{Measured, Simulated};
 use crate::report::{BenchRun, Resource};
 use crate::summary;
@@ -59,7 +61,10 @@ pub(crate) fn run<Y: Family>(system: &System, config: &BenchConfig) -> Result<Be
     let cluster = Arc::new(Cluster::<Y>::load(config, &hardware.view, built, plan, clients)?);
     let profile = hardware.name(config);
     let measured = simulate(config, hardware, &cluster);
-    let (check, history) = judge(&cluster, measured.settled);
+    let (mut check, history) = judge(&cluster, measured.settled);
+    if let Some(media) = &measured.media {
+        judge_read_back(&cluster, media, &history, &mut check);
+    }
     let report = summary::report(config, &cluster, Some(&profile), &measured, check);
     Ok(BenchRun { report, history, decisions: cluster.decisions() })
 }
@@ -84,6 +89,13 @@ fn run_clients<Y: Family>(world: &SimCluster, cluster: &Cluster<Y>, limit: Nanos
     ran
 }
 
+/// Is a crash of everything the first thing that takes a node down?
+fn is_whole_until_all(plan: &FaultPlan) -> bool {
+    let first = plan.crashes.iter().min_by_key(|crash| crash.at);
+    let short = |cut: &Partition| cut.until.since(cut.from) < LEASE;
+    first.is_some_and(|crash| crash.scope == CrashScope::All) && plan.partitions.iter().all(short)
+}
+
 /// Runs the simulation. `cargo xtask instructions` counts what is executed in here, by this name.
 #[inline(never)]
 fn simulate<Y: Family>(
@@ -94,6 +106,7 @@ fn simulate<Y: Family>(
     let mut sim = SimConfig::mixed(hardware.view, hardware.profiles, config.seed);
     sim.faults = Cluster::<Y>::struck(config.drawn_faults());
     sim.trace = config.trace.clone();
+    sim.syncs_nothing = config.syncs_nothing;
     // Without crashes or cuts nobody needs views or leases, and no figure moves.
     let crashes = !sim.faults.crashes.is_empty();
     let gives_up = crashes || !sim.faults.partitions.is_empty();
@@ -103,6 +116,7 @@ fn simulate<Y: Family>(
         sim.faults.crashes.iter_mut().for_each(|crash| crash.restart_after = None);
     }
     cluster.expect_back(&sim.faults);
+    let memory_is_durable = sim.profiles.iter().any(|profile| !profile.capabilities().log_device);
     let tuning = &mut sim.tuning;
     tuning.aggregation = cluster.built.engine.aggregation.unwrap_or(tuning.aggregation);
     tuning.dma_vector = cluster.built.engine.dma_vector.unwrap_or(tuning.dma_vector);
@@ -138,7 +152,15 @@ fn simulate<Y: Family>(
         }
     };
     let quiet = ran == RunEnd::Done && (at_rest || waits);
+    // Logs of nodes that went one after the other tell of different times.
+    let at_once =
+        is_whole_until_all(&config.drawn_faults()) && cluster.survivors().next().is_none();
+    let media = (at_once && !memory_is_durable).then(|| {
+        let of = |node| (node, world.medium_writes(node));
+        cluster.view.node_ids().map(of).collect()
+    });
     Measured {
+        media,
         stats: report.stats,
         resources: report
             .resources

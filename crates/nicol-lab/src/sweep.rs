@@ -56,6 +56,8 @@ pub struct SweepReport {
     /// What only recovery may release, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub awaiting_recovery: BTreeMap<&'static str, u64>,
+    /// Runs whose log devices were read back after a crash of everything.
+    pub read_back: u64,
     /// What each system did under each workload in each world.
     pub parts: Vec<Part>,
     /// Runs with a violation.
@@ -115,6 +117,7 @@ impl SweepReport {
         self.unknown += report.unknown;
         self.refused += report.refused;
         self.checked_transactions += report.check.checked;
+        self.read_back += u64::from(report.check.read_back.is_some());
         for (name, count) in &report.check.leaked {
             *self.leaked.entry(format!("leaked_{name}")).or_default() += count;
         }

@@ -157,3 +157,33 @@ fn a_node_that_is_cut_off_for_longer_than_its_lease_is_given_up() {
         }
     }
 }
+
+/// Xenic over a log device that takes a while, until everything crashes.
+fn read_back(seed: u64, syncs_nothing: bool) -> BenchReport {
+    let at = Nanos::from_micros(40 + seed % 16 * 10);
+    let crash = Crash { scope: CrashScope::All, node: 0, at, restart_after: None };
+    let fault_plan = Some(FaultPlan { crashes: vec![crash], ..FaultPlan::none() });
+    let workload = ["smallbank", "churn"][seed as usize % 2];
+    let on = "liquidio3:persist.latency=5us:persist.per_kib=1us";
+    let length = Some(Length::Transactions(5_000));
+    let config = config("xenic", workload, on, seed);
+    run(&BenchConfig { fault_plan, syncs_nothing, length, ..config }).unwrap().report
+}
+
+#[test]
+fn what_was_acknowledged_is_read_back_after_a_crash_of_everything() {
+    let mut committed = 0;
+    for seed in 0..16 {
+        let report = read_back(seed, false);
+        assert!(report.check.held(), "seed {seed}: {:#?}", report.check.violations);
+        assert!(report.check.read_back > Some(0), "seed {seed}");
+        committed += report.committed;
+    }
+    assert!(committed > 100, "{committed}");
+}
+
+#[test]
+fn a_log_device_that_does_not_sync_what_it_acknowledges_is_caught() {
+    let is_read_back = |line: &String| line.starts_with("read back: ");
+    assert!((0..16).any(|seed| read_back(seed, true).check.violations.iter().any(is_read_back)));
+}

@@ -2,6 +2,7 @@
 //! less.
 
 pub(crate) mod experiments;
+mod read_back;
 mod report;
 pub(crate) mod serve;
 mod settings;
@@ -18,10 +19,13 @@ use nicol_check::serializability;
 use nicol_core::commit::CommitNode;
 use nicol_core::fabric::Fabric;
 use nicol_core::history::{History, Promise};
+use nicol_core::ids::NodeId;
+use nicol_core::medium::MediumWrite;
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::system::SystemNode;
 use nicol_core::txn::{Abort, Procedures};
 use nicol_core::units::Bytes;
+use nicol_core::view::View;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::{rdma_occ, xenic};
 use nicol_workload::driver::{RunControl, RunResult, spawn_clients};
@@ -32,7 +36,7 @@ use settings::SABOTAGES;
 pub use workloads::{BuiltWorkload, build};
 
 use crate::config::BenchConfig;
-use crate::family::{Addition, Built, Counters, Family};
+use crate::family::{Addition, Built, Counters, Family, ReadBack};
 use crate::report::Promised;
 use crate::runner;
 use crate::settings::{Sizes, SystemConfig, apply, keys};
@@ -199,6 +203,18 @@ where
         let Some(coordinator) = node.start(fabric, &clients.procedures) else { return };
         let count = numbers.end - numbers.start;
         spawn_clients(fabric, &coordinator, &clients.workload, run, numbers.start, count);
+    }
+
+    fn read_back(
+        view: &View,
+        source: &dyn RecordSource,
+        media: &[(NodeId, Vec<MediumWrite>)],
+    ) -> Option<Result<ReadBack, String>> {
+        N::LOGS_TRANSACTIONS.then(|| read_back::read_back(view, source, media))
+    }
+
+    fn invariants_of_read_back(clients: &ClientWorkload, state: &mut dyn Records) -> Vec<String> {
+        clients.workload.audit_state(state)
     }
 
     fn invariants(

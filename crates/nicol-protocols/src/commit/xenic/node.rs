@@ -394,6 +394,7 @@ impl SystemNode for Node {
     type Copies = Copies;
 
     const FOLLOWS_VIEWS: bool = true;
+    const LOGS_TRANSACTIONS: bool = true;
 
     fn empty(config: &XenicConfig, _: &dyn RecordSource) -> Replica {
         table_for(0, config)
