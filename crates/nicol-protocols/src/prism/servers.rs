@@ -15,6 +15,10 @@ use crate::kit::Open;
 /// How long a HELLO waits for its answer, and how long the next one waits after one that failed.
 const HELLO_TIMEOUT: Nanos = Nanos::from_millis(2);
 const HELLO_WAIT: Nanos = Nanos::from_micros(100);
+/// How long who needs a server's handles waits before it looks again, at first and later, and how often:
+/// a second, which a server's thread may need on a machine that others load.
+const HANDLES_WAITS: [(u32, Nanos); 2] =
+    [(2_000, Nanos::from_micros(5)), (1_000, Nanos::from_millis(1))];
 /// Reports wait so long for others to the same server, and so many of them travel together.
 const REPORT_AFTER: Nanos = Nanos::from_micros(10);
 const REPORTS_MAX: usize = 64;
@@ -33,6 +37,14 @@ struct Server {
     suspects: bool,
     /// Is somebody about to send what is in `unused`?
     reports: bool,
+}
+
+/// Why a server is not reached.
+pub(crate) enum Unreached {
+    /// A view says that it is gone.
+    Lost,
+    /// It does not answer.
+    Silent,
 }
 
 struct Inner<F> {
@@ -73,6 +85,28 @@ impl<F: Fabric> Servers<F> {
             self.0.fabric.spawn(self.clone().ask(node));
         }
         server.handles.clone()
+    }
+
+    /// What may be reached of `node`, as soon as that is known.
+    ///
+    /// Errors: `is_lost` says that the node is gone, or it has told nothing for a second.
+    pub(crate) async fn reach(
+        &self,
+        node: NodeId,
+        is_lost: impl Fn() -> bool,
+    ) -> Result<Rc<Handles>, Unreached> {
+        for (times, wait) in HANDLES_WAITS {
+            for _ in 0..times {
+                if is_lost() {
+                    return Err(Unreached::Lost);
+                }
+                if let Some(handles) = self.handles(node) {
+                    return Ok(handles);
+                }
+                self.0.fabric.sleep_until(self.0.fabric.now() + wait).await;
+            }
+        }
+        Err(Unreached::Silent)
     }
 
     /// These handles of `node` do not hold any more: they are asked for again.

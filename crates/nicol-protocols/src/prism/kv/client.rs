@@ -18,11 +18,8 @@ use super::name::Name;
 use super::node::Node;
 use crate::kit::count;
 use crate::prism::messages::{Handles, Unused};
-use crate::prism::servers::{Servers, voids_handles};
+use crate::prism::servers::{Servers, Unreached, voids_handles};
 
-/// How long a client waits for a server's handles before it looks again, and how often it does.
-const HANDLES_WAIT: Nanos = Nanos::from_micros(5);
-const HANDLES_WAITS_MAX: u32 = 2_000;
 /// How long a client waits after a chain that found no buffer, at first; the wait doubles.
 const NOT_READY_WAIT: Nanos = Nanos::from_micros(5);
 /// So often a chain that found no buffer is tried again: some 10 ms.
@@ -156,19 +153,14 @@ impl<F: Fabric> Client<F> {
 
     /// The server of `name`, and how it is reached.
     async fn reach(&self, name: Name<'_>) -> Result<Server, Reason> {
-        let Engine { fabric, node, servers, .. } = &*self.0;
+        let Engine { node, servers, .. } = &*self.0;
         let server = node.server_of(name);
-        for _ in 0..HANDLES_WAITS_MAX {
-            if node.lost().contain(server) {
-                // It had the only copy.
-                return Err(Reason::ShardUnavailable);
-            }
-            if let Some(handles) = servers.handles(server) {
-                return Ok(Server { node: server, handles });
-            }
-            fabric.sleep_until(fabric.now() + HANDLES_WAIT).await;
+        match servers.reach(server, || node.lost().contain(server)).await {
+            Ok(handles) => Ok(Server { node: server, handles }),
+            // It had the only copy.
+            Err(Unreached::Lost) => Err(Reason::ShardUnavailable),
+            Err(Unreached::Silent) => Err(Reason::Fabric(FabricError::Unreachable)),
         }
-        Err(Reason::Fabric(FabricError::Unreachable))
     }
 
     /// The slots where `name` may be, in the order of probing.

@@ -9,7 +9,6 @@ use nicol_core::commit::CommitProtocol;
 use nicol_core::fabric::{Fabric, FabricError, OneSided, Work};
 use nicol_core::ids::{Key, NodeId, ShardId, TxnId};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
-use nicol_core::units::Nanos;
 
 use super::chains::At;
 use super::clock::Clock;
@@ -17,14 +16,11 @@ use super::config::{Sabotage, TxConfig};
 use super::node::Node;
 use crate::kit::VIEW_WAIT;
 use crate::prism::messages::{Handles, List};
-use crate::prism::servers::{Servers, voids_handles};
+use crate::prism::servers::{Servers, Unreached, voids_handles};
 use crate::prism::tag::Tag;
 
 /// Execution rounds that one transaction may take.
 const ROUNDS_MAX: usize = 64;
-/// How long a client waits for a server's handles before it looks again, and how often it does.
-const HANDLES_WAIT: Nanos = Nanos::from_micros(5);
-const HANDLES_WAITS_MAX: u32 = 2_000;
 
 /// A client engine's coordinator.
 pub struct Coordinator<F: Fabric>(Rc<Steps<F>>);
@@ -137,17 +133,12 @@ impl<F: Fabric> Steps<F> {
 
     /// How the server of a shard is reached.
     pub(super) async fn reach(&self, shard: ShardId, server: NodeId) -> Result<Rc<Handles>, Abort> {
-        for _ in 0..HANDLES_WAITS_MAX {
-            if self.node.lost().contain(server) {
-                // It had the only copy.
-                return Err(Abort::ShardUnavailable { shard });
-            }
-            if let Some(handles) = self.servers.handles(server) {
-                return Ok(handles);
-            }
-            self.fabric.sleep_until(self.fabric.now() + HANDLES_WAIT).await;
-        }
-        Err(Abort::Fabric(FabricError::Unreachable))
+        let reached = self.servers.reach(server, || self.node.lost().contain(server)).await;
+        reached.map_err(|why| match why {
+            // It had the only copy.
+            Unreached::Lost => Abort::ShardUnavailable { shard },
+            Unreached::Silent => Abort::Fabric(FabricError::Unreachable),
+        })
     }
 
     /// Posts a chain to the server of `access`.
