@@ -23,6 +23,7 @@ use super::record::Record;
 use super::recovery::apply_medium;
 use super::relay::Relay;
 use super::store::{Store, digest_of};
+use super::timestamp::Timestamp;
 use crate::kit::counters;
 
 impl Node {
@@ -145,7 +146,9 @@ impl SystemNode for Node {
             .map(|s| (s, 0))
             .collect();
         self.store.for_each(|key, record| {
-            if let Some(sum) = digests.get_mut(&self.view.shard_of(key)) {
+            // A key that nobody has written has a record where somebody has read it.
+            let written = record.value_ts != Timestamp::NONE;
+            if let Some(sum) = digests.get_mut(&self.view.shard_of(key)).filter(|_| written) {
                 *sum = sum.wrapping_add(digest_of(key, record));
             }
         });
