@@ -32,6 +32,8 @@ const LOG_BYTES_DEFAULT: u64 = 1 << 30;
 
 /// Nodes of a cluster that keeps several copies.
 const NODES: usize = 3;
+/// Cores from which on idle engines wait for work before they sleep.
+const ROOMY: usize = 8;
 /// Bytes of a record besides its key and its value, at most.
 const RECORD_HEAD: usize = 64;
 
@@ -168,16 +170,19 @@ fn serve_config(settings: &Settings, view: View, store: Option<Stored>) -> Serve
         capacity_per_shard: settings.records,
         memory: settings.max_memory.unwrap_or_else(memory_by_default),
         procedures: nicol_resp::procedures(),
-        live: LiveConfig {
-            threads,
-            seed: view.hash_seed(),
-            // The front, the kernel and the clients want the cores on which an idle engine would wait.
-            spin: false,
-            yields: 0,
-            ..LiveConfig::new(view)
-        },
+        live: live_config(view, threads, cores),
         store,
         log_bytes_max: settings.log_bytes,
+    }
+}
+
+/// How engines run on a machine with so many cores. On few, the front, the kernel and the clients want
+/// those on which an idle engine would wait; on many, an engine that waits saves a wake-up.
+fn live_config(view: View, threads: Option<usize>, cores: usize) -> LiveConfig {
+    let config = LiveConfig { threads, seed: view.hash_seed(), ..LiveConfig::new(view) };
+    match cores < ROOMY {
+        true => LiveConfig { spin: false, yields: 0, ..config },
+        false => config,
     }
 }
 
