@@ -15,7 +15,7 @@ use nicol_core::records::Records;
 use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::txn::{Abort, Procedures};
 use nicol_core::units::{Nanos, Picos};
-use nicol_core::view::{ShardMap, View};
+use nicol_core::view::{Halves, ShardMap, View};
 use nicol_core::workload::Workload;
 use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
 use nicol_workload::driver::{Counts, Load, RETRY, RunControl, RunPlan, history, spawn_clients};
@@ -181,6 +181,8 @@ pub fn run_beside<N: CommitNode, B: Beside>(
     beside: B,
 ) -> Ran {
     let view = View::new(usize::from(run.nodes), run.replicas, run.engines, run.engines).unwrap();
+    // Whatever it could do without, a node ends with either half.
+    let view = view.with_halves(Halves::Together);
     let clients = u32::from(run.nodes) * run.clients_per_node;
     let plan = RunPlan {
         seed,

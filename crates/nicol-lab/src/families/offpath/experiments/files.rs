@@ -511,9 +511,12 @@ mod tests {
         let paper = LineFsConfig::paper(Alternative::A2AndA3);
         let at = |a3_permille| gbps(LineFsConfig { a3_permille, ..paper.clone() });
         // Of A2 and A3 alone, as the study combines them.
+        let mut of_two = description;
+        of_two.alternatives.retain(|one| one.name != "a1");
+        let both = crate::planner::plan(&of_two, false).unwrap();
         let rate = |name: &str| {
-            let found = plan.candidates.iter().position(|one| one.name == name);
-            plan.best.mops[found.unwrap()]
+            let found = both.candidates.iter().position(|one| one.name == name);
+            both.best.mops[found.unwrap()]
         };
         let (a2, a3) = (rate("a2"), rate("a3"));
         let recommended = at((1e3 * a3 / (a2 + a3)).round() as u16);
