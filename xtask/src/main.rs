@@ -1,6 +1,6 @@
 //! The project's own tasks:
 //! `cargo xtask ci [--quick] | golden [--bless] | instructions [--check | --bless] | tidy | papers |
-//! miri [--once] | plans | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
+//! miri [--once] | peers [TIMES] | plans | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
 #![forbid(unsafe_code)]
 
 mod cargo;
@@ -8,6 +8,7 @@ mod ci;
 mod instructions;
 mod miri;
 mod papers;
+mod peers;
 mod restarts;
 mod rtl;
 mod source;
@@ -37,6 +38,8 @@ usage: cargo xtask TASK
   papers       every step tag and every deviation from a paper, with its place
   miri         the tests of shared memory, interpreted: races and stale reads that x86 hides
   miri --once  the same with one order of threads instead of several
+  peers [TIMES]  the simulator beside SimGrid, on one message pattern, TIMES (3) times in turns, where
+               libsimgrid-dev is installed
   plans        the planner's closed form against the simulator, for 200 drawn descriptions
   restarts     rounds of load, kill -9, harm to files and a start, and the same simulated
                [--rounds 200] [--seed 17] [--seeds 1000..2000]
@@ -76,6 +79,8 @@ fn run(words: &[&str]) -> Result<()> {
         ["miri"] => miri::run(&root()?, false),
         ["miri", "--once"] => miri::run(&root()?, true),
         ["papers"] => papers::run(&root()?),
+        ["peers"] => peers::run(&root()?, 3),
+        ["peers", times] => peers::run(&root()?, times.parse().context("TIMES is a number")?),
         ["plans"] => plans(&root()?),
         ["restarts", flags @ ..] => restarts::run(&root()?, &restarts::Extent::parse(flags)?),
         ["help" | "--help" | "-h"] => {

@@ -1,5 +1,5 @@
-//! The `commit` family: what every transactional system offers to a workload, and to a front that
-//! takes transactions from elsewhere.
+//! The `commit` family: what every transactional system offers to a workload, and to a server that
+//! accepts transactions from clients outside the cluster.
 
 use std::sync::Arc;
 

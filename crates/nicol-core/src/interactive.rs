@@ -2,8 +2,8 @@
 //! the cores of one node share.
 //!
 //! They declare no keys and make no rounds: an operation costs what the engine's protocol takes for
-//! it. A procedure is written against [`Interactive`] and gives up at the first error; whoever has
-//! begun the transaction then ends it.
+//! it. A procedure is written against [`Interactive`] and returns at the first error; its caller,
+//! which began the transaction, then ends it.
 
 use crate::ids::{Key, Version};
 use crate::txn::{Abort, KeyRange};
@@ -23,6 +23,10 @@ pub struct Seen {
 /// if the engine is optimistic: a procedure must refuse what makes no sense, and the refusal only
 /// counts if what was read is still valid.
 pub trait Interactive {
+    /// Says what will be read soon, so that the cache misses of these keys may overlap. What is read
+    /// later is the same without it.
+    fn will_read(&self, _keys: impl Iterator<Item = Key>) {}
+
     /// Reads `key` into `value`, which is overwritten; its own writes included.
     ///
     /// # Errors

@@ -99,7 +99,7 @@ pub enum Reason {
     NoResources,
     /// The fabric failed before the operation could take effect.
     Fabric(FabricError),
-    /// The record's node has lost its data in a crash, and nobody else has it.
+    /// The record's node has lost its data in a crash, and no other node has the record.
     ShardUnavailable,
 }
 

@@ -1,10 +1,11 @@
 //! A node's durable medium: what its log device holds, and what a crash leaves of it.
 //!
 //! The medium is a log of writes in the order in which they were submitted. A write is durable once
-//! it is synced. A crash of the host decides about the others one by one: whole, lost, or torn. So
-//! a later write may survive an earlier one, as on a disk that reorders its queue.
+//! it is synced. A crash of the side that has the device decides about the others one by one: whole,
+//! lost, or torn. So a later write may survive an earlier one, as on a disk that reorders its queue.
+//! The device is the host's, or a NIC's durable queue.
 
-use crate::ids::EngineId;
+use crate::ids::{EngineId, Side};
 use crate::rng::Stream;
 
 /// Bytes that reach the medium together or not at all: a line of persistent memory. A disk's
@@ -34,8 +35,8 @@ pub struct MediumWrite {
 #[derive(Debug, Default)]
 pub struct Medium {
     writes: Vec<MediumWrite>,
-    /// The sequence numbers of writes that are not synced, in order.
-    pending: Vec<u64>,
+    /// The sequence numbers of writes that are not synced, in order, and whose device has them.
+    pending: Vec<(u64, Side)>,
     submitted: u64,
     counts: MediumCounts,
 }
@@ -72,24 +73,39 @@ enum Mode {
 }
 
 impl Medium {
-    /// Takes a write; returns its sequence number. It is durable once it is
+    /// Takes a write to the device of `side`; returns its sequence number. It is durable once it is
     /// [synced](Medium::sync).
-    pub fn submit(&mut self, engine: EngineId, label: u32, offset: u64, bytes: &[u8]) -> u64 {
+    pub fn submit(
+        &mut self,
+        (engine, side): (EngineId, Side),
+        label: u32,
+        offset: u64,
+        bytes: &[u8],
+    ) -> u64 {
         self.submitted += 1;
         let (sequence, bytes) = (self.submitted, bytes.to_vec());
         self.writes.push(MediumWrite { sequence, engine, label, offset, bytes, intact: true });
-        self.pending.push(sequence);
+        self.pending.push((sequence, side));
         sequence
     }
 
     /// Makes a submitted write durable. One that a crash has already decided about stays as it is.
     pub fn sync(&mut self, sequence: u64) {
-        self.pending.retain(|&pending| pending != sequence);
+        self.pending.retain(|&(pending, _)| pending != sequence);
     }
 
-    /// Decides about every write that is not synced.
-    pub fn crash(&mut self, rng: &mut Stream) {
-        if self.pending.is_empty() {
+    /// The device of `side` ends what it has begun: nobody waits for it any more, but it has not crashed.
+    pub fn settle(&mut self, side: Side) {
+        self.pending.retain(|&(_, of)| of != side);
+    }
+
+    /// Decides about every write that is not synced and whose device is that of a side that has `crashed`.
+    pub fn crash(&mut self, crashed: impl Fn(Side) -> bool, rng: &mut Stream) {
+        let under_way = std::mem::take(&mut self.pending);
+        let (pending, left): (Vec<_>, Vec<_>) =
+            under_way.into_iter().partition(|&(_, side)| crashed(side));
+        self.pending = left;
+        if pending.is_empty() {
             return;
         }
         let mode = match rng.below(6) {
@@ -97,11 +113,10 @@ impl Medium {
             1 => Mode::AllWhole,
             _ => Mode::Mixed,
         };
-        let pending = std::mem::take(&mut self.pending);
         let counts = &mut self.counts;
         let mut lost_before = false;
         self.writes.retain_mut(|write| {
-            if pending.binary_search(&write.sequence).is_err() {
+            if pending.binary_search_by_key(&write.sequence, |&(sequence, _)| sequence).is_err() {
                 return true;
             }
             let stays = match (mode, rng.below(4)) {
@@ -160,11 +175,12 @@ mod tests {
     /// Ten writes of 200 bytes each, of which the even ones are synced, after a crash.
     fn crashed(seed: u64) -> Medium {
         let mut medium = Medium::default();
-        let sequences: Vec<_> =
-            (0..10).map(|n| medium.submit(NIC, 7, n * 200, &[n as u8 + 1; 200])).collect();
+        let sequences: Vec<_> = (0..10)
+            .map(|n| medium.submit((NIC, Side::Host), 7, n * 200, &[n as u8 + 1; 200]))
+            .collect();
         sequences.iter().step_by(2).for_each(|&sequence| medium.sync(sequence));
         assert_eq!(medium.pending(), 5);
-        medium.crash(&mut Stream::new(seed, Purpose::Medium, 0));
+        medium.crash(|_| true, &mut Stream::new(seed, Purpose::Medium, 0));
         medium
     }
 
@@ -201,8 +217,32 @@ mod tests {
         let mut medium = crashed(3);
         let before = medium.writes().to_vec();
         medium.sync(2);
-        medium.crash(&mut Stream::new(4, Purpose::Medium, 0));
+        medium.crash(|_| true, &mut Stream::new(4, Purpose::Medium, 0));
         assert_eq!(medium.writes(), before);
-        assert_eq!(medium.submit(NIC, 7, 0, b"next"), 11, "numbers go on");
+        assert_eq!(medium.submit((NIC, Side::Host), 7, 0, b"next"), 11, "numbers go on");
+    }
+
+    /// Each side's crash decides about its own device's writes; one that has not crashed ends them.
+    #[test]
+    fn a_crash_of_a_side_decides_about_the_writes_of_its_device_only() {
+        let mut lost = [0; 2];
+        for seed in 0..40 {
+            let mut medium = Medium::default();
+            for (place, side) in [Side::Host, Side::Nic].into_iter().enumerate() {
+                medium.submit((NIC, side), 7, place as u64 * 64, &[1; 64]);
+            }
+            let crashed = if seed % 2 == 0 { Side::Host } else { Side::Nic };
+            let rng = &mut Stream::new(seed, Purpose::Medium, 0);
+            medium.crash(|side| side == crashed, rng);
+            assert_eq!(medium.pending(), 1, "the other device still has its own");
+            medium.settle(crashed.other());
+            assert_eq!(medium.pending(), 0);
+            medium.crash(|_| true, rng);
+            let left: Vec<u64> = medium.writes().iter().map(|write| write.offset).collect();
+            let own = if crashed == Side::Host { 0 } else { 64 };
+            assert!(left.contains(&(64 - own)), "what was settled is there");
+            lost[usize::from(crashed == Side::Nic)] += usize::from(!left.contains(&own));
+        }
+        assert!(lost.iter().all(|&lost| lost > 0), "{lost:?}");
     }
 }

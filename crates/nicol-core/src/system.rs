@@ -5,15 +5,20 @@
 //! [`CommitNode`](crate::commit::CommitNode), for single operations
 //! [`KeyValueNode`](crate::key_value::KeyValueNode).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::engine::{Loss, Revival};
 use crate::fabric::Fabric;
 use crate::ids::{Key, NodeId, ShardId, Version};
+use crate::medium::MediumWrite;
 use crate::records::RecordSource;
 use crate::steering::Decisions;
 use crate::units::Bytes;
 use crate::view::{Halves, View};
+
+/// What was read back: of each key the newest write; no value of one that was deleted.
+pub type ReadBack = BTreeMap<Key, (Version, Option<Vec<u8>>)>;
 
 /// One node of a system: its memory, shared by its engines.
 pub trait SystemNode: Send + Sync + Sized + 'static {
@@ -31,15 +36,11 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
     /// Does it come back even if every node has crashed, from what their log devices hold?
     const RECOVERS_FROM_LOGS: bool = false;
 
-    /// Do the log devices hold, as records of transactions, all that was acknowledged, so that a crash of
-    /// every node can be read back from them?
-    const LOGS_TRANSACTIONS: bool = false;
-
     /// Do the survivors of a crash go on, under the views that follow? If not, and it does not
     /// recover either, they wait for the dead.
     const FOLLOWS_VIEWS: bool = false;
 
-    /// What half of a node is worth, set like this. Default: nothing without the other half.
+    /// Which sides of a node the system needs together, under this configuration. Default: both.
     ///
     /// [`Halves::HostAlone`] is for systems whose hosts do everything, over cards that execute verbs for
     /// as long as their machine runs. Where NIC engines stand in for such a card it counts as
@@ -85,17 +86,39 @@ pub trait SystemNode: Send + Sync + Sized + 'static {
         copies: Self::Copies,
     ) -> Self;
 
-    /// Starts one engine of a new life of a node that has lost its data: it serves no shard, and
-    /// says so to whoever asks. Without it, whoever asks meets [`Unreachable`](crate::fabric::FabricError::Unreachable).
+    /// What log devices hold after every node has ended, over what `source` has loaded; `None` of a system
+    /// that, set like this, does not log all that it acknowledges.
+    ///
+    /// Errors: what was acknowledged may be lost, in words.
+    fn read_back(
+        config: &Self::Config,
+        view: &View,
+        source: &dyn RecordSource,
+        media: &[(NodeId, Vec<MediumWrite>)],
+    ) -> Option<Result<ReadBack, String>> {
+        let _no_logs = (config, view, source, media);
+        None
+    }
+
+    /// Starts one engine of a new incarnation of a node that has lost its data. It serves no shard: it
+    /// refuses requests with the reason. By default nothing is started, and requests end with
+    /// [`Unreachable`](crate::fabric::FabricError::Unreachable).
     fn start_without_data<F: Fabric>(fabric: &F) {
         let _refuses_everything = fabric;
     }
 
-    /// The sides of `loss` have crashed: what of the node's own structures was there is lost. What lives
-    /// of the node may go on to use the rest; but as soon as [`halves`](SystemNode::halves) are lost with
-    /// one of them, nobody counts on what the node holds.
+    /// The sides of `loss` have crashed, with the node's structures in their memory. A side that is up may
+    /// go on to use the rest. If the node's data is [lost](SystemNode::halves) with one of the sides, no
+    /// check relies on what the node holds.
     fn crashed(&self, loss: &Loss) {
         let _lost = loss;
+    }
+
+    /// The lives of these sides are over, though their memory is whole: see
+    /// [`Start::ended`](crate::engine::Start::ended). Only of nodes whose [`halves`](SystemNode::halves)
+    /// keep it. Default: as if they had crashed.
+    fn ended(&self, loss: &Loss) {
+        self.crashed(loss);
     }
 
     /// Starts one engine of a new life of a node that has crashed. Default: without data, for ever.
@@ -191,7 +214,7 @@ pub struct Counter {
 /// What a node's memory looks like when everything is quiet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// What nobody will release, by name, such as `locks`; zeros included.
+    /// What will never be released, by name, such as `locks`; zeros included.
     pub leaks: Vec<(&'static str, u64)>,
     /// What only recovery may release, by name: it belongs to work that a dead node left undecided.
     pub awaiting_recovery: Vec<(&'static str, u64)>,
@@ -217,7 +240,10 @@ impl ParallelMap for Sequential {
     }
 }
 
-/// Loads a cluster's nodes: each shard once, then its copies. A node leads one shard or none.
+/// Loads a cluster's nodes: each shard once, then its copies.
+///
+/// # Panics
+/// If a node leads more than one shard: no system holds two (decision 0019).
 pub fn load_nodes<N: SystemNode>(
     view: &View,
     config: &N::Config,
@@ -230,7 +256,12 @@ pub fn load_nodes<N: SystemNode>(
     let copies = parallel.map(&ids, |&id| N::copy(id, view, config, source, &shards));
     let mut shards: Vec<_> = shards.into_iter().map(Some).collect();
     let build = |(&id, copies)| {
-        let led = view.led_by(id).next();
+        let mut leads = view.led_by(id);
+        let (led, another) = (leads.next(), leads.next());
+        assert!(
+            another.is_none(),
+            "{id:?} leads {led:?} and {another:?}: give each a node of its own"
+        );
         let primary = led.and_then(|shard| shards[usize::from(shard.0)].take());
         let primary = primary.unwrap_or_else(|| N::empty(config, source));
         Arc::new(N::build(id, view, config, primary, copies))

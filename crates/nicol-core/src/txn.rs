@@ -358,8 +358,8 @@ pub enum Abort {
     NoResources,
     /// The fabric failed before the commit point.
     Fabric(FabricError),
-    /// The node that holds the primary of `shard` has crashed, and no view has moved the shard:
-    /// nobody serves it.
+    /// The node that holds the primary of `shard` has crashed, and no view has moved the shard: no
+    /// node serves it.
     ShardUnavailable {
         /// The shard.
         shard: ShardId,

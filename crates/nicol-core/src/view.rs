@@ -277,7 +277,7 @@ impl View {
         self.hash_seed
     }
 
-    /// What half of a node is worth.
+    /// Which sides of a node the system needs together.
     pub const fn halves(&self) -> Halves {
         self.halves
     }
@@ -309,7 +309,8 @@ impl View {
     }
 
     /// The first view that had both sides of `node` in the lives in which this one has them, or had them
-    /// last. Whoever is up in two views and joined in the same one was a member of all between.
+    /// last. If a node is up in two views, and joined in the same view by both, it was a member of all
+    /// views between.
     ///
     /// # Panics
     /// If there is no such node.

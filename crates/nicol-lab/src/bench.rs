@@ -1,20 +1,23 @@
 //! `bench`: a system under a workload in a world, measured and judged.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use nicol_rt::LogDevice;
 
-pub use crate::config::{BenchConfig, Length, refused_view};
+pub use crate::config::{BenchConfig, Length, THREADS, refused_view};
 pub use crate::report::BenchRun;
 use crate::{hardware, systems};
 
 /// Runs a benchmark in its world.
 pub fn run(config: &BenchConfig) -> Result<BenchRun> {
     let system = systems::find(&config.system)?;
-    ensure!(
-        system.synced_log || config.log_device == LogDevice::Memory,
-        "--log-device: {} does not wait for a log device; xenic does",
-        system.name
-    );
+    if !system.synced_log && config.log_device != LogDevice::Memory {
+        let waiting = systems::all().filter(|other| other.synced_log).map(|other| other.name);
+        bail!(
+            "--log-device: {} does not wait for a log device; choose one of {}",
+            system.name,
+            waiting.collect::<Vec<_>>().join(", ")
+        );
+    }
     ensure!(
         !system.one_server || config.nodes == 1,
         "--nodes {}: {} runs on one server; give 1, and --host-engines for more cores",
@@ -22,7 +25,7 @@ pub fn run(config: &BenchConfig) -> Result<BenchRun> {
         system.name
     );
     if let Err(reason) = (system.accepts)(system, &config.workload) {
-        anyhow::bail!("{} on {}: {reason}", config.workload.name, system.name);
+        bail!("{} on {}: {reason}", config.workload.name, system.name);
     }
     let mut ran = (system.run)(system, config)?;
     if system.offloads && ran.report.profile.is_some() {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::Result;
 use nicol_core::engine::{Loss, Revival, Start};
 use nicol_core::fabric::Fabric;
-use nicol_core::faults::{Crash, CrashScope, FaultPlan};
+use nicol_core::faults::FaultPlan;
 use nicol_core::ids::{Key, NodeId, Side};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::steering::Decisions;
@@ -34,8 +34,10 @@ pub(crate) struct Cluster<Y: Family> {
     /// Initial records of all replicas, at most.
     pub(crate) records: u64,
     pub(crate) memory: Option<Memory>,
-    /// By node: has a side crashed with which it is lost? Then nobody counts on its memory.
+    /// By node: has it lost its data in a crash? Then its memory is not audited.
     down: Vec<AtomicBool>,
+    /// Has the host of any node crashed?
+    host_crashed: AtomicBool,
     /// The nodes that must serve again before the cluster is at rest.
     returning: OnceLock<Vec<NodeId>>,
 }
@@ -62,11 +64,14 @@ impl<Y: Family> Start for Cluster<Y> {
     }
 
     fn crashed(&self, loss: &Loss) {
-        let takes = |&side: &Side| loss.of(side) && self.view.halves().are_lost_with(side);
-        if [Side::Host, Side::Nic].iter().any(takes) {
-            self.down[loss.node.index()].store(true, Ordering::Relaxed);
-        }
+        self.note_loss(loss);
+        self.host_crashed.fetch_or(loss.host, Ordering::Relaxed);
         self.nodes[loss.node.index()].crashed(loss);
+    }
+
+    fn ended(&self, loss: &Loss) {
+        self.note_loss(loss);
+        self.nodes[loss.node.index()].ended(loss);
     }
 
     /// A node that has crashed has no data in its next life until it recovers, if it can, and its
@@ -80,14 +85,17 @@ impl<Y: Family> Cluster<Y> {
     /// Does the system go on after a crash, so that it needs views and leases?
     pub(crate) const GOES_ON: bool = Y::Node::RECOVERS || Y::Node::FOLLOWS_VIEWS;
 
-    /// The plan as it strikes: of a system whose nodes come back with what their logs hold, a side takes
-    /// its node with it, which starts again as a whole.
-    pub(crate) fn struck(mut plan: FaultPlan) -> FaultPlan {
-        if Y::Node::RECOVERS_FROM_LOGS {
-            let alone = |crash: &&mut Crash| crash.scope != CrashScope::All;
-            plan.crashes.iter_mut().filter(alone).for_each(|crash| crash.scope = CrashScope::Node);
+    /// Sides have crashed: from now on the data of the nodes that lost theirs is not audited.
+    fn note_loss(&self, loss: &Loss) {
+        let takes = |&side: &Side| loss.of(side) && self.view.halves().are_lost_with(side);
+        if [Side::Host, Side::Nic].iter().any(takes) {
+            self.down[loss.node.index()].store(true, Ordering::Relaxed);
         }
-        plan
+    }
+
+    /// Have no hosts crashed, so that their memory is whole?
+    pub(crate) fn hosts_live(&self) -> bool {
+        !self.host_crashed.load(Ordering::Relaxed)
     }
 
     /// Loads a cluster, unless that takes more memory than the machine has.
@@ -119,6 +127,7 @@ impl<Y: Family> Cluster<Y> {
             built,
             clients_per_node,
             down: view.node_ids().map(|_| AtomicBool::default()).collect(),
+            host_crashed: AtomicBool::default(),
             returning: OnceLock::new(),
         })
     }
@@ -194,9 +203,9 @@ impl<Y: Family> Cluster<Y> {
                 let sides = &mut up[node.index()];
                 if restarts {
                     crash.scope.sides().iter().for_each(|side| sides[*side as usize] = true);
-                } else if crash.scope.sides().iter().any(|side| sides[*side as usize]) {
-                    // A node stops as a whole.
-                    *sides = [false; 2];
+                } else {
+                    // A half that lives waits for the other, and begins its next life with it.
+                    crash.scope.sides().iter().for_each(|side| sides[*side as usize] = false);
                     hit[node.index()] = true;
                 }
             }

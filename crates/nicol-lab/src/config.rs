@@ -1,4 +1,4 @@
-//! What a benchmark runs: the flags of `nicol bench`, checked by whoever they concern.
+//! What a benchmark runs: the flags of `nicol bench`, checked where they are used.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use nicol_workload::driver::{Load, RETRY, Retry, RunPlan};
 use crate::workloads::WorkloadSpec;
 
 /// The live world's name, for `--on`.
-pub(crate) const THREADS: &str = "threads";
+pub const THREADS: &str = "threads";
 
 /// Clients per node where neither the user nor the workload says anything.
 const CLIENTS: usize = 64;
@@ -149,6 +149,11 @@ impl BenchConfig {
         self.fault_plan.clone().unwrap_or_else(|| self.faults.draw(self.seed))
     }
 
+    /// Does it run on this machine's threads?
+    pub fn is_live(&self) -> bool {
+        self.on == THREADS
+    }
+
     /// Does anything go wrong in the run?
     pub fn is_faulty(&self) -> bool {
         self.fault_plan.is_some() || self.faults.any()
@@ -159,7 +164,7 @@ impl BenchConfig {
     }
 
     pub(crate) fn defaults_to_window(&self) -> bool {
-        self.on == THREADS && !self.is_faulty()
+        self.is_live() && !self.is_faulty()
     }
 
     pub(crate) fn load(&self) -> Load {

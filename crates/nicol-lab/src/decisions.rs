@@ -39,8 +39,26 @@ pub struct Rules {
     pub between: u64,
     /// Thousandths that the other way must have cost less.
     pub gain_permille: u64,
-    /// Epochs in a row in which it must have.
+    /// How many more epochs must say so than speak against it, which count twice: at first,
     pub epochs: u64,
+    /// and at most, after changes.
+    pub epochs_max: u64,
+    /// Epochs without a doubt after which half as many must.
+    pub calm: u64,
+}
+
+impl From<Steering> for Rules {
+    fn from(steering: Steering) -> Self {
+        let Steering { trial, between, gain_permille, epochs, epochs_max, calm } = steering;
+        Self { trial, between, gain_permille, epochs, epochs_max, calm }
+    }
+}
+
+impl From<Rules> for Steering {
+    fn from(rules: Rules) -> Self {
+        let Rules { trial, between, gain_permille, epochs, epochs_max, calm } = rules;
+        Self { trial, between, gain_permille, epochs, epochs_max, calm }
+    }
 }
 
 /// A line after the first: an epoch of a node.
@@ -83,7 +101,7 @@ impl Replayed {
 /// Writes what the nodes of a run have decided.
 ///
 /// # Errors
-/// If nobody has decided anything, with the settings under which somebody does; or of the writer.
+/// If the run made no decision, with the settings under which it would; or of the writer.
 pub fn write(
     to: &mut dyn Write,
     system: &str,
@@ -97,14 +115,13 @@ pub fn write(
              --set execute_at=planned to xenic"
         );
     };
-    let Steering { trial, between, gain_permille, epochs } = first.steering;
     let header = Header {
         schema: SCHEMA.to_owned(),
         system: system.to_owned(),
         workload: workload.to_owned(),
         seed,
         ways: first.ways.map(str::to_owned),
-        rules: Rules { trial, between, gain_permille, epochs },
+        rules: first.steering.into(),
     };
     line(to, &header)?;
     for Decisions { node, ways, log, .. } in nodes {
@@ -138,8 +155,7 @@ pub fn replay(from: impl BufRead) -> Result<(Header, Vec<Replayed>)> {
         format!("line 1: no header of {SCHEMA}, as nicol bench --decisions writes it")
     })?;
     ensure!(header.schema == SCHEMA, "line 1: schema {:?}: this reads {SCHEMA}", header.schema);
-    let Rules { trial, between, gain_permille, epochs } = header.rules;
-    let steering = Steering { trial, between, gain_permille, epochs };
+    let steering = header.rules.into();
     let mut deciders: BTreeMap<u16, Decider> = BTreeMap::new();
     let mut replayed = Vec::new();
     for (at, text) in lines {
@@ -180,17 +196,17 @@ mod tests {
             let samples = [32, 32];
             Record { at: Nanos(at), samples, spent, way: decider.decide(samples, spent) }
         };
-        let spent = [[3_200, 1_600], [3_200, 1_600], [9_900, 1_600]];
+        let spent = [[3_200, 1_600], [3_200, 1_600], [3_200, 1_600], [9_900, 1_600]];
         let log = spent.into_iter().zip(1..).map(|(spent, at)| record(at, spent)).collect();
         let decisions =
             Decisions { node: NodeId(2), ways: ["host", "nic"], steering: Steering::DEFAULT, log };
         let mut file = Vec::new();
         write(&mut file, "xenic", "smallbank", 1, &[decisions]).unwrap();
         let (header, replayed) = replay(&file[..]).unwrap();
-        assert_eq!((header.system.as_str(), replayed.len()), ("xenic", 3));
+        assert_eq!((header.system.as_str(), replayed.len()), ("xenic", 4));
         assert!(replayed.iter().all(|one| one.follows.is_none()));
         let switches: Vec<bool> = replayed.iter().map(|one| one.switches).collect();
-        assert_eq!(switches, [false, true, false]);
+        assert_eq!(switches, [false, false, true, false]);
         assert_eq!(replayed[0].mean_us(1), Some(0.05));
 
         let text = String::from_utf8(file).unwrap();
@@ -198,10 +214,10 @@ mod tests {
         let (_, replayed) = replay(changed.as_bytes()).unwrap();
         let wrong: Vec<usize> =
             replayed.iter().filter(|one| one.follows.is_some()).map(|one| one.line).collect();
-        assert_eq!(wrong, [3], "the switch does not follow any more");
+        assert_eq!(wrong, [4], "the switch does not follow any more");
         for (from, to, says) in [
             ("nicol.decisions/1", "nicol.decisions/2", "line 1"),
-            ("\"way\":\"nic\"", "\"way\":\"soc\"", "line 3: way \"soc\""),
+            ("\"way\":\"nic\"", "\"way\":\"soc\"", "line 4: way \"soc\""),
             ("{\"node\"", "\"node\"", "line 2: no epoch"),
             (text.as_str(), "", "line 1: no header"),
         ] {

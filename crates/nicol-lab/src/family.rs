@@ -1,5 +1,5 @@
 //! What the harness asks of a family of systems. It knows no family itself: each brings its
-//! clients' operations, what they record, what is promised and who judges it.
+//! clients' operations, what they record, its promise and its checker.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,13 +7,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use nicol_core::fabric::Fabric;
-use nicol_core::history::History;
-use nicol_core::ids::{Key, NodeId, Version};
-use nicol_core::medium::MediumWrite;
+use nicol_core::history::{History, Promise};
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::system::SystemNode;
 use nicol_core::units::Bytes;
-use nicol_core::view::View;
 use nicol_workload::driver::{RunControl, RunResult};
 use serde_json::{Map, Value};
 
@@ -64,18 +61,6 @@ pub(crate) trait Family: Sized + 'static {
         Vec::new()
     }
 
-    /// What log devices hold after a crash of everything, over what `source` has loaded, for a system whose
-    /// devices hold all that it has acknowledged; `None` of any other.
-    ///
-    /// Errors: what was acknowledged may be lost, in words.
-    fn read_back(
-        _view: &View,
-        _source: &dyn RecordSource,
-        _media: &[(NodeId, Vec<MediumWrite>)],
-    ) -> Option<Result<ReadBack, String>> {
-        None
-    }
-
     /// What is wrong with the records that were read back, whichever operations took effect.
     fn invariants_of_read_back(
         _workload: &Self::Workload,
@@ -92,9 +77,6 @@ pub(crate) trait Family: Sized + 'static {
         Addition::default()
     }
 }
-
-/// What was read back: of each key the newest write; no value of one that was deleted.
-pub(crate) type ReadBack = BTreeMap<Key, (Version, Option<Vec<u8>>)>;
 
 /// What the nodes of a cluster have counted together, by group and name.
 pub(crate) type Counters = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
@@ -118,6 +100,8 @@ pub(crate) struct Built<Y: Family> {
     pub(crate) kinds: &'static [&'static str],
     /// What the system promises as it is set, and what that is of.
     pub(crate) promised: Promised,
+    /// What it promises besides as long as no host crashes, whatever NICs do.
+    pub(crate) while_hosts_live: Option<Promise>,
     /// What is loaded.
     pub(crate) source: Arc<dyn RecordSource>,
     /// Bytes of a value that stand in a table slot.

@@ -110,14 +110,17 @@ fn roles(config: &BenchConfig) -> Result<Vec<Role>> {
 }
 
 /// The nodes of a run on threads.
-///
-/// Engines of NICs there execute verbs, so that no host goes on without its own.
 pub(crate) fn live_view(config: &BenchConfig) -> Result<View> {
     let (host_engines, nic_engines) =
         (config.host_engines.unwrap_or(1), config.nic_engines.unwrap_or(1));
     let specs = roles(config)?.into_iter().map(|role| NodeSpec { role, host_engines, nic_engines });
-    let view = View::of(&specs.collect::<Vec<_>>(), config.replicas).map_err(refused_view)?;
-    Ok(view.with_halves(Halves::Together))
+    View::of(&specs.collect::<Vec<_>>(), config.replicas).map_err(refused_view)
+}
+
+/// Which sides of a node a system that asks for `halves` needs together on threads, where NIC engines
+/// execute verbs.
+pub(crate) const fn live_halves(halves: Halves) -> Halves {
+    if halves.keeps_memory() { halves } else { Halves::Together }
 }
 
 /// The profile of the first node, a server.
@@ -175,8 +178,8 @@ impl Hardware {
         Ok(Self { view, profiles })
     }
 
-    /// What half of a node is worth here to a system that says so: a host needs NIC cores that pass on
-    /// its frames, or stand in for a card.
+    /// Which sides of a node a system that asks for `halves` needs together on this hardware: a host also
+    /// needs NIC cores that pass on its frames, or stand in for a card.
     pub(crate) fn halves(&self, halves: Halves) -> Halves {
         let moves_bytes = |profile: &Arc<Profile>| {
             let can = profile.capabilities();

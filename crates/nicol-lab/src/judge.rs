@@ -9,12 +9,12 @@ use nicol_core::history::{
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
 use nicol_core::medium::MediumWrite;
 use nicol_core::records::Records;
-use nicol_core::system::{Audit, SystemNode};
+use nicol_core::system::{Audit, ReadBack, SystemNode};
 use nicol_core::view::ShardMap;
 use nicol_workload::driver::history;
 
 use crate::cluster::{Cluster, Quiet};
-use crate::family::{Family, ReadBack};
+use crate::family::{Built, Family};
 use crate::parallel;
 use crate::report::Check;
 
@@ -50,6 +50,12 @@ pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, H
             add_final_state(cluster, &mut judged);
         }
         let mut violations = Y::judge(&judged);
+        // Every node has been down, but only NICs have crashed.
+        let nics_alone = !judged.crashes.is_empty() && cluster.hosts_live();
+        let stronger = cluster.built.while_hosts_live.filter(|_| nics_alone);
+        if let (Some(promise), true) = (stronger, violations.is_empty()) {
+            violations = Y::judge(&History { promise, ..judged.clone() });
+        }
         if violations.is_empty() && settled && promise == Promise::Linearizable {
             violations = judge_survivors(cluster, &judged);
         }
@@ -70,7 +76,8 @@ pub(crate) fn judge_read_back<Y: Family>(
     history: &History,
     check: &mut Check,
 ) {
-    let Some(read) = Y::read_back(&cluster.view, &*cluster.built.source, media) else { return };
+    let Built { system, source, .. } = &cluster.built;
+    let Some(read) = Y::Node::read_back(system, &cluster.view, &**source, media) else { return };
     let mut wrong = match &read {
         Ok(records) => {
             let mut told = history.clone();

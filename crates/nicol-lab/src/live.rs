@@ -8,15 +8,16 @@ use nicol_core::engine::Loss;
 use nicol_core::faults::{FaultPlan, LONG_CUT};
 use nicol_core::history::History;
 use nicol_core::ids::NodeId;
+use nicol_core::system::SystemNode;
 use nicol_core::units::Nanos;
 use nicol_core::view::{Role, View};
-use nicol_rt::{Clock, LiveCluster, LiveConfig, LiveReport, Views};
+use nicol_rt::{Clock, LiveCluster, LiveConfig, LiveReport, LogDevice, Views};
 use nicol_workload::driver::RunPlan;
 
 use crate::cluster::Cluster;
 use crate::config::{BenchConfig, Length};
 use crate::family::Family;
-use crate::judge::judge;
+use crate::judge::{judge, judge_read_back};
 use crate::measured::Measured;
 use crate::report::{BenchRun, Check, Resource};
 use crate::{hardware, memory, settings, summary};
@@ -54,7 +55,6 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
         !settings::change_engines(&config.settings),
         "--set aggregation, dma_vector, dma_async, doorbell_batch: only simulated worlds have them"
     );
-    let view = hardware::live_view(config)?;
     let clients = config.clients_per_node();
     ensure!(clients > 0, "--clients 0: give at least 1 per node");
     let length = config.length.unwrap_or(Length::Time(SPAN));
@@ -65,9 +65,14 @@ pub(crate) fn run<Y: Family>(config: &BenchConfig) -> Result<BenchRun> {
     // Nobody measures speed under faults: one run is enough, and its history is judged.
     let plan = config.plan(length, warmup, clients, config.is_faulty());
     let built = Y::build(config, None)?;
+    let halves = hardware::live_halves(<Y::Node as SystemNode>::halves(&built.system));
+    let view = hardware::live_view(config)?.with_halves(halves);
     let cluster = Arc::new(Cluster::<Y>::load(config, &view, built, plan, clients)?);
     let measured = drive(config, &view, &cluster)?;
-    let (check, mut history) = judge(&cluster, measured.settled);
+    let (mut check, mut history) = judge(&cluster, measured.settled);
+    if let Some(media) = &measured.media {
+        judge_read_back(&cluster, media, &history, &mut check);
+    }
     let mut report = summary::report(config, &cluster, None, &measured, check);
     let decisions = cluster.decisions();
     // The second cluster takes as much memory as the first one, which goes before.
@@ -102,7 +107,10 @@ fn record<Y: Family>(
     let cluster = Arc::new(Cluster::<Y>::load(config, view, built, plan, clients)?);
     let untraced = BenchConfig { trace: None, ..config.clone() };
     let measured = drive(&untraced, view, &cluster)?;
-    let (second, history) = judge(&cluster, measured.settled);
+    let (mut second, history) = judge(&cluster, measured.settled);
+    if let Some(media) = &measured.media {
+        judge_read_back(&cluster, media, &history, &mut second);
+    }
     check.add(second);
     Ok(history)
 }
@@ -190,7 +198,7 @@ fn drive<Y: Family>(
     view: &View,
     cluster: &Arc<Cluster<Y>>,
 ) -> Result<Measured> {
-    let planned = || Cluster::<Y>::struck(planned(config, Cluster::<Y>::GOES_ON));
+    let planned = || planned(config, Cluster::<Y>::GOES_ON);
     let faults = config.is_faulty().then(planned);
     let live = LiveConfig {
         threads: config.threads,
@@ -225,6 +233,13 @@ fn drive<Y: Family>(
     let deadline = Instant::now() + SETTLE;
     world.run_until(|| at_rest() || Instant::now() > deadline, POLL)?;
     let settled = ended && at_rest() && cluster.run.finished();
+    // Logs of nodes that went one after the other tell of different times.
+    let at_once = live.faults.as_ref().is_none_or(|plan| plan.crashes.is_empty());
+    let told = settled && at_once && cluster.run.plan().record;
+    let media = (told && config.log_device != LogDevice::Memory).then(|| {
+        let of = |node| (node, world.medium_writes(node));
+        cluster.view.nodes_of(Role::Server).map(of).collect()
+    });
     let LiveReport { busy, cpu, nodes, stats, .. } = world.stop()?;
     let server_cpu = server_cpu(view, &nodes, &cpu);
     let thread = |(number, busy): (usize, &f64)| Resource {
@@ -232,7 +247,7 @@ fn drive<Y: Family>(
         utilization: *busy,
     };
     let resources = busy.iter().enumerate().map(thread).collect();
-    let (core_time, simulated, media) = (Vec::new(), None, None);
+    let (core_time, simulated) = (Vec::new(), None);
     Ok(Measured {
         stats,
         resources,

@@ -1,5 +1,5 @@
-//! The museum of broken protocols: each system, broken on purpose in each way that it knows, and
-//! the first run in which the checkers notice. A checker that passes everything is found out here.
+//! The museum of broken protocols: each known fault planted in each system, and the first run in which a
+//! checker finds it. It shows up a checker that passes everything.
 
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
@@ -15,7 +15,7 @@ use crate::bench::{self, BenchConfig};
 use crate::replay;
 use crate::systems::System;
 
-/// A system that is broken in one way, and who noticed.
+/// A system with one planted fault, and the check that found it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Exhibit {
     /// The system.
@@ -62,7 +62,8 @@ impl Exhibit {
 /// `jobs` at a time, until it is noticed. Once `stop` is raised no further exhibit is begun, and
 /// those that are missing are left out.
 ///
-/// Cost: mostly a few runs an exhibit; of a harmless one, all runs.
+/// Cost: mostly a few runs an exhibit. A harmless fault is tried on a tenth of the seeds: that its excuse
+/// holds shows in any run.
 ///
 /// # Errors
 /// If a trial cannot be run.
@@ -122,7 +123,9 @@ fn exhibit(
         harmless: harmless.map(|(_, why)| *why),
         honest_violations: Vec::new(),
     };
-    for seed in seeds.clone() {
+    let tenth = (seeds.end.saturating_sub(seeds.start)).div_ceil(10);
+    let last = if harmless.is_some() { seeds.start + tenth } else { seeds.end };
+    for seed in seeds.start..last {
         for trial in (system.trials)(system, seed) {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
@@ -147,7 +150,7 @@ fn exhibit(
     Ok(Some(exhibit))
 }
 
-/// Who notices that a run is wrong, and what they say first.
+/// The check that finds a run wrong, and the first thing that it reports.
 fn noticed(config: &BenchConfig) -> Result<Option<(&'static str, String)>> {
     let ran = match panic::catch_unwind(AssertUnwindSafe(|| bench::run(config))) {
         Ok(ran) => ran.map_err(|error| anyhow!("a trial of {}: {error:#}", config.system))?,
@@ -181,6 +184,16 @@ mod tests {
         assert!(!Exhibit { caught: noticed.caught.clone(), ..excused }.held(), "wrongly excused");
         let blamed = Exhibit { honest_violations: vec!["wrong".to_owned()], ..noticed };
         assert!(!blamed.held(), "the honest system is blamed as well");
+    }
+
+    #[test]
+    fn every_system_is_broken_in_six_ways_that_show_but_for_those_of_one_path() {
+        for system in systems::all().filter(|system| !(system.sabotages)().is_empty()) {
+            let ways = (system.sabotages)().len() - system.harmless.len();
+            // DrTM-KV's ways by the SoC alone have no buckets that are read in parts.
+            let least = if system.name.starts_with("drtm-kv:a") { 4 } else { 6 };
+            assert!(ways >= least, "{}: {ways}", system.name);
+        }
     }
 
     #[test]

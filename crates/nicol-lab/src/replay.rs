@@ -86,8 +86,12 @@ fn workload_flags(spec: &WorkloadSpec, add: &mut impl FnMut(&str, Option<String>
     add("--read-percent", spec.read_percent.map(|value| value.to_string()));
     add("--blind-percent", spec.blind_percent.map(|value| value.to_string()));
     add("--keys", spec.keys.map(|value| value.to_string()));
+    add("--later-keys", spec.later_keys.map(|value| value.to_string()));
+    add("--later-after", spec.later_after.map(|value| value.to_string()));
     add("--value-bytes", spec.value_bytes.map(|value| value.to_string()));
     add("--zipf", spec.zipf_percent.map(|value| value.to_string()));
+    add("--hot-moves", spec.hot_moves.map(|value| value.to_string()));
+    add("--tables", spec.tables.map(|value| value.to_string()));
 }
 
 #[cfg(test)]
@@ -114,5 +118,16 @@ mod tests {
             command(&config, Some(plan)),
             format!("{common} --fault-plan 'a plan.json' --set timeout_us=500")
         );
+        config.workload = WorkloadSpec {
+            hot_moves: Some(9),
+            tables: Some(2),
+            later_keys: Some(8),
+            later_after: Some(70),
+            ..WorkloadSpec::named("ycsb-t")
+        };
+        let text = command(&config, None);
+        let workload =
+            "nicol bench ycsb-t --later-keys 8 --later-after 70 --hot-moves 9 --tables 2 ";
+        assert!(text.starts_with(workload), "{text}");
     }
 }

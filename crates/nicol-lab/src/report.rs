@@ -226,7 +226,7 @@ pub struct Check {
     pub invariants: bool,
     /// Do all replicas of each shard hold the same bytes? `None` where they need not.
     pub replicas_converge: Option<bool>,
-    /// What nobody will release, by name, such as `locks`.
+    /// What will never be released, by name, such as `locks`.
     pub leaked: BTreeMap<&'static str, u64>,
     /// What only recovery may release, by name.
     pub awaiting_recovery: BTreeMap<&'static str, u64>,
@@ -256,6 +256,7 @@ impl Check {
         for (name, count) in further.awaiting_recovery {
             *self.awaiting_recovery.entry(name).or_default() += count;
         }
+        self.read_back = further.read_back.or(self.read_back);
         self.violations.extend(further.violations);
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::config::{BenchConfig, THREADS};
+use crate::config::BenchConfig;
 use crate::family::Family;
 use crate::report::BenchRun;
 use crate::system::System;
@@ -12,7 +12,7 @@ pub(crate) fn run<Y: Family>(system: &System, config: &BenchConfig) -> Result<Be
     if config.rate == Some(0) {
         bail!("--rate 0: an open loop needs at least one transaction per second");
     }
-    if config.on == THREADS {
+    if config.is_live() {
         return crate::live::run::<Y>(config);
     }
     crate::simulated::run::<Y>(system, config)

@@ -18,6 +18,11 @@ pub trait Settings {
     /// Keys that no list shows, for tests and sweeps: under them the system is not correct.
     const HIDDEN: &'static [Setting] = &[];
 
+    /// May clients run on nodes of their own under these settings (`key=value`)?
+    fn allow_clients_apart(_: &[String]) -> bool {
+        true
+    }
+
     /// Changes `key`, which is one of [`Settings::KEYS`] or hidden. Errors say what is wrong with
     /// the value.
     fn set(&mut self, key: &str, value: &str) -> Result<()>;
@@ -181,7 +186,8 @@ impl Settings for EngineSettings {
         (
             "doorbell_batch",
             "1..64|adaptive",
-            "one-sided operations per doorbell; adaptive: where it pays (simulated worlds)",
+            "one-sided operations per doorbell; adaptive: all of a round, but not from a host to its own \
+             SoC (simulated worlds)",
         ),
     ];
 

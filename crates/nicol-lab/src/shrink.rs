@@ -1,4 +1,4 @@
-//! Shrinking: the smallest plan of faults under which a run still fails.
+//! Shrinking: the smallest plan of faults, and the fewest operations, under which a run still fails.
 
 use nicol_core::faults::{Crash, FaultPlan};
 use nicol_core::units::Nanos;
@@ -26,6 +26,24 @@ pub fn shrink(plan: FaultPlan, mut still_fails: impl FnMut(&FaultPlan) -> bool) 
             None => return smallest,
         }
     }
+}
+
+/// The fewest operations found under which `still_fails` holds, as it does for `count`: a half, then a
+/// quarter, then an eighth of them is left out, each for as long as that succeeds.
+///
+/// Cost: a run of `still_fails` for each number that is tried, about two per bit of `count`.
+pub fn fewest(count: u64, mut still_fails: impl FnMut(u64) -> bool) -> u64 {
+    let mut fewest = count;
+    for part in [2, 4, 8] {
+        loop {
+            let fewer = fewest - fewest.div_ceil(part);
+            if fewer == 0 || !still_fails(fewer) {
+                break;
+            }
+            fewest = fewer;
+        }
+    }
+    fewest
 }
 
 /// Plans with one thing less, those that take most away first.
@@ -164,6 +182,15 @@ mod tests {
         let plan = everything(7);
         assert_eq!(faults_of(&shrink(plan.clone(), |_| true)), 0);
         assert_eq!(shrink(plan.clone(), |candidate| *candidate == plan), plan);
+    }
+
+    #[test]
+    fn a_failure_that_needs_some_operations_keeps_few_more() {
+        for needed in [1, 2, 7, 37, 400, 999, 1_000] {
+            let few = fewest(1_000, |count| count >= needed);
+            assert!((needed..=needed + needed / 7).contains(&few), "{few} for {needed}");
+        }
+        assert_eq!(fewest(0, |_| true), 0);
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn simulate<Y: Family>(
     cluster: &Arc<Cluster<Y>>,
 ) -> Measured {
     let mut sim = SimConfig::mixed(hardware.view, hardware.profiles, config.seed);
-    sim.faults = Cluster::<Y>::struck(config.drawn_faults());
+    sim.faults = config.drawn_faults();
     sim.trace = config.trace.clone();
     sim.syncs_nothing = config.syncs_nothing;
     // Without crashes or cuts nobody needs views or leases, and no figure moves.

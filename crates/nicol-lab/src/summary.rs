@@ -6,7 +6,7 @@ use nicol_sim::Spending;
 use nicol_workload::driver::RunResult;
 
 use crate::cluster::Cluster;
-use crate::config::BenchConfig;
+use crate::config::{BenchConfig, THREADS};
 use crate::family::{Addition, Family};
 use crate::measured::Measured;
 use crate::memory;
@@ -33,7 +33,7 @@ pub(crate) fn report<Y: Family>(
         schema: SCHEMA,
         workload: cluster.built.name.to_owned(),
         system: config.system.clone(),
-        world: if profile.is_some() { "simulated" } else { "threads" },
+        world: if profile.is_some() { "simulated" } else { THREADS },
         profile: profile.map(str::to_owned),
         warnings: cluster.built.warnings.clone(),
         nodes: config.nodes,

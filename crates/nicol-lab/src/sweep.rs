@@ -14,7 +14,7 @@ use nicol_core::units::Nanos;
 use nicol_rt::{LiveError, panic_text};
 use serde::Serialize;
 
-use crate::bench::{self, BenchConfig, BenchRun};
+use crate::bench::{self, BenchConfig, BenchRun, Length};
 use crate::report::BenchReport;
 use crate::trace::{MessageRow, messages_about};
 use crate::{replay, shrink, systems};
@@ -194,21 +194,35 @@ impl SweepReport {
     }
 }
 
-/// The smallest plan of faults found under which the run of `failure` still fails; `None` if it
-/// fails without any, or no longer. Only simulated runs can be repeated.
+/// The run of `failure` with the smallest plan of faults found under which it still fails, and then with
+/// the fewest operations; `None` if it does not fail again. Only simulated runs can be repeated.
 ///
-/// Cost: up to 400 runs.
-pub fn shrunk(failure: &Failure) -> Option<FaultPlan> {
-    let fails = |plan: &FaultPlan| {
-        let config = BenchConfig { fault_plan: Some(plan.clone()), ..failure.config.clone() };
-        match attempt(&config) {
-            Ok(Ran::Judged(ran)) => !ran.report.check.held(),
-            Ok(Ran::Panicked(_)) => true,
-            Err(_) => false,
-        }
+/// Cost: up to 400 runs for the plan, and some more.
+pub fn shrunk(failure: &Failure) -> Option<(FaultPlan, BenchConfig)> {
+    let fails = |config: &BenchConfig| match attempt(config) {
+        Ok(Ran::Judged(ran)) => !ran.report.check.held(),
+        Ok(Ran::Panicked(_)) => true,
+        Err(_) => false,
     };
-    let plan = failure.config.drawn_faults();
-    (failure.config.on != "threads" && fails(&plan)).then(|| shrink::shrink(plan, fails))
+    let under = |plan: &FaultPlan, length: Option<Length>| BenchConfig {
+        fault_plan: Some(plan.clone()),
+        length,
+        ..failure.config.clone()
+    };
+    let (plan, length) = (failure.config.drawn_faults(), failure.config.length);
+    if failure.config.is_live() || !fails(&under(&plan, length)) {
+        return None;
+    }
+    let plan = shrink::shrink(plan, |plan| fails(&under(plan, length)));
+    let length = length.map(|length| match length {
+        Length::Transactions(count) => {
+            let still = |count| fails(&under(&plan, Some(Length::Transactions(count))));
+            Length::Transactions(shrink::fewest(count, still))
+        }
+        length => length,
+    });
+    let config = under(&plan, length);
+    Some((plan, config))
 }
 
 /// The messages about the key that a violation of `failure` names, in the order of sending: the run
@@ -218,7 +232,7 @@ pub fn shrunk(failure: &Failure) -> Option<FaultPlan> {
 /// # Errors
 /// If the configuration is impossible now.
 pub fn messages(failure: &Failure) -> Result<Option<(u64, Vec<MessageRow>)>> {
-    let Some(key) = failure.key.filter(|_| failure.config.on != "threads") else {
+    let Some(key) = failure.key.filter(|_| !failure.config.is_live()) else {
         return Ok(None);
     };
     let sink = Sink::new(Limits { events: TRACED, window: Nanos::ZERO..Nanos::MAX });

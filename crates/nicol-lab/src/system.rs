@@ -225,8 +225,13 @@ impl System {
         }
     }
 
+    /// Why it cannot serve a store; `None` if it can.
+    pub fn why_no_store(&self) -> Option<&'static str> {
+        self.serve.err()
+    }
+
     fn serves_none(&self, reason: &str) -> anyhow::Error {
-        anyhow!("--system {}: it serves no store: {reason}", self.name)
+        anyhow!("--system {}: it cannot serve a store: {reason}", self.name)
     }
 
     /// Bytes that a record's value takes in the memory of one that serves, at least.

@@ -49,6 +49,10 @@ pub struct WorkloadSpec {
     pub blind_percent: Option<u8>,
     /// Keys per transaction.
     pub keys: Option<u16>,
+    /// Keys per transaction later.
+    pub later_keys: Option<u16>,
+    /// Transactions after which they have so many.
+    pub later_after: Option<u64>,
     /// Bytes of a value.
     pub value_bytes: Option<u32>,
     /// Zipf parameter times 100; 0 is uniform.
@@ -178,6 +182,8 @@ impl WorkloadSpec {
             ("--read-percent", self.read_percent.is_some(), ycsb_t || ycsb),
             ("--blind-percent", self.blind_percent.is_some(), ycsb_t),
             ("--keys", self.keys.is_some(), ycsb_t),
+            ("--later-keys", self.later_keys.is_some(), ycsb_t),
+            ("--later-after", self.later_after.is_some(), ycsb_t),
             ("--value-bytes", self.value_bytes.is_some(), sized),
             (
                 "--zipf",

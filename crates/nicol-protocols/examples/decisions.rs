@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use nicol_core::rng::{Purpose, Stream};
 use nicol_protocols::schedule::{FEATURES, Features, NONE, Planes, Ranking, Scheduler, Vectors};
 
-/// The workers of the artifact, and the requests under way: 48 clients with 4 slots each. (A-21, C2.06)
+/// The workers of the artifact, and the requests under way: 48 clients with 4 slots each. (C2.06)
 const WORKERS: usize = 24;
 const OPEN: usize = 192;
 /// Requests between two publications of vectors, about.

@@ -6,9 +6,9 @@
 //   cycles 5-6  the highest rank; of several the lowest worker, and none without a rank: the hint
 //   cycle 7     the winner's counters
 //
-// Counters have 8 bits for each worker and feature (A-21). They are kept as what was added and what was
+// Counters have 8 bits for each worker and feature (C2.06). They are kept as what was added and what was
 // taken away, so that a decision and a completion change different memories in the same cycle. What
-// workers show is looked at anew every REFRESH decisions (A-23), and when new vectors are taken over; the
+// workers show is looked at anew every REFRESH decisions (C2.06), and when new vectors are taken over; the
 // pipeline is empty meanwhile, so that decisions are those of a scheduler that decides one after the
 // other. Weights and steering are double-buffered: a decision never mixes two epochs (AMB-21).
 //

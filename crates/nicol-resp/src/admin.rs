@@ -360,7 +360,7 @@ fn memory(shared: &Shared) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Nobody is served before everything has been read back, so that nothing is ever loading.
+/// `loading` is always 0: clients are served only after everything has been read back.
 fn persistence(shared: &Shared) -> InfoLines {
     let kept = shared.info.persistence.as_ref();
     let enabled = if kept.is_some() { "1" } else { "0" };

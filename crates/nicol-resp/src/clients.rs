@@ -1,4 +1,4 @@
-//! Who is connected, whichever thread a client is on.
+//! The connected clients of all front threads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
@@ -30,8 +30,8 @@ pub struct Client {
     seen: Mutex<Seen>,
 }
 
-/// What changes with every turn of a client. Its own thread stores it, without a lock: whoever reads
-/// may meet one field of this turn beside another of the last one.
+/// What changes with every turn of a client. Its own thread stores it without a lock, so a reader
+/// may see one field of this turn beside another of the last one.
 #[derive(Debug, Default)]
 struct Latest {
     /// The number of the protocol; 0 before the first turn.

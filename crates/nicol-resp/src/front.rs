@@ -455,7 +455,7 @@ impl Front {
         self.reap();
     }
 
-    /// Stops taking commands; `true` once nobody waits for anything.
+    /// Stops taking commands; `true` once no client waits for a reply.
     fn drained(&mut self) -> bool {
         self.listener = None;
         let mut idle = true;

@@ -10,7 +10,7 @@ use nicol_core::ids::{IdMap, Key};
 
 use super::backend::Request;
 
-/// Who waits, and for what.
+/// The waiting requests, and the records for which they wait.
 #[derive(Clone, Debug)]
 pub struct Waiter {
     /// The connection's place.
@@ -68,7 +68,7 @@ impl Gate {
         }
     }
 
-    /// Takes those out who wait first for a key that `leader` writes, as long as `rides` says so.
+    /// Takes out the requests that are next in line for a key that `leader` writes, while `rides` allows it.
     pub fn followers(
         &mut self,
         leader: &Request,
@@ -84,7 +84,7 @@ impl Gate {
         followers
     }
 
-    /// Does nobody hold or wait?
+    /// Is no record held, and does no transaction wait?
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.holds.is_empty()

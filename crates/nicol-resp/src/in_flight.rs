@@ -68,7 +68,7 @@ impl InFlight {
         if self.has_room(limits) { self.waiting.pop_front() } else { None }
     }
 
-    /// Takes out whoever waits for a store that is full and has not answered anything for the time
+    /// Removes the waiting transactions if the store is full and has answered nothing for the time limit
     /// of a transaction.
     pub fn take_stuck(&mut self, now: Instant, limits: &Limits) -> VecDeque<Waiter> {
         let stuck =

@@ -24,7 +24,7 @@ pub const JOINED_BATCH: usize = usize::MAX - 3;
 struct JoinedBatch {
     /// The commands of all, over the keys of the first.
     request: Arc<Request>,
-    /// Those who wait, the first one being whom the gate let in.
+    /// The connections that wait; the gate let the first one in.
     waiters: Vec<Waiter>,
 }
 
@@ -42,14 +42,14 @@ impl JoinedBatches {
         Waiter { slot: JOINED_BATCH, connection, request }
     }
 
-    /// The places and ids of those who wait for `request`.
+    /// The places and ids of the connections that wait for `request`.
     pub fn places(&self, request: &Arc<Request>) -> Vec<(usize, u64)> {
         let batch = self.0.iter().find(|batch| Arc::ptr_eq(&batch.request, request));
         let waiters = batch.map_or(&[][..], |batch| &batch.waiters);
         waiters.iter().map(|waiter| (waiter.slot, waiter.connection)).collect()
     }
 
-    /// `request` has ended: those who waited for it.
+    /// `request` has ended: returns the connections that waited for it.
     pub fn take(&mut self, request: &Arc<Request>) -> Option<Vec<Waiter>> {
         let at = self.0.iter().position(|batch| Arc::ptr_eq(&batch.request, request))?;
         Some(self.0.swap_remove(at).waiters)

@@ -170,7 +170,7 @@ impl From<super::plan::Malformed> for record::Malformed {
 
 /// Why a command was not executed. It has had no effect.
 pub(super) enum Stop {
-    /// Arguments or a record that nobody should have written.
+    /// Malformed arguments, or a malformed record.
     Malformed,
     /// The transaction's budget of bytes is spent.
     Overflow,

@@ -119,7 +119,7 @@ pub struct Shared {
     pub address: Address,
     /// The counters.
     pub counters: Counters,
-    /// Who is connected.
+    /// The connected clients.
     pub clients: Clients,
     /// Set once to stop.
     pub stop: AtomicBool,

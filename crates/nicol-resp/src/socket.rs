@@ -83,7 +83,7 @@ fn bind(path: &Arc<Path>) -> io::Result<(Socket, SocketFile)> {
     let found = fs::symlink_metadata(path)?;
     let file = SocketFile { path: path.clone(), file: (found.dev(), found.ino()) };
     fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
-    // Before the lock goes: whoever comes next would take it for left behind.
+    // Before the lock is released: the next process would take the socket for a stale one.
     Ok((listening(socket)?, file))
 }
 

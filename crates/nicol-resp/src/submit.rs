@@ -152,12 +152,12 @@ impl Front {
         }
     }
 
-    /// Releases what `request` held and lets in who waited for it.
+    /// Releases what `request` held, and lets in the requests that waited for it.
     fn release(&mut self, request: &Request) {
         let mut admitted = Vec::new();
         self.gate.leave(request, &mut admitted);
         for waiter in admitted {
-            // Whoever hung up meanwhile is submitted too: the command was sent, and its place in
+            // A client that hung up meanwhile is submitted too: the command was sent, and its place in
             // the gate is given back by its completion.
             self.depart(waiter);
         }
@@ -235,7 +235,7 @@ impl Front {
         }
     }
 
-    /// A client hung up in a transaction. If it waits for a back-off, nobody else will release it.
+    /// A client hung up in a transaction. If it waits for a back-off, it is released here.
     pub(super) fn abandon(&mut self, connection: u64, transaction: &Transaction) {
         let backing_off = self.timers.iter().any(|Reverse((_, _, id))| *id == connection);
         if backing_off {

@@ -1,4 +1,4 @@
-//! What tells the time of a cluster: the machine, or the turns of its only thread.
+//! The clock of a cluster: the machine's, or the number of turns of its only thread, so that a run repeats.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -40,7 +40,7 @@ impl SharedClock {
     /// The time since the launch.
     #[inline]
     pub(crate) fn now(&self) -> Nanos {
-        // The machine is asked in any case: who counts instructions counts this as well.
+        // The machine is asked in any case, so that counted instructions include it.
         let machine = Nanos(self.started.elapsed().as_nanos() as u64);
         self.turns.as_ref().map_or(machine, |turns| Nanos(turns.now.load(Ordering::Relaxed)))
     }

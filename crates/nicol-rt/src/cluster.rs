@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nicol_core::engine::{CrashSabotage, DoorbellBatch, EngineStats, Lives, Loss, Start, Tuning};
 use nicol_core::faults::FaultCounts;
 use nicol_core::ids::{EngineId, NodeId, Side};
-use nicol_core::medium::MediumCounts;
+use nicol_core::medium::{MediumCounts, MediumWrite};
 use nicol_core::memory::RegionTable;
 use nicol_core::units::Nanos;
 use nicol_core::view::{Halves, Role, View};
@@ -57,14 +57,14 @@ pub struct LiveReport {
 pub struct LiveCluster {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<ThreadReport>>,
-    /// Whoever stands outside the nodes: the view service, and who carries out planned crashes.
+    /// The threads outside the nodes: the view service, and the one that carries out planned crashes.
     outside: Vec<JoinHandle<()>>,
     logs: Vec<JoinHandle<()>>,
     parkers: Vec<Arc<Parker>>,
     control: Arc<Control>,
     crasher: Arc<Crasher>,
     started: Instant,
-    /// Where logs are that nobody reads back.
+    /// The folder of logs that are not read back.
     _folder: Option<LogFolder>,
 }
 
@@ -115,7 +115,7 @@ fn shared(config: &LiveConfig, assigned: &[usize], parkers: &[Arc<Parker>], logs
     }
 }
 
-/// Spinning helps only where nobody waits for the core.
+/// Spinning helps only where no other thread waits for the core.
 fn spins(spin: bool, threads: usize, cores: usize) -> u32 {
     match spin {
         true if threads < cores => SPINS,
@@ -341,6 +341,11 @@ impl LiveCluster {
     /// Bytes in the current log files.
     pub fn log_bytes(&self) -> u64 {
         self.shared.logs.iter().map(LogQueue::bytes).sum()
+    }
+
+    /// What the log device of `node` holds, read back from its file; nothing of a node without one.
+    pub fn medium_writes(&self, node: NodeId) -> Vec<MediumWrite> {
+        self.shared.logs.get(node.index()).map(LogQueue::content).unwrap_or_default()
     }
 
     /// Has the logs go on in other files, one for each server. For a cluster that is quiet: what is

@@ -1,4 +1,4 @@
-//! What to launch, and why it did not launch or has stopped.
+//! The configuration of a live cluster, and the errors with which it does not start or stops.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use nicol_core::view::View;
 
 use crate::log::LogDevice;
 
-/// How engines learn who lives, and who may serve.
+/// How engines learn which sides are up, and which may serve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Views {
     /// From frames of new lives alone. Every engine serves for ever.
@@ -19,7 +19,7 @@ pub enum Views {
     /// At once, from a perfect detector. Every engine serves for ever.
     Detector,
     /// From a service outside the nodes, which hands out leases of
-    /// [`LEASE`](crate::view_service::LEASE): an engine without one serves nobody.
+    /// [`LEASE`](crate::view_service::LEASE): an engine without one serves no request.
     Service,
 }
 

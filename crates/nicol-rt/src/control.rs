@@ -1,4 +1,4 @@
-//! What stops a cluster: the word of whoever launched it, a panic, a failed log device.
+//! What stops a cluster: its launcher, a panic, or a failed log device.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};

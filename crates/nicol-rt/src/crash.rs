@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nicol_core::engine::{CrashSabotage, Life, Lives, Loss, Started, restart_name};
+use nicol_core::engine::{CrashSabotage, Ending, Life, Lives, Loss, Started, restart_name};
 use nicol_core::faults::Crash;
 use nicol_core::ids::{NodeId, Side};
 use nicol_core::medium::MediumCounts;
@@ -132,9 +132,12 @@ impl Crasher {
         let nodes: Vec<NodeId> = losses.iter().map(|loss| loss.node).collect();
         let Some(_paused) = self.pause(&nodes) else { return };
         for &loss in losses {
-            if !self.take_apart(books, loss) {
+            if !self.take_apart(books, loss, Ending::Crash) {
                 return;
             }
+            // What waits between two lives is lost as well.
+            let waiting = books.lives.end_waiting(loss);
+            waiting.into_iter().for_each(|loss| self.started.crashed(&loss));
         }
     }
 
@@ -148,7 +151,7 @@ impl Crasher {
         let Some(_paused) = self.pause(&[node]) else { return };
         let [host, nic] = SIDES.map(|of| of == side);
         let given_up = Loss { node, host, nic };
-        if self.take_apart(books, given_up) {
+        if self.take_apart(books, given_up, Ending::Anew) {
             let again = books.lives.start_again(given_up);
             self.start_with_halves(books, &again);
         }
@@ -160,7 +163,7 @@ impl Crasher {
         let along = books.lives.start_along(sides);
         for &(node, side) in &along {
             let loss = Loss { node, host: side == Side::Host, nic: side == Side::Nic };
-            if !self.take_apart(books, loss) {
+            if !self.take_apart(books, loss, Ending::Anew) {
                 return;
             }
         }
@@ -251,10 +254,11 @@ impl Crasher {
 
     /// Takes apart what of `loss` lives, while the threads of the node stand still; false if the
     /// cluster stops.
-    fn take_apart(&self, books: &mut Books, loss: Loss) -> bool {
+    fn take_apart(&self, books: &mut Books, loss: Loss, ending: Ending) -> bool {
         let Some(loss) = books.lives.living(loss) else { return true };
         let node = loss.node;
-        self.trace(node, loss.name());
+        self.trace(node, loss.name(ending));
+        let loses = ending.loses_memory(books.lives.halves());
         let hit = || SIDES.into_iter().filter(|&side| loss.of(side));
         hit().for_each(|side| books.lives.take_down(node, side));
         let next = SIDES.map(|side| books.lives.of(node, side).incarnation);
@@ -263,7 +267,7 @@ impl Crasher {
             return false;
         }
         let log = self.shared.logs.get(node.index());
-        if let Some(log) = log.filter(|_| loss.host) {
+        if let Some(log) = log.filter(|_| loss.host && loses) {
             let keeps_all = self.sabotage == CrashSabotage::MediumKeepsAll;
             books.medium.add(&log.crash(books.dice.bits(), keeps_all));
         }
@@ -275,7 +279,11 @@ impl Crasher {
             // NIC engines execute the chains here.
             regions.forget_chains();
         }
-        self.started.crashed(&loss);
+        if loses {
+            self.started.crashed(&loss)
+        } else {
+            self.started.ended(&loss)
+        }
         hit().all(|side| self.spread(books, node, side))
     }
 

@@ -1,5 +1,5 @@
-//! What engine threads are told to do between two rounds: stop, take engines apart, start others,
-//! learn who lives and who is a member.
+//! Orders to engine threads, carried out between two rounds: stop, drop engines, start others, take over
+//! which sides are up and which view holds.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use nicol_core::medium::MediumWrite;
 use nicol_core::units::Nanos;
 use nicol_core::view::{Asking, View};
 
-/// How often somebody who waits looks whether the cluster has stopped.
+/// How often a thread that waits checks whether the cluster has stopped.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// One thing to do, by the thread of the engines that it concerns.

@@ -1,4 +1,5 @@
-//! An engine thread: rounds of its engines, then less and less eager waiting; orders in between.
+//! An engine thread: it runs rounds of its engines and the orders in between; without work it spins, then
+//! yields, then parks.
 
 use std::sync::Arc;
 use std::thread;
@@ -21,7 +22,7 @@ use crate::world::{LiveWorld, Shared};
 const PARK_MAX: Duration = Duration::from_millis(100);
 
 /// Sleep instead of a wait that is left out: long, for at the end of a run there are only such waits
-/// until somebody stops the cluster, and whoever counts instructions should not count those.
+/// until somebody stops the cluster, which must not add to the instructions that are counted.
 const NAP: Duration = Duration::from_millis(5);
 
 /// What a thread did.

@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     pub(crate) tuning: Tuning,
     pub(crate) regions: Vec<RegionTable>,
     pub(crate) clock: SharedClock,
-    /// Per engine: who has left frames for it.
+    /// Per engine: the engines that have left frames for it.
     pub(crate) ready: Vec<ReadySet>,
     /// Per engine: the bed of its thread.
     pub(crate) parkers: Vec<Arc<Parker>>,

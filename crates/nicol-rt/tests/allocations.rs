@@ -1,4 +1,5 @@
-//! A transaction allocates nothing in the steady state: counted over the whole process.
+//! A transaction allocates nothing in the steady state, and an operation of PRISM-KV so often as is known:
+//! counted over the whole process.
 
 use std::alloc::{GlobalAlloc, Layout as Block, System};
 use std::pin::Pin;
@@ -11,6 +12,7 @@ use nicol_core::commit::CommitNode;
 use nicol_core::engine::Start;
 use nicol_core::exec::{Detached, join_quorum};
 use nicol_core::fabric::Fabric;
+use nicol_core::key_value::KeyValueNode;
 use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::txn::Procedures;
 use nicol_core::units::Nanos;
@@ -18,9 +20,13 @@ use nicol_core::view::View;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
 use nicol_protocols::commit::xenic::{self, CombinedOps, ExecuteAt, XenicConfig};
+use nicol_protocols::prism::kv::{self, KvConfig};
 use nicol_rt::{LiveCluster, LiveConfig};
+use nicol_workload::chooser::PartsPerMillion;
 use nicol_workload::driver::{Load, RETRY, RunControl, RunPlan, spawn_clients};
+use nicol_workload::key_value::{self, KeyValueWorkload};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
+use nicol_workload::ycsb::{KeyForm, Mix, Popularity, YcsbConfig};
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
@@ -73,26 +79,87 @@ impl<N: CommitNode> Start for Bank<N> {
 const ACCOUNTS: u64 = 250;
 const RECORDS: u64 = 1_000;
 
-/// Runs so many transactions per client and returns how many allocations that took in all.
-fn allocations<N: CommitNode>(transactions: u64, config: &N::Config) -> u64 {
-    let view = View::new(3, 3, 1, 1).unwrap();
-    let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(SmallbankConfig::paper(3, ACCOUNTS)));
-    let plan = RunPlan {
+/// A server of PRISM-KV, and its clients.
+struct Store {
+    nodes: Vec<Arc<kv::Node>>,
+    workload: Arc<KeyValueWorkload>,
+    run: Arc<RunControl>,
+}
+
+impl Start for Store {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let node = &self.nodes[usize::from(fabric.here().node.0)];
+        if let Some(client) = KeyValueNode::start(node, fabric) {
+            key_value::spawn_clients(fabric, &client, &self.workload, &self.run, 0..CLIENTS);
+        }
+    }
+}
+
+/// Runs so many GETs and PUTs per client, of 512 B values, and returns how many allocations that took.
+fn allocations_of_prism_kv(operations: u64, reads: PartsPerMillion) -> u64 {
+    let view = View::new(1, 1, 1, 1).unwrap();
+    let workload = Arc::new(KeyValueWorkload::ycsb(
+        YcsbConfig {
+            mix: Mix::A,
+            records: RECORDS,
+            reads,
+            popularity: Popularity::Uniform,
+            keys: KeyForm::Number,
+            value_bytes: 512,
+        },
+        1,
+        0,
+    ));
+    let config = KvConfig::paper(vec![(KvConfig::item_bytes(8, 512), RECORDS)]);
+    let store = Arc::new(Store {
+        nodes: load_nodes::<kv::Node>(&view, &config, &*workload, &Sequential),
+        run: RunControl::new(plan(CLIENTS, operations), workload.kinds()),
+        workload,
+    });
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let live = LiveConfig { threads: Some(1), spin: false, ..LiveConfig::new(view) };
+    let cluster = LiveCluster::launch(&live, &store).unwrap();
+    cluster.run_until(|| store.run.finished(), Duration::from_millis(1)).unwrap();
+    cluster.stop().unwrap();
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+/// Asserts that a GET, or a PUT, of PRISM-KV allocates no more than so often.
+fn allocates_at_most(most: u64, name: &str, reads: PartsPerMillion) {
+    let (short, long) = (1_500, 4_500);
+    let start_up = allocations_of_prism_kv(short, reads);
+    let more = allocations_of_prism_kv(long, reads).saturating_sub(start_up);
+    let operations = (long - short) * u64::from(CLIENTS);
+    let each = more as f64 / operations as f64;
+    println!("{name}: {each:.2} allocations each");
+    // Pools still grow now and then.
+    assert!(each < most as f64 + 0.05, "{name}: {each:.2} allocations each, {most} are known");
+}
+
+/// So many transactions or operations of each of some clients.
+fn plan(clients: u32, each: u64) -> RunPlan {
+    RunPlan {
         seed: 1,
-        clients: 3 * CLIENTS,
+        clients,
         begin: Nanos::ZERO,
         warmup_until: Nanos::ZERO,
         stop_at: Nanos::MAX,
-        operations_per_client: Some(transactions),
+        operations_per_client: Some(each),
         load: Load::Closed,
         retry: RETRY,
         record: false,
         history_max: 0,
-    };
+    }
+}
+
+/// Runs so many transactions per client and returns how many allocations that took in all.
+fn allocations<N: CommitNode>(transactions: u64, config: &N::Config) -> u64 {
+    let view = View::new(3, 3, 1, 1).unwrap();
+    let workload: Arc<dyn Workload> = Arc::new(Smallbank::new(SmallbankConfig::paper(3, ACCOUNTS)));
     let bank = Arc::new(Bank {
         nodes: load_nodes::<N>(&view, config, &*workload, &Sequential),
         procedures: workload.procedures(),
-        run: RunControl::new(plan, workload.kinds()),
+        run: RunControl::new(plan(3 * CLIENTS, transactions), workload.kinds()),
         workload,
     });
     let before = ALLOCATIONS.load(Ordering::Relaxed);
@@ -174,8 +241,11 @@ const WAYS: [Way; 6] = [
 
 // One test: allocations are those of the whole process.
 #[test]
-fn a_transaction_allocates_nothing_in_the_steady_state() {
+fn a_transaction_allocates_nothing_in_the_steady_state_and_an_operation_little() {
     a_quorum_allocates_nothing();
+    // A chain, its parts and its answer; a PUT has two chains and an item, and reports what it has replaced.
+    allocates_at_most(6, "GET", PartsPerMillion(1_000_000));
+    allocates_at_most(18, "PUT", PartsPerMillion(0));
     for way in WAYS {
         allocates_nothing::<xenic::Node>(&format!("{way:?}"), &way.config());
     }

@@ -51,8 +51,8 @@ pub struct SimConfig {
     /// Do log devices keep what is written, for crashes that [`SimCluster::crash`] brings? A plan
     /// with crashes switches it on.
     pub keeps_content: bool,
-    /// Do frames between nodes wait on the wire until [`SimCluster::release`] lets them arrive? For whoever
-    /// explores the orders in which they may.
+    /// Do frames between nodes wait on the wire until [`SimCluster::release`] lets them arrive? For
+    /// tests that explore the orders of arrival.
     pub holds_frames: bool,
     /// Do log devices say that a write is durable without syncing it? For negative tests only.
     #[doc(hidden)]

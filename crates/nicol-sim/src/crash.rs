@@ -1,7 +1,9 @@
-//! Crashes and restarts of a simulated cluster: engines are taken apart and started anew, and what
-//! is under way is cut off.
+//! Crashes and restarts of a simulated cluster: engines are dropped and started anew, and their frames and
+//! transfers under way end.
 
-use nicol_core::engine::{CrashSabotage, Engine, Loss, Operation, Revival, Transfer, restart_name};
+use nicol_core::engine::{
+    CrashSabotage, Ending, Engine, Loss, Operation, Revival, Transfer, restart_name,
+};
 use nicol_core::ids::{EngineId, NodeId, Side};
 use nicol_core::medium::{MediumCounts, MediumWrite};
 
@@ -12,10 +14,16 @@ use crate::world::{Shared, SimWorld};
 
 impl SimCluster {
     /// Crashes sides of nodes now: their engines are taken apart, and what is lost is lost. Sides
-    /// that are down already stay down.
+    /// that are down already stay down; what waits between two lives is lost as well.
     pub fn crash(&self, loss: Loss) {
-        let living = self.shared.state.borrow().lives.living(loss);
-        living.into_iter().for_each(|loss| self.take_apart(loss));
+        let (living, waiting) = {
+            let lives = &mut self.shared.state.borrow_mut().lives;
+            (lives.living(loss), lives.end_waiting(loss))
+        };
+        living.into_iter().for_each(|loss| self.take_apart(loss, Ending::Crash));
+        if let (Some(started), Some(waiting)) = (&*self.started.borrow(), waiting) {
+            started.crashed(&waiting);
+        }
     }
 
     /// Starts a new incarnation of each of these sides of a node that is down.
@@ -33,7 +41,7 @@ impl SimCluster {
         sum
     }
 
-    /// What is on the medium of a node, for whoever reads it after a crash of everything.
+    /// The content of a node's medium, to be read back after a crash of everything.
     pub fn medium_writes(&self, node: NodeId) -> Vec<MediumWrite> {
         self.shared.state.borrow().media[node.index()].writes().to_vec()
     }
@@ -47,7 +55,7 @@ impl SimCluster {
             }
             state.lives.losses(&crash)
         };
-        losses.into_iter().for_each(|loss| self.take_apart(loss));
+        losses.into_iter().for_each(|loss| self.crash(loss));
     }
 
     pub(crate) fn planned_restart(&self, index: usize) {
@@ -58,12 +66,13 @@ impl SimCluster {
         self.bring_back(&sides);
     }
 
-    fn take_apart(&self, loss: Loss) {
+    fn take_apart(&self, loss: Loss, ending: Ending) {
         let shared = &*self.shared;
         if let Some(trace) = &shared.trace {
-            trace.fault(self.now(), loss.node, loss.name());
+            trace.fault(self.now(), loss.node, loss.name(ending));
         }
-        shared.take_down(&mut shared.state.borrow_mut(), loss);
+        let loses = ending.loses_memory(shared.state.borrow().lives.halves());
+        shared.take_down(&mut shared.state.borrow_mut(), loss, loses);
         let keeps_engines = self.sabotage == CrashSabotage::TimersFire;
         for index in (0..shared.engines.len()).filter(|&index| is_hit(shared.engines[index], &loss))
         {
@@ -82,14 +91,14 @@ impl SimCluster {
             self.lost.borrow_mut().extend(lost);
         }
         if let Some(started) = &*self.started.borrow() {
-            started.crashed(&loss);
+            if loses { started.crashed(&loss) } else { started.ended(&loss) }
         }
     }
 
-    /// Ends these lives of sides, which live: the others have gone on without them. They start again
-    /// at once, or with the half that they need.
+    /// Restarts sides that the view service gave up while they were up: their engines are dropped, and start
+    /// again at once, or together with the other side of their node if they need it.
     pub(crate) fn begin_anew(&self, given_up: Loss) {
-        self.take_apart(given_up);
+        self.take_apart(given_up, Ending::Anew);
         let again = self.shared.state.borrow_mut().lives.start_again(given_up);
         self.bring_back(&again);
     }
@@ -100,13 +109,15 @@ impl SimCluster {
         Engine::new(self.shared.engines[index], world)
     }
 
-    /// Starts sides that are down, and with them their other halves that need them: what lives of these
-    /// ends first.
+    /// Starts sides that are down, and the other sides of their nodes that need them: of these, a side that
+    /// is up is crashed first.
     fn bring_back(&self, sides: &[(NodeId, Side)]) {
         let shared = &*self.shared;
         let along = shared.state.borrow().lives.start_along(sides);
         for &(node, side) in &along {
-            self.crash(Loss { node, host: side == Side::Host, nic: side == Side::Nic });
+            let loss = Loss { node, host: side == Side::Host, nic: side == Side::Nic };
+            let living = shared.state.borrow().lives.living(loss);
+            living.into_iter().for_each(|loss| self.take_apart(loss, Ending::Anew));
         }
         let sides = [sides, &along].concat();
         for &(node, side) in &sides {
@@ -244,7 +255,8 @@ impl Shared {
         let medium = &mut state.media[usize::from(engine.node.0)];
         let write = |persist: &Operation| match &persist.transfer {
             Transfer::Persist { region, offset, .. } => {
-                Some(medium.submit(engine, region.label(), *offset, &persist.buffer))
+                let side = region.owner().unwrap_or(Side::Host);
+                Some(medium.submit((engine, side), region.label(), *offset, &persist.buffer))
             }
             _ => None,
         };

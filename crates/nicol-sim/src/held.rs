@@ -1,4 +1,5 @@
-//! Frames that wait on the wire, for whoever explores the orders in which they may arrive.
+//! Frames that are held on the wire until a test releases them, so that it can explore every order of
+//! arrival.
 
 use nicol_core::history::digest;
 use nicol_core::ids::EngineId;

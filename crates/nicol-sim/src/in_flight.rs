@@ -1,4 +1,4 @@
-//! What is under way, and what it does not outlive.
+//! Frames, transfers and persists under way, with the lives whose end cancels them.
 
 use nicol_core::engine::{Life, Operation};
 use nicol_core::ids::{Incarnation, NodeId, Side};

@@ -1,4 +1,4 @@
-//! What a crash does to what is under way, and who learns of it.
+//! Effects of a crash: frames and transfers under way are dropped, and other engines are told.
 
 use nicol_core::engine::Loss;
 use nicol_core::ids::{NodeId, Side};
@@ -34,8 +34,9 @@ impl State {
 }
 
 impl Shared {
-    /// Takes sides down: from here on nothing of them runs, moves or arrives.
-    pub fn take_down(&self, state: &mut State, loss: Loss) {
+    /// Takes sides down: from here on nothing of them runs, moves or arrives. Their devices end what they
+    /// have begun, unless that is lost with them.
+    pub fn take_down(&self, state: &mut State, loss: Loss, loses: bool) {
         let node = usize::from(loss.node.0);
         for side in [Side::Host, Side::Nic].into_iter().filter(|&side| loss.of(side)) {
             state.lives.take_down(loss.node, side);
@@ -50,8 +51,11 @@ impl Shared {
         if loss.nic {
             self.land_in_part(state, loss.node);
         }
-        if loss.host && !self.keeps_unsynced {
-            state.media[node].crash(&mut state.medium_rng);
+        let sides = [Side::Host, Side::Nic].into_iter().filter(|&side| loss.of(side));
+        if !loses {
+            sides.for_each(|side| state.media[node].settle(side));
+        } else if !self.keeps_unsynced {
+            state.media[node].crash(|side| loss.of(side), &mut state.medium_rng);
         }
         // Chains are executed by the card, or in software by NIC engines; verbs by the card, if it has any.
         let model = self.model(loss.node);

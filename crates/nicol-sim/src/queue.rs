@@ -11,17 +11,17 @@ use std::collections::BinaryHeap;
 /// Nanoseconds that the wheel spans: a bit for each in [`WORDS`] words, a bit for each word in one.
 const SPAN: u64 = 64 * WORDS as u64;
 const WORDS: usize = 64;
-/// No place.
+/// No entry.
 const NONE: u32 = u32::MAX;
 
 /// One event in the wheel's lists.
 #[derive(Clone, Copy, Debug)]
-struct Place<E> {
+struct Entry<E> {
     event: E,
     next: u32,
 }
 
-/// A list of the wheel: its first and its last place.
+/// A list of the wheel: its first and its last entry.
 #[derive(Clone, Copy, Debug)]
 struct List {
     first: u32,
@@ -72,7 +72,7 @@ pub struct Queue<E> {
     full: [u64; WORDS],
     /// By word of `full`: is a bit set?
     words: u64,
-    places: Vec<Place<E>>,
+    entries: Vec<Entry<E>>,
     vacant: u32,
     far: BinaryHeap<Reverse<Far<E>>>,
     sequence: u64,
@@ -86,7 +86,7 @@ impl<E> Default for Queue<E> {
             lists: vec![List { first: NONE, last: NONE }; SPAN as usize].into_boxed_slice(),
             full: [0; WORDS],
             words: 0,
-            places: Vec::new(),
+            entries: Vec::new(),
             vacant: NONE,
             far: BinaryHeap::new(),
             sequence: 0,
@@ -162,9 +162,9 @@ impl<E: Copy> Queue<E> {
         let here = (time % SPAN) as usize;
         let list = &mut self.lists[here];
         let number = list.first;
-        let place = &mut self.places[number as usize];
-        let event = place.event;
-        list.first = std::mem::replace(&mut place.next, self.vacant);
+        let entry = &mut self.entries[number as usize];
+        let event = entry.event;
+        list.first = std::mem::replace(&mut entry.next, self.vacant);
         self.vacant = number;
         if list.first == NONE {
             self.full[here / 64] &= !(1 << (here % 64));
@@ -191,13 +191,13 @@ impl<E: Copy> Queue<E> {
     /// Puts an event at the end of its list in the wheel.
     #[inline]
     fn insert(&mut self, time: u64, event: E) {
-        let place = Place { event, next: NONE };
+        let entry = Entry { event, next: NONE };
         let number = self.vacant;
         let number = if number == NONE {
-            self.places.push(place);
-            (self.places.len() - 1) as u32
+            self.entries.push(entry);
+            (self.entries.len() - 1) as u32
         } else {
-            self.vacant = std::mem::replace(&mut self.places[number as usize], place).next;
+            self.vacant = std::mem::replace(&mut self.entries[number as usize], entry).next;
             number
         };
         let here = (time % SPAN) as usize;
@@ -207,7 +207,7 @@ impl<E: Copy> Queue<E> {
             self.full[here / 64] |= 1 << (here % 64);
             self.words |= 1 << (here / 64);
         } else {
-            self.places[list.last as usize].next = number;
+            self.entries[list.last as usize].next = number;
         }
         list.last = number;
     }

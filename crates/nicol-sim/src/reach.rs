@@ -1,4 +1,4 @@
-//! A card's way to memory: when an access is made, when what it yields is there.
+//! A card's way to memory: when it makes an access, and when the result arrives.
 
 use nicol_core::chain::Touch;
 use nicol_core::engine::Operation;

@@ -93,7 +93,7 @@ pub struct State {
     pub verbs: Slab<VerbInFlight>,
     /// What goes wrong.
     pub faults: Faults,
-    /// Who hands out views and leases, if anybody does.
+    /// The view service, if the run has one.
     pub view_service: Option<ViewService>,
     /// Which sides live.
     pub lives: Lives,

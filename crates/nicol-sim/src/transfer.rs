@@ -399,8 +399,10 @@ impl Shared {
                 }
             }
             Execution::Halfway(running, rest) => {
-                self.step_verb(state, number, running, Progress::Halfway(rest), ready);
-                return;
+                // The region may be gone since the first half: then the execution ends here.
+                if !self.step_verb(state, number, running, Progress::Halfway(rest), ready) {
+                    return;
+                }
             }
             Execution::Moving(wanted) => {
                 verb.operation.execute_local();

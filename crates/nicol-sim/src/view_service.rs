@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use nicol_core::units::Nanos;
 use nicol_core::view::{Asking, Membership, View};
 
-/// How long a lease is: longer than the stalls and cuts that plans draw, so that these alone cost
-/// nobody its place.
+/// How long a lease is: longer than the stalls and cuts that plans draw, so that these alone
+/// make no side lose its membership.
 pub const LEASE: Nanos = Nanos::from_millis(10);
 /// How often a side asks for its lease anew: four requests may be lost.
 pub const RENEWAL: Nanos = Nanos::from_millis(2);

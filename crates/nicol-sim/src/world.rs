@@ -91,7 +91,7 @@ impl Shared {
         &self.models[node.index()]
     }
 
-    /// The same, for whoever asks for it all the time.
+    /// The same as a shared pointer, for callers that keep it.
     fn model_of(&self, node: NodeId) -> Rc<NodeModel> {
         self.models[node.index()].clone()
     }
@@ -380,6 +380,12 @@ impl World for SimWorld {
         // go to whatever executes them at the target.
         let target = self.shared.model(node);
         self.model.has_verbs() && if chains { target.runs_chains() } else { target.has_verbs() }
+    }
+
+    fn doorbell_pays(&self, verbs: usize) -> bool {
+        let card = self.model.profile.card.as_ref();
+        let side = self.model.memory_of(self.here);
+        card.is_none_or(|card| card.endpoint(side).doorbell_pays(verbs as u64))
     }
 
     fn post(&self, node: NodeId, batch: &mut Vec<Operation>) {

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use nicol_core::engine::Start;
-use nicol_core::fabric::{Fabric, OneSided};
+use nicol_core::engine::{Loss, Start};
+use nicol_core::fabric::{Fabric, FabricError, OneSided};
 use nicol_core::ids::{EngineId, NodeId, RKey};
 use nicol_core::memory::{Access, Region};
 use nicol_core::units::{Bytes, Nanos};
@@ -151,4 +151,53 @@ fn what_lies_in_one_line_is_never_torn() {
             );
         }
     }
+}
+
+/// Node 1 reads 256 bytes of node 0's host.
+#[derive(Default)]
+struct OneRead {
+    rkey: Mutex<RKey>,
+    read: Arc<Mutex<Option<Result<usize, FabricError>>>>,
+}
+
+impl Start for OneRead {
+    fn start<F: Fabric>(&self, fabric: &F) {
+        let here = fabric.here();
+        if here == EngineId::host(NodeId(0), 0) {
+            let region = Arc::new(Region::new(Bytes(4_096)));
+            *self.rkey.lock().unwrap() = fabric.register(&region, Access::Read);
+        }
+        if here != EngineId::host(NodeId(1), 0) {
+            return;
+        }
+        let (task, rkey, read) = (fabric.clone(), *self.rkey.lock().unwrap(), self.read.clone());
+        fabric.spawn(async move {
+            task.sleep_until(ASKED).await;
+            let long = OneSided::Read { rkey, offset: 0, len: 256 };
+            let bytes = task.one_sided(NodeId(0), long).await;
+            *read.lock().unwrap() = Some(bytes.map(|bytes| bytes.as_ref().len()));
+        });
+    }
+}
+
+#[test]
+fn a_read_ends_whenever_the_host_dies_under_it() {
+    let (mut whole, mut failed) = (0, 0);
+    for at in (ASKED.0..ASKED.0 + 4_000).step_by(5) {
+        let profile = Arc::new(Profile::load("bluefield2").unwrap());
+        let start = Arc::new(OneRead::default());
+        let cluster = SimCluster::new(SimConfig::new(View::new(2, 1, 1, 1).unwrap(), profile, 1));
+        cluster.start(&start);
+        cluster.run_until(&mut |_| false, Nanos(at));
+        // The card, which executes the read, goes on.
+        cluster.crash(Loss { node: NodeId(0), host: true, nic: false });
+        let end = cluster.run_until(&mut |_| start.read.lock().unwrap().is_some(), Nanos(2 * at));
+        assert_eq!(end, RunEnd::Done, "the host died at {at} ns");
+        match start.read.lock().unwrap().take() {
+            Some(Ok(256)) => whole += 1,
+            Some(Err(_)) => failed += 1,
+            other => panic!("the host died at {at} ns: {other:?}"),
+        }
+    }
+    assert!(whole > 0 && failed > 0, "{whole} whole, {failed} failed");
 }

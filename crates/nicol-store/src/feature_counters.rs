@@ -1,5 +1,6 @@
-//! What workers have to do, as counters of features, and how much of it a request meets: the part of
-//! AlNiCo's scheduler that its hardware does in parallel. [AlNiCo22, scheduling algorithm]
+//! Counters of the features of each worker's requests, and the weight of those that a new request has in common
+//! with them: the part of AlNiCo's scheduler that its hardware does in parallel. [AlNiCo22, scheduling
+//! algorithm]
 //!
 //! Workers are lanes: the counters of a feature stand side by side, two bytes a worker in one cache
 //! line, so that a step looks at all workers at once. Where the machine has AVX2, the same steps take
@@ -97,8 +98,8 @@ impl FeatureCounters {
         self.wide
     }
 
-    /// Takes weights over, and who steers which feature: it is shown by that worker alone, whoever has
-    /// requests for it.
+    /// Takes over the weights and the steering. A steered feature is shown by its worker alone, also if
+    /// others have requests for it.
     ///
     /// # Panics
     /// If a feature is steered by a worker beyond [`LANES`].

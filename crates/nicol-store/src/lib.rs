@@ -1,4 +1,4 @@
-//! Nicol's data structures: no async, no I/O; memory that a NIC reads is `nicol_core::memory`.
+//! Nicol's data structures, without async code and I/O. Memory that a NIC reads is `nicol_core::memory`.
 //!
 //! `AMB-nn` is an entry of `docs/ambiguities.md`: a case that a paper leaves open, and its reading.
 #![deny(unsafe_code)]

@@ -501,7 +501,7 @@ mod tests {
     struct Primary {
         table: OrderedTable,
         write_counters: WriteCounters,
-        /// The rows that exist; locked by whoever writes one, as the index locks keys.
+        /// The rows that exist; a writer locks its row, as the index locks keys.
         rows: Mutex<BTreeSet<u64>>,
         current: AtomicU64,
         stop: AtomicBool,

@@ -100,12 +100,13 @@ struct Model {
     /// Keys that are locked and were read, and the version found.
     held: Vec<(Key, TxnId, Version)>,
     log: Vec<Logged>,
-    /// What was written of a key last.
+    /// The last write of each key.
     written: BTreeMap<Key, (Version, bool)>,
-    /// The highest version at which somebody was told that there is no record.
+    /// By key: the highest version at which a lookup was answered with 'no record'. A later write must have
+    /// a higher one.
     absent: BTreeMap<Key, Version>,
     txns: u64,
-    /// Lookups that nobody had to be asked for.
+    /// Lookups that the NIC answered without asking the host.
     spared: u64,
 }
 

@@ -16,6 +16,8 @@ use crate::placement::{Violations, holds, mix, records_at_most};
 const VALUE_BYTES_MIN: usize = field::COUNTER.end;
 /// Bytes of the largest value: it is built on the stack.
 pub(crate) const VALUE_BYTES_MAX: usize = 1_024;
+/// Bytes of a value that most runs do not exceed: a stack of the largest takes longer to clear.
+const VALUE_BYTES_USUAL: usize = 128;
 
 mod field {
     use super::Range;
@@ -38,7 +40,12 @@ pub(crate) fn parse(value: &[u8], row: u64) -> Option<u64> {
     let (counter, rest) = value.split_first_chunk::<8>()?;
     let counter = u64::from_le_bytes(*counter);
     let expected = filler(row, counter);
-    rest.iter().all(|byte| *byte == expected).then_some(counter)
+    // Eight bytes at a time: whoever checks every value that is read must not take longer than who reads.
+    let (words, bytes) = rest.as_chunks::<8>();
+    let differ = words.iter().fold(0, |differ, word| {
+        differ | u64::from_le_bytes(*word) ^ u64::from_le_bytes([expected; 8])
+    });
+    (differ == 0 && bytes.iter().all(|byte| *byte == expected)).then_some(counter)
 }
 
 /// The counted records of one table, or of several of the same size with successive numbers.
@@ -215,11 +222,25 @@ pub(crate) fn increment_of(txn: &mut Txn, index: usize) -> Option<i64> {
     if !entry.write {
         return Some(0);
     }
-    let mut value = [0; VALUE_BYTES_MAX];
-    let value = value.get_mut(..found.len())?;
-    emit(value, entry.key.row(), counter.checked_add(1)?);
-    txn.put(index, value);
+    let (row, counter, len) = (entry.key.row(), counter.checked_add(1)?, found.len());
+    if len <= VALUE_BYTES_USUAL {
+        put_counter::<VALUE_BYTES_USUAL>(txn, index, (row, counter), len);
+    } else {
+        put_counter::<VALUE_BYTES_MAX>(txn, index, (row, counter), len);
+    }
     Some(1)
+}
+
+/// Writes the value of `row` at `counter`, which has `len` of at most `MOST` bytes.
+fn put_counter<const MOST: usize>(
+    txn: &mut Txn,
+    index: usize,
+    (row, counter): (u64, u64),
+    len: usize,
+) {
+    let mut value = [0; MOST];
+    emit(&mut value[..len], row, counter);
+    txn.put(index, &value[..len]);
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub struct YcsbT {
     chooser: Chooser,
     /// Transactions after which other records are hot, and those drawn so far.
     moves: Option<(u64, Arc<AtomicU64>)>,
+    /// Transactions after which they have another number of keys, that number, and those drawn so far.
+    later: Option<(u64, usize, Arc<AtomicU64>)>,
 }
 
 /// The kinds, in the order of [`Workload::kinds`].
@@ -69,7 +71,8 @@ impl YcsbT {
         for share in [config.read_fraction, config.blind_fraction] {
             assert!(share <= PartsPerMillion::ALL, "a share is at most one");
         }
-        Self { config, records, chooser: Chooser::new(records.total(), distribution), moves: None }
+        let chooser = Chooser::new(records.total(), distribution);
+        Self { config, records, chooser, moves: None, later: None }
     }
 
     /// The same; after `every` transactions of all clients other records are hot. [AlNiCo22, YCSB-HOT]
@@ -81,8 +84,26 @@ impl YcsbT {
         Self { moves: Some((every, Arc::default())), ..self }
     }
 
+    /// The same; after so many transactions of all clients each has `keys` keys.
+    ///
+    /// # Panics
+    /// If these are more than a transaction may have, or than there are records of a table.
+    pub fn then(self, after: u64, keys: usize) -> Self {
+        assert!((1..=KEYS_MAX).contains(&keys), "1 to {KEYS_MAX} keys");
+        assert!(self.records.per_table() >= keys as u64, "a transaction's keys are distinct");
+        Self { later: Some((after, keys, Arc::default())), ..self }
+    }
+
+    /// The keys of the next transaction.
+    fn keys(&self) -> usize {
+        match &self.later {
+            Some((after, keys, drawn)) if drawn.fetch_add(1, Ordering::Relaxed) >= *after => *keys,
+            _ => self.config.keys_per_txn,
+        }
+    }
+
     /// The same with its records in so many tables of the same size, each with a skew of its own; a
-    /// transaction has its keys in one of them, drawn uniformly. [AlNiCo22: "YCSB: table ID"]
+    /// transaction has its keys in one of them, drawn uniformly. [AlNiCo22: "YCSB: table ID"] (AMB-39)
     ///
     /// # Panics
     /// If that is none or does not divide the records, or a table has fewer than a transaction has keys.
@@ -93,7 +114,7 @@ impl YcsbT {
         Self { records, chooser: Chooser::new(rows, self.config.distribution), ..self }
     }
 
-    /// By how much the records' order is shifted for the next transaction.
+    /// The number of rows by which the hot records are shifted for the next transaction.
     fn shift(&self) -> u64 {
         let Some((every, drawn)) = &self.moves else { return 0 };
         // By about the golden ratio, so that hot records do not meet former ones soon.
@@ -115,7 +136,7 @@ impl RecordSource for YcsbT {
         self.records.value_lengths()
     }
 
-    /// The same for each of several tables.
+    /// The same for each of several tables. (AMB-39)
     fn feature_shares(&self) -> Vec<(TableId, u32)> {
         let shares: Vec<_> = self.records.tables().map(|table| (table, 1)).collect();
         if shares.len() > 1 { shares } else { Vec::new() }
@@ -145,7 +166,7 @@ impl Workload for YcsbT {
         let tables = self.records.tables().count() as u64;
         let table = if tables > 1 { random.below(tables) as u8 } else { 0 };
         let key_of = |row: u64| self.records.key(table, (row + shift) % rows);
-        for _ in 0..self.config.keys_per_txn {
+        for _ in 0..self.keys() {
             let row = self.chooser.draw_untaken(random, |row| txn.find(key_of(row)).is_some());
             let key = key_of(row);
             if random.bernoulli(self.config.read_fraction.0) {
@@ -173,5 +194,34 @@ impl Workload for YcsbT {
             return self.records.audit_values(state, None);
         }
         self.records.audit(state, totals)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicol_core::rng::Purpose;
+
+    use super::*;
+
+    #[test]
+    fn transactions_have_another_number_of_keys_after_so_many_of_them() {
+        let config = YcsbTConfig {
+            nodes: 1,
+            records_per_node: 20,
+            keys_per_txn: 3,
+            value_bytes: 8,
+            read_fraction: PartsPerMillion::percent(50),
+            blind_fraction: PartsPerMillion(0),
+            distribution: Distribution::Uniform,
+            ship: true,
+        };
+        let workload = YcsbT::new(config).then(4, 9);
+        let (mut random, mut txn) = (Stream::new(3, Purpose::Test, 0), Txn::default());
+        let mut keys = || {
+            workload.next(NodeId(0), &mut random, &mut txn);
+            txn.entries().len()
+        };
+        let counted: Vec<usize> = (0..6).map(|_| keys()).collect();
+        assert_eq!(counted, [3, 3, 3, 3, 9, 9]);
     }
 }

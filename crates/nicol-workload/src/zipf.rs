@@ -2,8 +2,9 @@
 //!
 //! The generator is Gray et al., "Quickly Generating Billion-Record Synthetic Databases" (SIGMOD
 //! '94, section 3.2), which YCSB uses. Only IEEE additions, multiplications and divisions and the
-//! `libm` crate's software `pow` and `log` take part, so a seed draws the same numbers on every
-//! machine.
+//! `libm` crate's software `pow` and `log` decide, so a seed draws the same numbers on every
+//! machine: the machine's own `pow`, which is faster, is asked first, and counts where no rounding of
+//! either could make another rank.
 
 use nicol_core::rng::Stream;
 
@@ -86,14 +87,24 @@ impl Zipf {
             return 1;
         }
         let items = self.items as f64;
-        let share = match self.curve {
-            Curve::Power { eta, alpha } => libm::pow(eta * u - eta + 1.0, alpha),
-            Curve::Exponential { span } => libm::pow(2.0 / items, (1.0 - u) / span),
+        let (base, exponent) = match self.curve {
+            Curve::Power { eta, alpha } => (eta * u - eta + 1.0, alpha),
+            Curve::Exponential { span } => (2.0 / items, (1.0 - u) / span),
+        };
+        let (roughly, error) = (items * base.powf(exponent), items * POW_ERROR);
+        let place = if (roughly - error) as u64 == (roughly + error) as u64 {
+            roughly
+        } else {
+            items * libm::pow(base, exponent)
         };
         // The cast saturates, so a share that rounds to 1 is the last rank.
-        ((items * share) as u64).min(self.items - 1)
+        (place as u64).min(self.items - 1)
     }
 }
+
+/// By what two implementations of `pow` may differ where the power is below 1: 64 times what either is
+/// known to round by.
+const POW_ERROR: f64 = 64.0 * f64::EPSILON;
 
 /// Terms summed one by one before the Euler-Maclaurin formula takes over. Its error here is below
 /// `f'''''(4096) / 30240`, about 1e-20: far below a float's precision.
@@ -165,6 +176,27 @@ mod tests {
 
     fn stream() -> Stream {
         Stream::new(7, Purpose::Test, 0)
+    }
+
+    #[test]
+    fn the_machine_s_pow_draws_what_the_portable_one_draws() {
+        for (items, theta) in [(10_000_000_000, 990), (1_000, 500), (1 << 52, 1_200), (77, 1_000)] {
+            let zipf = Zipf::new(items, Theta(theta));
+            let mut random = stream();
+            let exactly = |u: f64| {
+                let share = match zipf.curve {
+                    Curve::Power { eta, alpha } => libm::pow(eta * u - eta + 1.0, alpha),
+                    Curve::Exponential { span } => libm::pow(2.0 / items as f64, (1.0 - u) / span),
+                };
+                ((items as f64 * share) as u64).min(items - 1)
+            };
+            for _ in 0..20_000 {
+                let u = (random.bits() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64);
+                if u * zipf.zeta_n >= zipf.two {
+                    assert_eq!(zipf.rank(u), exactly(u), "{items} items, {u}");
+                }
+            }
+        }
     }
 
     #[test]

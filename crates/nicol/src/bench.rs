@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use nicol_check::history_file::{self, Origin};
 use nicol_core::faults::FaultPlan;
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
+use nicol_lab::bench::{self, BenchConfig, BenchRun, Length, THREADS};
 use nicol_lab::experiments::write_atomically_by;
 use nicol_lab::names::did_you_mean;
 use nicol_lab::report::{BenchReport, CoreTime, Memory, Resource};
@@ -106,6 +106,8 @@ pub(crate) fn spec(args: &WorkloadArgs) -> Result<WorkloadSpec> {
         read_percent: args.read_percent,
         blind_percent: args.blind_percent,
         keys: args.keys,
+        later_keys: args.later_keys,
+        later_after: args.later_after,
         value_bytes: args.value_bytes,
         zipf_percent: args.zipf,
         hot_moves: args.hot_moves,
@@ -153,7 +155,7 @@ fn config(args: &BenchArgs) -> Result<BenchConfig> {
     let fault_plan = args.fault_plan.as_deref().map(fault_plan).transpose()?;
     ensure!(args.threads != Some(0), "--threads 0: give at least 1");
     ensure!(
-        args.threads.is_none() || args.on == "threads",
+        args.threads.is_none() || args.on == THREADS,
         "--threads: the simulated world has no threads; use --host-engines and --nic-engines"
     );
     if let Some(turn) = args.turn_us {
@@ -266,7 +268,7 @@ fn table(report: &BenchReport) -> Result<()> {
 
 /// What ran.
 fn setting(report: &BenchReport) -> Vec<(&'static str, String)> {
-    let world = report.profile.as_deref().unwrap_or("threads");
+    let world = report.profile.as_deref().unwrap_or(THREADS);
     let load = match report.rate_per_s {
         Some(rate) => format!("open loop, {rate} transactions/s"),
         None => format!("closed loop, {} clients per node", report.clients_per_node),

@@ -4,12 +4,19 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nicol_core::faults::{FaultFamilies, UnknownFamily};
+use nicol_lab::bench::THREADS;
 use nicol_lab::names::did_you_mean;
 use nicol_lab::systems;
 use nicol_rt::LogDevice;
 
+mod decisions;
+mod museum;
+mod plan;
 mod serve;
 
+pub use decisions::DecisionsArgs;
+pub use museum::MuseumArgs;
+pub use plan::{PlanArgs, PlanFormat};
 pub use serve::{LOG_BYTES, ServeArgs, TRANSACTION_MS};
 
 /// A distributed, replicated, transactional in-memory store, and the laboratory of its field.
@@ -20,8 +27,8 @@ pub use serve::{LOG_BYTES, ServeArgs, TRANSACTION_MS};
     1    a check failed\n  \
     2    bad usage; the message names the input and the remedy\n  \
     3    the environment: a file, a port, a thread\n  \
-    130  interrupted (SIGINT) before all was done; what `sweep` reports held\n  \
-    143  asked to end (SIGTERM) before all was done; what `sweep` reports held\n\nFirst steps:\n  \
+    130  interrupted (SIGINT) before all was done; the runs that `sweep` finished held\n  \
+    143  asked to end (SIGTERM) before all was done; the runs that `sweep` finished held\n\nFirst steps:\n  \
     nicol bench smallbank\n  nicol serve\n  nicol bench smallbank --on liquidio3 --nodes 6")]
 pub struct Cli {
     /// What to do.
@@ -38,9 +45,9 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Run a workload under injected faults for many seeds, and judge each run.
     Sweep(SweepArgs),
-    /// Break every system on purpose in every way that it knows, and show which run the checkers
-    /// notice it in. If no run shows that something is broken, the check has failed.
-    Museum(crate::museum::MuseumArgs),
+    /// Test the checkers: plant every known fault in every system, and show the first run in which a
+    /// checker finds it. A fault that no run shows is a failed check.
+    Museum(MuseumArgs),
     /// Judge a recorded history by the promise that it names.
     Check(CheckArgs),
     /// List the messages of a recorded trace, for example those about a key.
@@ -48,9 +55,9 @@ pub enum Command {
     /// Reproduce the figures and tables of the papers.
     Lab(LabArgs),
     /// Compare ways to use the paths of an off-path SmartNIC, and combine them.
-    Plan(crate::plan::PlanArgs),
-    /// Show what a run has decided between two ways, and replay it.
-    Decisions(crate::decisions::DecisionsArgs),
+    Plan(PlanArgs),
+    /// Show the decisions of a run that chooses between two ways, and check them by replay.
+    Decisions(DecisionsArgs),
     /// List the systems with their guarantees and worlds.
     Systems(SystemsArgs),
     /// List, show or check the hardware profiles of the simulated world.
@@ -87,9 +94,9 @@ pub struct FormatArgs {
 /// Where the items of TPC-C's new orders come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SuppliersArg {
-    /// The home warehouse, and another one for 1 % of the lines: the specification's.
+    /// The home warehouse; another one for 1 % of the lines, as specified.
     Home,
-    /// Any warehouse of the cluster, uniformly: DrTM+H's.
+    /// Any warehouse of the cluster, uniformly, as in DrTM+H's implementation.
     Uniform,
 }
 
@@ -185,16 +192,22 @@ pub struct WorkloadArgs {
     /// What keys look like (ycsb, by systems of single operations) [default: number].
     #[arg(long, value_enum)]
     pub key_form: Option<KeyFormArg>,
-    /// Share of operations that only read, in percent (ycsb-t; ycsb, where the mix gives it).
+    /// Share of operations that only read, in percent (ycsb-t; ycsb) [default for ycsb: the mix's].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub read_percent: Option<u8>,
-    /// Share of the written keys that are written without being read, in percent, by systems that can
-    /// do that (ycsb-t) [default: 0].
+    /// Share of the written keys that are not read before, in percent (ycsb-t, on systems with blind
+    /// writes) [default: 0].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub blind_percent: Option<u8>,
     /// Keys per transaction (ycsb-t).
     #[arg(long, value_name = "N")]
     pub keys: Option<u16>,
+    /// Keys per transaction later on (ycsb-t) [default: as many].
+    #[arg(long, value_name = "N")]
+    pub later_keys: Option<u16>,
+    /// Transactions after which they have so many (ycsb-t) [default: 0].
+    #[arg(long, value_name = "N", requires = "later_keys")]
+    pub later_after: Option<u64>,
     /// Bytes of a value (ycsb-t, ycsb) [default: 64].
     #[arg(long, value_name = "BYTES")]
     pub value_bytes: Option<u32>,
@@ -202,15 +215,15 @@ pub struct WorkloadArgs {
     /// warehouses).
     #[arg(long, value_name = "THETA_PERCENT", value_parser = clap::value_parser!(u8).range(0..=150))]
     pub zipf: Option<u8>,
-    /// Transactions after which other records are hot (ycsb-t) [default: the same stay hot].
+    /// Make other records hot after every N transactions (ycsb-t) [default: the same stay hot].
     #[arg(long, value_name = "N")]
     pub hot_moves: Option<u64>,
-    /// Tables of the same size, of which a transaction uses one (ycsb-t) [default: 1].
+    /// Tables of equal size; a transaction uses one of them (ycsb-t) [default: 1].
     #[arg(long, value_name = "N")]
     pub tables: Option<u8>,
 }
 
-/// Nodes of a cluster where nobody says.
+/// Nodes of a cluster unless a flag says otherwise.
 const NODES: usize = 3;
 
 /// Which system, on what.
@@ -271,9 +284,9 @@ pub struct BenchArgs {
     pub system: SystemArgs,
     /// The world: `threads` for this machine, or a hardware profile for the simulator, or one for
     /// each role or node, as in `server=liquidio3,client=connectx5` or `0-1=liquidio3,2=connectx5`.
-    #[arg(long, default_value = "threads", value_name = "threads|PROFILE", env = "NICOL_ON")]
+    #[arg(long, default_value = THREADS, value_name = "threads|PROFILE", env = "NICOL_ON")]
     pub on: String,
-    /// Nodes for clients alone, beside those that hold shards; 0: clients run on these.
+    /// Nodes for clients only, besides those that hold shards; 0: clients run on the latter.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub client_nodes: usize,
     /// Use the scale of Xenic's paper unless a flag overrides it: 2,400,000 accounts, 1,000,000
@@ -299,8 +312,8 @@ pub struct BenchArgs {
     /// intended start.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<u64>,
-    /// Do fewer of an engine's clients have a transaction under way while most attempts abort?
-    /// Latency includes the wait for a turn [default: true live, false simulated and under faults].
+    /// Let fewer of an engine's clients run transactions while most attempts abort. Latency includes
+    /// the wait of the others [default: true live, false simulated and under faults].
     #[arg(long, value_name = "true|false")]
     pub adaptive_window: Option<bool>,
     /// The seed of all randomness.
@@ -316,13 +329,13 @@ pub struct BenchArgs {
     /// Write the history that the checkers judged to FILE, as JSON lines.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
-    /// Write what nodes have decided at run time to FILE, for `nicol decisions`.
+    /// Write the run-time decisions of all nodes to FILE, for `nicol decisions`.
     #[arg(long, value_name = "FILE")]
     pub decisions: Option<PathBuf>,
     /// Write a trace of the measured run to FILE, for ui.perfetto.dev and `nicol trace`.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Events that the trace holds at most; later ones are left out.
+    /// Most events of the trace; later ones are left out.
     #[arg(long, value_name = "N", default_value_t = 500_000, requires = "trace")]
     pub trace_limit: u64,
     /// Trace only from this time of the run on, in seconds.
@@ -335,13 +348,12 @@ pub struct BenchArgs {
     /// node].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// On one thread: let time go on by N us at each turn of the thread, and at once over every
-    /// wait, instead of by the machine's clock. Such a run repeats step by step, for counting what it
-    /// executes; the times that it reports mean nothing.
+    /// Replace the machine's clock (with `--threads 1`): time advances by N us at each turn of the
+    /// thread and skips every wait. The run then repeats step by step, for counting its instructions;
+    /// its reported times mean nothing.
     #[arg(long, value_name = "N", requires = "threads")]
     pub turn_us: Option<u64>,
-    /// Leave out the second run of the live world, which is recorded and judged: nothing is said
-    /// about isolation.
+    /// Leave out the second live run, which is recorded and judged. Isolation is then not checked.
     #[arg(long)]
     pub no_recorded_run: bool,
     /// What makes writes durable in the live world: memory (as if battery-backed, as in the
@@ -363,11 +375,14 @@ pub struct BenchArgs {
 /// `nicol sweep`.
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
-#[command(after_help = "A failing seed prints the command that replays it.\n\nExample:\n  \
+#[command(
+    after_help = "A failing seed prints the command that replays it, and the commands that list all its messages. A\ntable \
+    also has the last messages about the key in question.\n\nExample:\n  \
     nicol sweep smallbank --on liquidio3,connectx5 --seeds 0..1000\n\nA seed draws the transactions, \
     the message faults and, one time in eight, a log of a few records and\nan index of a few \
     objects; `--set log_bytes=N` or `index_objects=N` overrides that.\n\nThe workload and --system may be \
-    lists with commas, or `all`.")]
+    lists with commas, or `all`."
+)]
 pub struct SweepArgs {
     /// What to run.
     #[command(flatten)]
@@ -378,14 +393,14 @@ pub struct SweepArgs {
     /// Worlds, separated by commas: profiles, or `threads`.
     #[arg(long, default_value = "liquidio3,connectx5", value_delimiter = ',')]
     pub on: Vec<String>,
-    /// Nodes for clients alone, beside those that hold shards; 0: clients run on these. Of `all` those
-    /// systems run that can do so.
+    /// Nodes for clients only, besides those that hold shards; 0: clients run on the latter.
+    /// `--system all` leaves out systems whose clients cannot run on other nodes.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub client_nodes: usize,
-    /// Host engines per node [default: 2 simulated, 1 live; of one server 4, or 2].
+    /// Host engines per node [default: 2 simulated, 1 live; for a system of one server 4, or 2 live].
     #[arg(long, value_name = "N")]
     pub host_engines: Option<usize>,
-    /// NIC engines per node [default: 2 simulated, 1 live; of one server 1].
+    /// NIC engines per node [default: 2 simulated, 1 live; for a system of one server 1].
     #[arg(long, value_name = "N")]
     pub nic_engines: Option<usize>,
     /// Seeds, as FROM..TO (TO is not included).
@@ -402,7 +417,7 @@ pub struct SweepArgs {
     #[arg(long, default_value = "messages", value_name = "FAMILIES", value_parser = families)]
     pub faults: FaultFamilies,
     /// Write the smallest plan of faults under which a simulated run still fails to DIR; the replay
-    /// command names it.
+    /// command names it, and the fewest operations that still fail.
     #[arg(long, value_name = "DIR")]
     pub shrink: Option<PathBuf>,
     /// Keep the histories of failed runs in DIR, for `nicol check`. A run on threads cannot be

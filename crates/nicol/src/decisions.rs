@@ -2,35 +2,16 @@
 
 use std::fs::File;
 use std::io::{BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
-use clap::Args;
 use nicol_lab::decisions::{self, Header, Replayed};
 use nicol_lab::experiments::write_atomically_by;
 use nicol_lab::report::BenchRun;
 use serde_json::{Value, json};
 
-use crate::cli::Format;
+use crate::cli::{DecisionsArgs, Format};
 use crate::{End, Usage, output};
-
-/// `nicol decisions`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    nicol bench ycsb-t --system xenic --set execute_at=planned --on liquidio3 --decisions log.jsonl\n  \
-    nicol decisions log.jsonl\n\n\
-    An epoch's decision follows from its sums and the rules in the file: who has the file can check it. \n\
-    Exit code 1: a decision does not follow.")]
-pub struct DecisionsArgs {
-    /// The file that `nicol bench --decisions` wrote.
-    pub file: PathBuf,
-    /// Show every epoch, not only those in which the way changed.
-    #[arg(long)]
-    pub all: bool,
-    /// How to print.
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
-}
 
 /// Writes what the nodes of a run have decided, all of it or no file.
 pub fn write(path: &Path, ran: &BenchRun) -> Result<()> {

@@ -30,7 +30,7 @@ pub fn raise_descriptors(wanted: u64) -> u64 {
     let raised = wanted.min(maximum.unwrap_or(u64::MAX));
     match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
         Ok(()) => raised,
-        // Whoever may not raise it goes on with what there is.
+        // Without the right to raise it, the process goes on with the limit it has.
         Err(_) => now,
     }
 }

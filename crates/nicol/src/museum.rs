@@ -5,30 +5,15 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use anyhow::{Result, anyhow};
-use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use nicol_lab::museum::{self, Exhibit};
 use nicol_lab::systems::{self, System};
 use serde_json::{Value, json};
 
-use crate::cli::Format;
+use crate::cli::{Format, MuseumArgs};
 use crate::{End, Usage, blame, interrupt, output};
 
-/// `nicol museum`.
-#[derive(Debug, Args)]
-pub struct MuseumArgs {
-    /// Systems, separated by commas, or `all`.
-    #[arg(long, default_value = "all", value_name = "SYSTEMS")]
-    pub system: String,
-    /// Seeds to try before a broken system counts as not noticed.
-    #[arg(long, default_value_t = 200, value_name = "N")]
-    pub seeds: u64,
-    /// How to print.
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
-}
-
-/// Breaks every chosen system in every way, and prints who noticed.
+/// Plants every known fault in every chosen system, and prints which check found it.
 pub fn run(args: &MuseumArgs) -> Result<End> {
     let chosen = systems(&args.system).map_err(Usage)?;
     if args.seeds == 0 {

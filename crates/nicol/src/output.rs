@@ -18,8 +18,8 @@ const PIPE_WIDTH: u16 = 110;
 /// Width below which a terminal's is not believed: some say 0, or 1.
 const WIDTH_MIN: u16 = 20;
 
-/// Standard output whose reader may go away, as `head` does: what nobody reads is dropped, which is
-/// no failure and hides no verdict.
+/// Standard output whose reader may go away, as `head` does: what can no longer be read is
+/// dropped. That is no failure and hides no verdict.
 pub struct Out(StdoutLock<'static>);
 
 /// Standard output.
@@ -49,7 +49,7 @@ pub fn print(text: &str) -> Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing to standard output")
 }
 
-/// Tells people a line on standard error. Nobody need listen: a closed pipe is no failure.
+/// Prints a line for people on standard error. A closed pipe is no failure.
 pub fn tell(line: &str) {
     let _unheard = writeln!(io::stderr(), "{line}");
 }
@@ -160,7 +160,7 @@ pub fn flat(value: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// Something that turns while a command works, where somebody sees it.
+/// A spinner while a command works, on a terminal only.
 pub(crate) fn spinner(message: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -70,8 +70,8 @@ struct Settings {
     log_bytes: u64,
 }
 
-/// Serves until the process is asked to end, or an engine fails. Whoever waits for a transaction
-/// when it is asked gets the reply first.
+/// Serves until the process is asked to end, or an engine fails. Clients that wait for a transaction
+/// at that time get their replies first.
 pub fn run(args: &ServeArgs) -> Result<End> {
     let asked = interrupt::flag()?;
     let settings = settings(args).map_err(environment_or_usage)?;
@@ -230,7 +230,7 @@ fn not_started(error: StartError) -> anyhow::Error {
 }
 
 /// Draws the secret seed of the key hashes and, apart from it, the run id that INFO shows to every
-/// client: 40 hexadecimal digits. Who knew the seed could choose keys that all meet in one segment.
+/// client: 40 hexadecimal digits. A client that knew the seed could choose keys that are all in one segment.
 fn draw() -> Result<(u64, String)> {
     let mut run_id = [0; 20];
     getrandom::fill(&mut run_id)
@@ -357,7 +357,7 @@ mod tests {
             .unwrap();
         let config = ServerConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)).into());
         let server = Server::start(config, backend, ServerInfo::new("0.0.0", "f00d")).unwrap();
-        // A client that came and went: whoever worked must find rest again.
+        // A client comes and goes; the threads that worked for it must park again.
         let mut client = TcpStream::connect(server.address().to_string()).unwrap();
         client.write_all(b"SET k v PX 1\r\nGET k\r\nQUIT\r\n").unwrap();
         let mut told = String::new();
@@ -367,8 +367,8 @@ mod tests {
         server.stop();
         server.join().unwrap();
         let report = world.stop().unwrap();
-        // A sleep takes 100 ms if nobody calls. Whoever never rests has none, and whoever is woken
-        // for nothing has thousands.
+        // A sleep takes 100 ms if nobody calls. A thread that never parks has none, and one that is
+        // woken for nothing has thousands.
         assert!(report.parks.iter().all(|parks| (2..200).contains(parks)), "{:?}", report.parks);
         // One turn per sleep, and a few thousand to fall asleep after each piece of work.
         assert!(report.turns.iter().all(|&turns| turns < 200_000), "{:?}", report.turns);

@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use nicol_lab::bench::{BenchConfig, BenchRun};
+use nicol_lab::bench::{BenchConfig, BenchRun, THREADS};
 use nicol_lab::experiments::{shown, write_atomically};
 use nicol_lab::replay::command;
 use nicol_lab::report::BenchReport;
@@ -98,11 +98,13 @@ fn explain(failure: &Failure) {
         output::tell(&format!("        and {} more", violations.len() - VIOLATIONS_SHOWN));
     }
     output::tell(&format!("failed: replay with: {replay}"));
+    output::tell(&format!("        all its messages: {}", trace_of(failure)));
+}
+
+/// The commands that list all messages of a failed run, those about the key in question if there is one.
+fn trace_of(failure: &Failure) -> String {
     let of_key = failure.key.map_or_else(String::new, |key| format!(" --key {key:#x}"));
-    output::tell(&format!(
-        "        and list its messages with: {replay} --trace run.trace.json; nicol trace \
-         run.trace.json{of_key}"
-    ));
+    format!("{} --trace run.trace.json; nicol trace run.trace.json{of_key}", failure.replay)
 }
 
 /// Prints the messages about the key in question, of the first failed run that can be repeated.
@@ -112,10 +114,12 @@ fn print_messages(report: &SweepReport) -> Result<()> {
         let last = &rows[rows.len().saturating_sub(MESSAGES_SHOWN)..];
         let Failure { workload, system, world, seed, .. } = failure;
         output::print(&format!(
-            "Messages about key {key:#x}, {workload} on {system}, {world}, seed {seed}: the last {} \
-             of {}\n",
-            last.len(),
-            rows.len()
+            "Messages about key {key:#x}, {workload} on {system}, {world}, seed {seed}: {}\n",
+            if last.len() < rows.len() {
+                format!("the last {} of {}. All: {}", last.len(), rows.len(), trace_of(failure))
+            } else {
+                format!("all {}", rows.len())
+            }
         ))?;
         let rows = last.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
         return output::rows(Format::Table, &rows, |_| json!(null));
@@ -148,18 +152,18 @@ fn verdict(report: &SweepReport, unseen: bool, code: u8) -> End {
     }
 }
 
-/// The command that repeats a failed run: with the smallest plan of faults under which it still
-/// fails, where that is wanted.
+/// The command that repeats a failed run: with the smallest plan of faults and the fewest operations under
+/// which it still fails, where that is wanted.
 fn replay(args: &SweepArgs, failure: &Failure) -> Result<String> {
     let shrinks = |folder| Some((folder, sweep::shrunk(failure)?));
-    let Some((folder, plan)) = args.shrink.as_deref().and_then(shrinks) else {
+    let Some((folder, (plan, config))) = args.shrink.as_deref().and_then(shrinks) else {
         return Ok(failure.replay.clone());
     };
     let Failure { workload, system, world, seed, .. } = failure;
     let name = format!("{workload}-{system}-{world}-{seed}.json").replace(['/', ':'], "_");
     let path = folder.join(name);
     write_atomically(&path, &serde_json::to_vec_pretty(&plan).context("the plan")?)?;
-    Ok(command(&failure.config, Some(&path)))
+    Ok(command(&config, Some(&path)))
 }
 
 fn print(args: &SweepArgs, report: &SweepReport, missing: &[&str]) -> Result<()> {
@@ -278,7 +282,7 @@ fn config(
     config.workload.shrink();
     // What the user sets comes later, and so holds.
     config.settings.splice(0..0, (system.variation)(system, &config.workload, seed));
-    let threads = world == "threads";
+    let threads = world == THREADS;
     // A turn of the machine's scheduler outlasts a short timeout: in every second live run calls
     // are given up that would have been answered, in the others nearly none.
     let named = (system.settings)().iter().any(|(key, ..)| *key == "timeout_us");
@@ -339,7 +343,7 @@ mod tests {
 
     #[test]
     fn of_all_systems_those_run_whose_clients_may_be_apart() {
-        let names = |line| -> Vec<String> {
+        let names = |line: &str| -> Vec<String> {
             configs_of(line).unwrap().into_iter().map(|one| one.system).collect()
         };
         let near = names("churn-ordered --system all --on liquidio3");
@@ -348,6 +352,12 @@ mod tests {
         assert!(has(&near, "xenic") && !has(&apart, "xenic"), "{apart:?}");
         let hashed = names("churn --system all --on liquidio3 --client-nodes 2");
         assert!(has(&hashed, "xenic") && !has(&hashed, "silo"), "{hashed:?}");
+        for (scheduler, apart) in [("alnico", true), ("none", false)] {
+            let line = format!(
+                "churn --system all --on innova2 --client-nodes 2 --set scheduler={scheduler}"
+            );
+            assert_eq!(has(&names(line.as_str()), "silo"), apart, "{scheduler}");
+        }
     }
 
     #[test]
@@ -355,12 +365,12 @@ mod tests {
         let wrong = Failure {
             workload: "churn".into(),
             system: "xenic".into(),
-            world: "threads".into(),
+            world: THREADS.into(),
             seed: 7,
             violations: Vec::new(),
             key: None,
             replay: String::new(),
-            config: BenchConfig::new("xenic", WorkloadSpec::named("churn"), "threads", 7),
+            config: BenchConfig::new("xenic", WorkloadSpec::named("churn"), THREADS, 7),
         };
         let report = |interrupted, failures: &[Failure]| SweepReport {
             interrupted,

@@ -67,9 +67,9 @@ fn row(system: &System) -> Result<Value> {
     row["worlds"] = json!(system.worlds()?.join(", "));
     row["workloads"] = json!(workloads.join(" "));
     row["refuses"] = json!(refused.collect::<Vec<_>>().join("; "));
-    row["serves"] = match system.ensure_serves() {
-        Ok(()) => json!("yes"),
-        Err(error) => json!(error.to_string()),
+    row["serves"] = match system.why_no_store() {
+        None => json!("yes"),
+        Some(reason) => json!(format!("no: {reason}")),
     };
     Ok(row)
 }

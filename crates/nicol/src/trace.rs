@@ -11,7 +11,7 @@ use nicol_lab::experiments::write_atomically_by;
 use nicol_lab::trace::{timeline, write};
 use serde_json::json;
 
-use crate::cli::{BenchArgs, TraceArgs};
+use crate::cli::{BenchArgs, Format, TraceArgs};
 use crate::span::seconds;
 use crate::{End, Usage, output};
 
@@ -23,6 +23,10 @@ pub fn run(args: &TraceArgs) -> Result<End> {
     let rows = rows.map_err(Usage)?;
     if let (true, Some(key)) = (rows.is_empty(), args.key) {
         output::tell(&format!("no message in {path} is about key {key:#x}"));
+        // A table without rows is an empty box; scripts get their empty list.
+        if args.format == Format::Table {
+            return Ok(End::Held);
+        }
     }
     let rows = rows.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
     output::rows(args.format, &rows, |rows| json!({"schema": "nicol.trace/1", "rows": rows}))?;

@@ -542,3 +542,15 @@ fn decisions_of_a_run_are_written_shown_and_replayed_and_changed_ones_are_notice
     ends(2, &["decisions", wrong.to_str().unwrap()]);
     ends(3, &["decisions", "no-such-file"]);
 }
+
+#[test]
+fn a_trace_without_a_message_about_the_key_is_a_sentence_and_no_empty_table() {
+    let empty = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n]}\n";
+    let path = file("empty.trace.json", empty);
+    let path = path.to_str().unwrap();
+    let output = nicol(&["trace", path, "--key", "0x11"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &[][..]), "{told}");
+    assert!(told.contains("no message in") && told.contains("is about key 0x11"), "{told}");
+    assert!(ends(0, &["trace", path, "--key", "17", "--format", "json"]).contains("\"rows\": []"));
+}

@@ -83,12 +83,12 @@ fn values_are_taken_up_to_their_bound_and_refused_above_it() {
 
 #[test]
 fn a_full_store_says_so_and_serves_on() {
-    let (_server, address) = live_with(&mut serve(&["--max-memory", "120mb"]));
+    let (_server, address) = live_with(&mut serve(&["--max-memory", "200mb"]));
     let mut client = Client::open(&address);
     // A tenth of what the index leaves is for items of this size.
     let mut taken = 0;
     let refused = loop {
-        assert!(taken < 1_000, "120 MB hold more than 20 MB of values");
+        assert!(taken < 1_000, "200 MB hold more than 20 MB of values");
         assert!(client.send(&set(&format!("k{taken}"), 20_000)));
         match client.line() {
             line if line == "+OK" => taken += 1,

@@ -58,9 +58,8 @@ impl Known {
     }
 
     /// Loads the server until it is gone.
-    fn load(&mut self, address: &str, seed: u64) {
+    fn load(&mut self, mut client: Client, seed: u64) {
         let rng = &mut Stream::new(seed, Purpose::Workload, self.client as u32);
-        let mut client = Client::open(address);
         loop {
             let sent = match rng.below(4) {
                 0 => self.transfer(&mut client, rng),
@@ -235,9 +234,10 @@ fn rounds(name: &str, count: u64, seed: u64) {
         let loads: Vec<_> = known
             .into_iter()
             .map(|mut known| {
-                let address = address.clone();
+                // Connected now: on a busy machine the thread may begin after the kill.
+                let client = Client::open(&address);
                 thread::spawn(move || {
-                    known.load(&address, round);
+                    known.load(client, round);
                     known
                 })
             })

@@ -25,17 +25,32 @@ pub enum Extent {
 
 /// The seed sweeps: every system on many seeds of the workloads that are hardest on a protocol,
 /// under message faults and under crashes; then every workload on a few.
-const SWEEPS: [&[&str]; 7] = [
+const SWEEPS: [&[&str]; 8] = [
     &["smallbank", "--on", WORLDS, "--seeds", "0..40"],
     &["churn", "--on", WORLDS, "--seeds", "0..40"],
     &["smallbank", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
     &["churn", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
-    &["all", "--on", WORLDS, "--seeds", "4..10"],
+    &["all", "--on", WORLDS, "--seeds", "4..7"],
     // Real threads.
     &["smallbank", "--on", "threads", "--faults", "messages,crashes", "--seeds", "0..4"],
     // What needs a log device.
     &["churn", "--on", "minos-snic", "--seeds", "0..20", "--system", MINOS],
+    // What reads by verbs, on cards that execute them, and on a card with cores beside the path.
+    &[
+        "ycsb",
+        "--on",
+        CARDS,
+        "--faults",
+        "messages,crashes",
+        "--seeds",
+        "0..30",
+        "--system",
+        READERS,
+    ],
 ];
+const CARDS: &str = "bluefield2,connectx5-40g";
+const READERS: &str = "drtm-kv:rnic,drtm-kv:a1,drtm-kv:a2,drtm-kv:a3,drtm-kv:a4,drtm-kv:a5,\
+                       drtm-kv:a4+a5,pilaf,prism-kv";
 const WORLDS: &str = "liquidio3,connectx5";
 const MINOS: &str = "minos-b:synch,minos-b:strict,minos-b:renf,minos-b:event,minos-b:scope,\
                      minos-o:synch,minos-o:strict,minos-o:renf,minos-o:event,minos-o:scope";

@@ -16,8 +16,9 @@ const FILE: &str = "xtask/instructions.toml";
 /// A count may be so much above the blessed one, in percent.
 const GROWTH_MAX: f64 = 5.0;
 const PREAMBLE: &str = "\
-# Instructions per transaction, by `cargo xtask instructions --bless`: in nicol itself, and in the
-# machine's libraries, which are compared only where glibc is the same. Say in the commit what moved.
+# Instructions per transaction, and per GET and PUT of PRISM-KV, by `cargo xtask instructions --bless`: in
+# nicol itself, and in the machine's libraries, which are compared only where glibc is the same. Say in the
+# commit what moved.
 ";
 
 /// Counts by run, and the machine that they are of.

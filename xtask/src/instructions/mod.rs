@@ -1,4 +1,5 @@
-//! `cargo xtask instructions`: what a transaction costs in executed instructions, by callgrind.
+//! `cargo xtask instructions`: what a transaction, or a single operation, costs in executed instructions,
+//! by callgrind.
 //!
 //! A cost is the difference of two runs of `nicol bench` that differ in length, so that loading,
 //! starting and stopping cancel out. Only what a world itself executes is counted: the engine thread
@@ -27,17 +28,74 @@ pub enum Counts {
     Check,
 }
 
-/// The workload that the gate measures.
-const CHECKED: &str = "smallbank";
-/// The workloads, each at a size that loads in seconds under callgrind.
-const WORKLOADS: [(&str, &[&str]); 4] = [
-    ("smallbank", &["--records", "10000"]),
-    ("ycsb-t", &["--records", "10000"]),
-    ("retwis", &["--records", "10000"]),
-    ("tpcc", &["--warehouses", "2", "--items", "1000", "--customers", "100"]),
+/// A workload of a system, at a size that loads in seconds under callgrind.
+struct Case {
+    name: &'static str,
+    system: &'static str,
+    /// The workload, and its flags.
+    flags: &'static [&'static str],
+    /// The transactions of a short and of a long run.
+    lengths: [u64; 2],
+    /// Does the gate measure it?
+    checked: bool,
+    /// Is it measured in the simulated world as well?
+    simulated: bool,
+}
+
+/// Of transactions.
+const fn of_transactions(name: &'static str, flags: &'static [&'static str]) -> Case {
+    Case { name, system: "xenic", flags, lengths: [3_000, 9_000], checked: false, simulated: true }
+}
+
+/// Of one kind of operation on a server of PRISM-KV, 512 B values.
+const fn of_prism_kv(name: &'static str, flags: &'static [&'static str]) -> Case {
+    Case {
+        name,
+        system: "prism-kv",
+        flags,
+        lengths: [1_000, 3_000],
+        checked: true,
+        simulated: false,
+    }
+}
+
+const CASES: [Case; 6] = [
+    Case { checked: true, ..of_transactions("smallbank", &["smallbank", "--records", "10000"]) },
+    of_transactions("ycsb-t", &["ycsb-t", "--records", "10000"]),
+    of_transactions("retwis", &["retwis", "--records", "10000"]),
+    of_transactions(
+        "tpcc",
+        &["tpcc", "--warehouses", "2", "--items", "1000", "--customers", "100"],
+    ),
+    of_prism_kv(
+        "prism-get",
+        &[
+            "ycsb",
+            "--read-percent",
+            "100",
+            "--records",
+            "1000",
+            "--value-bytes",
+            "512",
+            "--nodes",
+            "1",
+        ],
+    ),
+    of_prism_kv(
+        "prism-put",
+        &[
+            "ycsb",
+            "--read-percent",
+            "0",
+            "--records",
+            "1000",
+            "--value-bytes",
+            "512",
+            "--nodes",
+            "1",
+        ],
+    ),
 ];
-/// The transactions of a short and of a long run.
-const LENGTHS: [u64; 2] = [3_000, 9_000];
 
 /// A world, with the flags that choose it and the function that is the world.
 struct World {
@@ -46,9 +104,10 @@ struct World {
     within: &'static str,
 }
 
+const LIVE: &str = "live";
 const WORLDS: [World; 2] = [
     World {
-        name: "live",
+        name: LIVE,
         flags: &["--on", "threads", "--threads", "1", "--turn-us", "20", "--no-recorded-run"],
         within: "nicol_rt::thread::drive",
     },
@@ -90,16 +149,13 @@ pub fn run(root: &Path, nicol: &Path, counts: Counts) -> Result<()> {
         "{:<10} {:<10} {:>10} {:>10} {:>10} {:>10} {:>12}  against the blessed",
         "workload", "world", "instr/txn", "in nicol", "libraries", "events/txn", "instr/event"
     );
-    for (workload, flags) in WORKLOADS {
-        if counts == Counts::Check && workload != CHECKED {
-            continue;
-        }
-        for world in &WORLDS {
-            let cost = measure(nicol, workload, flags, world)?;
-            let run = format!("{workload}-{}", world.name);
+    for case in CASES.iter().filter(|case| counts != Counts::Check || case.checked) {
+        for world in WORLDS.iter().filter(|world| case.simulated || world.name == LIVE) {
+            let cost = measure(nicol, case, world)?;
+            let run = format!("{}-{}", case.name, world.name);
             measured.set(&run, cost);
             let verdict = stands.compare(&run, &cost);
-            show(workload, world.name, &cost, &verdict);
+            show(case.name, world.name, &cost, &verdict);
             if let Verdict::Grew(how) = verdict {
                 grown.push(format!("{run}: {how}"));
             }
@@ -116,19 +172,20 @@ pub fn run(root: &Path, nicol: &Path, counts: Counts) -> Result<()> {
     }
 }
 
-fn measure(nicol: &Path, workload: &str, flags: &[&str], world: &World) -> Result<Cost> {
+fn measure(nicol: &Path, case: &Case, world: &World) -> Result<Cost> {
     let run = |transactions: u64| -> Result<(Executed, u64, Option<u64>)> {
         let length = transactions.to_string();
-        let words = ["bench", workload, "--system", "xenic", "--seed", "1", "--format", "json"];
+        let words = ["--system", case.system, "--seed", "1", "--format", "json"];
         let length = ["--transactions", &length];
-        let args = words.iter().chain(flags).chain(world.flags).chain(&length);
+        let args = ["bench"].iter().chain(case.flags).chain(&words).chain(world.flags);
+        let args = args.chain(&length);
         let args: Vec<String> = args.map(|word| (*word).to_owned()).collect();
         let (executed, report) = callgrind::run(nicol, &args, world.within)?;
         let committed = report["committed"].as_u64().context("the report has no 'committed'")?;
         Ok((executed, committed, report["events"].as_u64()))
     };
-    let (short, long) = (run(LENGTHS[0])?, run(LENGTHS[1])?);
-    ensure!(long.1 > short.1, "{workload}: a longer run commits no more transactions");
+    let (short, long) = (run(case.lengths[0])?, run(case.lengths[1])?);
+    ensure!(long.1 > short.1, "{}: a longer run commits no more transactions", case.name);
     let per = |short: u64, long: u64, transactions: u64| {
         (long as f64 - short as f64) / transactions as f64
     };

@@ -46,7 +46,8 @@ pub fn run(root: &Path) -> Result<()> {
         findings.extend(profiles::check(&crate::shown(root, &path), &crate::read(&path)?));
     }
     let texts = |path: &Path| {
-        has_extension(path, &["rs", "toml", "md", "json", "sh", "py"]) || path.ends_with(".ci/run")
+        has_extension(path, &["rs", "toml", "md", "json", "sh", "py", "sv", "cpp", "tla"])
+            || path.ends_with(".ci/run")
     };
     let list = |name: &str| crate::read(&root.join(name));
     let ids = citations::defined(&list(citations::AMBIGUITIES)?, &list(citations::CALIBRATION)?);

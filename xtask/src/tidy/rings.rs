@@ -1,6 +1,7 @@
 //! No files of a crate import each other in a ring.
 //!
-//! An import is followed through re-exports to the file that defines the name. What a module and its
+//! An import, or a path that stands in the code (`crate::cli::Format`), is followed through re-exports to
+//! the file that defines the name. What a module and its
 //! own children take from one another is no ring: a child is a part of its parent.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +77,7 @@ impl<'a> Module<'a> {
                 imports.push((path, source.line(at)));
             }
         }
+        imports.extend(named_in_place(module, &code).map(|(path, at)| (path, source.line(at))));
         Self { file, code, imports, handed_on }
     }
 
@@ -90,6 +92,23 @@ impl<'a> Module<'a> {
             })
         })
     }
+}
+
+/// The paths that begin with `crate::` or `super::` and stand in the code itself (`crate::cli::Format`),
+/// with their offsets. Paths of imports are among them up to their first brace, which does no harm.
+fn named_in_place(module: &Names, code: &str) -> impl Iterator<Item = (Names, usize)> {
+    let starts = ["crate::", "super::"].into_iter().flat_map(|from| code.match_indices(from));
+    starts.filter_map(|(at, _)| {
+        let before = code[..at].trim_end();
+        let is_path = |char: char| char.is_alphanumeric() || char == '_' || char == ':';
+        // The rest of a longer path, a macro's own crate, or where an item may be seen from.
+        if code[..at].ends_with([':', '$']) || before.ends_with("(in") {
+            return None;
+        }
+        let end = code[at..].find(|char| !is_path(char)).map_or(code.len(), |len| at + len);
+        let path = from_root(module, code[at..end].trim_end_matches(':'))?;
+        Some((path, at))
+    })
 }
 
 /// The paths of a use tree, one for each leaf.
@@ -282,6 +301,17 @@ mod tests {
             ("crates/x/src/c.rs", "use crate::a::A;\npub struct C;\n"),
         ];
         assert_eq!(found(&three).len(), 1);
+    }
+
+    #[test]
+    fn a_path_in_the_code_counts_as_an_import() {
+        let a = ("crates/x/src/a.rs", "pub struct A;\npub fn f(_: crate::b::B) {}\n");
+        for b in ["use crate::a::A;\npub struct B;\n", "pub struct B(super::a::A);\n"] {
+            assert_eq!(found(&[a, ("crates/x/src/b.rs", b)]).len(), 1, "{b}");
+        }
+        let seen = ("crates/x/src/a.rs", "pub struct A;\npub(in crate::b) fn f() {}\n");
+        let b = ("crates/x/src/b.rs", "use crate::a::A;\npub struct B;\n");
+        assert_eq!(found(&[seen, b]), [], "who may see an item is no import");
     }
 
     #[test]

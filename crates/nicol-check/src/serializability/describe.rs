@@ -38,33 +38,30 @@ pub(super) fn cycle(index: &Index<'_>, cycle: &[Step]) -> String {
 
 fn one_step(index: &Index<'_>, step: &Step) -> String {
     let (from, to) = (index.operation(step.from), index.operation(step.to));
+    let (first, second) = (format!("operation {}", from.id), format!("operation {}", to.id));
     let key = || index.name(step.key);
     match step.kind {
         EdgeKind::Overwrites => {
-            format!("{} installed key {}, then {} overwrote it", from.id, key(), to.id)
+            format!("{first} installed key {}, then {second} overwrote it", key())
         }
-        EdgeKind::Reads => format!("{} read key {} from {}", to.id, key(), from.id),
-        EdgeKind::Anti => format!("{} read key {} before {} installed it", from.id, key(), to.id),
+        EdgeKind::Reads => format!("{second} read key {} from {first}", key()),
+        EdgeKind::Anti => format!("{first} read key {} before {second} installed it", key()),
         EdgeKind::FindsAbsent => {
-            format!("{} scanned over key {} after {} had deleted it", to.id, key(), from.id)
+            format!("{second} scanned over key {} after {first} had deleted it", key())
         }
         EdgeKind::Phantom => {
-            format!("{} scanned over key {} before {} inserted it", from.id, key(), to.id)
+            format!("{first} scanned over key {} before {second} inserted it", key())
         }
-        EdgeKind::Client => {
-            format!("client {} issued {} before {}", from.client, from.id, to.id)
-        }
+        EdgeKind::Client => format!("client {} issued {first} before {second}", from.client),
         EdgeKind::RealTime => format!(
-            "{} ended at {} before {} began at {}",
-            from.id,
+            "{first} ended at {} before {second} began at {}",
             from.responded.unwrap_or_default(),
-            to.id,
             to.invoked
         ),
     }
 }
 
-/// Who made an install.
+/// The operation that made an install, in words.
 fn writer(index: &Index<'_>, install: &Install) -> String {
     match install.writer {
         NOBODY => "the initial load".to_owned(),

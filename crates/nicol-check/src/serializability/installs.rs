@@ -1,4 +1,4 @@
-//! Who installed which version of which key: what is certain, and what is assumed of operations of
+//! Which operation installed which version of which key: what is certain, and what is assumed of operations of
 //! unknown outcome.
 
 use std::collections::BTreeMap;

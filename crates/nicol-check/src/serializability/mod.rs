@@ -1,8 +1,8 @@
 //! Serializability, strict or not, decided from what operations read and installed. (Adya, 1999)
 //!
 //! Versions order the installs of each key, so the direct serialization graph is known, not guessed:
-//! an edge from each install to the next (ww), from an install to whoever read it (wr), from a
-//! reader to whoever installed next (rw). Strictness adds an edge from each end to every later start
+//! an edge from each install to the next (ww), from an install to its readers (wr), and from a
+//! reader to the next install (rw). Strictness adds an edge from each end to every later start
 //! (through a chain of instants) and from each operation to the next one of its client. A key that
 //! a scan covers and does not return was absent: an edge from the deletion before it and to the
 //! insert after it.

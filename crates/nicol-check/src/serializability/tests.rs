@@ -239,7 +239,7 @@ fn an_unknown_transaction_counts_only_if_it_was_seen() {
     // Its effect may come late, but not before its start.
     let late = Operation { invoked: 5, ..writer(&[put(1, 2)]) };
     assert_eq!(found(&[txn(2, (0, 1), &[read(1, 2)], &[]), late]), [Anomaly::RealTime]);
-    // It took effect as a whole: whoever saw one write must not have missed the other.
+    // It took effect as a whole: an operation that saw one write must not have missed the other.
     let half = [
         writer(&[put(1, 2), put(2, 2)]),
         txn(2, (10, 20), &[read(1, 2)], &[]),

@@ -50,10 +50,10 @@ fn has_versions(history: &History) -> bool {
     })
 }
 
-/// Tells which history the checker panicked on.
-struct Told<'h>(u64, &'h History);
+/// Prints the history on which the checker panics.
+struct PrintedOnPanic<'h>(u64, &'h History);
 
-impl Drop for Told<'_> {
+impl Drop for PrintedOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("history {}: {:#?}", self.0, self.1);
@@ -76,9 +76,9 @@ fn the_checker_agrees_with_trying_every_order() {
         }
         let holds = reference::holds(&history);
         assert!(holds || changes > 0, "history {number} happened: {history:#?}");
-        let told = Told(number, &history);
+        let printed = PrintedOnPanic(number, &history);
         let report = serializability::check(&history);
-        std::mem::forget(told);
+        std::mem::forget(printed);
         assert_eq!(report.undecided, None, "history {number}: {history:#?}");
         assert_eq!(report.held(), holds, "history {number}: {history:#?}\n{report:#?}");
         seen.effective_unknown += u64::from(report.unknown_effective > 0);

@@ -22,7 +22,7 @@ pub struct Wrote {
 
 /// A history and what really happened.
 #[derive(Clone)]
-pub struct Told {
+pub struct Drawn {
     pub history: History,
     /// The states of each key, in their order; the first is the load.
     pub states: Vec<Vec<Wrote>>,
@@ -35,24 +35,24 @@ pub struct Told {
 }
 
 /// A draw.
-pub fn draw(seed: u64, versions: bool) -> Told {
+pub fn draw(seed: u64, versions: bool) -> Drawn {
     let random = &mut Stream::new(seed, Purpose::Test, 3);
     let found = |key| Found { present: true, version: Some(1), digest: Some(100 + key) };
     let states = (0..KEYS).map(|key| vec![Wrote { id: 0, found: found(key) }]).collect();
     let history = History::default();
-    let mut told = Told { history, states, at_crash: Vec::new(), versions, end: 1 };
+    let mut drawn = Drawn { history, states, at_crash: Vec::new(), versions, end: 1 };
     for piece in 0..PIECES {
-        told.piece(random);
+        drawn.piece(random);
         if piece + 1 < PIECES {
-            told.crash();
+            drawn.crash();
         }
     }
     let loaded = |key: u64| Loaded { key: Key::Number(key), version: 1, digest: Some(100 + key) };
-    told.history.initial = Initial::Listed((0..KEYS).map(loaded).collect());
-    told
+    drawn.history.initial = Initial::Listed((0..KEYS).map(loaded).collect());
+    drawn
 }
 
-impl Told {
+impl Drawn {
     /// Operations that have all ended before the next crash.
     fn piece(&mut self, random: &mut Stream) {
         let (mut operations, mut due) = (Vec::new(), Vec::new());
@@ -108,16 +108,16 @@ impl Told {
         let Some(key) = number(operation) else { return };
         let states = &mut self.states[key as usize];
         let now = states[states.len() - 1].found;
-        let (told, versions) = (operation.end == End::Ok, self.versions);
-        let happens = told || operation.end == End::Unknown && random.below(2) == 0;
+        let (drawn, versions) = (operation.end == End::Ok, self.versions);
+        let happens = drawn || operation.end == End::Unknown && random.below(2) == 0;
         match &mut operation.action {
             Action::Get { found, .. } => {
                 let version = now.version.filter(|_| versions);
-                *found = told.then_some(Found { version, ..now });
+                *found = drawn.then_some(Found { version, ..now });
             }
             Action::Put { write, .. } | Action::Delete { write, .. } => {
                 let version = now.version.map(|version| version + 1 + random.below(3));
-                write.version = version.filter(|_| versions && told);
+                write.version = version.filter(|_| versions && drawn);
                 if happens {
                     let found = match write.effect {
                         Effect::Put { digest } => Found { present: true, version, digest },

@@ -19,7 +19,7 @@ pub struct Wrote {
 
 /// A history and what really happened.
 #[derive(Clone)]
-pub struct Told {
+pub struct Drawn {
     pub history: History,
     /// The states of each key, in their order; the first is the load or absence.
     pub states: Vec<Vec<Wrote>>,
@@ -28,7 +28,7 @@ pub struct Told {
 }
 
 /// A draw; with `versions`, the system exports them and records are deleted.
-pub fn draw(seed: u64, versions: bool) -> Told {
+pub fn draw(seed: u64, versions: bool) -> Drawn {
     let mut random = Stream::new(seed, Purpose::Test, 1);
     let (mut operations, mut due) = (Vec::new(), Vec::new());
     for client in 0..CLIENTS {
@@ -61,17 +61,17 @@ pub fn draw(seed: u64, versions: bool) -> Told {
     due.sort_unstable();
     let load = |key: u64| Found { present: true, version: Some(1), digest: Some(100 + key) };
     let states = (0..KEYS).map(|key| vec![Wrote { id: 0, found: load(key) }]).collect();
-    let mut told = Told { history: History::default(), states, end: 1_000_000 };
+    let mut drawn = Drawn { history: History::default(), states, end: 1_000_000 };
     for (_, at) in due {
-        told.run(&mut operations[at], &mut random, versions);
+        drawn.run(&mut operations[at], &mut random, versions);
     }
     let loaded = |key: u64| Loaded { key: Key::Number(key), version: 1, digest: Some(100 + key) };
     let initial = Initial::Listed((0..KEYS).map(loaded).collect());
-    told.history = History { initial, operations, ..History::default() };
-    told
+    drawn.history = History { initial, operations, ..History::default() };
+    drawn
 }
 
-impl Told {
+impl Drawn {
     fn run(&mut self, operation: &mut Operation, random: &mut Stream, versions: bool) {
         let key = number(operation);
         let states = &mut self.states[key as usize];
@@ -81,15 +81,15 @@ impl Told {
             End::Unknown => random.below(2) == 0,
             End::Failed => false,
         };
-        let told = operation.end == End::Ok;
+        let drawn = operation.end == End::Ok;
         match &mut operation.action {
             Action::Get { found, .. } => {
                 let version = now.version.filter(|_| versions);
-                *found = told.then_some(Found { version, ..now });
+                *found = drawn.then_some(Found { version, ..now });
             }
             Action::Put { write, .. } | Action::Delete { write, .. } => {
                 let version = now.version.map(|version| version + 1 + random.below(3));
-                write.version = version.filter(|_| versions && told);
+                write.version = version.filter(|_| versions && drawn);
                 if happens {
                     let found = match write.effect {
                         Effect::Put { digest } => Found { present: true, version, digest },

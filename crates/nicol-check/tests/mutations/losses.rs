@@ -4,84 +4,84 @@ use nicol_core::history::Persistency::{Renf, Scope, Strict, Synch};
 use nicol_core::history::{Action, Crash, Effect, End, Found, Key, Operation, Persistency, Read};
 use nicol_core::rng::Stream;
 
-use super::crashed::{KEYS, Told, Wrote, number};
+use super::crashed::{Drawn, KEYS, Wrote, number};
 
 /// Changes a history; false if it has no place for the change.
-pub type Change = fn(&mut Told, &mut Stream) -> bool;
+pub type Change = fn(&mut Drawn, &mut Stream) -> bool;
 
 const EVERY: &[Persistency] = &Persistency::ALL;
 const NONE: &[Persistency] = &[];
 
 /// Name, the models under which the result is wrong, and the change.
 pub const KINDS: &[(&str, &[Persistency], Change)] = &[
-    ("an acknowledged write is lost", &[Strict, Synch], |told, random| {
-        lose(told, random, |loss| loss.acknowledged && !loss.read && !loss.persisted)
+    ("an acknowledged write is lost", &[Strict, Synch], |drawn, random| {
+        lose(drawn, random, |loss| loss.acknowledged && !loss.read && !loss.persisted)
     }),
-    ("an acknowledged write that was read is lost", &[Strict, Synch, Renf], |told, random| {
-        lose(told, random, |loss| loss.acknowledged && loss.read && !loss.persisted)
+    ("an acknowledged write that was read is lost", &[Strict, Synch, Renf], |drawn, random| {
+        lose(drawn, random, |loss| loss.acknowledged && loss.read && !loss.persisted)
     }),
-    ("a persisted write is lost", &[Strict, Synch, Scope], |told, random| {
-        lose(told, random, |loss| loss.acknowledged && !loss.read && loss.persisted)
+    ("a persisted write is lost", &[Strict, Synch, Scope], |drawn, random| {
+        lose(drawn, random, |loss| loss.acknowledged && !loss.read && loss.persisted)
     }),
-    ("a persisted write that was read is lost", &[Strict, Synch, Renf, Scope], |told, random| {
-        lose(told, random, |loss| loss.acknowledged && loss.read && loss.persisted)
+    ("a persisted write that was read is lost", &[Strict, Synch, Renf, Scope], |drawn, random| {
+        lose(drawn, random, |loss| loss.acknowledged && loss.read && loss.persisted)
     }),
-    ("an unknown write that was read is lost", &[Synch, Renf], |told, random| {
-        lose(told, random, |loss| !loss.acknowledged && loss.read)
+    ("an unknown write that was read is lost", &[Synch, Renf], |drawn, random| {
+        lose(drawn, random, |loss| !loss.acknowledged && loss.read)
     }),
-    ("an unknown write that nobody read is lost", NONE, |told, random| {
-        lose(told, random, |loss| !loss.acknowledged && !loss.read)
+    ("an unknown write that nobody read is lost", NONE, |drawn, random| {
+        lose(drawn, random, |loss| !loss.acknowledged && !loss.read)
     }),
-    ("what a crash lost is read after it", EVERY, |told, random| {
-        let Some((key, lost)) = lose_at(told, random, |loss| loss.acknowledged) else {
+    ("what a crash lost is read after it", EVERY, |drawn, random| {
+        let Some((key, lost)) = lose_at(drawn, random, |loss| loss.acknowledged) else {
             return false;
         };
-        add_get(told, key, told.shown(lost));
+        add_get(drawn, key, drawn.shown(lost));
         true
     }),
     ("what a crash before had replaced comes back", EVERY, resurrected),
-    ("a refused write is recovered", EVERY, |told, random| written(told, random, End::Failed)),
-    ("an unknown write is recovered", NONE, |told, random| written(told, random, End::Unknown)),
-    ("what nobody wrote is recovered", EVERY, |told, random| {
-        change(told, random, |read| {
+    ("a refused write is recovered", EVERY, |drawn, random| written(drawn, random, End::Failed)),
+    ("an unknown write is recovered", NONE, |drawn, random| written(drawn, random, End::Unknown)),
+    ("what nobody wrote is recovered", EVERY, |drawn, random| {
+        change(drawn, random, |read| {
             (read.digest, read.version) = (Some(7), read.version.map(|version| version + 1_000));
         })
     }),
-    ("other bytes are recovered", EVERY, |told, random| {
-        change(told, random, |read| read.digest = read.digest.map(|digest| digest ^ (1 << 40)))
+    ("other bytes are recovered", EVERY, |drawn, random| {
+        change(drawn, random, |read| read.digest = read.digest.map(|digest| digest ^ (1 << 40)))
     }),
-    ("another key's record is recovered", EVERY, |told, random| {
-        let other = told.states[0][0].found.digest.map(|digest| digest + 500);
-        change(told, random, move |read| read.digest = other)
+    ("another key's record is recovered", EVERY, |drawn, random| {
+        let other = drawn.states[0][0].found.digest.map(|digest| digest + 500);
+        change(drawn, random, move |read| read.digest = other)
     }),
-    ("replicas recovered different states", EVERY, |told, random| replicas(told, random, true)),
-    ("replicas recovered the same", NONE, |told, random| replicas(told, random, false)),
+    ("replicas recovered different states", EVERY, |drawn, random| replicas(drawn, random, true)),
+    ("replicas recovered the same", NONE, |drawn, random| replicas(drawn, random, false)),
     ("a record that nobody deleted is not recovered", EVERY, vanished),
-    ("the last read returns the load", EVERY, |told, _| last_reads(told, 0)),
-    ("the last read returns the last state", NONE, |told, _| last_reads(told, usize::MAX)),
+    ("the last read returns the load", EVERY, |drawn, _| last_reads(drawn, 0)),
+    ("the last read returns the last state", NONE, |drawn, _| last_reads(drawn, usize::MAX)),
     ("a read before the crash returns what is written after it", EVERY, from_later),
     ("a read after the crash returns what it did not leave", EVERY, from_earlier),
     ("an unknown write takes effect after the crash", NONE, after_all),
-    ("a refused write takes effect after the crash", EVERY, |told, random| {
-        effective(told, random, End::Failed)
+    ("a refused write takes effect after the crash", EVERY, |drawn, random| {
+        effective(drawn, random, End::Failed)
     }),
-    ("a key was not looked at", NONE, |told, random| {
-        let crash = random.below(told.history.crashes.len() as u64) as usize;
-        let recovered = &mut told.history.crashes[crash].recovered;
+    ("a key was not looked at", NONE, |drawn, random| {
+        let crash = random.below(drawn.history.crashes.len() as u64) as usize;
+        let recovered = &mut drawn.history.crashes[crash].recovered;
         recovered.remove(random.below(recovered.len() as u64) as usize);
         true
     }),
     ("a write is acknowledged after the crash", NONE, late),
-    ("operations stand in another order", NONE, |told, _| {
-        told.history.operations.reverse();
+    ("operations stand in another order", NONE, |drawn, _| {
+        drawn.history.operations.reverse();
         true
     }),
-    ("all happens later", NONE, |told, _| {
-        for operation in &mut told.history.operations {
+    ("all happens later", NONE, |drawn, _| {
+        for operation in &mut drawn.history.operations {
             operation.invoked += 77;
             operation.responded = operation.responded.map(|responded| responded + 77);
         }
-        told.history.crashes.iter_mut().for_each(|crash| crash.at += 77);
+        drawn.history.crashes.iter_mut().for_each(|crash| crash.at += 77);
         true
     }),
 ];
@@ -93,8 +93,8 @@ struct Loss {
     persisted: bool,
 }
 
-fn by_id(told: &Told, id: u64) -> Option<&Operation> {
-    told.history.operations.iter().find(|operation| operation.id == id)
+fn by_id(drawn: &Drawn, id: u64) -> Option<&Operation> {
+    drawn.history.operations.iter().find(|operation| operation.id == id)
 }
 
 fn ended_before(first: &Operation, then: &Operation) -> bool {
@@ -114,8 +114,8 @@ fn is_put(operation: &Operation) -> bool {
 }
 
 /// Has the writer's client persisted this write before the crash at `at`?
-fn is_persisted(told: &Told, writer: &Operation, at: u64) -> bool {
-    told.history.operations.iter().any(|other| {
+fn is_persisted(drawn: &Drawn, writer: &Operation, at: u64) -> bool {
+    drawn.history.operations.iter().any(|other| {
         matches!(other.action, Action::Persist { .. })
             && (other.client, other.end) == (writer.client, End::Ok)
             && other.invoked > writer.invoked
@@ -125,35 +125,35 @@ fn is_persisted(told: &Told, writer: &Operation, at: u64) -> bool {
 
 /// The newest state of `key` at that crash and the one before it, if the order of the two is certain,
 /// and the newer one was put since the crash before.
-fn newest(told: &Told, crash: usize, key: u64) -> Option<(Wrote, Wrote, Loss)> {
-    let states = &told.states[key as usize];
-    let last = told.at_crash[crash][key as usize];
+fn newest(drawn: &Drawn, crash: usize, key: u64) -> Option<(Wrote, Wrote, Loss)> {
+    let states = &drawn.states[key as usize];
+    let last = drawn.at_crash[crash][key as usize];
     let before = last.checked_sub(1)?;
-    if crash > 0 && told.at_crash[crash - 1][key as usize] == last {
+    if crash > 0 && drawn.at_crash[crash - 1][key as usize] == last {
         return None;
     }
     let (older, newer) = (states[before], states[last]);
-    let (at, writer) = (told.history.crashes[crash].at, by_id(told, newer.id)?);
-    let ordered = by_id(told, older.id).is_none_or(|first| ended_before(first, writer));
-    // A deletion without a version cannot be told from another one.
+    let (at, writer) = (drawn.history.crashes[crash].at, by_id(drawn, newer.id)?);
+    let ordered = by_id(drawn, older.id).is_none_or(|first| ended_before(first, writer));
+    // A deletion without a version cannot be drawn from another one.
     if !ordered || !older.found.present || !newer.found.present {
         return None;
     }
-    let read = told.history.operations.iter().any(|other| {
+    let read = drawn.history.operations.iter().any(|other| {
         number(other) == Some(key)
             && returned(other, &newer)
             && other.responded.is_some_and(|ended| ended < at)
     });
     let acknowledged = writer.end == End::Ok;
-    let persisted = is_persisted(told, writer, at);
+    let persisted = is_persisted(drawn, writer, at);
     Some((older, newer, Loss { acknowledged, read, persisted }))
 }
 
 /// Lets a crash leave another state of `key`, to which nothing happens after it.
-fn recover(told: &mut Told, crash: usize, key: u64, found: Wrote) {
-    let (at, read) = (told.history.crashes[crash].at, told.read(key, found));
-    told.history.operations.retain(|one| one.invoked < at || number(one) != Some(key));
-    for crash in &mut told.history.crashes[crash..] {
+fn recover(drawn: &mut Drawn, crash: usize, key: u64, found: Wrote) {
+    let (at, read) = (drawn.history.crashes[crash].at, drawn.read(key, found));
+    drawn.history.operations.retain(|one| one.invoked < at || number(one) != Some(key));
+    for crash in &mut drawn.history.crashes[crash..] {
         crash.recovered.retain(|read| read.key != Key::Number(key));
         crash.recovered.push(read.clone());
     }
@@ -161,14 +161,14 @@ fn recover(told: &mut Told, crash: usize, key: u64, found: Wrote) {
 
 /// Lets a crash lose the newest state of a key that `fits`; what was lost.
 fn lose_at(
-    told: &mut Told,
+    drawn: &mut Drawn,
     random: &mut Stream,
     fits: impl Fn(&Loss) -> bool,
 ) -> Option<(u64, Wrote)> {
     let mut places = Vec::new();
-    for crash in 0..told.history.crashes.len() {
+    for crash in 0..drawn.history.crashes.len() {
         for key in 0..KEYS {
-            if let Some((older, newer, loss)) = newest(told, crash, key)
+            if let Some((older, newer, loss)) = newest(drawn, crash, key)
                 && fits(&loss)
             {
                 places.push((crash, key, older, newer));
@@ -176,47 +176,47 @@ fn lose_at(
         }
     }
     let &(crash, key, older, newer) = random.pick(&places)?;
-    recover(told, crash, key, older);
+    recover(drawn, crash, key, older);
     Some((key, newer))
 }
 
-fn lose(told: &mut Told, random: &mut Stream, fits: impl Fn(&Loss) -> bool) -> bool {
-    lose_at(told, random, fits).is_some()
+fn lose(drawn: &mut Drawn, random: &mut Stream, fits: impl Fn(&Loss) -> bool) -> bool {
+    lose_at(drawn, random, fits).is_some()
 }
 
 /// The second crash leaves a state that the first one had already replaced.
-fn resurrected(told: &mut Told, random: &mut Stream) -> bool {
+fn resurrected(drawn: &mut Drawn, random: &mut Stream) -> bool {
     let mut places = Vec::new();
     for key in 0..KEYS {
-        let states = &told.states[key as usize];
-        let newest = told.at_crash[0][key as usize];
+        let states = &drawn.states[key as usize];
+        let newest = drawn.at_crash[0][key as usize];
         for older in &states[..newest] {
-            let certain = by_id(told, older.id).is_none_or(|writer| writer.end == End::Ok);
+            let certain = by_id(drawn, older.id).is_none_or(|writer| writer.end == End::Ok);
             if certain && older.found.present {
                 places.push((key, *older));
             }
         }
     }
     let Some(&(key, older)) = random.pick(&places) else { return false };
-    recover(told, 1, key, older);
+    recover(drawn, 1, key, older);
     true
 }
 
 /// A crash leaves what a put of that end, which did not take effect, would have written.
-fn written(told: &mut Told, random: &mut Stream, end: End) -> bool {
-    let crash = random.below(told.history.crashes.len() as u64) as usize;
-    let since = crash.checked_sub(1).map_or(0, |before| told.history.crashes[before].at);
-    let at = told.history.crashes[crash].at;
+fn written(drawn: &mut Drawn, random: &mut Stream, end: End) -> bool {
+    let crash = random.below(drawn.history.crashes.len() as u64) as usize;
+    let since = crash.checked_sub(1).map_or(0, |before| drawn.history.crashes[before].at);
+    let at = drawn.history.crashes[crash].at;
     let fits =
         |one: &&Operation| is_put(one) && one.end == end && (since..at).contains(&one.invoked);
-    let puts: Vec<_> = told.history.operations.iter().filter(fits).cloned().collect();
-    let came = |put: &&Operation| told.states.iter().flatten().any(|state| state.id == put.id);
+    let puts: Vec<_> = drawn.history.operations.iter().filter(fits).cloned().collect();
+    let came = |put: &&Operation| drawn.states.iter().flatten().any(|state| state.id == put.id);
     let open: Vec<_> = puts.iter().filter(|put| !came(put)).collect();
     let Some(put) = random.pick(&open) else { return false };
     let (Some(key), Some(digest)) = (number(put), digest(put)) else { return false };
-    let version = next_version(told, crash, key);
+    let version = next_version(drawn, crash, key);
     let found = Found { present: true, version, digest: Some(digest) };
-    recover(told, crash, key, Wrote { id: 0, found });
+    recover(drawn, crash, key, Wrote { id: 0, found });
     true
 }
 
@@ -231,51 +231,51 @@ fn digest(put: &Operation) -> Option<u64> {
 }
 
 /// A version above all that `key` had had at that crash, and below what comes later.
-fn next_version(told: &Told, crash: usize, key: u64) -> Option<u64> {
-    let newest = told.states[key as usize][told.at_crash[crash][key as usize]];
+fn next_version(drawn: &Drawn, crash: usize, key: u64) -> Option<u64> {
+    let newest = drawn.states[key as usize][drawn.at_crash[crash][key as usize]];
     newest.found.version.map(|version| version + 1)
 }
 
 /// Changes what a crash left of a record that is there.
-fn change(told: &mut Told, random: &mut Stream, change: impl Fn(&mut Read)) -> bool {
-    let crash = random.below(told.history.crashes.len() as u64) as usize;
-    let recovered = &mut told.history.crashes[crash].recovered;
+fn change(drawn: &mut Drawn, random: &mut Stream, change: impl Fn(&mut Read)) -> bool {
+    let crash = random.below(drawn.history.crashes.len() as u64) as usize;
+    let recovered = &mut drawn.history.crashes[crash].recovered;
     let present: Vec<usize> = (0..recovered.len()).filter(|at| recovered[*at].present).collect();
     let Some(&at) = random.pick(&present) else { return false };
     change(&mut recovered[at]);
     true
 }
 
-fn replicas(told: &mut Told, random: &mut Stream, differ: bool) -> bool {
-    let crash = random.below(told.history.crashes.len() as u64) as usize;
-    let recovered = &told.history.crashes[crash].recovered;
+fn replicas(drawn: &mut Drawn, random: &mut Stream, differ: bool) -> bool {
+    let crash = random.below(drawn.history.crashes.len() as u64) as usize;
+    let recovered = &drawn.history.crashes[crash].recovered;
     let mut other = recovered[random.below(KEYS) as usize].clone();
     if differ {
         (other.present, other.digest) = (!other.present, (!other.present).then_some(3));
     }
-    told.history.crashes[crash].recovered.push(other);
+    drawn.history.crashes[crash].recovered.push(other);
     true
 }
 
 /// A record that was never deleted, not even perhaps, is not there after a crash.
-fn vanished(told: &mut Told, random: &mut Stream) -> bool {
+fn vanished(drawn: &mut Drawn, random: &mut Stream) -> bool {
     let is_deleted = |key: u64| {
         let deletes = |one: &Operation| matches!(one.action, Action::Delete { .. });
-        told.history.operations.iter().any(|one| deletes(one) && number(one) == Some(key))
+        drawn.history.operations.iter().any(|one| deletes(one) && number(one) == Some(key))
     };
     let keys: Vec<u64> = (0..KEYS).filter(|key| !is_deleted(*key)).collect();
     let Some(&key) = random.pick(&keys) else { return false };
-    let version = next_version(told, 1, key);
+    let version = next_version(drawn, 1, key);
     let found = Found { present: false, version, digest: None };
-    recover(told, 1, key, Wrote { id: 0, found });
+    recover(drawn, 1, key, Wrote { id: 0, found });
     true
 }
 
 /// Adds a get behind everything else.
-fn add_get(told: &mut Told, key: u64, found: Found) {
-    told.end += 10;
-    let (id, invoked) = (told.end + 10_000, told.end);
-    told.history.operations.push(Operation {
+fn add_get(drawn: &mut Drawn, key: u64, found: Found) {
+    drawn.end += 10;
+    let (id, invoked) = (drawn.end + 10_000, drawn.end);
+    drawn.history.operations.push(Operation {
         client: 950,
         sequence: id,
         id,
@@ -287,86 +287,86 @@ fn add_get(told: &mut Told, key: u64, found: Found) {
 }
 
 /// Every key is read at the end: its state of that number, or the last one.
-fn last_reads(told: &mut Told, state: usize) -> bool {
+fn last_reads(drawn: &mut Drawn, state: usize) -> bool {
     let mut changed = false;
     for key in 0..KEYS {
-        let states = told.states[key as usize].clone();
+        let states = drawn.states[key as usize].clone();
         let is_certain =
-            |wrote: &Wrote| by_id(told, wrote.id).is_some_and(|writer| writer.end == End::Ok);
+            |wrote: &Wrote| by_id(drawn, wrote.id).is_some_and(|writer| writer.end == End::Ok);
         changed |= states.iter().any(is_certain);
-        add_get(told, key, told.shown(states[state.min(states.len() - 1)]));
+        add_get(drawn, key, drawn.shown(states[state.min(states.len() - 1)]));
     }
     changed
 }
 
 /// Lets a get of a piece return a state; `fits` sees the piece and the number of the state.
 fn returns(
-    told: &mut Told,
+    drawn: &mut Drawn,
     random: &mut Stream,
-    fits: impl Fn(&Told, usize, u64, usize) -> bool,
+    fits: impl Fn(&Drawn, usize, u64, usize) -> bool,
 ) -> bool {
     let mut places = Vec::new();
-    for (at, one) in told.history.operations.iter().enumerate() {
+    for (at, one) in drawn.history.operations.iter().enumerate() {
         let (Action::Get { found: Some(_), .. }, Some(key)) = (&one.action, number(one)) else {
             continue;
         };
         let before = |crash: &&Crash| crash.at < one.invoked;
-        let piece = told.history.crashes.iter().filter(before).count();
-        for (number, state) in told.states[key as usize].iter().enumerate() {
-            if state.found.present && fits(told, piece, key, number) {
-                places.push((at, told.shown(*state)));
+        let piece = drawn.history.crashes.iter().filter(before).count();
+        for (number, state) in drawn.states[key as usize].iter().enumerate() {
+            if state.found.present && fits(drawn, piece, key, number) {
+                places.push((at, drawn.shown(*state)));
             }
         }
     }
     let Some(&(at, shown)) = random.pick(&places) else { return false };
-    if let Action::Get { found, .. } = &mut told.history.operations[at].action {
+    if let Action::Get { found, .. } = &mut drawn.history.operations[at].action {
         *found = Some(shown);
     }
     true
 }
 
 /// A read of the first piece returns a state that was written after the first crash.
-fn from_later(told: &mut Told, random: &mut Stream) -> bool {
-    returns(told, random, |told, piece, key, state| {
-        let writer = by_id(told, told.states[key as usize][state].id);
-        let begun = writer.is_some_and(|writer| writer.invoked > told.history.crashes[0].at);
+fn from_later(drawn: &mut Drawn, random: &mut Stream) -> bool {
+    returns(drawn, random, |drawn, piece, key, state| {
+        let writer = by_id(drawn, drawn.states[key as usize][state].id);
+        let begun = writer.is_some_and(|writer| writer.invoked > drawn.history.crashes[0].at);
         piece == 0 && begun
     })
 }
 
 /// A read after the first crash returns a state that was replaced before it.
-fn from_earlier(told: &mut Told, random: &mut Stream) -> bool {
-    returns(told, random, |told, piece, key, state| {
-        let certain = by_id(told, told.states[key as usize][state].id)
+fn from_earlier(drawn: &mut Drawn, random: &mut Stream) -> bool {
+    returns(drawn, random, |drawn, piece, key, state| {
+        let certain = by_id(drawn, drawn.states[key as usize][state].id)
             .is_none_or(|writer| writer.end == End::Ok);
-        piece > 0 && certain && state < told.at_crash[0][key as usize]
+        piece > 0 && certain && state < drawn.at_crash[0][key as usize]
     })
 }
 
 /// A put of that end, of the first piece, which did not take effect, is read at the end.
-fn effective(told: &mut Told, random: &mut Stream, end: End) -> bool {
-    let at = told.history.crashes[0].at;
-    let came = |put: &Operation| told.states.iter().flatten().any(|state| state.id == put.id);
+fn effective(drawn: &mut Drawn, random: &mut Stream, end: End) -> bool {
+    let at = drawn.history.crashes[0].at;
+    let came = |put: &Operation| drawn.states.iter().flatten().any(|state| state.id == put.id);
     let fits = |one: &&Operation| is_put(one) && one.end == end && one.invoked < at && !came(one);
-    let puts: Vec<_> = told.history.operations.iter().filter(fits).cloned().collect();
+    let puts: Vec<_> = drawn.history.operations.iter().filter(fits).cloned().collect();
     let Some(put) = random.pick(&puts) else { return false };
     let (Some(key), Some(digest)) = (number(put), digest(put)) else { return false };
-    let last = told.states[key as usize].last().and_then(|state| state.found.version);
-    let version = last.filter(|_| told.versions).map(|version| version + 1);
-    add_get(told, key, Found { present: true, version, digest: Some(digest) });
+    let last = drawn.states[key as usize].last().and_then(|state| state.found.version);
+    let version = last.filter(|_| drawn.versions).map(|version| version + 1);
+    add_get(drawn, key, Found { present: true, version, digest: Some(digest) });
     true
 }
 
-fn after_all(told: &mut Told, random: &mut Stream) -> bool {
-    effective(told, random, End::Unknown)
+fn after_all(drawn: &mut Drawn, random: &mut Stream) -> bool {
+    effective(drawn, random, End::Unknown)
 }
 
 /// A write that was there at a crash is acknowledged only after it.
-fn late(told: &mut Told, random: &mut Stream) -> bool {
+fn late(drawn: &mut Drawn, random: &mut Stream) -> bool {
     let mut places = Vec::new();
-    for crash in 0..told.history.crashes.len() {
+    for crash in 0..drawn.history.crashes.len() {
         for key in 0..KEYS {
-            if let Some((_, newer, loss)) = newest(told, crash, key)
+            if let Some((_, newer, loss)) = newest(drawn, crash, key)
                 && loss.acknowledged
             {
                 places.push((crash, newer.id));
@@ -374,8 +374,8 @@ fn late(told: &mut Told, random: &mut Stream) -> bool {
         }
     }
     let Some(&(crash, id)) = random.pick(&places) else { return false };
-    let at = told.history.crashes[crash].at;
-    let Some(one) = told.history.operations.iter_mut().find(|one| one.id == id) else {
+    let at = drawn.history.crashes[crash].at;
+    let Some(one) = drawn.history.operations.iter_mut().find(|one| one.id == id) else {
         return false;
     };
     (one.client, one.responded) = (900, Some(at + 1));

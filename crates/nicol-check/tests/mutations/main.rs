@@ -24,11 +24,11 @@ fn every_wrong_change_is_refused_and_every_harmless_one_accepted() {
         for &(name, wrong, change) in kinds::KINDS {
             let (mut tried, mut refused) = (0, 0);
             for seed in 0..SEEDS {
-                let mut told = honest::draw(seed, versions);
-                if !change(&mut told, &mut Stream::new(seed, Purpose::Test, 2)) {
+                let mut drawn = honest::draw(seed, versions);
+                if !change(&mut drawn, &mut Stream::new(seed, Purpose::Test, 2)) {
                     continue;
                 }
-                let report = linearizability::check(&told.history, STATES);
+                let report = linearizability::check(&drawn.history, STATES);
                 assert_eq!(report.undecided, [], "{name}, seed {seed}");
                 let found = &report.violations;
                 assert_eq!(!found.is_empty(), wrong, "{name}, seed {seed}, {versions}: {found:?}");
@@ -58,11 +58,11 @@ fn every_loss_that_a_model_forbids_is_refused_and_every_other_one_accepted() {
             for model in Persistency::ALL {
                 let (wrong, mut tried, mut refused) = (models.contains(&model), 0, 0);
                 for seed in 0..SEEDS {
-                    let mut told = crashed::draw(seed, versions);
-                    if !change(&mut told, &mut Stream::new(seed, Purpose::Test, 4)) {
+                    let mut drawn = crashed::draw(seed, versions);
+                    if !change(&mut drawn, &mut Stream::new(seed, Purpose::Test, 4)) {
                         continue;
                     }
-                    let report = durability::check(&told.history, model, STATES);
+                    let report = durability::check(&drawn.history, model, STATES);
                     assert_eq!(report.undecided, [], "{name}, seed {seed}");
                     let found = &report.violations;
                     let words = || format!("{name}, seed {seed}, {versions}, {model:?}: {found:?}");

@@ -1,6 +1,5 @@
-//! What a peer may try that is not to have access: keys that it guesses or that were taken back,
-//! pointers to elsewhere, addresses that wrap around or are not aligned. Each is refused, and changes
-//! nothing.
+//! Attempts of a peer without access: guessed or revoked keys, pointers out of the region, addresses that
+//! wrap around or are not aligned. Each is refused and changes nothing.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::rng::{Purpose, Stream};
 use crate::units::Bytes;
 
 const SIZE: u64 = 256;
-/// What must not be seen, and must stay.
+/// Bytes that no attempt may read or change.
 const SECRET: u64 = 0x5ec2_e75e_c2e7_5ec2;
 
 /// Regions of secrets, under keys drawn as a world draws them.

@@ -13,7 +13,7 @@ pub(super) const STEP_HEADER: usize = 18;
 pub(super) const FORM_VERB: u8 = 0;
 /// The reply has a record per operation.
 pub(super) const FORM_CHAIN: u8 = 1;
-/// As a verb, but whoever executes chains is asked.
+/// A verb that is executed by what executes chains.
 pub(super) const FORM_VERB_LIKE_CHAIN: u8 = 2;
 const _: () = assert!(OPERATIONS_MAX <= u8::MAX as usize, "the count is one byte");
 

@@ -11,7 +11,7 @@ use crate::wire::{Malformed, Reader, Writer};
 pub(crate) struct Encoded<'a> {
     /// Does the reply have a record per operation?
     pub(crate) is_chain: bool,
-    /// Does it go to whoever executes chains?
+    /// Is it executed by what executes chains?
     pub(crate) like_chain: bool,
     /// How many operations.
     pub(crate) count: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Encoded<'a> {
 }
 
 impl<'a> Encoded<'a> {
-    /// Appends `operation` to `body`, to go to whoever executes chains if `like_chain`.
+    /// Appends `operation` to `body`. With `like_chain` a verb is executed by what executes chains.
     pub(crate) fn emit(operation: OneSided<'_>, like_chain: bool, body: &mut Vec<u8>) {
         let at = |offset| Target::At(offset);
         let (primitive, rkey) = match operation {

@@ -26,7 +26,7 @@ struct Model {
     popped: u64,
 }
 
-/// What became of an operation, without the reason of a refusal.
+/// The outcome of an operation, without the reason of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Became {
     Done(Vec<u64>),
@@ -293,6 +293,65 @@ fn every_chain_of_three_operations_does_what_a_plain_model_does() {
     }
     assert_eq!(compared, alphabet.len().pow(3));
     assert!(seen.iter().all(|&seen| seen > 10_000), "{seen:?}");
+}
+
+/// Where four words lie behind the pointer, and where operands of as many may lie.
+const WIDE: u64 = 32;
+const WIDE_OPERANDS: [u64; 2] = [64, scratch(0)];
+
+/// Four words, of which those are greater by one that `digits` has a bit for.
+fn wide(least: u64, digits: u64) -> [u64; SWAP_WORDS_MAX] {
+    std::array::from_fn(|word| least + (digits >> word & 1))
+}
+
+/// Whatever differs, wherever the target and either operand are.
+#[test]
+fn every_compare_and_swap_of_32_bytes_takes_its_operands_from_where_it_says() {
+    let ground = Ground::new();
+    let (mut held, mut compared) = (0, 0);
+    let masks = [[u64::MAX; SWAP_WORDS_MAX], [0, u64::MAX, 1, 0]];
+    let targets = [Target::At(WIDE), Target::Indirect(0)];
+    // A place for an operand, or none: it is in the request.
+    let places = [None, Some(WIDE_OPERANDS[0]), Some(WIDE_OPERANDS[1])];
+    let mut check = |swap: Primitive<'_>, [found, compare, new]: [[u64; SWAP_WORDS_MAX]; 3]| {
+        let mut model = Model::new();
+        model.words[0] = WIDE;
+        model.words[4..8].copy_from_slice(&found);
+        model.words[8..12].copy_from_slice(&compare);
+        for (place, word) in (0..).zip(model.words) {
+            ground.region.store(place * 8, word).unwrap();
+        }
+        let new = new.map(u64::to_le_bytes);
+        let (to, data) = (Target::At(WIDE_OPERANDS[1]), Data::Inline(new.as_flattened()));
+        let staged = Primitive::Write { to, data }.under(ground.rkey);
+        let steps = [staged, swap.under(ground.rkey).conditional()];
+        let expected = model.run(ground.rkey, &steps);
+        assert_eq!(ground.run(&steps), expected, "{steps:?}");
+        assert_eq!(ground.words(), model.words, "{steps:?}");
+        held += u64::from(matches!(expected[1], Became::Done(_)));
+        compared += 1;
+    };
+    for (mode, target) in [Compare::Equal, Compare::Greater, Compare::Less]
+        .into_iter()
+        .flat_map(|mode| targets.map(|target| (mode, target)))
+    {
+        for (compare_at, swap_at) in places.iter().flat_map(|at| places.map(|to| (*at, to))) {
+            for (differs, masked) in
+                (0..256).flat_map(|differs| (0..4).map(move |it| (differs, it)))
+            {
+                let words = [wide(7, differs / 16), wide(7, differs % 16), wide(6, differs / 3)];
+                // Operands that the memory has are not taken from the request.
+                let inline =
+                    |at: Option<u64>, words| if at.is_some() { wide(99, 0) } else { words };
+                let swap =
+                    MaskedSwap::new(mode, inline(compare_at, words[1]), inline(swap_at, words[2]))
+                        .masked(masks[masked % 2], masks[masked / 2]);
+                check(Primitive::CompareSwap { target, swap, compare_at, swap_at }, words);
+            }
+        }
+    }
+    assert_eq!(compared, 3 * 2 * 9 * 256 * 4);
+    assert!(held > 10_000 && compared - held > 10_000, "{held} of {compared}");
 }
 
 #[test]

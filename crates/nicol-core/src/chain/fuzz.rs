@@ -1,5 +1,5 @@
-//! What holds of every request, whatever its bytes: for the fuzzer in `fuzz/`, and the test that tries
-//! some of what it would.
+//! Properties of requests with any bytes, for the fuzzer in `fuzz/` and for a test that tries some of its
+//! inputs.
 
 use std::future::Future;
 use std::pin::pin;
@@ -24,7 +24,7 @@ const LIST: FreeListKey = FreeListKey(4);
 const FIRST: u64 = 512;
 const BUFFER: u64 = 64;
 const BUFFERS: u32 = 4;
-/// What the regions hold that nobody may write.
+/// The content of memory that no request may write.
 const UNTOUCHED: u64 = 0x5ca1_ab1e_0ddb_a115;
 /// Accesses to memory that an operation makes at most: two pointers, two operands, the words
 /// themselves, an output, each in two halves.

@@ -1,4 +1,4 @@
-//! What a chain's operations came to, as bytes.
+//! The results of a chain's operations, as bytes.
 
 use std::fmt;
 

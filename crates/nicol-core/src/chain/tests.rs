@@ -13,7 +13,7 @@ use crate::memory::{Access, AccessError, Buffers, Compare, MaskedSwap, Region, R
 use crate::rng::{Purpose, Stream};
 use crate::units::Bytes;
 
-/// Memory that is reached at once, or after one turn of whoever polls.
+/// Memory that is reached at once, or at the second poll.
 struct Turns {
     waits: bool,
     taken: Cell<usize>,

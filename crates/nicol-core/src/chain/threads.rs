@@ -73,7 +73,7 @@ fn item(stamp: u64) -> Vec<u8> {
     [stamp, stamp * 3, stamp * 5, stamp * 7].map(u64::to_le_bytes).as_flattened().to_vec()
 }
 
-/// Writers replace an item and post its buffer; whoever follows the pointer meanwhile reads one whole
+/// Writers replace an item and post its buffer; a reader that follows the pointer meanwhile gets one whole
 /// item, never the next use of its buffer.
 #[test]
 fn whoever_reads_while_others_install_and_recycle_sees_one_whole_item() {

@@ -40,7 +40,7 @@ struct Slot {
     resend: Option<Resend>,
 }
 
-/// The requests of one engine, whoever they went to.
+/// The requests of one engine to all others.
 #[derive(Debug)]
 pub(super) struct Calls {
     slots: Vec<Slot>,
@@ -118,7 +118,7 @@ impl Calls {
         (slot.sequence == request.sequence).then_some(waiting.to)
     }
 
-    /// Closes the request that a reply answers; `None` if nobody waits for it any more.
+    /// Closes the request that a reply answers; `None` if its caller has gone.
     #[inline]
     pub(super) fn close(&mut self, request: RequestId) -> Option<Token> {
         let slot = self.slots.get_mut(usize::from(request.slot))?;

@@ -107,7 +107,7 @@ impl Completions {
         }
     }
 
-    /// Nobody waits for the slot any more.
+    /// Frees the slot when its operation ends: the future that waited for it was dropped.
     fn abandon(&self, slot: u32) {
         let mut table = self.slots.borrow_mut();
         match &mut table.slots[slot as usize] {

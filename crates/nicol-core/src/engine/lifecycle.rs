@@ -10,13 +10,22 @@
 //! | regions and structures in NIC memory | kept | lost | lost |
 //! | log regions in battery-backed host memory | kept | kept | kept |
 //! | writes that were acknowledged as durable | kept | kept | kept |
-//! | writes that the log device had not synced | lost, torn or kept | kept | lost, torn or kept |
+//! | writes that the host's log device had not synced | lost, torn or kept | kept | lost, torn or kept |
+//! | writes that a NIC's durable queue had not synced | kept | lost, torn or kept | lost, torn or kept |
+//!
+//! A life can also end without a crash of its side: because the other half begins a new life, or because
+//! the node was given up. What that leaves in memory depends on the system
+//! ([`Halves`](crate::view::Halves)): as much as a crash, or the side's structures, which
+//! [`Start::ended`] then tells of; regions go with the life in both cases, and the side's devices end what
+//! they have begun.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Engine, Start, World};
 use crate::ids::{Incarnation, NodeId, Side};
 use crate::medium::MediumWrite;
+use crate::view::Halves;
 
 /// Sides of a node that have crashed at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +48,58 @@ impl Loss {
     }
 
     /// What a trace calls it.
-    pub const fn name(&self) -> &'static str {
-        match (self.host, self.nic) {
-            (true, true) => "crash of the node",
-            (true, false) => "crash of the host",
-            _ => "crash of the NIC",
+    pub const fn name(&self, ending: Ending) -> &'static str {
+        match (ending, self.host, self.nic) {
+            (Ending::Crash, true, true) => "crash of the node",
+            (Ending::Crash, true, false) => "crash of the host",
+            (Ending::Crash, ..) => "crash of the NIC",
+            (Ending::Anew, true, true) => "end of the node's life",
+            (Ending::Anew, true, false) => "end of the host's life",
+            (Ending::Anew, ..) => "end of the NIC's life",
         }
+    }
+}
+
+/// How the lives of sides end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// They crash.
+    Crash,
+    /// They are restarted while they are up: because of their other half, or because they were given up.
+    Anew,
+}
+
+impl Ending {
+    /// Is what the sides hold in memory lost, on nodes of such halves?
+    pub const fn loses_memory(self, halves: Halves) -> bool {
+        matches!(self, Self::Crash) || !halves.keeps_memory()
+    }
+}
+
+/// The sides of a node that have crashed: guards structures that are no
+/// [`Region`](crate::memory::Region)s, so that whatever uses one that is lost is found.
+#[derive(Debug, Default)]
+pub struct LostSides([AtomicBool; 2]);
+
+impl LostSides {
+    /// These sides crash, with all that was in their memory.
+    pub fn lose(&self, loss: &Loss) {
+        let [host, nic] = &self.0;
+        host.fetch_or(loss.host, Ordering::Relaxed);
+        nic.fetch_or(loss.nic, Ordering::Relaxed);
+    }
+
+    /// Something in the memory of `side` is about to be used. Cost: one read.
+    ///
+    /// # Panics
+    /// If a crash has taken it away: a bug.
+    #[inline]
+    pub fn expect_kept(&self, side: Side) {
+        let lost = self.0[side as usize].load(Ordering::Relaxed);
+        assert!(
+            !lost,
+            "a structure in the memory of a {side:?} was lost in a crash and is used afterwards"
+        );
     }
 }
 
@@ -73,6 +128,8 @@ pub struct Revival<'a> {
 pub trait Started<W: World> {
     /// See [`Start::crashed`].
     fn crashed(&self, loss: &Loss);
+    /// See [`Start::ended`].
+    fn ended(&self, loss: &Loss);
     /// See [`Start::restart`].
     fn restart(&self, engine: &Engine<W>, revival: &Revival<'_>);
 }
@@ -80,6 +137,10 @@ pub trait Started<W: World> {
 impl<S: Start, W: World> Started<W> for S {
     fn crashed(&self, loss: &Loss) {
         S::crashed(self, loss);
+    }
+
+    fn ended(&self, loss: &Loss) {
+        S::ended(self, loss);
     }
 
     fn restart(&self, engine: &Engine<W>, revival: &Revival<'_>) {

@@ -1,4 +1,4 @@
-//! Which sides of which nodes live, and in which incarnation: the book of a world that crashes them.
+//! Which sides of which nodes are up, and in which incarnation, in a world with crashes.
 
 use super::Loss;
 use crate::faults::Crash;
@@ -39,7 +39,7 @@ impl Lives {
         Self { lives, halves: view.halves(), waiting }
     }
 
-    /// What half of a node is worth.
+    /// Which sides of a node the system needs together.
     pub const fn halves(&self) -> Halves {
         self.halves
     }
@@ -126,11 +126,24 @@ impl Lives {
         (loss.host || loss.nic).then_some(loss)
     }
 
-    /// What `crash` takes down: the sides in its scope that live.
+    /// What `crash` hits: the sides in its scope that live, or wait for their other half.
     pub fn losses(&self, crash: &Crash) -> Vec<Loss> {
-        let hit = |side| crash.scope.sides().contains(&side);
-        let loss = |node| Loss { node, host: hit(Side::Host), nic: hit(Side::Nic) };
-        self.hit_by(crash).filter_map(|node| self.living(loss(node))).collect()
+        let sides = crash.scope.sides();
+        let loss = |node: NodeId| {
+            let waits = self.waiting[node.index()];
+            let hit =
+                |side| sides.contains(&side) && (self.is_up(node, side) || waits[side as usize]);
+            Loss { node, host: hit(Side::Host), nic: hit(Side::Nic) }
+        };
+        self.hit_by(crash).map(loss).filter(|loss| loss.host || loss.nic).collect()
+    }
+
+    /// The sides of `loss` that wait for their other half, and crash meanwhile: they wait no more.
+    pub fn end_waiting(&mut self, loss: Loss) -> Option<Loss> {
+        let waiting = &mut self.waiting[loss.node.index()];
+        let mut hit = |side| loss.of(side) && std::mem::take(&mut waiting[side as usize]);
+        let loss = Loss { node: loss.node, host: hit(Side::Host), nic: hit(Side::Nic) };
+        (loss.host || loss.nic).then_some(loss)
     }
 
     /// What the restart after `crash` brings back: the sides in its scope that are down.
@@ -205,6 +218,15 @@ mod tests {
         together.take_down(node, Side::Host);
         assert_eq!(together.start_again(loss), [], "not without its NIC");
         assert_eq!(together.start_along(&[nic]), [host]);
+        [host, nic].into_iter().for_each(|(node, side)| together.bring_up(node, side));
+        // One that waits crashes like one that lives, and waits no more.
+        together.take_down(node, Side::Nic);
+        together.take_down(node, Side::Host);
+        assert_eq!(together.start_again(loss), []);
+        let at = Crash { scope: CrashScope::Host, node: 1, at: Nanos::ZERO, restart_after: None };
+        assert_eq!(together.losses(&at), [loss]);
+        assert_eq!((together.living(loss), together.end_waiting(loss)), (None, Some(loss)));
+        assert_eq!((together.losses(&at), together.start_along(&[nic])), (vec![], vec![]));
         [host, nic].into_iter().for_each(|(node, side)| together.bring_up(node, side));
         // One that has crashed by itself does not wait.
         [host, nic].into_iter().for_each(|(node, side)| together.take_down(node, side));

@@ -50,7 +50,7 @@ impl<W: World> Engine<W> {
         self.revoke_lease();
     }
 
-    /// Takes the lease away: the engine serves nobody until it is granted one.
+    /// Revokes the lease: the engine serves no request until it is granted another.
     pub fn revoke_lease(&self) {
         self.0.lease.set(Some(Nanos::ZERO));
     }

@@ -41,7 +41,7 @@ use completions::{Completions, Token};
 use fencing::KnownLives;
 #[doc(hidden)]
 pub use lifecycle::CrashSabotage;
-pub use lifecycle::{Loss, Revival, Started, restart_name};
+pub use lifecycle::{Ending, Loss, LostSides, Revival, Started, restart_name};
 pub use lives::{Life, Lives};
 use outbox::{Gather, Loopback};
 use peers::Peer;
@@ -73,6 +73,13 @@ pub trait Start: Send + Sync + 'static {
     /// node. Regions are wiped by the world.
     fn crashed(&self, loss: &Loss) {
         let _nothing_outside_regions = loss;
+    }
+
+    /// The lives of these sides are over, though their memory is whole, on nodes of
+    /// [such halves](crate::view::Halves::keeps_memory): the next lives find it. Engines, tasks and
+    /// regions are gone as in a crash. Default: as if they had crashed.
+    fn ended(&self, loss: &Loss) {
+        self.crashed(loss);
     }
 
     /// Installs the system on an engine of a new incarnation, like [`Start::start`] on the engine's

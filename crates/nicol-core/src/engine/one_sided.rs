@@ -54,7 +54,7 @@ impl<W: World> OneSidedOps for Engine<W> {
 }
 
 impl<W: World> Engine<W> {
-    /// Posts an operation, to whoever executes chains at `node` if `like_chain`.
+    /// Posts an operation; with `like_chain` a verb is executed by what executes chains at `node`.
     fn post_one_sided(
         &self,
         node: NodeId,

@@ -60,7 +60,7 @@ counters! {
     retransmissions,
     /// Requests dropped because they had been delivered before, or were superseded.
     duplicates,
-    /// Replies that nobody waited for any more.
+    /// Replies whose caller had already given up.
     late_replies,
     /// Calls that timed out.
     timeouts,

@@ -4,7 +4,7 @@ use super::calls::{Due, Resend};
 use super::completions::{Completion, Token};
 use super::pool::Payload;
 use super::stats::count;
-use super::{Charge, Engine, Operation, Route, Timer, Transfer, World};
+use super::{Charge, DoorbellBatch, Engine, Operation, Route, Timer, Transfer, World};
 use crate::chain::error_status;
 use crate::fabric::{FabricError, Fanout, ReplyTo, RequestId, Timeout};
 use crate::ids::{EngineId, NodeId};
@@ -528,11 +528,24 @@ impl<W: World> Engine<W> {
             batches.posted.push(node);
         }
         batch.push(operation);
-        let (side, own) = (inner.here.side, node == inner.here.node);
-        if batch.len() >= inner.world.tuning().doorbell_batch.limit(side, own) {
-            self.ring_doorbell(node, batch);
+        if batch.len() >= inner.world.tuning().doorbell_batch.limit(inner.here.side) {
+            self.ring_doorbells(node, batch);
         }
         completion
+    }
+
+    /// Posts a batch with one doorbell, or with as many as there are operations if that is sooner.
+    fn ring_doorbells(&self, node: NodeId, batch: &mut Vec<Operation>) {
+        let world = &self.0.world;
+        let adapts = world.tuning().doorbell_batch == DoorbellBatch::Adaptive;
+        if !adapts || batch.len() < 2 || world.doorbell_pays(batch.len()) {
+            return self.ring_doorbell(node, batch);
+        }
+        let mut alone = Vec::with_capacity(1);
+        for operation in batch.drain(..) {
+            alone.push(operation);
+            self.ring_doorbell(node, &mut alone);
+        }
     }
 
     fn ring_doorbell(&self, node: NodeId, batch: &mut Vec<Operation>) {
@@ -561,7 +574,7 @@ impl<W: World> Engine<W> {
         }
         batches.posted.sort_unstable();
         for node in batches.posted.drain(..) {
-            self.ring_doorbell(node, batches.verbs.entry(node.index()));
+            self.ring_doorbells(node, batches.verbs.entry(node.index()));
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::view::View;
 pub enum Charge {
     /// A frame was taken from the receive queue.
     FrameReceived {
-        /// Who sent it.
+        /// Its sender.
         from: EngineId,
         /// Its size with header.
         bytes: u32,
@@ -102,8 +102,8 @@ pub enum Transfer {
         /// Bytes.
         len: u32,
     },
-    /// Reach the other side's memory for an access that whoever asked makes itself when the
-    /// transfer is complete.
+    /// Reach the other side's memory. The caller makes the access itself when the transfer is
+    /// complete.
     DmaTouch {
         /// Does it read? Else it writes.
         reads: bool,
@@ -266,8 +266,11 @@ pub(super) fn len_of(parts: &[&[u8]]) -> usize {
 pub enum DoorbellBatch {
     /// What a round posts to a node, up to so many.
     UpTo(usize),
-    /// The same, where that pays: not for requests of a host to its own card's SoC, which the card
-    /// fetches more slowly from the host's memory than the host posts them. [OffPath23 advice 4]
+    /// The same for engines of the NIC; those of the host ring for each operation.
+    OfNic(usize),
+    /// What a round posts to a node shares a doorbell if that many operations leave sooner so, by
+    /// [`World::doorbell_pays`]; else each has its own. Few come together at a low load, and many when
+    /// a core is busy, so that the same core does both. [OffPath23 advice 4]
     Adaptive,
 }
 
@@ -275,12 +278,12 @@ impl DoorbellBatch {
     /// The most that are gathered.
     pub const MOST: usize = 64;
 
-    /// Operations of an engine of `side` for a doorbell; `own`: they go to its own node.
-    pub const fn limit(self, side: Side, own: bool) -> usize {
-        match (self, side, own) {
-            (Self::UpTo(most), ..) => most,
-            (Self::Adaptive, Side::Host, true) => 1,
-            (Self::Adaptive, ..) => Self::MOST,
+    /// Operations that an engine of `side` gathers for a doorbell at most.
+    pub const fn limit(self, side: Side) -> usize {
+        match (self, side) {
+            (Self::UpTo(most), _) | (Self::OfNic(most), Side::Nic) => most,
+            (Self::OfNic(_), Side::Host) => 1,
+            (Self::Adaptive, _) => Self::MOST,
         }
     }
 }
@@ -366,6 +369,11 @@ pub trait World: 'static {
     /// Does the card of `node` execute this engine's plain verbs, or its chains? If not, they are
     /// sent as messages to a NIC engine there, which executes them in software.
     fn card_executes(&self, node: NodeId, chains: bool) -> bool;
+    /// Do so many verbs leave this engine sooner with one doorbell for all, after which the card fetches
+    /// them, than with a doorbell for each?
+    fn doorbell_pays(&self, _verbs: usize) -> bool {
+        true
+    }
     /// Posts a batch of verbs to the card of `node` with one doorbell; takes them all.
     fn post(&self, node: NodeId, batch: &mut Vec<Operation>);
     /// The next finished operation.

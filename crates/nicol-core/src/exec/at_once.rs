@@ -4,10 +4,11 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// What `future` resolves to, which the caller knows to wait for nothing: then it needs no task.
+/// Polls `future` once and returns what it resolves to, without a task. The caller knows that it waits for
+/// nothing.
 ///
 /// # Panics
-/// If it waits all the same.
+/// If it waits for something.
 // In line, so that the future is made where it runs instead of being copied there.
 #[inline(always)]
 pub fn at_once<T>(future: impl Future<Output = T>) -> T {

@@ -1,4 +1,4 @@
-//! What operations that end elsewhere resolve to.
+//! The futures of transfers and one-sided operations, which complete outside the engine.
 
 use std::future::Future;
 

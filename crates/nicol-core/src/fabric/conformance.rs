@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chains::Ground;
-pub use crashes::{Act, CrashSuite};
+pub use crashes::{Act, CrashSuite, Unsynced};
 pub use views::AskingNode1;
 
 use super::{

@@ -17,8 +17,8 @@ pub trait Durability: Completions {
     /// Like [`Pcie::dma_write`](super::Pcie::dma_write), and resolves when the bytes are durable as
     /// well. What is persisted are the bytes given, whatever happens to the memory once they landed.
     ///
-    /// They are given in parts, which stand one behind the other, so that nobody has to put them
-    /// together first. Each but the last is filled up with zeros to whole words.
+    /// They are given in parts, which stand one behind the other, so that the caller need not
+    /// copy them together first. Each but the last is filled up with zeros to whole words.
     fn dma_write_durable(&self, to: &Arc<Region>, offset: u64, parts: &[&[u8]])
     -> Self::Completion;
 

@@ -1,4 +1,4 @@
-//! What an engine has to itself: time, randomness, tasks, its core.
+//! The engine's own resources: time, randomness, tasks, and its core.
 
 use std::future::Future;
 

@@ -24,7 +24,7 @@ pub trait Pcie: Completions {
     fn fill_queue_entry(&self, bytes: usize) -> Self::Completion;
 
     /// Resolves when the NIC's hardware has moved `bytes` of a queue entry to the host's memory:
-    /// whoever asked makes the write itself at that instant. [MINOS24 V-B4]
+    /// the caller makes the write itself at that instant. [MINOS24 V-B4]
     fn drain_queue_entry(&self, bytes: usize) -> Self::Completion;
 
     /// Writes the other side's memory over PCIe; joins this round's write vector, resolves when

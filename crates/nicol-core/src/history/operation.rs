@@ -193,8 +193,8 @@ pub struct Loaded {
 /// What was there before the first operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Initial {
-    /// Nobody has said: a key may be present at version 1 or absent. Only histories that were
-    /// converted from `nicol.history/1` are so.
+    /// Unknown: a key may be present at version 1, or absent. Only in histories that were converted from
+    /// `nicol.history/1`.
     #[default]
     Untold,
     /// These records; every other key that an operation names or a scan covers was absent. Records

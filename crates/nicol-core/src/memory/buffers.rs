@@ -2,7 +2,7 @@
 //!
 //! A recycled buffer may still be read by a chain that followed an old pointer to it. So a posted
 //! buffer waits until every chain that was under way at the time has ended: chains are counted by
-//! epoch, an epoch ends when nobody is left in the one before it, and two ends make a buffer safe.
+//! epoch, an epoch ends when no chain of the epoch before is left, and a buffer is safe after two ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -107,11 +107,11 @@ pub(super) struct FreeLists {
     epoch: u64,
     /// Chains under way that began in the current epoch and in the one before, by parity.
     chains: [u32; 2],
-    /// How often those who executed chains have crashed: their chains never end.
+    /// How often the engines that execute chains have crashed: the chains of before never end.
     generation: u32,
     /// Posted buffers that such a chain may still use, oldest first.
     waiting: VecDeque<(u64, FreeListKey, u32)>,
-    /// The epoch that somebody waits for.
+    /// The latest epoch that is waited for.
     wanted: u64,
 }
 
@@ -152,7 +152,7 @@ impl FreeLists {
         }
     }
 
-    /// Whoever executed the chains under way has crashed: they are over.
+    /// Ends the chains under way: the engine or card that executed them has crashed.
     pub(super) fn forget_chains(&mut self) {
         self.generation += 1;
         self.chains = [0; 2];
@@ -172,7 +172,7 @@ impl FreeLists {
         self.epoch >= mark.0 + 2
     }
 
-    /// Ends epochs while somebody waits for it, a buffer or a mark, and nobody is in the way.
+    /// Ends epochs while a buffer or a mark waits for that, and no chain of an earlier epoch is left.
     fn advance(&mut self) {
         while (!self.waiting.is_empty() || self.epoch < self.wanted)
             && self.chains[((self.epoch + 1) % 2) as usize] == 0

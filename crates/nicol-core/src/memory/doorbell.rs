@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Rung by whoever leaves work for an engine; watched with `Fabric::wait_for_doorbell`. Threads
+/// Rung after work was left for an engine; watched with `Fabric::wait_for_doorbell`. Threads
 /// that may park install a notifier so that a ring wakes them.
 #[derive(Default)]
 pub struct Doorbell {

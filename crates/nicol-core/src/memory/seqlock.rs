@@ -16,14 +16,14 @@ pub(super) const SPAN: u64 = 256;
 const SEQLOCKS_MAX: u64 = 1_024;
 /// Turns that a waiter spins before it lets the holder's thread run.
 const SPINS: u32 = 128;
-/// Times that a reader looks without holding anybody up.
+/// How often a reader tries without a ticket, which delays no writer.
 const READS_FREE: u32 = 8;
 
 /// The seqlocks of a region.
 #[derive(Debug)]
 pub(super) struct Seqlocks(Box<[Seqlock]>);
 
-/// One of them: a queue of those who hold it, and whoever takes the next place changes it.
+/// One of them: a ticket lock. Taking a ticket changes its word, so that readers notice a writer.
 #[derive(Debug, Default)]
 pub(super) struct Seqlock {
     /// Places taken so far.
@@ -87,7 +87,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Waits a little for whoever holds a span.
+/// Waits a little for the holder of a span.
 fn pause(turn: u32) {
     if turn.is_multiple_of(SPINS) { thread::yield_now() } else { spin_loop() }
 }

@@ -1,5 +1,5 @@
 //! What happened in a run, as plain values: rounds, tasks, protocol phases, messages, transfers,
-//! faults. Both worlds record; whoever asked for the trace writes it.
+//! faults. Both worlds record; the caller that asked for the trace writes its file.
 //!
 //! A [`Sink`] collects the events of one run. Each engine records through a [`Tracer`] of its own, and
 //! so does whatever else has a track. Recording changes nothing that a simulated run computes: it
@@ -15,7 +15,7 @@ pub use sink::{Limits, Recorded, Sink, Tracer};
 use crate::ids::{EngineId, Key, NodeId, ReplyTo};
 use crate::units::Nanos;
 
-/// Who recorded an event. Events of one track are in the order of their times.
+/// The recorder of an event. Events of one track are in the order of their times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Track {
     /// An engine.
@@ -243,8 +243,8 @@ impl fmt::Debug for Phase {
 
 /// The last part of a type's path, without its parameters: what a message or a task is called.
 ///
-/// Of an `async` block it is the function around it, with the module that the function is in, unless
-/// it belongs to a type with parameters.
+/// Of an `async` block it is the function around it, with the module that the function is in. A method of
+/// a type with parameters, or of an `impl` in another module than its type, comes without a module.
 pub fn short_name(path: &'static str) -> &'static str {
     let mut rest = path;
     while let Some(outer) = rest.strip_suffix("::{{closure}}") {
@@ -254,7 +254,8 @@ pub fn short_name(path: &'static str) -> &'static str {
     let (outer, name) = last_part(rest);
     let Some(outer) = outer.filter(|_| is_block) else { return name };
     let (_, module) = last_part(outer);
-    if outer.ends_with(module) {
+    // What ends in `>` has no plain name: the path goes on behind the parameters.
+    if !module.is_empty() && outer.ends_with(module) {
         let begin = outer.len() - module.len();
         &path[begin..outer.len() + "::".len() + name.len()]
     } else {
@@ -297,5 +298,13 @@ mod tests {
         assert_eq!(short_name("a::Nic<c::F>::serve::{{closure}}"), "serve");
         assert_eq!(short_name("a::Reply<'_, core::slice::Iter<u8>>"), "Reply");
         assert_eq!(short_name("u32"), "u32");
+    }
+
+    #[test]
+    fn methods_of_impls_elsewhere_and_of_traits_are_called_by_their_own_name() {
+        let elsewhere = "a::server::remote::<impl a::server::Nic<c::F>>::take_ship::{{closure}}";
+        assert_eq!(short_name(elsewhere), "take_ship");
+        assert_eq!(short_name("a::b::<impl a::Nic>::serve::{{closure}}"), "serve");
+        assert_eq!(short_name("<a::Client<c::F> as b::Session>::run::{{closure}}"), "run");
     }
 }

@@ -40,7 +40,7 @@ pub struct Sink {
     tracks: Mutex<BTreeMap<Track, Vec<Event>>>,
     /// Message types by kind, for messages that are sent again.
     kinds: Mutex<BTreeMap<u16, &'static str>>,
-    /// Frames under way, by the address of their buffer: nobody else has it until they arrive.
+    /// Frames under way, by the address of their buffer, which no other frame has until they arrive.
     frames: Mutex<BTreeMap<usize, u64>>,
 }
 

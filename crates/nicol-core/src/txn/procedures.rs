@@ -17,12 +17,13 @@ pub struct Scheduling {
     /// The keys of a request. They may be other ones than the transaction declares: a procedure's choice.
     /// (AMB-39)
     pub features: RequestKeys,
-    /// Does a procedure take so long that cores are reserved for it?
+    /// Does a procedure take so long that cores are reserved for it? (AMB-39)
     pub is_long: fn(ProcedureId) -> bool,
 }
 
 impl Scheduling {
-    /// By every key that the transaction declares; of a range, some keys stand for all.
+    /// By every key that the transaction declares, and by some keys of each range that it scans.
+    /// [AlNiCo22, corner cases]
     pub const DECLARED: Self = Self { features: declared, is_long: |_| false };
 }
 

@@ -1,33 +1,42 @@
-//! What half of a node is worth: which sides count as members only together.
+//! Which sides of a node (host and NIC) are members only together.
 
 use crate::ids::Side;
 
-/// What half of a node is worth to what runs there.
+/// Which sides of a node, host and NIC, a system needs together.
 ///
-/// A side that needs its other half has no lease without it and serves nobody: it is a member only
-/// together with it. Both begin their lives together.
+/// A side that needs the other gets a lease only while both are up; without it, it serves no request and
+/// is no member of the view. Both start together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Halves {
-    /// Each side goes on without the other.
+    /// Each side serves without the other.
     #[default]
     Apart,
-    /// The host goes on without its NIC engines, which are worth nothing without it.
+    /// The host serves without its NIC engines; these need the host.
     HostAlone,
-    /// Neither is worth anything without the other.
+    /// Each side needs the other.
     Together,
+    /// Each side needs the other. A side that was up when the other crashed keeps its memory: it has it
+    /// again when both start.
+    Paired,
 }
 
 impl Halves {
-    /// Is `side` worth nothing without the other side of its node?
+    /// Does `side` need the other side of its node?
     pub const fn needs_other(self, side: Side) -> bool {
         match self {
             Self::Apart => false,
             Self::HostAlone => matches!(side, Side::Nic),
-            Self::Together => true,
+            Self::Together | Self::Paired => true,
         }
     }
 
-    /// Is what a node holds lost with `side`?
+    /// Does a side keep its memory over a restart that only the other side's crash, or the view service,
+    /// has caused? A crash of the side itself takes its memory in any case.
+    pub const fn keeps_memory(self) -> bool {
+        matches!(self, Self::Paired)
+    }
+
+    /// Is the node's data unusable after a crash of `side`, until the node has recovered?
     pub const fn are_lost_with(self, side: Side) -> bool {
         matches!(side, Side::Host) || !matches!(self, Self::HostAlone)
     }

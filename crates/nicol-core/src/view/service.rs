@@ -1,5 +1,5 @@
-//! What a service of views decides, whatever world it stands in: who has a lease, who is given up,
-//! who has joined again.
+//! The decisions of the view service, the same in both worlds: which sides have a lease, which are given
+//! up, and which join again.
 
 use super::{SideState, View};
 use crate::ids::{Incarnation, NodeId, Side};
@@ -15,7 +15,7 @@ pub type Asking = (NodeId, Side, Incarnation);
 /// A side whose lease has ended is given up: a newer view is without it. A new incarnation
 /// registers when it first asks, and has no lease before. One that was given up and still lives
 /// must start anew. Sides that [need](super::Halves) their other half are given up with it, in the
-/// same view, and become members together: whoever registers first waits.
+/// same view, and become members together: the side that registers first waits.
 #[derive(Debug)]
 pub struct Membership {
     view: View,
@@ -71,7 +71,7 @@ impl Membership {
         let (leases, registering) =
             (&mut self.leases[node.index()], &mut self.registering[node.index()]);
         let mut states = SIDES.map(|side| self.view.side(node, side));
-        // Who no longer asks does not become a member when its other half comes.
+        // A side that no longer asks does not become a member when its other half comes.
         registering.iter_mut().for_each(|one| *one = one.filter(|(_, until)| *until >= now));
         let is_over = |of: usize| states[of].up && (leases[of] < now || registering[of].is_some());
         let ends = [0, 1].map(is_over);
@@ -161,7 +161,7 @@ mod tests {
             self.0.update(Nanos(now), &asking.collect::<Vec<_>>(), Nanos(now + 10));
         }
 
-        /// Who is a member, and in which life.
+        /// Which sides are members, and in which life.
         fn sides(&self) -> [(bool, u32); 2] {
             SIDES.map(|side| {
                 let SideState { up, incarnation } = self.0.view().side(NodeId(1), side);

@@ -1,5 +1,5 @@
 //! The families of systems. Each has its files here: its systems and their settings, its workloads,
-//! what its clients do and who judges them, its experiments.
+//! its clients' operations and their checkers, and its experiments.
 
 pub mod commit;
 pub(crate) mod engine;
@@ -7,6 +7,7 @@ pub mod key_value;
 pub(crate) mod minos;
 pub mod offpath;
 pub mod prism;
+mod scheduling;
 
 use crate::system::System;
 

@@ -49,6 +49,8 @@ pub enum Resource {
     DmaToHost,
     /// The DMA engine in both directions.
     DmaBoth,
+    /// The card's queues of what cores of the SoC post together, of which it fetches each request.
+    SocRequesters,
     /// Messages that the host sends.
     HostMessages,
     /// Cores of the host.
@@ -59,7 +61,7 @@ pub enum Resource {
 
 impl Resource {
     /// Every resource, in the order of the demands.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::LinkIn,
         Self::LinkOut,
         Self::Units,
@@ -79,6 +81,7 @@ impl Resource {
         Self::DmaToSoc,
         Self::DmaToHost,
         Self::DmaBoth,
+        Self::SocRequesters,
         Self::HostMessages,
         Self::HostCores,
         Self::SocCores,
@@ -106,6 +109,7 @@ impl Resource {
             Self::DmaToSoc => "DMA to SoC",
             Self::DmaToHost => "DMA to host",
             Self::DmaBoth => "DMA engine",
+            Self::SocRequesters => "SoC requesters",
             Self::HostMessages => "host messages",
             Self::HostCores => "host cores",
             Self::SocCores => "SoC cores",
@@ -166,7 +170,7 @@ impl<'a> Hardware<'a> {
                 let there = self.profile.engines(Side::Host) as u64;
                 description.host_cores.unwrap_or(there).min(there) as f64
             }
-            Resource::SocCores => {
+            Resource::SocCores | Resource::SocRequesters => {
                 let there = self.profile.engines(Side::Nic) as u64;
                 description.soc_cores.unwrap_or(there).min(there) as f64
             }
@@ -179,6 +183,7 @@ impl<'a> Hardware<'a> {
     pub fn demand(&self, alternative: &Alternative) -> Demand {
         let mut sum =
             Demand { takes: [0.0; Resource::ALL.len()], latency: 0.0, network_bytes: 0.0 };
+        let posting = self.posting(alternative);
         for step in &alternative.steps {
             match *step {
                 Step::Compute { side, ns } => {
@@ -192,7 +197,7 @@ impl<'a> Hardware<'a> {
                     // Advice 2 and 3: pieces, one after another.
                     let piece = self.mitigated.segment.map_or(bytes, |most| bytes.min(most));
                     let pieces = bytes.div_ceil(piece.max(1)) as f64;
-                    let one = Operation { verb, bytes: piece, reply, range };
+                    let one = Operation { verb, bytes: piece, reply, range, posting };
                     let latency = self.operation(&mut sum, way, one, count * pieces);
                     sum.latency += latency * count * pieces;
                 }
@@ -300,16 +305,35 @@ impl<'a> Hardware<'a> {
         if blocks { suspected.blocked_permille.value as f64 / 1e3 } else { 1.0 }
     }
 
-    /// Time of a core of `side` to post a verb and to poll its completion.
+    /// Time of a core of `side` to post one verb and to poll its completion.
     fn posted(&self, side: Side) -> f64 {
         let end = self.end(side);
-        let each = ps(end.post.value) + ps(end.completed.value);
-        each + ps(end.doorbell.value) / self.batch(side)
+        ps(end.post.value) + ps(end.completed.value) + ps(end.doorbell.value)
     }
 
-    /// Requests of a doorbell: advice 4 batches those of the SoC only.
-    fn batch(&self, side: Side) -> f64 {
-        if side == Side::Nic { self.mitigated.doorbell_batch.max(1) as f64 } else { 1.0 }
+    /// How the SoC posts for `alternative`. Advice 4 batches its doorbells only, not those of the host.
+    fn posting(&self, alternative: &Alternative) -> Posting {
+        let batch = self.mitigated.doorbell_batch.max(1);
+        match alternative.steps[0].own_side() {
+            None => Posting::Gathered(batch),
+            Some(_) => Posting::Together(alternative.group(batch)),
+        }
+    }
+
+    /// Takes a core of `side` for `count` verbs, and what the card takes to fetch those that share a doorbell.
+    fn post(&self, sum: &mut Demand, side: Side, posting: Posting, count: f64) {
+        let end = self.end(side);
+        let core = Self::cores(side);
+        sum.take(core, ps(end.post.value) + ps(end.completed.value), count);
+        let posting = if side == Side::Nic { posting } else { Posting::Gathered(1) };
+        for (turns, verbs) in posting.turns(count) {
+            sum.take(core, ps(end.doorbell.value), turns);
+            // One alone comes with its doorbell.
+            if verbs > 1 {
+                let fetched = ps(end.chain_start.value) + ps(end.chained.value) * verbs as f64;
+                sum.take(Resource::SocRequesters, fetched, turns);
+            }
+        }
     }
 
     fn cores(side: Side) -> Resource {
@@ -376,7 +400,7 @@ impl<'a> Hardware<'a> {
 
     fn outbound(&self, sum: &mut Demand, side: Side, one: Operation, count: f64) -> f64 {
         self.unit(sum, side, ps(self.card.packet.value), count);
-        sum.take(Self::cores(side), self.posted(side), count);
+        self.post(sum, side, one.posting, count);
         let header = self.profile.verbs.header.value.0;
         let writes = one.verb == Verb::Write;
         let lanes = self.lanes(sum, side, writes, one.bytes, count, 1.0);
@@ -402,7 +426,7 @@ impl<'a> Hardware<'a> {
         };
         let slow = self.blocked(limit, one.bytes);
         self.unit(sum, asker, ps(self.card.packet.value), count);
-        sum.take(Self::cores(asker), self.posted(asker), count);
+        self.post(sum, asker, one.posting, count);
         let shared = self.card.switch.as_ref().map_or(0.0, |by| ps(by.within_interval.value));
         sum.take(Resource::HostReads, shared, count);
         sum.take(Resource::HostWrites, shared, count);
@@ -437,9 +461,12 @@ impl<'a> Hardware<'a> {
         sum.take(lanes, per_bytes(pcie.rate.value, carried), count);
         let memory = if reads { Resource::HostReads } else { Resource::HostWrites };
         sum.take(memory, ps(engine.host_interval.value), count);
-        let vector = self.batch(Side::Nic).min(dma.vector.value.max(1) as f64);
-        let core = ps(dma.submit.value) / vector + ps(dma.completed.value);
-        sum.take(Resource::SocCores, core, count);
+        let vector = self.mitigated.doorbell_batch.clamp(1, dma.vector.value.max(1));
+        sum.take(Resource::SocCores, ps(dma.completed.value), count);
+        for (turns, requests) in one.posting.turns(count) {
+            let submissions = requests.div_ceil(vector) as f64;
+            sum.take(Resource::SocCores, ps(dma.submit.value) * submissions, turns);
+        }
         let latency = if reads { &dma.read_latency } else { &dma.write_latency };
         ps(latency.value).max(moved) + ps(dma.submit.value) + ps(dma.completed.value)
     }
@@ -499,6 +526,38 @@ struct Operation {
     bytes: u64,
     reply: u64,
     range: Option<u64>,
+    posting: Posting,
+}
+
+/// How a core of the SoC posts the operations of its requests.
+#[derive(Clone, Copy)]
+enum Posting {
+    /// So many requests take each of their turns together.
+    Together(u64),
+    /// Requests come by SEND: a busy core has as many of them in a round as share a doorbell.
+    Gathered(u64),
+}
+
+impl Posting {
+    /// For a step that a request takes `count` times: how often so many operations are posted at once, by
+    /// request.
+    fn turns(self, count: f64) -> [(f64, u64); 3] {
+        match self {
+            Self::Gathered(batch) => [(count / batch as f64, batch), (0.0, 0), (0.0, 0)],
+            Self::Together(group) => {
+                let by_request = 1.0 / group as f64;
+                // Of a count of 2.5, a group of 3 has two turns of 3, and one of 1 or of 2.
+                let last = count.fract() * group as f64;
+                let (fewer, more) = (1.0 - last.fract(), last.fract());
+                let (least, some) = (last as u64, f64::from(u8::from(last >= 1.0)));
+                [
+                    (count.trunc() * by_request, group),
+                    (fewer * some * by_request, least),
+                    (more * by_request, least + 1),
+                ]
+            }
+        }
+    }
 }
 
 impl Demand {

@@ -146,6 +146,21 @@ pub struct Alternative {
     pub steps: Vec<Step>,
 }
 
+/// Bytes that a core has under way at most if it has several requests at a time.
+pub(super) const BYTES_UNDER_WAY: u64 = 1 << 20;
+
+impl Alternative {
+    /// Requests that a core takes together to share `doorbell_batch` doorbells: those that the SoC begins. A
+    /// receiver of SENDs has what comes in a round.
+    pub(super) fn group(&self, doorbell_batch: u64) -> u64 {
+        let bytes: f64 = self.steps.iter().map(Step::total_bytes).sum();
+        match self.steps[0].own_side() {
+            Some(Side::Nic) => doorbell_batch.min(BYTES_UNDER_WAY / bytes.max(1.0) as u64).max(1),
+            _ => 1,
+        }
+    }
+}
+
 /// What the study advises, if switched on. [OffPath23 3.2, 3.3]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mitigations {
@@ -153,7 +168,7 @@ pub struct Mitigations {
     pub replicate_hot: u64,
     /// Advice 2 and 3: larger transfers are cut into pieces of so many bytes.
     pub segment: Option<u64>,
-    /// Advice 4: requests of a doorbell, where that helps.
+    /// Advice 4: requests of a doorbell of the SoC.
     pub doorbell_batch: u64,
 }
 
@@ -409,7 +424,7 @@ impl Text<'_> {
         Ok(ranked)
     }
 
-    /// Is `step` one that whoever has come so far can take?
+    /// Can the machine or side that the steps before have reached make `step`?
     fn check_taker(&self, before: &[Step], step: Step, at: &Range<usize>) -> Result<(), Wrong> {
         let taker = before.iter().rev().find_map(|step| match *step {
             Step::Operation { way: Way::Inbound(side), verb: Verb::Send, .. } => Some(Some(side)),

@@ -229,7 +229,8 @@ fn switches(candidates: &[Candidate], ranked: &[usize], mix: &Mix) -> Vec<Switch
         let under_way = mops * next.latency_us;
         Switch { from: first.name.clone(), to: next.name.clone(), mops, under_way }
     });
-    pairs.collect()
+    // With less than one under way nobody can tell, and the two answer about as soon.
+    pairs.filter(|switch| switch.under_way >= 1.0).collect()
 }
 
 fn taken(programme: &Programme, rates: &[f64]) -> Vec<(Resource, f64)> {

@@ -18,7 +18,7 @@ use nicol_core::wire::{Malformed, Writer};
 use nicol_sim::checks::paths::Verb;
 use nicol_sim::{Profile, SimCluster, SimConfig};
 
-use super::description::{Alternative, Description, Mitigations, Step, Way};
+use super::description::{Alternative, BYTES_UNDER_WAY, Description, Mitigations, Step, Way};
 
 /// The node whose card is planned for, and the first of the others.
 const TARGET: NodeId = NodeId(0);
@@ -29,8 +29,10 @@ const RANGE: u64 = 16 << 20;
 /// Requests that a core has under way at most, and their bytes if it has several; what all cores
 /// together have at least.
 const WORKERS_MAX: u64 = 16;
-const BYTES_UNDER_WAY: u64 = 1 << 20;
 const UNDER_WAY_MIN: u64 = 64;
+/// Groups of requests that share doorbells which a core has under way at least: the card has the next one
+/// to fetch while others wait for their answers.
+const GROUPS_MIN: u64 = 6;
 /// Requests of a window at least.
 const REQUESTS_MIN: u64 = 200;
 /// How much two windows of a steady rate differ at most.
@@ -88,8 +90,9 @@ pub fn run(
     profiles[0] = target.clone();
     let mut config = SimConfig::mixed(view, profiles, 1);
     config.tuning.aggregation = false;
+    // Advice 4: batches cost the host's requests throughput.
     let batch = description.mitigations.doorbell_batch.max(1) as usize;
-    config.tuning.doorbell_batch = DoorbellBatch::UpTo(batch);
+    config.tuning.doorbell_batch = DoorbellBatch::OfNic(batch);
     config.tuning.dma_vector = config.tuning.dma_vector.min(batch);
     let largest =
         description.alternatives.iter().flat_map(|one| &one.steps).map(|step| match step {
@@ -102,6 +105,8 @@ pub fn run(
     let cluster = SimCluster::new(config);
     cluster.start(&Arc::new(Started(requests.clone())));
     let under_way = if alone { 1 } else { requests.under_way(&view) };
+    let groups = (0..description.alternatives.len()).map(|at| requests.group(at));
+    let slack = 2 * groups.max().unwrap_or(1);
     let window = || {
         let (began, before, done) = (cluster.now(), requests.counts(), requests.done());
         let (least, most) = (began + SPAN_MIN, REQUESTS_MIN.max(2 * under_way));
@@ -123,7 +128,7 @@ pub fn run(
         let before = std::mem::replace(&mut found, window());
         let rate = |of: &Simulated| of.mops.iter().sum::<f64>();
         let same = (rate(&found) / rate(&before) - 1.0).abs() < STEADY;
-        if same && !piles_up(&steps, &requests.steps()) {
+        if same && !piles_up(&steps, &requests.steps(), slack) {
             break;
         }
     }
@@ -132,14 +137,14 @@ pub fn run(
 
 /// Do requests wait in ever greater numbers for a step? Then fewer of it end than begin: what others
 /// are answered is no rate that lasts.
-fn piles_up(before: &[(u64, u64)], after: &[(u64, u64)]) -> bool {
+fn piles_up(before: &[(u64, u64)], after: &[(u64, u64)], slack: u64) -> bool {
     before.iter().zip(after).any(|(before, after)| {
         let (begun, ended) = (after.0 - before.0, after.1 - before.1);
-        begun as f64 > ended as f64 * (1.0 + PILED_UP) + 2.0
+        begun as f64 > ended as f64 * (1.0 + PILED_UP) + slack as f64
     })
 }
 
-/// Steps of a request, and who takes them.
+/// Steps of a request, and the machine or side that takes them.
 #[derive(Debug)]
 struct Requests {
     alternatives: Vec<Alternative>,
@@ -153,7 +158,12 @@ struct Requests {
     /// Of each step, how often it was due so far, in millionths, and how many of its operations have
     /// ended.
     due: Vec<Vec<[AtomicU64; 2]>>,
+    /// By core of the SoC: operations that have left the node so far, for receivers of SENDs.
+    left: Vec<AtomicU64>,
 }
+
+/// Which operation of a request: the place of its alternative and that of the step.
+type Place = (usize, usize);
 
 const fn place(side: Side) -> usize {
     match side {
@@ -178,6 +188,15 @@ impl Requests {
                 .iter()
                 .map(|one| one.steps.iter().map(|_| Default::default()).collect())
                 .collect(),
+            left: (0..=u8::MAX).map(|_| AtomicU64::default()).collect(),
+        }
+    }
+
+    /// Requests of an alternative that a core takes together.
+    fn group(&self, at: usize) -> u64 {
+        match self.arrival {
+            Arrival::Alone(_) => 1,
+            _ => self.alternatives[at].group(self.mitigations.doorbell_batch),
         }
     }
 
@@ -201,19 +220,26 @@ impl Requests {
         self.done.iter().map(|done| done[0].load(Ordering::Relaxed)).sum()
     }
 
-    /// How many requests each of `cores` that begin one of `begun` has under way.
+    /// How many groups of requests each of `cores` that begin one of `begun` has under way.
     fn workers(&self, begun: &[(usize, f64)], cores: usize) -> u64 {
         let bytes = |at: usize| self.alternatives[at].steps.iter().map(Step::total_bytes).sum();
         let largest: f64 = begun.iter().map(|(at, _)| bytes(*at)).fold(1.0, f64::max);
         let by_bytes = (BYTES_UNDER_WAY as f64 / largest).ceil().min(WORKERS_MAX as f64) as u64;
-        by_bytes.max(UNDER_WAY_MIN.div_ceil(cores as u64))
+        let requests = by_bytes.max(UNDER_WAY_MIN.div_ceil(cores as u64));
+        match begun.iter().map(|(at, _)| self.group(*at)).max() {
+            Some(group) if group > 1 => requests.div_ceil(group).max(GROUPS_MIN),
+            _ => requests,
+        }
     }
 
     /// Requests of all engines of `view` that are under way at a time.
     fn under_way(&self, view: &View) -> u64 {
         let of = |here: EngineId| match self.begun_by(here) {
             begun if begun.is_empty() => 0,
-            begun => self.workers(&begun, beside(view, here)),
+            begun => {
+                let group = begun.iter().map(|(at, _)| self.group(*at)).max().unwrap_or(1);
+                self.workers(&begun, beside(view, here)) * group
+            }
         };
         view.engine_ids().map(of).sum()
     }
@@ -246,12 +272,13 @@ impl Requests {
         if at + bytes <= RANGE { at } else { at % (RANGE - bytes.min(RANGE) + 64) / 64 * 64 }
     }
 
-    /// Takes the steps from `first` on, up to what another engine takes; how many were taken.
+    /// Takes the steps of `group` requests from `first` on, up to what another engine takes: each step for
+    /// all of them, and then the next.
     async fn take<F: Fabric>(
         &self,
         fabric: &F,
-        alternative: usize,
-        first: usize,
+        (alternative, first): Place,
+        group: u64,
     ) -> Result<(), FabricError> {
         let steps = &self.alternatives[alternative].steps;
         let mut at = first;
@@ -259,7 +286,7 @@ impl Requests {
             // Steps after a SEND, as far as the node takes them, are the receiver's.
             let nested = at > 0 && first == 0 && self.is_nested(alternative, at);
             if !nested {
-                self.repeat(fabric, alternative, at, step).await?;
+                self.repeat(fabric, (alternative, at), step, group).await?;
             }
             at += 1;
             if first > 0 && steps.get(at).is_some_and(|_| !self.is_nested(alternative, at)) {
@@ -288,54 +315,79 @@ impl Requests {
         (before + millionths) / 1_000_000 - before / 1_000_000
     }
 
-    /// A step as often as it counts.
+    /// A step of `group` requests as often as it counts. Of the operations of each turn the engine makes
+    /// batches, as of all that a round posts.
     async fn repeat<F: Fabric>(
         &self,
         fabric: &F,
-        alternative: usize,
-        at: usize,
+        (alternative, at): Place,
         step: &Step,
+        group: u64,
     ) -> Result<(), FabricError> {
-        let count = match step {
+        let ended = &self.due[alternative][at][1];
+        let (bytes, count) = match *step {
             Step::Operation { count, bytes, .. } => {
-                let piece = self.mitigations.segment.map_or(*bytes, |most| most.min(*bytes));
-                count * bytes.div_ceil(piece.max(1)) as f64
+                let piece = self.mitigations.segment.map_or(bytes, |most| most.min(bytes));
+                (piece, count * bytes.div_ceil(piece.max(1)) as f64)
             }
-            Step::Compute { .. } => 1.0,
+            Step::Compute { side, ns } => {
+                debug_assert!(fabric.here().side == side, "the side that the description names");
+                for _ in 0..group {
+                    let _once = self.times(alternative, at, 1.0);
+                    // Named work has the profile's costs; what a description asks for is its own.
+                    fabric.work(Work::Given { nanos: ns });
+                    fabric.yield_now().await;
+                    ended.fetch_add(1, Ordering::Relaxed);
+                }
+                return Ok(());
+            }
         };
-        let times = self.times(alternative, at, count);
-        for _ in 0..times {
-            self.step(fabric, alternative, at, step).await?;
-            self.due[alternative][at][1].fetch_add(1, Ordering::Relaxed);
+        let mut left: Vec<u64> = (0..group).map(|_| self.times(alternative, at, count)).collect();
+        while left.iter().any(|times| *times > 0) {
+            let mut machine = None;
+            let mut posted = Vec::new();
+            for times in left.iter_mut().filter(|times| **times > 0) {
+                *times -= 1;
+                let draw = fabric.random();
+                let machine = *machine.get_or_insert_with(|| self.machine(fabric, draw, group));
+                posted.push(self.begin(fabric, (alternative, at), bytes, (draw, machine)));
+            }
+            for one in posted {
+                one.await.map(drop)?;
+                ended.fetch_add(1, Ordering::Relaxed);
+            }
         }
         Ok(())
     }
 
-    async fn step<F: Fabric>(
+    /// The machine that an operation goes to which leaves the node. To all of them in turn: else the link of
+    /// one would bind. What shares a doorbell goes to one.
+    fn machine<F: Fabric>(&self, fabric: &F, draw: u64, group: u64) -> usize {
+        let (here, batch) = (fabric.here(), self.mitigations.doorbell_batch.max(1));
+        let turn = if group == 1 && batch > 1 && here.side == Side::Nic {
+            self.left[usize::from(here.core)].fetch_add(1, Ordering::Relaxed) / batch
+        } else {
+            draw >> 32
+        };
+        turn as usize % self.others.len()
+    }
+
+    /// Posts an operation of `bytes`, or sends its message.
+    fn begin<F: Fabric>(
         &self,
         fabric: &F,
-        alternative: usize,
-        at: usize,
-        step: &Step,
-    ) -> Result<(), FabricError> {
-        let (way, verb, bytes, range) = match *step {
-            Step::Compute { side, ns } => {
-                // Named work has the profile's costs; what a description asks for is its own.
-                fabric.work(Work::Given { nanos: ns });
-                debug_assert!(fabric.here().side == side, "the side that the description names");
-                fabric.yield_now().await;
-                return Ok(());
-            }
-            Step::Operation { way, verb, bytes, range, .. } => {
-                let piece = self.mitigations.segment.map_or(bytes, |most| most.min(bytes));
-                (way, verb, piece, range)
-            }
+        (alternative, at): Place,
+        bytes: u64,
+        (draw, machine): (u64, usize),
+    ) -> F::Completion {
+        let Step::Operation { way, verb, range, .. } = self.alternatives[alternative].steps[at]
+        else {
+            unreachable!("a computation is no operation")
         };
-        let draw = fabric.random();
         let offset = self.address(draw, bytes, range);
         let key = |side: Side| RKey(self.keys[place(side)].load(Ordering::Relaxed) as u32);
         let one = |rkey| (rkey, offset, bytes);
-        let done = match way {
+        match way {
             Way::Inbound(side) if verb == Verb::Send => {
                 let cores = fabric.view().engines(TARGET, side) as u64;
                 let to = EngineId { node: TARGET, side, core: (draw % cores) as u8 };
@@ -344,16 +396,13 @@ impl Requests {
             }
             Way::Inbound(side) => post(fabric, TARGET, verb, one(key(side))),
             Way::Outbound(_) => {
-                // To all of them: else the link of one would bind.
-                let other = (draw >> 32) as usize % self.others.len();
-                let rkey = RKey(self.others[other].1.load(Ordering::Relaxed) as u32);
-                post(fabric, NodeId(1 + other as u16), verb, one(rkey))
+                let rkey = RKey(self.others[machine].1.load(Ordering::Relaxed) as u32);
+                post(fabric, NodeId(1 + machine as u16), verb, one(rkey))
             }
             Way::Within(side) => post(fabric, TARGET, verb, one(key(side.other()))),
             Way::Dma if verb == Verb::Read => fabric.dma_read(&self.own[0], offset, bytes as usize),
             Way::Dma => fabric.dma_write(&self.own[0], offset, &vec![0; bytes as usize]),
-        };
-        done.await.map(drop)
+        }
     }
 }
 
@@ -401,14 +450,19 @@ impl Start for Started {
             true => u64::from(here.core == 0 && here.node.0 <= 1),
             false => requests.workers(&begun, everywhere),
         };
-        let rate: f64 = begun.iter().map(|(_, weight)| weight).sum();
-        // In a mix each asks at its part of the rate: else whoever is faster would take the most.
+        let rate: f64 = turns(requests, &begun).iter().map(|(_, turns)| turns).sum();
+        // In a mix each asks at its part of the rate: else the fastest would take the most.
         let paced = matches!(requests.arrival, Arrival::Mixed(_));
         let every = if paced { (everywhere as u64 * workers) as f64 * 1e3 / rate } else { 0.0 };
         for _ in 0..if begun.is_empty() { 0 } else { workers } {
             fabric.spawn(work(fabric.clone(), requests.clone(), begun.clone(), every as u64));
         }
     }
+}
+
+/// How often groups of requests begin, for these rates of requests.
+fn turns(requests: &Requests, begun: &[(usize, f64)]) -> Vec<(usize, f64)> {
+    begun.iter().map(|&(at, rate)| (at, rate / requests.group(at) as f64)).collect()
 }
 
 /// Asks for ever, by the weights of the alternatives: every so often, or as soon as it was answered.
@@ -424,6 +478,7 @@ async fn work<F: Fabric>(
     if !alone {
         fabric.sleep_until(next).await;
     }
+    let begun = turns(&requests, &begun);
     let sum: f64 = begun.iter().map(|(_, weight)| weight).sum();
     loop {
         if every_ns > 0 {
@@ -437,11 +492,12 @@ async fn work<F: Fabric>(
         });
         let alternative = drawn.map_or(begun[0].0, |(at, _)| *at);
         let began = fabric.now();
-        let done = requests.take(&fabric, alternative, 0).await;
+        let group = requests.group(alternative);
+        let done = requests.take(&fabric, (alternative, 0), group).await;
         assert_eq!(done, Ok(()), "a plan meets no faults");
         let [finished, waited] = &requests.done[alternative];
-        finished.fetch_add(1, Ordering::Relaxed);
-        waited.fetch_add(fabric.now().since(began).0, Ordering::Relaxed);
+        finished.fetch_add(group, Ordering::Relaxed);
+        waited.fetch_add(fabric.now().since(began).0 * group, Ordering::Relaxed);
     }
 }
 
@@ -495,7 +551,7 @@ impl<F: Fabric> Service for Server<F> {
             return Ok(());
         }
         self.fabric.spawn(async move {
-            let done = requests.take(&fabric, alternative, step + 1).await;
+            let done = requests.take(&fabric, (alternative, step + 1), 1).await;
             assert_eq!(done, Ok(()), "a plan meets no faults");
             fabric.reply(to, &Answer(reply));
         });

@@ -54,7 +54,7 @@ fn the_regret_of_both_case_studies_is_within_a_tenth() {
     }
 }
 
-/// A step that whoever has the request can take: another machine, or this side of the node.
+/// A step that can follow: by another machine, or by the side of the node that has the request.
 fn drawn_step(draws: &mut Draws, taker: Option<&str>) -> String {
     let mut pick = |of: &[&str]| of[(draws.next() * of.len() as f64) as usize].to_owned();
     let bytes = pick(&["16B", "64B", "256B", "1KiB", "4KiB", "64KiB", "256KiB", "16MiB"]);
@@ -84,8 +84,8 @@ fn drawn_step(draws: &mut Draws, taker: Option<&str>) -> String {
     }
 }
 
-/// A whole description, as a user might write one.
-fn drawn(draws: &mut Draws) -> String {
+/// A whole description, as a user might write one; where it is `batched`, the SoC shares doorbells.
+fn drawn(draws: &mut Draws, batched: bool) -> String {
     let mut text = "name = \"drawn\"\n".to_owned();
     let criteria = ["throughput", "latency", "host_cpu", "network"];
     let first = criteria[(draws.next() * 4.0) as usize];
@@ -93,7 +93,10 @@ fn drawn(draws: &mut Draws) -> String {
     if draws.next() < 0.3 {
         text += &format!("[limits]\nhost_cores = {}\n", 1 + (draws.next() * 24.0) as u64);
     }
-    if draws.next() < 0.3 {
+    if batched {
+        let batch = [2, 5, 16, 64][(draws.next() * 4.0) as usize];
+        text += &format!("[mitigations]\ndoorbell_batch = {batch}\n");
+    } else if draws.next() < 0.3 {
         let hot = 1 + (draws.next() * 8.0) as u64;
         text += &format!("[mitigations]\nreplicate_hot = {hot}\nsegment = \"256KiB\"\n");
     }
@@ -123,7 +126,7 @@ fn the_regret_of_200_whole_descriptions_is_within_a_tenth() {
     let mut draws = Draws(11);
     let (mut mixed, mut greedy_loses) = (0, 0);
     for number in 0..200 {
-        let text = drawn(&mut draws);
+        let text = drawn(&mut draws, number % 4 == 3);
         let description = Description::parse("drawn.toml", &text)
             .unwrap_or_else(|wrong| panic!("{number}: {wrong}\n{text}"));
         let plan = plan(&description, false).unwrap();
@@ -143,11 +146,11 @@ fn the_regret_of_200_whole_descriptions_is_within_a_tenth() {
 
 /// Holds rate and latency of each alternative of `count` drawn descriptions against the simulator's: how
 /// many there are, and which differ by 15 % or more.
-fn compared(seed: u64, count: u64) -> (usize, Vec<String>) {
+fn compared(seed: u64, count: u64, batched: bool) -> (usize, Vec<String>) {
     let mut draws = Draws(seed);
     let (mut alternatives, mut apart) = (0, Vec::new());
     for number in 0..count {
-        let text = drawn(&mut draws);
+        let text = drawn(&mut draws, batched);
         let description = Description::parse("drawn.toml", &text).unwrap();
         for one in &plan(&description, true).unwrap().candidates {
             let (mops, us) = one.simulated.unwrap();
@@ -165,8 +168,10 @@ fn compared(seed: u64, count: u64) -> (usize, Vec<String>) {
 
 #[test]
 fn bounds_of_drawn_descriptions_are_those_of_the_simulator() {
-    let (alternatives, apart) = compared(23, 6);
-    assert!(alternatives >= 12 && apart.is_empty(), "{}", apart.join("\n"));
+    for (seed, count, batched) in [(23, 6, false), (31, 4, true)] {
+        let (alternatives, apart) = compared(seed, count, batched);
+        assert!(alternatives >= 8 && apart.is_empty(), "{}", apart.join("\n"));
+    }
 }
 
 /// One in a hundred may differ: of a node with one core that moves megabytes beside small operations the
@@ -174,9 +179,53 @@ fn bounds_of_drawn_descriptions_are_those_of_the_simulator() {
 #[test]
 #[ignore = "minutes: cargo xtask plans runs it, after a change to the planner or to a card's model"]
 fn bounds_of_200_drawn_descriptions_are_those_of_the_simulator() {
-    let (alternatives, apart) = compared(29, 200);
-    println!("{alternatives} alternatives, {} differ by 15 % or more", apart.len());
-    assert!(apart.len() * 100 <= alternatives, "{}", apart.join("\n"));
+    for batched in [false, true] {
+        let (alternatives, apart) = compared(29, 200, batched);
+        println!(
+            "{alternatives} alternatives, {} differ by 15 % or more{}",
+            apart.len(),
+            if batched { "; the SoC shares doorbells" } else { "" }
+        );
+        assert!(apart.len() * 100 <= alternatives, "{}", apart.join("\n"));
+    }
+}
+
+/// What shares a doorbell costs a core less, and the card more: it fetches each request after the doorbell.
+#[test]
+fn bounds_of_what_shares_doorbells_are_those_of_the_simulator() {
+    let own = |path: &str, verb: &str, count: &str| {
+        format!("{{ path = \"{path}\", verb = \"{verb}\", bytes = \"64B\", count = {count} }}")
+    };
+    let asked = "{ path = \"2\", verb = \"SEND\", bytes = \"16B\", reply = \"64B\" }, ";
+    let mut bound = Vec::new();
+    for (batch, steps) in [
+        (2, own("3-s2h", "READ", "1")),
+        (16, own("3-s2h", "READ", "1")),
+        (64, own("2-out", "WRITE", "1")),
+        (16, own("3-s2h", "WRITE", "0.1") + ", " + &own("2-out", "READ", "2.5")),
+        (16, own("3*", "READ", "1")),
+        (16, asked.to_owned() + &own("3-s2h", "READ", "1")),
+        (16, asked.to_owned() + &own("2-out", "WRITE", "2")),
+        (16, own("1-out", "WRITE", "1")),
+    ] {
+        let text = format!(
+            "name = \"x\"\n[mitigations]\ndoorbell_batch = {batch}\n[[alternative]]\nname = \"a\"\n\
+             steps = [{steps}]"
+        );
+        let plan = plan(&read(&text), true).unwrap();
+        let one = &plan.candidates[0];
+        let ((mops, us), ratio) = (one.simulated.unwrap(), |a: f64, b: f64| (a / b - 1.0).abs());
+        bound.push(one.binds);
+        println!(
+            "{batch}: {} and {mops} M/s, {} and {us} us; {}",
+            one.mops,
+            one.latency_us,
+            one.binds.name()
+        );
+        assert!(ratio(one.mops, mops) < 0.15, "{}, {mops} M/s: {text}", one.mops);
+        assert!(ratio(one.latency_us, us) < 0.15, "{}, {us} us: {text}", one.latency_us);
+    }
+    assert!(bound.contains(&Resource::SocRequesters), "{bound:?}");
 }
 
 #[test]
@@ -198,6 +247,7 @@ fn every_example_is_planned_and_says_what_binds() {
         let svg = picture(&plan);
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n") && svg.contains("PCIe1"));
         assert!(mix.total() >= plan.greedy.total() * (1.0 - 1e-9));
+        assert!(plan.switches.iter().all(|switch| switch.under_way >= 1.0), "{text}");
     }
 }
 

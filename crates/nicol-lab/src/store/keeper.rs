@@ -118,7 +118,7 @@ impl Keeper {
         self.folder.dir()
     }
 
-    /// What has been done so far, for whoever asks on another thread.
+    /// The work done so far; may be called on any thread.
     pub fn kept(&self) -> impl Fn() -> Kept + Send + Sync + use<> {
         let kept = self.kept.clone();
         move || lock(&kept).clone()

@@ -332,8 +332,8 @@ impl LogReader {
         }
     }
 
-    /// Moves on by `len` bytes and says so, before they are zeroed: whoever finds zeros must also find
-    /// that they were read.
+    /// Moves on by `len` bytes and says so, before they are zeroed: an engine that finds zeros must also find
+    /// that the bytes were read.
     #[inline]
     fn step(position: &mut u64, number: &mut u32, memory: &LogMemory, len: u64) {
         *position += len;

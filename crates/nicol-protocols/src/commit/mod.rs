@@ -95,7 +95,7 @@ pub enum Sabotage {
     AbortInstalls,
     /// What was read of ordered tables is taken for current.
     IgnoresRangeVersions,
-    /// After a crash: locks that a dead coordinator has left are given to who asks.
+    /// After a crash: locks that a dead coordinator has left are given to the next transaction.
     StealsLocks,
     /// After a crash, or a timeout: a transaction commits although a backup that lives has not
     /// acknowledged.

@@ -6,7 +6,7 @@ use nicol_core::view::NODES_MAX;
 use nicol_core::wire::{Malformed, Reader};
 
 /// What a LOG or COMMIT is of its transaction: the shard, how many keys follow, and how many shards
-/// the transaction updates, so that whoever finds log records knows whether they are all.
+/// the transaction updates, so that recovery knows whether it has the records of all shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) shard: ShardId,

@@ -6,9 +6,9 @@
 //!
 //! - One whose records cover all its shards, by one replica's log each, is taken as a whole: it was
 //!   validated, its locks were held, and nothing that came after it can be there without it.
-//! - One of which a shard's record is missing was not reported, and nobody has read it: it is left
+//! - One of which a shard's record is missing was not reported, and no transaction has read it: it is left
 //!   out as a whole. That is certain only where a backup's log that must hold the missing record is
-//!   known to be undamaged. Otherwise nobody can say, and the logs are refused.
+//!   known to be undamaged. Otherwise its outcome is unknown, and the logs are refused.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,6 +19,7 @@ use nicol_core::view::View;
 
 use super::log::{RecordKind, record_len};
 use super::writes::Writes;
+pub use crate::kit::Recovered;
 
 /// Leading bytes of a log record that say whose it is: framing, transaction, shards.
 pub const LEAD: usize = 2 * WORD + TXN_AND_PART;
@@ -300,52 +301,6 @@ impl Decided {
             writes.installs().for_each(|(key, version, value)| each(key, version, value));
         }
         Ok(())
-    }
-}
-
-/// The newest write of a key: its version, and the value unless it deletes.
-type Newest = (Version, Option<Box<[u8]>>);
-
-/// Records as recovery finds them: of each key the newest write, deletions included.
-#[derive(Debug, Default)]
-pub struct Recovered {
-    newest: IdMap<Key, Newest>,
-}
-
-impl Recovered {
-    /// Takes a write, if it is newer than what is known of its key: logs have no common order.
-    pub fn apply(&mut self, key: Key, version: Version, value: Option<&[u8]>) {
-        use std::collections::hash_map::Entry;
-        match self.newest.entry(key) {
-            Entry::Occupied(mut known) if known.get().0 < version => {
-                known.insert((version, value.map(Box::from)));
-            }
-            Entry::Occupied(_) => {}
-            Entry::Vacant(free) => {
-                free.insert((version, value.map(Box::from)));
-            }
-        }
-    }
-
-    /// What is known of `key`: the version, and the value unless it was deleted.
-    pub fn get(&self, key: Key) -> Option<(Version, Option<&[u8]>)> {
-        self.newest.get(&key).map(|(version, value)| (*version, value.as_deref()))
-    }
-
-    /// What is known of every key, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (Key, Version, Option<&[u8]>)> {
-        self.newest.iter().map(|(key, (version, value))| (*key, *version, value.as_deref()))
-    }
-
-    /// The records, in the order of their keys; deletions are forgotten.
-    pub fn into_records(self) -> Vec<(Key, Version, Box<[u8]>)> {
-        let mut records: Vec<_> = self
-            .newest
-            .into_iter()
-            .filter_map(|(key, (version, value))| value.map(|value| (key, version, value)))
-            .collect();
-        records.sort_unstable_by_key(|&(key, ..)| key);
-        records
     }
 }
 

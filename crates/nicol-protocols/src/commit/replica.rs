@@ -5,7 +5,7 @@ use nicol_store::ordered::OrderedTable;
 
 /// The hash table of a shard: what differs between systems.
 pub trait ShardTable {
-    /// Deep copy. Requires that nobody else uses the table.
+    /// Deep copy. Requires exclusive access to the table.
     fn copy(&self) -> Self;
 
     /// Prefetches where keys are at home.
@@ -94,7 +94,7 @@ impl<T: ShardTable> Replica<T> {
         Self { table, ordered: OrderedTable::default() }
     }
 
-    /// Deep copy. Requires that nobody else uses the replica.
+    /// Deep copy. Requires exclusive access to the replica.
     pub(super) fn copy(&self) -> Self {
         Self { table: self.table.copy(), ordered: self.ordered.copy() }
     }

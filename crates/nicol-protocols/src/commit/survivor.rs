@@ -1,8 +1,8 @@
-//! A node that outlives others: what it refuses, excuses and counts once a view says that they are
-//! gone, in every system of the family (decision 0020).
+//! How the nodes that are left go on after a crash, in every system of the family (decision 0020): which
+//! requests they refuse, which backups they no longer wait for, and what they count of that.
 //!
-//! Nothing recovers yet. A shard is served by the node that was loaded with it, or by none. What each
-//! system does about locks that a lost node has left stands in its own `losses`.
+//! A single node does not recover: its shard is refused from then on. The locks that it left are handled
+//! by each system, in its own `losses`.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ pub(super) enum Without {
     Primary,
     /// No replica is left to keep what it writes to a shard.
     EveryReplica,
-    /// It was shipped there, and nobody knows what has become of it.
+    /// It was shipped there, and its outcome is unknown.
     ExecutionNode,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Survival {
 }
 
 impl Survival {
-    /// Nobody is lost: everything has just been loaded under `view`.
+    /// No node is lost: everything has just been loaded under `view`.
     pub(super) fn new(view: &View, sabotage: Sabotage) -> Self {
         Self { lost: LostNodes::new(view), without: DoneWithout::default(), sabotage }
     }
@@ -115,7 +115,7 @@ pub(super) trait Survivor {
     }
 }
 
-/// Tells whoever has sent a request of a kind why it is refused; false if that kind has no such reply.
+/// Refuses a request of a kind with the reason; false if that kind has no reply for it.
 type Deny<F> = fn(&F, u16, ReplyTo, Abort) -> bool;
 
 /// An engine of a node that has come back without its data: it serves no shard.
@@ -130,7 +130,7 @@ impl<F: Fabric> WithoutData<F> {
         assert!(first, "an engine runs one system");
     }
 
-    /// What it says to who wants its shard.
+    /// The reason with which it refuses its shard.
     fn denial(&self) -> Option<Abort> {
         let shard = self.fabric.view().led_by(self.fabric.here().node).next()?;
         Some(Abort::ShardUnavailable { shard })

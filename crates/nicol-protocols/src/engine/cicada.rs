@@ -85,11 +85,11 @@ impl<'s> Old<'s> {
     }
 
     fn set_status(self, status: u64) {
-        // Only its writer changes the status; whoever cuts off what is older only clears the rest.
+        // Only its writer changes the status; a worker that cuts off older versions clears the rest only.
         self.0[word::LINK].fetch_or(status, Ordering::SeqCst);
     }
 
-    /// Takes the place of the next older version away: whoever gets it frees it.
+    /// Cuts off the next older version and returns where it is: the caller frees it.
     fn cut(self) -> Place {
         Place((self.0[word::LINK].fetch_and(!NEXT, Ordering::SeqCst) & NEXT) as u32)
     }
@@ -284,7 +284,8 @@ impl RecordForm for Cicada {
     const STRICT: bool = false;
 
     fn word(store: &Multicore) -> Option<u64> {
-        // Whoever is earlier than what was taken out sees nothing, and begins again.
+        // A transaction with an earlier timestamp than the removed record finds no version, and begins
+        // again.
         let state = State { version: store.floor(), ..State::default() };
         let at = store.timestamp_floor();
         Old::make(store, (word::VALUE, COMMITTED), at, state).map(|place| place.0.into())
@@ -314,6 +315,10 @@ impl RecordForm for Cicada {
             }
             Found::Pending | Found::Nothing => State::default(),
         }
+    }
+
+    fn beyond(record: Record<'_>) -> Option<Place> {
+        Some(newest(record))
     }
 
     fn is_held(store: &Multicore, record: Record<'_>) -> bool {
@@ -355,6 +360,7 @@ impl Protocol for Cicada {
     async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort> {
         let (store, at) = (worker.store(), sets.timestamp);
         let pending = install_pending(worker, sets).await?;
+        worker.commit_point(sets)?;
         worker.stall().await;
         // [Cicada17 3.4 step 2]
         if worker.sabotage() != Sabotage::ForgetsReaders {
@@ -375,6 +381,7 @@ impl Protocol for Cicada {
             let Write { place, held, .. } = sets.writes[index];
             worker.fabric.access().await;
             let own = Old::at(store, Place(held as u32));
+            sets.writes[index].version = own.state().version;
             own.set_status(COMMITTED);
             sets.writes[index].held = 0;
             if !own.state().present && store.record(place).watch() {

@@ -17,6 +17,8 @@ pub struct EngineConfig {
     pub value_bytes: usize,
     /// How often the epoch moves on.
     pub epoch: Nanos,
+    /// Are transactions logged, and answered when their epoch is durable?
+    pub log: bool,
     /// What a transaction does that finds a record locked, in an engine that locks for reading.
     pub waiting: Waiting,
     /// Looks at a record that somebody has locked before an optimistic transaction aborts.
@@ -61,6 +63,10 @@ pub enum Sabotage {
     ForgetsReaders,
     /// What is locked for an aborted transaction stays locked.
     KeepsLocks,
+    /// Transactions are answered before their epoch is durable.
+    AcknowledgesEarly,
+    /// Logs are said to be complete up to an epoch that has not ended.
+    ClaimsEarly,
 }
 
 impl EngineConfig {
@@ -73,6 +79,7 @@ impl EngineConfig {
             value_bytes,
             // [Silo13 4.1]
             epoch: Nanos::from_millis(40),
+            log: false,
             waiting: Waiting::NoWait,
             spins: 64,
             stall: Nanos::ZERO,

@@ -9,8 +9,8 @@ use nicol_core::fabric::{Fabric, Work};
 use nicol_core::ids::{Key, Version};
 use nicol_core::interactive::Interactive;
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
-use nicol_core::units::Nanos;
 
+use super::log::Committed;
 use super::transaction::Transaction;
 use super::worker::{Protocol, Worker};
 use crate::schedule::{Client, Executor};
@@ -48,6 +48,10 @@ impl<F: Fabric, P: Protocol> Clone for Coordinator<F, P> {
     }
 }
 
+/// How an attempt ended, and what whoever answers must wait for. Who refuses has read what must be durable
+/// first.
+type Attempted = (Outcome, Option<Committed>);
+
 /// How the logic of a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Executed {
@@ -71,6 +75,8 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
     ) -> Result<Executed, Abort> {
         let mut executed = 0;
         for _ in 0..ROUNDS_MAX {
+            let unread = txn.entries().iter().filter(|entry| !entry.fetched);
+            open.will_read(unread.map(|entry| entry.key));
             for index in 0..txn.entries().len() {
                 let entry = txn.entries()[index];
                 if entry.fetched {
@@ -104,16 +110,15 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
         Err(Abort::NoResources)
     }
 
-    async fn attempt(&self, txn: &mut Txn, rows: &mut Rows) -> Result<(), Abort> {
+    async fn attempt(&self, txn: &mut Txn, rows: &mut Rows) -> Attempted {
         let mut open = Transaction::begin(&self.worker, self.age.take()).await;
         txn.id = open.id;
         let age = open.age();
         let ended = match self.execute(txn, &mut open, rows).await {
-            Ok(Executed::Complete) => open.commit().await,
-            Ok(Executed::Refused) => match open.refuse().await {
-                Ok(()) => Err(Abort::Refused),
-                stale => stale,
-            },
+            Ok(Executed::Complete) => open.commit().await.map(|logged| (Ok(()), logged)),
+            Ok(Executed::Refused) => {
+                open.refuse().await.map(|logged| (Err(Abort::Refused), logged))
+            }
             Err(abort) => {
                 open.abort();
                 Err(abort)
@@ -122,35 +127,38 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
         if ended.is_err_and(|abort| abort.retryable()) {
             self.age.set(Some(age));
         }
+        match ended {
+            Ok((Ok(()), logged)) => (Outcome::Committed, Some(logged)),
+            Ok((Err(abort), logged)) => (Outcome::Aborted(abort), Some(logged)),
+            Err(abort) => (Outcome::Aborted(abort), None),
+        }
+    }
+
+    /// Runs `txn` once, and does not wait until it is durable.
+    async fn run_once(&self, txn: &mut Txn) -> Attempted {
+        let mut rows = self.rows.borrow_mut().pop().unwrap_or_default();
+        let ended = self.attempt(txn, &mut rows).await;
+        self.rows.borrow_mut().push(rows);
         ended
     }
 }
 
-/// Attempts at a transaction of a worker, at most: it is then refused as if resources were missing.
-const ATTEMPTS_MAX: u32 = 100_000;
-/// The longest wait of a worker after an abort, and the first one, doubled from attempt to attempt.
-const BACKOFF_MAX: Nanos = Nanos::from_micros(20);
-const BACKOFF: Nanos = Nanos(200);
-
 impl<F: Fabric, P: Protocol> Executor for Coordinator<F, P> {
-    async fn complete(&self, txn: &mut Txn, aborted: &mut dyn FnMut(Key)) -> Outcome {
-        let initial = txn.entries().len();
-        let fabric = &self.worker.fabric;
-        for attempt in 0..ATTEMPTS_MAX {
-            let outcome = self.run(txn).await;
-            let Outcome::Aborted(
-                Abort::LockConflict { key } | Abort::Stale { key } | Abort::ValidateLocked { key },
-            ) = outcome
-            else {
-                return outcome;
-            };
-            aborted(key);
-            let longest = (BACKOFF.0 << attempt.min(16)).min(BACKOFF_MAX.0);
-            let wait = Nanos(1 + fabric.random() % longest);
-            fabric.sleep_until(fabric.now() + wait).await;
-            txn.rewind(initial);
+    type Ended = Option<Committed>;
+
+    async fn once(&self, txn: &mut Txn) -> Attempted {
+        self.run_once(txn).await
+    }
+
+    fn must_wait(&self, ended: &Option<Committed>) -> bool {
+        ended.is_some() && self.worker.logs()
+    }
+
+    async fn is_durable(&self, ended: Option<Committed>) -> bool {
+        match ended {
+            Some(committed) => self.worker.durable(committed).await,
+            None => true,
         }
-        Outcome::Aborted(Abort::NoResources)
     }
 }
 
@@ -187,13 +195,8 @@ async fn scan(txn: &mut Txn, open: &mut impl Interactive, rows: &mut Rows) -> Re
 
 impl<F: Fabric, P: Protocol> CommitProtocol for Coordinator<F, P> {
     async fn run(&self, txn: &mut Txn) -> Outcome {
-        let mut rows = self.rows.borrow_mut().pop().unwrap_or_default();
-        let ended = self.attempt(txn, &mut rows).await;
-        self.rows.borrow_mut().push(rows);
-        match ended {
-            Ok(()) => Outcome::Committed,
-            Err(abort) => Outcome::Aborted(abort),
-        }
+        let (outcome, ended) = self.run_once(txn).await;
+        if self.is_durable(ended).await { outcome } else { Outcome::Unknown }
     }
 }
 

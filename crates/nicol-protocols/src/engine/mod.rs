@@ -5,9 +5,10 @@
 //! | is interactive: it reads, writes and scans while its procedure runs | `transaction.rs` |
 //! | finds records by hash or along a tree, at memory that is freed by epochs | `nicol_store::multicore`, `worker.rs` |
 //! | reads, locks, validates and installs as its engine's protocol says | a [`Protocol`]: `silo.rs` and `tictoc.rs` over `optimistic.rs`, `two_phase_locking.rs`, `cicada.rs` |
+//! | is logged, and durable with its epoch, if that is asked for | `group_commit.rs`, [`recovery`] |
 //! | of a workload that declares its keys is one procedure of these | `coordinator.rs` |
 //!
-//! Clients are on the cores themselves, or send requests to a server, where somebody
+//! Clients are on the cores themselves, or send requests to a server, which
 //! [schedules](crate::schedule) them.
 //!
 //! Each look at a record is an access point
@@ -17,9 +18,12 @@
 mod cicada;
 mod config;
 mod coordinator;
+mod group_commit;
+mod log;
 mod node;
 mod optimistic;
 mod record_form;
+pub mod recovery;
 mod sets;
 mod silo;
 mod start;
@@ -33,6 +37,7 @@ pub use cicada::Cicada;
 pub use config::Sabotage;
 pub use config::{EngineConfig, Waiting};
 pub use coordinator::{Coordinator, ROUNDS_MAX, Submitter};
+pub use log::Committed;
 pub use node::Node;
 pub use record_form::RecordForm;
 pub use sets::Sets;

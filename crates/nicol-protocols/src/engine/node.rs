@@ -2,21 +2,60 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use nicol_core::ids::{Key, NodeId, ShardId, Side, Version};
+use nicol_core::medium::MediumWrite;
 use nicol_core::records::RecordSource;
-use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeMemory, ReadBack, SystemNode};
 use nicol_core::units::Bytes;
 use nicol_core::view::{ShardMap, View};
+use nicol_core::wire::Malformed;
 use nicol_store::multicore::Multicore;
 
 use super::config::EngineConfig;
+use super::log::NodeLog;
 use super::record_form::RecordForm;
+use super::recovery::Logs;
+use crate::kit::Recovered;
 use crate::schedule::Shared;
 
 /// Tables that a key's highest byte may name.
 const TABLES: usize = 256;
+
+/// What one core tells the others, in a cache line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Core {
+    /// Transactions under way.
+    open: AtomicU32,
+    /// No transaction has an earlier timestamp.
+    timestamp: AtomicU64,
+}
+
+impl Core {
+    const fn new() -> Self {
+        Self { open: AtomicU32::new(0), timestamp: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Notes how many transactions are under way.
+    pub(super) fn set_open(&self, transactions: u32) {
+        self.open.store(transactions, Ordering::Relaxed);
+    }
+
+    /// Notes that no transaction has an earlier timestamp.
+    pub(super) fn announce(&self, timestamp: u64) {
+        self.timestamp.store(timestamp, Ordering::SeqCst);
+    }
+
+    /// Notes that no transaction sees anything old.
+    pub(super) fn sees_everything(&self) {
+        // Most protocols announce nothing, and a store that all cores see at once takes a while.
+        if self.timestamp.load(Ordering::Relaxed) != u64::MAX {
+            self.announce(u64::MAX);
+        }
+    }
+}
 
 /// A node.
 pub struct Node<P: RecordForm> {
@@ -24,10 +63,9 @@ pub struct Node<P: RecordForm> {
     store: Multicore,
     /// What schedules requests, if anything does.
     schedule: Option<Arc<Shared>>,
-    /// Transactions under way.
-    open: AtomicU64,
-    /// By core: no transaction there has an earlier timestamp.
-    timestamps: Box<[AtomicU64]>,
+    /// How far the logs of its cores are durable, if there are any.
+    log: Option<NodeLog>,
+    cores: Box<[Core]>,
     /// Transactions that have waited for a lock for ever.
     endless_waits: AtomicU64,
     protocol: PhantomData<P>,
@@ -44,22 +82,23 @@ impl<P: RecordForm> Node<P> {
         self.schedule.as_ref()
     }
 
+    /// How far the logs of its cores are durable, if there are any.
+    pub(super) const fn log(&self) -> Option<&NodeLog> {
+        self.log.as_ref()
+    }
+
     pub(super) const fn store(&self) -> &Multicore {
         &self.store
     }
 
-    pub(super) fn began(&self) {
-        self.open.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Notes that no transaction of `core` has an earlier timestamp.
-    pub(super) fn announce(&self, core: usize, timestamp: u64) {
-        self.timestamps[core].store(timestamp, Ordering::SeqCst);
+    /// What `core` tells the others.
+    pub(super) fn core(&self, core: usize) -> &Core {
+        &self.cores[core]
     }
 
     /// No transaction has an earlier timestamp, but for some that begin just now.
     pub(super) fn oldest_timestamp(&self) -> u64 {
-        let announced = self.timestamps.iter().map(|core| core.load(Ordering::SeqCst));
+        let announced = self.cores.iter().map(|core| core.timestamp.load(Ordering::SeqCst));
         announced.min().unwrap_or(u64::MAX)
     }
 
@@ -67,10 +106,25 @@ impl<P: RecordForm> Node<P> {
     pub(super) fn gave_up_waiting(&self) {
         self.endless_waits.fetch_add(1, Ordering::Relaxed);
     }
+}
 
-    pub(super) fn ended(&self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
+/// What was loaded, and over it the transactions of durable epochs.
+fn read_back(
+    view: &View,
+    source: &dyn RecordSource,
+    media: &[(NodeId, Vec<MediumWrite>)],
+) -> Result<ReadBack, Malformed> {
+    let mut recovered = Recovered::loaded(view, source);
+    for (node, writes) in media {
+        let mut logs = Logs::new(view.engines(*node, Side::Host));
+        // The device's checksums tell what is torn.
+        let whole = writes.iter().filter(|write| write.intact);
+        for write in whole {
+            logs.note(&write.bytes)?;
+        }
+        logs.apply(&mut recovered)?;
     }
+    Ok(recovered.into_owned())
 }
 
 /// The longest value that `source` loads of each table.
@@ -89,6 +143,15 @@ impl<P: RecordForm> SystemNode for Node<P> {
     type Copies = ();
 
     const REPLICAS_CONVERGE: bool = false;
+
+    fn read_back(
+        config: &EngineConfig,
+        view: &View,
+        source: &dyn RecordSource,
+        media: &[(NodeId, Vec<MediumWrite>)],
+    ) -> Option<Result<ReadBack, String>> {
+        config.log.then(|| read_back(view, source, media).map_err(|error| error.to_string()))
+    }
 
     fn load(
         shard: ShardId,
@@ -119,25 +182,22 @@ impl<P: RecordForm> SystemNode for Node<P> {
     fn build(id: NodeId, view: &View, config: &EngineConfig, store: Multicore, (): ()) -> Self {
         let cores = view.engines(id, Side::Host);
         let server = view.engines(NodeId(0), Side::Host);
-        let schedule = config.schedule.as_ref().map(|schedule| {
-            let (map, transcripts) = (config.features.clone(), config.transcripts.clone());
-            Arc::new(Shared::new(schedule, map, server, transcripts))
-        });
+        let (map, transcripts) = (&config.features, &config.transcripts);
+        let schedule = Shared::of(config.schedule.as_ref(), map, server, transcripts);
         Self {
             config: config.clone(),
             store,
             schedule,
-            open: AtomicU64::new(0),
-            timestamps: (0..cores).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            log: config.log.then(|| NodeLog::new(cores)),
+            cores: (0..cores).map(|_| Core::new()).collect(),
             endless_waits: AtomicU64::new(0),
             protocol: PhantomData,
         }
     }
 
     fn is_settled(&self) -> bool {
-        let waiting =
-            self.schedule.as_ref().map_or(0, |shared| shared.open.load(Ordering::Relaxed));
-        self.open.load(Ordering::Relaxed) == 0 && waiting == 0
+        let answered = self.schedule.as_ref().is_none_or(|shared| shared.is_settled());
+        self.cores.iter().all(|core| core.open.load(Ordering::Relaxed) == 0) && answered
     }
 
     fn audit(&self) -> Audit {

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use nicol_core::fabric::{Fabric, Work};
-use nicol_core::ids::Key;
+use nicol_core::ids::{Key, Version};
 use nicol_core::interactive::Seen;
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Place, Record, State};
@@ -102,26 +102,28 @@ pub(super) async fn install<F: Fabric, P: Protocol>(
     _: Locked,
     word: u64,
 ) {
-    for write in &sets.writes {
+    for index in 0..sets.writes.len() {
         worker.fabric.access().await;
+        let write = &sets.writes[index];
         let record = worker.store().record(write.place);
-        put(worker, record, write, sets.value(write)).await;
+        let version = put(worker, record, write, sets.value(write)).await;
         record.word().store(word, Ordering::Release);
+        let write = &mut sets.writes[index];
+        (write.held, write.version) = (0, version);
     }
-    sets.writes.iter_mut().for_each(|write| write.held = 0);
 }
 
-/// Changes a record that is locked.
+/// Changes a record that is locked; returns its new version.
 pub(super) async fn put<F: Fabric, P: Protocol>(
     worker: &Worker<F, P>,
     record: Record<'_>,
     write: &Write,
     value: Option<&[u8]>,
-) {
+) -> Version {
     let before = record.state();
     if let Some(value) = value {
         worker.fabric.work(Work::Copy { bytes: value.len() as u32 });
-        // Whoever reads beside this sees by the lock that value and state do not fit.
+        // A concurrent reader sees the lock, and so does not use a value that does not fit the state.
         fence(Ordering::Release);
         record.write_value(value);
     }
@@ -133,6 +135,7 @@ pub(super) async fn put<F: Fabric, P: Protocol>(
     if watched && !before.watched {
         worker.look_later(write.place);
     }
+    version
 }
 
 /// Unlocks what of the write set is locked.
@@ -147,8 +150,8 @@ pub(super) fn abort<F: Fabric, P: Protocol>(worker: &Worker<F, P>, sets: &mut Se
     }
 }
 
-/// Looks at a watched record that was absent, and marks it as gone if it still is; `timestamp` tells
-/// from its word until when it was used.
+/// Marks a watched record as gone if it is still absent. `timestamp` extracts from the record's word the
+/// latest time at which the record was read or written.
 pub(super) fn take_if_absent<F: Fabric, P: Protocol>(
     worker: &Worker<F, P>,
     place: Place,

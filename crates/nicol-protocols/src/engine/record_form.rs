@@ -1,6 +1,6 @@
 //! What a concurrency control protocol keeps in a record: the meaning of its word, and of its value.
 
-use nicol_store::multicore::{Multicore, Record, State};
+use nicol_store::multicore::{Multicore, Place, Record, State};
 
 /// How a protocol's records are made, loaded and read at rest.
 pub trait RecordForm: Send + Sync + Sized + 'static {
@@ -27,6 +27,11 @@ pub trait RecordForm: Send + Sync + Sized + 'static {
         let state = record.state();
         record.copy_value(state.len, value);
         state
+    }
+
+    /// What else a lookup of the record is going to read, if that is not beside its words.
+    fn beyond(_record: Record<'_>) -> Option<Place> {
+        None
     }
 
     /// Does somebody hold the record?

@@ -1,6 +1,6 @@
 //! What an open transaction has read and will write, in buffers that are used again.
 
-use nicol_core::ids::Key;
+use nicol_core::ids::{Key, Version};
 use nicol_core::txn::Abort;
 use nicol_store::multicore::{Inserted, Leaf, NodeNumber, Place};
 
@@ -22,6 +22,8 @@ pub struct Write {
     value: Option<(u32, u32)>,
     /// Does the transaction hold it? What that means is the protocol's.
     pub(super) held: u64,
+    /// The version that it has installed.
+    pub(super) version: Version,
 }
 
 /// The sets of one transaction.
@@ -35,6 +37,8 @@ pub struct Sets {
     pub(super) locks: Vec<(Place, u64)>,
     /// The transaction's timestamp, if the protocol gives it one when it begins.
     pub(super) timestamp: u64,
+    /// The epoch of its commit point, if it is logged and has passed it; else 0.
+    pub(super) epoch: u64,
     bytes: Vec<u8>,
     /// Where the read stands that was looked for last: records are mostly written as they were read.
     cursor: usize,
@@ -48,6 +52,7 @@ impl Sets {
         self.locks.clear();
         self.bytes.clear();
         self.timestamp = 0;
+        self.epoch = 0;
         self.cursor = 0;
     }
 
@@ -84,7 +89,7 @@ impl Sets {
         });
         match self.writes.iter_mut().find(|write| write.key == key) {
             Some(write) => write.value = value,
-            None => self.writes.push(Write { place, key, value, held: 0 }),
+            None => self.writes.push(Write { place, key, value, held: 0, version: Version(0) }),
         }
     }
 

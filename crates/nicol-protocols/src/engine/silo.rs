@@ -100,7 +100,7 @@ impl Protocol for Silo {
         let locked = lock_writes(worker, sets).await?;
         // [Silo13 4.4] The serialization point: between the locks and what follows.
         fence(Ordering::SeqCst);
-        let epoch = worker.store().epochs().now();
+        let epoch = worker.commit_point(sets)?;
         worker.stall().await;
         let validated = validate(worker, sets, &locked).await?;
         worker.stall().await;

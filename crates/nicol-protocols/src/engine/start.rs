@@ -32,6 +32,9 @@ impl<P: Protocol> CommitNode for Node<P> {
         let serves = fabric.view().role(here.node) == Some(Role::Server);
         let coordinator = || {
             let worker = Rc::new(Worker::new(fabric.clone(), self.clone()));
+            if worker.logs() && here.side == Side::Host {
+                fabric.spawn(worker.clone().flush());
+            }
             Coordinator::new(worker, procedures)
         };
         match (self.schedule(), here.side) {

@@ -147,6 +147,7 @@ impl Protocol for TicToc {
         // [TicToc16 algorithm 2, step 1] Lock the write set.
         let locked = lock_writes(worker, sets).await?;
         fence(Ordering::SeqCst);
+        worker.commit_point(sets)?;
         let at = commit_timestamp(worker, sets, &locked);
         worker.stall().await;
         validate(worker, sets, at).await?;

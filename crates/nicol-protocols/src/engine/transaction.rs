@@ -8,6 +8,7 @@ use nicol_core::interactive::{Interactive, Seen};
 use nicol_core::txn::{Abort, KeyRange};
 
 use super::config::Sabotage;
+use super::log::Committed;
 use super::sets::Sets;
 use super::worker::{Protocol, Worker};
 
@@ -38,26 +39,27 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
         self.sets.timestamp
     }
 
-    /// Commits it.
+    /// Commits it, in memory: whoever answers waits until it is durable.
     ///
     /// # Errors
     /// It has not committed, and holds nothing any more.
-    pub async fn commit(mut self) -> Result<(), Abort> {
+    pub async fn commit(mut self) -> Result<Committed, Abort> {
         self.worker.stall().await;
         let committed = P::commit(&self.worker, &mut self.sets).await;
         if committed.is_err() {
             P::abort(&self.worker, &mut self.sets);
         }
+        let logged = self.worker.gather(self.id, &mut self.sets, committed.is_ok());
         self.worker.end(self.sets);
-        committed
+        committed.map(|()| logged)
     }
 
-    /// Ends it without a write: commits what it has read, so that who refuses because of that knows
-    /// that it was valid.
+    /// Ends it without writing. Its reads are validated as in a commit, so that a refusal never rests on
+    /// values that were not valid together.
     ///
     /// # Errors
-    /// It was not.
-    pub async fn refuse(mut self) -> Result<(), Abort> {
+    /// They were not valid: the transaction must be tried again.
+    pub async fn refuse(mut self) -> Result<Committed, Abort> {
         self.sets.writes.clear();
         self.commit().await
     }
@@ -81,7 +83,9 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
             return Ok(Seen { present: own.is_some(), version: Version(0) });
         }
         let place = self.worker.locate(&mut self.sets, key)?;
-        self.worker.stall().await;
+        if self.worker.stalls {
+            self.worker.stall().await;
+        }
         self.worker.fabric.access().await;
         P::read(&self.worker, &mut self.sets, (key, place), for_update, value).await
     }
@@ -95,7 +99,9 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
                     Some(place) => place,
                     None => self.worker.locate(&mut self.sets, key)?,
                 };
-                self.worker.stall().await;
+                if self.worker.stalls {
+                    self.worker.stall().await;
+                }
                 P::will_write(&self.worker, &mut self.sets, (key, place)).await?;
                 place
             }
@@ -111,6 +117,10 @@ impl<F: Fabric, P: Protocol> Transaction<F, P> {
 }
 
 impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
+    fn will_read(&self, keys: impl Iterator<Item = Key>) {
+        self.worker.store().touch(keys, P::beyond);
+    }
+
     async fn read(&mut self, key: Key, value: &mut Vec<u8>) -> Result<Seen, Abort> {
         self.read_at(key, false, value).await
     }
@@ -159,7 +169,9 @@ impl<F: Fabric, P: Protocol> Interactive for Transaction<F, P> {
                     continue;
                 }
                 row.clear();
-                self.worker.stall().await;
+                if self.worker.stalls {
+                    self.worker.stall().await;
+                }
                 self.worker.fabric.access().await;
                 let at = (Key(key), place);
                 let seen = P::read(&self.worker, &mut self.sets, at, false, &mut row).await?;

@@ -11,8 +11,8 @@
 //! is the same at the commit point, when every lock is held; an insertion that is not committed yet
 //! holds the lock of its record, which a later scan meets.
 //!
-//! A lock is one word: how many hold it, and the timestamp of the oldest who has held it since it was
-//! free. That is as old as the oldest holder or older, so that whoever waits is older than all of them.
+//! A lock is one word: the number of holders, and the timestamp of the oldest transaction that has held it
+//! since it was free. A transaction waits only if it is older than that, and so older than every holder.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -193,10 +193,12 @@ impl Protocol for TwoPhaseLocking {
         worker.fabric.access().await;
         sets.validate_leaves(|node, version| worker.store().is_unchanged(node, version))?;
         worker.stall().await;
-        for write in &sets.writes {
+        worker.commit_point(sets)?;
+        for index in 0..sets.writes.len() {
             worker.fabric.access().await;
+            let write = &sets.writes[index];
             let record = worker.store().record(write.place);
-            put(worker, record, write, sets.value(write)).await;
+            sets.writes[index].version = put(worker, record, write, sets.value(write)).await;
         }
         for (place, mode) in sets.locks.drain(..) {
             release(worker.store().record(place).word(), mode);

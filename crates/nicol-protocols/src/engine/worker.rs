@@ -15,6 +15,7 @@ use nicol_core::units::Nanos;
 use nicol_store::multicore::{Garbage, Multicore, Place};
 
 use super::config::Sabotage;
+use super::log::CoreLog;
 use super::node::Node;
 use super::record_form::RecordForm;
 use super::sets::Sets;
@@ -91,7 +92,9 @@ pub trait Protocol: RecordForm {
 pub struct Worker<F: Fabric, P: Protocol> {
     pub(super) fabric: F,
     pub(super) node: Arc<Node<P>>,
-    core: usize,
+    pub(super) core: usize,
+    /// Do some steps suffer stalls? What runs for each record asks before it makes a future.
+    pub(super) stalls: bool,
     /// Transactions under way.
     active: Cell<u32>,
     /// Notified when there is none.
@@ -106,6 +109,8 @@ pub struct Worker<F: Fabric, P: Protocol> {
     absent: RefCell<VecDeque<(u64, Place)>>,
     /// What was taken out in an epoch: to be freed when it is over.
     garbage: RefCell<VecDeque<(u64, Garbage)>>,
+    /// What it has committed and is not durable, if that is logged.
+    pub(super) log: Option<CoreLog>,
     pool: RefCell<Vec<Sets>>,
 }
 
@@ -115,6 +120,8 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         let idle = fabric.signal();
         Self {
             core: usize::from(here.core),
+            stalls: node.config().stall > Nanos::ZERO,
+            log: node.log().map(|_| CoreLog::new(&fabric)),
             fabric,
             node,
             active: Cell::new(0),
@@ -151,9 +158,8 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
                 self.entered.set(epochs.enter(self.core));
             }
         }
-        self.active.set(self.active.get() + 1);
+        self.set_active(self.active.get() + 1);
         self.begun.set(self.begun.get() + 1);
-        self.node.began();
         let id = TxnId::new(self.fabric.here(), self.fabric.incarnation(), self.begun.get());
         let sets = self.pool.borrow_mut().pop().unwrap_or_default();
         (id, sets)
@@ -163,16 +169,20 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     pub(super) fn end(&self, mut sets: Sets) {
         sets.clear();
         self.pool.borrow_mut().push(sets);
-        self.active.set(self.active.get() - 1);
+        self.set_active(self.active.get() - 1);
         if self.active.get() == 0 {
             self.store().epochs().leave(self.core);
-            self.node.announce(self.core, u64::MAX);
+            self.node.core(self.core).sees_everything();
             if self.begun.get().is_multiple_of(TIDY_EVERY) {
                 self.tidy();
             }
             self.idle.notify();
         }
-        self.node.ended();
+    }
+
+    fn set_active(&self, transactions: u32) {
+        self.active.set(transactions);
+        self.node.core(self.core).set_open(transactions);
     }
 
     /// A timestamp that no other core gives out, later than those that this one has given out.
@@ -187,14 +197,23 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     /// Announces the timestamp of a transaction, so that what it may see is kept.
     pub(super) fn announce(&self, timestamp: u64) {
         if self.active.get() == 1 {
-            self.node.announce(self.core, timestamp);
+            self.node.core(self.core).announce(timestamp);
         }
     }
 
     /// The record of `key`; an absent one is made if there is none.
     pub(super) fn locate(&self, sets: &mut Sets, key: Key) -> Result<Place, Abort> {
         self.fabric.work(Work::TableLookup);
-        let located = self.store().locate(key, P::word).map_err(|_| Abort::NoResources)?;
+        match self.store().place_of(key) {
+            Some(place) => Ok(place),
+            None => self.make(sets, key),
+        }
+    }
+
+    /// The record of `key`, which had none just now.
+    #[cold]
+    fn make(&self, sets: &mut Sets, key: Key) -> Result<Place, Abort> {
+        let located = self.store().make(key, P::word).map_err(|_| Abort::NoResources)?;
         if let Some(word) = located.unused {
             P::unused_word(self.store(), word);
         }
@@ -232,11 +251,15 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
     }
 
     /// Between two steps of a transaction: some cores stall there, where that is asked for.
+    #[inline]
     pub(super) async fn stall(&self) {
-        let longest = self.node.config().stall.0;
-        if longest == 0 {
-            return;
+        if self.stalls {
+            self.stall_sometimes().await;
         }
+    }
+
+    async fn stall_sometimes(&self) {
+        let longest = self.node.config().stall.0;
         let random = self.fabric.random();
         if random.is_multiple_of(STALL_ONE_IN) {
             let span = Nanos(random / STALL_ONE_IN % longest);
@@ -244,15 +267,20 @@ impl<F: Fabric, P: Protocol> Worker<F, P> {
         }
     }
 
-    /// Moves the epoch on when that is due, takes out what has stayed absent, and frees what nobody
-    /// can look at any more.
-    fn tidy(&self) {
-        let epochs = self.store().epochs();
+    /// Moves the epoch on when that is due.
+    pub(super) fn move_epoch(&self) {
         let now = self.fabric.now();
         if now >= self.epoch_due.get() {
             self.epoch_due.set(now + self.node.config().epoch);
-            epochs.advance();
+            self.store().epochs().advance();
         }
+    }
+
+    /// Moves the epoch on when that is due, takes out what has stayed absent, and frees what nobody
+    /// can look at any more.
+    fn tidy(&self) {
+        self.move_epoch();
+        let epochs = self.store().epochs();
         let oldest = match self.sabotage() {
             Sabotage::FreesEarly => u64::MAX,
             _ => epochs.oldest(),

@@ -25,7 +25,7 @@ pub(crate) trait Item {
 ///
 /// `B` holds the body: a slice while the message is being delivered, a pooled buffer for a task
 /// that outlives the delivery ([`Items::keep`]). There is no other way to make one than
-/// [`Items::parse`], so that whoever has one need not check again.
+/// [`Items::parse`], so that code that has one need not check again.
 pub(crate) struct Items<B, I> {
     body: B,
     start: usize,

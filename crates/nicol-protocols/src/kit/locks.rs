@@ -1,4 +1,4 @@
-//! Locks that are taken all or none, and who may hold them.
+//! Locks that are taken all or none, and the nodes that may hold them.
 
 use nicol_core::fabric::RequestId;
 use nicol_core::ids::ShardId;

@@ -1,4 +1,4 @@
-//! Nodes that have lost their data in a crash, and the transactions that they have left undecided.
+//! Nodes that lost their data in a crash, and the transactions that they left undecided.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +9,12 @@ use nicol_core::ids::{NodeId, Side, TxnId};
 use nicol_core::units::Nanos;
 use nicol_core::view::View;
 
-/// How long whoever has been told that a life is over waits for the view that says so.
+/// How long an engine whose call ended with `Unreachable` waits for the view that confirms the end of the
+/// target's incarnation.
 pub(crate) const VIEW_WAIT: Nanos = Nanos::from_micros(50);
 
-/// What one node knows of the nodes that have lost their data, shared by its engines. Only views
-/// tell it: a node that does not answer may live.
+/// The nodes that lost their data, as one node knows them; its engines share this. Only views add to it,
+/// since a node that does not answer may be up.
 ///
 /// For systems without recovery: a node whose [halves](nicol_core::view::Halves) are lost with a side that
 /// has crashed has lost what was loaded, and holds nothing of it in a later life either.
@@ -45,7 +46,7 @@ impl LostNodes {
         &self.loaded
     }
 
-    /// Learns from `view`, a later one, who has lost what was loaded.
+    /// Learns from `view`, a later one, which nodes have lost what was loaded.
     pub(crate) fn learn(&self, view: &View) {
         for node in view.node_ids() {
             let lives_on = |side| view.side(node, side) == self.loaded.side(node, side);
@@ -85,8 +86,8 @@ impl LostNodes {
     }
 }
 
-/// Hands every view that `fabric` goes on to over to `learn`, for ever. Each engine that decides by
-/// it does so itself: it learns a view before the tasks that the view has woken go on.
+/// Calls `learn` with the current view of `fabric` and with every later one; never ends. Each engine that
+/// needs views runs this itself, so that it learns a view before the tasks that the view wakes run.
 pub(crate) async fn follow_views<F: Local>(fabric: F, learn: impl Fn(&View)) {
     let changes = fabric.view_changes();
     loop {

@@ -3,13 +3,14 @@
 //!
 //! | a protocol needs | use |
 //! |---|---|
-//! | to send to several nodes and wait for all of them | [`Calls`], and [`Selection`] for who gets which keys |
-//! | to know that nobody refused | [`AllGranted`], which only [`Calls::gather`] makes |
+//! | to send to several nodes and wait for all of them | [`Calls`], and [`Selection`] for which node gets which keys |
+//! | to know that no node refused | [`AllGranted`], which only [`Calls::gather`] makes |
 //! | to lock several records at their owner, all or none | [`lock_all`] |
-//! | to remember who may hold locks of a transaction | [`HeldLocks`] |
+//! | to remember which nodes may hold locks of a transaction | [`HeldLocks`] |
 //! | a message that is checked when it arrives and used later | [`Items`] |
 //! | to say that it is not at rest | [`Open`] |
 //! | to count what happens, for reports | [`count`], [`counters`] |
+//! | the newest write of each key in logs without a common order | [`Recovered`] |
 //! | to run procedures of transactions over one record | [`outcome_of`] |
 //! | to know whose data a crash has taken, and whose locks only a recovery may release | [`LostNodes`] |
 //!
@@ -22,6 +23,7 @@ mod counters;
 mod items;
 mod locks;
 mod lost_nodes;
+mod recovered;
 mod selection;
 mod single_record;
 
@@ -31,5 +33,6 @@ pub(crate) use counters::{count, counters};
 pub(crate) use items::{Item, Items};
 pub(crate) use locks::{HeldLocks, lock_all};
 pub(crate) use lost_nodes::{LostNodes, VIEW_WAIT, follow_views};
+pub use recovered::Recovered;
 pub(crate) use selection::Selection;
 pub(crate) use single_record::outcome_of;

@@ -93,6 +93,12 @@ pub enum Sabotage {
     Resurrects,
     /// Nobody replays what a dead coordinator has left.
     DropsReplays,
+    /// The dFIFO is lost when its NIC crashes alone.
+    LosesQueueWithNic,
+    /// The vFIFO is still there when its NIC has crashed.
+    KeepsVolatileQueue,
+    /// A host whose NIC has crashed goes on serving reads.
+    ServesAlone,
     /// A replay takes a timestamp of its own, as a new write of the old value would.
     ReplaysAsNew,
 }

@@ -1,7 +1,7 @@
 //! One node: its records, and what its engines share besides.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::{EngineId, Incarnation, Key, NodeId, ShardId, Side};
@@ -10,7 +10,7 @@ use nicol_core::view::{Role, ShardMap, View};
 
 use super::config::{Faithful, MinosConfig};
 use super::messages::{Inv, NO_SCOPE};
-use super::queue::Queue;
+use super::queue::{Queue, VolatileEntries};
 use super::record::{Metadata, Record};
 use super::store::Store;
 use super::timestamp::Timestamp;
@@ -26,7 +26,7 @@ pub type Loaded = Arc<Vec<(Key, Box<[u8]>)>>;
 
 /// It serves.
 pub(super) const READY: u8 = 0;
-/// It has crashed, and what it had in memory is lost.
+/// Its host's life is over: whatever is left in memory, others have gone on.
 pub(super) const LOST: u8 = 1;
 /// It has come back.
 pub(super) const RECOVERED: u8 = 2;
@@ -47,7 +47,12 @@ pub struct Node {
     /// By engine, those of the host first: the epoch of the view that it knows.
     pub(super) epochs: Vec<AtomicU64>,
     pub(super) volatile_queue: Queue,
+    pub(super) volatile_entries: VolatileEntries,
     pub(super) durable_queue: Queue,
+    /// Do both of its sides live?
+    pub(super) is_whole: AtomicBool,
+    /// Did the life before leave the host's memory whole?
+    pub(super) memory_kept: AtomicBool,
     /// By scope that has not ended: its writes here.
     pub(super) scopes: Mutex<BTreeMap<u64, Vec<(Key, Timestamp)>>>,
     pub(super) scope_numbers: AtomicU64,
@@ -55,6 +60,16 @@ pub struct Node {
     pub(super) open: Arc<AtomicU64>,
     pub(super) rejected: AtomicU64,
     pub(super) breakdown: Breakdown,
+    pub(super) shipping: Shipping,
+}
+
+/// What this node has done for others that came back.
+#[derive(Debug, Default)]
+pub(super) struct Shipping {
+    /// Records whose timestamps it has compared with its own.
+    pub(super) compared: AtomicU64,
+    /// Records that it has shipped.
+    pub(super) shipped: AtomicU64,
 }
 
 /// Where the time of writes goes: sums over those that sent INVs, and over INVs handled.
@@ -88,6 +103,10 @@ impl Node {
 
     pub(super) fn volatile_queue(&self) -> &Queue {
         &self.volatile_queue
+    }
+
+    pub(super) fn volatile_entries(&self) -> &VolatileEntries {
+        &self.volatile_entries
     }
 
     pub(super) fn durable_queue(&self) -> &Queue {
@@ -197,6 +216,12 @@ impl Node {
     /// A SmartNIC had no resources for a write.
     pub(super) fn count_rejected(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// This node has compared so many timestamps of another one, and shipped so many records.
+    pub(super) fn note_shipped(&self, compared: usize, shipped: usize) {
+        self.shipping.compared.fetch_add(compared as u64, Ordering::Relaxed);
+        self.shipping.shipped.fetch_add(shipped as u64, Ordering::Relaxed);
     }
 
     /// A write has returned so long after its first INV as its last ACK that it waits for.

@@ -4,13 +4,11 @@
 use std::rc::Rc;
 
 use nicol_core::fabric::{Fabric, FabricError};
-use nicol_core::ids::Key;
 
 use super::config::{Faithful, Sabotage};
 use super::member::Member;
 use super::messages::Inv;
 use super::received::Received;
-use super::timestamp::Timestamp;
 use super::write::Write;
 
 impl<F: Fabric> Member<F> {
@@ -75,28 +73,35 @@ impl<F: Fabric> Member<F> {
             });
         }
         self.node.note_scope(inv);
-        let (member, value) = (self.clone(), inv.value.map(Box::<[u8]>::from));
-        let (key, ts) = (inv.key, inv.ts);
+        let (member, number) =
+            (self.clone(), self.node.volatile_entries().fill(inv.key, inv.ts, inv.value));
         self.fabric.spawn(async move {
             let open = member.node.begin();
-            member.drain_volatile(&Drained { key, ts, value }).await;
-            member.node.volatile_queue().leave(entry);
+            if member.drain_volatile(number).await.is_ok() {
+                member.node.volatile_queue().leave(entry);
+            }
             drop(open);
         });
     }
 
     /// "When the hardware dequeues an entry from the vFIFO queue, it checks for obsoleteness before
     /// updating the LLC."
-    async fn drain_volatile(&self, update: &Drained) {
-        let store = self.node.store();
+    ///
+    /// Errors: the host has crashed. The entry stays in the queue, for the host's next life.
+    async fn drain_volatile(&self, number: u64) -> Result<(), FabricError> {
+        let (entries, store) = (self.node.volatile_entries(), self.node.store());
         let lands = self.breaks(Sabotage::AppliesObsolete);
-        if !lands && store.look(update.key, |record| record.value_ts >= update.ts) {
-            return;
+        let bytes = entries.look(number, |update| {
+            let obsolete = store.look(update.key, |record| record.value_ts >= update.ts);
+            let bytes = update.value.as_ref().map_or(0, |value| value.len());
+            (lands || !obsolete).then_some(bytes)
+        });
+        if let Some(Some(bytes)) = bytes {
+            self.fabric.drain_queue_entry(bytes).await?;
         }
-        let bytes = update.value.as_ref().map_or(0, |value| value.len());
-        // The host of a NIC that lives may have crashed: then there is nothing to update.
-        if self.fabric.drain_queue_entry(bytes).await.is_err() {
-            return;
+        let Some(update) = entries.take(number) else { return Ok(()) };
+        if bytes == Some(None) {
+            return Ok(());
         }
         store.change(update.key, |record| {
             // A newer update of this record may have overtaken this one.
@@ -105,6 +110,7 @@ impl<F: Fabric> Member<F> {
                 record.volatile_ts = record.volatile_ts.max(update.ts);
             }
         });
+        Ok(())
     }
 
     /// Writes a record into the dFIFO, where it is durable; hardware takes it out again and "pushes it
@@ -121,7 +127,11 @@ impl<F: Fabric> Member<F> {
         let slot = queue.take().await;
         queue.write(&slot, &record);
         let offset = queue.offset(&slot);
-        self.fabric.persist(queue.region(), offset, record.len()).await?;
+        if let Err(error) = self.fabric.persist(queue.region(), offset, record.len()).await {
+            queue.give(slot);
+            self.node.durable_queue().leave(entry);
+            return Err(error);
+        }
         if self.fabric.shares_medium() {
             // The host's log is what has just taken it.
             queue.give(slot);
@@ -145,11 +155,4 @@ impl<F: Fabric> Member<F> {
         });
         Ok(())
     }
-}
-
-/// An update on its way out of the vFIFO.
-struct Drained {
-    key: Key,
-    ts: Timestamp,
-    value: Option<Box<[u8]>>,
 }

@@ -1,10 +1,17 @@
-//! The vFIFO and the dFIFO of a node's NIC: how many entries are in use. [MINOS24 V-B4]
+//! The vFIFO and the dFIFO of a node's NIC: how many entries are in use, and what waits in the vFIFO.
+//! [MINOS24 V-B4]
+//!
+//! What is in the dFIFO is durable, and on the node's medium until the host's log has it.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::fabric::{Fabric, HasDoorbell};
+use nicol_core::ids::Key;
 use nicol_core::memory::Doorbell;
+
+use super::timestamp::Timestamp;
 
 /// Writes that wait for an entry of a queue, at most; further requests are rejected. Several times the
 /// writes that a node of the paper's runs has under way.
@@ -68,9 +75,68 @@ impl Queue {
         self.left.ring();
     }
 
-    /// Forgets who is in it: its users have crashed.
-    pub(super) fn lose(&self) {
+    /// Forgets who uses it: their lives are over.
+    pub(super) fn forget_users(&self) {
         self.used.store(0, Ordering::Relaxed);
         self.waiting.store(0, Ordering::Relaxed);
+    }
+}
+
+/// An update on its way through the vFIFO into the host's memory.
+#[derive(Clone, Debug)]
+pub(super) struct Queued {
+    pub(super) key: Key,
+    pub(super) ts: Timestamp,
+    /// `None` removes the record.
+    pub(super) value: Option<Box<[u8]>>,
+    /// Has the NIC crashed since? Then nobody has it: a check of what crashes lose.
+    lost: bool,
+}
+
+/// What the entries of the vFIFO hold: memory of the NIC.
+#[derive(Debug, Default)]
+pub(super) struct VolatileEntries(Mutex<(u64, BTreeMap<u64, Queued>)>);
+
+impl VolatileEntries {
+    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Queued>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An entry has been filled; its number.
+    pub(super) fn fill(&self, key: Key, ts: Timestamp, value: Option<&[u8]>) -> u64 {
+        let (last, entries) = &mut *self.lock();
+        *last += 1;
+        entries.insert(*last, Queued { key, ts, value: value.map(Into::into), lost: false });
+        *last
+    }
+
+    /// What an entry holds, if it is not lost.
+    pub(super) fn look<T>(&self, number: u64, look: impl FnOnce(&Queued) -> T) -> Option<T> {
+        self.lock().1.get(&number).map(look)
+    }
+
+    /// Takes an entry out.
+    pub(super) fn take(&self, number: u64) -> Option<Queued> {
+        self.lock().1.remove(&number)
+    }
+
+    /// Takes everything out, in the order in which it came in: what the next life of a host finds in the
+    /// vFIFO of a NIC that has lived on.
+    ///
+    /// # Panics
+    /// If the NIC has crashed since an entry was filled.
+    pub(super) fn take_all(&self) -> impl Iterator<Item = Queued> + use<> {
+        let entries = std::mem::take(&mut self.lock().1);
+        entries.into_values().inspect(|entry| assert!(!entry.lost, "a vFIFO is lost with its NIC"))
+    }
+
+    /// The crash of the NIC. `keeps`: broken on purpose, everything is still there.
+    pub(super) fn lose(&self, keeps: bool) {
+        let entries = &mut self.lock().1;
+        if keeps {
+            entries.values_mut().for_each(|entry| entry.lost = true);
+        } else {
+            entries.clear();
+        }
     }
 }

@@ -82,6 +82,17 @@ impl Record {
         }
     }
 
+    /// What is left of it when the lives of those who work on it have ended: the value and its timestamp.
+    /// What was locked is locked again by who recovers, and what others have is theirs to tell.
+    pub(super) fn keep_value(&mut self) {
+        let known = self.value_ts.min(Timestamp::LOADED);
+        (self.rd_lock, self.wr_lock) = (None, false);
+        self.volatile_ts = self.value_ts;
+        for others in [&mut self.glb_volatile_ts, &mut self.glb_durable_ts, &mut self.durable_ts] {
+            *others = known;
+        }
+    }
+
     /// Bytes of its value.
     pub(super) fn value_bytes(&self) -> u64 {
         self.value.as_ref().map_or(0, |value| value.len() as u64)
@@ -119,6 +130,13 @@ impl Record {
     /// Releases the RDLock if `ts` owns it.
     pub(super) fn release_rd_lock(&mut self, ts: Timestamp) {
         if self.rd_lock == Some(ts) {
+            self.rd_lock = None;
+        }
+    }
+
+    /// Releases the RDLock if a write up to `ts` owns it.
+    pub(super) fn release_up_to(&mut self, ts: Timestamp) {
+        if self.rd_lock.is_some_and(|owner| owner <= ts) {
             self.rd_lock = None;
         }
     }
@@ -176,6 +194,20 @@ mod tests {
         assert_eq!(record.rd_lock, Some(younger));
         record.release_rd_lock(younger);
         assert_eq!(record.rd_lock, None);
+    }
+
+    #[test]
+    fn the_value_outlives_those_who_work_on_it_and_locks_and_vouchers_do_not() {
+        let (old, new) = (Timestamp::new(1, NODE, LIFE), Timestamp::new(2, NODE, LIFE));
+        let mut record = Record::loaded(b"0");
+        record.snatch_rd_lock(old);
+        record.update(old, Some(b"1"));
+        record.raise_glb_volatile(old, Faithful::Fixed);
+        (record.wr_lock, record.volatile_ts, record.durable_ts) = (true, new, new);
+        record.keep_value();
+        let left = Metadata { value_ts: old.bits(), ..Record::loaded(b"0").metadata() };
+        assert_eq!(record.metadata(), Metadata { volatile_ts: old.bits(), ..left });
+        assert_eq!(record.value.as_deref(), Some(&b"1"[..]));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How a node loads, starts and comes back.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use nicol_core::engine::{Loss, Revival};
@@ -11,22 +11,41 @@ use nicol_core::key_value::{KeyValueNode, Offered};
 use nicol_core::records::RecordSource;
 use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
 use nicol_core::units::Bytes;
-use nicol_core::view::{Role, ShardMap, View};
+use nicol_core::view::{Halves, Role, ShardMap, View};
 
 use super::client::Client;
-use super::config::MinosConfig;
+use super::config::{MinosConfig, Sabotage};
 use super::log::{LOG_SLOTS, Slots};
 use super::member::Member;
-use super::node::{BREAKDOWN, Breakdown, LOST, Loaded, Node, READY, RECOVERED};
-use super::queue::Queue;
+use super::node::{BREAKDOWN, Breakdown, LOST, Loaded, Node, READY, RECOVERED, Shipping};
+use super::queue::{Queue, VolatileEntries};
 use super::record::Record;
-use super::recovery::apply_medium;
+use super::recovery::{apply_medium, apply_volatile_entries};
 use super::relay::Relay;
 use super::store::{Store, digest_of};
 use super::timestamp::Timestamp;
 use crate::kit::counters;
 
 impl Node {
+    /// The engines of these sides are gone, and their tasks.
+    fn lives_end(&self, loss: &Loss) {
+        self.is_whole.store(false, Ordering::Release);
+        if loss.host {
+            self.state.store(LOST, Ordering::Release);
+        }
+        if loss.nic {
+            self.forget_users();
+        }
+        if loss.of(self.config.side()) {
+            self.scopes().clear();
+        }
+    }
+
+    fn forget_users(&self) {
+        self.volatile_queue.forget_users();
+        self.durable_queue.forget_users();
+    }
+
     /// Without offloading a SmartNIC only passes on what is batched.
     fn start_relay<F: Fabric>(self: &Arc<Self>, fabric: &F) {
         if self.config.batching {
@@ -43,6 +62,15 @@ impl SystemNode for Node {
     const RECOVERS: bool = true;
     const RECOVERS_FROM_LOGS: bool = true;
     const FOLLOWS_VIEWS: bool = true;
+
+    /// A host reaches nobody without its NIC, and a NIC has nothing to serve without its host; but what
+    /// either holds is there when both serve again.
+    fn halves(config: &MinosConfig) -> Halves {
+        match config.sabotage {
+            Sabotage::ServesAlone => Halves::Apart,
+            _ => Halves::Paired,
+        }
+    }
 
     fn load(shard: ShardId, view: &View, _: &MinosConfig, source: &dyn RecordSource) -> Loaded {
         let mut records = Vec::new();
@@ -96,6 +124,9 @@ impl SystemNode for Node {
                 .map(|_| AtomicU64::new(0))
                 .collect(),
             volatile_queue: Queue::new(config.queue_entries),
+            volatile_entries: VolatileEntries::default(),
+            is_whole: AtomicBool::new(true),
+            memory_kept: AtomicBool::new(false),
             durable_queue: Queue::new(config.queue_entries),
             config: config.clone(),
             scopes: Mutex::default(),
@@ -103,15 +134,30 @@ impl SystemNode for Node {
             open: Arc::default(),
             rejected: AtomicU64::new(0),
             breakdown: Breakdown::default(),
+            shipping: Shipping::default(),
         }
     }
 
-    fn crashed(&self, _: &Loss) {
-        self.state.store(LOST, Ordering::Release);
-        self.store.lose();
-        self.volatile_queue.lose();
-        self.durable_queue.lose();
-        self.scopes().clear();
+    /// The records are the host's memory, and the vFIFO is the NIC's. What both keep coherent is worth
+    /// nothing without either: whoever recovers begins with the values.
+    fn crashed(&self, loss: &Loss) {
+        if loss.host {
+            self.store.lose();
+        }
+        if loss.nic {
+            self.volatile_entries.lose(self.config.sabotage == Sabotage::KeepsVolatileQueue);
+        }
+        self.lives_end(loss);
+        self.memory_kept.fetch_and(!loss.host, Ordering::AcqRel);
+    }
+
+    /// The values stay, and the vFIFO; the tasks that have held locks, or promised anything, are gone.
+    fn ended(&self, loss: &Loss) {
+        self.store.keep_values();
+        self.memory_kept.fetch_or(loss.host, Ordering::AcqRel);
+        self.lives_end(loss);
+        // A host uses the dFIFO, too, and without its NIC in vain.
+        self.forget_users();
     }
 
     fn restart_from<F: Fabric>(self: &Arc<Self>, fabric: &F, revival: &Revival<'_>) {
@@ -124,14 +170,16 @@ impl SystemNode for Node {
         }
         let member = Member::start(fabric, self);
         if (here.side, here.core) == (Side::Host, 0) {
+            self.is_whole.store(true, Ordering::Release);
             self.reload();
             apply_medium(self, revival);
+            apply_volatile_entries(self);
             fabric.spawn(member.recover(!revival.memory_is_durable));
         }
     }
 
     fn has_recovered(&self) -> bool {
-        self.state.load(Ordering::Acquire) == RECOVERED
+        self.state.load(Ordering::Acquire) == RECOVERED && self.is_whole.load(Ordering::Acquire)
     }
 
     fn is_settled(&self) -> bool {
@@ -171,7 +219,10 @@ impl SystemNode for Node {
             ("handling_ns", handling_ns),
         ];
         let rejected = counters("smartnic", [("rejected", &self.rejected)]);
-        rejected.chain(counters(BREAKDOWN, broken_down)).collect()
+        let Shipping { compared, shipped } = &self.shipping;
+        let shipping =
+            counters("reinsertion", [("records_compared", compared), ("records_shipped", shipped)]);
+        rejected.chain(counters(BREAKDOWN, broken_down)).chain(shipping).collect()
     }
 
     fn memory(&self) -> Option<NodeMemory> {
@@ -234,5 +285,65 @@ impl KeyValueNode for Node {
         }
         let member = Member::start(fabric, self);
         (side == Side::Host).then(|| Client::new(member))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicol_core::history::Persistency;
+
+    use super::*;
+
+    const KEY: Key = Key(0);
+
+    /// A node with one record, which has been written, and one update more in its vFIFO.
+    fn node() -> Node {
+        let view = View::new(2, 2, 1, 1).unwrap();
+        let config = MinosConfig::paper(Persistency::Event, true, 8);
+        let copies = (Store::new(), Vec::new());
+        let node = Node::build(NodeId(1), &view, &config, Loaded::default(), copies);
+        let ts = |version| Timestamp::new(version, NodeId(0), nicol_core::ids::Incarnation::FIRST);
+        node.store.insert(KEY, Record::loaded(b"loaded"));
+        node.store.change(KEY, |record| record.update(ts(1), Some(b"landed")));
+        node.store.change(KEY, |record| record.snatch_rd_lock(ts(2)));
+        node.volatile_entries.fill(KEY, ts(2), Some(b"queued"));
+        node
+    }
+
+    fn value(node: &Node) -> Option<Vec<u8>> {
+        node.store.look(KEY, |record| record.value.as_deref().map(<[u8]>::to_vec))
+    }
+
+    #[test]
+    fn each_half_that_lives_keeps_what_it_holds() {
+        let (host, nic) = (true, true);
+        for (loss, landed, recovered) in [
+            ((!host, nic), Some(&b"landed"[..]), Some(&b"landed"[..])),
+            ((host, !nic), None, Some(b"queued")),
+            ((host, nic), None, None),
+        ] {
+            let node = node();
+            let loss = Loss { node: NodeId(1), host: loss.0, nic: loss.1 };
+            node.crashed(&loss);
+            assert_eq!(value(&node).as_deref(), landed, "{loss:?}");
+            // The half that lives begins anew with the other.
+            node.ended(&Loss { host: !loss.host, nic: !loss.nic, ..loss });
+            assert!(!node.has_recovered() && node.store.rd_locks() == 0);
+            apply_volatile_entries(&node);
+            assert_eq!(value(&node).as_deref(), recovered, "{loss:?}");
+        }
+        let given_up = node();
+        given_up.ended(&Loss { node: NodeId(1), host, nic });
+        apply_volatile_entries(&given_up);
+        assert_eq!(value(&given_up).as_deref(), Some(&b"queued"[..]));
+    }
+
+    #[test]
+    #[should_panic(expected = "a vFIFO is lost with its NIC")]
+    fn a_volatile_queue_that_outlives_its_nic_is_noticed() {
+        let mut node = node();
+        node.config.sabotage = Sabotage::KeepsVolatileQueue;
+        node.crashed(&Loss { node: NodeId(1), host: false, nic: true });
+        apply_volatile_entries(&node);
     }
 }

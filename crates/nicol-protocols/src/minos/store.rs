@@ -158,6 +158,15 @@ impl Store {
         keys
     }
 
+    /// Keeps the values alone: the lives of those who have worked on the records are over.
+    pub(super) fn keep_values(&self) {
+        for stripe in &self.stripes {
+            let mut stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+            stripe.values_mut().for_each(Record::keep_value);
+        }
+        self.locked.store(0, Ordering::Relaxed);
+    }
+
     /// Forgets everything: the crash of the memory that it is in.
     pub(super) fn lose(&self) {
         for stripe in &self.stripes {

@@ -112,7 +112,7 @@ impl Unused {
 /// UNUSED: what is not used any more.
 pub(crate) struct Report<'a> {
     pub(crate) unused: &'a [Unused],
-    /// Has a chain gone unanswered? Then there may be buffers that nobody can report.
+    /// Has a chain gone unanswered? Then there may be buffers that no client can report.
     pub(crate) suspects: bool,
 }
 

@@ -1,10 +1,9 @@
 //! The systems of PRISM (SOSP '21): everything that clients do to a server is a chain of one-sided
 //! operations ([`nicol_core::chain`]).
 //!
-//! What they share: `pool` holds a server's buffers, `recycling` is the daemon that takes them back,
-//! `servers` is a client engine's
-//! knowledge of the servers, `messages` are the few messages between them, `tag` has the versions of
-//! replicated registers, and [`Verbs`] are the plain verbs of the baselines.
+//! What they share: `pool` holds a server's buffers, `recycling` is the daemon that recycles them,
+//! `servers` has a client engine's handles of the servers, `messages` the few messages between them, `tag`
+//! the versions of replicated registers, and [`Verbs`] the plain verbs of the baselines.
 
 pub mod abdlock;
 pub mod kv;

@@ -376,7 +376,8 @@ impl BufferPool {
         let lists = || self.lists.get().into_iter().flatten();
         let is_kept = |at: &u64| self.classes.iter().any(|class| class.back().contains(*at));
         let is_free = |at: &u64| lists().all(|(_, uses)| uses.of(*at).is_none()) || is_kept(at);
-        pointers.filter(|at| *at != 0 && is_free(at)).count()
+        // What lies before the pointers is no buffer: nothing, or a slot that is free.
+        pointers.filter(|at| *at != 0 && *at >= first && is_free(at)).count()
     }
 
     /// Posts what nobody has reported: the uses without a pointer that have outlived every chain which

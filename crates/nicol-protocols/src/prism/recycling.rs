@@ -16,10 +16,10 @@ use nicol_core::units::Nanos;
 use super::pool::{BufferPool, SCAN_AFTER};
 use crate::kit::{Open, count, counters};
 
-/// Who finds out that a buffer is not used any more. [PRISM21 3.2]
+/// How a buffer that is not used any more is found. [PRISM21 3.2]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaim {
-    /// Clients report what they have replaced; a scan finds what nobody can report.
+    /// Clients report what they have replaced; a scan finds the rest.
     Reports,
     /// The server scans its table, as a garbage collector does.
     Scan,
@@ -33,7 +33,7 @@ pub struct Recycling {
     pub watermark: Option<u32>,
     /// How often the daemon looks. [PRISM21 6.1]
     pub every: Nanos,
-    /// Who finds what is not used any more.
+    /// How unused buffers are found.
     pub reclaim: Reclaim,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Recycled {
     pub(crate) waits: AtomicU64,
     /// Buffers that were reported, and posted again.
     pub(crate) posted: AtomicU64,
-    /// Scans for what nobody has reported.
+    /// Scans for unreported buffers.
     pub(crate) scans: AtomicU64,
     /// Buffers that they have found.
     pub(crate) found: AtomicU64,
@@ -91,7 +91,7 @@ pub(crate) trait Recycles: Sized + 'static {
     fn looks_after_the_dead(&self) -> bool {
         true
     }
-    /// Posts what nobody has reported, after a wait; how many buffers.
+    /// Posts the unreported buffers after a wait. Returns how many.
     async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize;
 }
 
@@ -129,7 +129,7 @@ async fn scan_after_crashes<F: Fabric, N: Recycles>(fabric: F, node: Arc<N>) {
     }
 }
 
-/// There may be buffers that nobody reports: a scan that begins once they are nobody's finds them.
+/// Asks for a scan, since there may be buffers that are never reported. It begins once they are unused.
 pub(crate) fn scan_later<F: Fabric, N: Recycles>(fabric: &F, node: &Arc<N>) {
     if node.recycled().asked.fetch_add(1, Ordering::Relaxed) > 0 {
         return;
@@ -142,7 +142,7 @@ pub(crate) fn scan_later<F: Fabric, N: Recycles>(fabric: &F, node: &Arc<N>) {
             let before = asked.load(Ordering::Relaxed);
             scan(&fabric, &*node, SCAN_AFTER).await;
             node.with_pool(&mut |pool| pool.refill(&fabric));
-            // Whoever has asked meanwhile may mean what was too young for this one.
+            // A request that came meanwhile may be about a buffer that was too young for this scan.
             let ended =
                 asked.compare_exchange(before, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
             if ended {

@@ -35,7 +35,7 @@ struct Server {
     asked: bool,
     unused: Vec<Unused>,
     suspects: bool,
-    /// Is somebody about to send what is in `unused`?
+    /// Is a task about to send what is in `unused`?
     reports: bool,
 }
 
@@ -77,7 +77,7 @@ impl<F: Fabric> Servers<F> {
         }))
     }
 
-    /// What may be reached of `node`, if that is known; else it is asked, for whoever comes later.
+    /// The handles of `node`, if they are known; else the node is asked for them, for later calls.
     pub(crate) fn handles(&self, node: NodeId) -> Option<Rc<Handles>> {
         let server = &mut self.0.servers.borrow_mut()[node.index()];
         if server.handles.is_none() && !server.asked {

@@ -1,4 +1,4 @@
-//! Tags of the replicated registers, and who chooses them. [PRISM21 7.1]
+//! Tags of the replicated registers, and the writers that choose them. [PRISM21 7.1]
 
 use nicol_core::ids::{EngineId, Incarnation, Side, Version};
 use nicol_core::view::View;
@@ -6,7 +6,7 @@ use nicol_core::view::View;
 const ID_BITS: u32 = 24;
 const LIFE_BITS: u32 = 10;
 
-/// A version of a block: a timestamp, and who chose it. Tags compare as words.
+/// A version of a block: a timestamp, and the writer that chose it. Tags compare as words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tag(pub(crate) u64);
 
@@ -30,7 +30,7 @@ impl Tag {
         if ts >> (u64::BITS - ID_BITS) == 0 { Some(Self(ts << ID_BITS | writer.0)) } else { None }
     }
 
-    /// Who chose it. Of what was loaded nobody did, and this says the first engine.
+    /// The writer that chose it; of loaded values, the first engine.
     pub(crate) const fn writer(self) -> Writer {
         Writer(self.0 & ((1 << ID_BITS) - 1))
     }
@@ -46,7 +46,7 @@ impl Tag {
     }
 }
 
-/// Who chooses tags: a life of an engine. What an earlier life may have chosen, nobody knows.
+/// A writer: one life of an engine. The choices of its earlier lives are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writer(u64);
 

@@ -9,7 +9,7 @@ use nicol_core::ids::NodeId;
 use nicol_core::memory::{Compare, MaskedSwap};
 use nicol_core::view::Halves;
 
-/// Who executes plain verbs.
+/// What executes plain verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbs {
     /// The target's card, where it can.
@@ -19,7 +19,7 @@ pub enum Verbs {
 }
 
 impl Verbs {
-    /// What half of a node is worth to a system whose hosts do everything, by such verbs.
+    /// Which sides of a node a system needs together whose hosts do everything by such verbs.
     pub(crate) const fn halves(self) -> Halves {
         match self {
             Self::Card => Halves::HostAlone,

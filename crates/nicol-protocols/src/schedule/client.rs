@@ -77,7 +77,7 @@ impl<F: Fabric> Client<F> {
             Kind::StaticPartition => {
                 let first = txn.entries().first().map(|entry| entry.key);
                 let range = txn.scans().first().map(|scan| scan.range.first);
-                // "TPC-C: warehouse ID, YCSB: table ID".
+                // "TPC-C: warehouse ID, YCSB: table ID". [AlNiCo22, setup]
                 let partition = first.or(range).and_then(|key| match key.partition() {
                     Some(partition) => Some(usize::from(partition)),
                     None => shared.map.table(key),
@@ -103,13 +103,14 @@ impl<F: Fabric> CommitProtocol for Client<F> {
         let hint = self.turn.replace(self.turn.get() + 1);
         let long = procedures.is_long(txn.procedure);
         let hinted = (hint % shared.workers) as u8;
-        let header = Header { slot: self.slot, hint: hinted, long, features };
+        let (ship, local) = (txn.ship, txn.local);
+        let header = Header { slot: self.slot, hint: hinted, long, ship, local, features };
         let target = self.target(txn, &header, hint);
         debug_assert!(target.side == Side::Host || target.core == 0);
         let mut request = RequestOf { header, id, txn, padding: shared.config.padding };
         let timeout = Timeout::After(shared.config.timeout);
-        // What does not fit a slot goes before, a slot after the other: each is free again when its
-        // reply has come.
+        // Parts that do not fit the request's slot are sent first, one slot after the other: a slot is
+        // free again when its reply has come. (C2.06)
         for _ in 0..request.cut() {
             let worker = EngineId::host(*server, hinted);
             if let Err(error) = fabric.call(worker, &Part, timeout).await {

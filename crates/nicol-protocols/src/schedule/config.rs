@@ -8,18 +8,30 @@ use super::feedback::Policy;
 /// Who decides which worker a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Clients, one worker after the other: NetSTO. (B-09)
+    /// Clients, one worker after the other: NetSTO. [AlNiCo22, setup]
     RoundRobin,
-    /// Clients, by the partition of the first key, or by its table. (B-10, A-16)
+    /// Clients, by the partition of the first key, or by its table: StaticPart. [AlNiCo22, setup]
     StaticPartition,
     /// The FPGA of the card.
     Alnico,
-    /// Two cores that do nothing else.
+    /// Two cores that do nothing else. [AlNiCo22, comparison]
     AlnicoCpu2,
-    /// Each worker, for what clients send it.
+    /// Each worker, for what clients send it. [AlNiCo22, comparison]
     AlnicoCpuN,
     /// One core, for a batch at a time. [Strife20 3]
     Strife,
+}
+
+impl Kind {
+    /// Does it compare requests by their features, and learn from aborts how much each weighs?
+    pub const fn weighs_features(self) -> bool {
+        matches!(self, Self::Alnico | Self::AlnicoCpu2 | Self::AlnicoCpuN)
+    }
+
+    /// Does it gather requests in batches?
+    pub const fn batches(self) -> bool {
+        matches!(self, Self::Strife)
+    }
 }
 
 /// When the scheduler learns that a request is done. (AMB-24)
@@ -46,11 +58,16 @@ pub struct ScheduleConfig {
     pub feedback: Nanos,
     /// Which of them are published.
     pub policy: Policy,
-    /// Workers that take what takes long, and nothing else.
+    /// Workers that execute long transactions only. (AMB-39)
     pub reserved: usize,
-    /// Requests of a batch of Strife at most.
+    /// Requests that a worker executes at a time.
+    pub at_a_time: usize,
+    /// Is the card's engine that decides an FPGA, which takes the same time whatever it looks at? Else it is
+    /// a core.
+    pub fpga: bool,
+    /// Most requests of a batch of Strife. [AlNiCo22, setup]
     pub batch: usize,
-    /// How long a batch of Strife is open at most.
+    /// The time after which a batch of Strife is closed. [AlNiCo22, setup]
     pub batch_time: Nanos,
     /// Bytes of a request beyond its own, as null RPCs have them. (C2.04)
     pub padding: u32,
@@ -69,6 +86,8 @@ impl ScheduleConfig {
             feedback: Nanos::from_millis(20),
             policy: Policy::OnChange,
             reserved: 0,
+            at_a_time: 1,
+            fpga: true,
             batch: 10_000,
             batch_time: Nanos::from_millis(5),
             padding: 0,

@@ -19,7 +19,7 @@ pub const OPEN_MAX: u16 = u8::MAX as u16;
 /// Requests by which a queue may be longer than twice the mean.
 const QUEUE_SLACK: u16 = 4;
 
-/// How ranks are compared, and when counters count. (AMB-22, A-23)
+/// How ranks are compared, and when counters count. (AMB-22)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ranking {
     /// Ties go to the lowest worker, no rank to the client's hint; counters are looked at every 1,024

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::decision::Vectors;
 use super::features::{FEATURES, FeatureMap};
 
-/// Aborts that a worker remembers.
+/// Aborts that a worker remembers, as in the artifact. (AMB-21)
 pub const WINDOW: usize = 4_096;
-/// Weights of steered features begin here, and fall by one from feature to feature.
+/// Weights of steered features begin here, and fall by one from feature to feature, as in the artifact.
 const HOTTEST: u8 = 90;
 /// The most that a feature weighs which is not steered: half of that, so that a steered feature outweighs
 /// it. The implementation has no such limit.
@@ -88,9 +88,10 @@ impl Feedback {
         Self { tables, workers, epoch: 0, steered, aborts: 0 }
     }
 
-    /// The vectors that follow from `counts`, if `policy` publishes them: a feature weighs as often as it
-    /// has stood in the way, on average of all workers, and the hottest features of the hottest
-    /// table are steered to one worker each. A worker keeps a feature that it steers already.
+    /// The vectors that follow from `counts`, if `policy` publishes them: a feature's weight is the
+    /// number of aborts that it caused, divided by the number of workers, and the hottest features of the
+    /// hottest table are steered to one worker each (AMB-21). A worker keeps a feature that it steers
+    /// already.
     pub fn vectors(&mut self, policy: Policy, counts: &[u32]) -> Option<Vectors> {
         let hottest = self.hottest(counts);
         let aborts = counts.iter().map(|count| u64::from(*count)).sum::<u64>();

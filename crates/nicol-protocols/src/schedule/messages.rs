@@ -1,32 +1,45 @@
 //! The messages of scheduled requests.
 
-use nicol_core::fabric::{Message, ReplyTo, RequestId};
-use nicol_core::ids::{EngineId, Key, TxnId};
+use nicol_core::fabric::{FabricError, Message, ReplyTo, RequestId};
+use nicol_core::ids::{EngineId, Key, ShardId, TxnId};
 use nicol_core::txn::{Abort, KEYS_MAX, Outcome, ProcedureId, Txn};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
 use super::decision::Vectors;
 use super::features::{FEATURES, Features};
 
+/// Where the kinds of these messages begin: beyond those of the systems that are scheduled.
+const KINDS: u16 = 0x100;
 /// Client to scheduler, or to a worker.
-pub(crate) const REQUEST: u16 = 1;
-/// Scheduler to worker: an entry of its completion queue.
-pub(crate) const WORK: u16 = 2;
+pub(crate) const REQUEST: u16 = KINDS + 1;
+/// Scheduler to worker: an entry of its completion queue. [AlNiCo22, implementation, step 3]
+pub(crate) const WORK: u16 = KINDS + 2;
 /// Worker to scheduler.
-pub(crate) const COMPLETED: u16 = 3;
+pub(crate) const COMPLETED: u16 = KINDS + 3;
 /// Software to scheduler.
-pub(crate) const VECTORS: u16 = 4;
-const DONE: u16 = 5;
+pub(crate) const VECTORS: u16 = KINDS + 4;
+const DONE: u16 = KINDS + 5;
 /// Client to worker: a part of a request that does not fit a slot.
-pub(crate) const PART: u16 = 6;
+pub(crate) const PART: u16 = KINDS + 6;
 
-/// Bytes of a slot, which takes a request or a part of one. (A-26, C2.06)
+/// Bytes of a slot, which takes a request or a part of one. (C2.06)
 pub(crate) const SLOT_BYTES: usize = 2_048;
 
-/// In a request's flags: its transaction takes long.
+/// In a request's flags: its transaction takes long; its logic may be shipped; it runs on the host that has
+/// all its keys.
 const LONG: u8 = 1;
+const SHIP: u8 = 2;
+const LOCAL: u8 = 4;
+/// Of a key: it is written; without a look at what was there.
+const WRITE: u8 = 1;
+const BLIND: u8 = 2;
 
-/// A request: its header with the vector, then the transaction's arguments and keys.
+/// Is a message of this kind one of these?
+pub(crate) fn is_scheduling(kind: u16) -> bool {
+    (REQUEST..=PART).contains(&kind)
+}
+
+/// A request: its header with the vector [AlNiCo22, new header], then the transaction's arguments and keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) header: Header,
@@ -34,18 +47,23 @@ pub(crate) struct Request {
     pub(crate) id: TxnId,
     pub(crate) procedure: ProcedureId,
     pub(crate) args: Vec<u8>,
-    pub(crate) keys: Vec<(Key, bool)>,
+    /// The keys, and what is done with each.
+    pub(crate) keys: Vec<(Key, u8)>,
 }
 
 /// What a scheduler looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The client: it has one request at a time.
+    /// The client: it has one request at a time. (AMB-24)
     pub(crate) slot: u64,
     /// Where the client would send it.
     pub(crate) hint: u8,
     /// Does it take long?
     pub(crate) long: bool,
+    /// May its logic be shipped?
+    pub(crate) ship: bool,
+    /// Does it run on the host that has all its keys?
+    pub(crate) local: bool,
     pub(crate) features: Features,
 }
 
@@ -53,16 +71,19 @@ impl Header {
     pub(crate) fn emit(&self, to: &mut Writer<'_>) {
         to.u64(self.slot);
         to.u8(self.hint);
-        to.u8(if self.long { LONG } else { 0 });
+        let flag = |on, flag| if on { flag } else { 0 };
+        to.u8(flag(self.long, LONG) | flag(self.ship, SHIP) | flag(self.local, LOCAL));
         self.features.emit(to);
     }
 
     pub(crate) fn parse(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let (slot, hint, flags) = (from.u64()?, from.u8()?, from.u8()?);
-        if flags & !LONG != 0 {
+        if flags & !(LONG | SHIP | LOCAL) != 0 {
             return Err(Malformed { what: "a request's flags" });
         }
-        Ok(Self { slot, hint, long: flags == LONG, features: Features::parse(from)? })
+        let is = |flag| flags & flag != 0;
+        let features = Features::parse(from)?;
+        Ok(Self { slot, hint, long: is(LONG), ship: is(SHIP), local: is(LOCAL), features })
     }
 }
 
@@ -102,7 +123,8 @@ impl Message for RequestOf<'_> {
         to.u16(txn.entries().len() as u16);
         for entry in txn.entries() {
             to.u64(entry.key.0);
-            to.u8(u8::from(entry.write));
+            let blind = if entry.blind { BLIND } else { 0 };
+            to.u8(u8::from(entry.write) | blind);
         }
         to.u32(*padding);
         to.zeros(*padding as usize);
@@ -126,7 +148,11 @@ impl Request {
         }
         let mut keys = Vec::with_capacity(count);
         for _ in 0..count {
-            keys.push((Key(from.u64()?), from.u8()? != 0));
+            let (key, touch) = (Key(from.u64()?), from.u8()?);
+            if touch > WRITE | BLIND {
+                return Err(Malformed { what: "what is done with a key" });
+            }
+            keys.push((key, touch));
         }
         let padding = from.u32()?;
         from.bytes(padding as usize)?;
@@ -140,12 +166,12 @@ impl Request {
     /// Makes `txn` the transaction that was asked for.
     pub(crate) fn begin(&self, txn: &mut Txn) {
         txn.reset(self.procedure, &self.args);
-        txn.local = true;
-        for &(key, write) in &self.keys {
-            if write {
-                txn.write(key)
-            } else {
-                txn.read(key)
+        (txn.ship, txn.local) = (self.header.ship, self.header.local);
+        for &(key, touch) in &self.keys {
+            match touch {
+                0 => txn.read(key),
+                WRITE => txn.write(key),
+                _ => txn.overwrite(key),
             };
         }
     }
@@ -250,7 +276,11 @@ impl Message for Done {
             Outcome::Aborted(Abort::Stale { key }) => (2, key),
             Outcome::Aborted(Abort::ValidateLocked { key }) => (3, key),
             Outcome::Aborted(Abort::Refused) => (4, Key(0)),
-            Outcome::Aborted(_) | Outcome::Unknown => (5, Key(0)),
+            Outcome::Aborted(Abort::NoResources) => (5, Key(0)),
+            Outcome::Aborted(Abort::Fabric(_)) => (6, Key(0)),
+            Outcome::Aborted(Abort::ShardUnavailable { shard }) => (7, Key(shard.0.into())),
+            Outcome::Aborted(Abort::AwaitsRecovery { key }) => (8, key),
+            Outcome::Unknown => (9, Key(0)),
         };
         to.u8(code);
         to.u64(key.0);
@@ -269,6 +299,10 @@ impl Done {
             3 => Abort::ValidateLocked { key },
             4 => Abort::Refused,
             5 => Abort::NoResources,
+            6 => Abort::Fabric(FabricError::Unreachable),
+            7 => Abort::ShardUnavailable { shard: ShardId(key.0 as u16) },
+            8 => Abort::AwaitsRecovery { key },
+            9 => return Ok(Self(Outcome::Unknown)),
             _ => return Err(Malformed { what: "an outcome" }),
         };
         Ok(Self(Outcome::Aborted(abort)))
@@ -286,7 +320,7 @@ mod tests {
         (0..5).for_each(|row| {
             _ = if row % 2 == 0 { txn.read(Key(row)) } else { txn.write(Key(row)) }
         });
-        let mut header = Header { slot: 9, hint: 3, long: true, ..Header::default() };
+        let mut header = Header { slot: 9, hint: 3, long: true, local: true, ..Header::default() };
         header.features.add(77, true);
         let mut body = Vec::new();
         RequestOf { header, id: TxnId(8), txn: &txn, padding: 9 }.emit(&mut Writer::new(&mut body));
@@ -294,6 +328,7 @@ mod tests {
         let mut again = Txn::default();
         parsed.begin(&mut again);
         assert_eq!((parsed.header, again.args(), again.entries().len()), (header, &b"args"[..], 5));
+        assert!(again.local && !again.ship && again.entries()[1].write);
         assert!((0..body.len()).all(|len| Request::parse(&body[..len]).is_err()));
         for (padding, before, left) in
             [(9, 0, 9), (1_839, 0, 1_839), (3_800, 1, 1_752), (3_900, 2, 0)]
@@ -315,6 +350,9 @@ mod tests {
             Outcome::Committed,
             Outcome::Aborted(Abort::Refused),
             Outcome::Aborted(Abort::Stale { key: Key(7) }),
+            Outcome::Aborted(Abort::ShardUnavailable { shard: ShardId(3) }),
+            Outcome::Aborted(Abort::AwaitsRecovery { key: Key(9) }),
+            Outcome::Unknown,
         ] {
             let mut body = Vec::new();
             Done(outcome).emit(&mut Writer::new(&mut body));

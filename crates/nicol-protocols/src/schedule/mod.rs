@@ -1,7 +1,7 @@
 //! Scheduling in front of an engine: clients send requests, somebody decides which worker executes
 //! each, and the worker replies. [AlNiCo22, overview]
 //!
-//! | step (A-13) | what | where |
+//! | step of the slide "implementation" | what | where |
 //! |---|---|---|
 //! | 1, 2 | a client sends the request with its vector | `client.rs`, `features.rs` |
 //! | 3 | the scheduler decides, and writes an entry of the worker's queue | `server.rs` (`decide`, `give`), `decision.rs` |
@@ -36,5 +36,6 @@ pub use shared::Transcripts;
 pub use strife::{Plan, plan};
 
 pub(crate) use client::Client;
+pub(crate) use messages::is_scheduling;
 pub(crate) use server::{Executor, Server};
 pub(crate) use shared::Shared;

@@ -1,4 +1,4 @@
-//! A server's part: who schedules, and the workers with their queues. [AlNiCo22, implementation; B-09]
+//! A server's part: who schedules, and the workers with their queues. [AlNiCo22, implementation]
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,8 +10,8 @@ use nicol_core::exec::Signal;
 use nicol_core::fabric::{
     Delivery, Fabric, FabricError, Message, ReplyTo, Service, Work as CoreWork,
 };
-use nicol_core::ids::{EngineId, Side};
-use nicol_core::txn::{Outcome, Txn};
+use nicol_core::ids::{EngineId, Key, Side};
+use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::units::Nanos;
 use nicol_core::wire::{Malformed, Reader};
 
@@ -25,18 +25,29 @@ use super::shared::Shared;
 use super::strife::plan;
 use crate::kit::count;
 
-/// Requests that a worker's queue holds.
+/// Requests that a worker's queue holds. (C2.06)
 pub const QUEUE_MAX: usize = 256;
 
-/// Runs transactions on a worker's core, for the engine behind.
+/// Runs transactions on a worker's core, for the system behind.
 pub(crate) trait Executor: 'static {
-    /// Makes attempts at `txn` until it has ended; `aborted` is told each key that stood in the way.
-    async fn complete(
-        &self,
-        txn: &mut Txn,
-        aborted: &mut dyn FnMut(nicol_core::ids::Key),
-    ) -> Outcome;
+    /// What whoever answers may have to wait for.
+    type Ended: 'static;
+
+    /// Makes an attempt at `txn`.
+    async fn once(&self, txn: &mut Txn) -> (Outcome, Self::Ended);
+
+    /// Must whoever answers wait?
+    fn must_wait(&self, ended: &Self::Ended) -> bool;
+
+    /// Waits until what has ended is durable; false if it never will be.
+    async fn is_durable(&self, ended: Self::Ended) -> bool;
 }
+
+/// Attempts at a transaction of a worker, at most: it is then refused as if resources were missing.
+const ATTEMPTS_MAX: u32 = 100_000;
+/// The longest wait of a worker after an abort, and the first one, doubled from attempt to attempt.
+const BACKOFF_MAX: Nanos = Nanos::from_micros(20);
+const BACKOFF: Nanos = Nanos(200);
 
 /// A request in a worker's queue.
 struct Job {
@@ -70,9 +81,16 @@ pub(crate) struct Server<F: Fabric, X: Executor> {
 }
 
 impl<F: Fabric, X: Executor> Server<F, X> {
-    /// Starts the part of this engine.
+    /// Starts the part of this engine, which serves nothing else.
     pub(crate) fn start(fabric: &F, shared: &Arc<Shared>, executor: X) {
-        let server = Rc::new(Self {
+        let server = Self::new(fabric, shared, executor);
+        fabric.serve(server.clone());
+        server.begin();
+    }
+
+    /// The part of this engine, to which somebody delivers its messages.
+    pub(crate) fn new(fabric: &F, shared: &Arc<Shared>, executor: X) -> Rc<Self> {
+        Rc::new(Self {
             fabric: fabric.clone(),
             shared: Arc::clone(shared),
             executor,
@@ -81,29 +99,57 @@ impl<F: Fabric, X: Executor> Server<F, X> {
             window: Window::default(),
             given: RefCell::default(),
             batch: RefCell::default(),
-        });
-        fabric.serve(server.clone());
+        })
+    }
+
+    /// Begins to work, and to compute vectors.
+    pub(crate) fn begin(self: Rc<Self>) {
+        let Self { fabric, shared, .. } = &*self;
         let here = fabric.here();
         if here.side == Side::Nic {
             return;
         }
         if usize::from(here.core) < shared.workers {
-            fabric.spawn(server.clone().work());
+            (0..shared.config.at_a_time).for_each(|_| fabric.spawn(self.clone().work()));
         } else if shared.config.kind == Kind::Strife {
-            fabric.spawn(server.clone().close_batches());
+            fabric.spawn(self.clone().close_batches());
         }
         let schedules =
             matches!(shared.config.kind, Kind::Alnico | Kind::AlnicoCpu2 | Kind::AlnicoCpuN);
         if here.core == 0 && schedules {
-            fabric.spawn(server.feed_back());
+            fabric.spawn(self.clone().feed_back());
         }
+    }
+
+    /// Makes attempts at `txn` until it has ended; `aborted` is told each key that stood in the way.
+    async fn complete(
+        &self,
+        txn: &mut Txn,
+        aborted: &mut dyn FnMut(Key),
+    ) -> (Outcome, Option<X::Ended>) {
+        let (initial, fabric) = (txn.entries().len(), &self.fabric);
+        for attempt in 0..ATTEMPTS_MAX {
+            let (outcome, ended) = self.executor.once(txn).await;
+            let Outcome::Aborted(
+                Abort::LockConflict { key } | Abort::Stale { key } | Abort::ValidateLocked { key },
+            ) = outcome
+            else {
+                return (outcome, Some(ended));
+            };
+            aborted(key);
+            let longest = (BACKOFF.0 << attempt.min(16)).min(BACKOFF_MAX.0);
+            let wait = Nanos(1 + fabric.random() % longest);
+            fabric.sleep_until(fabric.now() + wait).await;
+            txn.rewind(initial);
+        }
+        (Outcome::Aborted(Abort::NoResources), None)
     }
 
     fn worker(&self, worker: usize) -> EngineId {
         EngineId::host(self.fabric.here().node, worker as u8)
     }
 
-    /// The worker loop: one request after the other. (A-13 step 4)
+    /// The worker loop: one request after the other. [AlNiCo22, implementation, step 4]
     async fn work(self: Rc<Self>) {
         let mut txn = Txn::default();
         loop {
@@ -126,16 +172,31 @@ impl<F: Fabric, X: Executor> Server<F, X> {
                     }
                 }
             };
-            let outcome = self.executor.complete(&mut txn, &mut aborted).await;
+            let (outcome, ended) = self.complete(&mut txn, &mut aborted).await;
             self.shared.transcripts.put(request.id, &mut txn);
             if let Some(scheduler) = scheduler
                 && self.shared.config.completion == Completion::Reply
             {
                 self.fabric.send(scheduler, &Completed(request.header.slot));
             }
-            self.fabric.reply(reply_to, &Done(outcome));
-            self.shared.open.fetch_sub(1, Ordering::Relaxed);
+            match ended.filter(|ended| self.executor.must_wait(ended)) {
+                // The worker goes on meanwhile.
+                Some(ended) => {
+                    self.fabric.spawn(self.clone().answer_later(reply_to, outcome, ended));
+                }
+                None => self.answer(reply_to, outcome),
+            }
         }
+    }
+
+    fn answer(&self, reply_to: ReplyTo, outcome: Outcome) {
+        self.fabric.reply(reply_to, &Done(outcome));
+        self.shared.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    async fn answer_later(self: Rc<Self>, reply_to: ReplyTo, outcome: Outcome, ended: X::Ended) {
+        let durable = self.executor.is_durable(ended).await;
+        self.answer(reply_to, if durable { outcome } else { Outcome::Unknown });
     }
 
     /// Puts a request into this worker's queue. It is refused if that is full: the client tries again.
@@ -155,14 +216,14 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         self.arrived.notify();
     }
 
-    /// Decides who gets a request. (A-13 step 3)
+    /// Decides who gets a request. [AlNiCo22, implementation, step 3]
     fn decide(&self, header: &Header) -> Option<usize> {
         let shared = &self.shared;
         if header.long && shared.config.reserved > 0 {
             return Some(shared.reserved_for(&header.features));
         }
-        if self.fabric.here().side == Side::Host {
-            // What a core of the host reads of every worker's state.
+        if self.fabric.here().side == Side::Host || !shared.config.fpga {
+            // What a core reads of every worker's state.
             let bytes = (shared.workers * size_of::<u64>() * 8) as u32;
             self.fabric.work(CoreWork::Copy { bytes });
             let features =
@@ -171,7 +232,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         }
         let mut scheduler = shared.scheduler();
         if let Some((worker, before)) = self.given.borrow_mut().remove(&header.slot) {
-            // The client's last request is done, whether or not its worker has said so.
+            // The client's last request is done, whether or not its worker has said so. (AMB-24)
             scheduler.done(worker, &before.features);
         }
         let worker = scheduler.decide(&header.features, usize::from(header.hint))?;
@@ -273,7 +334,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
             .iter()
             .map(|features| features.touched.iter().map(|word| word.count_ones()).sum::<u32>())
             .sum();
-        // Three passes over the keys of the batch.
+        // Three passes over the keys of the batch, as in the artifact.
         (0..3).for_each(|_| {
             self.fabric.work(CoreWork::Execute { keys: keys.min(u32::from(u16::MAX)) as u16 });
         });

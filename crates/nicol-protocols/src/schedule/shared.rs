@@ -1,7 +1,7 @@
 //! What the engines of a server share for scheduling.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nicol_core::ids::TxnId;
@@ -93,6 +93,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// For a server with so many host cores, if anything schedules there.
+    pub(crate) fn of(
+        config: Option<&ScheduleConfig>,
+        map: &FeatureMap,
+        cores: usize,
+        transcripts: &Transcripts,
+    ) -> Option<Arc<Self>> {
+        Some(Arc::new(Self::new(config?, map.clone(), cores, transcripts.clone())))
+    }
+
     /// For a server with so many host cores.
     ///
     /// # Panics
@@ -118,8 +128,8 @@ impl Shared {
         }
     }
 
-    /// The worker among the reserved ones that takes a request which takes long: those that meet, which
-    /// TPC-C's do at their warehouse, are executed one after the other.
+    /// The reserved worker that executes a long request. It follows from the request's first feature, so
+    /// that Deliveries of one warehouse are executed one after the other. (AMB-39)
     pub(crate) fn reserved_for(&self, features: &Features) -> usize {
         let first = Features::of(&features.touched).next().unwrap_or_default();
         self.ordinary() + first % self.config.reserved.max(1)
@@ -132,6 +142,11 @@ impl Shared {
 
     pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
         self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has no worker a request that is not answered?
+    pub(crate) fn is_settled(&self) -> bool {
+        self.open.load(Ordering::Relaxed) == 0
     }
 
     pub(crate) fn counters(&self) -> Vec<Counter> {

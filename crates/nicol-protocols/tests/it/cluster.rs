@@ -140,6 +140,7 @@ impl<N: CommitNode, B: Beside> Start for Cluster<N, B> {
 
     fn crashed(&self, loss: &Loss) {
         self.down[usize::from(loss.node.0)].store(true, Ordering::Relaxed);
+        self.nodes[usize::from(loss.node.0)].crashed(loss);
     }
 
     fn restart<F: Fabric>(&self, fabric: &F, _revival: &Revival<'_>) {

@@ -4,10 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use nicol_core::commit::CommitNode;
+use nicol_core::engine::Loss;
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
+use nicol_core::ids::NodeId;
+use nicol_core::system::{Sequential, load_nodes};
 use nicol_core::units::Nanos;
+use nicol_core::view::View;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::Sabotage;
+use nicol_protocols::commit::rdma_occ::{self, RdmaOccConfig};
 use nicol_protocols::commit::xenic::{CombinedOps, ExecuteAt, Node, XenicConfig};
 use nicol_workload::churn::{Churn, ChurnConfig};
 use nicol_workload::smallbank::{Smallbank, SmallbankConfig};
@@ -190,4 +196,33 @@ fn a_lock_that_awaits_recovery_and_is_stolen_is_caught() {
 #[test]
 fn a_commit_that_does_not_wait_for_a_backup_that_lives_is_caught() {
     assert!(is_caught(Sabotage::ForgetsBackups, true));
+}
+
+/// Uses a node's structures after these sides of it have crashed.
+fn use_after<N: CommitNode>(
+    config: &N::Config,
+    workload: &Arc<dyn Workload>,
+    host: bool,
+    nic: bool,
+) {
+    let view = View::new(usize::from(NODES), 3, 1, 1).unwrap();
+    let nodes = load_nodes::<N>(&view, config, &**workload, &Sequential);
+    assert!(nodes[0].is_settled());
+    nodes[0].crashed(&Loss { node: NodeId(0), host, nic });
+    let _used = nodes[0].is_settled();
+}
+
+#[test]
+#[should_panic(expected = "in the memory of a Nic was lost in a crash and is used afterwards")]
+fn an_index_that_is_used_after_its_nic_has_crashed_is_caught() {
+    let workload = smallbank(30);
+    use_after::<Node>(&config(&workload), &workload, false, true);
+}
+
+#[test]
+#[should_panic(expected = "in the memory of a Host was lost in a crash and is used afterwards")]
+fn a_table_that_is_used_after_its_host_has_crashed_is_caught() {
+    let workload = smallbank(30);
+    let records = workload.records_per_shard() + workload.growth_per_shard();
+    use_after::<rdma_occ::Node>(&RdmaOccConfig::farm(records, 16), &workload, true, false);
 }

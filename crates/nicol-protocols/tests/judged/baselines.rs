@@ -165,7 +165,7 @@ fn a_small_log_and_no_cached_addresses_only_cost_time() {
 #[test]
 fn values_out_of_line_are_read_and_committed() {
     for system in SYSTEMS {
-        for seed in 0..4 {
+        for seed in 0..8 {
             let mut config = config(system, "ycsb-t", "connectx5", seed);
             config.faults.messages = seed > 0;
             set(&mut config, &["inline_bytes=8"]);

@@ -2,11 +2,10 @@
 
 use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::units::Nanos;
-use nicol_lab::bench::{BenchConfig, Length, run};
-use nicol_lab::systems;
+use nicol_lab::bench::{BenchConfig, Length};
 use nicol_lab::workloads::WorkloadSpec;
 
-use crate::support::{crash, every_sabotage_is_caught, held, short};
+use crate::support::{crash, held, short};
 
 const SYSTEMS: [&str; 4] = ["linefs:a1", "linefs:a2", "linefs:a3", "linefs:a2+a3"];
 /// Small chunks, few of them on their way, and as many by either side.
@@ -100,6 +99,17 @@ fn files_end_with_the_last_member_that_has_them_all() {
     assert!(report.committed > 0 && report.committed < 3_000, "{}", report.committed);
 }
 
+/// Seed 375 of a sweep: every member crashes within 37 us and comes back without files. Their questions
+/// for them, each a while after the last, left no instant at which none was under way.
+#[test]
+fn nobody_asks_for_ever_for_files_that_nobody_has() {
+    let mut config = config("linefs:a2+a3", "bluefield2", 375, &["timeout_us=500"]);
+    config.workload.records = Some(40);
+    (config.clients, config.length) = (Some(8), Some(Length::Transactions(2_000)));
+    (config.faults.messages, config.faults.crashes) = (true, true);
+    assert!(held(&config).committed < 100, "the crashes come early");
+}
+
 #[test]
 fn a_busy_host_slows_the_host_down_and_changes_nothing_else() {
     let time = |system: &str, host: &str| {
@@ -155,20 +165,5 @@ fn threads_run_every_alternative_too() {
         let mut config = config(system, "threads", 1, &TIGHT);
         (config.host_engines, config.nic_engines) = (None, None);
         assert!(held(&config).committed >= 150, "{system}");
-    }
-}
-
-#[test]
-fn what_is_broken_on_purpose_is_caught_within_200_seeds() {
-    for system in SYSTEMS {
-        let known = systems::find(system).unwrap();
-        every_sabotage_is_caught(system, |name, seed| {
-            (known.trials)(known, seed).into_iter().any(|mut config| {
-                config.settings.push(format!("sabotage={name}"));
-                let report = run(&config).unwrap().report;
-                assert_eq!(report.warnings.len(), 1, "a broken protocol warns");
-                !report.check.held()
-            })
-        });
     }
 }

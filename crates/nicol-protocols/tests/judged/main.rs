@@ -3,6 +3,7 @@
 
 mod abdlock;
 mod baselines;
+mod client_crashes;
 mod delays;
 mod drtm_kv;
 mod engines;

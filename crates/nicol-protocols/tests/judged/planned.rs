@@ -174,9 +174,11 @@ fn on_threads_it_switches_and_its_log_replays() {
     let told = format!("READs {reads:?}, asking {asks:?}, planned {planned:?}, {log:?}");
     assert!(log.iter().any(|one| one.way == Way::Second), "it switches: {told}");
     assert_eq!(replay(Steering::DEFAULT, &log), Ok(()), "{told}");
+    let ratio = |half: usize| planned[half] / reads[half].min(asks[half]);
+    println!("planned to the worse way: {:.2} and {:.2}; {told}", ratio(0), ratio(1));
     // Machines that run other things have a say in this: half of the worse way is clearly below it.
     for half in 0..2 {
-        assert!(planned[half] * 2.0 >= reads[half].min(asks[half]), "half {half}: {told}");
+        assert!(ratio(half) >= 0.5, "half {half}: {told}");
     }
 }
 

@@ -110,6 +110,83 @@ fn a_lost_frame_leaves_an_outcome_unknown_and_no_history_wrong() {
     }
 }
 
+/// Xenic with a scheduler before the coordinators of each node.
+fn xenic(scheduler: &str, workload: &str, on: &str, seed: u64) -> BenchConfig {
+    let mut settings = vec![format!("scheduler={scheduler}")];
+    settings.push(format!("at_a_time={}", 1 + seed % 3));
+    if scheduler.starts_with("alnico") {
+        settings.push("feedback_us=50".to_owned());
+    }
+    if scheduler == "strife" {
+        settings.push("batch_us=50".to_owned());
+    }
+    let mut spec = WorkloadSpec::named(workload);
+    spec.shrink();
+    spec.records = (workload != "tpcc").then_some(40);
+    BenchConfig {
+        host_engines: Some(4),
+        nic_engines: Some(2),
+        clients: Some(8),
+        length: Some(Length::Transactions(400)),
+        warmup: Some(Nanos::ZERO),
+        settings,
+        ..BenchConfig::new("xenic", spec, on, seed)
+    }
+}
+
+#[test]
+fn xenic_is_serializable_whoever_coordinates_its_transactions() {
+    for (number, scheduler) in (0..).zip(SCHEDULERS) {
+        for (seed, workload) in
+            (6 * number..).zip(["smallbank", "churn", "churn-ordered", "retwis", "tpcc", "tatp"])
+        {
+            let report = held(&xenic(scheduler, workload, "liquidio3", seed));
+            assert!(report.committed > 300, "{scheduler} {workload}: {}", report.committed);
+            let given = report.counters["schedule"]["scheduled"];
+            assert!(given >= report.committed, "{scheduler} {workload}: {given} were scheduled");
+        }
+    }
+}
+
+#[test]
+fn xenic_behind_a_scheduler_survives_lost_messages_and_crashes() {
+    for seed in 0..12 {
+        let scheduler = SCHEDULERS[seed as usize % SCHEDULERS.len()];
+        let families = ["messages", "messages,crashes"][seed as usize / 6];
+        let mut faulty = BenchConfig {
+            faults: families.parse().unwrap(),
+            ..xenic(scheduler, "churn", "liquidio3", seed)
+        };
+        faulty.settings.push("timeout_us=500".to_owned());
+        held(&faulty);
+    }
+}
+
+#[test]
+fn xenic_behind_a_scheduler_works_on_threads() {
+    for (seed, scheduler) in (0..).zip(SCHEDULERS) {
+        let report = held(&xenic(scheduler, "smallbank", "threads", seed));
+        assert!(report.counters["schedule"]["scheduled"] > 0, "{scheduler}");
+    }
+}
+
+#[test]
+fn xenic_s_transactions_meet_less_where_alnico_has_them_coordinated() {
+    let aborts = |scheduler: &str| {
+        let mut config = xenic(scheduler, "ycsb-t", "liquidio3", 0);
+        config.workload.records = Some(2_000);
+        config.workload.zipf_percent = Some(120);
+        config.workload.keys = Some(4);
+        config.nodes = 1;
+        config.replicas = 1;
+        config.clients = Some(16);
+        config.length = Some(Length::Transactions(6_000));
+        held(&config).counters["schedule"]["aborts"]
+    };
+    let (netsto, alnico) = (aborts("round-robin"), aborts("alnico"));
+    assert!(alnico < netsto, "{alnico} aborts, and {netsto} by turns");
+}
+
 #[test]
 fn schedulers_work_on_threads() {
     for scheduler in SCHEDULERS {
@@ -128,11 +205,17 @@ fn what_does_not_fit_is_refused_with_the_remedy() {
     alone.settings = vec!["planes=2".to_owned()];
     let mut timeless = config("silo", "alnico", "smallbank", 1);
     timeless.settings = vec!["timeout_us=500".to_owned()];
+    let mut turns = xenic("alnico-cpu-2", "smallbank", "liquidio3", 1);
+    turns.host_engines = Some(2);
+    let mut nobody = xenic("none", "smallbank", "liquidio3", 1);
+    nobody.settings = vec!["at_a_time=2".to_owned()];
     let mut unknown = config("silo", "alnico", "smallbank", 1);
     unknown.settings = vec!["scheduler=fifo".to_owned()];
     for (config, words) in [
         (without, "--client-nodes 1"),
         (few, "--host-engines 2"),
+        (turns, "--host-engines 2: 2 of a node schedule or are reserved; give 3"),
+        (nobody, "nobody schedules: set scheduler=NAME before at_a_time"),
         (alone, "nobody schedules: set scheduler=NAME before planes"),
         (timeless, "wait for no answer that may not come: set scheduler=NAME before timeout_us"),
         (unknown, "choose none or one of alnico"),

@@ -1,12 +1,9 @@
 //! What these tests have in common.
 
-use std::panic;
-
 use nicol_core::faults::{Crash, CrashScope};
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
 use nicol_lab::report::BenchReport;
-use nicol_lab::systems;
 use nicol_lab::workloads::WorkloadSpec;
 use nicol_workload::ycsb::Popularity;
 
@@ -50,27 +47,4 @@ pub fn held_run(config: &BenchConfig) -> BenchRun {
     assert!(check.held(), "{config:?}: {:#?}", check.violations);
     assert_eq!(check.held_promise, Some(true), "{config:?}");
     ran
-}
-
-/// Runs a protocol that is broken on purpose: does a check notice it? What breaks a table may end in
-/// an assertion, as in a sweep.
-pub fn is_noticed(config: &BenchConfig) -> bool {
-    let ran = panic::catch_unwind(|| run(config).unwrap().report);
-    ran.map_or(true, |report| {
-        assert_eq!(report.warnings.len(), 1, "a broken protocol warns");
-        !report.check.held()
-    })
-}
-
-/// Breaks `system` in each of the ways that it can be broken in, harmless ones left out, and expects
-/// `caught(name, seed)` of each on one of 200 seeds. Returns how many ways there were.
-pub fn every_sabotage_is_caught(system: &str, caught: impl Fn(&str, u64) -> bool) -> usize {
-    let system = systems::find(system).unwrap();
-    let mut names = (system.sabotages)();
-    names.retain(|name| !system.harmless.iter().any(|(harmless, _)| harmless == name));
-    for name in &names {
-        let by = (0..200).find(|&seed| caught(name, seed));
-        assert!(by.is_some(), "{}: {name}", system.name);
-    }
-    names.len()
 }

@@ -5,6 +5,7 @@ use std::io;
 
 use nicol_core::engine::Transfer;
 use nicol_core::fabric::FabricError;
+use nicol_core::ids::Side;
 use nicol_core::medium::{Medium, MediumCounts, MediumWrite};
 use nicol_core::rng::{Purpose, Stream};
 
@@ -17,8 +18,8 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 /// Serves groups, until the queue is closed and empty. `done` gets every persist with its result,
 /// in order; `failed` is told of the first error.
 ///
-/// A device that has failed once is not tried again: after a failed sync nobody knows what is on
-/// it.
+/// A device that has failed once is not tried again: after a failed sync its content is
+/// unknown.
 pub(crate) fn serve(
     queue: &LogQueue,
     disk: Box<dyn Disk + '_>,
@@ -97,7 +98,7 @@ impl<N: FnMut(Persist), X: FnMut(&io::Error)> Device<'_, N, X> {
     }
 
     /// Decides about persists that were not handed back when the host crashed: each one's record is
-    /// there, gone or torn. Whoever waits for one still learns that the host is down.
+    /// there, gone or torn. An engine that waits for one still learns that the host is down.
     fn crash(
         &mut self,
         pending: &mut VecDeque<Persist>,
@@ -107,10 +108,10 @@ impl<N: FnMut(Persist), X: FnMut(&io::Error)> Device<'_, N, X> {
         let mut medium = Medium::default();
         for Persist { from, operation, .. } in pending.iter().filter(|persist| fits(persist)) {
             let (label, offset) = place(operation);
-            medium.submit(*from, label, offset, &operation.buffer);
+            medium.submit((*from, Side::Host), label, offset, &operation.buffer);
         }
         if !keeps_all {
-            medium.crash(&mut Stream::new(seed, Purpose::Medium, 0));
+            medium.crash(|_| true, &mut Stream::new(seed, Purpose::Medium, 0));
         }
         let sequence = self.writer.sequence;
         self.writer.encode_left(pending, medium.writes(), self.disk.nonce());

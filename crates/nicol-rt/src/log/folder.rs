@@ -1,4 +1,4 @@
-//! The folder of a log device: who uses it, and its runs.
+//! The folder of a log device: the process that uses it, and its runs.
 //!
 //! A run is a folder `run-N` with a log of each node (`node-K.log`) and, once they are saved, the
 //! tables as they were when the run began (`tables-1`, `tables-2`: one is a copy of the other). A
@@ -18,7 +18,7 @@ use super::tables::{has_tables, is_table};
 
 /// Runs that a folder may see.
 const RUNS_MAX: u32 = 1_000_000;
-/// The file whose lock says who uses the folder.
+/// The file whose lock belongs to the process that uses the folder.
 const LOCK: &str = "lock";
 
 /// A node's log file; its errors name it.
@@ -241,11 +241,11 @@ pub fn remove_runs<'r>(runs: impl Iterator<Item = &'r Run>) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the files of one launch that nobody will read back, in a folder of its own.
+/// Creates the log files of one launch, in a folder of its own. They will not be read back.
 ///
 /// # Errors
-/// If a file cannot be made; if the folder holds a store, or a damaged log: whoever damaged it may
-/// damage the next one too, and its owner must learn of it. What follows the headers is not read.
+/// If a file cannot be made; if the folder holds a store, or a damaged log: its owner must
+/// learn of the damage before a new log is begun. What follows the headers is not read.
 pub(crate) fn create(dir: &Path, view: &View) -> io::Result<(LogFolder, Vec<LogFile>)> {
     let folder = LogFolder::open_shared(dir)?;
     for run in folder.runs()? {

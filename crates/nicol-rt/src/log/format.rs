@@ -59,7 +59,7 @@ pub struct LogHeader {
     pub node: NodeId,
     /// Its cluster, with the seed of the hash that spreads keys over shards.
     pub view: View,
-    /// The life of a store that this log belongs to; 0: of none, nobody will read it back.
+    /// The life of the store that this log belongs to; 0: of none, the log will not be read back.
     pub life: u64,
     /// A random word with which every checksum of the file begins.
     pub nonce: u64,

@@ -8,8 +8,8 @@
 //! answered before.
 //!
 //! A crash of the host decides about every persist that was not handed back: its record is whole,
-//! gone or torn. Whoever starts the host again gets the records up to the first that is not whole,
-//! read from the file.
+//! gone or torn. A host that starts again gets the records up to the first that is not whole, read
+//! from the file.
 
 mod device;
 mod files;

@@ -33,7 +33,7 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Persist {
     pub(crate) from: EngineId,
-    /// The engine's life that waits: nobody else is told.
+    /// The engine's life that waits; a later life is not told.
     pub(crate) life: Incarnation,
     pub(crate) operation: Operation,
 }
@@ -106,7 +106,7 @@ impl LogQueue {
         self.filled.notify_one();
     }
 
-    /// The thread has ended, however: nobody must wait for it.
+    /// The thread has ended, by an error or not: no engine may wait for it.
     pub(crate) fn end(&self) {
         self.lock().ended = true;
         self.answered.notify_all();
@@ -230,7 +230,7 @@ impl Persisted {
         }
     }
 
-    /// Nobody waits any more for what earlier lives than `life` have asked for.
+    /// Forgets the requests of lives before `life`: no engine waits for them.
     pub(crate) fn begin(&self, life: Incarnation) {
         let mut of_life = self.lock();
         *of_life = (life, Vec::new());

@@ -250,9 +250,17 @@ pub(super) fn software_chains(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, 
     Ok(lines)
 }
 
-/// C3.05: how long a core of the card takes to reach its host's memory.
+/// C3.05: how long a core of the card takes to reach its host's memory; how many there are; and at what
+/// clock, if they differ from the ARM cores of C1.20, at 2.2 GHz, by nothing else.
 pub(super) fn card_cores(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     let read_us = transfer(profile, Action::DmaRead, 8)? / 1e3;
     let what = "a core of the card reads a word of its host's memory";
-    Ok(vec![CheckLine::new("C3.05", what, (3.0, 3.0), read_us, "us")])
+    let cores = profile.cores.nic.value as f64;
+    let clock = 2_200.0 * 3_260.0 / profile.cores.nic_slowdown_permille.value as f64;
+    Ok(vec![
+        CheckLine::new("C3.05", what, (3.0, 3.0), read_us, "us"),
+        CheckLine::new("C3.05", "cores of the card", (8.0, 8.0), cores, "cores"),
+        CheckLine::new("C3.05", "the clock of the card's cores", (800.0, 800.0), clock, "MHz")
+            .note("C1.20's ARM cores take 3.26 times a Xeon's time at 2.2 GHz"),
+    ])
 }

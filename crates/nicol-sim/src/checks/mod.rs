@@ -38,8 +38,8 @@ pub struct CheckLine {
     pub relative_error: f64,
     /// Does the model's value rest mainly on assumed numbers?
     pub assumed: bool,
-    /// Was a number of the profile fitted to this very line, by a mechanism that nobody has shown? Then it
-    /// holds by construction. The note says what is known.
+    /// Was a number of the profile fitted to this line, by a mechanism that no publication shows? Then the
+    /// line holds by construction. The note says what is known.
     pub fitted: bool,
     /// Does the published value contradict other published ones? The note says which.
     pub contradicted: bool,

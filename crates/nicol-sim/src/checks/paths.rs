@@ -130,8 +130,8 @@ pub struct Load {
     pub flows: Vec<Flow>,
     /// Addresses are drawn from so many bytes. [OffPath23 3.2, figure 7]
     pub range: u64,
-    /// Requests of a doorbell at most. [OffPath23 3.3]
-    pub doorbell_batch: usize,
+    /// Requests of a doorbell. [OffPath23 3.3]
+    pub doorbell_batch: DoorbellBatch,
     /// Run before it is measured.
     pub warmup: Nanos,
     /// How long it is measured.
@@ -154,7 +154,7 @@ impl Load {
             client: client.clone(),
             flows,
             range: RANGE,
-            doorbell_batch: 1,
+            doorbell_batch: DoorbellBatch::UpTo(1),
             warmup: Nanos(window),
             window: Nanos(window),
         }
@@ -173,7 +173,7 @@ impl Load {
         profiles[0] = self.target.clone();
         let mut config = SimConfig::mixed(view, profiles, 1);
         config.tuning.aggregation = false;
-        config.tuning.doorbell_batch = DoorbellBatch::UpTo(self.doorbell_batch);
+        config.tuning.doorbell_batch = self.doorbell_batch;
         let cluster = SimCluster::new(config);
         let probe = Arc::new(Probe::new(self));
         cluster.start(&Arc::new(Flows(probe.clone())));

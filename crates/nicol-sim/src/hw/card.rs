@@ -178,6 +178,9 @@ impl CardParts {
         if !suspected.near_memory.value {
             (soc.read, soc.read_interval) = (host.read, host.read_interval);
         }
+        if !suspected.few_channels.value {
+            soc.write_interval = direct.write_interval;
+        }
         let overhead = profile.pcie.tlp_overhead.value.0;
         let reserved = if card.soc.is_some() { suspected.reserved_units.value as usize } else { 0 };
         Some(Self {

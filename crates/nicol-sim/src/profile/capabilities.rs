@@ -1,4 +1,4 @@
-//! What hardware can do, as fields: whoever decides by hardware decides by these, never by a name.
+//! What hardware can do, as fields. Code that depends on the hardware asks these, never a profile's name.
 
 use super::Profile;
 
@@ -13,7 +13,7 @@ pub enum NicCores {
     OffPath,
 }
 
-/// Who executes the one-sided operations that reach a node.
+/// What executes the one-sided operations that reach a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OneSidedBy {
     /// The card, in hardware, if the requester's card posts verbs as well; else software as below.
@@ -29,9 +29,9 @@ pub enum OneSidedBy {
 pub struct Capabilities {
     /// Where its NIC engines run.
     pub nic_cores: NicCores,
-    /// Who executes one-sided operations.
+    /// What executes one-sided operations.
     pub one_sided_by: OneSidedBy,
-    /// Who executes chains of them. [PRISM21 4]
+    /// What executes chains of them. [PRISM21 4]
     pub chains_by: OneSidedBy,
     /// Is there a log device, because memory by itself is not durable?
     pub log_device: bool,

@@ -62,6 +62,15 @@ pub struct Endpoint {
     pub chained: Sourced<Picos>,
 }
 
+impl Endpoint {
+    /// Has the last of so many requests left sooner with one doorbell, after which the card fetches them,
+    /// than with a doorbell each?
+    pub fn doorbell_pays(&self, requests: u64) -> bool {
+        let fetched = self.chain_start.value + self.chained.value * requests;
+        self.doorbell.value + fetched < self.doorbell.value * requests
+    }
+}
+
 /// `[card.switch]`: PCIe1 leads from the units to the switch, PCIe0 (`[pcie]`) from there to the
 /// host. The cores beside the path are at the switch. [OffPath23 2.3]
 #[derive(Clone, Debug, Deserialize)]
@@ -122,6 +131,9 @@ pub struct Suspected {
     /// Does a READ hold a unit up less if the memory is beside the switch? If not, it takes what
     /// the host's takes.
     pub near_memory: Sourced<bool>,
+    /// Does the memory beside the switch take WRITEs more slowly, for want of channels? If not, they come
+    /// as the host's do without a switch. [OffPath23 3.2: one channel, and four of the host]
+    pub few_channels: Sourced<bool>,
     /// Does a transfer with too many PCIe packets block the unit's queue?
     pub head_of_line: Sourced<bool>,
     /// READs of the memory beside the switch block beyond this.

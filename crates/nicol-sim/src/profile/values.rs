@@ -1,4 +1,4 @@
-//! The values of a profile one by one, for whoever lists them.
+//! The values of a profile one by one, for listings.
 
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use serde::Deserialize;

@@ -72,7 +72,7 @@ impl HostTable {
         store(self.chunk(twin_chunk), twin * HEADER_BYTES + header::FLOOR, floor.0);
         store(self.chunk(twin_chunk), twin * HEADER_BYTES + header::LEVEL, level);
         store(self.chunk(chunk), local * HEADER_BYTES + header::LEVEL, level);
-        // Before the counters are even: whoever sees them even sees where the keys are.
+        // Before the counters are even: a reader that sees them even sees the new level.
         self.progress.store(next.word(), Ordering::Release);
         self.bump_moves(chunk, touched);
         records

@@ -1,5 +1,5 @@
 //! The memory of records: words in chunks that are allocated once and never given back before the
-//! store, so that a place can always be looked at.
+//! store, so that the memory of a record is always valid to read.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -86,7 +86,7 @@ impl Arena {
         }
     }
 
-    /// Gives `words` words at `place` back. Nobody looks at them any more.
+    /// Frees `words` words at `place`. No thread may read them any more.
     pub(super) fn free(&self, place: Place, words: usize) {
         assert!(place.is_some(), "there is something to give back");
         if let Some((count, places)) = self.free.get(words.div_ceil(UNIT)) {

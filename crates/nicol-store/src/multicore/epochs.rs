@@ -1,4 +1,4 @@
-//! Epochs: when nobody can look any more at what was taken out of the indexes.
+//! Epochs: a record that was removed from its index is freed once no transaction can still read it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

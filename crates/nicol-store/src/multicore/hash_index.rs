@@ -8,14 +8,14 @@ use nicol_core::ids::Key;
 use super::arena::Place;
 use super::record::Record;
 
-/// Set in a head while somebody changes its chain.
+/// Set in a head while its chain is changed.
 const LOCKED: u64 = 1 << 63;
 /// An odd factor whose product spreads neighbouring keys over the high bits: 2^64 by the golden
 /// ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Heads of chains. A lookup takes no lock: a record that was removed keeps the name of its next one
-/// until nobody can look at it any more.
+/// Heads of chains. A lookup takes no lock: a record that was removed keeps the link to its next one
+/// until no transaction can read it any more.
 #[derive(Debug)]
 pub(super) struct HashIndex {
     heads: Box<[AtomicU64]>,
@@ -36,7 +36,7 @@ impl HashIndex {
         (self.heads.len() * size_of::<u64>()) as u64
     }
 
-    /// Calls `each` with every record, once nobody changes anything.
+    /// Calls `each` with every record. Requires that no other thread changes the index.
     pub(super) fn for_each<'s>(
         &self,
         each: &mut dyn FnMut(Place),
@@ -69,6 +69,11 @@ impl HashIndex {
             place = found.next();
         }
         None
+    }
+
+    /// The first record of the chain in which `key` would be.
+    pub(super) fn first(&self, key: Key) -> Place {
+        Place(self.head(key).load(Ordering::Acquire) as u32)
     }
 
     /// The record of `key`.
@@ -117,7 +122,7 @@ impl HashIndex {
     }
 }
 
-/// A chain that nobody else changes.
+/// A chain that this thread has locked.
 struct Held<'a> {
     head: &'a AtomicU64,
     first: Place,

@@ -1,13 +1,13 @@
 //! The records of a node that many cores change at once: fixed-size rows in place, found by hash or,
-//! in ordered tables, along a tree; what is deleted is freed when nobody can look at it any more.
+//! in ordered tables, along a tree; a deleted record is freed when no transaction can read it any more.
 //!
-//! The store knows no transactions. A record's first word is the protocol's: who may read and change
-//! the rest follows from it. Three rules let protocols agree with the store:
+//! The store knows no transactions. A record's first word is the protocol's: it decides which
+//! transactions may read and change the rest. Three rules let protocols agree with the store:
 //!
-//! - A key that somebody asked for has a record, if only an absent one ([`Multicore::locate`]): so
-//!   whoever has found nothing can validate that as any other read. (AMB-36)
+//! - A key that was looked up has a record, if only an absent one ([`Multicore::locate`]): so finding
+//!   nothing is validated like any other read. (AMB-36)
 //! - A record is taken out of its index only while it is absent and locked, and its word then says so
-//!   for ever ([`Multicore::take_out`]): whoever has read it does not commit.
+//!   for ever ([`Multicore::take_out`]): a transaction that has read it does not commit.
 //! - A version of a key is never used twice: a new record begins where the records that were taken
 //!   out have ended ([`Multicore::floor`]).
 
@@ -19,6 +19,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+use std::hint;
 use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,6 +38,13 @@ use record::HEADER;
 /// Tables that a key's highest byte may name.
 const TABLES: usize = 256;
 
+/// Lookups whose cache misses overlap: about as many as a core has under way.
+const AT_ONCE: usize = 16;
+/// Words of a cache line.
+const LINE: usize = 64 / size_of::<u64>();
+/// Words of a value that are fetched ahead: the machine follows a longer one by itself.
+const AHEAD: usize = 2 * LINE;
+
 /// There is no more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
@@ -46,8 +54,8 @@ pub struct Full;
 pub struct Located {
     /// Its place.
     pub place: Place,
-    /// Was it made for this? Then it is [watched](State::watched): whoever asked for it must see to it
-    /// that it goes again if it stays absent.
+    /// Was it made for this lookup? Then it is [watched](State::watched): the caller must have it removed
+    /// again if it stays absent.
     pub is_new: bool,
     /// What that has changed in an ordered table.
     pub inserted: Option<Inserted>,
@@ -55,7 +63,7 @@ pub struct Located {
     pub unused: Option<u64>,
 }
 
-/// Something that was taken out of an index, to be freed once nobody can look at it any more.
+/// Memory that was taken out of an index, to be freed once no transaction can read it any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Garbage {
     /// A record.
@@ -109,7 +117,7 @@ impl Multicore {
         }
     }
 
-    /// When nobody can look any more at what was taken out.
+    /// Tells when no transaction can read any more what was taken out.
     pub fn epochs(&self) -> &Epochs {
         &self.epochs
     }
@@ -119,7 +127,9 @@ impl Multicore {
         Record(self.arena.words(place))
     }
 
-    fn find_at(&self, key: Key) -> Option<Place> {
+    /// Where the record of `key` stands, if there is one.
+    #[inline]
+    pub fn place_of(&self, key: Key) -> Option<Place> {
         if key.is_ordered() {
             return self.tree.find(key.0);
         }
@@ -128,7 +138,42 @@ impl Multicore {
 
     /// The record of `key`, if there is one.
     pub fn find(&self, key: Key) -> Option<Record<'_>> {
-        self.find_at(key).map(|place| self.record(place))
+        self.place_of(key).map(|place| self.record(place))
+    }
+
+    /// Prefetches the records of `keys`, as far as they are found by hash, so that lookups and reads find
+    /// them in the cache, and what `beyond` says that a record leads to. The cache misses of different
+    /// keys overlap.
+    ///
+    /// Cost: two cache misses a key and one for each further line; several overlap.
+    pub fn touch(
+        &self,
+        keys: impl Iterator<Item = Key>,
+        beyond: impl Fn(Record<'_>) -> Option<Place>,
+    ) {
+        let mut keys = keys.filter(|key| !key.is_ordered());
+        let mut touched = 0;
+        loop {
+            let mut places = [Place::NONE; AT_ONCE];
+            let mut count = 0;
+            // All heads before the first record: a miss that depends on another one does not overlap.
+            for (place, key) in places.iter_mut().zip(&mut keys) {
+                *place = self.hash.first(key);
+                count += 1;
+            }
+            for place in &mut places[..count] {
+                let record = place.is_some().then(|| self.record(*place));
+                touched ^= record.map_or(0, |record| record.touch(AHEAD));
+                *place = record.and_then(&beyond).unwrap_or_default();
+            }
+            for place in places[..count].iter().filter(|place| place.is_some()) {
+                touched ^= self.record(*place).touch(AHEAD);
+            }
+            if count < AT_ONCE {
+                break;
+            }
+        }
+        hint::black_box(touched);
     }
 
     /// Where the record of `key` stands. If there is none, an absent one is made, whose first word
@@ -137,13 +182,21 @@ impl Multicore {
     /// # Errors
     /// If there is no memory for one.
     pub fn locate(&self, key: Key, word: impl Fn(&Self) -> Option<u64>) -> Result<Located, Full> {
-        if let Some(place) = self.find_at(key) {
-            return Ok(Located { place, is_new: false, inserted: None, unused: None });
+        match self.place_of(key) {
+            Some(place) => Ok(Located { place, is_new: false, inserted: None, unused: None }),
+            None => self.make(key, word),
         }
+    }
+
+    /// The same of a key of which [`Multicore::place_of`] has just found no record.
+    ///
+    /// # Errors
+    /// If there is no memory for one.
+    pub fn make(&self, key: Key, word: impl Fn(&Self) -> Option<u64>) -> Result<Located, Full> {
         let value_words = self.value_words[usize::from(key.table().0)];
         let place = self.arena.allocate(HEADER + value_words).ok_or(Full)?;
         // Raised before a record is taken out. None of this key can be made and taken out between the
-        // search and here, since that takes an epoch and whoever is here has entered one.
+        // search and here, since that takes an epoch and the caller has entered one.
         let floor = Version(self.floor.load(Ordering::SeqCst));
         let Some(word) = word(self) else {
             self.arena.free(place, HEADER + value_words);
@@ -173,7 +226,7 @@ impl Multicore {
     }
 
     /// Takes the record at `place` out of its index. Its word must say that it is locked and gone,
-    /// it must be absent, and nobody may have used it after `timestamp`. What this returns is to be
+    /// it must be absent, and not have been used after `timestamp`. What this returns is to be
     /// [freed](Multicore::free) when the [oldest epoch](Epochs::oldest) is later than the present
     /// one.
     pub fn take_out(&self, place: Place, timestamp: u64) -> impl Iterator<Item = Garbage> + use<> {
@@ -248,7 +301,7 @@ impl Multicore {
         if key.is_ordered() { self.tree.was_read_until(key.0) } else { 0 }
     }
 
-    /// Calls `each` with every record, absent ones included, once nobody changes anything.
+    /// Calls `each` with every record, absent ones included. Requires that no other thread changes any.
     pub fn for_each(&self, each: &mut dyn FnMut(Record<'_>)) {
         self.tree.for_each(&mut |place| each(self.record(place)));
         self.hash.for_each(&mut |place| each(self.record(place)), |place| self.record(place));

@@ -23,7 +23,7 @@ const CHUNK: usize = 1 << 10;
 /// Chunks at most: 64 Mi nodes.
 const CHUNKS_MAX: usize = 1 << 16;
 
-/// In a version: somebody changes the node.
+/// In a version: the node is being changed.
 const LOCKED: u64 = 1;
 /// In a version: the node is no part of the tree any more.
 const OBSOLETE: u64 = 2;
@@ -49,7 +49,7 @@ struct Node {
     slots: [AtomicU64; FANOUT],
 }
 
-/// Somebody has changed what was looked at: begin again.
+/// Another thread has changed the nodes that were read: begin again.
 struct Changed;
 
 /// A leaf as it was at one instant.
@@ -74,7 +74,7 @@ impl Leaf {
     }
 }
 
-/// An insertion, as whoever has read the leaf must know it.
+/// An insertion, as transactions that have read the leaf must know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inserted {
     /// The leaf.
@@ -99,7 +99,7 @@ impl Node {
         word.load(Ordering::Acquire)
     }
 
-    /// The version of a node that nobody changes and that is part of the tree.
+    /// The version of a node that is part of the tree and is not being changed.
     fn stable(&self) -> Result<u64, Changed> {
         loop {
             let version = Self::get(&self.version);
@@ -163,7 +163,7 @@ impl Node {
     /// Where the keys of a full leaf part most: before the one that differs from its neighbour in the
     /// highest bit, the last of several. The second half begins with the lowest key of that prefix. Keys
     /// of one prefix, such as a district's orders, then get leaves of their own, and what is inserted
-    /// behind them does not look like a change to whoever scans those that follow. Silo's trees have a
+    /// behind them does not look like a change to scans of the keys that follow. Silo's trees have a
     /// layer for each prefix instead. [Silo13 4.6]
     fn parting(&self) -> (usize, u64) {
         let key = |at: usize| Self::get(&self.keys[at]);
@@ -267,7 +267,7 @@ impl RangeIndex {
         Some(number as u32)
     }
 
-    /// Gives a node back that [`RangeIndex::remove`] took out and nobody looks at any more.
+    /// Gives a node back that [`RangeIndex::remove`] took out and no thread reads any more.
     pub(super) fn free(&self, node: NodeNumber) {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(node.0);
     }
@@ -358,7 +358,7 @@ impl RangeIndex {
         Ok(())
     }
 
-    /// Does `work` until nobody interferes.
+    /// Repeats `work` until no other thread has changed the nodes that it read.
     fn until_unchanged<T>(work: impl Fn() -> Result<T, Changed>) -> T {
         loop {
             if let Ok(done) = work() {
@@ -464,7 +464,7 @@ impl RangeIndex {
         }
     }
 
-    /// Calls `each` with every entry, once nobody changes anything.
+    /// Calls `each` with every entry. Requires that no other thread changes the tree.
     pub(super) fn for_each(&self, each: &mut dyn FnMut(Place)) {
         let mut from = Some(0);
         while let Some(key) = from {
@@ -473,7 +473,7 @@ impl RangeIndex {
             from = leaf.high.checked_add(1);
         }
     }
-    /// The nodes of the tree, once nobody changes anything.
+    /// The nodes of the tree. Requires that no other thread changes it.
     ///
     /// # Panics
     /// If the children of a node do not share its keys among them in their order.

@@ -29,7 +29,7 @@ pub struct State {
     pub present: bool,
     /// Its bytes.
     pub len: u32,
-    /// Will somebody look whether it is still absent, to take it out?
+    /// Is it on a worker's list of absent records, which are taken out if they stay absent?
     pub watched: bool,
 }
 
@@ -61,8 +61,8 @@ impl State {
     }
 }
 
-/// A record that may change while it is looked at. Whoever reads it must make sure of that, as the
-/// protocol in its first word says.
+/// A record that may change while it is read. The reader must check that it has not, by the protocol of
+/// its first word.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'s>(pub(super) &'s [AtomicU64]);
 
@@ -82,12 +82,12 @@ impl<'s> Record<'s> {
         self.0[word::STATE].store(state.pack(), Ordering::Release);
     }
 
-    /// Notes that somebody will look whether it is still absent; returns false if that was known.
+    /// Notes that it is on a worker's list of absent records; returns false if it already was.
     pub fn watch(self) -> bool {
         self.0[word::STATE].fetch_or(State::WATCHED, Ordering::AcqRel) & State::WATCHED == 0
     }
 
-    /// Notes that nobody looks any more whether it is absent.
+    /// Notes that it is on no worker's list of absent records any more.
     pub fn unwatch(self) {
         self.0[word::STATE].fetch_and(!State::WATCHED, Ordering::AcqRel);
     }
@@ -116,11 +116,17 @@ impl<'s> Record<'s> {
         overwrite(&self.0[HEADER..], value);
     }
 
+    /// Looks at each line of the record, up to `words` words after its header.
+    pub(super) fn touch(self, words: usize) -> u64 {
+        let words = self.0.iter().take(HEADER + words).step_by(super::LINE);
+        words.fold(0, |seen, word| seen ^ word.load(Ordering::Relaxed))
+    }
+
     pub(super) fn next(self) -> Place {
         Place(self.0[word::LINKS].load(Ordering::Acquire) as u32)
     }
 
-    /// Only whoever holds the chain changes it; the words of the value stay as they are.
+    /// Only the holder of the chain's lock calls this; the words of the value stay as they are.
     pub(super) fn set_next(self, next: Place) {
         let words = self.0[word::LINKS].load(Ordering::Relaxed) >> 32;
         self.0[word::LINKS].store(words << 32 | u64::from(next.0), Ordering::Release);
@@ -144,12 +150,22 @@ impl<'s> Record<'s> {
 pub(super) fn copy(words: &[AtomicU64], len: usize, into: &mut Vec<u8>) {
     // Lengths and words are read apart: what does not fit is refused with the version.
     let len = len.min(size_of_val(words));
-    into.reserve(len.next_multiple_of(size_of::<u64>()));
-    let end = into.len() + len;
-    for word in &words[..len.div_ceil(size_of::<u64>())] {
+    let begin = into.len();
+    let words = &words[..len.div_ceil(size_of::<u64>())];
+    into.reserve(size_of_val(words));
+    // Four at a time: bytes that are only overwritten need not be cleared first.
+    let (fours, rest) = words.as_chunks::<4>();
+    for four in fours {
+        let mut bytes = [0; 32];
+        for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(four) {
+            *bytes = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        into.extend_from_slice(&bytes);
+    }
+    for word in rest {
         into.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
-    into.truncate(end);
+    into.truncate(begin + len);
 }
 
 /// Writes `value` into `words`.

@@ -141,7 +141,7 @@ fn what_is_inserted_behind_a_prefix_changes_no_leaf_of_the_next() {
         (200..300).for_each(|number| _ = store.locate(order(district, number), |_| Some(0)));
     }
     for number in 300..600 {
-        // Whoever looks for a district's oldest order begins before it.
+        // A scan for a district's oldest order begins before it.
         let leaf = store.leaf_of(order(2, 0));
         store.locate(order(1, number), |_| Some(0)).unwrap();
         assert!(store.is_unchanged(leaf.node, leaf.version), "{number}");
@@ -184,4 +184,33 @@ fn a_queue_takes_as_many_nodes_as_what_stands_in_it() {
     }
     // 200 keys in leaves of 8 to 16, and the nodes above them.
     assert!((13..60).contains(&most), "{most} nodes");
+}
+
+#[test]
+fn records_that_are_touched_are_what_they_were_whatever_is_in_the_chains() {
+    let store = store();
+    let keys = |rows: std::ops::Range<u64>| rows.map(|row| Key::new(TableId(1), row));
+    // More than heads: chains have several records; more than are touched at once; some absent.
+    for key in keys(0..200) {
+        let located = store.locate(key, |_| Some(key.row())).unwrap();
+        store.record(located.place).write_value(&key.0.to_le_bytes());
+    }
+    let beyond_of = std::cell::RefCell::new(Vec::new());
+    store.touch(keys(150..250).chain([Key::new(TableId::ORDERED, 1)]), |record| {
+        beyond_of.borrow_mut().push(record.word().load(Ordering::Relaxed));
+        Some(store.place_of(record.key()).unwrap())
+    });
+    let beyond_of = beyond_of.into_inner();
+    assert!(beyond_of.len() >= 50 && beyond_of.iter().all(|word| *word < 200), "{beyond_of:?}");
+    assert_eq!(store.records(), 200, "nothing was made");
+    for key in keys(0..200) {
+        let mut value = Vec::new();
+        let record = store.find(key).unwrap();
+        record.copy_value(8, &mut value);
+        assert_eq!(
+            (record.word().load(Ordering::Relaxed), value),
+            (key.row(), key.0.to_le_bytes().into())
+        );
+    }
+    store.touch(std::iter::empty(), |_| None);
 }

@@ -100,7 +100,7 @@ pub(super) struct Object {
     holder: TxnId,
     /// Means nothing while nothing is `known`.
     version: Version,
-    /// Read locks on it, whoever holds them; none while there is a holder.
+    /// The number of shared locks on it; 0 while it is locked exclusively.
     pub(super) readers: u32,
     value: Vec<u8>,
     entry: u32,
@@ -524,9 +524,9 @@ impl Stripe {
         self.evict_down_to(self.limits.cached);
     }
 
-    /// Evicts by second chance down to `wanted` objects and the limit of their values' bytes,
-    /// skipping locked and pinned ones. Gives up after [`EVICT_LOOKS`] objects, which bounds the cost of an operation when many are
-    /// pinned.
+    /// Evicts by second chance down to `wanted` objects and the limit of their values' bytes, skipping locked
+    /// and pinned ones. Gives up after [`EVICT_LOOKS`] objects, which bounds the cost of an operation when many
+    /// are pinned.
     fn evict_down_to(&mut self, wanted: usize) {
         for _ in 0..EVICT_LOOKS {
             let large = self.value_bytes > self.limits.value_bytes && self.live() > 0;

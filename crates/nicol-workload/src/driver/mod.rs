@@ -48,7 +48,7 @@ pub use plan::RunPlan;
 pub use recorder::Recorder;
 pub use result::{Counts, KindResult, RunResult};
 pub use schedule::{Load, Retry};
-pub use session::{ABORTS_MAX, Again, Attempted, ClientOperation, Session, Told};
+pub use session::{ABORTS_MAX, Again, Attempted, ClientOperation, HistoryEntry, Session};
 pub use transactions::spawn_clients;
 
 use nicol_core::exec::Signal;
@@ -115,7 +115,7 @@ struct Client<F, S: Session> {
     run: Arc<RunControl>,
     recorder: Rc<Recorder>,
     window: Rc<Window>,
-    /// Wakes it when it has a place in the window.
+    /// Wakes it when it has a permit of the window.
     turn: Signal,
 }
 
@@ -162,7 +162,7 @@ impl<F: Local, S: Session> Client<F, S> {
             Load::Open { .. } => due,
         };
         self.slot.begin(kind, start);
-        let waits = !self.window.has_place();
+        let waits = !self.window.has_permit();
         let _place = self.window.enter(&self.turn).await;
         if waits {
             now = self.fabric.now();

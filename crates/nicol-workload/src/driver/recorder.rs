@@ -10,7 +10,7 @@ use nicol_core::units::Nanos;
 
 use super::control::{CLIENTS_MAX, RunControl};
 use super::result::{Counts, RunResult};
-use super::session::{Attempted, ClientOperation, Told};
+use super::session::{Attempted, ClientOperation, HistoryEntry};
 
 /// Bits of an id that number a client's operations; the others number the client. Those that took the
 /// place of others come behind all of the plan.
@@ -205,7 +205,7 @@ impl<O: ClientOperation> ClientSlot<O> {
             return;
         }
         let end = attempted.end();
-        let Some(Told { id, action }) = self.operation.told(end) else { return };
+        let Some(HistoryEntry { id, action }) = self.operation.history_entry(end) else { return };
         let operation = Operation {
             client: self.client,
             sequence: self.recorded,

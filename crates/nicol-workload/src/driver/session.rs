@@ -38,13 +38,13 @@ pub trait ClientOperation: Default + 'static {
         0
     }
 
-    /// What an attempt that ended so says to the history. `None` if nobody can have seen it.
-    fn told(&self, end: End) -> Option<Told>;
+    /// The history entry of an attempt that ended with `end`. `None` if no other operation can have seen it.
+    fn history_entry(&self, end: End) -> Option<HistoryEntry>;
 }
 
 /// An operation as a history tells it, but for its client and times.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct HistoryEntry {
     /// The id that the system gave it; without one, the driver gives it one.
     pub id: Option<u64>,
     /// What was asked for, and what was learnt.

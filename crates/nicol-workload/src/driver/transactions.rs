@@ -13,7 +13,7 @@ use nicol_core::txn::{Abort, Outcome, Txn};
 use nicol_core::workload::Workload;
 
 use super::recorder::Recorder;
-use super::session::{Again, Attempted, ClientOperation, Session, Told};
+use super::session::{Again, Attempted, ClientOperation, HistoryEntry, Session};
 use super::{RunControl, home_of, spawn};
 
 /// Makes the recorder of an engine and spawns `clients` clients there that run transactions of
@@ -121,7 +121,7 @@ impl ClientOperation for Transaction {
         self.txn.output.first_chunk::<8>().map_or(0, |left| i64::from_le_bytes(*left))
     }
 
-    fn told(&self, end: End) -> Option<Told> {
+    fn history_entry(&self, end: End) -> Option<HistoryEntry> {
         let txn = &self.txn;
         if txn.id == TxnId(0) {
             // It ended before the coordinator numbered it, so that nobody can have seen it.
@@ -135,7 +135,7 @@ impl ClientOperation for Transaction {
             writes: writes(txn, is_unknown),
             writes_more: is_unknown && txn.ship && self.adds_keys,
         });
-        Some(Told { id: Some(txn.id.0), action })
+        Some(HistoryEntry { id: Some(txn.id.0), action })
     }
 }
 

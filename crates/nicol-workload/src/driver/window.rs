@@ -28,7 +28,7 @@ pub(super) struct Window {
     /// Attempts of this epoch that aborted, and that ended in another way.
     aborted: Cell<u32>,
     others: Cell<u32>,
-    /// Who waits, in the order of asking.
+    /// The waiting operations, in the order of asking.
     waiting: RefCell<VecDeque<Signal>>,
 }
 
@@ -46,22 +46,22 @@ impl Window {
         })
     }
 
-    /// Is there a place that nobody waits for?
-    pub(super) fn has_place(&self) -> bool {
+    /// Is there a permit for which no other operation waits?
+    pub(super) fn has_permit(&self) -> bool {
         self.under_way.get() < self.width.get()
     }
 
-    /// Waits until there is a place, and takes it. `turn` is a signal of the caller's own.
-    pub(super) async fn enter(self: &Rc<Self>, turn: &Signal) -> Place {
-        if self.has_place() {
+    /// Waits for a permit, and takes it. `turn` is a signal of the caller's own.
+    pub(super) async fn enter(self: &Rc<Self>, turn: &Signal) -> Permit {
+        if self.has_permit() {
             self.under_way.set(self.under_way.get() + 1);
         } else {
             let granted = turn.wait();
             self.waiting.borrow_mut().push_back(turn.clone());
-            // `admit` takes the place for it, so that nobody comes in between.
+            // `admit` takes the permit for it, so that no other operation comes in between.
             granted.await;
         }
-        Place(self.clone())
+        Permit(self.clone())
     }
 
     /// Notes how an attempt ended; at the end of an epoch the window adapts.
@@ -85,9 +85,9 @@ impl Window {
         self.admit();
     }
 
-    /// Lets those in who have waited longest, while there are places.
+    /// Gives permits to the operations that have waited longest, while there are any.
     fn admit(&self) {
-        while self.has_place() {
+        while self.has_permit() {
             let Some(next) = self.waiting.borrow_mut().pop_front() else { return };
             self.under_way.set(self.under_way.get() + 1);
             next.notify();
@@ -95,12 +95,12 @@ impl Window {
     }
 }
 
-/// An operation's place in its window, from before its first attempt to its end.
+/// A permit of the window: an operation holds it from before its first attempt to its end.
 #[derive(Debug)]
 #[must_use = "dropping it lets another operation in"]
-pub(super) struct Place(Rc<Window>);
+pub(super) struct Permit(Rc<Window>);
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.under_way.set(self.0.under_way.get() - 1);
         self.0.admit();

@@ -39,7 +39,7 @@ pub fn asked_by(mix: Mix, keys: KeyForm) -> Offered {
 enum Request {
     Get(Key),
     Put(Record),
-    /// Of a record that nobody has put before.
+    /// Of a record that was never put before.
     Insert(Record),
     Delete(Key),
     /// The end of a scope.

@@ -12,7 +12,7 @@ use nicol_core::rng::Stream;
 use super::records::{LAST, RecordForm};
 use super::{Drawn, KeyValueWorkload, PIECES_MAX, Request};
 use crate::driver::{
-    Again, Attempted, ClientOperation, Recorder, RunControl, Session, Told, spawn,
+    Again, Attempted, ClientOperation, HistoryEntry, Recorder, RunControl, Session, spawn,
 };
 
 /// Bits of the number that a value names its writer by which count the client's writes.
@@ -126,7 +126,7 @@ impl<K: KeyValue> Session for KeyValueSession<K> {
             Err(Failure::Aborted(reason)) => {
                 let again = match reason {
                     Reason::NoResources => Again::WhenFull,
-                    // Whoever could answer is gone.
+                    // The node that could answer is down.
                     Reason::ShardUnavailable | Reason::Fabric(FabricError::Unreachable) => {
                         Again::Never
                     }
@@ -180,7 +180,7 @@ impl<K: KeyValue> KeyValueSession<K> {
 impl ClientOperation for KeyValueOperation {
     fn rewind(&mut self) {
         (self.got, self.found) = (None, Vec::new());
-        // Whoever reads what a failed attempt wrote must be told apart from who reads this one's.
+        // A read of what a failed attempt wrote must differ from a read of this attempt's value.
         self.sign();
     }
 
@@ -189,7 +189,7 @@ impl ClientOperation for KeyValueOperation {
         i64::from(matches!(self.request, Some(Request::Insert(_))))
     }
 
-    fn told(&self, end: End) -> Option<Told> {
+    fn history_entry(&self, end: End) -> Option<HistoryEntry> {
         let number = |version: Version| version.0;
         let version = self.got.and_then(|got| got.version).map(number);
         let write = |key: Key, effect| history::Write { key: key.into(), effect, version };
@@ -223,7 +223,7 @@ impl ClientOperation for KeyValueOperation {
                 })
             }
         };
-        Some(Told { id: None, action })
+        Some(HistoryEntry { id: None, action })
     }
 }
 

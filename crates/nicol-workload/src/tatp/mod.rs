@@ -11,7 +11,8 @@
 //! | delete-call-forwarding | 2 % | by number; refuses if there is none |
 //!
 //! All records of a subscriber are on one node. Numbers lead to subscribers by an index that never changes;
-//! what a number is follows from its subscriber, so that a client's cache of the index always hits.
+//! what a number is follows from its subscriber, so that a client's cache of the index always hits
+//! [AlNiCo22, corner cases].
 //!
 //! Values name their key, and what no transaction changes of them follows from it. The audit: nothing is
 //! lost or damaged, calls are forwarded by facilities that exist, and as many more of these records are
@@ -264,8 +265,8 @@ impl Workload for Tatp {
     }
 }
 
-/// What a request is scheduled by: what it declares, or what the index leads to, which its client's cache
-/// knows.
+/// Calls `each` with the keys by which a request is scheduled: those that it declares, or the subscriber to
+/// which the index leads. A client has the index in its cache. [AlNiCo22, corner cases]
 fn features(txn: &Txn, each: &mut dyn FnMut(Key, bool)) {
     let found = Asked::parse(txn.args());
     match (usize::from(txn.procedure.0), found) {

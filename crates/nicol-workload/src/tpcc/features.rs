@@ -1,4 +1,4 @@
-//! What TPC-C's requests are scheduled by, as in AlNiCo's implementation. (A-28, A-30, AMB-39)
+//! What TPC-C's requests are scheduled by, as in AlNiCo's implementation. (AMB-39)
 //!
 //! | transaction | features |
 //! |---|---|
@@ -12,8 +12,8 @@ use nicol_core::txn::Txn;
 use super::input;
 use super::key::{self, DISTRICTS};
 
-/// Features of 512 that AlNiCo's implementation gives each table; those of arguments are everything
-/// else's.
+/// Features of 512 that AlNiCo's implementation gives each table; its share for arguments
+/// goes to all other tables. (AMB-39)
 pub(super) const SHARES: [(TableId, u32); 12] = [
     (key::WAREHOUSE, 10),
     (key::DISTRICT, 20),

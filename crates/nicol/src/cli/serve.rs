@@ -67,9 +67,9 @@ pub struct ServeArgs {
     /// node, read back at the next start) [default: memory].
     #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]
     pub log_device: Option<LogDevice>,
-    /// Bytes of all logs from which on they are merged into saved tables while serving
-    /// [default: 1073741824]. While tables are saved, new logs grow to as many, then commands wait:
-    /// DIR takes twice as many, and up to four copies of the records.
+    /// Merge the logs into saved tables when they have this many bytes together [default:
+    /// 1073741824]. Meanwhile new logs grow to the same size at most, then commands wait. DIR takes up
+    /// to twice this size and four copies of the records.
     #[arg(long, value_name = "BYTES", env = "NICOL_LOG_BYTES")]
     #[arg(value_parser = clap::value_parser!(u64).range(LOG_BYTES))]
     pub log_bytes: Option<u64>,

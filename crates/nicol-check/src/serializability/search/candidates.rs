@@ -1,4 +1,5 @@
-//! What explains a demand.
+//! The candidates of a demand: the ways in which operations of unknown outcome, or deletions, can explain
+//! what an operation saw.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -10,7 +11,9 @@ use super::super::installs::Install;
 use super::{Candidate, Demand, Levels, Search, rest_on};
 
 impl Search<'_, '_> {
-    /// The explanations of a demand, the likeliest first, and what it and their want rest on.
+    /// The candidates of `demand`, the likeliest first. Besides, the levels of earlier decisions without
+    /// which the demand would not exist or would have more candidates: if every candidate fails, the
+    /// search goes back to the last of these.
     pub(super) fn candidates(&self, demand: &Demand) -> (Vec<Candidate>, Levels) {
         let mut reasons = Levels::new();
         let candidates = match demand {
@@ -46,7 +49,7 @@ impl Search<'_, '_> {
         !known || end.is_none_or(|end| begun <= end)
     }
 
-    /// Can `node` have written `version` of `key` before whoever saw or replaced it had ended?
+    /// Can `node` have written `version` of `key` before the operations that read or replaced it ended?
     fn begun_in_time(&self, node: u32, key: u32, version: u64) -> bool {
         self.index.operation(node).invoked <= self.deadlines.of(key, version)
     }
@@ -77,7 +80,7 @@ impl Search<'_, '_> {
         found
     }
 
-    /// Who may have installed the version that was read.
+    /// The operations that may have installed the version that was read.
     fn writers(&self, read: &ReadAt, reasons: &mut Levels) -> Vec<Candidate> {
         let ReadAt { key, digest, .. } = *read;
         let version = read.version.unwrap_or_default();
@@ -109,7 +112,7 @@ impl Search<'_, '_> {
         candidates
     }
 
-    /// Who may have deleted the record that `install` left, up to the version `floor`.
+    /// The operations that may have deleted the record that `install` left, up to the version `floor`.
     fn deleters(
         &self,
         reader: u32,

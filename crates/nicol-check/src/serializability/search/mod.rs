@@ -208,7 +208,7 @@ impl<'i, 'h> Search<'i, 'h> {
         self.pins.contains_key(&(key, node))
     }
 
-    /// The reads of `key` with versions in a range, whoever made them.
+    /// All reads of `key` with versions in a range.
     pub(super) fn reads_of(&self, key: u32, from: u64, to: Option<u64>) -> &[u32] {
         let Some(reads) = self.by_key.get(&key) else { return &[] };
         let version = |read: &u32| self.index.reads[*read as usize].version.unwrap_or_default();

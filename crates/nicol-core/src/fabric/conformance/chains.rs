@@ -1,4 +1,4 @@
-//! Chains: every flag, every refusal, on host and NIC memory, with everybody at it at once.
+//! Chains: every flag, every refusal, on host and NIC memory, also with several engines at the same words.
 
 mod refusals;
 mod together;
@@ -16,7 +16,7 @@ use crate::wire::{Malformed, Reader, Writer};
 pub(super) const GROUND: u16 = 10;
 pub(super) const RECYCLE: u16 = 11;
 
-/// Bytes that each client has to itself in every engine's region; the first are everybody's.
+/// Bytes of each client's own part of every engine's region; all clients share the first part.
 const SLOT: u64 = 512;
 /// Bytes of a buffer, and how many of them a client allocates from one list.
 const BUFFER: u64 = 64;

@@ -1,4 +1,4 @@
-//! Views and leases: who serves until when, and who learns of a change.
+//! Views and leases: until when a side serves, and which engines learn of a change.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,6 @@
 //! less.
 
 pub(crate) mod experiments;
-mod read_back;
 mod report;
 pub(crate) mod serve;
 mod settings;
@@ -19,13 +18,10 @@ use nicol_check::serializability;
 use nicol_core::commit::CommitNode;
 use nicol_core::fabric::Fabric;
 use nicol_core::history::{History, Promise};
-use nicol_core::ids::NodeId;
-use nicol_core::medium::MediumWrite;
 use nicol_core::records::{RecordSource, Records};
 use nicol_core::system::SystemNode;
 use nicol_core::txn::{Abort, Procedures};
 use nicol_core::units::Bytes;
-use nicol_core::view::View;
 use nicol_core::workload::Workload;
 use nicol_protocols::commit::{rdma_occ, xenic};
 use nicol_workload::driver::{RunControl, RunResult, spawn_clients};
@@ -36,10 +32,10 @@ use settings::SABOTAGES;
 pub use workloads::{BuiltWorkload, build};
 
 use crate::config::BenchConfig;
-use crate::family::{Addition, Built, Counters, Family, ReadBack};
+use crate::family::{Addition, Built, Counters, Family};
 use crate::report::Promised;
 use crate::runner;
-use crate::settings::{Sizes, SystemConfig, apply, keys};
+use crate::settings::{Settings, Sizes, SystemConfig, apply, keys};
 use crate::system::{Needs, System};
 
 /// The systems of the family.
@@ -91,11 +87,11 @@ where
         guarantee: promised(N::PROMISE).words,
         replication: "primary-backup, all acknowledge",
         scans: if N::SCANS { "local" } else { "none" },
-        // Whatever is missing, software does.
+        // Software stands in for missing hardware.
         needs: Needs::NONE,
         survives: if N::FOLLOWS_VIEWS {
-            "message faults, partitions, stalls; a crash ends its node's shard, and what the node \
-             left undecided stays locked"
+            "message faults, partitions, stalls; after a crash the node's shard is refused, and what \
+             it left undecided stays locked"
         } else {
             "message faults, partitions, stalls; stops after a crash"
         },
@@ -117,11 +113,9 @@ where
         trials: trials::trials,
         settings: || keys::<N::Config>().collect(),
         accepts: |_, spec| workloads::accepts(spec, N::SCANS),
-        clients_apart: |system, spec, settings| {
-            // Without a scheduler clients of one server are on its cores.
-            let called = settings.iter().any(|setting| setting.starts_with("scheduler="));
+        clients_apart: |_, spec, settings| {
             let scans = N::SCANS && !N::SCANS_FROM_AFAR;
-            (!system.one_server || called) && !(scans && workloads::may_be_local(spec))
+            N::Config::allow_clients_apart(settings) && !(scans && workloads::may_be_local(spec))
         },
         variation: variation::variation,
         run: runner::run::<Transactions<N>>,
@@ -184,6 +178,7 @@ where
             name: workload.name(),
             kinds: workload.kinds(),
             promised: promised(N::PROMISE),
+            while_hosts_live: None,
             source,
             value_bytes,
             warnings: system.warnings(),
@@ -203,14 +198,6 @@ where
         let Some(coordinator) = node.start(fabric, &clients.procedures) else { return };
         let count = numbers.end - numbers.start;
         spawn_clients(fabric, &coordinator, &clients.workload, run, numbers.start, count);
-    }
-
-    fn read_back(
-        view: &View,
-        source: &dyn RecordSource,
-        media: &[(NodeId, Vec<MediumWrite>)],
-    ) -> Option<Result<ReadBack, String>> {
-        N::LOGS_TRANSACTIONS.then(|| read_back::read_back(view, source, media))
     }
 
     fn invariants_of_read_back(clients: &ClientWorkload, state: &mut dyn Records) -> Vec<String> {

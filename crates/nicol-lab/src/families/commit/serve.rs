@@ -83,7 +83,7 @@ impl Gate {
 
     /// Takes the next job and counts it; none while it is paused.
     fn begin(&self) -> Option<Job> {
-        // Counted first: whoever pauses and then finds nobody counted knows that nobody begins.
+        // Counted first: a thread that pauses and then finds a count of 0 knows that no job begins.
         self.running.fetch_add(1, Ordering::SeqCst);
         let job = if self.paused.load(Ordering::SeqCst) { None } else { self.mailbox.pop() };
         if job.is_none() {

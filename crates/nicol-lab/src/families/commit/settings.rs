@@ -1,6 +1,6 @@
 //! What `--set` may change in the systems of the commit family.
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_protocols::commit::Sabotage;
@@ -11,10 +11,13 @@ use nicol_protocols::commit::rdma_occ::{
 use nicol_protocols::commit::xenic::{
     CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, TABLE_MEMORY_MAX, XenicConfig,
 };
+use nicol_protocols::schedule::{FeatureMap, ScheduleConfig, WORKERS_MAX};
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::{HomesPerHint, NicIndex};
 use nicol_store::remote_table::{Design, INLINE_MAX};
 
+use crate::config::BenchConfig;
+use crate::families::scheduling::{scheduler, set_schedule, without_scheduler};
 use crate::settings::{
     EngineSettings, SABOTAGE, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken,
     number, sabotage, switch,
@@ -86,29 +89,45 @@ fn locks_until(value: &str) -> Result<LocksUntil> {
     }
 }
 
+/// Changes who schedules transactions before the coordinators, and how.
+fn set_scheduling(schedule: &mut Option<ScheduleConfig>, key: &str, value: &str) -> Result<()> {
+    if key == "scheduler" {
+        // A NIC core decides, and no message is lost on the way to another core.
+        let timeout = Nanos::from_secs(10);
+        let config = scheduler(value)?;
+        *schedule = config.map(|config| ScheduleConfig { fpga: false, timeout, ..config });
+        return Ok(());
+    }
+    set_schedule(schedule.as_mut().with_context(|| without_scheduler(key))?, key, value)
+}
+
 impl Settings for XenicConfig {
     const HIDDEN: &'static [Setting] = HIDDEN;
     const KEYS: &'static [Setting] = &[
         (
             "execute_at",
             "host|annotation|nic|planned",
-            "where execution logic runs; planned: where it has been faster lately",
+            "where execution logic runs; planned: where it was faster lately",
         ),
         ("faithful", "paper|fixed", "paper keeps the paper's errata, and is not serializable"),
         (
             "combined_ops",
             "on|keys|off",
-            "what a request to a primary combines: on locks and reads all keys of a shard; keys: \
-             one each to read, lock and validate them; off: one for each object. All but on turn \
-             multi_hop off too",
+            "on: one request locks and reads all keys of a shard; keys: separate requests to read, \
+             lock and validate, each for all keys; off: the same for each object. keys and off also \
+             switch multi_hop off",
         ),
         ("multi_hop", "on|off", "a remote primary's NIC may execute a whole transaction"),
         ("local_paths", "on|off", "the host may execute a transaction whose keys are all local"),
-        ("local_read", "paper|strict", "how local read-only transactions validate"),
+        (
+            "local_read",
+            "paper|strict",
+            "how local read-only transactions validate: paper at the host alone, strict also at the NIC",
+        ),
         (
             "locks_until",
             "backups|primary",
-            "whose log must be durable before locks end (decision 0058)",
+            "whose logs must be durable before a commit releases its locks (decision 0058)",
         ),
         (
             "index_objects",
@@ -129,10 +148,28 @@ impl Settings for XenicConfig {
         ("table_bytes", "BYTES", "limit of one table's host memory"),
         ("log_bytes", "128..2^32", "each NIC core's log in host memory"),
         ("timeout_us", "MICROSECONDS", "timeout of a phase whose node does not answer"),
+        (
+            "scheduler",
+            "none|alnico|alnico-cpu-2|alnico-cpu-n|static-partition|strife|round-robin",
+            "who decides which host engine of a node coordinates a client's transaction; none: its own",
+        ),
+        ("at_a_time", "1..64", "scheduled transactions that a host engine coordinates at a time"),
+        ("ranking", "artifact|improved", "how alnico breaks ties, and when its counters count"),
+        ("planes", "1|2", "does alnico tell reads from writes"),
+        ("completion", "reply|slot", "when alnico learns that a transaction is done"),
+        ("publish", "always|on-change", "which vectors alnico's software publishes"),
+        ("feedback_us", "1..10000000", "how often alnico's software computes vectors"),
+        ("reserved", "0..31", "host engines that take what takes long, and nothing else"),
+        ("batch", "1..2^20", "transactions of a batch of strife at most"),
+        ("batch_us", "1..2^30", "how long a batch of strife is open at most"),
     ];
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         match key {
+            "scheduler" | "at_a_time" | "ranking" | "planes" | "completion" | "publish"
+            | "feedback_us" | "reserved" | "batch" | "batch_us" => {
+                set_scheduling(&mut self.schedule, key, value)?;
+            }
             "execute_at" => {
                 self.execute_at = match value {
                     "host" => ExecuteAt::Host,
@@ -203,11 +240,24 @@ impl SystemConfig for XenicConfig {
         let &Sizes { source, value_bytes, nic_memory } = sizes;
         let records = source.records_per_shard() + source.growth_per_shard();
         let mut paper = Self::paper(records, value_bytes);
+        paper.features = FeatureMap::of(source);
         if let Some(memory) = nic_memory {
             // [Xenic21 4.3.3] Caching adapts to the capacity that there is.
             paper.index_objects = NicIndex::objects_in(memory, value_bytes);
         }
         paper
+    }
+
+    fn check(&self, config: &BenchConfig) -> Result<()> {
+        let Some(schedule) = &self.schedule else { return Ok(()) };
+        let busy = schedule.dispatchers() + schedule.reserved;
+        let cores = config.host_engines.unwrap_or(if config.is_live() { 1 } else { busy + 1 });
+        ensure!(
+            (busy + 1..=WORKERS_MAX).contains(&cores),
+            "--host-engines {cores}: {busy} of a node schedule or are reserved; give {} to {WORKERS_MAX}",
+            busy + 1
+        );
+        Ok(())
     }
 
     fn serving(self, memory: &ServingMemory) -> Result<Self> {

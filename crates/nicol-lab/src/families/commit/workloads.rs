@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
+use nicol_core::txn::KEYS_MAX;
 use nicol_core::view::NODES_MAX;
 use nicol_core::workload::Workload;
 use nicol_workload::chooser::{Distribution, PartsPerMillion};
@@ -153,6 +154,19 @@ fn ycsb_t(spec: &WorkloadSpec, nodes: u16) -> Result<BuiltWorkload> {
         ensure!(every > 0, "--hot-moves 0: give a number of transactions");
         workload = workload.moving(every);
     }
+    if let (after, Some(later)) = (spec.later_after.unwrap_or(0), spec.later_keys) {
+        let rows = records * u64::from(nodes) / u64::from(spec.tables.unwrap_or(1));
+        let most = (KEYS_MAX as u64).min(rows);
+        ensure!(
+            (1..=most).contains(&u64::from(later)),
+            "--later-keys {later}: give 1 to {most} keys"
+        );
+        workload = workload.then(after, usize::from(later));
+    }
+    ensure!(
+        spec.later_after.is_none() || spec.later_keys.is_some(),
+        "--later-after: give --later-keys as well"
+    );
     Ok(BuiltWorkload { workload: Arc::new(workload), value_bytes: value_bytes as usize })
 }
 

@@ -3,7 +3,9 @@
 pub(crate) mod experiments;
 mod settings;
 
+use nicol_core::faults::{Crash, CrashScope, FaultPlan};
 use nicol_core::system::SystemNode;
+use nicol_core::units::Nanos;
 use nicol_protocols::engine::{
     Cicada, EngineConfig, Node, Protocol, Sabotage, Silo, TicToc, TwoPhaseLocking,
 };
@@ -32,6 +34,8 @@ const OPTIMISTIC: &[Sabotage] = &[
     Sabotage::WrongEpoch,
     Sabotage::FreesEarly,
     Sabotage::KeepsLocks,
+    Sabotage::AcknowledgesEarly,
+    Sabotage::ClaimsEarly,
 ];
 
 /// The ways to break an optimistic engine that orders by timestamps. Not among them: a wrong epoch. What
@@ -43,15 +47,22 @@ const WITH_TIMESTAMPS: &[Sabotage] = &[
     Sabotage::FreesEarly,
     Sabotage::KeepsLocks,
     Sabotage::ForgetsReaders,
+    Sabotage::AcknowledgesEarly,
+    Sabotage::ClaimsEarly,
 ];
 
-/// The ways to break locking. Not among them: scans that forget their leaves. The scans of these
-/// workloads read what is locked by whoever could insert a phantom, so that nobody would notice. Nor a
-/// wrong epoch: since a record that was read is not looked up again to be written, only the instant
-/// between a look-up and its lock is left, and no workload was found to notice. What is freed too early
-/// is noticed with another name.
-const LOCKING: &[Sabotage] =
-    &[Sabotage::SkipsValidation, Sabotage::AlwaysWaits, Sabotage::FreesEarly, Sabotage::KeepsLocks];
+/// The ways to break locking. Not among them: scans that forget their leaves. The scans of these workloads read
+/// what is locked by a transaction that could insert a phantom, so that no check would fail. Nor a wrong epoch:
+/// since a record that was read is not looked up again to be written, only the instant between a look-up and
+/// its lock is left, and no workload was found to notice. What is freed too early is noticed with another name.
+const LOCKING: &[Sabotage] = &[
+    Sabotage::SkipsValidation,
+    Sabotage::AlwaysWaits,
+    Sabotage::FreesEarly,
+    Sabotage::KeepsLocks,
+    Sabotage::AcknowledgesEarly,
+    Sabotage::ClaimsEarly,
+];
 
 /// The ways to break an engine that keeps several versions.
 const MULTI_VERSION: &[Sabotage] = &[
@@ -61,6 +72,8 @@ const MULTI_VERSION: &[Sabotage] = &[
     Sabotage::WrongEpoch,
     Sabotage::FreesEarly,
     Sabotage::ForgetsReaders,
+    Sabotage::AcknowledgesEarly,
+    Sabotage::ClaimsEarly,
 ];
 
 const fn engine<P: Protocol>(
@@ -78,8 +91,9 @@ where
         scans: "all",
         mirrors_engines: false,
         one_server: true,
+        synced_log: true,
         single: None,
-        survives: "stalls; a crash of its node loses everything",
+        survives: "stalls; a crash of its node loses everything, but for what --set log=on has in a log",
         // What stands in the way of an attempt differs from engine to engine.
         coverage: &[],
         coverage_of_crashes: &[],
@@ -107,7 +121,7 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
             clients: Some(6),
             length: Some(Length::Transactions(transactions)),
             settings: settings.iter().map(ToString::to_string).collect(),
-            warmup: Some(nicol_core::units::Nanos::ZERO),
+            warmup: Some(Nanos::ZERO),
             ..BenchConfig::new(system.name, spec, "innova2", seed)
         }
     };
@@ -117,6 +131,16 @@ fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
         trial("churn", &["epoch_us=1", "stall_us=2"], SHORT),
         trial("churn", &["epoch_us=1", "stall_us=60"], SHORT),
     ];
+    // A crash of everything, after which the log is read back.
+    let at = Nanos::from_micros(150 + seed % 16 * 20);
+    let crash = Crash { scope: CrashScope::All, node: 0, at, restart_after: None };
+    trials.push(BenchConfig {
+        on: "innova2:persist.latency=5us".to_owned(),
+        fault_plan: Some(FaultPlan { crashes: vec![crash], ..FaultPlan::none() }),
+        clients: Some(24),
+        length: Some(Length::Transactions(100 * SHORT)),
+        ..trial("smallbank", &["log=on", "epoch_us=20", "stall_us=4"], SHORT)
+    });
     if seed.is_multiple_of(4) {
         trials.push(trial("tpcc", &["epoch_us=20"], SHORT));
     }

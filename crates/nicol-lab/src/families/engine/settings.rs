@@ -3,61 +3,17 @@
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::Nanos;
 use nicol_protocols::engine::{EngineConfig, Sabotage, Waiting};
-use nicol_protocols::schedule::{
-    Completion, FeatureMap, Kind, Planes, Policy, Ranking, ScheduleConfig, WORKERS_MAX,
-};
+use nicol_protocols::schedule::{FeatureMap, WORKERS_MAX};
+use nicol_rt::LogDevice;
 
 use crate::config::BenchConfig;
-use crate::settings::{SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage};
-
-/// Who may schedule.
-const SCHEDULERS: [(&str, Kind); 6] = [
-    ("alnico", Kind::Alnico),
-    ("alnico-cpu-2", Kind::AlnicoCpu2),
-    ("alnico-cpu-n", Kind::AlnicoCpuN),
-    ("static-partition", Kind::StaticPartition),
-    ("strife", Kind::Strife),
-    ("round-robin", Kind::RoundRobin),
-];
-
-/// Changes a setting of a scheduler.
-fn set_schedule(schedule: &mut ScheduleConfig, key: &str, value: &str) -> Result<()> {
-    match (key, value) {
-        ("ranking", "artifact") => schedule.ranking = Ranking::Artifact,
-        ("ranking", "improved") => schedule.ranking = Ranking::Improved,
-        ("ranking", _) => bail!("'{value}': choose artifact or improved"),
-        ("planes", "1") => schedule.planes = Planes::One,
-        ("planes", "2") => schedule.planes = Planes::Two,
-        ("planes", _) => bail!("'{value}': choose 1 or 2"),
-        ("completion", "reply") => schedule.completion = Completion::Reply,
-        ("completion", "slot") => schedule.completion = Completion::Slot,
-        ("completion", _) => bail!("'{value}': choose reply or slot"),
-        ("publish", "always") => schedule.policy = Policy::Always,
-        ("publish", "on-change") => schedule.policy = Policy::OnChange,
-        ("publish", _) => bail!("'{value}': choose always or on-change"),
-        ("feedback_us", _) => {
-            schedule.feedback = Nanos::from_micros(number(value, 1, 10_000_000)?);
-        }
-        ("reserved", _) => schedule.reserved = number(value, 0, WORKERS_MAX as u64 - 1)? as usize,
-        ("padding", _) => schedule.padding = number(value, 0, 1 << 16)? as u32,
-        ("batch", _) => schedule.batch = number(value, 1, 1 << 20)? as usize,
-        ("batch_us", _) => schedule.batch_time = Nanos::from_micros(number(value, 1, 1 << 30)?),
-        _ => schedule.timeout = Nanos::from_micros(number(value, 1, 1 << 32)?),
-    }
-    Ok(())
-}
-
-/// Why a scheduler's setting means nothing without one.
-fn without_scheduler(key: &str) -> String {
-    let why = match key {
-        "timeout_us" => "clients are on the cores, and wait for no answer that may not come",
-        _ => "nobody schedules",
-    };
-    format!("{why}: set scheduler=NAME before {key}, or leave {key} out")
-}
+use crate::families::scheduling::{scheduler, set_schedule, without_scheduler};
+use crate::settings::{
+    SABOTAGE, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage, switch,
+};
 
 /// Ways to break an engine on purpose, so that a sweep can show that its checkers see it.
-const SABOTAGES: [(&str, Sabotage); 8] = [
+const SABOTAGES: [(&str, Sabotage); 10] = [
     ("skips_validation", Sabotage::SkipsValidation),
     ("ignores_locks", Sabotage::IgnoresLocks),
     ("forgets_leaves", Sabotage::ForgetsLeaves),
@@ -66,6 +22,8 @@ const SABOTAGES: [(&str, Sabotage); 8] = [
     ("always_waits", Sabotage::AlwaysWaits),
     ("forgets_readers", Sabotage::ForgetsReaders),
     ("keeps_locks", Sabotage::KeepsLocks),
+    ("acknowledges_early", Sabotage::AcknowledgesEarly),
+    ("claims_early", Sabotage::ClaimsEarly),
 ];
 
 /// The names of some ways to break an engine.
@@ -77,38 +35,52 @@ pub(super) fn names_of(sabotages: &[Sabotage]) -> Vec<&'static str> {
 impl Settings for EngineConfig {
     const KEYS: &'static [Setting] = &[
         ("epoch_us", "1..10000000", "how often the epoch moves on, and deleted records are freed"),
+        (
+            "log",
+            "on|off",
+            "log transactions, and answer them when their epoch is durable (group commit)",
+        ),
         ("spins", "1..1000000", "looks at a locked record before a transaction aborts"),
         ("stall_us", "0..1000000", "the longest of the stalls that some steps suffer, for tests"),
         (
             "scheduler",
             "none|alnico|alnico-cpu-2|alnico-cpu-n|static-partition|strife|round-robin",
-            "who decides which core executes a request; none: clients are on the cores",
+            "what decides which core executes a request; none: clients are on the cores",
         ),
-        ("ranking", "artifact|improved", "how alnico breaks ties, and when its counters count"),
+        (
+            "ranking",
+            "artifact|improved",
+            "how alnico breaks ties, and when its counters take effect",
+        ),
         ("planes", "1|2", "does alnico tell reads from writes"),
         ("completion", "reply|slot", "when alnico learns that a request is done"),
         ("publish", "always|on-change", "which vectors alnico's software publishes"),
         ("feedback_us", "1..10000000", "how often alnico's software computes vectors"),
-        (
-            "reserved",
-            "0..31",
-            "workers that take what takes long (TPC-C: Delivery), and nothing else",
-        ),
+        ("reserved", "0..31", "workers that execute long transactions only (TPC-C: Delivery)"),
+        ("at_a_time", "1..64", "requests that a worker executes at a time"),
         ("padding", "0..65536", "bytes of a request beyond its own, as null RPCs have them"),
-        ("batch", "1..2^20", "requests of a batch of strife at most"),
-        ("batch_us", "1..2^30", "how long a batch of strife is open at most"),
+        ("batch", "1..2^20", "most requests of a batch of strife"),
+        ("batch_us", "1..2^30", "the time after which a batch of strife is closed"),
         ("timeout_us", "1..2^32", "how long a client waits for the answer to a request"),
         (
             "waiting",
             "no-wait|wait-die",
-            "2pl: what a transaction does that finds a lock: abort, or wait if it is older",
+            "2pl: what a transaction does at a held lock: abort, or wait if it is older",
         ),
     ];
     const HIDDEN: &'static [Setting] = &[SABOTAGE];
 
+    /// Without a scheduler clients are on the server's cores.
+    fn allow_clients_apart(settings: &[String]) -> bool {
+        let mut schedulers =
+            settings.iter().filter_map(|setting| setting.strip_prefix("scheduler="));
+        schedulers.next_back().is_some_and(|name| name != "none")
+    }
+
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         match key {
             "epoch_us" => self.epoch = Nanos::from_micros(number(value, 1, 10_000_000)?),
+            "log" => self.log = switch(value)?,
             "spins" => self.spins = number(value, 1, 1_000_000)? as u32,
             "waiting" => {
                 self.waiting = match value {
@@ -119,14 +91,7 @@ impl Settings for EngineConfig {
             }
             "stall_us" => self.stall = Nanos::from_micros(number(value, 0, 1_000_000)?),
             "sabotage" => self.sabotage = sabotage(&SABOTAGES, value)?,
-            "scheduler" if value == "none" => self.schedule = None,
-            "scheduler" => {
-                let found = SCHEDULERS.iter().find(|(name, _)| *name == value);
-                let names = SCHEDULERS.map(|(name, _)| name).join(", ");
-                let (_, kind) =
-                    found.with_context(|| format!("'{value}': choose none or one of {names}"))?;
-                self.schedule = Some(ScheduleConfig::published(*kind));
-            }
+            "scheduler" => self.schedule = scheduler(value)?,
             _ => {
                 let schedule = self.schedule.as_mut();
                 let schedule = schedule.with_context(|| without_scheduler(key))?;
@@ -144,6 +109,10 @@ impl SystemConfig for EngineConfig {
 
     fn check(&self, config: &BenchConfig) -> Result<()> {
         let clients = config.client_nodes;
+        ensure!(
+            self.log || config.log_device == LogDevice::Memory,
+            "--log-device: nothing is logged; --set log=on, or leave it out"
+        );
         let Some(schedule) = &self.schedule else {
             ensure!(
                 clients == 0,
@@ -166,7 +135,7 @@ impl SystemConfig for EngineConfig {
             );
         } else {
             ensure!(
-                busy == 0 || config.on != crate::config::THREADS,
+                busy == 0 || !config.is_live(),
                 "--host-engines: give {} or more: {busy} cores schedule or are reserved",
                 busy + 1
             );

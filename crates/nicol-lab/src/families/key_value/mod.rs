@@ -38,6 +38,11 @@ pub trait KeyValueConfig: SystemConfig {
         Promise::Linearizable
     }
 
+    /// What it promises besides, as long as no host crashes.
+    fn promise_while_hosts_live(&self) -> Option<Promise> {
+        None
+    }
+
     /// After how many writes a client ends a scope, where the system has scopes.
     fn scope_writes(&self) -> Option<u32> {
         None
@@ -80,7 +85,7 @@ where
         clients_apart: |_, _, _| true,
         variation: |_, _, _| Vec::new(),
         run: runner::run::<SingleOperations<N>>,
-        serve: Err("its clients run single operations, and those of a server transactions"),
+        serve: Err("it runs single operations, and clients of a server send transactions"),
     }
 }
 
@@ -116,6 +121,7 @@ where
             name: workload.name(),
             kinds: workload.kinds(),
             promised: promised(system.promise()),
+            while_hosts_live: system.promise_while_hosts_live(),
             source: workload.clone(),
             value_bytes,
             warnings: system.warnings(),

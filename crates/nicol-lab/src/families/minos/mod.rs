@@ -35,8 +35,9 @@ const OFFLOADED: &str = "MINOS, HPCA '24, section V";
 const fn minos(name: &'static str, source: &'static str) -> System {
     System {
         replication: "every node holds every record",
-        survives: "message faults, partitions, stalls; crashes of all but one node, which come back with \
-                   what the others hold; crashes of everything, as far as the model keeps it",
+        survives: "message faults, partitions, stalls; crashes of hosts, NICs or both of all but one node, \
+                   which come back with what the others hold; crashes of everything, as far as the model \
+                   keeps it",
         needs: Needs {
             log_device: true,
             coherent: true,
@@ -60,13 +61,13 @@ fn of_offloaded() -> Vec<&'static str> {
     SABOTAGES.iter().map(|(name, _)| *name).collect()
 }
 
-/// Those of MINOS-B, which has no dFIFO.
+/// Those of MINOS-B, which has no queues.
 fn of_baseline() -> Vec<&'static str> {
-    of_offloaded().into_iter().filter(|name| *name != "loses_queue").collect()
+    of_offloaded().into_iter().filter(|name| !name.contains("queue")).collect()
 }
 
 /// Ways to break it on purpose.
-const SABOTAGES: [(&str, Sabotage); 10] = [
+const SABOTAGES: [(&str, Sabotage); 13] = [
     ("reads_through_locks", Sabotage::ReadsThroughLocks),
     ("releases_early", Sabotage::ReleasesEarly),
     ("forgets_follower", Sabotage::ForgetsFollower),
@@ -74,6 +75,9 @@ const SABOTAGES: [(&str, Sabotage); 10] = [
     ("skips_spins", Sabotage::SkipsSpins),
     ("acks_before_persist", Sabotage::AcksBeforePersist),
     ("loses_queue", Sabotage::LosesQueue),
+    ("loses_queue_with_nic", Sabotage::LosesQueueWithNic),
+    ("keeps_volatile_queue", Sabotage::KeepsVolatileQueue),
+    ("serves_alone", Sabotage::ServesAlone),
     ("resurrects", Sabotage::Resurrects),
     ("drops_replays", Sabotage::DropsReplays),
     ("replays_as_new", Sabotage::ReplaysAsNew),

@@ -8,8 +8,8 @@ use crate::config::{BenchConfig, Length};
 use crate::system::System;
 use crate::workloads::WorkloadSpec;
 
-/// Few records and many clients: crashes of everything and of a node, message faults, and none. And a
-/// crash of a node among so many records that nobody writes again what it has left.
+/// Few records and many clients: crashes of everything, of a node, of all NICs and of one, message faults,
+/// and none. And a crash of a node among so many records that nobody writes again what it has left.
 pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let spec = WorkloadSpec {
         records: Some(2),
@@ -40,5 +40,16 @@ pub(super) fn trials(system: &System, seed: u64) -> Vec<BenchConfig> {
     let again = Some(Nanos::from_micros(50));
     let mut left = crashing(CrashScope::Node, None);
     left.workload.records = Some(400);
-    vec![crashing(CrashScope::All, again), crashing(CrashScope::Node, None), left, lossy, calm]
+    // The NICs of all nodes, behind which updates wait for a slow way to their hosts.
+    let mut nics = crashing(CrashScope::Nic, again);
+    nics.on.push_str(":dma.write_latency=20us");
+    if let Some(plan) = &mut nics.fault_plan {
+        let first = plan.crashes[0];
+        plan.crashes = (0..nics.nodes as u16).map(|node| Crash { node, ..first }).collect();
+    }
+    // A host that is left without its NIC for longer than a lease.
+    let mut alone = crashing(CrashScope::Nic, None);
+    (alone.clients, alone.length) = (Some(1), Some(Length::Time(Nanos::from_millis(16))));
+    let everything = crashing(CrashScope::All, again);
+    vec![everything, crashing(CrashScope::Node, None), left, nics, alone, lossy, calm]
 }

@@ -40,7 +40,7 @@ pub(super) const SYSTEMS: [System; 7] = [
 const fn alternative(at: usize) -> System {
     let (name, alternative) = ALTERNATIVES[at];
     System {
-        survives: "message faults, partitions, stalls; a crash ends its node's shard",
+        survives: "message faults, partitions, stalls; after a crash the node's shard is refused",
         coverage_of_crashes: &["shard_unavailable"],
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
         harmless: harmless(alternative),
@@ -80,15 +80,20 @@ impl Settings for DrtmKvConfig {
     const HIDDEN: &'static [Setting] = &[SABOTAGE];
     const KEYS: &'static [Setting] = &[
         ("buckets", "1..2^32", "buckets of 64 B that keys hash to"),
-        ("spare_buckets", "0..2^32", "buckets for chains"),
-        ("extents", "1..2^32", "extents of a server: values, and puts under way"),
-        ("cached", "0..2^32", "values that the SoC keeps at most (a5, a4+a5)"),
-        ("kept_by", "send|read", "do clients ask the SoC for what it keeps, or READ it? (a5)"),
+        ("spare_buckets", "0..2^32", "further buckets, for chains"),
+        ("extents", "1..2^32", "extents of a server, for values and for puts under way"),
+        ("cached", "0..2^32", "most values that the SoC keeps (a5, a4+a5)"),
+        (
+            "kept_by",
+            "send|read",
+            "do clients ask the SoC for a value that it keeps, or READ it? (a5)",
+        ),
         (
             "copies",
             "1..16",
-            "copies of what clients READ of the SoC's memory, in rows of their own (a4, a5, a4+a5)",
+            "copies of the SoC's memory that clients READ, each in rows of its own (a4, a5, a4+a5)",
         ),
+        ("asks_permille", "0..1000", "of 1,000 gets, those that ask the SoC (a4+a5)"),
         (
             "reads",
             "fixed|planned",
@@ -121,6 +126,13 @@ impl Settings for DrtmKvConfig {
                     bail!("'{value}': clients READ the SoC's memory with a4, a5 and a4+a5 only");
                 }
                 self.copies = copies;
+            }
+            "asks_permille" => {
+                let share = number(value, 0, 1_000)? as u16;
+                if self.alternative != Alternative::A4AndA5 {
+                    bail!("'{value}': only drtm-kv:a4+a5 has two ways for a get");
+                }
+                self.asks_permille = Some(share);
             }
             "reads" => {
                 self.steering = match value {

@@ -34,7 +34,7 @@ const fn alternative(at: usize) -> System {
     System {
         guarantee: "linearizable; acknowledged on every backup",
         replication: "primary and a chain of backups",
-        survives: "message faults, partitions, stalls, crashes while a member of each chain lives",
+        survives: "message faults, partitions, stalls, crashes while one member of each chain is up",
         coverage_of_crashes: &["shard_unavailable"],
         harmless: &[("corrupts_chunks", "a backup refuses what its CRC denies, and has it again")],
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
@@ -62,10 +62,10 @@ impl Settings for LineFsConfig {
     const HIDDEN: &'static [Setting] = &[SABOTAGE];
     const KEYS: &'static [Setting] = &[
         ("host", "idle|busy", "do hosts share their cores with a program that clusters points?"),
-        ("chunk_bytes", "2048..67108864", "bytes of a chunk of the log at most"),
-        ("slots", "1..64", "chunks of a host engine that are on their way at most"),
-        ("a3_permille", "0..1000", "of a thousand chunks, those that the host replicates (a2+a3)"),
-        ("segment_bytes", "0..67108864", "bytes of a transfer at most; 0: transfers are whole"),
+        ("chunk_bytes", "2048..67108864", "most bytes of a chunk of the log"),
+        ("slots", "1..64", "most chunks of a host engine under way"),
+        ("a3_permille", "0..1000", "how many of 1,000 chunks the host replicates (a2+a3)"),
+        ("segment_bytes", "0..67108864", "most bytes of a transfer; 0: no limit"),
         ("host_compresses", "on|off", "does the host compress what it replicates? (a3, a2+a3)"),
         (
             "compress_ps",

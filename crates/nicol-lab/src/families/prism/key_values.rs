@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use nicol_core::units::Nanos;
 use nicol_protocols::prism::kv::{
-    Hash, ITEM_BYTES_MAX, KvConfig, Node, Operands, Reuse, Sabotage, Slots,
+    DeletedSlots, Hash, ITEM_BYTES_MAX, KvConfig, Node, Operands, Reuse, Sabotage, Slots,
 };
 
 use super::deaths;
@@ -19,7 +19,7 @@ use crate::workloads::WorkloadSpec;
 
 /// PRISM-KV.
 pub(super) const PRISM_KV: System = System {
-    survives: "message faults, partitions, stalls; a crash ends its node's shard",
+    survives: "message faults, partitions, stalls; after a crash the node's shard is refused",
     coverage: &["conflict"],
     coverage_of_crashes: &["shard_unavailable"],
     sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
@@ -51,12 +51,21 @@ const SABOTAGES: [(&str, Sabotage); 9] = [
 impl Settings for KvConfig {
     const HIDDEN: &'static [Setting] = &[SABOTAGE];
     const KEYS: &'static [Setting] = &[
-        ("slots", "bounded|pointer", "what a slot holds: a pointer with its bound, or alone"),
+        (
+            "slots",
+            "bounded|pointer",
+            "what a slot holds: a pointer with its bound, or the pointer alone",
+        ),
         ("reuse", "pointer|generation", "what a PUT compares to see that the slot is its key's"),
+        (
+            "deleted",
+            "kept|reused",
+            "what becomes of the slot of a deleted key: it keeps its key, or another key may take it",
+        ),
         (
             "hash",
             "probing|collision-free",
-            "where a search begins: at a hash, or a slot of its own",
+            "where the search for a key begins: at its hash, or at a slot of its own",
         ),
         ("entries", "1..2^32", "slots of a server's index"),
         ("spare_buffers", "0..2^24", "buffers of each size beyond those of the records"),
@@ -79,6 +88,9 @@ impl Settings for KvConfig {
             ("reuse", "pointer") => self.reuse = Reuse::Pointer,
             ("reuse", "generation") => self.reuse = Reuse::Generation,
             ("reuse", _) => bail!("'{value}': choose pointer or generation"),
+            ("deleted", "kept") => self.deleted_slots = DeletedSlots::Kept,
+            ("deleted", "reused") => self.deleted_slots = DeletedSlots::Reused,
+            ("deleted", _) => bail!("'{value}': choose kept or reused"),
             ("hash", "probing") => self.hash = Hash::Probing,
             ("hash", "collision-free") => self.hash = Hash::CollisionFree,
             ("hash", _) => bail!("'{value}': choose probing or collision-free"),
@@ -137,6 +149,10 @@ impl SystemConfig for KvConfig {
             Operands::OneUnmasked => Some("faithful=paper-unmasked: records may be lost"),
         };
         warnings.extend(printed.map(|what| format!("{what} (AMB-09)")));
+        if (self.deleted_slots, self.reuse) == (DeletedSlots::Reused, Reuse::Pointer) {
+            let what = "deleted=reused, reuse=pointer: a PUT may overwrite another key (AMB-48)";
+            warnings.push(what.to_owned());
+        }
         warnings
     }
 }

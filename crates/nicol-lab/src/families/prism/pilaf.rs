@@ -20,7 +20,7 @@ pub(super) const PILAF_SOFTWARE: System =
 
 const fn pilaf(name: &'static str, source: &'static str) -> System {
     System {
-        survives: "message faults, partitions, stalls; a crash ends its node's shard",
+        survives: "message faults, partitions, stalls; after a crash the node's shard is refused",
         coverage_of_crashes: &["shard_unavailable"],
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
         trials,
@@ -46,10 +46,10 @@ impl Settings for PilafConfig {
         (
             "hash",
             "probing|collision-free",
-            "where a search begins: at a hash, or a slot of its own",
+            "where the search for a key begins: at its hash, or at a slot of its own",
         ),
         ("entries", "1..2^32", "entries of a server's hash table"),
-        ("extents", "1..2^32", "extents of a server: items, and PUTs under way"),
+        ("extents", "1..2^32", "extents of a server, for items and for PUTs under way"),
         ("timeout_us", "1..10000000", "how long a client waits for the answer to an RPC"),
     ];
 

@@ -95,9 +95,9 @@ impl Settings for RsConfig {
         WATERMARK,
         REFILL,
         RECLAIM,
-        ("write_back", "always|needed", "does a GET write back what a quorum has already"),
+        ("write_back", "always|needed", "does a GET write back a value that a quorum already has"),
         ("faithful", "paper|fixed", "paper keeps the paper's errata, and leaks buffers"),
-        ("timeout_us", "MICROSECONDS", "how long an operation looks for a quorum"),
+        ("timeout_us", "MICROSECONDS", "how long an operation waits for a quorum"),
     ];
     const HIDDEN: &'static [Setting] = &[SABOTAGE];
 
@@ -158,7 +158,7 @@ impl Settings for AbdlockConfig {
     const KEYS: &'static [Setting] = &[
         ("verbs", "card|software", "who executes its verbs: the card, where it can, or software"),
         ("backoff_us", "MICROSECONDS", "the longest wait before the second attempt to lock"),
-        ("timeout_us", "MICROSECONDS", "how long an operation looks for a majority"),
+        ("timeout_us", "MICROSECONDS", "how long an operation waits for a majority"),
     ];
     const HIDDEN: &'static [Setting] = &[SABOTAGE];
 

@@ -18,7 +18,7 @@ use crate::workloads::WorkloadSpec;
 pub(super) const PRISM_TX: System = System {
     replication: "none",
     survives: "message faults, partitions, stalls; servers end the transactions of clients that \
-               crash; a server's crash ends its shard",
+               crash; after a server's crash its shard is refused",
     mirrors_engines: false,
     coverage: &["lock_conflict", "stale"],
     coverage_of_crashes: &["shard_unavailable"],
@@ -57,13 +57,13 @@ impl Settings for TxConfig {
         (
             "staging",
             "prepare|commit",
-            "when a new value goes to its server; prepare lets servers end what a client that died \
-             has left (AMB-14c)",
+            "when a new value goes to its server; with prepare, servers can end the transactions of \
+             a client that died (AMB-14c)",
         ),
         (
             "hash",
             "probing|collision-free",
-            "where a search begins: at a hash, or a slot of its own",
+            "where the search for a key begins: at its hash, or at a slot of its own",
         ),
         ("entries", "1..2^32", "slots of a server's table"),
         ("spare_buffers", "0..2^24", "buffers of each size beyond those of the records"),

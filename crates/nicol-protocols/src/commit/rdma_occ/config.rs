@@ -69,7 +69,7 @@ pub enum Primitive {
     Rpc,
 }
 
-/// Who executes verbs.
+/// What executes verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbs {
     /// The target's card, where it has one.
@@ -141,7 +141,7 @@ pub struct RdmaOccConfig {
     /// Does the client wait until the primaries have installed its writes? Without backups nobody has
     /// them before.
     pub await_commit: bool,
-    /// Who executes verbs.
+    /// What executes verbs.
     pub verbs: Verbs,
     /// Bytes of each log: one per host engine, and one per host engine of every other node.
     pub log: Bytes,

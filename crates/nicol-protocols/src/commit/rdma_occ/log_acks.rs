@@ -11,15 +11,16 @@ use nicol_core::ids::TxnId;
 use crate::commit::log::LogMemory;
 
 /// What one host engine has been told of the logs that it applies.
+#[derive(Default)]
 pub(super) struct Acknowledged {
     /// The logs that this engine applies.
-    logs: Vec<Arc<LogMemory>>,
-    told: RefCell<Told>,
+    logs: RefCell<Vec<Arc<LogMemory>>>,
+    logged: RefCell<LoggedEverywhere>,
 }
 
-/// Of which transactions every backup has logged.
+/// The transactions that every backup has logged.
 #[derive(Default)]
-struct Told {
+struct LoggedEverywhere {
     /// All before this one, by the first that its engine could have in that life.
     oldest: BTreeMap<TxnId, TxnId>,
     /// Later ones: as many as a coordinator logs at a time.
@@ -27,15 +28,15 @@ struct Told {
 }
 
 impl Acknowledged {
-    /// Nothing has been told of `logs` yet.
-    pub(super) fn new(logs: Vec<Arc<LogMemory>>) -> Self {
-        Self { logs, told: RefCell::default() }
+    /// This engine applies `log` as well. Nothing has been told of it yet.
+    pub(super) fn add(&self, log: Arc<LogMemory>) {
+        self.logs.borrow_mut().push(log);
     }
 
     /// Every backup has logged `txn`, and whatever its coordinator has logged before `oldest`. A
     /// record of them may still come: a LOG that was sent twice is logged twice.
     pub(super) fn acknowledge(&self, txn: TxnId, oldest: TxnId) {
-        let Told { oldest: known, txns } = &mut *self.told.borrow_mut();
+        let LoggedEverywhere { oldest: known, txns } = &mut *self.logged.borrow_mut();
         txns.insert(txn);
         let first = first_of(txn);
         let known = known.entry(first).or_insert(first);
@@ -48,12 +49,12 @@ impl Acknowledged {
 
     /// Has the workers look at what they have retained.
     pub(super) fn look_again(&self) {
-        self.logs.iter().for_each(|log| log.region().doorbell().ring());
+        self.logs.borrow().iter().for_each(|log| log.region().doorbell().ring());
     }
 
     /// May the records of `txn` be truncated?
     fn has(&self, txn: TxnId) -> bool {
-        let Told { oldest, txns } = &*self.told.borrow();
+        let LoggedEverywhere { oldest, txns } = &*self.logged.borrow();
         oldest.get(&first_of(txn)).is_some_and(|oldest| txn < *oldest) || txns.contains(&txn)
     }
 }
@@ -121,7 +122,8 @@ mod tests {
     #[test]
     fn a_log_is_free_up_to_the_first_record_that_was_not_acknowledged() {
         let log = Arc::new(LogMemory::new(Bytes(1_000)));
-        let acknowledged = Rc::new(Acknowledged::new(vec![log.clone()]));
+        let acknowledged = Rc::new(Acknowledged::default());
+        acknowledged.add(log.clone());
         let retained = Retained::new(acknowledged.clone());
         let free = |read| retained.free_up_to(read, |of| of == txn(9));
         assert_eq!(free(0), 0);
@@ -142,6 +144,6 @@ mod tests {
         retained.applied(txn(2), 280);
         acknowledged.acknowledge(txn(4), txn(4));
         assert_eq!(free(280), 280, "a record that was sent twice came late");
-        assert_eq!(acknowledged.told.borrow().txns, BTreeSet::from([txn(4)]), "it is the oldest");
+        assert_eq!(acknowledged.logged.borrow().txns, BTreeSet::from([txn(4)]), "it is the oldest");
     }
 }

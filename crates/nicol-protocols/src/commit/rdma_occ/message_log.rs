@@ -83,7 +83,7 @@ struct Outbox<F: Fabric> {
     read: Cell<u64>,
     /// What found no space, in order.
     waiting: RefCell<VecDeque<Waiting<F>>>,
-    /// Is somebody writing what waits?
+    /// Is a task already writing the messages that wait?
     draining: Cell<bool>,
     /// Records whose WRITE is not known to have landed, in order.
     flying: RefCell<VecDeque<Flying<F>>>,
@@ -149,17 +149,20 @@ impl<F: Fabric> Outbox<F> {
     }
 }
 
-/// Starts reading what others write to this engine, for `service`, and watching over what it
-/// writes.
-pub(super) fn start<F: Fabric>(logs: &Rc<MessageLogs<F>>, node: &Node, service: &Rc<dyn Service>) {
+/// Starts reading what `other` writes to this engine, for `service`, and watching over what this engine
+/// writes to it.
+pub(super) fn start<F: Fabric>(
+    logs: &Rc<MessageLogs<F>>,
+    node: &Node,
+    service: &Rc<dyn Service>,
+    other: NodeId,
+) {
     let MessageLogs { fabric, reach, .. } = &**logs;
-    for other in fabric.view().node_ids().filter(|&other| !reach.is_here(other)) {
-        let from = reach.engine_of(other);
-        if let Some(memory) = node.messages_of(from) {
-            let (logs, service, memory) = (logs.clone(), service.clone(), memory.clone());
-            fabric.spawn(read_messages(logs.clone(), service, from, memory));
-            fabric.spawn(logs.see_land(other));
-        }
+    let from = reach.engine_of(other);
+    if let Some(memory) = node.messages_of(from) {
+        let (logs, service, memory) = (logs.clone(), service.clone(), memory.clone());
+        fabric.spawn(read_messages(logs.clone(), service, from, memory));
+        fabric.spawn(logs.see_land(other));
     }
 }
 

@@ -180,7 +180,7 @@ impl Message for FramedLog<'_> {
     }
 }
 
-/// HELLO: what the one who asks may be reached at, where answers go one-sidedly.
+/// HELLO: the handles of the asking engine, to which answers are written one-sidedly.
 pub(super) struct Hello(pub(super) Option<RemoteHandles>);
 
 impl Message for Hello {

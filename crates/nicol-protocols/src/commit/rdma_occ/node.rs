@@ -1,10 +1,12 @@
 //! One node's memory: tables and logs. Shared by its host engines.
 
 mod losses;
+mod rings;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nicol_core::engine::{Loss, LostSides};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{EngineId, Key, NodeId, ShardId, Side, Version};
 use nicol_core::records::RecordSource;
@@ -21,6 +23,7 @@ use crate::commit::load_shard;
 use crate::commit::log::LogMemory;
 use crate::commit::survivor::{Survival, Survivor, WithoutData};
 use losses::deny;
+use rings::Rings;
 
 /// Log records that a node applies between two looks at whether old deletions may be forgotten.
 const FORGET_EVERY: u64 = 1_024;
@@ -32,16 +35,17 @@ pub struct Node {
     view: View,
     survival: Survival,
     config: RdmaOccConfig,
+    lost_sides: LostSides,
     geometry: Geometry,
     shard: Option<ShardId>,
     primary: Primary,
     backups: Backups<Replica>,
-    /// One log per host engine of the cluster, at that engine's place among them. An engine of
-    /// another node writes its log here one-sidedly; one of this node keeps what it backs up.
-    logs: Vec<Arc<LogMemory>>,
-    /// One message log per host engine of the cluster, which writes it one-sidedly; none where
-    /// messages are SENDs.
-    messages: Vec<Arc<LogMemory>>,
+    /// The logs of the cluster's host engines. An engine of another node writes its log here
+    /// one-sidedly; one of this node keeps what it backs up.
+    logs: Rings,
+    /// The message logs that the cluster's host engines write here one-sidedly; none where messages are
+    /// SENDs.
+    messages: Rings,
     /// Where records of other shards stand.
     addresses: Mutex<Addresses>,
     /// Transactions that have begun here and still have something to do.
@@ -64,6 +68,7 @@ impl Node {
 
     /// Its primary shard.
     pub(super) fn primary(&self) -> &Primary {
+        self.lost_sides.expect_kept(Side::Host);
         &self.primary
     }
 
@@ -73,12 +78,12 @@ impl Node {
 
     /// The log that `engine` writes here.
     pub(super) fn log_of(&self, engine: EngineId) -> &Arc<LogMemory> {
-        &self.logs[self.position_of(engine)]
+        self.logs.of(self.position_of(engine))
     }
 
     /// The message log that `engine` writes here, if there are any.
     pub(super) fn messages_of(&self, engine: EngineId) -> Option<&Arc<LogMemory>> {
-        self.messages.get(self.position_of(engine))
+        (!self.messages.is_empty()).then(|| self.messages.of(self.position_of(engine)))
     }
 
     /// The place of `engine` among the host engines of the cluster.
@@ -87,12 +92,6 @@ impl Node {
             Some(position) => position,
             None => panic!("{engine} is no host engine of this cluster"),
         }
-    }
-
-    /// The logs that host core `core` applies: those of the engines with its number.
-    pub(super) fn logs_of(&self, core: u8) -> impl Iterator<Item = Arc<LogMemory>> {
-        let log = move |node| self.log_of(EngineId::host(node, core)).clone();
-        self.view.node_ids().map(log)
     }
 
     /// The shard of `key`.
@@ -106,6 +105,7 @@ impl Node {
 
     /// The copy of a shard that is backed up here.
     pub(super) fn backup(&self, shard: ShardId) -> Option<&Replica> {
+        self.lost_sides.expect_kept(Side::Host);
         self.backups.get(shard)
     }
 
@@ -129,10 +129,10 @@ impl Node {
             return;
         }
         let Ok(mut idle) = self.idle.try_lock() else { return };
-        for (idle, log) in idle.iter_mut().zip(&self.logs) {
-            *idle |= log.is_idle();
+        for (index, log) in self.logs.made() {
+            idle[index] |= log.is_idle();
         }
-        if idle.iter().all(|&idle| idle) {
+        if self.logs.made().all(|(index, _)| idle[index]) {
             self.backups.values().for_each(Replica::forget_old_deletions);
             idle.fill(false);
         }
@@ -165,11 +165,13 @@ impl Node {
 
     /// Has everything been read that has landed in `logs`? What a node wrote last before it was lost
     /// may be torn, and what it wrote behind that is nobody's to read.
-    fn are_read(&self, logs: &[Arc<LogMemory>]) -> bool {
-        let writers = self.view.engine_ids().filter(|engine| engine.side == Side::Host);
-        logs.iter().zip(writers).all(|(log, writer)| {
-            log.is_idle() || self.lost().contain(writer.node) && log.has_applied_what_it_saw()
-        })
+    fn are_read(&self, logs: &Rings) -> bool {
+        let is_lost = |index| {
+            let mut writers = self.view.engine_ids().filter(|engine| engine.side == Side::Host);
+            writers.nth(index).is_some_and(|writer| self.lost().contain(writer.node))
+        };
+        logs.made()
+            .all(|(index, log)| log.is_idle() || log.has_applied_what_it_saw() && is_lost(index))
     }
 
     fn addresses(&self) -> MutexGuard<'_, Addresses> {
@@ -308,19 +310,19 @@ impl SystemNode for Node {
         Copies { backups, addresses }: Copies,
     ) -> Self {
         let engines = view.host_count();
-        let logs = |count, size| (0..count).map(|_| Arc::new(LogMemory::new(size))).collect();
         let pairs = if config.rpc_by == Transport::Write { engines } else { 0 };
         Self {
             id,
             view: view.clone(),
             survival: Survival::new(view, config.sabotage),
             config: config.in_force(),
+            lost_sides: LostSides::default(),
             geometry: primary.table.geometry(),
             shard: view.led_by(id).next(),
             primary: Primary::new(primary),
             backups,
-            logs: logs(engines, config.log),
-            messages: logs(pairs, config.message_log),
+            logs: Rings::new(engines, config.log),
+            messages: Rings::new(pairs, config.message_log),
             addresses: Mutex::new(addresses),
             open: AtomicU64::new(0),
             applied: AtomicU64::new(0),
@@ -332,6 +334,10 @@ impl SystemNode for Node {
         if fabric.here().side == Side::Host {
             WithoutData::start(fabric, deny);
         }
+    }
+
+    fn crashed(&self, loss: &Loss) {
+        self.lost_sides.lose(loss);
     }
 
     fn is_settled(&self) -> bool {

@@ -35,10 +35,10 @@ pub(super) trait Owner {
     /// Errors: another transaction holds it.
     fn read(&self, key: Key, mine: bool, values: &mut Vec<u8>) -> Result<Found, Abort>;
 
-    /// Is a key that is not locked by its reader still as it was read, and nobody's to write?
+    /// Is a key that its reader has not locked still as it was read, and not locked?
     fn check(&self, read: ReadOf) -> Result<(), Abort>;
 
-    /// Is what `txn` has scanned under `version` current, and nobody's to write?
+    /// Is what `txn` has scanned under `version` current, and not locked by others?
     fn check_range(&self, version: RangeVersion, txn: TxnId) -> Result<(), Abort>;
 
     /// Takes space for a value of `len` bytes for `key`, which `txn` has locked. Gives it up with

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use nicol_core::exec::Signal;
 use nicol_core::fabric::{Delivery, Fabric, FabricError, OneSided, ReplyTo, Timeout};
 use nicol_core::ids::{EngineId, Key, NodeId, RKey};
 use nicol_core::memory::{Access, WORD};
@@ -20,8 +21,8 @@ use crate::kit::VIEW_WAIT;
 /// How long what found no space, or failed and must happen, waits before it is tried again.
 const RETRY_WAIT: Nanos = Nanos::from_micros(5);
 
-/// So many times [`VIEW_WAIT`] whoever has met the end of a life waits for the view that says so: 50
-/// ms, some leases. By then a node that had merely not started yet has.
+/// How many times [`VIEW_WAIT`] an engine whose verb failed waits for the view that confirms the crash: 50
+/// ms, which is several leases. By then a node that had merely not started yet is up.
 const VIEW_WAITS_MAX: u32 = 1_000;
 
 /// What one host engine may reach of other nodes, and what it lets their engines reach.
@@ -34,6 +35,9 @@ pub(super) struct Reach<F: Fabric> {
     handles: RefCell<Vec<Option<RemoteHandles>>>,
     /// What others may reach here, by node, as far as they have asked.
     granted: RefCell<Vec<Option<RemoteHandles>>>,
+    /// Nodes that have been granted rings here which nobody reads yet.
+    unread: RefCell<Vec<NodeId>>,
+    newly_granted: Signal,
 }
 
 /// The word that a READ of one has brought, or that a CAS, which never fails halfway, has found.
@@ -46,7 +50,8 @@ impl<F: Fabric> Reach<F> {
         let nodes = fabric.view().nodes();
         let table = fabric.register(node.primary().replica.table.region(), Access::ReadWrite);
         let (handles, granted) = (RefCell::new(vec![None; nodes]), RefCell::new(vec![None; nodes]));
-        Self { fabric, node, table, handles, granted }
+        let (unread, newly_granted) = (RefCell::default(), fabric.signal());
+        Self { fabric, node, table, handles, granted, unread, newly_granted }
     }
 
     /// The host engine of `node` that works for this one.
@@ -123,11 +128,24 @@ impl<F: Fabric> Reach<F> {
     fn grant(&self, engine: EngineId) -> RemoteHandles {
         let granted = &mut self.granted.borrow_mut()[usize::from(engine.node.0)];
         let register = |log: &LogMemory| self.fabric.register(log.region(), Access::ReadWrite);
-        *granted.get_or_insert_with(|| RemoteHandles {
-            table: self.table,
-            ring: register(self.node.log_of(engine)),
-            messages: self.node.messages_of(engine).map(|log| register(log)),
+        *granted.get_or_insert_with(|| {
+            self.unread.borrow_mut().push(engine.node);
+            self.newly_granted.notify();
+            RemoteHandles {
+                table: self.table,
+                ring: register(self.node.log_of(engine)),
+                messages: self.node.messages_of(engine).map(|log| register(log)),
+            }
         })
+    }
+
+    /// Calls `read` once with each node that is granted rings here, for ever.
+    pub(super) async fn read_granted(&self, mut read: impl FnMut(NodeId)) {
+        loop {
+            let nodes = std::mem::take(&mut *self.unread.borrow_mut());
+            nodes.into_iter().for_each(&mut read);
+            self.newly_granted.wait().await;
+        }
     }
 
     /// Answers HELLO.
@@ -147,7 +165,7 @@ impl<F: Fabric> Reach<F> {
         Ok(())
     }
 
-    /// Posts a verb to whoever executes this system's.
+    /// Posts a verb, to the card or to the software that executes this system's verbs.
     fn post(&self, node: NodeId, verb: OneSided<'_>) -> F::Completion {
         match self.node.config().verbs {
             Verbs::Card => self.fabric.one_sided(node, verb),

@@ -76,8 +76,8 @@ impl Primary {
         if !key.is_ordered() {
             return self.replica.table.get(key, into);
         }
-        // Before the record: whoever held the lock then may have told its client already that it
-        // has committed, and install only now.
+        // Before the record: the holder of the lock may already have told its client that it has
+        // committed, and install only now.
         let locked = self.write_counters.is_locked(key);
         let Lookup { version, present } = self.replica.ordered.tree().get_exact(key, into);
         Ok(Found { version, present, locked })
@@ -92,7 +92,7 @@ impl Primary {
         self.lock(key, txn) == Ok(read)
     }
 
-    /// Is what was `read` of `key` still current, and nobody's to write? `scratch` takes its value.
+    /// Is what was `read` of `key` still current, and the key not locked? `scratch` takes its value.
     pub(super) fn validate(
         &self,
         key: Key,
@@ -137,7 +137,7 @@ impl Primary {
         }
     }
 
-    /// Is what `txn` has scanned under `version` current, and nobody's to write?
+    /// Is what `txn` has scanned under `version` current, and not locked by others?
     pub(super) fn is_range_current(&self, version: RangeVersion, txn: TxnId) -> bool {
         self.write_counters.is_current(version, txn)
     }

@@ -25,10 +25,10 @@ impl<F: Fabric> Rpc<F> {
         Self { fabric, node, reach, logs }
     }
 
-    /// Starts handing to `service` what others write to this engine.
-    pub(super) fn start(&self, service: &Rc<dyn Service>) {
+    /// Starts handing to `service` what `other` writes to this engine.
+    pub(super) fn start(&self, service: &Rc<dyn Service>, other: NodeId) {
         if let Some(logs) = &self.logs {
-            message_log::start(logs, &self.node, service);
+            message_log::start(logs, &self.node, service, other);
         }
     }
 

@@ -20,6 +20,7 @@ use super::rpc::Rpc;
 use super::server::Server;
 use super::worker::Worker;
 use crate::commit::Sabotage;
+use crate::commit::log::LogMemory;
 use crate::commit::log_worker::apply_log;
 
 impl CommitNode for Node {
@@ -46,19 +47,29 @@ impl CommitNode for Node {
         let reach = Rc::new(Reach::new(fabric.clone(), self.clone()));
         let rpc = Rc::new(Rpc::new(fabric.clone(), self.clone(), reach.clone()));
         let log = LocalLog::new(fabric.clone(), reach.clone(), self.log_of(here).clone());
-        let acknowledged = Rc::new(Acknowledged::new(self.logs_of(here.core).collect()));
+        let acknowledged = Rc::new(Acknowledged::default());
         let engine =
             HostEngine { owner, log: Rc::new(log), acknowledged: acknowledged.clone(), reach, rpc };
         let server = Server::new(fabric.clone(), self.clone(), engine.clone());
         let service: Rc<dyn Service> = Rc::new(server);
         let first = fabric.serve(service.clone());
         assert!(first, "an engine runs one system");
-        for log in self.logs_of(here.core) {
-            let retained = self.config().log_acks.then(|| Retained::new(acknowledged.clone()));
-            let worker = Worker { fabric: fabric.clone(), node: self.clone(), retained };
-            fabric.spawn(apply_log(fabric.clone(), log, worker));
-        }
-        engine.rpc.start(&service);
+        let (own, node) = (fabric.clone(), self.clone());
+        let apply = move |log: &Arc<LogMemory>| {
+            acknowledged.add(log.clone());
+            let retained = node.config().log_acks.then(|| Retained::new(acknowledged.clone()));
+            let worker = Worker { fabric: own.clone(), node: node.clone(), retained };
+            own.spawn(apply_log(own.clone(), log.clone(), worker));
+        };
+        apply(self.log_of(here));
+        let (node, HostEngine { reach, rpc, .. }) = (self.clone(), engine.clone());
+        fabric.spawn(async move {
+            let read = |other| {
+                apply(node.log_of(reach.engine_of(other)));
+                rpc.start(&service, other);
+            };
+            reach.read_granted(read).await;
+        });
         Some(Coordinator::new(fabric, self, procedures, engine))
     }
 }

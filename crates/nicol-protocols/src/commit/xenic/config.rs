@@ -1,11 +1,16 @@
 //! How Xenic runs: every choice and every ablation is a value.
 
+use nicol_core::ids::Key;
 use nicol_core::steering::Steering;
 use nicol_core::units::{Bytes, Nanos};
 use nicol_store::host_table::Growth;
 use nicol_store::nic_index::HomesPerHint;
 
 use crate::commit::Sabotage;
+use crate::schedule::{FeatureMap, ScheduleConfig, Transcripts};
+
+/// Most EXECUTE rounds of one transaction; one that needs more aborts.
+pub const ROUNDS_MAX: usize = 64;
 
 /// Host memory into which one table grows unless the configuration says otherwise.
 pub const TABLE_MEMORY_MAX: Bytes = Bytes(4 << 30);
@@ -37,7 +42,7 @@ pub enum Faithful {
 /// How a local read-only transaction makes sure of what it has read. [AMB-08]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalRead {
-    /// As printed: it reads the host table twice, and asks nobody. It misses what the NIC has
+    /// As printed: it reads the host table twice, without asking the NIC. It misses what the NIC has
     /// committed and the host has not applied; for experiments.
     Paper,
     /// One question to the local NIC: are these the current versions, and unlocked?
@@ -65,7 +70,7 @@ pub enum LocksUntil {
 }
 
 /// How Xenic runs: every ablation is a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct XenicConfig {
     /// Objects that each node's NIC index may cache.
     pub index_objects: usize,
@@ -104,6 +109,12 @@ pub struct XenicConfig {
     pub local_read: LocalRead,
     /// Until when locks are held under a log device.
     pub locks_until: LocksUntil,
+    /// Who decides which host engine coordinates a transaction; `None`: the one that its client is on.
+    pub schedule: Option<ScheduleConfig>,
+    /// Which features keys have, for scheduling.
+    pub features: FeatureMap,
+    /// What clients learn, for the judge alone, of transactions that others coordinate for them.
+    pub transcripts: Transcripts,
     /// For negative tests.
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -131,6 +142,9 @@ impl XenicConfig {
             local_paths: true,
             local_read: LocalRead::Strict,
             locks_until: LocksUntil::Backups,
+            schedule: None,
+            features: FeatureMap::new(&[], Key::row),
+            transcripts: Transcripts::default(),
             sabotage: Sabotage::None,
         }
     }

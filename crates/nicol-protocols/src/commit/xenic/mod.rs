@@ -26,6 +26,8 @@
 //! executes a local transaction reads and scans them itself, each range under its version, and its
 //! NIC says whether the ranges are current; a NIC asks its host (`server::lookup`, `host::trees`).
 //!
+//! With a scheduler (`scheduled`) a client's transaction is coordinated by the host engine that it advises.
+//!
 //! Deviations from the paper are tagged where they stand. Recovery [4.2.1] is not here yet: what a
 //! crash takes and leaves stands in `losses`.
 
@@ -38,15 +40,16 @@ mod messages;
 mod nic;
 mod node;
 mod open_txn;
+mod read_back;
 mod replica;
+mod scheduled;
 mod server;
 mod start;
 
 pub use config::{
-    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, TABLE_MEMORY_MAX, XenicConfig,
+    CombinedOps, ExecuteAt, Faithful, LocalRead, LocksUntil, ROUNDS_MAX, TABLE_MEMORY_MAX,
+    XenicConfig,
 };
 pub use host::HostCoordinator;
 pub use node::Node;
-
-/// EXECUTE rounds that one transaction may take.
-pub const ROUNDS_MAX: usize = 64;
+pub use scheduled::Submitter;

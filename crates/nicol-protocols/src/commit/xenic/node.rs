@@ -1,17 +1,19 @@
 //! One node's memory: host tables, NIC index, logs. Shared by its engines.
 
+mod counted;
 mod losses;
 mod syncing;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use nicol_core::commit::PATHS;
+use nicol_core::engine::{Loss, LostSides};
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Side, TxnId, Version};
+use nicol_core::medium::MediumWrite;
 use nicol_core::records::RecordSource;
 use nicol_core::steering::Decisions;
-use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
+use nicol_core::system::{Audit, Counter, NodeMemory, ReadBack, SystemNode};
 use nicol_core::txn::{Abort, Entry, RangeVersion, Txn};
 use nicol_core::units::Bytes;
 use nicol_core::view::{ShardMap, View};
@@ -23,15 +25,17 @@ use nicol_store::host_table::{
 use nicol_store::nic_index::{IndexConfig, IndexLookup, NicIndex};
 use nicol_store::ordered::WriteCounters;
 
+use super::config::{ExecuteAt, Faithful, XenicConfig};
+use super::read_back::read_back;
 use super::replica::Replica;
 use super::server::lookup::stats::LookupCounters;
-use super::{ExecuteAt, Faithful, XenicConfig};
 use crate::commit::Sabotage;
 use crate::commit::backups::Backups;
 use crate::commit::load_shard;
 use crate::commit::log::{LogMemory, RecordKind};
 use crate::commit::part::count_shards;
 use crate::commit::survivor::{Survival, Survivor, WithoutData};
+use crate::schedule::Shared;
 use crate::steering::Choice;
 use losses::deny;
 use syncing::Syncing;
@@ -52,6 +56,8 @@ pub struct Node {
     view: View,
     survival: Survival,
     config: XenicConfig,
+    lost_sides: LostSides,
+    schedule: Option<Arc<Shared>>,
     shard: Option<ShardId>,
     primary: Replica,
     backups: Backups<Replica>,
@@ -129,11 +135,13 @@ impl Node {
 
     /// The records of its primary shard.
     pub(super) fn own(&self) -> &Replica {
+        self.lost_sides.expect_kept(Side::Host);
         &self.primary
     }
 
     #[inline]
     pub(super) fn index(&self) -> &NicIndex {
+        self.lost_sides.expect_kept(Side::Nic);
         &self.index
     }
 
@@ -163,6 +171,7 @@ impl Node {
     }
 
     pub(super) fn write_counters(&self) -> &WriteCounters {
+        self.lost_sides.expect_kept(Side::Nic);
         &self.write_counters
     }
 
@@ -251,6 +260,7 @@ impl Node {
 
     /// What a record of the log belongs to.
     pub(super) fn replica(&self, shard: ShardId, kind: RecordKind) -> &Replica {
+        self.lost_sides.expect_kept(Side::Host);
         match kind {
             RecordKind::Commit => &self.primary,
             RecordKind::Log => match self.backups.get(shard) {
@@ -277,60 +287,62 @@ impl Node {
     }
 
     pub(super) fn lock(&self, key: Key, txn: TxnId) -> Result<(), Abort> {
-        self.index
+        self.index()
             .lock(SlotHash::of(key), key, txn)
             .map_err(|refused| self.refusal(refused, key))?;
         if key.is_ordered() {
-            self.write_counters.lock(key, txn);
+            self.write_counters().lock(key, txn);
         }
         Ok(())
     }
 
     pub(super) fn unlock(&self, key: Key, txn: TxnId) -> bool {
         if key.is_ordered() {
-            self.write_counters.unlock(key, txn);
+            self.write_counters().unlock(key, txn);
         }
-        self.index.unlock(SlotHash::of(key), key, txn)
+        self.index().unlock(SlotHash::of(key), key, txn)
     }
 
     pub(super) fn holder(&self, key: Key) -> Option<TxnId> {
-        self.index.holder(SlotHash::of(key), key)
+        self.index().holder(SlotHash::of(key), key)
     }
 
     /// Locks `key` for reading, if no transaction holds it.
     pub(super) fn lock_shared(&self, key: Key) -> Result<(), Abort> {
-        self.index.lock_shared(SlotHash::of(key), key).map_err(|refused| self.refusal(refused, key))
+        self.index()
+            .lock_shared(SlotHash::of(key), key)
+            .map_err(|refused| self.refusal(refused, key))
     }
 
     pub(super) fn unlock_shared(&self, key: Key) {
-        self.index.unlock_shared(SlotHash::of(key), key);
+        self.index().unlock_shared(SlotHash::of(key), key);
     }
 
     /// See [`NicIndex::is_current`].
     pub(super) fn is_current(&self, txn: TxnId, entry: &Entry) -> Option<bool> {
         let read = (entry.version, entry.present);
-        self.index.is_current(SlotHash::of(entry.key), entry.key, txn, read)
+        self.index().is_current(SlotHash::of(entry.key), entry.key, txn, read)
     }
 
     /// Raises the key's version, so that a later insert exceeds the version at which `txn` saw it
     /// absent; where a range version has shown that there is none; false if one may.
     pub(super) fn confirm_absent_at(&self, txn: TxnId, entry: &Entry) -> bool {
-        self.index.confirm_absent_at(SlotHash::of(entry.key), entry.key, txn, entry.version)
+        self.index().confirm_absent_at(SlotHash::of(entry.key), entry.key, txn, entry.version)
     }
 
     /// Returns true if `key`, of an ordered table, certainly never had a record.
     pub(super) fn confirm_absent(&self, key: Key) -> bool {
-        self.write_counters.confirm_absent(key)
+        self.write_counters().confirm_absent(key)
     }
 
     /// The host has answered with the high-water mark of `key`'s group.
     pub(super) fn learn_high_water(&self, key: Key, high_water: HighWater) {
-        self.write_counters.learn_high_water(key, high_water);
+        self.write_counters().learn_high_water(key, high_water);
     }
 
     /// Is what `txn` has read of an ordered table still current?
     pub(super) fn is_range_current(&self, txn: TxnId, version: RangeVersion) -> bool {
-        self.write_counters.is_current(version, txn)
+        self.write_counters().is_current(version, txn)
     }
 
     /// Are all of these keys of its own shard?
@@ -347,19 +359,19 @@ impl Node {
         let (mut version, hash) = (version, SlotHash::of(key));
         if self.config.sabotage != Sabotage::None || self.config.faithful == Faithful::Paper {
             // A broken protocol is for the checkers to find, not for the index's assertion.
-            let found = self.index.lookup(hash, key, &mut Vec::new());
+            let found = self.index().lookup(hash, key, &mut Vec::new());
             if let IndexLookup::Hit { version: known, .. } = found {
                 version = version.max(known.next());
             }
         }
         if key.is_ordered() {
-            self.write_counters.install(key);
+            self.write_counters().install(key);
         }
-        self.index.install(hash, key, version, value);
+        self.index().install(hash, key, version, value);
     }
 
     pub(super) fn unpin(&self, key: Key) {
-        self.index.unpin(SlotHash::of(key), key);
+        self.index().unpin(SlotHash::of(key), key);
     }
 
     pub(super) fn lookup_counters(&self, core: u8) -> &LookupCounters {
@@ -394,7 +406,15 @@ impl SystemNode for Node {
     type Copies = Copies;
 
     const FOLLOWS_VIEWS: bool = true;
-    const LOGS_TRANSACTIONS: bool = true;
+
+    fn read_back(
+        _: &XenicConfig,
+        view: &View,
+        source: &dyn RecordSource,
+        media: &[(NodeId, Vec<MediumWrite>)],
+    ) -> Option<Result<ReadBack, String>> {
+        Some(read_back(view, source, media))
+    }
 
     fn empty(config: &XenicConfig, _: &dyn RecordSource) -> Replica {
         table_for(0, config)
@@ -459,14 +479,17 @@ impl SystemNode for Node {
         primary: Replica,
         Copies { backups, index, write_counters }: Copies,
     ) -> Self {
-        let nics = view.engines(id, Side::Nic);
+        let (hosts, nics) = (view.engines(id, Side::Host), view.engines(id, Side::Nic));
+        let schedule = config.schedule.as_ref();
         let choice = match config.execute_at {
             ExecuteAt::Planned(steering) => Some(Choice::new(steering)),
             ExecuteAt::Host | ExecuteAt::Annotation | ExecuteAt::Nic => None,
         };
         Self {
+            schedule: Shared::of(schedule, &config.features, hosts, &config.transcripts),
             choice,
             id,
+            lost_sides: LostSides::default(),
             view: view.clone(),
             survival: Survival::new(view, config.sabotage),
             config: config.clone().without_shorter_ways_if_broken(),
@@ -489,11 +512,16 @@ impl SystemNode for Node {
         }
     }
 
+    fn crashed(&self, loss: &Loss) {
+        self.lost_sides.lose(loss);
+    }
+
     fn is_settled(&self) -> bool {
         self.index.pinned_count() == 0
             && self.logs.iter().all(|log| log.is_settled())
             && self.has_released()
-            // Last: who finds the locks of a COMMIT gone finds it counted until it is durable.
+            && self.schedule.as_ref().is_none_or(|shared| shared.is_settled())
+            // Last: a reader that finds a COMMIT's locks released finds it counted until it is durable.
             && self.syncing.is_none()
     }
 
@@ -515,20 +543,7 @@ impl SystemNode for Node {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        let paths = Path::ALL.map(|path| Counter {
-            group: PATHS,
-            name: path.name(),
-            value: self.paths[path as usize].load(Ordering::Relaxed),
-        });
-        let lookup = |(name, value)| Counter { group: "lookups", name, value };
-        let progress = self.primary.table.progress();
-        let doublings = u64::from(progress.level()) + u64::from(progress.split() > 0);
-        let lookups = LookupCounters::sums(&self.lookups).map(lookup);
-        let doublings = lookup(("table_doublings", doublings));
-        let without = self.done_without();
-        let planner = self.choice.iter().flat_map(Choice::counters);
-        let all = paths.into_iter().chain(lookups).chain([doublings]).chain(without);
-        all.chain(planner).collect()
+        self.counted()
     }
 
     fn decisions(&self) -> Option<Decisions> {

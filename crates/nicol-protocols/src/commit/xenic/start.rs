@@ -16,13 +16,14 @@ use super::host::trees::HostService;
 use super::host::worker::Worker;
 use super::nic::Nic;
 use super::node::Node;
+use super::scheduled::{Submitter, serve};
 use crate::commit::Sabotage;
 use crate::commit::log_worker::apply_log;
 use crate::commit::survivor::Survivor;
 use crate::kit::follow_views;
 
 impl CommitNode for Node {
-    type Coordinator<F: Fabric> = HostCoordinator<F>;
+    type Coordinator<F: Fabric> = Submitter<F>;
 
     const SCANS: bool = true;
 
@@ -32,7 +33,7 @@ impl CommitNode for Node {
         self: &Arc<Self>,
         fabric: &F,
         procedures: &Procedures,
-    ) -> Option<HostCoordinator<F>> {
+    ) -> Option<Submitter<F>> {
         let here = fabric.here();
         assert!(here.node == self.id(), "an engine starts with its own node's memory");
         match here.side {
@@ -44,8 +45,7 @@ impl CommitNode for Node {
                     Sabotage::None => Rc::new(nic),
                     sabotage => Rc::new(Broken::new(fabric.clone(), nic, sabotage)),
                 };
-                let first = fabric.serve(service);
-                assert!(first, "an engine runs one system");
+                serve(fabric, self.schedule(), service, None);
                 None
             }
             Side::Host => {
@@ -57,9 +57,15 @@ impl CommitNode for Node {
                     fabric.spawn(apply_log(fabric.clone(), log, worker));
                 }
                 fabric.spawn(acks.clone().send_overdue());
-                let first = fabric.serve(HostService::new(fabric.clone(), self.clone()));
-                assert!(first, "an engine runs one system");
-                Some(HostCoordinator::new(fabric.clone(), procedures.clone(), self.clone(), acks))
+                let service = HostService::new(fabric.clone(), self.clone());
+                let (fabric, node) = (fabric.clone(), self.clone());
+                let coordinator = HostCoordinator::new(fabric, procedures.clone(), node, acks);
+                let (fabric, schedule) = (coordinator.fabric(), self.schedule());
+                serve(fabric, schedule, service, Some(&coordinator));
+                Some(match schedule {
+                    Some(shared) => Submitter::scheduled(fabric, shared, procedures),
+                    None => Submitter::here(coordinator),
+                })
             }
         }
     }

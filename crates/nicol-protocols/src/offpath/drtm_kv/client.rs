@@ -10,8 +10,8 @@ use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::steering::Way;
 use nicol_core::units::Nanos;
 
-use super::config::{Alternative, Sabotage};
-use super::layout::{BUCKET, Entry, Place, extent_bytes, search, verify};
+use super::config::Alternative;
+use super::layout::{BUCKET, Entry, ValueAddress, extent_bytes, search, verify};
 use super::messages::{Answer, Get, Hello, Keys, Put};
 use super::node::Node;
 use super::table::bucket_of;
@@ -68,15 +68,18 @@ impl<F: Fabric> Client<F> {
         Self(Rc::new(Engine { fabric, node, keys }))
     }
 
-    /// Does this engine ask the SoC? [OffPath23 figure 18: with A4 + A5 one client machine does]
+    /// Does the next get ask the SoC? [OffPath23 figure 18: with A4 + A5 those of one client machine do]
     fn asks(&self) -> bool {
         let Engine { fabric, node, .. } = &*self.0;
         match node.config().alternative {
             Alternative::Rnic | Alternative::A1 | Alternative::A4 => false,
             Alternative::A5 => !node.config().reads_kept(),
             Alternative::A2 | Alternative::A3 => true,
-            // The last node: a client's where clients have nodes of their own.
-            Alternative::A4AndA5 => fabric.here().node.index() + 1 == fabric.view().nodes(),
+            Alternative::A4AndA5 => match node.config().asks_permille {
+                Some(share) => fabric.random() % 1_000 < share.into(),
+                // The last node: a client's where clients have nodes of their own.
+                None => fabric.here().node.index() + 1 == fabric.view().nodes(),
+            },
         }
     }
 
@@ -96,20 +99,20 @@ impl<F: Fabric> Client<F> {
                 copies => self.0.fabric.random() % copies,
             };
             // [OffPath23 A1, A4] READ the bucket, of the host or of the SoC.
-            let Some(Entry { place, kept }) = self.find(server, key, copy).await? else {
+            let Some(Entry { address, kept }) = self.find(server, key, copy).await? else {
                 return Ok(false);
             };
             // [OffPath23 A5] READ the value of the SoC, if it keeps that.
             if let (Some(slot), Some(rkey)) = (kept, server.keys.kept) {
                 let offset = self.0.node.kept_at(slot, copy);
-                if self.read_extent(server, key, place, (rkey, offset), value).await? {
+                if self.read_extent(server, key, address, (rkey, offset), value).await? {
                     count(&self.0.node.counts.hits);
                     return Ok(true);
                 }
                 count(&self.0.node.counts.misses);
             }
             // [OffPath23 A1, A4] READ the value of the host.
-            if self.read_value(server, key, place, value).await? {
+            if self.read_value(server, key, address, value).await? {
                 return Ok(true);
             }
         }
@@ -124,7 +127,7 @@ impl<F: Fabric> Client<F> {
             let read = OneSided::Read { rkey, offset, len: BUCKET as u32 };
             let read = fabric.one_sided(server.node, read).await.map_err(failed)?;
             let (entry, next) = search(read.as_ref(), key).map_err(malformed)?;
-            if entry.is_some() || node.config().sabotage == Sabotage::IgnoresChains {
+            if entry.is_some() || !node.config().hooks().follows_chains() {
                 return Ok(entry);
             }
             let Some(next) = next else { return Ok(None) };
@@ -134,25 +137,25 @@ impl<F: Fabric> Client<F> {
         Err(Reason::Conflict)
     }
 
-    /// READs the value at `place`; false if it is not what `place` meant.
+    /// READs the value at `address`; false if another one is there by now.
     async fn read_value(
         &self,
         server: Server,
         key: Key,
-        place: Place,
+        address: ValueAddress,
         value: &mut Vec<u8>,
     ) -> Result<bool, Reason> {
         let bytes = extent_bytes(self.0.node.config().value_bytes);
-        let at = (server.keys.values, place.offset(bytes));
-        self.read_extent(server, key, place, at, value).await
+        let at = (server.keys.values, address.offset(bytes));
+        self.read_extent(server, key, address, at, value).await
     }
 
-    /// READs what stands `at` an offset of a region; false if it is not what `place` meant.
+    /// READs an extent, `at` an offset of a region; false if it does not hold the value of `address`.
     async fn read_extent(
         &self,
         server: Server,
         key: Key,
-        place: Place,
+        address: ValueAddress,
         (rkey, offset): (RKey, u64),
         value: &mut Vec<u8>,
     ) -> Result<bool, Reason> {
@@ -160,8 +163,8 @@ impl<F: Fabric> Client<F> {
         let bytes = extent_bytes(node.config().value_bytes);
         let read = OneSided::Read { rkey, offset, len: bytes as u32 };
         let read = fabric.one_sided(server.node, read).await.map_err(failed)?;
-        let trusts = node.config().sabotage == Sabotage::TrustsExtents;
-        let found = match verify(read.as_ref(), key, place.version, trusts) {
+        let trusts = node.config().hooks().trusts_extents();
+        let found = match verify(read.as_ref(), key, address.version, trusts) {
             Ok(found) => found,
             Err(unfit) => {
                 node.counts.note(unfit);
@@ -191,7 +194,7 @@ impl<F: Fabric> Client<F> {
                     value.extend_from_slice(found);
                     return Ok(true);
                 }
-                Answer::At(place) if self.read_value(server, key, place, value).await? => {
+                Answer::At(address) if self.read_value(server, key, address, value).await? => {
                     return Ok(true);
                 }
                 Answer::At(_) => {}

@@ -3,6 +3,7 @@
 use nicol_core::steering::Steering;
 use nicol_core::units::Nanos;
 
+use super::broken::{Hooks, Sabotage};
 use super::layout::{KEPT_MAX, extent_bytes};
 
 /// Copies at most.
@@ -23,7 +24,7 @@ pub enum Alternative {
     A4,
     /// The SoC has the index and values of some keys.
     A5,
-    /// The engines of one client node use A5, all others A4.
+    /// The engines of one client node use A5, all others A4; or a share of all gets does.
     A4AndA5,
 }
 
@@ -68,8 +69,11 @@ pub struct DrtmKvConfig {
     /// Copies of what clients READ of the SoC's memory, in other rows of it: a READ takes any.
     /// [OffPath23 advice 1]
     pub copies: u64,
+    /// Of a thousand gets those that ask, where a client can do both (A4 + A5). Without it one client node
+    /// asks, and the others READ.
+    pub asks_permille: Option<u16>,
     /// How gets choose between READs and asking at run time, where a client can do both (A4 + A5).
-    /// Without it one client node asks, and the others READ.
+    /// With it there is no share.
     pub steering: Option<Steering>,
     /// How long a client waits for the answer to a request.
     pub timeout: Nanos,
@@ -78,32 +82,12 @@ pub struct DrtmKvConfig {
     pub sabotage: Sabotage,
 }
 
-/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// None.
-    None,
-    /// A get takes what an entry points to for its key's.
-    TrustsExtents,
-    /// A search ends with the first bucket of a chain.
-    IgnoresChains,
-    /// A put is acknowledged before it is made.
-    AcknowledgesEarly,
-    /// Some puts are acknowledged and not made.
-    LosesPuts,
-    /// Replaced extents are not freed.
-    KeepsExtents,
-    /// A put leaves the old value in the cache.
-    KeepsCached,
-    /// A put takes the key's old place out of its bucket, and writes the new one a little later: a READ
-    /// of the bucket meanwhile has half of the change.
-    TearsBuckets,
-    /// A put changes the copies of the index one by one while the old value can still be read.
-    LeavesOldCopies,
-}
-
 impl DrtmKvConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks::new(self.sabotage)
+    }
+
     /// Values that the SoC keeps at most: of those that clients READ, as many as buckets can name.
     pub(super) fn kept_most(&self) -> u64 {
         if self.reads_kept() { self.cached.min(self.extents).min(KEPT_MAX) } else { self.cached }
@@ -133,6 +117,7 @@ impl DrtmKvConfig {
             cached: if alternative == Alternative::A5 { records } else { (records / 8).max(1) },
             kept_by: KeptBy::Send,
             copies: 1,
+            asks_permille: None,
             steering: None,
             timeout: Nanos::from_millis(20),
             sabotage: Sabotage::None,

@@ -39,16 +39,16 @@ fn kept(word: u64, entry: u64) -> Option<u32> {
 pub(super) const HEADER: u64 = 24;
 const _: () = assert!(8 + ENTRIES * 16 <= BUCKET, "a bucket holds its entries");
 
-/// Where a value stands, and which: one word of a bucket.
+/// The address of a value: its extent and its version, in one word of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ValueAddress {
     /// Number of the extent.
     pub(super) extent: u32,
     /// The value's version, from 1.
     pub(super) version: u32,
 }
 
-impl Place {
+impl ValueAddress {
     pub(super) const fn word(self) -> u64 {
         (self.extent as u64) << 32 | self.version as u64
     }
@@ -59,7 +59,7 @@ impl Place {
         if version == 0 { None } else { Some(Self { extent, version }) }
     }
 
-    /// Its first byte in a memory of extents of so many bytes.
+    /// The offset of the extent, where extents have so many bytes.
     pub(super) const fn offset(self, extent_bytes: u64) -> u64 {
         self.extent as u64 * extent_bytes
     }
@@ -73,7 +73,7 @@ pub(super) const fn extent_bytes(value_bytes: u64) -> u64 {
 /// What an entry says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    pub(super) place: Place,
+    pub(super) address: ValueAddress,
     /// Where the SoC keeps its value, if it has the same version.
     pub(super) kept: Option<u32>,
 }
@@ -85,12 +85,13 @@ pub(super) fn search(bucket: &[u8], key: Key) -> Result<(Option<Entry>, Option<u
         bytes.map(u64::from_le_bytes).ok_or(Malformed { what: "a bucket" })
     };
     for entry in 0..ENTRIES as usize {
-        // A key may be zero; a place with a value is not.
-        let place = Place::of(word(2 + 2 * entry)?);
-        if let Some(place) = place.filter(|_| matches!(word(1 + 2 * entry), Ok(of) if of == key.0))
+        // A key may be zero; the address of a value is not.
+        let address = ValueAddress::of(word(2 + 2 * entry)?);
+        if let Some(address) =
+            address.filter(|_| matches!(word(1 + 2 * entry), Ok(of) if of == key.0))
         {
             let kept = kept(word(KEPT as usize / 8)?, entry as u64);
-            return Ok((Some(Entry { place, kept }), None));
+            return Ok((Some(Entry { address, kept }), None));
         }
     }
     Ok((None, word(0)?.checked_sub(1)))
@@ -109,7 +110,7 @@ pub(super) fn emit(key: Key, version: u32, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Why what was read at a place is not what the place meant.
+/// Why the extent that was read at an address does not hold the value that the address names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unfit {
     /// It is of another key or version.
@@ -159,12 +160,13 @@ mod tests {
     }
 
     /// A card reads the 64 bytes of a bucket at one instant; threads read it word by word. Whichever
-    /// words of it are from before a put and whichever from after, a search finds the old place or the
+    /// words of it are from before a put and whichever from after, a search finds the old address or the
     /// new one, since a put changes one word. Had it moved the entry, some mixtures would lose the key.
     #[test]
     fn a_torn_bucket_leads_to_the_old_place_or_the_new_one() {
-        let (old, new) = (Place { extent: 5, version: 2 }, Place { extent: 9, version: 3 });
-        let other = Place { extent: 1, version: 1 };
+        let (old, new) =
+            (ValueAddress { extent: 5, version: 2 }, ValueAddress { extent: 9, version: 3 });
+        let other = ValueAddress { extent: 1, version: 1 };
         let before = [0, 0, 0, 77, old.word(), 78, other.word(), 0_u64];
         let put = {
             let mut words = before;
@@ -176,7 +178,7 @@ mod tests {
             let words =
                 (0..8).map(|at| if mixture >> at & 1 == 1 { after[at] } else { before[at] });
             let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-            search(&bytes, Key(77)).unwrap().0.map(|entry| entry.place)
+            search(&bytes, Key(77)).unwrap().0.map(|entry| entry.address)
         };
         for mixture in 0..256 {
             let found = found(&put, mixture);
@@ -190,15 +192,15 @@ mod tests {
     #[test]
     fn a_bucket_is_searched_by_key_and_leads_on() {
         let mut words = [0u64; 8];
-        let place = Place { extent: 5, version: 2 };
-        (words[0], words[3], words[4]) = (10, 77, place.word());
+        let address = ValueAddress { extent: 5, version: 2 };
+        (words[0], words[3], words[4]) = (10, 77, address.word());
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(search(&bytes, Key(77)), Ok((Some(Entry { place, kept: None }), None)));
+        assert_eq!(search(&bytes, Key(77)), Ok((Some(Entry { address, kept: None }), None)));
         assert_eq!(search(&bytes, Key(0)), Ok((None, Some(9))));
         assert!(search(&bytes[..63], Key(78)).is_ok() && search(&bytes[..40], Key(78)).is_err());
         words[7] = with_kept(with_kept(with_kept(0, 0, 6), 1, 0), 2, KEPT_MAX as u32 - 1);
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(search(&bytes, Key(77)), Ok((Some(Entry { place, kept: Some(0) }), None)));
+        assert_eq!(search(&bytes, Key(77)), Ok((Some(Entry { address, kept: Some(0) }), None)));
         assert_eq!(kept(words[7], 2), Some(KEPT_MAX as u32 - 1));
         assert_eq!(with_kept(words[7], 1, 5), with_kept(with_kept(words[7], 1, 9), 1, 5));
     }

@@ -4,7 +4,7 @@ use nicol_core::fabric::Message;
 use nicol_core::ids::{Key, RKey};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
-use super::layout::Place;
+use super::layout::ValueAddress;
 
 /// Client to server: which memory may I read?
 pub(super) const HELLO: u16 = 1;
@@ -101,8 +101,8 @@ pub(super) enum Answer<'a> {
     Absent,
     /// Its value; of a PUT, that it is done.
     Value(&'a [u8]),
-    /// Where its value stands: read it there (O-19).
-    At(Place),
+    /// The address of its value, for the client to READ. [OffPath23 5.2, A5]
+    At(ValueAddress),
 }
 
 impl Message for Answer<'_> {
@@ -115,9 +115,9 @@ impl Message for Answer<'_> {
                 to.u8(1);
                 to.bytes(value);
             }
-            Self::At(place) => {
+            Self::At(address) => {
                 to.u8(2);
-                to.u64(place.word());
+                to.u64(address.word());
             }
         }
     }
@@ -130,8 +130,9 @@ impl<'a> Answer<'a> {
             0 => from.finish().map(|()| Self::Absent),
             1 => Ok(Self::Value(from.rest())),
             2 => {
-                let place = Place::of(from.u64()?).ok_or(Malformed { what: "a place" })?;
-                from.finish().map(|()| Self::At(place))
+                let address =
+                    ValueAddress::of(from.u64()?).ok_or(Malformed { what: "an address" })?;
+                from.finish().map(|()| Self::At(address))
             }
             _ => Err(Malformed { what: "no such answer" }),
         }
@@ -144,8 +145,8 @@ mod tests {
 
     #[test]
     fn answers_survive_the_way_and_truncated_ones_are_refused() {
-        let place = Place { extent: 3, version: 9 };
-        for answer in [Answer::Absent, Answer::Value(b"value"), Answer::At(place)] {
+        let address = ValueAddress { extent: 3, version: 9 };
+        for answer in [Answer::Absent, Answer::Value(b"value"), Answer::At(address)] {
             let mut body = Vec::new();
             answer.emit(&mut Writer::new(&mut body));
             assert_eq!(Answer::parse(&body), Ok(answer));

@@ -86,7 +86,7 @@ impl Node {
         self.choice.as_ref()
     }
 
-    /// Has it memory, and serves?
+    /// Is it a server, with its memory in place?
     pub(super) const fn is_server(&self) -> bool {
         self.table.is_some()
     }

@@ -8,17 +8,13 @@ use nicol_core::memory::Region;
 use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 
-use super::config::{Alternative, Sabotage};
-use super::layout::{BUCKET, Place, VERSION, emit, extent_bytes, search, verify};
+use super::config::Alternative;
+use super::layout::{BUCKET, VERSION, ValueAddress, emit, extent_bytes, search, verify};
 use super::messages::{Answer, GET, Get, HELLO, PUT, Put};
 use super::node::Node;
 use super::table::{Full, bucket_of};
 use crate::kit::count;
 
-/// One put in so many is lost by the sabotage that loses some.
-const LOST_ONE_IN: u64 = 8;
-/// How long a put that is acknowledged early is not made.
-const GAP: Nanos = Nanos::from_micros(10);
 /// How long a put waits for another one of its key.
 const WAIT: Nanos = Nanos::from_micros(1);
 /// One miss in so many brings its value into the cache: what is asked for often comes soon.
@@ -104,7 +100,8 @@ impl<F: Fabric> Server<F> {
 
     async fn read_all(&self, key: Key) -> Result<Option<Vec<u8>>, FabricError> {
         for _ in 0..STALE_MAX {
-            let (mut bucket, mut place) = (Some(bucket_of(key, self.node.config().buckets)), None);
+            let (mut bucket, mut address) =
+                (Some(bucket_of(key, self.node.config().buckets)), None);
             for length in 0..CHAIN_MAX {
                 let Some(number) = bucket else { break };
                 let index = self.node.table().index.clone();
@@ -112,16 +109,16 @@ impl<F: Fabric> Server<F> {
                 self.fabric.work(Work::IndexLookup);
                 let (entry, next) =
                     search(read.as_ref(), key).map_err(|_| FabricError::Malformed)?;
-                (place, bucket) = (entry.map(|entry| entry.place), next);
-                if place.is_some() || self.node.config().sabotage == Sabotage::IgnoresChains {
+                (address, bucket) = (entry.map(|entry| entry.address), next);
+                if address.is_some() || !self.node.config().hooks().follows_chains() {
                     break;
                 }
                 if length > 0 {
                     count(&self.node.counts.chained);
                 }
             }
-            let Some(place) = place else { return Ok(None) };
-            if let Some(value) = self.read_value(key, place).await? {
+            let Some(address) = address else { return Ok(None) };
+            if let Some(value) = self.read_value(key, address).await? {
                 return Ok(Some(value));
             }
         }
@@ -130,8 +127,8 @@ impl<F: Fabric> Server<F> {
 
     async fn read_indexed(&self, key: Key) -> Result<Option<Vec<u8>>, FabricError> {
         for _ in 0..STALE_MAX {
-            let Some(place) = self.look_up(key).await else { return Ok(None) };
-            if let Some(value) = self.read_value(key, place).await? {
+            let Some(address) = self.look_up(key).await else { return Ok(None) };
+            if let Some(value) = self.read_value(key, address).await? {
                 return Ok(Some(value));
             }
         }
@@ -139,20 +136,24 @@ impl<F: Fabric> Server<F> {
     }
 
     /// Looks `key` up in the index, in this side's memory.
-    async fn look_up(&self, key: Key) -> Option<Place> {
+    async fn look_up(&self, key: Key) -> Option<ValueAddress> {
         self.fabric.work(Work::TableLookup);
         self.fabric.access().await;
-        self.node.table().place(key)
+        self.node.table().address(key)
     }
 
-    /// Reads the value at `place` of the host by DMA; `None` if it is not what `place` meant.
-    async fn read_value(&self, key: Key, place: Place) -> Result<Option<Vec<u8>>, FabricError> {
+    /// Reads the value at `address` of the host by DMA; `None` if another one is there by now.
+    async fn read_value(
+        &self,
+        key: Key,
+        address: ValueAddress,
+    ) -> Result<Option<Vec<u8>>, FabricError> {
         let config = self.node.config();
         let bytes = extent_bytes(config.value_bytes);
         let values = self.node.table().values.clone();
-        let read = self.fabric.dma_read(&values, place.offset(bytes), bytes as usize).await?;
-        let trusts = config.sabotage == Sabotage::TrustsExtents;
-        match verify(read.as_ref(), key, place.version, trusts) {
+        let read = self.fabric.dma_read(&values, address.offset(bytes), bytes as usize).await?;
+        let trusts = config.hooks().trusts_extents();
+        match verify(read.as_ref(), key, address.version, trusts) {
             Ok(value) => Ok(Some(value.to_vec())),
             Err(unfit) => {
                 self.node.counts.note(unfit);
@@ -164,42 +165,31 @@ impl<F: Fabric> Server<F> {
     async fn answer_kept(&self, to: ReplyTo, key: Key) {
         self.fabric.work(Work::TableLookup);
         self.fabric.access().await;
-        let place = {
+        let address = {
             let table = self.node.table();
             if let Some(value) = table.cached(key) {
                 count(&self.node.counts.hits);
                 return self.fabric.reply(to, &Answer::Value(value));
             }
-            table.place(key)
+            table.address(key)
         };
-        let Some(place) = place else { return self.fabric.reply(to, &Answer::Absent) };
+        let Some(address) = address else { return self.fabric.reply(to, &Answer::Absent) };
         // [OffPath23 5.2] A miss: the client READs the value of the host itself.
         count(&self.node.counts.misses);
-        self.fabric.reply(to, &Answer::At(place));
+        self.fabric.reply(to, &Answer::At(address));
         let draw = self.fabric.random();
         if draw.is_multiple_of(KEPT_ONE_IN)
-            && let Ok(Some(value)) = self.read_value(key, place).await
+            && let Ok(Some(value)) = self.read_value(key, address).await
         {
-            self.node.table().keep(key, place, &value, draw);
+            self.node.table().keep(key, address, &value, draw);
         }
     }
 
     async fn put(&self, to: ReplyTo, key: Key, value: &[u8]) {
-        let sabotage = self.node.config().sabotage;
-        let loses =
-            sabotage == Sabotage::LosesPuts && self.fabric.random().is_multiple_of(LOST_ONE_IN);
-        let early = sabotage == Sabotage::AcknowledgesEarly;
-        if early || loses {
-            self.fabric.reply(to, &Answer::Value(&[]));
-        }
-        if loses {
-            return;
-        }
-        if early {
-            self.fabric.sleep_until(self.fabric.now() + GAP).await;
-        }
+        let begun = self.node.config().hooks().begin_put(&self.fabric, to).await;
+        let Some(is_acknowledged) = begun else { return };
         match self.install(key, value).await {
-            _ if early => {}
+            _ if is_acknowledged => {}
             Ok(()) => self.fabric.reply(to, &Answer::Value(&[])),
             Err(error) => self.fabric.refuse(to, error),
         }
@@ -210,51 +200,51 @@ impl<F: Fabric> Server<F> {
         let (fabric, node) = (&self.fabric, &self.node);
         let config = node.config();
         fabric.work(Work::TableApply);
-        let place = loop {
+        let address = loop {
             fabric.access().await;
             let begun = node.table().begin_put(key).map_err(refusal)?;
             match begun {
-                Some(place) => break place,
+                Some(address) => break address,
                 None => fabric.sleep_until(fabric.now() + WAIT).await,
             }
         };
-        let offset = place.offset(extent_bytes(config.value_bytes));
+        let offset = address.offset(extent_bytes(config.value_bytes));
         let (values, index) = {
             let table = node.table();
             (table.values.clone(), table.index.clone())
         };
-        let extent = emit(key, place.version, value);
+        let extent = emit(key, address.version, value);
         if let Err(error) = fabric.dma_write(&values, offset, &extent).await {
-            node.table().drop_put(key, place);
+            node.table().drop_put(key, address);
             return Err(error);
         }
-        // Out of the cache before the index changes: whoever finds the new value in the index, or
-        // here, cannot be followed by somebody who finds the old one.
+        // Out of the cache before the index changes: after a client has read the new value, from the index
+        // or from here, no client may read the old one.
         fabric.access().await;
-        let keeps = config.sabotage == Sabotage::KeepsCached;
-        let was_cached = if keeps { false } else { node.table().forget(key) };
+        let hooks = config.hooks();
+        let was_cached = hooks.forgets_cached() && node.table().forget(key);
         let Some((old, word)) = node.table().entry(key) else { return Err(FabricError::Malformed) };
-        if config.copies > 1 && config.sabotage != Sabotage::LeavesOldCopies {
-            // [OffPath23 advice 1] Whoever READs another copy of the index after somebody has found the
-            // new value must not find the old one: it cannot be read any more.
+        if config.copies > 1 && hooks.retires_old() {
+            // [OffPath23 advice 1] Once a client has read the new value, a client that READs another copy of
+            // the index must not get the old one: its extent is made unreadable first.
             let old = old.offset(extent_bytes(config.value_bytes)) + VERSION;
             fabric.dma_write(&values, old, &0_u64.to_le_bytes()).await?;
         }
-        if config.sabotage == Sabotage::TearsBuckets {
+        if let Some(gap) = hooks.tears_entry() {
             self.change_word(&index, word, 0).await?;
-            fabric.sleep_until(fabric.now() + GAP).await;
+            fabric.sleep_until(fabric.now() + gap).await;
         }
-        self.change_word(&index, word, place.word()).await?;
+        self.change_word(&index, word, address.word()).await?;
         let further = node.table().index_copies(word).skip(1);
         for word in further {
             fabric.access().await;
-            if config.sabotage == Sabotage::LeavesOldCopies {
-                fabric.sleep_until(fabric.now() + GAP).await;
+            if let Some(gap) = hooks.between_copies() {
+                fabric.sleep_until(fabric.now() + gap).await;
             }
-            self.change_word(&index, word, place.word()).await?;
+            self.change_word(&index, word, address.word()).await?;
         }
-        let frees = config.sabotage != Sabotage::KeepsExtents;
-        node.table().end_put(key, place, was_cached.then_some(value), frees);
+        let frees = hooks.frees_old();
+        node.table().end_put(key, address, was_cached.then_some(value), frees);
         Ok(())
     }
 

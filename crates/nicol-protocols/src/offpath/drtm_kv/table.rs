@@ -9,15 +9,15 @@ use nicol_core::units::Bytes;
 
 use super::config::DrtmKvConfig;
 use super::layout::{
-    BUCKET, ENTRIES, KEPT, Place, VERSION, copy_stride, emit, extent_bytes, with_kept,
+    BUCKET, ENTRIES, KEPT, VERSION, ValueAddress, copy_stride, emit, extent_bytes, with_kept,
 };
 
 /// What a server knows of a record besides its memory.
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    /// The word of the index that holds its place.
+    /// The word of the index that holds its address.
     word: u64,
-    place: Place,
+    address: ValueAddress,
 }
 
 /// See the module.
@@ -76,16 +76,16 @@ impl Table {
         }
     }
 
-    /// Loads a record; false if there is no space. Nobody reads meanwhile.
+    /// Loads a record; false if there is no space. Requires that nothing reads meanwhile.
     pub(super) fn load(&mut self, key: Key, value: &[u8]) -> bool {
         let Some(extent) = self.free.pop_front() else { return false };
-        let place = Place { extent, version: 1 };
-        let offset = place.offset(extent_bytes(self.config.value_bytes));
+        let address = ValueAddress { extent, version: 1 };
+        let offset = address.offset(extent_bytes(self.config.value_bytes));
         let Some(word) = self.new_entry(key) else { return false };
         let written = self.values.write(offset, &emit(key, 1, value)).is_ok()
             && self.store(word - 8, key.0)
-            && self.store(word, place.word());
-        self.records.insert(key, Record { word, place });
+            && self.store(word, address.word());
+        self.records.insert(key, Record { word, address });
         if self.config.alternative.caches() && (self.cache.len() as u64) < self.config.kept_most() {
             self.cache.insert(key, value.to_vec());
             if self.config.reads_kept() {
@@ -127,7 +127,7 @@ impl Table {
         self.kept_copies(slot).all(|at| self.kept.write(at, extent).is_ok())
     }
 
-    /// The word of a new entry's place in the chain of `key`, which grows if it is full.
+    /// The word for the address of a new entry in the chain of `key`, which grows if it is full.
     fn new_entry(&mut self, key: Key) -> Option<u64> {
         let mut bucket = bucket_of(key, self.config.buckets);
         loop {
@@ -153,8 +153,8 @@ impl Table {
     }
 
     /// Where the value of `key` stands.
-    pub(super) fn place(&self, key: Key) -> Option<Place> {
-        self.records.get(&key).map(|record| record.place)
+    pub(super) fn address(&self, key: Key) -> Option<ValueAddress> {
+        self.records.get(&key).map(|record| record.address)
     }
 
     /// The value of `key`, if the SoC keeps it.
@@ -162,10 +162,10 @@ impl Table {
         self.cache.get(&key).map(Vec::as_slice)
     }
 
-    /// Keeps a value that was read at `place`, if that is still current, in the stead of another one
+    /// Keeps a value that was read at `address`, if that is still current, instead of another one
     /// that `draw` picks if there are enough.
-    pub(super) fn keep(&mut self, key: Key, place: Place, value: &[u8], draw: u64) {
-        let current = self.place(key) == Some(place) && !self.writing.contains(&key);
+    pub(super) fn keep(&mut self, key: Key, address: ValueAddress, value: &[u8], draw: u64) {
+        let current = self.address(key) == Some(address) && !self.writing.contains(&key);
         if !current || self.config.cached == 0 {
             return;
         }
@@ -181,14 +181,14 @@ impl Table {
 
     /// Begins a put of `key`: takes an extent for its next version. `Ok(None)`: another put of it is
     /// under way. `Err`: there is no such record, or no extent is free.
-    pub(super) fn begin_put(&mut self, key: Key) -> Result<Option<Place>, Full> {
+    pub(super) fn begin_put(&mut self, key: Key) -> Result<Option<ValueAddress>, Full> {
         let Some(record) = self.records.get(&key) else { return Err(Full) };
         if self.writing.contains(&key) {
             return Ok(None);
         }
         let Some(extent) = self.free.pop_front() else { return Err(Full) };
         self.writing.insert(key);
-        Ok(Some(Place { extent, version: record.place.version + 1 }))
+        Ok(Some(ValueAddress { extent, version: record.address.version + 1 }))
     }
 
     /// Takes `key` out of the cache: was it there? From here on it is not cached before the put ends, and
@@ -202,46 +202,52 @@ impl Table {
         self.cache.remove(&key).is_some()
     }
 
-    /// The place of `key`, and the word of the index that holds it.
-    pub(super) fn entry(&self, key: Key) -> Option<(Place, u64)> {
-        self.records.get(&key).map(|record| (record.place, record.word))
+    /// The address of `key`, and the word of the index that holds it.
+    pub(super) fn entry(&self, key: Key) -> Option<(ValueAddress, u64)> {
+        self.records.get(&key).map(|record| (record.address, record.word))
     }
 
-    /// The index has the new place of `key`: ends its put, and frees the old extent if `frees`.
-    pub(super) fn end_put(&mut self, key: Key, place: Place, cached: Option<&[u8]>, frees: bool) {
+    /// The index has the new address of `key`: ends its put, and frees the old extent if `frees`.
+    pub(super) fn end_put(
+        &mut self,
+        key: Key,
+        address: ValueAddress,
+        cached: Option<&[u8]>,
+        frees: bool,
+    ) {
         assert!(self.writing.remove(&key), "a put that ends has begun");
         if let Some(record) = self.records.get_mut(&key) {
-            let old = std::mem::replace(&mut record.place, place);
-            assert!(old.version < place.version, "a put moves the version forward");
+            let old = std::mem::replace(&mut record.address, address);
+            assert!(old.version < address.version, "a put moves the version forward");
             if frees {
-                // Behind all that are free: a reader that still has its place sees another version.
+                // Behind all that are free: a reader that still has its address sees another version.
                 self.free.push_back(old.extent);
             }
         }
-        // Meanwhile another value may have taken the place.
+        // Meanwhile another value may have taken the place in the cache.
         let has_space = (self.cache.len() as u64) < self.config.kept_most();
         if let Some(value) = cached.filter(|_| has_space) {
             self.cache.insert(key, value.to_vec());
             if let Some(slot) = self.slots.get(&key) {
-                let kept = self.write_kept(*slot, &emit(key, place.version, value));
+                let kept = self.write_kept(*slot, &emit(key, address.version, value));
                 assert!(kept, "a slot is in its region");
             }
         }
     }
 
     /// A put has failed before the index had it: its extent is free again.
-    pub(super) fn drop_put(&mut self, key: Key, place: Place) {
+    pub(super) fn drop_put(&mut self, key: Key, address: ValueAddress) {
         self.writing.remove(&key);
-        self.free.push_back(place.extent);
+        self.free.push_back(address.extent);
     }
 
     /// The value of `key` as memory has it.
     pub(super) fn get(&self, key: Key) -> Option<Vec<u8>> {
-        let place = self.place(key)?;
+        let address = self.address(key)?;
         let bytes = extent_bytes(self.config.value_bytes);
         let mut extent = vec![0; bytes as usize];
-        self.values.read(place.offset(bytes), &mut extent).ok()?;
-        super::layout::verify(&extent, key, place.version, false).ok().map(<[u8]>::to_vec)
+        self.values.read(address.offset(bytes), &mut extent).ok()?;
+        super::layout::verify(&extent, key, address.version, false).ok().map(<[u8]>::to_vec)
     }
 
     /// Every key, in ascending order.
@@ -254,7 +260,7 @@ impl Table {
         self.config.extents - self.free.len() as u64 - self.records.len() as u64
     }
 
-    /// Checks its structure; nobody writes meanwhile.
+    /// Checks its structure. Requires that nothing writes meanwhile.
     ///
     /// # Panics
     /// If an invariant does not hold.
@@ -263,16 +269,16 @@ impl Table {
         let mut extents = BTreeSet::new();
         for (key, record) in &self.records {
             for at in self.index_copies(record.word) {
-                assert_eq!(self.index.load(at), Ok(record.place.word()), "{key:?}: the index");
+                assert_eq!(self.index.load(at), Ok(record.address.word()), "{key:?}: the index");
             }
             for at in self.slots.get(key).into_iter().flat_map(|slot| self.kept_copies(*slot)) {
                 let mut extent = vec![0; extent_bytes(self.config.value_bytes) as usize];
                 let read = self.kept.read(at, &mut extent).is_ok();
-                let version = record.place.version;
+                let version = record.address.version;
                 let found = super::layout::verify(&extent, *key, version, false);
                 assert!(read && found.is_ok(), "{key:?}: what clients READ of the SoC is stale");
             }
-            assert!(extents.insert(record.place.extent), "{key:?}: an extent of two records");
+            assert!(extents.insert(record.address.extent), "{key:?}: an extent of two records");
             let value = self.get(*key);
             assert!(value.is_some(), "{key:?}: a value that does not verify itself");
             let cached = self.cache.get(key);

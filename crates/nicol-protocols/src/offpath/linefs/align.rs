@@ -11,8 +11,8 @@ use nicol_core::ids::{EngineId, Key, NodeId, Side};
 use nicol_core::units::Nanos;
 
 use super::member::Member;
-use super::messages::{Aligned, Done, Ship, Shipped, Slot};
-use super::standing::{Due, Step};
+use super::messages::{Aligned, Done, Lacking, Ship, Shipped, Slot};
+use super::standing::{Due, Shipment, Step};
 
 /// How long a node waits before it tries again what has failed.
 const PAUSE: Nanos = Nanos::from_micros(50);
@@ -20,6 +20,14 @@ const PAUSE: Nanos = Nanos::from_micros(50);
 const ANSWER: Timeout = Timeout::After(Nanos::from_millis(2));
 /// Bytes of a page of several blocks at most: a chunk is as long as the shortest may be set to.
 const PAGE: usize = 2 << 10;
+
+/// What a member had that was asked for files.
+enum Copied {
+    /// All of them; they are here now.
+    All,
+    /// It lacks them.
+    Nothing,
+}
 
 impl<F: Fabric> Member<F> {
     /// Does what is due after each view, for ever.
@@ -50,24 +58,26 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Copies the files of a shard from the first of `from` that has them.
+    /// Copies the files of a shard from the first of `from` that has them, or gives them up if none has.
     async fn copy(&self, due: &Due, from: &[NodeId]) -> Result<(), FabricError> {
-        let mut failed = FabricError::Unreachable;
+        let mut failed = Ok(());
         for &node in from {
             match self.copy_from(due, node).await {
-                Ok(()) => return Ok(()),
-                Err(error) => failed = error,
+                Ok(Copied::All) => return Ok(()),
+                Ok(Copied::Nothing) => {}
+                Err(error) => failed = Err(error),
             }
         }
-        Err(failed)
+        failed.map(|()| self.node.state().give_up(due))
     }
 
-    async fn copy_from(&self, due: &Due, node: NodeId) -> Result<(), FabricError> {
+    async fn copy_from(&self, due: &Due, node: NodeId) -> Result<Copied, FabricError> {
         let mut first = Key(0);
         loop {
             let Due { shard, epoch, head, .. } = *due;
             let answer = self.ask(node, &Ship { shard, epoch, head, first }).await?;
             let shipped = Shipped::parse(answer.as_ref()).map_err(|_| FabricError::Malformed)?;
+            let Some(shipped) = shipped else { return Ok(Copied::Nothing) };
             let page = shipped.page(first).map_err(|_| FabricError::Malformed)?;
             self.make_persistent(shipped.blocks).await?;
             page.records.iter().for_each(|_| self.fabric.work(Work::TableApply));
@@ -77,7 +87,7 @@ impl<F: Fabric> Member<F> {
             }
             self.node.counts.copied(page.records.len());
             match page.last {
-                Key(u64::MAX) => return Ok(()),
+                Key(u64::MAX) => return Ok(Copied::All),
                 Key(last) => first = Key(last + 1),
             }
         }
@@ -106,17 +116,18 @@ impl<F: Fabric> Member<F> {
         self.fabric.call(EngineId::host(node, 0), message, ANSWER).await
     }
 
-    /// SHIP: a page of files of this node, if whoever asks may have them from here.
+    /// SHIP: sends a page of this node's files, or says that it lacks them.
     pub(super) async fn ship(&self, to: ReplyTo, ship: Ship) {
         let Ship { shard, epoch, head, first } = ship;
         self.fabric.access().await;
         let page = self.node.state().page(shard, epoch, head, first, PAGE);
         match page {
-            Some((blocks, last)) => {
+            Shipment::Page(blocks, last) => {
                 self.fabric.work(Work::Copy { bytes: blocks.len() as u32 });
                 self.fabric.reply(to, &Shipped { last, blocks: &blocks });
             }
-            None => self.fabric.refuse(to, FabricError::NoResources),
+            Shipment::Lacking => self.fabric.reply(to, &Lacking),
+            Shipment::Later => self.fabric.refuse(to, FabricError::NoResources),
         }
     }
 

@@ -8,7 +8,7 @@ use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Work};
 use nicol_core::ids::Side;
 
 use super::compress::{Cost, unpack};
-use super::config::{Alternative, Sabotage};
+use super::config::Alternative;
 use super::layout::records;
 use super::member::Member;
 use super::messages::{Chunk, Done};
@@ -30,15 +30,14 @@ impl<F: Fabric> Member<F> {
         }
         let mut bytes = vec![0; chunk.len as usize];
         let read = memory.inbox(side).read(memory.place_of(side, chunk.slot), &mut bytes);
-        let trusts = node.config().sabotage == Sabotage::TrustsChunks;
-        if read.is_err() || crc32c::crc32c(&bytes) != chunk.crc && !trusts {
+        let hooks = node.config().hooks();
+        if read.is_err() || !hooks.accepts(crc32c::crc32c(&bytes) == chunk.crc) {
             count(&node.counts.refused);
             return fabric.refuse(to, FabricError::NoResources);
         }
         // [OffPath23 5.1] The chain: the next backup has it while this one unpacks it.
-        let breaks = node.config().sabotage == Sabotage::BreaksChain;
         let onward: Part<'_> = Box::pin(async {
-            if breaks {
+            if !hooks.passes_on() {
                 return Ok(());
             }
             self.pass_on(&chunk, &bytes).await.map(drop).map_err(|_| FabricError::Unreachable)
@@ -116,7 +115,7 @@ impl<F: Fabric> Member<F> {
         writes.iter().for_each(|_| fabric.work(Work::TableApply));
         fabric.access().await;
         add_time(&node.counts.times.publish, fabric, began);
-        let always = node.config().sabotage == Sabotage::PublishesOld;
+        let always = node.config().hooks().overwrites_newer();
         let mut state = node.state();
         if !state.admits(chunk) {
             return Err(FabricError::NoResources);

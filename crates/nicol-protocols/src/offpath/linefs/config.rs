@@ -2,6 +2,7 @@
 
 use nicol_core::units::{Bytes, Nanos};
 
+use super::broken::{Hooks, Sabotage};
 use super::compress::Cost;
 
 /// Which way chunks take. [OffPath23 5.1]
@@ -55,32 +56,12 @@ pub struct LineFsConfig {
     pub sabotage: Sabotage,
 }
 
-/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// None.
-    None,
-    /// A write is acknowledged when it is in the log.
-    AcknowledgesEarly,
-    /// A write can be read before it is replicated.
-    PublishesEarly,
-    /// A backup acknowledges without passing the chunk on.
-    BreaksChain,
-    /// Whoever publishes overwrites what is newer.
-    PublishesOld,
-    /// Some chunks are written with a byte that is not theirs: backups refuse them, and they are written
-    /// again. Harmless, as long as a backup compares what it finds with the CRC.
-    CorruptsChunks,
-    /// The same, and backups do not compare.
-    TrustsChunks,
-    /// A backup says that it has the files of who is promoted, and has not looked.
-    SkipsAlignment,
-    /// Who comes back counts as one that has copied the files.
-    RejoinsEmpty,
-}
-
 impl LineFsConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks::new(self.sabotage)
+    }
+
     /// The study's choices.
     pub const fn paper(alternative: Alternative) -> Self {
         Self {

@@ -27,7 +27,7 @@ impl Files {
         self.0.insert(key, Block { version: 1, given: 1, value: Some(value.into()) });
     }
 
-    /// A version for a write of `key` that nobody has had.
+    /// A new version for a write of `key`.
     pub(super) fn give_version(&mut self, key: Key) -> u64 {
         let block = self.0.entry(key).or_default();
         block.given = block.given.max(block.version) + 1;

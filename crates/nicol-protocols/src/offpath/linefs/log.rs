@@ -12,7 +12,6 @@ use nicol_core::units::Nanos;
 
 use super::chain::Chain;
 use super::compress::Cost;
-use super::config::Sabotage;
 use super::layout::{Record, record_bytes, records};
 use super::member::{Gone, Member};
 use super::messages::{Chunk, Slot, Submit, Way};
@@ -23,13 +22,13 @@ use crate::kit::count;
 /// How long a host waits before it submits a chunk again that was refused.
 const AGAIN: Nanos = Nanos::from_micros(20);
 
-/// What becomes of a chunk.
-struct Fate {
+/// Whether the whole chain holds a chunk, once that is decided.
+struct ChunkOutcome {
     decided: Signal,
     held: Cell<Option<bool>>,
 }
 
-impl Fate {
+impl ChunkOutcome {
     fn decide(&self, held: bool) {
         self.held.set(Some(held));
         self.decided.notify();
@@ -39,7 +38,7 @@ impl Fate {
 /// The chunk that writes of a shard gather in.
 struct Open {
     bytes: Vec<u8>,
-    fate: Rc<Fate>,
+    outcome: Rc<ChunkOutcome>,
 }
 
 /// A chunk that was sealed.
@@ -47,7 +46,7 @@ struct Sealed {
     shard: ShardId,
     slot: Slot,
     bytes: Vec<u8>,
-    fate: Rc<Fate>,
+    outcome: Rc<ChunkOutcome>,
     /// Does A3 take it?
     by_host: bool,
 }
@@ -99,7 +98,7 @@ impl<F: Fabric> Log<F> {
         // [LineFS21] The client writes to its log in persistent memory.
         fabric.work(Work::TableLookup);
         fabric.work(Work::Copy { bytes: bytes as u32 });
-        let (version, fate) = loop {
+        let (version, outcome) = loop {
             let room = self.room.wait();
             fabric.access().await;
             if let Some(taken) = self.take(shard, key, value)? {
@@ -109,8 +108,8 @@ impl<F: Fabric> Log<F> {
         };
         self.seal();
         loop {
-            let decided = fate.decided.wait();
-            match fate.held.get() {
+            let decided = outcome.decided.wait();
+            match outcome.held.get() {
                 Some(true) => return Ok(Version(version)),
                 Some(false) => return Err(Failure::Unknown),
                 None => decided.await,
@@ -118,14 +117,14 @@ impl<F: Fabric> Log<F> {
         }
     }
 
-    /// Puts a write into the open chunk of its shard: its version, and the chunk's fate. `None`: the chunk
+    /// Puts a write into the open chunk of its shard: its version, and the chunk's outcome. `None`: the chunk
     /// has no space.
     fn take(
         &self,
         shard: ShardId,
         key: Key,
         value: Option<&[u8]>,
-    ) -> Result<Option<(u64, Rc<Fate>)>, Failure> {
+    ) -> Result<Option<(u64, Rc<ChunkOutcome>)>, Failure> {
         let Member { fabric, node, .. } = &*self.member;
         let mut state = node.state();
         if !state.serves(shard) {
@@ -133,8 +132,8 @@ impl<F: Fabric> Log<F> {
         }
         let mut chunks = self.open.borrow_mut();
         let open = chunks.entry(shard).or_insert_with(|| {
-            let fate = Fate { decided: fabric.signal(), held: Cell::new(None) };
-            Open { bytes: Vec::new(), fate: Rc::new(fate) }
+            let outcome = ChunkOutcome { decided: fabric.signal(), held: Cell::new(None) };
+            Open { bytes: Vec::new(), outcome: Rc::new(outcome) }
         });
         let bytes = record_bytes(value.map_or(0, <[u8]>::len));
         if open.bytes.len() as u64 + bytes > node.config().chunk.0 {
@@ -142,7 +141,7 @@ impl<F: Fabric> Log<F> {
         }
         let version = state.files.give_version(key);
         Record { key, version, value }.emit(&mut open.bytes);
-        Ok(Some((version, open.fate.clone())))
+        Ok(Some((version, open.outcome.clone())))
     }
 
     /// Lets an open chunk leave, if there is any and a slot for it; shards take turns. Nothing waits for
@@ -157,7 +156,7 @@ impl<F: Fabric> Log<F> {
         let Some(slot) = self.free.borrow_mut().pop() else { return };
         self.last.set(shard);
         let Member { fabric, node, memory, .. } = &*self.member;
-        let Some(Open { bytes, fate }) = self.open.borrow_mut().remove(&shard) else {
+        let Some(Open { bytes, outcome }) = self.open.borrow_mut().remove(&shard) else {
             unreachable!("the chunk of shard {} was there", shard.0)
         };
         self.room.notify();
@@ -168,7 +167,7 @@ impl<F: Fabric> Log<F> {
         let turn = self.sealed.replace(self.sealed.get() + 1);
         let by_host = node.config().by_host(turn);
         count(if by_host { &node.counts.by_host } else { &node.counts.by_soc });
-        fabric.spawn(self.clone().replicate(Sealed { shard, slot, bytes, fate, by_host }));
+        fabric.spawn(self.clone().replicate(Sealed { shard, slot, bytes, outcome, by_host }));
     }
 
     /// Replicates a sealed chunk, publishes its writes and frees its slot.
@@ -176,18 +175,14 @@ impl<F: Fabric> Log<F> {
         let Member { fabric, node, memory, working, .. } = &*self.member;
         let _open = node.begin();
         let _working = working.begin();
-        let Sealed { slot, bytes, fate, .. } = &sealed;
+        let Sealed { slot, bytes, outcome, .. } = &sealed;
         let (times, began) = (&node.counts.times, fabric.now());
-        let sabotage = node.config().sabotage;
-        match sabotage {
-            Sabotage::AcknowledgesEarly => {
-                self.publish(&sealed, None).await;
-                fate.decide(true);
-            }
-            Sabotage::PublishesEarly => {
-                self.publish(&sealed, None).await;
-            }
-            _ => {}
+        let hooks = node.config().hooks();
+        if hooks.publishes_early() {
+            self.publish(&sealed, None).await;
+        }
+        if hooks.acknowledges_early() {
+            outcome.decide(true);
         }
         // [OffPath23 5.1] RDMA writes to persistent memory as to DRAM; the own copy has to be durable
         // as well.
@@ -208,8 +203,8 @@ impl<F: Fabric> Log<F> {
                 Verdict::Deposed => {}
             }
         }
-        if sabotage != Sabotage::AcknowledgesEarly {
-            fate.decide(held.is_some());
+        if !hooks.acknowledges_early() {
+            outcome.decide(held.is_some());
         }
         add_time(&times.publish, fabric, publishing);
         add_time(&times.whole, fabric, began);
@@ -255,8 +250,8 @@ impl<F: Fabric> Log<F> {
         }
     }
 
-    /// Makes the writes of a chunk readable on the head if each member of its chain has it, `held` being
-    /// the chain that has: without one, whoever has it.
+    /// Makes the writes of a chunk readable on the head if each member of its chain has it. `held` is
+    /// the chain whose members have it; without it, the chunk is published unchecked.
     async fn publish(&self, sealed: &Sealed, held: Option<&Chain>) -> Verdict {
         let Member { fabric, node, .. } = &*self.member;
         let writes = records(&sealed.bytes);
@@ -264,7 +259,7 @@ impl<F: Fabric> Log<F> {
         writes.iter().for_each(|_| fabric.work(Work::TableApply));
         fabric.access().await;
         debug_assert!(fabric.here().side == Side::Host, "the log's engine publishes");
-        let always = node.config().sabotage == Sabotage::PublishesOld;
+        let always = node.config().hooks().overwrites_newer();
         let mut state = node.state();
         let verdict = held.map_or(Verdict::Held, |held| state.judge(sealed.shard, held));
         if verdict == Verdict::Held {

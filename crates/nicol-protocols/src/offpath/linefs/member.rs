@@ -10,7 +10,6 @@ use nicol_core::ids::{EngineId, NodeId, RKey, Side};
 use nicol_core::units::Nanos;
 
 use super::chain::Life;
-use super::config::Sabotage;
 use super::memory::Memory;
 use super::messages::{Chunk, Hello, Keys, Slot, Way};
 use super::node::{Node, add_time};
@@ -18,7 +17,7 @@ use crate::kit::count;
 
 /// How long a HELLO waits for its answer.
 const HELLO_TIMEOUT: Timeout = Timeout::After(Nanos::from_millis(2));
-/// One chunk in so many is corrupted by the sabotages that corrupt some.
+/// One chunk in so many is corrupted by the planted faults that corrupt some.
 const CORRUPTED_ONE_IN: u64 = 4;
 /// How long an engine waits before it asks again for what has failed.
 const AGAIN: Nanos = Nanos::from_micros(20);
@@ -32,7 +31,7 @@ pub(super) struct Replicated(());
 #[derive(Debug)]
 pub(super) struct Gone;
 
-/// What an engine has to do now, for whoever shares its core.
+/// How many things an engine has to do now; the busy program on its core asks.
 pub(super) struct Working {
     count: Cell<u32>,
     begun: Signal,
@@ -143,12 +142,9 @@ impl<F: Fabric> Member<F> {
         acknowledged.map(drop)
     }
 
-    /// The bytes with one of them changed, by the sabotages that corrupt some chunks.
+    /// The bytes with one of them changed, by the planted faults that corrupt some chunks.
     fn corrupted(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let corrupts = matches!(
-            self.node.config().sabotage,
-            Sabotage::CorruptsChunks | Sabotage::TrustsChunks
-        );
+        let corrupts = self.node.config().hooks().corrupts_chunks();
         if !corrupts || bytes.is_empty() || !self.fabric.random().is_multiple_of(CORRUPTED_ONE_IN) {
             return None;
         }

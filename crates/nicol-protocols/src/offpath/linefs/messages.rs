@@ -81,7 +81,7 @@ impl Slot {
     }
 }
 
-/// Along which chain a chunk travels: of which shard, in which view, and who is behind the receiver.
+/// The chain along which a chunk travels: its shard, its view, and the members behind the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) shard: ShardId,
@@ -142,7 +142,7 @@ impl Submit {
     }
 }
 
-/// CHUNK: what was written to the receiver's memory, and who comes after it in the chain.
+/// CHUNK: a chunk that was written to the receiver's memory, and the members behind it in the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
     pub(super) slot: Slot,
@@ -181,7 +181,7 @@ impl Chunk {
     }
 }
 
-/// The answer to SUBMIT and CHUNK: whoever asked may count on it.
+/// The answer to SUBMIT and CHUNK: the request was carried out.
 pub(super) struct Done;
 
 impl Message for Done {
@@ -240,15 +240,21 @@ impl Message for Shipped<'_> {
     const KIND: u16 = SHIPPED;
 
     fn emit(&self, to: &mut Writer<'_>) {
+        to.u8(0);
         to.u64(self.last.0);
         to.bytes(self.blocks);
     }
 }
 
 impl<'a> Shipped<'a> {
-    pub(super) fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+    /// `None`: the node that was asked lacks the files.
+    pub(super) fn parse(body: &'a [u8]) -> Result<Option<Self>, Malformed> {
         let mut from = Reader::new(body);
-        Ok(Self { last: Key(from.u64()?), blocks: from.rest() })
+        match from.u8()? {
+            0 => Ok(Some(Self { last: Key(from.u64()?), blocks: from.rest() })),
+            1 => from.finish().map(|()| None),
+            _ => Err(Malformed { what: "an answer with files" }),
+        }
     }
 
     /// What it says of the files from `first` on.
@@ -260,6 +266,17 @@ impl<'a> Shipped<'a> {
             return Err(Malformed { what: "a page of files" });
         }
         Ok(Page { records, last })
+    }
+}
+
+/// The answer to SHIP of a node that lacks the files.
+pub(super) struct Lacking;
+
+impl Message for Lacking {
+    const KIND: u16 = SHIPPED;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.u8(1);
     }
 }
 
@@ -470,11 +487,13 @@ mod tests {
                 Record { key: Key(key), version: 1, value: Some(b"block") }.emit(&mut blocks);
             });
             let shipped = body(&Shipped { last: Key(last), blocks: &blocks });
-            let shipped = Shipped::parse(&shipped).unwrap();
+            let shipped = Shipped::parse(&shipped).unwrap().unwrap();
             shipped.page(Key(3)).map(|page| page.records.len())
         };
         assert_eq!(page(&[3, 4, 9], 9), Ok(3));
         assert_eq!(page(&[], u64::MAX), Ok(0));
+        assert!(Shipped::parse(&body(&Lacking)).unwrap().is_none());
+        assert!(Shipped::parse(&[1, 0]).is_err() && Shipped::parse(&[2]).is_err());
         assert!(page(&[4, 3], 9).is_err() && page(&[2], 9).is_err() && page(&[10], 9).is_err());
     }
 }

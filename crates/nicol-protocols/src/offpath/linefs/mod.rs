@@ -14,18 +14,19 @@
 //! | A3 | the host writes the chunk to the next host (1), as it is | `log.rs`, `replicate` |
 //! | chain | a backup passes the chunk on to the next one before it unpacks and persists it | `backup.rs` |
 //! | acknowledge | the last backup first, each after what it waits for; then the log's slot is free | `member.rs`, `pass_on` |
-//! | change of view | the next of the chain is promoted; who comes back copies the files and is the last | `standing.rs`, `align.rs` |
+//! | change of view | the next of the chain is promoted; a node that comes back copies the files and is the last | `standing.rs`, `align.rs` |
 //!
 //! With A2 + A3 a share of all chunks goes either way.
 //!
-//! Blocks of a key get versions from the primary, and whoever publishes skips what is older: chunks of
+//! The primary gives each write of a block a version, and publishing skips older ones, since chunks of
 //! several logs overtake each other (AMB-37). (Decisions 0044, 0052)
 //!
-//! DEVIATION: on a backup the file index is written by whoever persists the chunk, the SoC with A1 and
-//! A2; LineFS publishes by DMA later, and also frees its log then.
+//! DEVIATION: on a backup the file index is written by the side that persists the chunk, the SoC with A1
+//! and A2; LineFS publishes by DMA later, and also frees its log then.
 
 mod align;
 mod backup;
+mod broken;
 mod busy;
 mod chain;
 mod client;
@@ -42,10 +43,10 @@ mod soc;
 mod standing;
 mod start;
 
+#[doc(hidden)]
+pub use broken::Sabotage;
 pub use client::Client;
 pub use compress::{Cost, Packed, pack, unpack};
-#[doc(hidden)]
-pub use config::Sabotage;
 pub use config::{Alternative, HostLoad, LineFsConfig};
 pub use layout::payload_max;
 pub use node::Node;

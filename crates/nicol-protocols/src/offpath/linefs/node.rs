@@ -193,7 +193,7 @@ impl SystemNode for Node {
             id,
             config: config.clone(),
             loaded: view.clone(),
-            state: Mutex::new(State::loaded(id, view, own, config.sabotage)),
+            state: Mutex::new(State::loaded(id, view, own, config.hooks())),
             memory: Mutex::new(Arc::new(Memory::new(config, view))),
             open: Arc::default(),
             counts: Counts::default(),

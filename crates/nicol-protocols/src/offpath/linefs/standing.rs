@@ -1,29 +1,32 @@
-//! What a node is to each shard: head of its chain, a backup, or neither.
+//! The role of a node for each shard: head of the shard's chain, backup in it, or neither.
 //!
-//! The chain of a shard are those of its replicas that the view has, those that joined first in front,
-//! and among these in the order of the placement. So who comes back stands behind all others, and when
-//! a head dies the next in the chain is promoted. A chunk, and whatever else is sent along a chain,
-//! names its head: whoever knows another one refuses.
+//! The chain of a shard is the list of its replicas that are members of the view, in the order in which
+//! they joined; those that joined together are in the order of the placement. So a node that comes back is
+//! the last of the chain, and when the head dies the next member is promoted. Every message of a chain
+//! names the head, and a member that knows another head refuses it.
 //!
-//! A node is *complete* if everything that was acknowledged is here. One that comes back is not, until
-//! it has copied the files of its head; every new chunk reaches it meanwhile. A complete node becomes
-//! incomplete if a view was without it: it has missed what was written then.
+//! A node is *complete* if it has everything that was acknowledged. A node that comes back becomes complete
+//! by copying the files of its head; meanwhile it receives every new chunk. A node that a view left out is
+//! incomplete, since it missed the writes of that time.
 //!
-//! A node that is promoted serves when every member of its chain has aligned its files
-//! with it. Chunks that were under way when the last head died may be on some members and not on
-//! others. They were not acknowledged: those that the new head has count, the others are forgotten.
+//! A promoted head serves once every member of its chain has aligned its files with it. Chunks that were
+//! under way when the last head died may be on some members only. They were not acknowledged: those on the
+//! new head stay, the others are dropped.
+//!
+//! A head that has lost its files asks each member for them. A member that lacks them can get them from this
+//! head alone: once all have said so, the files are *lost*, and nobody asks again under this head.
 
 use std::collections::BTreeSet;
 
 use nicol_core::ids::{Epoch, Key, NodeId, ShardId, Side};
 use nicol_core::view::{ShardMap, View};
 
+use super::broken::Hooks;
 use super::chain::{Chain, Life, Page};
-use super::config::Sabotage;
 use super::files::Files;
 use super::messages::Chunk;
 
-/// What a backup, or a head without its files, has to do for a shard.
+/// The next step of a backup, or of a head without its files, for a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Due {
     pub(super) shard: ShardId,
@@ -43,6 +46,17 @@ pub(super) enum Step {
     Tell,
 }
 
+/// What a node has to say that is asked for files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shipment {
+    /// Files from the asked key on as writes of a chunk, and the last key that these cover.
+    Page(Vec<u8>, Key),
+    /// They are not here, and under this head they do not come here but from who asks.
+    Lacking,
+    /// Perhaps later: this node knows another head or an older view, or looks for them itself.
+    Later,
+}
+
 /// What becomes of a chunk at the head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -60,11 +74,13 @@ struct Standing {
     chain: Vec<Life>,
     /// Is everything that was acknowledged here?
     complete: bool,
+    /// Does no member of the chain have that?
+    lost: bool,
     /// With whose files these are aligned.
     aligned: Option<Life>,
     /// Does that head know?
     told: bool,
-    /// Of a head: who has aligned.
+    /// Of a head: the members that have aligned.
     followers: BTreeSet<Life>,
     /// Of a head: have all?
     ready: bool,
@@ -80,11 +96,12 @@ impl Standing {
     }
 }
 
-/// A node's files, and what it is to each shard: whoever publishes looks at both at one instant.
+/// A node's files and its role for each shard, together: a chunk is published only while the role allows
+/// it.
 #[derive(Debug)]
 pub(super) struct State {
     here: NodeId,
-    sabotage: Sabotage,
+    hooks: Hooks,
     pub(super) files: Files,
     /// The newest view that any engine of this life knows.
     view: Option<View>,
@@ -104,14 +121,15 @@ fn chain_of(view: &View, shard: ShardId) -> Vec<Life> {
 
 impl State {
     /// Everything was loaded under `view`.
-    pub(super) fn loaded(here: NodeId, view: &View, files: Files, sabotage: Sabotage) -> Self {
+    pub(super) fn loaded(here: NodeId, view: &View, files: Files, hooks: Hooks) -> Self {
         let standing = |shard| {
             let chain = chain_of(view, shard);
             let (head, followers) = (chain.first().copied(), chain.iter().copied().collect());
-            Standing { chain, complete: true, aligned: head, told: true, followers, ready: true }
+            let (complete, told, ready) = (true, true, true);
+            Standing { chain, complete, lost: false, aligned: head, told, followers, ready }
         };
         let shards = view.shard_ids().map(standing).collect();
-        Self { here, sabotage, files, view: Some(view.clone()), shards }
+        Self { here, hooks, files, view: Some(view.clone()), shards }
     }
 
     /// A crash has taken everything.
@@ -148,20 +166,18 @@ impl State {
             } else if before.first().copied() == standing.head() {
                 continue;
             }
-            (standing.told, standing.ready) = (false, false);
+            (standing.told, standing.ready, standing.lost) = (false, false, false);
             standing.followers.clear();
             if !standing.complete {
                 // What is here of an earlier head may never have been acknowledged.
                 self.files.forget(|key| view.shard_of(key) == shard);
             }
-            let sabotage = self.sabotage;
+            let hooks = self.hooks;
             let standing = self.of_mut(shard);
-            match sabotage {
-                Sabotage::RejoinsEmpty => standing.complete = true,
-                Sabotage::SkipsAlignment if standing.complete => {}
-                _ => continue,
+            standing.complete = hooks.is_complete(standing.complete);
+            if hooks.aligns_at_once(standing.complete) {
+                standing.aligned = standing.head();
             }
-            standing.aligned = standing.head();
         }
         self.view = Some(view.clone());
         view.shard_ids().for_each(|shard| self.note_ready(shard));
@@ -235,8 +251,11 @@ impl State {
         let due = |shard| {
             let standing = self.of(shard);
             let (head, here) = (standing.head()?, standing.life_of(self.here)?);
+            if standing.lost {
+                return None;
+            }
             let step = if head == here && !standing.complete {
-                // Whoever is complete will do; who is not refuses.
+                // Any complete member will do; the others refuse.
                 Step::Copy { from: standing.chain[1..].iter().map(|life| life.node).collect() }
             } else if head != here && standing.aligned != Some(head) {
                 Step::Copy { from: vec![head.node] }
@@ -284,6 +303,13 @@ impl State {
         true
     }
 
+    /// Notes that everybody lacks the files who `due` says may have them.
+    pub(super) fn give_up(&mut self, due: &Due) {
+        if self.is_current(due) {
+            self.of_mut(due.shard).lost = true;
+        }
+    }
+
     /// Notes that the head knows.
     pub(super) fn told(&mut self, due: &Due) {
         if self.is_current(due) {
@@ -303,9 +329,8 @@ impl State {
         is_head
     }
 
-    /// Files of `shard` from `first` on as writes of a chunk, not more than so many bytes of them but for
-    /// the first, and the last key that these speak of. `None`: whoever asks must not have them from
-    /// here, since this node is not complete, or knows another head or an older view.
+    /// Files of `shard` from `first` on, not more than so many bytes of them but for the first, for a member
+    /// of the chain of `head`.
     pub(super) fn page(
         &self,
         shard: ShardId,
@@ -313,11 +338,21 @@ impl State {
         head: Life,
         first: Key,
         bytes_max: usize,
-    ) -> Option<(Vec<u8>, Key)> {
-        let view = self.view.as_ref().filter(|view| view.epoch() >= epoch)?;
-        let standing = self.of(shard);
-        let serves = standing.complete && standing.head() == Some(head);
-        serves.then(|| self.files.page(first, bytes_max, |key| view.shard_of(key) == shard))
+    ) -> Shipment {
+        let (view, standing) = (&self.view, self.of(shard));
+        let Some(view) = view.as_ref().filter(|view| view.epoch() >= epoch) else {
+            return Shipment::Later;
+        };
+        if standing.head() != Some(head) {
+            return Shipment::Later;
+        }
+        if standing.complete {
+            let (blocks, last) =
+                self.files.page(first, bytes_max, |key| view.shard_of(key) == shard);
+            return Shipment::Page(blocks, last);
+        }
+        let looks = head.node == self.here && !standing.lost;
+        if looks { Shipment::Later } else { Shipment::Lacking }
     }
 
     /// Is there nothing left to do, as far as it can be done?
@@ -326,6 +361,7 @@ impl State {
             let (head, here) = (standing.head(), standing.life_of(self.here));
             match here {
                 None => true,
+                _ if standing.lost => true,
                 here if here == head => standing.ready,
                 _ => standing.told && standing.aligned == head,
             }
@@ -346,6 +382,7 @@ mod tests {
     use nicol_core::ids::Incarnation;
     use nicol_core::view::SideState;
 
+    use super::super::broken::Sabotage;
     use super::super::messages::{Slot, Way};
     use super::*;
 
@@ -364,7 +401,7 @@ mod tests {
     fn of(node: u16) -> State {
         let mut files = Files::default();
         files.load(Key(1), b"loaded");
-        State::loaded(NodeId(node), &view(), files, Sabotage::None)
+        State::loaded(NodeId(node), &view(), files, Hooks::new(Sabotage::None))
     }
 
     fn chunk(head: Life, epoch: Epoch) -> Chunk {
@@ -411,6 +448,35 @@ mod tests {
         assert!(back.is_complete());
         back.learn(&with(&with(&again, 0, false), 0, true));
         assert!(!back.is_complete());
+    }
+
+    #[test]
+    fn files_that_everybody_lacks_are_asked_for_no_more() {
+        let mut again = view();
+        (0..3).for_each(|node| again = with(&again, node, true));
+        let mut states = [of(0), of(1), of(2)];
+        states.iter_mut().for_each(|state| {
+            state.lose();
+            state.learn(&again);
+        });
+        let [head, next, last] = &mut states;
+        let due = |state: &State| state.due().into_iter().find(|due| due.shard == SHARD);
+        let asks = |asked: &State, due: &Due| asked.page(SHARD, due.epoch, due.head, Key(0), 64);
+        let (led, followed) = (due(head).unwrap(), due(next).unwrap());
+        assert_eq!(led.step, Step::Copy { from: vec![NodeId(1), NodeId(2)] });
+        assert_eq!(asks(head, &followed), Shipment::Later, "it may yet find them");
+        assert_eq!((asks(next, &led), asks(last, &led)), (Shipment::Lacking, Shipment::Lacking));
+        assert_eq!(asks(&of(1), &led), Shipment::Later, "it knows an older view");
+        head.give_up(&led);
+        assert_eq!((due(head), asks(head, &followed)), (None, Shipment::Lacking));
+        next.give_up(&followed);
+        assert_eq!(due(next), None);
+        // Another head looks for itself.
+        let without = with(&again, 0, false);
+        next.learn(&without);
+        assert_eq!(due(next).unwrap().step, Step::Copy { from: vec![NodeId(2)] });
+        next.give_up(&followed);
+        assert!(due(next).is_some(), "that was of another head");
     }
 
     #[test]

@@ -11,7 +11,6 @@ use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::units::Nanos;
 use nicol_core::view::{REPLICAS_MAX, ShardMap, SideState};
 
-use super::config::Sabotage;
 use super::node::Node;
 use crate::kit::Open;
 use crate::prism::messages::Handles;
@@ -114,10 +113,9 @@ impl<F: Fabric> Client<F> {
         let view = self.0.fabric.view();
         let replicas = view.replicas_of(view.shard_of(key)).to_vec();
         let majority = replicas.len() / 2 + 1;
-        let small = config.sabotage == Sabotage::SmallQuorum;
         Ok(Operation {
             block: key.row(),
-            needed: if small { (majority - 1).max(1) } else { majority },
+            needed: config.hooks().needed(majority),
             replicas,
             new,
             chosen: None,
@@ -149,7 +147,7 @@ impl<F: Fabric> Client<F> {
             // [PRISM21 7.2 write phase] the tag and value to propagate, determined locally.
             let tag = self.choose(operation, found);
             let new = operation.new.filter(|_| tag > found);
-            if operation.new.is_none() && config.sabotage == Sabotage::GetsWithoutLocks {
+            if !config.hooks().locks(operation.new.is_some()) {
                 return Ok(tag);
             }
             // [PRISM21 7.2 write phase] WRITE t' and v' to the locked replicas, f + 1 acknowledge;
@@ -167,12 +165,9 @@ impl<F: Fabric> Client<F> {
         if operation.new.is_none() {
             return found;
         }
-        let reuses = self.0.node.config().sabotage == Sabotage::ReusesTimestamps;
+        let hooks = self.0.node.config().hooks();
         *operation.chosen.get_or_insert_with(|| {
-            if reuses {
-                return Tag::new(found.ts().max(1), self.0.writer);
-            }
-            let ts = found.ts().max(self.0.last_ts.get()) + 1;
+            let ts = hooks.timestamp(found.ts(), self.0.last_ts.get());
             self.0.last_ts.set(ts);
             Tag::new(ts, self.0.writer)
         })
@@ -223,7 +218,7 @@ impl<F: Fabric> Client<F> {
         let count = self.0.names.get() + 1;
         self.0.names.set(count);
         let name = Name::new(self.0.writer, count);
-        if operation.new.is_none() && config.sabotage == Sabotage::GetsWithoutLocks {
+        if !config.hooks().locks(operation.new.is_some()) {
             return Some(Locked { name, replicas: posted });
         }
         let offset = config.lock(operation.block);
@@ -233,10 +228,9 @@ impl<F: Fabric> Client<F> {
             expected: 0,
             new: name.0,
         };
-        let verbs = config.verbs;
-        let takes_any = config.sabotage == Sabotage::NoLocks;
+        let (verbs, hooks) = (config.verbs, config.hooks());
         let grants = move |reply: &Reply<F>| match verbs.result(reply) {
-            Ok(bytes) => takes_any || word(bytes) == Some(0),
+            Ok(bytes) => hooks.acquired(word(bytes)),
             Err(_) => false,
         };
         let mut replies = self.post(&posted, operation.needed, swap, grants);
@@ -251,13 +245,13 @@ impl<F: Fabric> Client<F> {
             }
         }
         let held: Vec<NodeId> = granted.iter().map(|(node, _)| *node).collect();
-        let keeps = !is_locked && config.sabotage == Sabotage::KeepsLocks;
-        let ours = if is_locked || keeps { held } else { Vec::new() };
+        let keeps = is_locked || !hooks.releases_in_vain();
+        let ours = if keeps { held } else { Vec::new() };
         self.release_late(operation.block, name, posted, ours, replies);
         is_locked.then_some(Locked { name, replicas: granted })
     }
 
-    /// Waits for the answers that were late, and releases what nobody counts on: all but `ours`.
+    /// Waits for the late answers, and releases all locks but `ours`.
     fn release_late<G: Fn(&Reply<F>) -> bool>(
         &self,
         block: u64,
@@ -329,7 +323,7 @@ impl<F: Fabric> Client<F> {
         let mut bytes = Vec::from(tag.0.to_le_bytes());
         bytes.extend_from_slice(value);
         let Locked { name, replicas } = locked;
-        if config.sabotage == Sabotage::UnlocksFirst {
+        if config.hooks().unlocks_first() {
             self.release(operation.block, name, replicas.clone()).await;
         }
         let offset = config.tag(operation.block);

@@ -4,6 +4,8 @@ use nicol_core::units::Nanos;
 
 use crate::prism::Verbs;
 
+use super::broken::{Hooks, Sabotage};
+
 /// How ABDLOCK runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbdlockConfig {
@@ -11,7 +13,7 @@ pub struct AbdlockConfig {
     pub blocks: u64,
     /// Bytes of a block.
     pub value_bytes: u64,
-    /// Who executes its verbs.
+    /// What executes its verbs.
     pub verbs: Verbs,
     /// The longest wait before the second attempt to lock; it doubles with every further one.
     pub backoff: Nanos,
@@ -22,31 +24,16 @@ pub struct AbdlockConfig {
     pub sabotage: Sabotage,
 }
 
-/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// None.
-    None,
-    /// A client takes any answer to its CAS for the lock.
-    NoLocks,
-    /// A GET only reads, without locks.
-    GetsWithoutLocks,
-    /// Phases wait for f replicas.
-    SmallQuorum,
-    /// Locks are released before the WRITEs.
-    UnlocksFirst,
-    /// A PUT does not exceed the timestamp that it has read.
-    ReusesTimestamps,
-    /// A client whose attempt to lock has failed keeps what it has got.
-    KeepsLocks,
-}
-
 /// Bytes of the lock and of the tag, before the value.
 pub(super) const LOCK: u64 = 8;
 const TAG: u64 = 8;
 
 impl AbdlockConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks::new(self.sabotage)
+    }
+
     /// The paper's choices for so many blocks of so many bytes.
     pub const fn paper(blocks: u64, value_bytes: u64, verbs: Verbs) -> Self {
         Self {

@@ -19,12 +19,14 @@
 //! of two halves. *"Additional locks at the remaining replicas"*: an operation whose majority breaks
 //! begins anew, under the same tag.
 
+mod broken;
 mod client;
 mod config;
 mod node;
 mod server;
 mod start;
 
+pub use broken::Sabotage;
 pub use client::Client;
-pub use config::{AbdlockConfig, Sabotage};
+pub use config::AbdlockConfig;
 pub use node::Node;

@@ -11,9 +11,10 @@ use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::memory::WORD;
 use nicol_core::units::Nanos;
 
-use super::config::{ITEM_BYTES_MAX, Sabotage};
+use super::broken::Hooks;
+use super::config::KvConfig;
 use super::install::{Install, Installed};
-use super::layout::{ITEM_HEADER, Item, Place, stamp, words_of};
+use super::layout::{ITEM_HEADER, Item, Located, SLOT_WORDS_MAX, stamp, words_of};
 use super::name::Name;
 use super::node::Node;
 use crate::kit::count;
@@ -21,12 +22,12 @@ use crate::prism::messages::{Handles, Unused};
 use crate::prism::servers::{Servers, Unreached, voids_handles};
 
 /// How long a client waits after a chain that found no buffer, at first; the wait doubles.
-const NOT_READY_WAIT: Nanos = Nanos::from_micros(5);
+pub(super) const NOT_READY_WAIT: Nanos = Nanos::from_micros(5);
 /// So often a chain that found no buffer is tried again: some 10 ms.
-const NOT_READY_TRIES: u32 = 11;
+pub(super) const NOT_READY_TRIES: u32 = 11;
 
 /// A client engine's access to the whole store.
-pub struct Client<F: Fabric>(Rc<Engine<F>>);
+pub struct Client<F: Fabric>(pub(super) Rc<Engine<F>>);
 
 impl<F: Fabric> Clone for Client<F> {
     fn clone(&self) -> Self {
@@ -34,35 +35,35 @@ impl<F: Fabric> Clone for Client<F> {
     }
 }
 
-struct Engine<F: Fabric> {
-    fabric: F,
-    node: Arc<Node>,
+pub(super) struct Engine<F: Fabric> {
+    pub(super) fabric: F,
+    pub(super) node: Arc<Node>,
     servers: Servers<F>,
     /// PUTs so far.
     puts: Cell<u32>,
 }
 
 /// A server, as an operation reaches it.
-struct Server {
-    node: NodeId,
-    handles: Rc<Handles>,
+pub(super) struct Server {
+    pub(super) node: NodeId,
+    pub(super) handles: Rc<Handles>,
 }
 
 /// Where a key is, or is to be.
 pub(super) struct Found {
     server: Server,
-    place: Place,
+    located: Located,
 }
 
 impl Found {
     /// Is there a value?
     pub(super) const fn is_live(&self) -> bool {
-        self.place.live
+        self.located.live
     }
 }
 
 /// Why a chain that changes nothing did not succeed.
-fn failed(error: FabricError) -> Reason {
+pub(super) fn failed(error: FabricError) -> Reason {
     match error {
         FabricError::NoResources => Reason::NoResources,
         error => Reason::Fabric(error),
@@ -78,7 +79,7 @@ impl<F: Fabric> Client<F> {
     /// GET: reads the value of `key` into `value`; false if there is none. [PRISM21 6.1]
     ///
     /// Cost: one round trip per probe.
-    pub async fn get_bytes(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, Reason> {
+    pub(super) async fn get_item(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, Reason> {
         let name = Name::of(key);
         let server = self.reach(name).await?;
         value.clear();
@@ -89,7 +90,7 @@ impl<F: Fabric> Client<F> {
             let item = Item::parse(output(&results, 0)?).map_err(malformed)?;
             // [PRISM21 6.1 GET 2] Verify that the key matches; if not, probe the next slot.
             let Some(item) = item else { return Ok(false) };
-            if item.key == key || self.is_broken(Sabotage::TrustsSlots) {
+            if self.hooks().is_found(item.key == key) {
                 value.extend_from_slice(item.value.unwrap_or_default());
                 return Ok(item.value.is_some());
             }
@@ -101,28 +102,29 @@ impl<F: Fabric> Client<F> {
     /// PUT: writes `value` to `key`. [PRISM21 6.1]
     ///
     /// Cost: a round trip per probe, and one.
-    pub async fn put_bytes(&self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    pub(super) async fn put_item(&self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
         let name = Name::of(key);
         let server = self.reach(name).await.map_err(Failure::Aborted)?;
         // [PRISM21 6.1 PUT 1] Determine the slot, as a GET does.
-        let place = self.find_slot(&server, name, None).await.map_err(Failure::Aborted)?;
+        let located = self.find_slot(&server, name, None).await.map_err(Failure::Aborted)?;
+        let located = self.ensure_slot(&server, name, located).await.map_err(Failure::Aborted)?;
         // [PRISM21 6.1 PUT 2, 3] Write the item to a new buffer, and swap the slot's pointer to it.
-        self.install(&server, &place, Item { stamp: 0, key, value: Some(value) }).await
+        self.install(&server, &located, Item { stamp: 0, key, value: Some(value) }).await
     }
 
     /// DELETE: removes `key`. What is left is an item without a value, so that searches for keys
     /// behind it go on.
-    pub async fn delete_bytes(&self, key: &[u8]) -> Result<(), Failure> {
+    pub(super) async fn delete_item(&self, key: &[u8]) -> Result<(), Failure> {
         let name = Name::of(key);
         let server = self.reach(name).await.map_err(Failure::Aborted)?;
-        let place = self.find_slot(&server, name, None).await.map_err(Failure::Aborted)?;
-        if !place.live {
+        let located = self.find_slot(&server, name, None).await.map_err(Failure::Aborted)?;
+        if !located.live {
             return Ok(());
         }
-        if self.is_broken(Sabotage::EmptiesSlots) {
-            return self.empty(&server, &place).await;
+        if self.hooks().empties_slots() {
+            return self.empty(&server, &located).await;
         }
-        self.install(&server, &place, Item { stamp: 0, key, value: None }).await
+        self.install(&server, &located, Item { stamp: 0, key, value: None }).await
     }
 
     /// Determines where `key` is, or is to be, and reads its value into `value`.
@@ -131,23 +133,45 @@ impl<F: Fabric> Client<F> {
     pub(super) async fn find(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Found, Reason> {
         let name = Name::of(key);
         let server = self.reach(name).await?;
-        let place = self.find_slot(&server, name, Some(value)).await?;
-        Ok(Found { server, place })
+        let located = self.find_slot(&server, name, Some(value)).await?;
+        Ok(Found { server, located })
     }
 
-    /// Installs `item`, of the same key, in the place of what was found. Cost: a round trip.
+    /// Installs `item`, of the same key, instead of the one that was found. Cost: a round trip.
     pub(super) async fn replace(&self, found: &Found, item: Item<'_>) -> Result<(), Failure> {
-        self.install(&found.server, &found.place, item).await
+        if found.located.is_slot_of_key() || !self.config().reuses_slots() {
+            return self.install(&found.server, &found.located, item).await;
+        }
+        let name = Name::of(item.key);
+        let located = self.claim(&found.server, name).await.map_err(Failure::Aborted)?;
+        if located.live {
+            // Somebody else has put the key meanwhile.
+            return Err(Failure::Aborted(Reason::Conflict));
+        }
+        self.install(&found.server, &located, item).await
+    }
+
+    /// The slot of `name`, also if the search for it has come to none that is its own.
+    async fn ensure_slot(
+        &self,
+        server: &Server,
+        name: Name<'_>,
+        located: Located,
+    ) -> Result<Located, Reason> {
+        if located.is_slot_of_key() || !self.config().reuses_slots() {
+            return Ok(located);
+        }
+        self.claim(server, name).await
     }
 
     /// A DELETE that is broken on purpose.
-    async fn empty(&self, server: &Server, place: &Place) -> Result<(), Failure> {
+    async fn empty(&self, server: &Server, located: &Located) -> Result<(), Failure> {
         let form = self.0.node.config().form();
-        let (rkey, offset) = (server.handles.region, form.pointer_at(place.slot));
+        let (rkey, offset) = (server.handles.region, form.pointer_at(located.slot));
         let write = OneSided::Write { rkey, offset, bytes: &[0; WORD] };
         let done = self.0.fabric.one_sided(server.node, write).await;
         done.map_err(|_| Failure::Unknown)?;
-        self.report_replaced(server, place, place.words[form.pointer]);
+        self.report_replaced(server, located, located.words[form.pointer]);
         Ok(())
     }
 
@@ -164,11 +188,10 @@ impl<F: Fabric> Client<F> {
     }
 
     /// The slots where `name` may be, in the order of probing.
-    fn slots(&self, name: Name<'_>) -> impl Iterator<Item = u64> + use<F> {
+    pub(super) fn slots(&self, name: Name<'_>) -> impl Iterator<Item = u64> + use<F> {
         let config = self.0.node.config();
         let form = config.form();
-        let once = self.is_broken(Sabotage::ProbesOnce);
-        let most = if once { 1 } else { config.probes };
+        let most = self.hooks().probes(config.probes);
         name.probes(config.hash, config.entries).take(most).map(move |index| form.at(index))
     }
 
@@ -182,8 +205,7 @@ impl<F: Fabric> Client<F> {
 
     /// As much as a READ of an item asks for.
     fn item_bytes(&self) -> u32 {
-        let largest = self.0.node.config().items.iter().map(|(bytes, _)| *bytes).max();
-        largest.unwrap_or(ITEM_BYTES_MAX) as u32
+        self.0.node.config().largest_item() as u32
     }
 
     /// Determines the slot of `name`: the one that holds its item, or else the first unused one. Where
@@ -193,19 +215,12 @@ impl<F: Fabric> Client<F> {
         server: &Server,
         name: Name<'_>,
         mut value: Option<&mut Vec<u8>>,
-    ) -> Result<Place, Reason> {
+    ) -> Result<Located, Reason> {
         let head = ITEM_HEADER as u32 + name.bytes().len() as u32;
         let len = if value.is_some() { self.item_bytes() } else { head };
         let form = self.0.node.config().form();
-        let rkey = server.handles.region;
         for slot in self.slots(name) {
-            // The slot first: an item that is read later than its pointer is at least as new, and a CAS
-            // that compares an older pointer does not hold.
-            let mut chain = Chain::default();
-            let words = Primitive::Read { from: Target::At(slot), len: form.bytes() as u32 };
-            let item = Primitive::Read { from: form.item_of(slot), len };
-            chain.push(words.under(rkey)).push(item.under(rkey).conditional());
-            let read = self.execute(server, &chain).await.map_err(failed)?;
+            let read = self.read_slot(server, slot, len).await?;
             let results = parse(&read)?;
             let words = words_of(output(&results, 0)?);
             // An item of another key may be shorter than what was asked for.
@@ -218,36 +233,67 @@ impl<F: Fabric> Client<F> {
                         value.clear();
                         value.extend_from_slice(item.value.unwrap_or_default());
                     }
-                    return Ok(Place { slot, words, stamp, live });
+                    return Ok(Located { slot, words, stamp, live });
                 }
                 None if words[form.pointer] == 0 => {
-                    return Ok(Place { slot, words, stamp: None, live: false });
+                    return Ok(Located { slot, words, stamp: None, live: false });
                 }
                 _ => count(&self.0.node.counts.collisions),
             }
+        }
+        if self.config().reuses_slots() {
+            // Deleted keys may have left slots; the server knows.
+            return Ok(Located { slot: 0, words: [0; SLOT_WORDS_MAX], stamp: None, live: false });
         }
         count(&self.0.node.counts.no_slot);
         Err(Reason::NoResources)
     }
 
-    /// Installs `item` at `place`, unless that has changed.
+    /// READs the words of `slot`, and so many bytes of the item.
+    pub(super) async fn read_slot(
+        &self,
+        server: &Server,
+        slot: u64,
+        len: u32,
+    ) -> Result<F::Payload, Reason> {
+        let (form, rkey) = (self.config().form(), server.handles.region);
+        // The slot first: an item that is read later than its pointer is at least as new, and a CAS
+        // that compares an older pointer does not hold.
+        let mut chain = Chain::default();
+        let words = Primitive::Read { from: Target::At(slot), len: form.bytes() as u32 };
+        let item = Primitive::Read { from: form.item_of(slot), len };
+        chain.push(words.under(rkey)).push(item.under(rkey).conditional());
+        self.execute(server, &chain).await.map_err(failed)
+    }
+
+    /// A stamp that no other item has.
+    pub(super) fn next_stamp(&self) -> u64 {
+        let Engine { fabric, puts, .. } = &*self.0;
+        puts.set(puts.get().wrapping_add(1));
+        stamp(fabric.here(), fabric.incarnation(), puts.get())
+    }
+
+    /// Installs `item` in the slot of `located`, unless that has changed.
     async fn install(
         &self,
         server: &Server,
-        place: &Place,
+        located: &Located,
         mut item: Item<'_>,
     ) -> Result<(), Failure> {
-        let Engine { fabric, node, puts, .. } = &*self.0;
-        puts.set(puts.get().wrapping_add(1));
-        item.stamp = stamp(fabric.here(), fabric.incarnation(), puts.get());
+        let Engine { fabric, node, .. } = &*self.0;
+        item.stamp = self.next_stamp();
         let bytes = item.emit();
+        if bytes.len() as u64 > node.config().largest_item() {
+            // A GET does not ask for as much, whatever the buffers have space for.
+            return Err(Failure::Aborted(Reason::NoResources));
+        }
         let list = server.handles.lists.iter().find(|list| list.bytes >= bytes.len() as u64);
         let Some(list) = list else { return Err(Failure::Aborted(Reason::NoResources)) };
-        let install = Install { config: node.config(), place, item: &bytes };
+        let install = Install { config: node.config(), located, item: &bytes, is_claim: false };
         let chain = install.chain(server.handles.region, list.key);
         let mut wait = NOT_READY_WAIT;
-        if self.is_broken(Sabotage::PostsEarly) {
-            self.report_replaced(server, place, place.words[node.config().form().pointer]);
+        if self.hooks().reports_early() {
+            self.report_replaced(server, located, located.words[node.config().form().pointer]);
             fabric.sleep_until(fabric.now() + wait * 8).await;
         }
         for _ in 0..NOT_READY_TRIES {
@@ -264,20 +310,20 @@ impl<F: Fabric> Client<F> {
             };
             match done {
                 Installed::Done { replaced } => {
-                    self.report_replaced(server, place, replaced);
+                    self.report_replaced(server, located, replaced);
                     return Ok(());
                 }
                 Installed::Lost { allocated } => {
                     count(&node.counts.failed_swaps);
-                    self.report_allocated(server, place, allocated, item.stamp);
-                    if self.is_broken(Sabotage::IgnoresFailedSwaps) {
+                    self.report_allocated(server, located, allocated, item.stamp);
+                    if self.hooks().acknowledges_failed_swaps() {
                         return Ok(());
                     }
                     // [PRISM21 6.1] A concurrent client has overwritten the slot.
                     return Err(Failure::Aborted(Reason::Conflict));
                 }
                 Installed::Refused { error, allocated } => {
-                    self.report_allocated(server, place, allocated, item.stamp);
+                    self.report_allocated(server, located, allocated, item.stamp);
                     return Err(Failure::Aborted(failed(error)));
                 }
                 // [PRISM21 4.2] Receiver not ready: back off.
@@ -292,13 +338,13 @@ impl<F: Fabric> Client<F> {
     }
 
     /// [PRISM21 6.1 PUT 4] Asynchronously notifies the server that the old version's buffer is free.
-    fn report_replaced(&self, server: &Server, place: &Place, replaced: u64) {
+    pub(super) fn report_replaced(&self, server: &Server, located: &Located, replaced: u64) {
         let form = self.0.node.config().form();
-        if replaced == 0 || self.is_broken(Sabotage::KeepsOldBuffers) {
+        if replaced == 0 || !self.hooks().reports_replaced() {
             return;
         }
-        let pointer = form.pointer_at(place.slot);
-        match place.stamp.filter(|_| replaced == place.words[form.pointer]) {
+        let pointer = form.pointer_at(located.slot);
+        match located.stamp.filter(|_| replaced == located.words[form.pointer]) {
             Some(stamp) => self.report(server, Unused { offset: replaced, stamp, pointer }),
             // Another PUT came between: what it has written nobody has read here.
             None => self.0.servers.suspect(server.node),
@@ -306,9 +352,15 @@ impl<F: Fabric> Client<F> {
     }
 
     /// AMB-12: what a chain has allocated in vain is free, too.
-    fn report_allocated(&self, server: &Server, place: &Place, allocated: u64, stamp: u64) {
-        let pointer = self.0.node.config().form().pointer_at(place.slot);
-        if allocated != 0 && !self.is_broken(Sabotage::KeepsNewBuffers) {
+    pub(super) fn report_allocated(
+        &self,
+        server: &Server,
+        located: &Located,
+        allocated: u64,
+        stamp: u64,
+    ) {
+        let pointer = self.0.node.config().form().pointer_at(located.slot);
+        if allocated != 0 && self.hooks().reports_allocated() {
             self.report(server, Unused { offset: allocated, stamp, pointer });
         }
     }
@@ -320,7 +372,11 @@ impl<F: Fabric> Client<F> {
     }
 
     /// Sends a chain to `server`.
-    async fn execute(&self, server: &Server, chain: &Chain) -> Result<F::Payload, FabricError> {
+    pub(super) async fn execute(
+        &self,
+        server: &Server,
+        chain: &Chain,
+    ) -> Result<F::Payload, FabricError> {
         let done = self.0.fabric.one_sided(server.node, OneSided::Chain(chain)).await;
         if done.as_ref().is_err_and(|error| voids_handles(*error)) {
             self.0.servers.forget(server.node, &server.handles);
@@ -328,21 +384,25 @@ impl<F: Fabric> Client<F> {
         done
     }
 
-    fn is_broken(&self, by: Sabotage) -> bool {
-        self.0.node.config().sabotage == by
+    pub(super) fn config(&self) -> &KvConfig {
+        self.0.node.config()
+    }
+
+    fn hooks(&self) -> Hooks {
+        self.0.node.config().hooks()
     }
 }
 
-fn malformed<E>(_: E) -> Reason {
+pub(super) fn malformed<E>(_: E) -> Reason {
     Reason::Fabric(FabricError::Malformed)
 }
 
-fn parse<P: AsRef<[u8]>>(answer: &P) -> Result<ChainResults<'_>, Reason> {
+pub(super) fn parse<P: AsRef<[u8]>>(answer: &P) -> Result<ChainResults<'_>, Reason> {
     ChainResults::parse(answer.as_ref()).map_err(malformed)
 }
 
 /// What operation `index` has yielded; its refusal is the chain's.
-fn output<'a>(results: &ChainResults<'a>, index: usize) -> Result<&'a [u8], Reason> {
+pub(super) fn output<'a>(results: &ChainResults<'a>, index: usize) -> Result<&'a [u8], Reason> {
     match results.outcome(index) {
         Outcome::Done(bytes) => Ok(bytes),
         Outcome::Refused(error) => Err(failed(error)),
@@ -352,15 +412,15 @@ fn output<'a>(results: &ChainResults<'a>, index: usize) -> Result<&'a [u8], Reas
 
 impl<F: Fabric> KeyValue for Client<F> {
     async fn get(&self, key: Key, value: &mut Vec<u8>) -> Result<Got, Failure> {
-        let present = self.get_bytes(&key.0.to_be_bytes(), value).await;
+        let present = self.get_item(&key.0.to_be_bytes(), value).await;
         Ok(Got { present: present.map_err(Failure::Aborted)?, version: None })
     }
 
     async fn put(&self, key: Key, value: &[u8]) -> Result<Option<Version>, Failure> {
-        self.put_bytes(&key.0.to_be_bytes(), value).await.map(|()| None)
+        self.put_item(&key.0.to_be_bytes(), value).await.map(|()| None)
     }
 
     async fn delete(&self, key: Key) -> Result<Option<Version>, Failure> {
-        self.delete_bytes(&key.0.to_be_bytes()).await.map(|()| None)
+        self.delete_item(&key.0.to_be_bytes()).await.map(|()| None)
     }
 }

@@ -2,7 +2,8 @@
 
 use nicol_core::units::Nanos;
 
-use super::layout::{ITEM_HEADER, Reuse, SlotForm, Slots};
+use super::broken::{Hooks, Sabotage};
+use super::layout::{DeletedSlots, ITEM_HEADER, Reuse, SlotForm, Slots};
 use crate::prism::pool::SizeClass;
 use crate::prism::recycling::Recycling;
 
@@ -51,6 +52,8 @@ pub struct KvConfig {
     pub slots: Slots,
     /// What a PUT compares.
     pub reuse: Reuse,
+    /// What becomes of the slots of deleted keys.
+    pub deleted_slots: DeletedSlots,
     /// Where probing begins.
     pub hash: Hash,
     /// Slots of a server's index.
@@ -72,33 +75,12 @@ pub struct KvConfig {
     pub sabotage: Sabotage,
 }
 
-/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// None.
-    None,
-    /// A GET takes what its first slot holds for its key's.
-    TrustsSlots,
-    /// A search ends at the first slot.
-    ProbesOnce,
-    /// A PUT whose CAS has failed is acknowledged.
-    IgnoresFailedSwaps,
-    /// A DELETE empties its slot, which others are found behind.
-    EmptiesSlots,
-    /// Replaced buffers are not reported.
-    KeepsOldBuffers,
-    /// What a failed PUT has allocated is not reported. AMB-12
-    KeepsNewBuffers,
-    /// The CAS runs whether or not there was a buffer.
-    InstallsUnconditionally,
-    /// A client reports a buffer before it replaces it, and the server believes it.
-    PostsEarly,
-    /// A server does not look for what clients have left that have died.
-    ForgetsTheDead,
-}
-
 impl KvConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks::new(self.sabotage)
+    }
+
     /// The paper's choices, with AMB-09 and AMB-12 resolved, for records of so many bytes and their
     /// numbers.
     pub fn paper(items: Vec<(u64, u64)>) -> Self {
@@ -106,6 +88,7 @@ impl KvConfig {
         Self {
             slots: Slots::Bounded,
             reuse: Reuse::Pointer,
+            deleted_slots: DeletedSlots::Kept,
             hash: Hash::Probing,
             entries: (2 * records).next_power_of_two().max(64),
             probes: usize::MAX,
@@ -118,11 +101,13 @@ impl KvConfig {
         }
     }
 
-    /// Without records yet: space for `records` keys, whose items share `memory`, all sizes alike.
+    /// Without records yet: space for `records` keys, whose items share `memory`, all sizes alike. The
+    /// slots of deleted keys are used again.
     /// `None`: the index does not fit, or beside it too few items of the largest size.
     pub fn serving(self, memory: u64, records: u64) -> Option<Self> {
         let entries = (2 * records).next_power_of_two().max(64);
-        let config = Self { entries, ..self };
+        let (reuse, deleted_slots) = (Reuse::Generation, DeletedSlots::Reused);
+        let config = Self { entries, reuse, deleted_slots, ..self };
         let left = memory.checked_sub(config.form().at(entries))?;
         let powers = SMALLEST.ilog2()..=ITEM_BYTES_MAX.ilog2();
         let share = left / u64::from(powers.end() - powers.start() + 1);
@@ -135,6 +120,11 @@ impl KvConfig {
         let (watermark, every) = (Some(SERVING_WATERMARK), SERVING_REFILL);
         let recycling = Recycling { watermark, every, ..config.recycling };
         Some(Self { items, probes, deleted, spare_buffers, recycling, ..config })
+    }
+
+    /// May another key take the slot of a deleted one?
+    pub(super) fn reuses_slots(&self) -> bool {
+        self.deleted_slots == DeletedSlots::Reused
     }
 
     /// What a slot looks like.
@@ -160,6 +150,11 @@ impl KvConfig {
             items + deleted + u64::from(self.spare_buffers)
         };
         powers.map(|bytes| SizeClass { bytes, count: count(bytes) as u32 }).collect()
+    }
+
+    /// Bytes of the largest item: as many as a GET asks for.
+    pub(super) fn largest_item(&self) -> u64 {
+        self.items.iter().map(|(bytes, _)| *bytes).max().unwrap_or(ITEM_BYTES_MAX)
     }
 
     /// Bytes of an item with a key and a value of so many.

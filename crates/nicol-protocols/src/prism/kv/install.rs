@@ -7,20 +7,22 @@ use nicol_core::fabric::FabricError;
 use nicol_core::ids::{FreeListKey, RKey};
 use nicol_core::memory::{Compare, MaskedSwap, WORD};
 
-use super::config::{KvConfig, Operands, Sabotage};
-use super::layout::{Place, SLOT_WORDS_MAX, SlotWords, bytes_of};
+use super::config::{KvConfig, Operands};
+use super::layout::{Located, SLOT_WORDS_MAX, SlotWords, bytes_of};
 
-/// Installs an item at a place.
+/// Installs an item in a slot.
 pub(super) struct Install<'a> {
     pub(super) config: &'a KvConfig,
-    pub(super) place: &'a Place,
+    pub(super) located: &'a Located,
     pub(super) item: &'a [u8],
+    /// Does the slot get a key that it did not have? Then whatever has changed of it is in the way.
+    pub(super) is_claim: bool,
 }
 
 /// What a chain came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Installed {
-    /// The item is there, in the place of what this pointer points to; 0: of nothing.
+    /// The item is installed, instead of the one that this pointer points to; 0: there was none.
     Done { replaced: u64 },
     /// The slot has changed. The chain has allocated this buffer in vain.
     Lost { allocated: u64 },
@@ -32,6 +34,15 @@ pub(super) enum Installed {
 
 const _: () = assert!(SLOT_WORDS_MAX * WORD <= SCRATCH_BYTES, "a slot is put together in scratch");
 
+/// The swap of a whole slot of so many words that has not changed at all.
+pub(super) fn whole(words: usize, found: SlotWords, new: SlotWords) -> MaskedSwap {
+    match (words, found, new) {
+        (1, [a, ..], [to, ..]) => MaskedSwap::new(Compare::Equal, [a], [to]),
+        (2, [a, b, ..], [to, too, ..]) => MaskedSwap::new(Compare::Equal, [a, b], [to, too]),
+        _ => MaskedSwap::new(Compare::Equal, found, new),
+    }
+}
+
 impl Install<'_> {
     /// The words that the slot is to have, but for the pointer.
     fn template(&self) -> SlotWords {
@@ -39,8 +50,8 @@ impl Install<'_> {
         let mut words = [0; SLOT_WORDS_MAX];
         if let Some(generation) = form.generation {
             // It grows when the slot gets a different object. [PRISM21 6.1, footnote 2]
-            let is_new = u64::from(self.place.words[form.pointer] == 0);
-            words[generation] = self.place.words[generation] + is_new;
+            let is_new = u64::from(self.is_claim || self.located.words[form.pointer] == 0);
+            words[generation] = self.located.words[generation] + is_new;
         }
         if let Some(bound) = form.bound {
             words[bound] = self.item.len() as u64;
@@ -65,11 +76,11 @@ impl Install<'_> {
         chain.push(allocate.conditional().redirected(tmp(form.pointer)));
         // [PRISM21 6.1 PUT 3] CAS: the old address is replaced if it has not changed.
         let (swap, compare_at) = self.swap(tmp(0));
-        let target = Target::At(self.place.slot);
+        let target = Target::At(self.located.slot);
         let swap = Primitive::CompareSwap { target, swap, compare_at, swap_at: Some(tmp(0)) };
         let swap = swap.under(rkey);
-        let always = self.config.sabotage == Sabotage::InstallsUnconditionally;
-        chain.push(if always { swap } else { swap.conditional() });
+        let conditional = self.config.hooks().swaps_conditionally();
+        chain.push(if conditional { swap.conditional() } else { swap });
         let from = Target::At(tmp(form.pointer));
         chain.push(Primitive::Read { from, len: WORD as u32 }.under(rkey));
         chain
@@ -78,13 +89,16 @@ impl Install<'_> {
     /// What the CAS compares, and where it takes the compare operand from unless that is given.
     fn swap(&self, tmp: u64) -> (MaskedSwap, Option<u64>) {
         let form = self.config.form();
+        if self.is_claim {
+            return (whole(form.words, self.located.words, [0; SLOT_WORDS_MAX]), None);
+        }
         let compared = form.generation.unwrap_or(form.pointer);
         let mut mask = [0; SLOT_WORDS_MAX];
         if self.config.operands != Operands::OneUnmasked {
             mask[compared] = u64::MAX;
         }
         let every = [u64::MAX; SLOT_WORDS_MAX];
-        let swap = match (form.words, self.place.words) {
+        let swap = match (form.words, self.located.words) {
             (1, [a, ..]) => MaskedSwap::new(Compare::Equal, [a], [0]).masked([mask[0]], [every[0]]),
             (2, [a, b, ..]) => MaskedSwap::new(Compare::Equal, [a, b], [0; 2])
                 .masked([mask[0], mask[1]], [every[0], every[1]]),

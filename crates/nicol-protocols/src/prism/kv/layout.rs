@@ -1,9 +1,10 @@
 //! What a server's memory looks like: the slots of the index, and the items in the buffers.
 //!
 //! ```text
-//! region   0: nothing, what a null pointer points to   64: slots   behind them: buffers by size
+//! region   0: nothing, what a null pointer points to   32: what a free slot points to, an item without
+//!          a key   64: slots   behind them: buffers by size
 //! slot     pointer | pointer, bound | generation, pointer | generation, pointer, bound, 0
-//! item     stamp 8 | bytes of the key 4 | bytes of the value 4, or DELETED | key | value
+//! item     stamp 8 | bytes of the key 4 | bytes of the value 4, or DELETED, or CLAIMED | key | value
 //! ```
 //!
 //! A slot is naturally aligned, so that one CAS covers it. An item is written once, when its buffer
@@ -19,8 +20,11 @@ use nicol_core::wire::{Malformed, Reader};
 pub(super) const ITEM_HEADER: u64 = 16;
 /// Bytes before the first slot: zeros, which are no item.
 const NULL: u64 = 64;
-/// The length of the value of a deleted key.
+/// The pointer of a slot that is free, but does not end a search. AMB-48
+pub(super) const RETIRED: u64 = 32;
+/// The length of the value of a deleted key, and of one that has got a slot and no value yet.
 const DELETED: u32 = u32::MAX;
+const CLAIMED: u32 = u32::MAX - 1;
 /// The stamp of what was loaded.
 pub(super) const LOADED: u64 = u64::MAX;
 /// Words of a slot at most.
@@ -41,10 +45,19 @@ pub enum Slots {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
     /// The pointer is compared. This prevents every concurrent update, and is only enough where a
-    /// slot keeps its key for ever (AMB-48).
+    /// slot keeps its key for ever ([`DeletedSlots::Kept`], AMB-48).
     Pointer,
     /// A generation is compared that only grows when the slot gets a different object.
     Generation,
+}
+
+/// What becomes of the slot of a deleted key. AMB-48
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeletedSlots {
+    /// It keeps its key for ever: no PUT takes part of a server's CPU.
+    Kept,
+    /// Another key may take it: the server's CPU says which slot a key gets that has none.
+    Reused,
 }
 
 /// Where the words of a slot are.
@@ -82,6 +95,13 @@ impl SlotForm {
     /// The address of slot `index`.
     pub(super) const fn at(&self, index: u64) -> u64 {
         NULL + index * self.bytes()
+    }
+
+    /// The index of the slot whose pointer is at `pointer`, if there is such a slot among so many.
+    pub(super) fn index_of(&self, pointer: u64, entries: u64) -> Option<u64> {
+        let offset = pointer.checked_sub(self.pointer_at(self.at(0)))?;
+        let index = offset / self.bytes();
+        (offset.is_multiple_of(self.bytes()) && index < entries).then_some(index)
     }
 
     /// The address of the pointer of the slot at `slot`.
@@ -122,8 +142,42 @@ pub(super) struct Item<'a> {
     /// Names the PUT that wrote it.
     pub(super) stamp: u64,
     pub(super) key: &'a [u8],
-    /// The value, as far as it was read; `None` of a deleted key.
+    /// The value, as far as it was read; `None` of a deleted key, and of one that has got a slot only.
     pub(super) value: Option<&'a [u8]>,
+}
+
+/// The state of what a slot points to, by the header of the item alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Header {
+    /// There is a value.
+    Live,
+    /// The key was deleted, or there is none.
+    Deleted,
+    /// The key has got the slot, and no value yet.
+    Claimed,
+}
+
+impl Header {
+    /// Of an item whose second word is this.
+    pub(super) const fn of_lengths(lengths: u64) -> Self {
+        match (lengths >> 32) as u32 {
+            DELETED => Self::Deleted,
+            CLAIMED => Self::Claimed,
+            _ => Self::Live,
+        }
+    }
+}
+
+/// The bytes of an item of `key` that has got a slot, and no value yet.
+pub(super) fn claimed(stamp: u64, key: &[u8]) -> Vec<u8> {
+    let mut bytes = Item { stamp, key, value: None }.emit();
+    bytes[12..16].copy_from_slice(&CLAIMED.to_le_bytes());
+    bytes
+}
+
+/// The bytes of what a slot points to that is free.
+pub(super) fn retired() -> Vec<u8> {
+    Item { stamp: 0, key: b"", value: None }.emit()
 }
 
 impl<'a> Item<'a> {
@@ -134,12 +188,13 @@ impl<'a> Item<'a> {
             return Ok(None);
         }
         let (stamp, key, value) = (from.u64()?, from.u32()?, from.u32()?);
-        if key == 0 {
+        if key == 0 && value != DELETED {
             return Ok(None);
         }
         let key = from.bytes(key as usize)?;
         let rest = from.rest();
-        let value = (value != DELETED).then(|| &rest[..rest.len().min(value as usize)]);
+        let live = Header::of_lengths(u64::from(value) << 32) == Header::Live;
+        let value = live.then(|| &rest[..rest.len().min(value as usize)]);
         Ok(Some(Self { stamp, key, value }))
     }
 
@@ -161,14 +216,21 @@ pub(super) const fn stamp(engine: EngineId, life: Incarnation, sequence: u32) ->
     (engine.pack() as u64) << 40 | (life.0 as u64 & 0xff) << 32 | sequence as u64
 }
 
-/// Where an item is, or is to be: a slot, as it was read, and the stamp of the item of the key that
-/// it holds.
-pub(super) struct Place {
+/// The slot of a key, or a free slot for it, as it was read, with the stamp of the item of the key that it
+/// holds.
+pub(super) struct Located {
     pub(super) slot: u64,
     pub(super) words: SlotWords,
     pub(super) stamp: Option<u64>,
     /// Does it hold a value of the key?
     pub(super) live: bool,
+}
+
+impl Located {
+    /// Does it hold an item of the key, with a value or without?
+    pub(super) const fn is_slot_of_key(&self) -> bool {
+        self.stamp.is_some()
+    }
 }
 
 #[cfg(test)]
@@ -202,6 +264,9 @@ mod tests {
             assert_eq!((key_only.key, key_only.value.is_some()), (item.key, value.is_some()));
             assert!((1..19).all(|len| Item::parse(&bytes[..len]).is_err()));
         }
+        let (claimed, retired) = (claimed(7, b"key"), retired());
+        assert_eq!(Item::parse(&claimed), Ok(Some(Item { stamp: 7, key: b"key", value: None })));
+        assert_eq!(Item::parse(&retired), Ok(Some(Item { stamp: 0, key: b"", value: None })));
         assert_eq!(Item::parse(&[]), Ok(None));
         assert_eq!(Item::parse(&[0; 64]), Ok(None));
     }

@@ -1,7 +1,7 @@
 //! A node of PRISM-KV: as a server its memory and its daemon, as a client its engines.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::{Key, NodeId, ShardId, Version};
@@ -10,7 +10,7 @@ use nicol_core::system::{Audit, Counter, NodeMemory, SystemNode};
 use nicol_core::units::{Bytes, Nanos};
 use nicol_core::view::View;
 
-use super::config::{KvConfig, Sabotage};
+use super::config::KvConfig;
 use super::name::Name;
 use super::store::Store;
 use crate::kit::{LostNodes, counters};
@@ -26,6 +26,8 @@ pub(super) struct Counts {
     pub(super) no_slot: AtomicU64,
     /// CASes that did not hold.
     pub(super) failed_swaps: AtomicU64,
+    /// Slots that another key has left, and a key has got.
+    pub(super) reused_slots: AtomicU64,
 }
 
 /// A server's memory, loaded; nothing of a node for clients.
@@ -42,6 +44,8 @@ pub struct Node {
     pub(super) open: Arc<AtomicU64>,
     pub(super) recycled: Recycled,
     pub(super) counts: Counts,
+    /// Slots of deleted keys that the last scan has found.
+    pub(super) deleted_slots: Mutex<Vec<u64>>,
 }
 
 impl Node {
@@ -86,14 +90,18 @@ impl Recycles for Node {
     }
 
     fn looks_after_the_dead(&self) -> bool {
-        self.config.sabotage != Sabotage::ForgetsTheDead
+        self.config.hooks().looks_after_the_dead()
     }
 
     async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize {
-        match &self.store {
-            Some(store) => store.pool.scan(fabric, after).await,
-            None => 0,
+        let Some(store) = &self.store else { return 0 };
+        let found = store.pool.scan(fabric, after).await;
+        if self.config.reuses_slots() {
+            let mut deleted = self.deleted_slots.lock().unwrap_or_else(PoisonError::into_inner);
+            deleted.clear();
+            deleted.extend(store.deleted());
         }
+        found
     }
 }
 
@@ -120,7 +128,8 @@ impl SystemNode for Node {
     fn build(id: NodeId, view: &View, config: &KvConfig, Shard(store): Shard, (): ()) -> Self {
         let (config, lost) = (config.clone(), LostNodes::new(view));
         let (recycled, counts) = (Recycled::default(), Counts::default());
-        Self { id, config, lost, store, open: Arc::default(), recycled, counts }
+        let (open, deleted_slots) = (Arc::default(), Mutex::default());
+        Self { id, config, lost, store, open, recycled, counts, deleted_slots }
     }
 
     fn is_settled(&self) -> bool {
@@ -138,9 +147,13 @@ impl SystemNode for Node {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        let Counts { collisions, no_slot, failed_swaps } = &self.counts;
-        let named =
-            [("collisions", collisions), ("no_slot", no_slot), ("failed_swaps", failed_swaps)];
+        let Counts { collisions, no_slot, failed_swaps, reused_slots } = &self.counts;
+        let named = [
+            ("collisions", collisions),
+            ("no_slot", no_slot),
+            ("failed_swaps", failed_swaps),
+            ("reused_slots", reused_slots),
+        ];
         counters("prism_kv", named).chain(self.recycled.counters("prism_kv")).collect()
     }
 

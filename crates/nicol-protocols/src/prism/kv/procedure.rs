@@ -22,8 +22,8 @@ use crate::kit::outcome_of;
 ///
 /// What is written depends on what was read: the CAS that installs it compares the pointer under which
 /// that was read. A buffer that came back under the same pointer in between the CAS does not notice, so
-/// whoever submits keeps two procedures that write off one record at a time, as the front of a server
-/// does.
+/// the caller must not run two procedures that write one record at a time. The front of a server sees to
+/// that.
 #[derive(Clone)]
 pub struct OneRecord<F: Fabric> {
     node: Arc<Node>,
@@ -53,7 +53,7 @@ impl<F: Fabric> CommitProtocol for OneRecord<F> {
 impl<F: Fabric> OneRecord<F> {
     async fn read(&self, txn: &mut Txn, key: Key, value: &mut Vec<u8>) -> Result<Outcome, Failure> {
         let name = key.0.to_be_bytes();
-        let present = self.client.get_bytes(&name, value).await.map_err(Failure::Aborted)?;
+        let present = self.client.get_item(&name, value).await.map_err(Failure::Aborted)?;
         txn.fetched(0, Version(0), present.then_some(value));
         Ok(match self.procedures.execute(txn) {
             Verdict::Commit => Outcome::Committed,

@@ -1,32 +1,43 @@
 //! The server's CPU: it tells clients what they may reach, takes back buffers that are not used any
-//! more, and keeps the free lists filled. It executes no GET, PUT or DELETE.
+//! more, and keeps the free lists filled. It executes no GET, PUT or DELETE. Where the slots of deleted
+//! keys are used again, it says which slot a new key gets (`slots.rs`).
 
-use std::sync::Arc;
+use std::rc::Rc;
+use std::sync::{Arc, PoisonError};
 
 use nicol_core::fabric::{Delivery, Fabric, Service, Work};
 use nicol_core::ids::Side;
 use nicol_core::wire::Malformed;
 
-use super::config::Sabotage;
+use super::claim::CLAIM;
+use super::client::{self, Client};
 use super::node::Node;
+use super::slots::Keeper;
 use super::store::Store;
 use crate::kit::count;
 use crate::prism::messages::{Done, HELLO, Handles, UNUSED, Unused, parse_report};
 use crate::prism::recycling::{self, scan_later};
 
 /// What a host engine of a server answers.
-pub(super) struct Server<F> {
+pub(super) struct Server<F: Fabric> {
     fabric: F,
     node: Arc<Node>,
+    /// Of the first engine, where slots are used again.
+    keeper: Option<Rc<Keeper<F>>>,
 }
 
 impl<F: Fabric> Server<F> {
-    /// Opens the memory; the first engine starts the daemon.
-    pub(super) fn start(fabric: F, node: Arc<Node>) -> Self {
-        let server = Self { fabric, node };
-        if server.fabric.here().core == 0 {
-            server.hello();
+    /// Opens the memory; the first engine starts the daemon. `client` is this engine's.
+    pub(super) fn start(fabric: F, node: Arc<Node>, client: &Client<F>) -> Self {
+        let mut server = Self { fabric, node, keeper: None };
+        let here = server.fabric.here();
+        if here.core == 0 {
+            let handles = Rc::new(server.hello());
             recycling::start(&server.fabric, &server.node);
+            if server.node.config().reuses_slots() {
+                let own = client::Server { node: here.node, handles };
+                server.keeper = Some(Keeper::new(client.clone(), own));
+            }
         }
         server
     }
@@ -45,18 +56,31 @@ impl<F: Fabric> Server<F> {
     fn take_back(&self, reported: &[Unused]) {
         let pool = &self.store().pool;
         reported.iter().for_each(|_| self.fabric.work(Work::TableLookup));
-        let posted = if self.node.config().sabotage == Sabotage::PostsEarly {
+        let posted = if self.node.config().hooks().believes_reports() {
             let post = |one: &&Unused| pool.post_reported(&self.fabric, one.offset, one.stamp);
             reported.iter().filter(post).count()
         } else {
             pool.post(&self.fabric, reported)
         };
         (0..posted).for_each(|_| count(&self.node.recycled.posted));
+        if let Some(keeper) = &self.keeper {
+            let deleted = reported.iter().filter_map(|one| self.store().deleted_at(one.pointer));
+            deleted.for_each(|index| keeper.retire(index));
+            self.retire_found(keeper);
+        }
         pool.refill(&self.fabric);
         if posted < reported.len() {
             // Said twice; or a buffer that was replaced holds a later item than its client has seen.
             scan_later(&self.fabric, &self.node);
         }
+    }
+}
+
+impl<F: Fabric> Server<F> {
+    /// Has those slots freed whose deletion nobody has reported.
+    fn retire_found(&self, keeper: &Rc<Keeper<F>>) {
+        let mut deleted = self.node.deleted_slots.lock().unwrap_or_else(PoisonError::into_inner);
+        deleted.drain(..).for_each(|index| keeper.retire(index));
     }
 }
 
@@ -80,6 +104,13 @@ impl<F: Fabric> Service for Server<F> {
                     scan_later(&self.fabric, &self.node);
                 }
                 self.fabric.reply(reply_to, &Done);
+            }
+            (CLAIM, Some(reply_to)) if !body.is_empty() => {
+                let Some(keeper) = &self.keeper else {
+                    return Err(Malformed { what: "a CLAIM where slots are kept" });
+                };
+                self.retire_found(keeper);
+                keeper.claim(reply_to, body);
             }
             _ => return Err(Malformed { what: "no message of PRISM-KV's" }),
         }

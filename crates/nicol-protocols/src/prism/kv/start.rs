@@ -24,9 +24,10 @@ impl KeyValueNode for Node {
         }
         let node = self.clone();
         fabric.spawn(follow_views(fabric.clone(), move |view| node.lost().learn(view)));
+        let client = Client::new(fabric.clone(), self.clone());
         if self.store().is_some() {
-            fabric.serve(Rc::new(Server::start(fabric.clone(), self.clone())));
+            fabric.serve(Rc::new(Server::start(fabric.clone(), self.clone(), &client)));
         }
-        Some(Client::new(fabric.clone(), self.clone()))
+        Some(client)
     }
 }

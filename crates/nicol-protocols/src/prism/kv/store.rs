@@ -8,7 +8,7 @@ use nicol_core::memory::{Access, AccessError, Region};
 use nicol_core::units::Bytes;
 
 use super::config::{Hash, KvConfig};
-use super::layout::{Item, LOADED, SlotForm};
+use super::layout::{Header, Item, LOADED, RETIRED, SlotForm, retired};
 use super::name::Name;
 use crate::prism::messages::Handles;
 use crate::prism::pool::{BufferPool, Pointers};
@@ -29,6 +29,7 @@ impl Store {
         let (form, classes) = (config.form(), config.classes());
         let first = form.at(config.entries).next_multiple_of(64);
         let region = Arc::new(Region::new(Bytes(first + BufferPool::bytes(&classes))));
+        assert_eq!(region.write(RETIRED, &retired()), Ok(()), "it lies before the slots");
         let pointers = Pointers {
             first: form.pointer_at(form.at(0)),
             stride: form.bytes(),
@@ -88,8 +89,8 @@ impl Store {
         }
         let lengths = self.region.load(at + 8)?;
         let key = lengths & u64::from(u32::MAX);
-        // A deleted key has no value, whose length says so.
-        let value = (lengths >> 32) % u64::from(u32::MAX);
+        let is_live = Header::of_lengths(lengths) == Header::Live;
+        let value = if is_live { lengths >> 32 } else { 0 };
         let mut bytes = vec![0; KvConfig::item_bytes(key, value) as usize];
         self.region.read(at, &mut bytes)?;
         Ok(bytes)
@@ -99,10 +100,35 @@ impl Store {
     pub(super) fn for_each(&self, each: &mut dyn FnMut(u64, &Item<'_>)) {
         for index in 0..self.entries {
             let bytes = self.item(index).unwrap_or_default();
-            if let Ok(Some(item)) = Item::parse(&bytes) {
+            if let Some(item) =
+                Item::parse(&bytes).ok().flatten().filter(|item| !item.key.is_empty())
+            {
                 each(index, &item);
             }
         }
+    }
+
+    /// The index of the slot whose pointer is at `pointer`, if its key was deleted, for all that the CPU
+    /// can tell: the item may be replaced meanwhile.
+    pub(super) fn deleted_at(&self, pointer: u64) -> Option<u64> {
+        let index = self.form.index_of(pointer, self.entries)?;
+        let at = self.region.load(pointer).ok().filter(|at| *at > RETIRED)?;
+        let lengths = self.region.load(at + 8).ok()?;
+        (Header::of_lengths(lengths) == Header::Deleted).then_some(index)
+    }
+
+    /// The slots of deleted keys that are not free yet.
+    pub(super) fn deleted(&self) -> impl Iterator<Item = u64> {
+        let pointers = (0..self.entries).map(|index| self.form.pointer_at(self.form.at(index)));
+        pointers.filter_map(|pointer| self.deleted_at(pointer))
+    }
+
+    /// How many slots end a search, and how many are free and do not.
+    #[cfg(test)]
+    pub(super) fn free(&self) -> [u64; 2] {
+        let pointer = |index| self.region.load(self.form.pointer_at(self.form.at(index)));
+        let with = |at| (0..self.entries).filter(|&index| pointer(index) == Ok(at)).count() as u64;
+        [with(0), with(RETIRED)]
     }
 
     /// Reads the value of `key` into `value`; false if there is none. Once quiet.

@@ -7,17 +7,17 @@ use nicol_core::units::Nanos;
 pub enum Index {
     /// An item is at or behind its hash.
     Probing,
-    /// An item is at one of three hashes. A PUT may move others; who finds nothing asks the server,
+    /// An item is at one of three hashes. A PUT may move others; a GET that finds nothing asks the server,
     /// since an item may have moved past a GET.
     Cuckoo,
 }
 
-/// Who executes READs at the server.
+/// What executes READs at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// Whoever executes plain verbs: the card, if there is one.
+    /// By plain verbs: the card executes them, if there is one.
     Verbs,
-    /// Whoever executes chains.
+    /// By what executes chains.
     Chains,
 }
 
@@ -28,7 +28,7 @@ pub struct PilafConfig {
     pub index: Index,
     /// Does a search begin at the number of the record, where it meets no other? [PRISM21 6.2]
     pub collision_free: bool,
-    /// Who executes READs.
+    /// What executes READs.
     pub reads: Reads,
     /// Entries of a server's table.
     pub entries: u64,

@@ -55,7 +55,7 @@ impl Node {
         view.primary(name.shard(view))
     }
 
-    /// Has it memory, and serves?
+    /// Is it a server, with its memory in place?
     pub(super) const fn is_server(&self) -> bool {
         self.table.is_some()
     }

@@ -1,4 +1,4 @@
-//! The server's CPU: PUTs and DELETEs, and the GETs of those who found nothing.
+//! The server's CPU: PUTs and DELETEs, and the GETs of clients that found nothing.
 
 use std::sync::Arc;
 

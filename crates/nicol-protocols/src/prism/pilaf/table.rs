@@ -188,7 +188,7 @@ impl Table {
         }
     }
 
-    /// Extents that neither an entry points to nor anybody may take; once quiet.
+    /// Extents that are leaked: no entry points to them, and they are not free. Call it once quiet.
     pub(super) fn lost(&self) -> u64 {
         let mut used = 0;
         (0..self.config.entries)

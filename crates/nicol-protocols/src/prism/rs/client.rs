@@ -124,7 +124,7 @@ impl<F: Fabric> Client<F> {
         if fits { Ok(()) } else { Err(Failure::Aborted(Reason::NoResources)) }
     }
 
-    /// A tag that exceeds `found`, and that no other write of anybody's has.
+    /// A tag that exceeds `found`, and that no other write has.
     fn next_tag(&self, found: Tag) -> Tag {
         if self.0.node.config().sabotage == Sabotage::ReusesTimestamps {
             return Tag::new(found.ts().max(1), self.0.writer);

@@ -114,8 +114,8 @@ impl Replica {
         }
     }
 
-    /// Node `node` rejoins in `life`: takes the key for swapping pointers back, so that whoever swaps
-    /// one from here on has asked for the new key, and learnt of that life. Resolves when no chain
+    /// Node `node` rejoins in `life`: revokes the key for swapping pointers. A client that swaps one from
+    /// here on has asked for the new key, and has learnt of that life. Resolves when no chain
     /// under the old key is under way.
     pub(super) async fn fence<F: Fabric>(&self, fabric: &F, node: NodeId, life: Incarnation) {
         {

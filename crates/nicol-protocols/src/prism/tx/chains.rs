@@ -5,7 +5,7 @@ use nicol_core::fabric::FabricError;
 use nicol_core::ids::{FreeListKey, Key, RKey};
 use nicol_core::memory::{Compare, MaskedSwap};
 
-use super::config::{ReadVersion, Sabotage, Staging, TxConfig};
+use super::config::{ReadVersion, Staging, TxConfig};
 use super::layout::{HEADER, Item, SLOT, Slot, word};
 use crate::prism::messages::Handles;
 use crate::prism::tag::Tag;
@@ -39,9 +39,9 @@ pub(super) struct Found<'a> {
 pub(super) enum ReadCheck {
     /// PR has been raised.
     Raised,
-    /// PR was later already, and nobody has prepared to write.
+    /// PR was later already, and no transaction has prepared to write.
     NotNeeded,
-    /// Somebody has prepared to write at this timestamp, or has written.
+    /// A transaction has prepared to write at this timestamp, or has written.
     Failed { pw: Tag },
 }
 
@@ -166,8 +166,7 @@ impl At<'_> {
             Outcome::Done(_) => Ok(ReadCheck::Raised),
             found @ Outcome::NotSwapped(_) => {
                 let pw = Tag(found.words()[0]);
-                let trusted = self.config.sabotage == Sabotage::TrustsFailedReads;
-                let is_current = pw <= rc || trusted;
+                let is_current = self.config.hooks().is_current(pw <= rc);
                 Ok(if is_current { ReadCheck::NotNeeded } else { ReadCheck::Failed { pw } })
             }
             Outcome::Refused(error) => Err(error),
@@ -242,11 +241,7 @@ impl At<'_> {
         let ts = item.ts.0;
         let target = Target::At(self.slot + word::C);
         let mut chain = Chain::default();
-        let (mode, mask) = match self.config.sabotage {
-            // Nothing is compared, and nothing equals nothing.
-            Sabotage::InstallsAlways => (Compare::Equal, [0, 0]),
-            _ => (Compare::Greater, [ALL, 0]),
-        };
+        let (mode, mask) = self.config.hooks().install_if();
         if self.config.staging == Staging::AtPrepare {
             let swap = MaskedSwap::new(mode, [ts, 0], [ts, staged]).masked(mask, [ALL, ALL]);
             let swap = Primitive::compare_swap(target, swap);

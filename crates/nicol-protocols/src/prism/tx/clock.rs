@@ -5,7 +5,8 @@ use std::cell::Cell;
 use nicol_core::fabric::Fabric;
 use nicol_core::units::Nanos;
 
-use super::config::{Sabotage, TxConfig};
+use super::broken::Hooks;
+use super::config::TxConfig;
 use crate::prism::tag::{Tag, Writer};
 
 /// One step of a timestamp: 40 bits of them last for 19 hours. After that no transaction commits
@@ -20,7 +21,7 @@ pub(super) struct Clock<F> {
     ahead: Nanos,
     /// The last one that was chosen.
     last: Cell<u64>,
-    reuses: bool,
+    hooks: Hooks,
 }
 
 impl<F: Fabric> Clock<F> {
@@ -31,7 +32,7 @@ impl<F: Fabric> Clock<F> {
             writer: Writer::new(fabric.view(), fabric.here(), fabric.incarnation()),
             ahead,
             last: Cell::new(0),
-            reuses: config.sabotage == Sabotage::ReusesTimestamps,
+            hooks: config.hooks(),
         }
     }
 
@@ -40,7 +41,7 @@ impl<F: Fabric> Clock<F> {
     pub(super) fn after(&self, read: Tag) -> Option<Tag> {
         let now = (self.fabric.now() + self.ahead).0 / TICK.0;
         // Clients of one engine share a client id, so that no two may have one time.
-        let time = if self.reuses { now | 0xff } else { now.max(self.last.get() + 1) };
+        let time = self.hooks.time(now, self.last.get());
         let after = later(time, self.writer, read)?;
         self.last.set(after.ts());
         Some(after)

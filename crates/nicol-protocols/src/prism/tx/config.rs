@@ -2,6 +2,7 @@
 
 use nicol_core::units::Nanos;
 
+use super::broken::{Hooks, Sabotage};
 use super::layout::{HEADER, SMALLEST};
 use crate::prism::Faithful;
 use crate::prism::kv::Hash;
@@ -80,32 +81,12 @@ pub struct TxConfig {
     pub sabotage: Sabotage,
 }
 
-/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// None.
-    None,
-    /// A read validation that has failed is taken for one that was not needed. (P-39)
-    TrustsFailedReads,
-    /// A transaction whose write check has failed commits.
-    CommitsUnchecked,
-    /// Two transactions of an engine may have one timestamp.
-    ReusesTimestamps,
-    /// An abort leaves C as it is.
-    NeverBumps,
-    /// Replaced buffers are not reported.
-    KeepsOldBuffers,
-    /// A server ends a dead client's transaction by what it holds of it itself: it commits unless one of
-    /// these writes has failed.
-    RecoversAlone,
-    /// The outcome is told, and the writes are given up, before they are installed.
-    ForgetsInstalls,
-    /// A write is installed over a later one.
-    InstallsAlways,
-}
-
 impl TxConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks::new(self.sabotage)
+    }
+
     /// The paper's choices with its gaps closed, for items of so many bytes and their numbers, and for
     /// items of up to so many bytes.
     pub fn paper(items: Vec<(u64, u64)>, short: (u64, u64)) -> Self {

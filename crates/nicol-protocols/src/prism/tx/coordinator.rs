@@ -10,9 +10,10 @@ use nicol_core::fabric::{Fabric, FabricError, OneSided, Work};
 use nicol_core::ids::{Key, NodeId, ShardId, TxnId};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
+use super::broken::Hooks;
 use super::chains::At;
 use super::clock::Clock;
-use super::config::{Sabotage, TxConfig};
+use super::config::TxConfig;
 use super::node::Node;
 use crate::kit::VIEW_WAIT;
 use crate::prism::messages::{Handles, List};
@@ -168,8 +169,8 @@ impl<F: Fabric> Steps<F> {
         if self.node.may_stay_undecided(pw) { Abort::AwaitsRecovery { key } } else { otherwise }
     }
 
-    pub(super) fn is_broken(&self, by: Sabotage) -> bool {
-        self.node.config().sabotage == by
+    pub(super) fn hooks(&self) -> Hooks {
+        self.node.config().hooks()
     }
 }
 

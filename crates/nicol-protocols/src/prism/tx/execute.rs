@@ -99,7 +99,7 @@ impl<F: Fabric> Steps<F> {
                     let next = search.probes.next();
                     next.map(|slot| access.slot = slot).ok_or(Abort::NoResources).map(|()| true)
                 }
-                // Whoever has claimed it, it is read again.
+                // It is read again, also if another transaction claimed the slot.
                 Ok(Looked::Nowhere) => self.claim(access).await.map(|()| true),
                 Err(abort) => Err(abort),
             };

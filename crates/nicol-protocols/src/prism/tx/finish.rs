@@ -8,7 +8,7 @@ use nicol_core::txn::{Outcome, Txn};
 use nicol_core::units::Nanos;
 
 use super::chains::{Installed, WriteCheck, only_word};
-use super::config::{Bump, Sabotage};
+use super::config::Bump;
 use super::coordinator::{Access, Steps};
 use super::layout::word;
 use super::prepare::{Prepared, Write, item_of};
@@ -29,7 +29,7 @@ impl<F: Fabric> Steps<F> {
     pub(super) async fn commit(self: &Rc<Self>, txn: &Txn, prepared: Prepared, ts: Tag) -> Outcome {
         let _phase = self.fabric.phase("commit");
         let writes = prepared.writes();
-        if self.is_broken(Sabotage::ForgetsInstalls) {
+        if !self.hooks().installs() {
             return Outcome::Committed;
         }
         let mut calls = Calls::<F, usize>::default();
@@ -104,7 +104,7 @@ impl<F: Fabric> Steps<F> {
             self.servers.suspect(server);
         }
         let reports = self.node.config().recycling.has_reports();
-        if replaced == 0 || !reports || self.is_broken(Sabotage::KeepsOldBuffers) {
+        if replaced == 0 || !reports || !self.hooks().reports_replaced() {
             return;
         }
         match item.filter(|(addr, _)| *addr == replaced) {
@@ -132,7 +132,6 @@ impl<F: Fabric> Steps<F> {
     pub(super) fn give_up(self: &Rc<Self>, writes: Vec<Write>, ts: Tag) {
         for write in writes {
             let bump = match write.state {
-                _ if self.is_broken(Sabotage::NeverBumps) => None,
                 WriteCheck::Raised { old_pw, old_pr, .. } => match self.node.config().bump {
                     // DEVIATION [PRISM21 8.2 abort]: of every key whose PW was raised, and in the order of
                     // timestamps: C must not pass a write that has prepared and is not there yet. AMB-14
@@ -141,7 +140,7 @@ impl<F: Fabric> Steps<F> {
                 },
                 WriteCheck::Failed { .. } | WriteCheck::NotReady => None,
             };
-            let Some(before) = bump else {
+            let Some(before) = self.hooks().bump(bump) else {
                 self.report_own(&write, ts);
                 continue;
             };

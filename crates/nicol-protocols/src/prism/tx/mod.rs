@@ -22,6 +22,7 @@
 //!
 //! It promises serializability, and not in the order of real time: clocks of clients may differ.
 
+mod broken;
 mod chains;
 mod clock;
 mod config;
@@ -38,7 +39,7 @@ mod start;
 mod store;
 
 #[doc(hidden)]
-pub use config::Sabotage;
+pub use broken::Sabotage;
 pub use config::{Bump, OwnReads, ReadVersion, Staging, TxConfig};
 pub use coordinator::Coordinator;
 pub use node::{Node, Shard};

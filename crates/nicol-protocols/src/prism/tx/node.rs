@@ -53,14 +53,14 @@ pub(super) struct Ended {
 struct Left {
     /// Keys that no transaction can read, and the PW of each.
     unreadable: Vec<(Key, Tag)>,
-    /// Writes of transactions that nobody has reported complete.
+    /// Writes of transactions that were not reported complete.
     staged: Vec<StagedWrite>,
     /// Keys with a write whose client has died, and perhaps a server that knew of the transaction.
     undecided: BTreeSet<Key>,
 }
 
 impl Left {
-    /// The keys of those that somebody is to end.
+    /// The keys of those that a server is to end.
     fn pending(&self) -> impl Iterator<Item = Key> {
         let unreadable = self.unreadable.iter().map(|(key, _)| *key);
         let all = unreadable.chain(self.staged.iter().map(|write| write.key));
@@ -100,7 +100,7 @@ impl Node {
         &self.lost
     }
 
-    /// Has it memory, and serves?
+    /// Is it a server, with its memory in place?
     pub(super) const fn is_server(&self) -> bool {
         self.store.is_some()
     }
@@ -142,7 +142,7 @@ impl Node {
         ts.writer().engine(self.lost.loaded()).is_some_and(|engine| engine.node == of)
     }
 
-    /// Might nobody ever end the transaction of `ts`? Its client is gone, and a server besides.
+    /// May the transaction of `ts` stay undecided for ever, because its client and a server are lost?
     pub(super) fn may_stay_undecided(&self, ts: Tag) -> bool {
         let client = || ts.writer().engine(self.lost.loaded());
         self.has_lost_server() && client().is_some_and(|engine| self.lost.contain(engine.node))
@@ -164,7 +164,7 @@ impl Node {
         Left { unreadable, staged, undecided }
     }
 
-    /// Has no transaction left anything here that somebody will end? What has been found once is
+    /// Is there no transaction of a dead client here that a server will end? What has been found once is
     /// remembered.
     fn is_clean(&self) -> bool {
         let turned = self.store.as_ref().map_or(0, |store| store.pool.turned());

@@ -9,7 +9,7 @@ use nicol_core::txn::{Abort, Txn};
 use nicol_core::units::Nanos;
 
 use super::chains::{ReadCheck, WriteCheck};
-use super::config::{OwnReads, Sabotage, Staging};
+use super::config::{OwnReads, Staging};
 use super::coordinator::{Access, Steps, list_for};
 use super::execute::{Executed, NOT_READY_TRIES, NOT_READY_WAIT};
 use super::layout::Item;
@@ -21,7 +21,7 @@ use crate::prism::tag::Tag;
 /// How long a client waits before it asks a server again what has become of a write.
 const ASK_AGAIN: Nanos = Nanos::from_micros(200);
 
-/// Proof that nobody has prepared to write what was read.
+/// Proof that no other transaction has prepared to write what was read.
 #[must_use = "check the writes"]
 pub(super) struct ReadsValid(Executed, AllGranted);
 
@@ -132,12 +132,12 @@ impl<F: Fabric> Steps<F> {
             let checked = self.write_checked(txn, &mut writes[place], ts, count, reply).await;
             refused = refused.or(checked.err());
         }
-        match refused {
-            Some(abort) if !self.is_broken(Sabotage::CommitsUnchecked) => {
+        match self.hooks().refusal(refused) {
+            Some(abort) => {
                 self.give_up(writes, ts);
                 Err(abort)
             }
-            _ => Ok(Prepared(writes)),
+            None => Ok(Prepared(writes)),
         }
     }
 

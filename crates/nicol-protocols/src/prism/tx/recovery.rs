@@ -26,7 +26,6 @@ use nicol_core::ids::{EngineId, FreeListKey, NodeId, Side};
 use nicol_core::units::Nanos;
 
 use super::chains::{At, Installed, only_word};
-use super::config::Sabotage;
 use super::layout::Item;
 use super::messages::{Of, Staged, StagedWrite, Stock};
 use super::node::Node;
@@ -125,7 +124,7 @@ async fn take_stock<F: Fabric>(
 ) -> Stocks {
     let mut stocks = Stocks { complete: true, ..Stocks::default() };
     stocks.add(&Staged { writes: mine.to_vec(), decided: Vec::new() });
-    if node.config().sabotage == Sabotage::RecoversAlone {
+    if !node.config().hooks().asks_others() {
         let believed = mine.iter().filter(|write| !stocks.failed.contains(&write.ts));
         stocks.decided = believed.map(|write| (write.ts, true)).collect();
         return stocks;

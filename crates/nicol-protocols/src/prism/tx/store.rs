@@ -80,7 +80,7 @@ impl Store {
     }
 
     /// Posts what clients report. A report that names the slot is the writer's own: its transaction is
-    /// complete. One that names the slot's pointer is of whoever has replaced the item: it counts
+    /// complete. One that names the slot's pointer comes from the transaction that replaced the item: it counts
     /// once the writer's transaction is complete, because until then the item tells what has become
     /// of that. Returns how many were posted.
     pub(super) fn take_back<F: Fabric>(&self, fabric: &F, reports: &[Unused]) -> usize {
@@ -114,7 +114,7 @@ impl Store {
         }
     }
 
-    /// Nobody will ask for the item at `offset` any more.
+    /// The item at `offset` will not be asked for any more.
     fn finish(&self, offset: u64, meta: Meta) {
         let stored = self.region.store(offset + item::META, meta.finished().0);
         assert_eq!(stored, Ok(()), "a buffer lies in the region");
@@ -134,7 +134,7 @@ impl Store {
         }
     }
 
-    /// Posts what nobody has reported, of transactions that are complete. Returns how many.
+    /// Posts the unreported buffers of complete transactions. Returns how many.
     pub(super) async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize {
         let is_open = |offset: u64| {
             let meta = self.region.load(offset + item::META);

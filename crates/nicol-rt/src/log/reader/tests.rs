@@ -83,7 +83,7 @@ fn a_flipped_bit_loses_one_record_and_is_damage_if_it_was_durable() {
         assert_eq!(lost.len(), 1, "bit {bit}: {lost:?}");
         assert_eq!((lost[0].first, lost[0].offset), (hit, starts[hit as usize - 1] as u64));
         assert_eq!(lost[0].is_damage(durable), hit < 3, "bit {bit}");
-        // Whoever it was is known, unless the head or the lead itself is hit.
+        // Its writer is known, unless the head or the lead itself is hit.
         let named = bit / 8 >= starts[hit as usize - 1] + RECORD_FRAMING + LEAD;
         assert_eq!(lost[0].lead.is_some(), named, "bit {bit}");
         assert!(lost[0].lead.is_none_or(|lead| lead == [b'a' + hit as u8 - 1; LEAD]));

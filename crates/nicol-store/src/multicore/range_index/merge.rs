@@ -9,7 +9,7 @@ pub(crate) const LEVELS_MAX: usize = 16;
 /// Attempts at one merge: others change nodes near by, seldom for long.
 const ATTEMPTS: usize = 8;
 
-/// Nodes that are in the tree no more, to be freed when nobody looks at them.
+/// Nodes that were taken out of the tree, to be freed when no thread reads them any more.
 pub(crate) type Obsolete = [Option<NodeNumber>; LEVELS_MAX];
 
 /// The nodes from the root to a leaf, with the versions that they had together.

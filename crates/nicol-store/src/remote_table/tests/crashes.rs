@@ -1,4 +1,4 @@
-//! What a coordinator leaves behind that dies while it commits one-sidedly.
+//! The state that a coordinator leaves which dies during a one-sided commit.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! [PRISM21 3.1] Whatever is refused names its operation and leaves memory alone.
+//! A refused chain names the operation that was refused, and leaves memory as it was. [PRISM21 3.1]
 
 use super::{At, BUFFER, DONE, Ground, read, words, write};
 use crate::chain::{Data, Outcome, Primitive, Step, Target, scratch};

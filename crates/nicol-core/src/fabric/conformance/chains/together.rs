@@ -13,7 +13,7 @@ const WINS: u64 = 10;
 const ADDITIONS: u64 = 30;
 
 impl<F: Fabric> At<'_, F> {
-    /// Everybody swaps 32 bytes of the first slot, of which all words are always the same.
+    /// All clients swap the 32 bytes of the first slot, whose words are equal at any time.
     pub(super) async fn meeting(&self) {
         let (place, rkey) = (Target::At(0), self.ground.rkey);
         let mut won = 0;

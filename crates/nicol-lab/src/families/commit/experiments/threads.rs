@@ -101,7 +101,8 @@ fn search(study: &Study<'_>) -> Result<Fewest> {
     Ok(Fewest { host, nic, points })
 }
 
-/// The least of `1..=most` that holds, if all above one that holds do; `most` is known to hold.
+/// The least number of `1..=most` for which `holds` is true, by bisection: it is true for `most`, and for
+/// every number above one for which it is true.
 fn least(most: usize, mut holds: impl FnMut(usize) -> Result<bool>) -> Result<usize> {
     ensure!(most > 0, "the profile has no such thread");
     let (mut low, mut high) = (1, most);

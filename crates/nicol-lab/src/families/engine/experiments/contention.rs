@@ -201,8 +201,8 @@ fn figure_9(context: &Context<'_>) -> Result<Table> {
     let (mut table, points) = measure(context, &runs)?;
     let reason = "an RPC that reads one key; its vectors take most of 128 B";
     table.assume("least bytes of a request", REQUEST_BYTES, reason);
-    let reason = "(A-26, C2.06); that one is free again for the next part when its reply has come is read from \
-                  C2.04, where 4 KB take twice as long as 2 KB";
+    let reason = "(C2.06); that a slot is free for the next part only when the reply to the last one has come is \
+                  read from C2.04, where 4 KB take twice as long as 2 KB";
     table.assume("bytes of a slot", 2_048, reason);
     for ((run, bytes), point) in runs.iter().zip(BYTES.into_iter().cycle()).zip(points) {
         table.push(vec![json!(run.scheduler), json!(bytes), rounded(point.p50, 3)]);

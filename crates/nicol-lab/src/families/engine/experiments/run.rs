@@ -6,11 +6,13 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use nicol_core::history::{End, History};
 use nicol_core::units::Nanos;
+use nicol_protocols::schedule::Kind;
 use nicol_workload::tpcc::Chopping;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table, digest};
+use crate::families::scheduling::SCHEDULERS;
 use crate::profiles;
 use crate::report::BenchRun;
 use crate::systems;
@@ -35,14 +37,14 @@ const WARM_UP: [[Nanos; 2]; 2] = [
 /// How often the engine's epoch moves on, and deleted records are taken out [Silo13 4.1]; in the quick
 /// form a twentieth.
 const EPOCH_US: [u64; 2] = [40_000, 2_000];
-/// The feedback epoch (C2.03) and a batch of Strife (A-16); in the quick form a twentieth of them, so
-/// that a short run has several. The warm-up is long enough for what stands in the way to weigh: once a
-/// worker (A-31).
+/// The feedback epoch (C2.03) and the time of a batch of Strife [AlNiCo22, setup]; in the quick form a
+/// twentieth of them, so that a short run has several. The warm-up is long enough for contended features
+/// to get a weight, which takes an abort for each worker on average.
 const FEEDBACK_US: [u64; 2] = [20_000, 1_000];
 const BATCH_US: [u64; 2] = [5_000, 250];
 /// Records of YCSB, of which the paper has 10 million.
 const RECORDS: [u64; 2] = [10_000_000, 200_000];
-/// Tables of YCSB, of which a transaction uses one. (A-29)
+/// Tables of YCSB, of which a transaction uses one. (AMB-39)
 const TABLES: u8 = 20;
 /// Items and customers of TPC-C: the specification's, and fewer.
 const ITEMS: [u32; 2] = [100_000, 10_000];
@@ -126,14 +128,16 @@ impl Run {
             format!("scheduler={}", self.scheduler),
             format!("epoch_us={}", form.of(EPOCH_US)),
         ];
-        if self.scheduler.starts_with("alnico") {
+        let kind = SCHEDULERS.iter().find(|(name, _)| *name == self.scheduler).map(|found| found.1);
+        let weighs_features = kind.is_some_and(Kind::weighs_features);
+        if weighs_features {
             settings.push(format!("feedback_us={}", form.of(FEEDBACK_US)));
         }
-        if self.scheduler == "strife" {
+        if kind.is_some_and(Kind::batches) {
             settings.push(format!("batch_us={}", form.of(BATCH_US)));
         }
-        // The others spread what takes long over all workers, "for fair reserved core". (A-34)
-        if self.workload.is_tpcc() && self.scheduler.starts_with("alnico") {
+        // The others spread long transactions over all workers, "for fair reserved core" (artifact).
+        if self.workload.is_tpcc() && weighs_features {
             settings.push("reserved=2".to_owned());
         }
         settings.extend(self.settings.iter().cloned());
@@ -239,13 +243,13 @@ pub(super) fn assume(context: &Context<'_>, table: &mut Table) -> Result<()> {
     table.assume("epoch of the engine", format!("{} us", form.of(EPOCH_US)), reason);
     let reason = "(C2.03); in the quick form a twentieth, so that a short run has several";
     table.assume("feedback", format!("{} us", form.of(FEEDBACK_US)), reason);
-    let reason = "or 10,000 requests (A-16); in the quick form a twentieth";
+    let reason = "or 10,000 requests, as published; in the quick form a twentieth";
     table.assume("batch of strife", format!("{} us", form.of(BATCH_US)), reason);
     let reason = "of each of 2 machines; the paper has 24 threads with 1 to 4 requests under way";
     table.assume("clients", form.of(CLIENTS), reason);
     table.assume("records of YCSB-T", form.of(RECORDS), "the paper has 10 million");
-    let reason = "the implementation's (A-29); that a transaction uses one of them, drawn uniformly, and \
-                  that each has the skew, is read from static partitioning by table (A-16)";
+    let reason = "as in the artifact; that a transaction uses one of them, drawn uniformly, and that each \
+                  has the skew, is read from static partitioning by table (AMB-39)";
     table.assume("tables of YCSB-T", TABLES, reason);
     let reason = "cores of the server; of them 2 take only Delivery under TPC-C with alnico, 2 schedule in \
                   alnico-cpu-2 and 1 in strife";

@@ -158,8 +158,8 @@ fn breakdown(context: &Context<'_>) -> Result<Table> {
         systems.iter().map(|system| Load::new(context, system, CLUSTER)).collect();
     let found = run_all(context, &loads)?;
     let mut table = table(context, &loads)?;
-    let why = "M-31: from the first INV to the last ACK that the write waits for, less the mean \
-               time in which a follower handles an INV; computation is the rest of the latency";
+    let why = "from the first INV to the last ACK that the write waits for, less the mean time in \
+               which a follower handles an INV; computation is the rest of the latency";
     table.assume("communication_us", "a mean", why);
     for (system, point) in systems.iter().zip(found) {
         let whole = point.write.map_or(0.0, |(latency, _)| latency);
@@ -222,7 +222,7 @@ fn node_counts(context: &Context<'_>) -> Result<Table> {
 }
 
 /// Requests are issued at a node that holds the record, which departs from the paper: there every node
-/// holds every record (M-08).
+/// holds every record [MINOS24 II].
 fn scale(context: &Context<'_>) -> Result<Table> {
     let form = context.options.form;
     let requests = form.of(SCALE_REQUESTS);

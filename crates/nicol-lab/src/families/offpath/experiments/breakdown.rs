@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use nicol_core::units::Nanos;
-use nicol_protocols::offpath::linefs::LineFsConfig;
+use nicol_protocols::offpath::linefs::{Alternative, LineFsConfig};
 use serde_json::json;
 
 use super::files::{Content, HALF, Load, SYSTEMS, assume, run};
@@ -43,7 +43,7 @@ fn by_part(context: &Context<'_>) -> Result<Table> {
         let config = LineFsConfig { slots: 1, ..paper };
         let load = Load { config, clients: 1, content: Content::Half, window };
         points.push((told.to_owned(), load.clone()));
-        if *name == "linefs:a3" {
+        if *alternative == Alternative::A3 {
             let config = LineFsConfig { host_compresses: true, ..load.config };
             points.push((format!("{told}, compressed"), Load { config, ..load }));
         }

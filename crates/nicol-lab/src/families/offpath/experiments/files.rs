@@ -416,7 +416,8 @@ fn by_share(context: &Context<'_>) -> Result<Table> {
     let found = context.pool.map(&shares, |&a3_permille| {
         let paper = LineFsConfig::paper(Alternative::A2AndA3);
         let config = LineFsConfig { a3_permille, ..paper };
-        let window = form.of([Nanos::from_millis(10), Nanos::from_millis(4)]);
+        // Of the way with the smaller share there are enough chunks too.
+        let window = form.of([Nanos::from_millis(20), Nanos::from_millis(12)]);
         run(context, &Load { config, clients: CORES, content: Content::Half, window })
     })?;
     let mut table = context.table();

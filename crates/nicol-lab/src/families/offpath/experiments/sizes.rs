@@ -1,6 +1,7 @@
 //! Figures 7, 8, 9 and 11: ranges of addresses, and payloads with the PCIe packets that they take.
 //! [OffPath23 3.2, 3.3]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -167,8 +168,8 @@ fn engines(context: &Context<'_>) -> Result<Table> {
     let mut points = Vec::new();
     for path in [Path::SocToHost, Path::Dma] {
         for verb in [Verb::Read, Verb::Write] {
-            let small = [64, 256].into_iter().chain(sizes(context));
-            points.extend(small.map(|bytes| (path, verb, bytes)));
+            let every: BTreeSet<usize> = [64, 256].into_iter().chain(sizes(context)).collect();
+            points.extend(every.into_iter().map(|bytes| (path, verb, bytes)));
         }
     }
     let found = context.pool.map(&points, |&(path, verb, bytes)| {

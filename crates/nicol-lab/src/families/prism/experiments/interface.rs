@@ -54,7 +54,7 @@ const VALUE: usize = 512;
 /// Bytes of a pointer.
 const POINTER: usize = 8;
 
-/// Who executes chains, and on which profile: host cores, the card, the card's cores.
+/// The executor of chains, and its profile: host cores, the card, the card's cores.
 const IMPLEMENTATIONS: [(&str, &str, &str); 3] = [
     ("prism-software", DIRECT, "verbs.chains=false"),
     ("prism-asic", DIRECT, "verbs.chains=true"),

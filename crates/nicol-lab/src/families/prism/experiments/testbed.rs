@@ -1,4 +1,4 @@
-//! What the runs of the end-to-end figures stand on, and who executes chains there. [PRISM21 4.1, 4.2, 5]
+//! The testbeds of the end-to-end figures, and what executes chains in them. [PRISM21 4.1, 4.2, 5]
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::profiles;
 /// 1,408 clients of PRISM-TX have their turn about four times while a BlueField is measured.
 const STRETCH: u64 = 8;
 
-/// Who executes chains at servers.
+/// What executes chains at servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Executor {
     /// Dedicated cores of the host: the prototype. [PRISM21 4.1]

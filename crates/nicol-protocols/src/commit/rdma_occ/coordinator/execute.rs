@@ -19,7 +19,7 @@ use crate::kit::AllGranted;
 pub(super) struct Executed(AllRead, AllGranted);
 
 impl Executed {
-    /// Whoever was asked to lock has locked.
+    /// The proof that every owner that was asked to lock has locked.
     pub(super) fn granted(self) -> AllGranted {
         let Self(AllRead { .. }, granted) = self;
         granted

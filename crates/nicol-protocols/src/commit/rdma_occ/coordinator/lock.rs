@@ -18,7 +18,7 @@ use crate::kit::AllGranted;
 pub(super) struct Locked(AllGranted);
 
 impl Locked {
-    /// Whoever was asked to lock has locked.
+    /// The proof that every owner that was asked to lock has locked.
     pub(super) fn granted(self) -> AllGranted {
         self.0
     }

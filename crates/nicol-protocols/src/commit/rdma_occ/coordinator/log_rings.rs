@@ -82,7 +82,7 @@ impl LogRing {
         self.progress.notify();
     }
 
-    /// Its node is gone: nobody waits for what has not landed.
+    /// Its node is gone: records that have not landed are no longer waited for.
     pub(super) fn give_up(&self) {
         self.landed.set(u64::MAX);
         self.progress.notify();

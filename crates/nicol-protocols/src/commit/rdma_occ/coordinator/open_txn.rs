@@ -243,7 +243,7 @@ pub(super) fn note_answer(
 pub(super) struct InHand<F: Fabric>(Option<Box<OpenTxn<F>>>);
 
 impl<F: Fabric> InHand<F> {
-    /// Hands it over to whoever ends it.
+    /// Hands it over to the task that ends it.
     pub(super) fn hand_over(&mut self) -> Box<OpenTxn<F>> {
         match self.0.take() {
             Some(open) => open,

@@ -20,7 +20,7 @@ use crate::kit::AllGranted;
 pub(super) struct Validated(AllGranted);
 
 impl Validated {
-    /// Whoever was asked to lock has locked, and nobody has seen a change.
+    /// The proof that every owner that was asked to lock has locked, and that nothing read has changed.
     pub(super) fn granted(self) -> AllGranted {
         self.0
     }
@@ -67,7 +67,7 @@ impl<F: Fabric> Steps<F> {
         Ok(())
     }
 
-    /// Checks that what was scanned has not changed, and that nobody is about to change it.
+    /// Checks that what was scanned has not changed, and is not locked by a writer.
     pub(super) fn check_ranges(&self, txn: &Txn) -> Result<(), Abort> {
         let mut versions = txn.range_versions().iter();
         versions.try_for_each(|version| self.owner.check_range(*version, txn.id))

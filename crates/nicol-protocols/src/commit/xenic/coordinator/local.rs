@@ -12,7 +12,7 @@ use nicol_core::txn::{Abort, Entry, Txn};
 use nicol_core::wire::Malformed;
 
 use super::NicCoordinator;
-use crate::commit::xenic::Faithful;
+use crate::commit::xenic::config::Faithful;
 use crate::commit::xenic::messages::local::parse_txn_local;
 use crate::commit::xenic::node::Path;
 use crate::commit::xenic::open_txn::{InHand, OpenTxn};
@@ -84,11 +84,12 @@ impl<F: Fabric> NicCoordinator<F> {
         if inserts && !self.node.has_capacity() {
             return Err(Abort::NoResources);
         }
-        // AMB-07: as printed, a writing transaction locks and checks nothing.
         if reads_only || self.node.config().faithful == Faithful::Fixed {
-            self.check_current(open).await?;
+            self.check_current(open).await
+        } else {
+            // AMB-07: as printed, a writing transaction locks and checks nothing.
+            Ok(CurrentHere(()))
         }
-        Ok(CurrentHere(()))
     }
 
     /// With the write set locked: is everything that the host has read current, and nobody's to
@@ -96,7 +97,7 @@ impl<F: Fabric> NicCoordinator<F> {
     ///
     /// The order of the checks matters. The first two end with the only wait; the last three are
     /// made at the one instant after it, for which the transaction is validated.
-    async fn check_current(&self, open: &mut OpenTxn<F>) -> Result<(), Abort> {
+    async fn check_current(&self, open: &mut OpenTxn<F>) -> Result<CurrentHere, Abort> {
         let OpenTxn { txn, keys, .. } = open;
         // 1. Versions that the index knows: the cheapest check, and it finds what must be looked
         // up.
@@ -110,7 +111,8 @@ impl<F: Fabric> NicCoordinator<F> {
         self.confirm_absent(txn)?;
         // 5. Locks, after all versions: a writer that locked since a version was compared may have
         // been reported to its client already, and installs its write later.
-        self.check_unlocked(txn)
+        self.check_unlocked(txn)?;
+        Ok(CurrentHere(()))
     }
 
     /// Compares the versions that the index knows; `unknown` are the keys that it does not know.

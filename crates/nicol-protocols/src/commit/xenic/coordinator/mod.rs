@@ -19,7 +19,7 @@ use nicol_core::ids::{IdMap, TxnId};
 use nicol_core::txn::{Abort, ProcedureId, Procedures, Verdict};
 use nicol_core::wire::Malformed;
 
-use super::config::CombinedOps;
+use super::config::{CombinedOps, ROUNDS_MAX};
 use super::messages::{
     TXN_ABORT, TXN_COMMIT, TXN_EXECUTE, TXN_LOCAL, TXN_REQUEST, parse_txn_request,
 };
@@ -155,7 +155,7 @@ impl<F: Fabric> NicCoordinator<F> {
     /// One round of execution logic, where the transaction says. [Xenic21 4.2.2]
     async fn compute(&self, open: &mut InHand<F>) -> Result<Computed, Abort> {
         let _phase = self.fabric.phase("step 3: execution logic");
-        if open.rounds == super::ROUNDS_MAX {
+        if open.rounds == ROUNDS_MAX {
             return Err(Abort::NoResources);
         }
         open.rounds += 1;

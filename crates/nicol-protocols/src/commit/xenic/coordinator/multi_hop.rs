@@ -23,7 +23,7 @@ use super::NicCoordinator;
 use super::steps::Validated;
 use crate::commit::survivor::{Survivor, Without};
 use crate::commit::writes::Log;
-use crate::commit::xenic::Faithful;
+use crate::commit::xenic::config::Faithful;
 use crate::commit::xenic::messages::HostReply;
 use crate::commit::xenic::messages::ship::{Ship, ShipOutcome, Shipped, parse_ship_reply};
 use crate::commit::xenic::node::Path;
@@ -169,7 +169,7 @@ impl<F: Fabric> NicCoordinator<F> {
 
     /// Asks P2 to execute and, if it does not answer, what has become of that.
     ///
-    /// Errors: nobody will ever say.
+    /// Errors: the outcome cannot be learnt any more.
     async fn ask_to_execute(
         &self,
         open: &mut OpenTxn<F>,

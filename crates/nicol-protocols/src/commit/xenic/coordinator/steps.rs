@@ -49,8 +49,8 @@ impl From<CurrentHere> for Validated {
     }
 }
 
-/// Proof that VALIDATE was granted, or that there was nothing to validate.
-pub(super) struct Unchanged(());
+/// Proof that VALIDATE was granted; where there was nothing to validate, that EXECUTE was.
+pub(super) struct Unchanged(AllGranted);
 
 /// Proof that every backup has logged every write: the transaction is committed, and its outcome is
 /// reported.
@@ -104,7 +104,7 @@ impl<F: Fabric> NicCoordinator<F> {
         }
     }
 
-    /// Takes what the primaries have read, and notes who holds locks now.
+    /// Takes what the primaries have read, and notes which of them hold locks now.
     pub(super) async fn gather_values(&self, open: &mut OpenTxn<F>) -> Result<AllGranted, Abort> {
         let OpenTxn { calls, txn, keys, locks, exhausted, .. } = open;
         let take = |call: PrimaryCall, reply: Result<F::Payload, FabricError>| {
@@ -130,18 +130,19 @@ impl<F: Fabric> NicCoordinator<F> {
         executed: Executed,
     ) -> Result<Validated, Abort> {
         let _phase = self.fabric.phase("step 4: VALIDATE");
-        let Executed(_) = executed;
+        let Executed(granted) = executed;
         let entries = open.txn.entries();
         // AMB-34: one key, read in one request, was current at that instant.
-        if entries.len() != 1 && !entries.iter().all(|entry| entry.write) {
-            self.scatter(
-                open,
-                |entry| !entry.write,
-                |open, shard| self.ask(shard, &Validate { txn: &open.txn, keys: &open.keys }),
-            );
-            let _ = open.calls.gather(|call, reply| self.verdict(call.shard, reply)).await?;
+        if entries.len() == 1 || entries.iter().all(|entry| entry.write) {
+            return Ok(Validated::Unchanged(Unchanged(granted)));
         }
-        Ok(Validated::Unchanged(Unchanged(())))
+        self.scatter(
+            open,
+            |entry| !entry.write,
+            |open, shard| self.ask(shard, &Validate { txn: &open.txn, keys: &open.keys }),
+        );
+        let checked = open.calls.gather(|call, reply| self.verdict(call.shard, reply)).await?;
+        Ok(Validated::Unchanged(Unchanged(granted.and(checked))))
     }
 
     /// LOG at every backup of what is written; then the host is told the outcome.

@@ -10,10 +10,11 @@ use nicol_core::txn::{Abort, Outcome, Txn, Verdict, VersionRange};
 use super::{HostCoordinator, outcome_of};
 use crate::commit::make_scans;
 use crate::commit::survivor::Survivor;
+use crate::commit::xenic::capacity;
+use crate::commit::xenic::config::{LocalRead, ROUNDS_MAX};
 use crate::commit::xenic::messages::local::TxnLocal;
 use crate::commit::xenic::messages::{Answer, parse_answer};
 use crate::commit::xenic::node::Path;
-use crate::commit::xenic::{LocalRead, ROUNDS_MAX, capacity};
 
 /// What comes of a transaction that was tried at its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

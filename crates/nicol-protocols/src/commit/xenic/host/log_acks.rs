@@ -1,7 +1,7 @@
 //! Log acks travel with other messages to the NIC. [Xenic21 4.2 step 7]
 //!
-//! Nobody waits for an ack but a log that is nearly full, so an ack leaves with the next message to
-//! its NIC core, and on its own only when there is none for a while, or when the log needs space.
+//! Only a log that is nearly full waits for acks. So an ack leaves with the next message to its NIC
+//! core, and on its own only when there is none for a while, or when the log needs space.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -16,7 +16,7 @@ use nicol_core::ids::{EngineId, TxnId};
 use nicol_core::steering::Way;
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn, Verdict};
 
-use super::ExecuteAt;
+use super::config::ExecuteAt;
 use super::coordinator::SLOT_WAIT;
 use super::messages::{Answer, TxnAbort, TxnCommit, TxnExecute, TxnRequest, parse_answer};
 use super::node::Node;
@@ -51,6 +51,11 @@ impl<F: Fabric> HostCoordinator<F> {
             acks,
             sequence: Rc::new(Cell::new(0)),
         }
+    }
+
+    /// The host engine's fabric.
+    pub(super) const fn fabric(&self) -> &F {
+        &self.fabric
     }
 
     /// Runs `txn` at the NIC: step 1 and, unless its logic was shipped, step 3 of the paper.

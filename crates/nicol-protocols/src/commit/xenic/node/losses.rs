@@ -1,8 +1,8 @@
 //! What a crash leaves behind at a node that survives it, where nothing recovers yet (decision 0020)
 //! [Xenic21 4.2.1].
 //!
-//! A transaction that a crashed node has left undecided keeps its locks, and whoever wants one is
-//! refused in words.
+//! A transaction that a crashed node left undecided keeps its locks. Other transactions that want these
+//! keys are refused with the reason.
 
 use nicol_core::fabric::{Fabric, ReplyTo};
 use nicol_core::ids::{Key, TxnId};
@@ -26,8 +26,8 @@ impl Node {
         }
     }
 
-    /// Why nobody may have `key`, which `holder` has locked: `conflict`, unless the lock is for
-    /// good.
+    /// Why a transaction that wants `key`, which `holder` has locked, aborts: `conflict`, or
+    /// `AwaitsRecovery` if a lost node left the holder undecided.
     pub(in crate::commit::xenic) fn conflict(
         &self,
         key: Key,
@@ -37,8 +37,8 @@ impl Node {
         if self.lost().have_left(holder) { Abort::AwaitsRecovery { key } } else { conflict }
     }
 
-    /// Why what was read of `key` is not current: somebody has written it or, it may be, has locked
-    /// it for good.
+    /// Why a read of `key` is not current: the key was written, or it is locked, perhaps by a transaction
+    /// that a lost node left undecided.
     pub(in crate::commit::xenic) fn staleness(&self, key: Key) -> Abort {
         let stale = Abort::Stale { key };
         self.holder(key).map_or(stale, |holder| self.conflict(key, holder, stale))

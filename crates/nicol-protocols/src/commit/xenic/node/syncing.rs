@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nicol_core::view::View;
 
-use crate::commit::xenic::LocksUntil;
+use crate::commit::xenic::config::LocksUntil;
 
 /// Those of one node.
 #[derive(Debug)]

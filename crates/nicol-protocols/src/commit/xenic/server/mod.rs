@@ -228,7 +228,7 @@ impl<F: Fabric> NicServer<F> {
         self.fabric.reply(reply_to, &ExecuteReply::Denied::<std::iter::Empty<_>>(abort));
     }
 
-    /// Locks the write set, all or none, and checks that nobody else holds the other keys.
+    /// Locks the write set, all or none, and checks that the other keys are not locked by others.
     fn lock_and_check(&self, keys: &Keys<impl AsRef<[u8]>>) -> Result<(), Abort> {
         let lock = |key| {
             self.fabric.work(Work::IndexLookup);
@@ -341,8 +341,8 @@ impl<F: Fabric> NicServer<F> {
         let releases = allowed && !self.fabric.memory_is_durable();
         if releases {
             // DEVIATION [Xenic21 4.2 step 6]: the paper waits for the DMA, which makes the record
-            // durable in battery-backed memory. Under a log device that takes one more sync, and
-            // whoever wants a hot key would wait for it.
+            // durable in battery-backed memory. Under a log device that takes one more sync, for
+            // which every transaction on a hot key would wait.
             self.node.syncing().begin();
             self.unlock_written(writes);
         }

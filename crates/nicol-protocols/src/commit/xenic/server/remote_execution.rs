@@ -143,7 +143,7 @@ impl<F: Fabric> NicServer<F> {
         });
     }
 
-    /// Answers a SHIP, and whoever has asked for its outcome meanwhile.
+    /// Answers a SHIP, and the requests for its outcome that came meanwhile.
     fn answer(&self, id: TxnId, reply_to: ReplyTo, reply: &ShipReply<'_>) {
         self.fabric.reply(reply_to, reply);
         let execution = self.shipped.borrow_mut().remove(&id);
@@ -166,7 +166,7 @@ impl<F: Fabric> NicServer<F> {
         }
     }
 
-    /// COMMIT has come: nobody asks any more.
+    /// COMMIT has come: the outcome will not be asked for again.
     pub(super) fn forget_shipped(&self, id: TxnId) {
         if let Some(RemoteExecution::Executed(open)) = self.shipped.borrow_mut().remove(&id) {
             self.txns.close(open);

@@ -1,12 +1,12 @@
-//! What the log devices of a simulated cluster hold after a crash of everything. (decision 0025)
+//! What the log devices of a cluster hold after everything has ended. (decision 0025)
 
-use nicol_core::ids::{NodeId, Version};
+use nicol_core::ids::NodeId;
 use nicol_core::medium::MediumWrite;
 use nicol_core::records::RecordSource;
+use nicol_core::system::ReadBack;
 use nicol_core::view::View;
-use nicol_protocols::commit::recovery::{Logs, Recovered};
 
-use crate::family::ReadBack;
+use crate::commit::recovery::{Logs, Recovered};
 
 /// What was loaded, and over it the transactions of which the media hold all parts.
 ///
@@ -16,11 +16,7 @@ pub(super) fn read_back(
     source: &dyn RecordSource,
     media: &[(NodeId, Vec<MediumWrite>)],
 ) -> Result<ReadBack, String> {
-    let mut recovered = Recovered::default();
-    for shard in view.shard_ids() {
-        let mut load = |key, value: &[u8]| recovered.apply(key, Version(1), Some(value));
-        source.load(view, shard, &mut load);
-    }
+    let mut recovered = Recovered::loaded(view, source);
     // The device's checksums tell what is torn.
     let mut records = Vec::new();
     for (node, writes) in media {
@@ -35,9 +31,5 @@ pub(super) fn read_back(
         let mut apply = |key, version, value: Option<&[u8]>| recovered.apply(key, version, value);
         decided.for_each_write(&write.bytes, &mut apply).map_err(|error| error.to_string())?;
     }
-    let owned = recovered.iter().map(|(key, version, value)| {
-        let value = value.map(<[u8]>::to_vec);
-        (key, (version, value))
-    });
-    Ok(owned.collect())
+    Ok(recovered.into_owned())
 }

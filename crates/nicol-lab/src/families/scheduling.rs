@@ -1,0 +1,67 @@
+//! Schedulers in front of an engine, or of the coordinators of a node: what may be set in them.
+
+use anyhow::{Context, Result, bail};
+use nicol_core::units::Nanos;
+use nicol_protocols::schedule::{
+    Completion, Kind, Planes, Policy, Ranking, ScheduleConfig, WORKERS_MAX,
+};
+
+use crate::settings::number;
+
+/// Who may schedule.
+pub(super) const SCHEDULERS: [(&str, Kind); 6] = [
+    ("alnico", Kind::Alnico),
+    ("alnico-cpu-2", Kind::AlnicoCpu2),
+    ("alnico-cpu-n", Kind::AlnicoCpuN),
+    ("static-partition", Kind::StaticPartition),
+    ("strife", Kind::Strife),
+    ("round-robin", Kind::RoundRobin),
+];
+
+/// Changes a setting of a scheduler.
+pub(super) fn set_schedule(schedule: &mut ScheduleConfig, key: &str, value: &str) -> Result<()> {
+    match (key, value) {
+        ("ranking", "artifact") => schedule.ranking = Ranking::Artifact,
+        ("ranking", "improved") => schedule.ranking = Ranking::Improved,
+        ("ranking", _) => bail!("'{value}': choose artifact or improved"),
+        ("planes", "1") => schedule.planes = Planes::One,
+        ("planes", "2") => schedule.planes = Planes::Two,
+        ("planes", _) => bail!("'{value}': choose 1 or 2"),
+        ("completion", "reply") => schedule.completion = Completion::Reply,
+        ("completion", "slot") => schedule.completion = Completion::Slot,
+        ("completion", _) => bail!("'{value}': choose reply or slot"),
+        ("publish", "always") => schedule.policy = Policy::Always,
+        ("publish", "on-change") => schedule.policy = Policy::OnChange,
+        ("publish", _) => bail!("'{value}': choose always or on-change"),
+        ("feedback_us", _) => {
+            schedule.feedback = Nanos::from_micros(number(value, 1, 10_000_000)?);
+        }
+        ("reserved", _) => schedule.reserved = number(value, 0, WORKERS_MAX as u64 - 1)? as usize,
+        ("padding", _) => schedule.padding = number(value, 0, 1 << 16)? as u32,
+        ("at_a_time", _) => schedule.at_a_time = number(value, 1, 64)? as usize,
+        ("batch", _) => schedule.batch = number(value, 1, 1 << 20)? as usize,
+        ("batch_us", _) => schedule.batch_time = Nanos::from_micros(number(value, 1, 1 << 30)?),
+        _ => schedule.timeout = Nanos::from_micros(number(value, 1, 1 << 32)?),
+    }
+    Ok(())
+}
+
+/// Why a scheduler's setting means nothing without one.
+pub(super) fn without_scheduler(key: &str) -> String {
+    let why = match key {
+        "timeout_us" => "clients are on the cores, and wait for no answer that may not come",
+        _ => "nobody schedules",
+    };
+    format!("{why}: set scheduler=NAME before {key}, or leave {key} out")
+}
+
+/// The configuration of the scheduler that is called `name`; `None` of `none`.
+pub(super) fn scheduler(name: &str) -> Result<Option<ScheduleConfig>> {
+    if name == "none" {
+        return Ok(None);
+    }
+    let found = SCHEDULERS.iter().find(|(known, _)| *known == name);
+    let names = SCHEDULERS.map(|(name, _)| name).join(", ");
+    let (_, kind) = found.with_context(|| format!("'{name}': choose none or one of {names}"))?;
+    Ok(Some(ScheduleConfig::published(*kind)))
+}
