@@ -21,11 +21,13 @@ impl<F: Fabric> Member<F> {
     pub(super) async fn follow(self: Rc<Self>, received: Received) {
         let open = self.node.begin();
         if self.is_of_this_view(received.inv.epoch).await {
+            received.updating.replace(Some(self.node.begin_update()));
             if self.config().offload {
                 self.follow_offloaded(&received).await;
             } else {
                 self.follow_on_host(&received).await;
             }
+            received.updating.take();
             // Its coordinator may have died while the update was on its way, and those that replay
             // what it has left may have looked before.
             self.replay_if_orphan(received.inv.key, received.inv.ts);
@@ -91,6 +93,7 @@ impl<F: Fabric> Member<F> {
         received: &Received,
         newer: Obsolete,
     ) {
+        received.updating.take();
         for &step in self.steps.obsolete_at_follower {
             match step {
                 Step::ConsistencySpin | Step::PersistencySpin => {

@@ -58,6 +58,8 @@ pub struct Node {
     pub(super) scope_numbers: AtomicU64,
     /// Tasks under way.
     pub(super) open: Arc<AtomicU64>,
+    /// Updates of other nodes' writes that are on their way to the vFIFO or the host's memory.
+    pub(super) updating: Arc<AtomicU64>,
     pub(super) rejected: AtomicU64,
     pub(super) breakdown: Breakdown,
     pub(super) shipping: Shipping,
@@ -85,6 +87,16 @@ impl Node {
     /// A task begins: until it ends, the node is not at rest.
     pub(super) fn begin(&self) -> Open {
         Open::begin(&self.open)
+    }
+
+    /// An update of another node's write is on its way into this one's memory, until the result is dropped.
+    pub(super) fn begin_update(&self) -> Open {
+        Open::begin(&self.updating)
+    }
+
+    /// Is no update of another node's write on its way into this one's memory?
+    pub(super) fn has_settled(&self) -> bool {
+        self.updating.load(Ordering::Acquire) == 0 && self.volatile_entries.is_empty()
     }
 
     /// How it runs.

@@ -115,6 +115,11 @@ impl VolatileEntries {
         self.lock().1.get(&number).map(look)
     }
 
+    /// Is no entry filled?
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().1.is_empty()
+    }
+
     /// Takes an entry out.
     pub(super) fn take(&self, number: u64) -> Option<Queued> {
         self.lock().1.remove(&number)

@@ -1,9 +1,12 @@
 //! An INV, kept for the task that follows it.
 
+use std::cell::RefCell;
+
 use nicol_core::ids::EngineId;
 use nicol_core::units::Nanos;
 
 use super::messages::Inv;
+use crate::kit::Open;
 
 /// An INV that was received.
 #[derive(Debug)]
@@ -12,12 +15,15 @@ pub(super) struct Received {
     pub(super) at: Nanos,
     pub(super) inv: Inv<'static>,
     value: Option<Box<[u8]>>,
+    /// While its update may still land here.
+    pub(super) updating: RefCell<Option<Open>>,
 }
 
 impl Received {
     /// `inv`, which has come now, kept.
     pub(super) fn of(from: EngineId, inv: &Inv<'_>, at: Nanos) -> Self {
-        Self { from, at, inv: Inv { value: None, ..*inv }, value: inv.value.map(Into::into) }
+        let value = inv.value.map(Into::into);
+        Self { from, at, inv: Inv { value: None, ..*inv }, value, updating: RefCell::default() }
     }
 
     pub(super) fn inv(&self) -> Inv<'_> {

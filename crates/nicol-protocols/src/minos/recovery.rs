@@ -7,8 +7,10 @@
 //!    its NIC: before, nobody would send it what it has not copied.
 //! 3. A member that serves ships it every update that it lacks, which it persists as well: what that member
 //!    has acknowledged in earlier views is there, and later writes wait for both. If nobody serves, because
-//!    everything has crashed, it waits until every server is back and takes the newest of all their logs.
-//! 4. Records that are locked there are locked here until they are not.
+//!    everything has crashed, it waits until every server is back and takes the newest of all their logs, once
+//!    no update of an earlier view is on its way there.
+//! 4. Records that are locked there are locked here until they are not. Where nobody serves, nobody replays
+//!    what a dead coordinator has locked: it is complete once everybody has taken the newest.
 //! 5. What only its own log has is a write that never completed: it is locked, and replayed unless its
 //!    coordinator lives, which sends it again.
 //! 6. It serves.
@@ -222,6 +224,9 @@ impl<F: Fabric> Member<F> {
         if members.len() < others.len() || !has_log {
             return None;
         }
+        while !(self.node.knows_epoch(view.epoch().0.into()) && self.node.has_settled()) {
+            self.pause().await;
+        }
         for &node in &members {
             self.copy_from(node, false).await?;
         }
@@ -299,7 +304,10 @@ impl<F: Fabric> Member<F> {
             self.fabric.spawn(self.clone().replay_orphans());
         }
         for &(key, _) in &*locked {
-            while !self.is_free_at(node, key).await? {
+            while let Some(owner) = self.owner_at(node, key).await? {
+                if !serves && is_orphan(self.fabric.view(), owner) {
+                    break;
+                }
                 self.pause().await;
             }
         }
@@ -366,16 +374,17 @@ impl<F: Fabric> Member<F> {
         Some(())
     }
 
-    /// Has the record's read lock been released at `node`? Then so it is here, unless of a newer write.
-    async fn is_free_at(&self, node: NodeId, key: Key) -> Option<bool> {
+    /// Who owns the record's read lock at `node`? Once it has been released there, so it is here, unless of
+    /// a newer write.
+    async fn owner_at(&self, node: NodeId, key: Key) -> Option<Option<Timestamp>> {
         let page = self.ship(node, key, key, &[]).await?;
-        let Some(shipped) = page.records.first() else { return Some(true) };
+        let Some(shipped) = page.records.first() else { return Some(None) };
         self.take(shipped);
         if shipped.owner != Timestamp::NONE {
-            return Some(false);
+            return Some(Some(shipped.owner));
         }
         self.node.store().change(key, |record| record.release_up_to(shipped.ts));
-        Some(true)
+        Some(None)
     }
 
     /// Takes a record that was shipped, as far as it is newer.
@@ -410,14 +419,16 @@ impl<F: Fabric> Member<F> {
     }
 
     /// SHIP: what the asker lacks of the records of this node, once it knows a view in which the asker is a
-    /// member.
+    /// member. A node that does not serve first has everything that was sent to it in earlier views: others
+    /// may have it, and nobody sends it again.
     pub(super) fn ship_to(self: &Rc<Self>, body: &[u8], to: ReplyTo) -> Result<(), Malformed> {
         let (epoch, keys, own) = Ship::parse(body)?;
         let member = self.clone();
         self.fabric.spawn(async move {
             let open = member.node.begin();
             // An engine that does not know it might complete a write without the asker, behind this page.
-            while !member.node.knows_epoch(epoch) {
+            let node = &member.node;
+            while !(node.knows_epoch(epoch) && (node.is_ready() || node.has_settled())) {
                 member.pause().await;
             }
             member.fabric.access().await;

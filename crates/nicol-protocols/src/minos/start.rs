@@ -132,6 +132,7 @@ impl SystemNode for Node {
             scopes: Mutex::default(),
             scope_numbers: AtomicU64::new(0),
             open: Arc::default(),
+            updating: Arc::default(),
             rejected: AtomicU64::new(0),
             breakdown: Breakdown::default(),
             shipping: Shipping::default(),
