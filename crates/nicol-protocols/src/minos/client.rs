@@ -10,7 +10,6 @@ use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::system::SystemNode;
 use nicol_core::view::Role;
 
-use super::config::Sabotage;
 use super::member::Member;
 use super::messages::NO_SCOPE;
 use super::record::Record;
@@ -41,7 +40,7 @@ impl<F: Fabric> KeyValue for Client<F> {
         member.fabric.work(Work::TableLookup);
         self.check_read(key)?;
         let read = |record: &mut Record| {
-            let free = record.rd_lock.is_none() || member.breaks(Sabotage::ReadsThroughLocks);
+            let free = member.hooks().may_read(record.rd_lock.is_none());
             free.then(|| {
                 value.clear();
                 value.extend_from_slice(record.value.as_deref().unwrap_or_default());
@@ -87,7 +86,7 @@ impl<F: Fabric> Client<F> {
     /// May this node answer a read of `key`?
     fn check_read(&self, key: Key) -> Result<(), Failure> {
         let Member { fabric, node, .. } = &*self.member;
-        if self.member.breaks(Sabotage::ServesAlone) && node.is_ready() && fabric.has_lease() {
+        if self.member.hooks().reads_alone() && node.is_ready() && fabric.has_lease() {
             return Ok(());
         }
         self.check(key)

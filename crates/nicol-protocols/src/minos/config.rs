@@ -5,6 +5,8 @@ use nicol_core::history::Persistency;
 use nicol_core::ids::Side;
 use nicol_core::units::{Bytes, Nanos};
 
+use super::broken::{Hooks, Sabotage};
+
 /// Is an erratum of the paper kept?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Faithful {
@@ -69,41 +71,12 @@ pub struct MinosConfig {
     pub sabotage: Sabotage,
 }
 
-/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// None.
-    None,
-    /// Reads do not wait for the read lock.
-    ReadsThroughLocks,
-    /// A follower releases the read lock when it acknowledges, not when it is told.
-    ReleasesEarly,
-    /// The coordinator does not wait for one of its followers.
-    ForgetsFollower,
-    /// A node applies an update over a newer one.
-    AppliesObsolete,
-    /// An obsolete write is acknowledged without waiting for what made it so.
-    SkipsSpins,
-    /// What should be durable is acknowledged before it is.
-    AcksBeforePersist,
-    /// A recovery reads no entry of the dFIFO.
-    LosesQueue,
-    /// A recovery applies updates in any order, and checks none for obsoleteness.
-    Resurrects,
-    /// Nobody replays what a dead coordinator has left.
-    DropsReplays,
-    /// The dFIFO is lost when its NIC crashes alone.
-    LosesQueueWithNic,
-    /// The vFIFO is still there when its NIC has crashed.
-    KeepsVolatileQueue,
-    /// A host whose NIC has crashed goes on serving reads.
-    ServesAlone,
-    /// A replay takes a timestamp of its own, as a new write of the old value would.
-    ReplaysAsNew,
-}
-
 impl MinosConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks::new(self.sabotage)
+    }
+
     /// The paper's choices for one end of the line, or the other.
     pub const fn paper(model: Persistency, offload: bool, value_bytes: u64) -> Self {
         Self {

@@ -6,7 +6,6 @@ use nicol_core::fabric::Fabric;
 use nicol_core::history::Persistency;
 use nicol_core::ids::Key;
 
-use super::config::Sabotage;
 use super::local::Obsolete;
 use super::member::Member;
 use super::messages::{Ack, AckC, AckP, Inv, Reject};
@@ -69,7 +68,7 @@ impl<F: Fabric> Member<F> {
     /// Lines 39 and 40, in the order that the model gives them. Also what the SmartNIC does once the
     /// update is in its vFIFO.
     pub(super) async fn acknowledge(self: &Rc<Self>, received: &Received) {
-        if self.breaks(Sabotage::ReleasesEarly) {
+        if self.hooks().releases_early() {
             self.release_rd_lock(received.inv.key, received.inv.ts).await;
         }
         for &step in self.steps.follower {

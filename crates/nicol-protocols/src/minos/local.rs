@@ -10,7 +10,6 @@ use std::rc::Rc;
 use nicol_core::fabric::{Fabric, FabricError, Work};
 use nicol_core::ids::Key;
 
-use super::config::Sabotage;
 use super::log::Logged;
 use super::member::Member;
 use super::messages::Inv;
@@ -37,10 +36,10 @@ impl<F: Fabric> Member<F> {
     /// Obsolete(TS_WR), under the WRLock or without.
     pub(super) async fn obsolete(&self, inv: &Inv<'_>) -> Option<Obsolete> {
         self.fabric.caught_up().await;
-        if self.breaks(Sabotage::AppliesObsolete) {
-            return None;
-        }
-        let newer = |record: &Record| record.is_obsolete(inv.ts).then_some(record.volatile_ts);
+        let newer = |record: &Record| {
+            let obsolete = self.hooks().is_obsolete(record.is_obsolete(inv.ts));
+            obsolete.then_some(record.volatile_ts)
+        };
         self.node.store().look(inv.key, newer).map(Obsolete)
     }
 
@@ -81,7 +80,7 @@ impl<F: Fabric> Member<F> {
         self.node.store().change(inv.key, |record| {
             assert!(record.wr_lock, "an update holds the write lock");
             // A node that recovers may have copied a newer one meanwhile, without the lock.
-            if record.volatile_ts <= inv.ts || self.breaks(Sabotage::AppliesObsolete) {
+            if !self.hooks().is_obsolete(record.volatile_ts > inv.ts) {
                 record.update(inv.ts, inv.value);
             }
         });
@@ -112,7 +111,7 @@ impl<F: Fabric> Member<F> {
 
     /// ConsistencySpin, or PersistencySpin.
     pub(super) async fn spin(&self, step: Step, key: Key, newer: &Obsolete) {
-        if self.breaks(Sabotage::SkipsSpins) {
+        if !self.hooks().spins() {
             return;
         }
         let Obsolete(target) = *newer;
@@ -144,7 +143,7 @@ impl<F: Fabric> Member<F> {
     /// Releases the RDLock if `ts` still owns it; offloaded, once the vFIFO has drained. [MINOS24 V-B4]
     pub(super) async fn release_rd_lock(&self, key: Key, ts: Timestamp) {
         let ready = |record: &Record| record.rd_lock != Some(ts) || record.value_ts >= ts;
-        if !self.breaks(Sabotage::ReleasesEarly) {
+        if !self.hooks().releases_early() {
             self.spin_until(key, ready).await;
         }
         self.fabric.access().await;
@@ -170,19 +169,14 @@ impl<F: Fabric> Member<F> {
         self: &Rc<Self>,
         record: Vec<u8>,
     ) -> Result<(), FabricError> {
-        if self.breaks(Sabotage::AcksBeforePersist) {
-            let member = self.clone();
-            self.fabric.spawn(async move {
-                let open = member.node.begin();
-                let _on_its_way = member.write_record(record).await;
-                drop(open);
-            });
+        if self.hooks().promises_early() {
+            self.write_record_later(record);
             return Ok(());
         }
         self.write_record(record).await
     }
 
-    async fn write_record(self: &Rc<Self>, record: Vec<u8>) -> Result<(), FabricError> {
+    pub(super) async fn write_record(self: &Rc<Self>, record: Vec<u8>) -> Result<(), FabricError> {
         if self.durable_queue.is_some() {
             return self.enqueue_durable(record).await;
         }

@@ -13,7 +13,8 @@ use nicol_core::units::Nanos;
 use nicol_core::view::Role;
 use nicol_core::wire::Malformed;
 
-use super::config::{MinosConfig, Sabotage};
+use super::broken::Hooks;
+use super::config::MinosConfig;
 use super::log::{LOG_SLOTS, QUEUE_LABEL, Slots};
 use super::messages::{
     ACK, ACK_C, ACK_P, Ack, AckC, AckP, INV, Inv, PERSIST, Persist, REJECT, Received, Reject,
@@ -74,9 +75,8 @@ impl<F: Fabric> Member<F> {
         self.node.config()
     }
 
-    /// Is the system broken so?
-    pub(super) fn breaks(&self, sabotage: Sabotage) -> bool {
-        self.config().sabotage == sabotage
+    pub(super) fn hooks(&self) -> Hooks {
+        self.config().hooks()
     }
 
     /// A write to be coordinated here.
@@ -157,8 +157,7 @@ impl<F: Fabric> Member<F> {
 
     /// Begins to wait for the ACKs of `followers`.
     pub(super) fn await_acks(&self, write: &Write, followers: &[NodeId]) {
-        let forgotten = usize::from(self.breaks(Sabotage::ForgetsFollower));
-        let awaited = &followers[..followers.len().saturating_sub(forgotten)];
+        let awaited = self.hooks().awaited(followers);
         write.await_acks(self.fabric.view().epoch().0.into(), awaited, self.fabric.now());
     }
 

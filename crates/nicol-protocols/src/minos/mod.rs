@@ -28,6 +28,7 @@
 //! had as printed (`Errata`). A message that must arrive is a request where routes lose messages, and
 //! one-way where they do not.
 
+mod broken;
 mod client;
 mod config;
 mod coordinator;
@@ -55,8 +56,9 @@ mod timestamp;
 mod views;
 mod write;
 
+pub use broken::Sabotage;
 pub use client::Client;
-pub use config::{Errata, Faithful, MinosConfig, Sabotage};
+pub use config::{Errata, Faithful, MinosConfig};
 pub use node::{BREAKDOWN, Loaded, Node};
 pub use procedure::{OneRecord, logged_update};
 pub use record::Metadata;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use nicol_core::fabric::{Fabric, FabricError};
 
-use super::config::{Faithful, Sabotage};
+use super::config::Faithful;
 use super::member::Member;
 use super::messages::Inv;
 use super::received::Received;
@@ -90,11 +90,11 @@ impl<F: Fabric> Member<F> {
     /// Errors: the host has crashed. The entry stays in the queue, for the host's next life.
     async fn drain_volatile(&self, number: u64) -> Result<(), FabricError> {
         let (entries, store) = (self.node.volatile_entries(), self.node.store());
-        let lands = self.breaks(Sabotage::AppliesObsolete);
+        let hooks = self.hooks();
         let bytes = entries.look(number, |update| {
-            let obsolete = store.look(update.key, |record| record.value_ts >= update.ts);
+            let newer = store.look(update.key, |record| record.value_ts >= update.ts);
             let bytes = update.value.as_ref().map_or(0, |value| value.len());
-            (lands || !obsolete).then_some(bytes)
+            (!hooks.is_obsolete(newer)).then_some(bytes)
         });
         if let Some(Some(bytes)) = bytes {
             self.fabric.drain_queue_entry(bytes).await?;
@@ -105,7 +105,7 @@ impl<F: Fabric> Member<F> {
         }
         store.change(update.key, |record| {
             // A newer update of this record may have overtaken this one.
-            if lands || record.value_ts < update.ts {
+            if !hooks.is_obsolete(record.value_ts >= update.ts) {
                 record.land(update.ts, update.value.as_deref());
                 record.volatile_ts = record.volatile_ts.max(update.ts);
             }

@@ -27,7 +27,6 @@ use nicol_core::units::Nanos;
 use nicol_core::view::Role;
 use nicol_core::wire::{Malformed, Reader, Writer};
 
-use super::config::Sabotage;
 use super::log::{Logged, QUEUE_LABEL};
 use super::member::Member;
 use super::messages::{Inv, NO_SCOPE, SHIP};
@@ -148,21 +147,17 @@ impl Page {
 
 /// Applies what the medium of a node has kept: the newest of each record.
 pub(super) fn apply_medium(node: &Node, revival: &Revival<'_>) {
-    let sabotage = node.config().sabotage;
+    let hooks = node.config().hooks();
+    let memory_kept = node.memory_kept.load(Ordering::Acquire);
     // Newest first, which is as good as any order.
     for write in revival.medium.iter().rev().filter(|write| write.intact) {
-        let loses_queue = match sabotage {
-            Sabotage::LosesQueue => true,
-            Sabotage::LosesQueueWithNic => node.memory_kept.load(Ordering::Acquire),
-            _ => false,
-        };
-        if loses_queue && write.label & QUEUE_LABEL != 0 {
+        if write.label & QUEUE_LABEL != 0 && !hooks.finds_queue(memory_kept) {
             continue;
         }
         // A write of a device that tears is checked as a whole; what is no record is of nobody here.
         let Ok(Logged::Update { key, ts, value }) = Logged::parse(&write.bytes) else { continue };
         node.store().change(key, |record| {
-            if record.value_ts < ts || sabotage == Sabotage::Resurrects {
+            if hooks.recovers(record.value_ts < ts) {
                 record.update(ts, value);
             }
             record.durable_ts = record.durable_ts.max(ts);
@@ -390,7 +385,7 @@ impl<F: Fabric> Member<F> {
     /// Takes a record that was shipped, as far as it is newer.
     fn take(&self, shipped: &Shipped) {
         self.node.store().change(shipped.key, |record| {
-            if record.value_ts < shipped.ts || self.breaks(Sabotage::Resurrects) {
+            if self.hooks().recovers(record.value_ts < shipped.ts) {
                 record.volatile_ts = record.volatile_ts.max(shipped.ts);
                 record.land(shipped.ts, shipped.value.as_deref());
             }

@@ -14,7 +14,7 @@ use nicol_core::units::Bytes;
 use nicol_core::view::{Halves, Role, ShardMap, View};
 
 use super::client::Client;
-use super::config::{MinosConfig, Sabotage};
+use super::config::MinosConfig;
 use super::log::{LOG_SLOTS, Slots};
 use super::member::Member;
 use super::node::{BREAKDOWN, Breakdown, LOST, Loaded, Node, READY, RECOVERED, Shipping};
@@ -66,10 +66,7 @@ impl SystemNode for Node {
     /// A host reaches nobody without its NIC, and a NIC has nothing to serve without its host; but what
     /// either holds is there when both serve again.
     fn halves(config: &MinosConfig) -> Halves {
-        match config.sabotage {
-            Sabotage::ServesAlone => Halves::Apart,
-            _ => Halves::Paired,
-        }
+        config.hooks().halves()
     }
 
     fn load(shard: ShardId, view: &View, _: &MinosConfig, source: &dyn RecordSource) -> Loaded {
@@ -146,7 +143,7 @@ impl SystemNode for Node {
             self.store.lose();
         }
         if loss.nic {
-            self.volatile_entries.lose(self.config.sabotage == Sabotage::KeepsVolatileQueue);
+            self.volatile_entries.lose(self.config.hooks().keeps_volatile_queue());
         }
         self.lives_end(loss);
         self.memory_kept.fetch_and(!loss.host, Ordering::AcqRel);
@@ -293,6 +290,7 @@ impl KeyValueNode for Node {
 mod tests {
     use nicol_core::history::Persistency;
 
+    use super::super::broken::Sabotage;
     use super::*;
 
     const KEY: Key = Key(0);

@@ -8,7 +8,6 @@ use nicol_core::history::Persistency;
 use nicol_core::ids::{Key, Side};
 use nicol_core::view::{SideState, View};
 
-use super::config::Sabotage;
 use super::member::Member;
 use super::messages::NO_SCOPE;
 use super::record::Record;
@@ -79,7 +78,7 @@ impl<F: Fabric> Member<F> {
     /// Replays the write of `key` at `ts`: as its coordinator would have, with the timestamp that it
     /// has, so that it does not matter how many do.
     pub(super) async fn replay(self: Rc<Self>, key: Key, ts: Timestamp) {
-        if self.breaks(Sabotage::DropsReplays) {
+        if !self.hooks().replays() {
             return;
         }
         let open = self.node.begin();
@@ -96,13 +95,8 @@ impl<F: Fabric> Member<F> {
             std::cmp::Ordering::Equal => {
                 let write = self.open_write(key, value.as_deref(), NO_SCOPE, Waiting::Here);
                 write.set_ts(ts);
-                if self.breaks(Sabotage::ReplaysAsNew) {
-                    self.issue_timestamp(&write).await;
-                    let ts = write.ts();
-                    self.node.store().change(key, |record| {
-                        record.release_rd_lock(ts);
-                        record.update(ts, value.as_deref());
-                    });
+                if self.hooks().replays_as_new() {
+                    self.issue_again(&write).await;
                 }
                 write.again.set(true);
                 self.send_inv(&write);

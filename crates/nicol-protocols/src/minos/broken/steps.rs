@@ -1,0 +1,30 @@
+//! What an engine that is broken on purpose does instead of a step.
+
+use std::rc::Rc;
+
+use nicol_core::fabric::Fabric;
+
+use crate::minos::member::Member;
+use crate::minos::write::Write;
+
+impl<F: Fabric> Member<F> {
+    /// Writes a record of the log in a task of its own, for which nobody waits.
+    pub(in crate::minos) fn write_record_later(self: &Rc<Self>, record: Vec<u8>) {
+        let member = self.clone();
+        self.fabric.spawn(async move {
+            let open = member.node.begin();
+            let _on_its_way = member.write_record(record).await;
+            drop(open);
+        });
+    }
+
+    /// Gives a write that is about to be replayed a timestamp of its own.
+    pub(in crate::minos) async fn issue_again(&self, write: &Write) {
+        self.issue_timestamp(write).await;
+        let ts = write.ts();
+        self.node.store().change(write.key, |record| {
+            record.release_rd_lock(ts);
+            record.update(ts, write.value.as_deref());
+        });
+    }
+}
