@@ -18,6 +18,7 @@ use nicol_core::view::{Asking, View};
 
 use crate::config::{LiveError, Views};
 use crate::control::Control;
+use crate::log::LogQueue;
 use crate::orders::{Order, Orders, Rebirth};
 use crate::world::{LiveWorld, Shared};
 
@@ -61,6 +62,15 @@ impl Drop for Paused<'_> {
         for &thread in &self.threads {
             self.crasher.give(thread, Order::Resume);
         }
+    }
+}
+
+/// Log devices that hand nothing back until their host has crashed, or until this is dropped.
+struct Held<'a>(Vec<&'a LogQueue>);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|log| log.release());
     }
 }
 
@@ -130,6 +140,9 @@ impl Crasher {
 
     fn crash_all(&self, books: &mut Books, losses: &[Loss]) {
         let nodes: Vec<NodeId> = losses.iter().map(|loss| loss.node).collect();
+        // What is not durable when the crash begins stays undecided, however long the threads take
+        // to stop.
+        let _held = self.hold_logs(books, losses);
         let Some(_paused) = self.pause(&nodes) else { return };
         for &loss in losses {
             if !self.take_apart(books, loss, Ending::Crash) {
@@ -250,6 +263,16 @@ impl Crasher {
         let stopped = self.have(&threads, &Order::Pause);
         let paused = Paused { crasher: self, threads };
         stopped.then_some(paused)
+    }
+
+    /// Stops the log devices of hosts that are about to crash.
+    fn hold_logs(&self, books: &Books, losses: &[Loss]) -> Held<'_> {
+        let crash = |loss: &&Loss| books.lives.living(**loss).is_some_and(|living| living.host);
+        let logs = losses.iter().filter(crash);
+        let logs: Vec<_> =
+            logs.filter_map(|loss| self.shared.logs.get(loss.node.index())).collect();
+        logs.iter().for_each(|log| log.hold());
+        Held(logs)
     }
 
     /// Takes apart what of `loss` lives, while the threads of the node stand still; false if the

@@ -25,6 +25,8 @@ struct Waiting {
     persists: VecDeque<Persist>,
     asked: Option<Ask>,
     answer: Option<Answer>,
+    /// Is the host about to crash? Then no persist is handed back.
+    held: bool,
     closed: bool,
     ended: bool,
 }
@@ -102,7 +104,22 @@ impl LogQueue {
 
     /// No more persists will come: the thread ends once it has made durable what waits.
     pub(crate) fn close(&self) {
-        self.lock().closed = true;
+        let mut waiting = self.lock();
+        (waiting.closed, waiting.held) = (true, false);
+        drop(waiting);
+        self.filled.notify_one();
+    }
+
+    /// The host begins to crash: no persist is handed back from now on, until the crash has decided
+    /// about those that wait, or until [`release`](Self::release).
+    pub(crate) fn hold(&self) {
+        let mut waiting = self.lock();
+        waiting.held = !waiting.closed;
+    }
+
+    /// The host does not crash after all, or has crashed: persists are handed back again.
+    pub(crate) fn release(&self) {
+        self.lock().held = false;
         self.filled.notify_one();
     }
 
@@ -175,10 +192,11 @@ impl LogQueue {
             if let Some(ask) = waiting.asked.take() {
                 if matches!(ask, Ask::Crash { .. }) {
                     std::mem::swap(&mut waiting.persists, into);
+                    waiting.held = false;
                 }
                 return Next::Asked(ask);
             }
-            if !waiting.persists.is_empty() {
+            if !waiting.persists.is_empty() && !waiting.held {
                 std::mem::swap(&mut waiting.persists, into);
                 return Next::Group;
             }
@@ -190,13 +208,17 @@ impl LogQueue {
     }
 
     /// Has the host crashed while a group was under way? Then the group was not made durable in
-    /// time, and what waits behind it is moved to its end.
+    /// time, and what waits behind it is moved to its end. Waits for the crash if it has begun.
     pub(crate) fn crashed_under_way(&self, group: &mut VecDeque<Persist>) -> Option<Ask> {
         let mut waiting = self.lock();
+        while waiting.held && waiting.asked.is_none() {
+            waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
         if !matches!(waiting.asked, Some(Ask::Crash { .. })) {
             return None;
         }
         group.append(&mut waiting.persists);
+        waiting.held = false;
         waiting.asked.take()
     }
 }

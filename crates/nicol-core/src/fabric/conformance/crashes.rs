@@ -4,7 +4,7 @@
 //! asks for until [`CrashSuite::finished`]. Node 1 crashes: as a whole, its NIC, its host; then
 //! every node. Engine 0 of the host of node 0 observes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -83,6 +83,10 @@ struct State {
     /// Records by offset: what was asked for, and what was acknowledged as durable.
     asked: BTreeMap<u64, u8>,
     durable: BTreeMap<u64, u8>,
+    /// Offsets of records that were asked for and not answered: now, and when the victim's host last
+    /// crashed.
+    under_way: BTreeSet<u64>,
+    under_way_at_crash: BTreeSet<u64>,
     /// What crashes of the victim's host have left of records that it had not been told are durable.
     unsynced: Unsynced,
     /// The number of the newest write on the medium when the victim's host last started.
@@ -140,7 +144,7 @@ impl CrashSuite {
         self.state().failures.clone()
     }
 
-    /// What crashes of the victim's host have left of records that were under way: torn and missing
+    /// What crashes of the victim's host have left of records that were under way: torn and overtaken
     /// ones come where the log device may lose what it has not synced, and nowhere else.
     pub fn unsynced(&self) -> Unsynced {
         self.state().unsynced
@@ -213,6 +217,13 @@ impl Start for Arc<CrashSuite> {
         let mut state = self.state();
         if loss.node == VICTIM {
             state.crashes += 1;
+            if loss.host {
+                state.under_way_at_crash = state.under_way.clone();
+            }
+            if loss.nic {
+                // The tasks that would be answered are gone.
+                state.under_way.clear();
+            }
         }
     }
 
@@ -343,6 +354,7 @@ async fn log_records<F: Fabric>(fabric: F, suite: Arc<CrashSuite>, life: Incarna
             continue;
         };
         let written = fabric.dma_write_durable(&log, offset, &[&[byte; RECORD]]).await;
+        suite.state().under_way.remove(&offset);
         match written {
             Ok(_) => drop(suite.state().durable.insert(offset, byte)),
             Err(error) => {
@@ -368,6 +380,7 @@ impl CrashSuite {
         *turn += 1;
         let byte = 1 + (offset / PLACE % 255) as u8;
         state.asked.insert(offset, byte);
+        state.under_way.insert(offset);
         Some((log, offset, byte))
     }
 }

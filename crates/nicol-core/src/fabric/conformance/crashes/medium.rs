@@ -4,13 +4,19 @@ use super::{CrashSuite, LABEL, RECORD};
 use crate::medium::MediumWrite;
 
 /// What crashes of a host have left of records that its log device had not synced, as its next life
-/// finds them. A world whose log files end at the first torn record shows none.
+/// finds them. A world whose log files are read up to the first record that is not whole shows none
+/// that are torn or overtaken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unsynced {
     /// There, with lines that are missing.
     pub torn: u64,
     /// Gone, although a later one is there: the queue was reordered.
     pub overtaken: u64,
+    /// Of the records that were asked for and not acknowledged when the host crashed, those that
+    /// are there, whole or torn.
+    pub kept: u64,
+    /// Of the same records, those that are gone: the device has lost them, or they had not reached it.
+    pub missing: u64,
 }
 
 impl Unsynced {
@@ -18,6 +24,8 @@ impl Unsynced {
     pub const fn add(&mut self, other: &Self) {
         self.torn += other.torn;
         self.overtaken += other.overtaken;
+        self.kept += other.kept;
+        self.missing += other.missing;
     }
 }
 
@@ -44,13 +52,16 @@ impl CrashSuite {
         }
         let fresh: Vec<_> = medium.iter().filter(|write| write.sequence > seen).collect();
         let span = |first: &MediumWrite, last: &MediumWrite| last.sequence - first.sequence + 1;
-        let (Some(first), Some(last)) = (fresh.first(), fresh.last()) else { return };
-        let unsynced = Unsynced {
-            torn: fresh.iter().filter(|write| !write.intact).count() as u64,
-            overtaken: span(first, last) - fresh.len() as u64,
-        };
         let mut state = self.state();
-        state.unsynced.add(&unsynced);
+        let under_way = std::mem::take(&mut state.under_way_at_crash);
+        let is_there = |offset: &&u64| of_log().any(|write| write.offset == **offset);
+        let kept = under_way.iter().filter(is_there).count() as u64;
+        let missing = under_way.len() as u64 - kept;
+        state.unsynced.add(&Unsynced { kept, missing, ..Unsynced::default() });
+        let (Some(first), Some(last)) = (fresh.first(), fresh.last()) else { return };
+        let torn = fresh.iter().filter(|write| !write.intact).count() as u64;
+        let overtaken = span(first, last) - fresh.len() as u64;
+        state.unsynced.add(&Unsynced { torn, overtaken, ..Unsynced::default() });
         state.seen = last.sequence;
     }
 
