@@ -18,6 +18,7 @@ pub mod medium;
 pub mod memory;
 pub mod records;
 pub mod rng;
+pub mod serving;
 pub mod steering;
 pub mod system;
 pub mod trace;

@@ -192,9 +192,7 @@ mod tests {
         let ours = systems::all().filter(|system| system.family != "test");
         for system in ours.filter(|system| !(system.sabotages)().is_empty()) {
             let ways = (system.sabotages)().len() - system.harmless.len();
-            // DrTM-KV's ways by the SoC alone have no buckets that are read in parts.
-            let least = if system.name.starts_with("drtm-kv:a") { 4 } else { 6 };
-            assert!(ways >= least, "{}: {ways}", system.name);
+            assert!(ways >= system.least_faults, "{}: {ways}", system.name);
         }
     }
 

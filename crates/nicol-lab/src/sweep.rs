@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use anyhow::Result;
-use nicol_core::commit::WITHOUT_LOST_NODES;
 use nicol_core::faults::FaultPlan;
 use nicol_core::trace::{Limits, Sink};
 use nicol_core::units::Nanos;
@@ -47,9 +46,9 @@ pub struct SweepReport {
     pub abort_reasons: BTreeMap<&'static str, u64>,
     /// Committed transactions by the way that they took.
     pub paths: BTreeMap<&'static str, u64>,
-    /// What survivors did without lost nodes.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub without_lost_nodes: BTreeMap<&'static str, u64>,
+    /// What the systems count for a sweep, by group and name.
+    #[serde(flatten)]
+    pub counters: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
     /// What leaked, by name, such as `leaked_locks`.
     #[serde(flatten)]
     pub leaked: BTreeMap<String, u64>,
@@ -130,8 +129,12 @@ impl SweepReport {
         for (&path, &count) in &report.paths {
             *self.paths.entry(path).or_default() += count;
         }
-        for (&name, &count) in report.counters.get(WITHOUT_LOST_NODES).into_iter().flatten() {
-            *self.without_lost_nodes.entry(name).or_default() += count;
+        let swept = systems::find(&config.system).map_or(&[][..], |system| system.swept_counters);
+        for (&group, counted) in report.counters.iter().filter(|(group, _)| swept.contains(group)) {
+            let sums = self.counters.entry(group).or_default();
+            for (&name, &count) in counted {
+                *sums.entry(name).or_default() += count;
+            }
         }
         let world = report.profile.as_deref().unwrap_or(report.world);
         let part = self.part(&report.workload, &report.system, world);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use nicol_core::commit::Backend;
+use nicol_core::serving::Backend;
 use nicol_core::txn::Procedures;
 use nicol_core::units::Bytes;
 use nicol_rt::{LiveCluster, LiveConfig};
@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::config::{BenchConfig, THREADS};
 use crate::report::BenchRun;
 use crate::settings::Setting;
-use crate::store::{Keeper, Stored, Updates};
+use crate::store::{Keeper, LogReading, Stored};
 use crate::workloads::WorkloadSpec;
 
 /// A system.
@@ -54,6 +54,9 @@ pub struct System {
     /// Does each node remember where records of other shards stand?
     #[serde(skip)]
     pub caches_addresses: bool,
+    /// Groups of counters that a sweep sums over its runs.
+    #[serde(skip)]
+    pub swept_counters: &'static [&'static str],
     /// Ways for an attempt to end that a sweep with coverage must have seen.
     #[serde(skip)]
     pub coverage: &'static [&'static str],
@@ -66,6 +69,9 @@ pub struct System {
     /// Those of `sabotages` that change nothing in this system, and why.
     #[serde(skip)]
     pub harmless: &'static [(&'static str, &'static str)],
+    /// Ways to break it that must show, at least.
+    #[serde(skip)]
+    pub least_faults: usize,
     /// Runs of one seed that show what a sabotage does.
     #[serde(skip)]
     pub trials: fn(&System, u64) -> Vec<BenchConfig>,
@@ -86,6 +92,9 @@ pub struct System {
     /// How it serves a store of single operations, if its stores run no transactions.
     #[serde(skip)]
     pub single: Option<SingleRecords>,
+    /// How the logs of a store that it serves are read back; `None` if it keeps none.
+    #[serde(skip)]
+    pub logs: Option<LogReading>,
     /// How it serves a store; or why it cannot.
     #[serde(skip)]
     pub(crate) serve: Result<fn(ServeConfig) -> Result<Served>, &'static str>,
@@ -98,8 +107,6 @@ pub struct SingleRecords {
     pub record_bytes: usize,
     /// Is there one copy of each record, and no other?
     pub one_copy: bool,
-    /// What stands in its logs; `None` if it keeps none.
-    pub updates: Option<Updates>,
 }
 
 /// What a system cannot do without. Threads offer neither NIC cores nor a card.
@@ -233,6 +240,9 @@ impl System {
     fn serves_none(&self, reason: &str) -> anyhow::Error {
         anyhow!("--system {}: it cannot serve a store: {reason}", self.name)
     }
+
+    /// Ways to break a system that the museum must show, unless less of it can be broken.
+    pub(crate) const LEAST_FAULTS: usize = 6;
 
     /// Bytes that a record's value takes in the memory of one that serves, at least.
     pub const SERVED_VALUE_BYTES: u64 = 64;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use nicol_core::ids::Key;
 use nicol_lab::store::{Found, Keeper, Kept, Stored};
 use nicol_lab::systems::System;
@@ -15,9 +15,9 @@ use crate::output::spinner;
 
 /// Opens the folder of a store of `system`, reads it back, and tells what was found.
 pub fn open(dir: &Path, system: &System) -> Result<Stored> {
+    let reading = system.logs.with_context(|| format!("{} keeps no log", system.name))?;
     let spinner = spinner("reading back");
-    let updates = system.single.and_then(|single| single.updates);
-    let stored = Stored::open(dir, updates, &mut |done, total| {
+    let stored = Stored::open(dir, reading, &mut |done, total| {
         if let Some(percent) = (100 * done).checked_div(total) {
             spinner.set_message(format!("reading back: {percent} % of the logs"));
         }

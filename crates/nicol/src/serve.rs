@@ -276,7 +276,7 @@ fn settings(args: &ServeArgs) -> Result<Settings> {
         "--log-bytes: data in memory only has no log; give --log-device file:DIR as well"
     );
     ensure!(
-        log_device == LogDevice::Memory || system.synced_log,
+        log_device == LogDevice::Memory || system.logs.is_some(),
         "--log-device: {} keeps no log, and its data lasts as long as its process; leave it out, or serve \
          a system that keeps one",
         system.name

@@ -137,7 +137,7 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
     println!("== all steps: {:.1} s", started.elapsed().as_secs_f64());
     if extent == Extent::Quick {
         println!(
-            "== left out: release build, seed sweeps, museum, golden tables, instructions, \
+            "== left out: release build, seed sweeps, museum, TLA+, golden tables, instructions, \
              determinism, examples in documentation (cargo xtask ci)"
         );
     }

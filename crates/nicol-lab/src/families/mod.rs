@@ -8,6 +8,7 @@ pub(crate) mod minos;
 pub mod offpath;
 pub mod prism;
 mod scheduling;
+mod serving;
 
 use crate::system::System;
 

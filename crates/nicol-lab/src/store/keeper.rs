@@ -12,7 +12,7 @@ use nicol_rt::{
     LiveCluster, LogFile, LogFolder, TablesHeader, panic_text, remove_runs, write_tables,
 };
 
-use super::read_back::{Updates, read_back};
+use super::read_back::{LogReading, read_back};
 
 /// How long the cluster may take to become quiet; beyond it serves on, and is asked again later.
 const QUIET_MAX: Duration = Duration::from_millis(300);
@@ -66,7 +66,7 @@ pub struct Keeper {
     cluster: Arc<dyn Pausable>,
     view: View,
     life: u64,
-    updates: Option<Updates>,
+    reading: LogReading,
     limit: u64,
     next: Option<(PathBuf, Vec<LogFile>)>,
     not_before: Option<Instant>,
@@ -85,7 +85,7 @@ impl Keeper {
     pub(crate) fn new(
         folder: LogFolder,
         cluster: Arc<dyn Pausable>,
-        (view, life, updates): (View, u64, Option<Updates>),
+        (view, life, reading): (View, u64, LogReading),
         limit: u64,
         table_bytes: u64,
     ) -> Self {
@@ -95,7 +95,7 @@ impl Keeper {
             cluster,
             view,
             life,
-            updates,
+            reading,
             limit,
             next: None,
             not_before: None,
@@ -225,8 +225,8 @@ impl Keeper {
         let mut kept = lock(&self.kept);
         (kept.under_way, kept.paused) = (true, started.elapsed());
         drop(kept);
-        let (folder, header, updates) = (self.folder.clone(), self.header(), self.updates);
-        let body = move || save(&folder, &run, header, updates);
+        let (folder, header, reading) = (self.folder.clone(), self.header(), self.reading);
+        let body = move || save(&folder, &run, header, reading);
         let builder = thread::Builder::new().name("nicol-tables".to_owned());
         let spawned = builder.spawn(body).context("starting a thread");
         self.saving = Some(spawned.map_err(Failure::Folder)?);
@@ -287,12 +287,12 @@ fn save(
     folder: &LogFolder,
     run: &Path,
     header: TablesHeader,
-    updates: Option<Updates>,
+    reading: LogReading,
 ) -> Result<Saved> {
     let started = Instant::now();
     let mut earlier = folder.runs()?;
     earlier.retain(|other| other.path != run);
-    let back = read_back(folder.dir(), &earlier, updates, &mut |_, _| {})?;
+    let back = read_back(folder.dir(), &earlier, reading, &mut |_, _| {})?;
     let records = back.recovered.into_records();
     let borrowed = records.iter().map(|(key, version, value)| (*key, *version, &value[..]));
     let table_bytes = write_tables(run, header, borrowed)?;

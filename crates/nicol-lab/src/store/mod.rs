@@ -11,12 +11,13 @@ use anyhow::{Context, Result, bail};
 use nicol_core::ids::{Key, ShardId, Version};
 use nicol_core::records::RecordSource;
 use nicol_core::view::{ShardMap, View};
-use nicol_protocols::commit::recovery::Counts;
+use nicol_protocols::read_back::Counts;
 use nicol_rt::{LogFile, LogFolder, TablesHeader, remove_runs, write_tables};
 
 pub(crate) use keeper::Pausable;
 pub use keeper::{Keeper, Kept};
-pub use read_back::{Progress, Updates};
+pub(crate) use read_back::{Damage, ReadBack, RunLogs, lost_in_words, scan};
+pub use read_back::{LogReading, Progress};
 use read_back::{expect_a_store, read_back};
 
 /// Records as they are read back: sorted by key.
@@ -26,7 +27,7 @@ pub type Records = Vec<(Key, Version, Box<[u8]>)>;
 #[derive(Debug)]
 pub struct Stored {
     pub(crate) folder: LogFolder,
-    pub(crate) updates: Option<Updates>,
+    pub(crate) reading: LogReading,
     pub(crate) records: Records,
     hash_seed: Option<u64>,
     /// What was found.
@@ -42,7 +43,7 @@ pub struct Found {
     pub in_tables: u64,
     /// Bytes of logs.
     pub log_bytes: u64,
-    /// Transactions in the logs.
+    /// Records of the logs, and what was taken of them.
     pub counts: Counts,
     /// What was damaged and could be made up for, in words with file and place.
     pub repaired: Vec<String>,
@@ -53,12 +54,11 @@ pub struct Found {
 }
 
 impl Stored {
-    /// Opens `dir` and reads back what a store has left there, if one has: of transactions, or of
-    /// `updates` of single records.
+    /// Opens `dir` and reads back what a store has left there, if one has, as `reading` says.
     ///
     /// # Errors
     /// The folder is in use, or no store's; what was acknowledged may be lost. They name the file.
-    pub fn open(dir: &Path, updates: Option<Updates>, progress: Progress<'_>) -> Result<Self> {
+    pub fn open(dir: &Path, reading: LogReading, progress: Progress<'_>) -> Result<Self> {
         let started = Instant::now();
         let folder = LogFolder::open(dir)?;
         let runs = folder.runs()?;
@@ -70,7 +70,7 @@ impl Stored {
             );
         }
         expect_a_store(dir, &runs)?;
-        let back = read_back(dir, &runs, updates, progress)?;
+        let back = read_back(dir, &runs, reading, progress)?;
         let records = back.recovered.into_records();
         let found = Found {
             records: records.len() as u64,
@@ -81,7 +81,7 @@ impl Stored {
             torn: back.torn,
             time: started.elapsed(),
         };
-        Ok(Self { folder, updates, records, hash_seed: back.hash_seed, found })
+        Ok(Self { folder, reading, records, hash_seed: back.hash_seed, found })
     }
 
     /// The seed of the key hashes of what was read back, if anything was: the only one under which

@@ -5,10 +5,9 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use nicol_core::ids::{Key, NodeId, Version};
+use nicol_core::ids::NodeId;
 use nicol_core::view::View;
-use nicol_core::wire::Malformed;
-use nicol_protocols::commit::recovery::{Counts, EachWrite, Logs, Recovered};
+use nicol_protocols::read_back::{Counts, Recovered};
 use nicol_rt::{LogEntry, LogHeader, LogReader, Lost, Run, read_tables};
 
 /// Records between two looks at the progress.
@@ -17,34 +16,42 @@ const PROGRESS_RECORDS: u64 = 4_096;
 /// Told how many bytes of all have been read.
 pub type Progress<'p> = &'p mut dyn FnMut(u64, u64);
 
-/// Calls its second argument with every update of a record that a log record says; `None` removes one.
-/// Errors: it is none. Of a store whose logs hold such updates each node's log has everything that
-/// was acknowledged.
-pub type Updates = fn(&[u8], EachWrite<'_>) -> Result<(), Malformed>;
+/// How the logs of a system's stores are read back: its family knows what stands in them.
+#[derive(Clone, Copy, Debug)]
+pub struct LogReading {
+    /// How often each log is read.
+    pub(crate) times: u64,
+    /// Adds what the logs of a run hold; returns the bytes read.
+    ///
+    /// Errors: what was acknowledged may be lost.
+    pub(crate) read: ReadRun,
+}
+
+/// See [`LogReading`]. The last argument is told how many bytes of the run have been read.
+pub(crate) type ReadRun = fn(&mut ReadBack, &RunLogs<'_>, &mut dyn FnMut(u64)) -> Result<u64>;
 
 /// What was read back.
 #[derive(Debug, Default)]
-pub struct ReadBack {
+pub(crate) struct ReadBack {
     /// Of each key the newest write.
-    pub recovered: Recovered,
+    pub(crate) recovered: Recovered,
     /// The seed of the hash that spreads keys over shards; `None` if there was nothing.
-    pub hash_seed: Option<u64>,
-    /// Transactions and records of logs.
-    pub counts: Counts,
+    pub(crate) hash_seed: Option<u64>,
+    /// Records of logs, and what was taken of them.
+    pub(crate) counts: Counts,
     /// Records that stood in saved tables.
-    pub tables: u64,
+    pub(crate) tables: u64,
     /// Bytes of logs.
-    pub log_bytes: u64,
+    pub(crate) log_bytes: u64,
     /// What was damaged and could be made up for, in words.
-    pub repaired: Vec<String>,
+    pub(crate) repaired: Vec<String>,
     /// Logs whose end a crash has torn.
-    pub torn: usize,
+    pub(crate) torn: usize,
     /// The life of the store; 0 if there was nothing.
     life: u64,
 }
 
-/// Reads the latest saved tables of `runs`, and every log since: of transactions, or of `updates` that
-/// stand alone.
+/// Reads the latest saved tables of `runs`, and every log since as `reading` says.
 ///
 /// # Errors
 /// What was acknowledged may be lost, or the files are not a store's: they name file, place and
@@ -52,7 +59,7 @@ pub struct ReadBack {
 pub fn read_back(
     dir: &Path,
     runs: &[Run],
-    updates: Option<Updates>,
+    reading: LogReading,
     progress: Progress<'_>,
 ) -> Result<ReadBack> {
     let base = runs.iter().rposition(|run| run.has_tables);
@@ -71,145 +78,65 @@ pub fn read_back(
     let since = &runs[base.unwrap_or(0)..];
     let logs = since.iter().map(Run::logs).collect::<Result<Vec<_>, _>>()?;
     let size = |path: &Path| path.metadata().map_or(0, |data| data.len());
-    // Each log of transactions is read twice.
-    let times = if updates.is_some() { 1 } else { 2 };
-    let total = times * logs.iter().flatten().map(|(_, path)| size(path)).sum::<u64>();
+    let total = reading.times * logs.iter().flatten().map(|(_, path)| size(path)).sum::<u64>();
     let mut done = 0;
     for (run, logs) in since.iter().zip(&logs) {
         let mut told = |bytes| progress(done + bytes, total);
-        let read = match updates {
-            Some(updates) => read_updates(&mut back, (dir, run), logs, updates, &mut told)?,
-            None => read_run(&mut back, dir, run, logs, &mut told)?,
-        };
-        done += read;
+        if let Some(logs) = RunLogs::open(&mut back, dir, run, logs)? {
+            done += (reading.read)(&mut back, &logs, &mut told)?;
+        }
     }
-    back.log_bytes = total / times;
+    back.log_bytes = total / reading.times;
     Ok(back)
 }
 
+/// The logs of a run.
+#[derive(Debug)]
+pub(crate) struct RunLogs<'r> {
+    /// Those that there are, by node.
+    pub(crate) logs: Vec<Log<'r>>,
+    /// The view in which they were written.
+    pub(crate) view: View,
+    dir: &'r Path,
+    run: &'r Run,
+}
+
 /// A log and what is known of it.
-struct Log<'l> {
-    node: NodeId,
-    path: &'l Path,
-    /// `None`: the header is damaged, and why.
-    header: Result<LogHeader, String>,
+#[derive(Debug)]
+pub(crate) struct Log<'r> {
+    pub(crate) node: NodeId,
+    pub(crate) path: &'r Path,
+    /// `Err`: the header is damaged, and why.
+    pub(crate) header: Result<LogHeader, String>,
 }
 
-/// Reads the logs of a run; returns the bytes read.
-fn read_run(
-    back: &mut ReadBack,
-    dir: &Path,
-    run: &Run,
-    logs: &[(u32, PathBuf)],
-    progress: &mut dyn FnMut(u64),
-) -> Result<u64> {
-    let mut opened = Vec::new();
-    for (node, path) in logs {
-        opened.push(Log { node: NodeId(*node as u16), path, header: header_of(path)? });
-    }
-    let Some(view) = common_view(back, dir, &opened)? else { return Ok(0) };
-    let (mut damage, mut torn) = (Damage::default(), Damage::default());
-    let mut seen = Logs::new(&view);
-    let mut read = 0;
-    for log in &opened {
-        let each = &mut |node, record: &[u8]| seen.note(node, record).map_err(Into::into);
-        let (end, lost) = match &log.header {
-            Ok(_) => scan(log, read, progress, each)?,
-            Err(why) => {
-                damage.add(log.path, 0, why);
-                seen.note_lost(log.node, None);
-                continue;
-            }
-        };
-        read += end;
-        for (lost, is_damage) in lost {
-            if is_damage {
-                damage.add(log.path, lost.offset, &lost_in_words(&lost));
-                seen.note_lost(log.node, lost.lead.as_ref().map(|lead| &lead[..]));
-            } else {
-                torn.add(log.path, lost.offset, "the end is torn");
-            }
+impl<'r> RunLogs<'r> {
+    /// `None` if the run has none.
+    fn open(
+        back: &mut ReadBack,
+        dir: &'r Path,
+        run: &'r Run,
+        files: &'r [(u32, PathBuf)],
+    ) -> Result<Option<Self>> {
+        let mut logs = Vec::new();
+        for (node, path) in files {
+            logs.push(Log { node: NodeId(*node as u16), path, header: header_of(path)? });
         }
+        let view = common_view(back, dir, &logs)?;
+        Ok(view.map(|view| Self { logs, view, dir, run }))
     }
-    // A launch that crashed may have made some of its logs, before anyone was served.
-    if seen.records() > 0 || !damage.0.is_empty() {
-        for node in view.node_ids().filter(|node| opened.iter().all(|log| log.node != *node)) {
-            let path = run.path.join(format!("node-{}.log", node.0));
-            damage.add(&path, 0, "the file is missing");
-            seen.note_lost(node, None);
-        }
-    }
-    let decided = seen.decide().map_err(|error| {
-        damage.0.extend_from_slice(&torn.0);
-        refusal(dir, &error, &damage)
-    })?;
-    back.counts.add(&decided.counts);
-    back.repaired.extend(damage.0);
-    back.torn += torn.0.len();
-    for log in opened.iter().filter(|log| log.header.is_ok()) {
-        let recovered = &mut back.recovered;
-        let mut apply = |key: Key, version: Version, value: Option<&[u8]>| {
-            recovered.apply(key, version, value);
-        };
-        let each = &mut |_: NodeId, record: &[u8]| {
-            decided.for_each_write(record, &mut apply).map_err(Into::into)
-        };
-        read += scan(log, read, progress, each)?.0;
-    }
-    Ok(read)
-}
 
-/// Reads the logs of a run that hold updates; returns the bytes read. Of each key the newest one counts,
-/// in whichever log it stands.
-fn read_updates(
-    back: &mut ReadBack,
-    (dir, run): (&Path, &Run),
-    logs: &[(u32, PathBuf)],
-    updates: Updates,
-    progress: &mut dyn FnMut(u64),
-) -> Result<u64> {
-    let mut opened = Vec::new();
-    for (node, path) in logs {
-        opened.push(Log { node: NodeId(*node as u16), path, header: header_of(path)? });
+    /// The nodes of the view that have no log, and where it should be.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = (NodeId, PathBuf)> {
+        let has_none = |node: &NodeId| self.logs.iter().all(|log| log.node != *node);
+        let place = |node: NodeId| (node, self.run.path.join(format!("node-{}.log", node.0)));
+        self.view.node_ids().filter(has_none).map(place)
     }
-    let Some(view) = common_view(back, dir, &opened)? else { return Ok(0) };
-    let (mut damage, mut whole, mut read) = (Damage::default(), 0, 0);
-    for log in &opened {
-        if let Err(why) = &log.header {
-            damage.add(log.path, 0, why);
-            continue;
-        }
-        let (recovered, counts) = (&mut back.recovered, &mut back.counts);
-        let each = &mut |_: NodeId, record: &[u8]| {
-            counts.records += 1;
-            let apply = &mut |key: Key, version: Version, value: Option<&[u8]>| {
-                counts.taken += 1;
-                recovered.apply(key, version, value);
-            };
-            updates(record, apply).map_err(Into::into)
-        };
-        let (end, lost) = scan(log, read, progress, each)?;
-        read += end;
-        let damaged = lost.iter().filter(|(_, is_damage)| *is_damage);
-        damaged
-            .clone()
-            .for_each(|(lost, _)| damage.add(log.path, lost.offset, &lost_in_words(lost)));
-        whole += usize::from(damaged.count() == 0);
-        back.torn += lost.iter().filter(|(_, is_damage)| !is_damage).count();
+
+    /// Why these logs are refused, in words.
+    pub(crate) fn refusal(&self, why: &dyn std::fmt::Display, damage: &Damage) -> anyhow::Error {
+        refusal(self.dir, why, damage)
     }
-    // A launch that crashed may have made some of its logs, before anyone was served.
-    if back.counts.records > 0 || !damage.0.is_empty() {
-        for node in view.node_ids().filter(|node| opened.iter().all(|log| log.node != *node)) {
-            let path = run.path.join(format!("node-{}.log", node.0));
-            damage.add(&path, 0, "the file is missing");
-        }
-    }
-    if whole == 0 {
-        let why = "no node's log has everything that was acknowledged";
-        return Err(refusal(dir, &why, &damage));
-    }
-    back.repaired.extend(damage.0);
-    Ok(read)
 }
 
 fn header_of(path: &Path) -> Result<Result<LogHeader, String>> {
@@ -257,7 +184,7 @@ fn common_view(back: &mut ReadBack, dir: &Path, logs: &[Log<'_>]) -> Result<Opti
 
 /// Calls `each` with every record of a log; returns its length, and what is lost with whether it was
 /// durable.
-fn scan(
+pub(crate) fn scan(
     log: &Log<'_>,
     before: u64,
     progress: &mut dyn FnMut(u64),
@@ -289,15 +216,15 @@ fn scan(
 
 /// What is damaged, in words.
 #[derive(Debug, Default)]
-struct Damage(Vec<String>);
+pub(crate) struct Damage(pub(crate) Vec<String>);
 
 impl Damage {
-    fn add(&mut self, path: &Path, offset: u64, what: &str) {
+    pub(crate) fn add(&mut self, path: &Path, offset: u64, what: &str) {
         self.0.push(format!("{} at byte {offset}: {what}", path.display()));
     }
 }
 
-fn lost_in_words(lost: &Lost) -> String {
+pub(crate) fn lost_in_words(lost: &Lost) -> String {
     match lost.records {
         Some(1) => format!("record {} is damaged", lost.first),
         Some(records) => format!("{records} records from {} on are damaged", lost.first),

@@ -13,13 +13,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use nicol_core::ids::{IdMap, Key, NodeId, ShardId, TxnId, Version};
+use nicol_core::ids::{IdMap, NodeId, ShardId, TxnId};
 use nicol_core::memory::WORD;
 use nicol_core::view::View;
 
 use super::log::{RecordKind, record_len};
 use super::writes::Writes;
-pub use crate::kit::Recovered;
+pub use crate::kit::{Counts, EachWrite, Recovered};
 
 /// Leading bytes of a log record that say whose it is: framing, transaction, shards.
 pub const LEAD: usize = 2 * WORD + TXN_AND_PART;
@@ -62,29 +62,6 @@ pub struct Decided {
     taken: IdMap<TxnId, ()>,
     /// What was decided.
     pub counts: Counts,
-}
-
-/// What the logs of a run held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Log records.
-    pub records: u64,
-    /// Transactions that are taken.
-    pub taken: u64,
-    /// Transactions that are left out: they had not been acknowledged.
-    pub left_out: u64,
-    /// Lost records that another replica's log has made up for.
-    pub repaired: u64,
-}
-
-impl Counts {
-    /// Adds those of another run.
-    pub const fn add(&mut self, other: &Self) {
-        self.records += other.records;
-        self.taken += other.taken;
-        self.left_out += other.left_out;
-        self.repaired += other.repaired;
-    }
 }
 
 /// A record whose checksum fits and that no node writes.
@@ -281,9 +258,6 @@ impl<'v> Logs<'v> {
         self.nameless.get(node.index()).is_some_and(|&lost| lost > 0)
     }
 }
-
-/// Called with a key, the version that is installed, and the value; `None` deletes.
-pub type EachWrite<'e> = &'e mut dyn FnMut(Key, Version, Option<&[u8]>);
 
 impl Decided {
     /// Is this transaction taken?

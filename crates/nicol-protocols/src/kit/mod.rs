@@ -33,6 +33,6 @@ pub(crate) use counters::{count, counters};
 pub(crate) use items::{Item, Items};
 pub(crate) use locks::{HeldLocks, lock_all};
 pub(crate) use lost_nodes::{LostNodes, VIEW_WAIT, follow_views};
-pub use recovered::Recovered;
+pub use recovered::{Counts, EachWrite, Recovered};
 pub(crate) use selection::Selection;
 pub(crate) use single_record::outcome_of;

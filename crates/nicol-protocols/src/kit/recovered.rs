@@ -5,6 +5,32 @@ use nicol_core::records::RecordSource;
 use nicol_core::system::ReadBack;
 use nicol_core::view::View;
 
+/// Called with a key, the version that is installed, and the value; `None` deletes.
+pub type EachWrite<'e> = &'e mut dyn FnMut(Key, Version, Option<&[u8]>);
+
+/// What the logs of a run held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Log records.
+    pub records: u64,
+    /// Transactions, or updates of single records, that are taken.
+    pub taken: u64,
+    /// Those that are left out: they had not been acknowledged.
+    pub left_out: u64,
+    /// Lost records that another replica's log has made up for.
+    pub repaired: u64,
+}
+
+impl Counts {
+    /// Adds those of another run.
+    pub const fn add(&mut self, other: &Self) {
+        self.records += other.records;
+        self.taken += other.taken;
+        self.left_out += other.left_out;
+        self.repaired += other.repaired;
+    }
+}
+
 /// The newest write of a key: its version, and the value unless it deletes.
 type Newest = (Version, Option<Box<[u8]>>);
 

@@ -13,8 +13,7 @@ use std::sync::Arc;
 use super::client::Client;
 use super::log::Logged;
 use super::node::Node;
-use crate::commit::recovery::EachWrite;
-use crate::kit::outcome_of;
+use crate::kit::{EachWrite, outcome_of};
 
 /// Runs procedures that touch one record: reads it, executes, and writes it if that is asked for.
 ///

@@ -2,8 +2,8 @@
 //! less.
 
 pub(crate) mod experiments;
+mod read_back;
 mod report;
-pub(crate) mod serve;
 mod settings;
 mod trials;
 mod variation;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 use nicol_check::serializability;
-use nicol_core::commit::CommitNode;
+use nicol_core::commit::{CommitNode, WITHOUT_LOST_NODES};
 use nicol_core::fabric::Fabric;
 use nicol_core::history::{History, Promise};
 use nicol_core::records::{RecordSource, Records};
@@ -32,6 +32,7 @@ use settings::SABOTAGES;
 pub use workloads::{BuiltWorkload, build};
 
 use crate::config::BenchConfig;
+use crate::families::serving;
 use crate::family::{Addition, Built, Counters, Family};
 use crate::report::Promised;
 use crate::runner;
@@ -44,7 +45,8 @@ pub(crate) static SYSTEMS: &[System] = &[
         synced_log: true,
         offloads: true,
         mirrors_engines: false,
-        serve: Ok(serve::serve::<xenic::Node>),
+        logs: Some(read_back::TRANSACTIONS),
+        serve: Ok(serving::serve::<xenic::Node>),
         ..system::<xenic::Node>("xenic", "Xenic, SOSP '21")
     },
     system::<rdma_occ::Node>("farm", "FaRM, SOSP '15"),
@@ -101,7 +103,9 @@ where
         mirrors_engines: true,
         one_server: false,
         single: None,
+        logs: None,
         caches_addresses: false,
+        swept_counters: &[WITHOUT_LOST_NODES],
         coverage: Abort::NAMES.split_at(Abort::WITHOUT_CRASHES).0,
         coverage_of_crashes: if N::FOLLOWS_VIEWS {
             Abort::NAMES.split_at(Abort::WITHOUT_CRASHES).1
@@ -110,6 +114,7 @@ where
         },
         sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
         harmless: &[],
+        least_faults: System::LEAST_FAULTS,
         trials: trials::trials,
         settings: || keys::<N::Config>().collect(),
         accepts: |_, spec| workloads::accepts(spec, N::SCANS),

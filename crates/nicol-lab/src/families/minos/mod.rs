@@ -1,14 +1,15 @@
 //! MINOS: replication on the host and offloaded, each with five persistency models.
 
 pub(crate) mod experiments;
+mod read_back;
 mod settings;
 mod trials;
 
 use nicol_core::history::Persistency;
-use nicol_protocols::minos::{Node, Sabotage, logged_update};
+use nicol_protocols::minos::{Node, Sabotage};
 
-use crate::families::commit::serve::serve;
 use crate::families::key_value::system;
+use crate::families::serving::serve;
 use crate::system::{Needs, SingleRecords, System};
 
 /// Bytes of the largest record of a store that is served. Each engine keeps 256 of them on their way to a
@@ -46,11 +47,8 @@ const fn minos(name: &'static str, source: &'static str) -> System {
         trials: trials::trials,
         mirrors_engines: true,
         synced_log: true,
-        single: Some(SingleRecords {
-            record_bytes: SERVED_BYTES,
-            one_copy: false,
-            updates: Some(logged_update),
-        }),
+        single: Some(SingleRecords { record_bytes: SERVED_BYTES, one_copy: false }),
+        logs: Some(read_back::UPDATES),
         serve: Ok(serve::<Node>),
         ..system::<Node>("replicate", name, source)
     }

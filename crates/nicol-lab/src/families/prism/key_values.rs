@@ -9,8 +9,8 @@ use nicol_protocols::prism::kv::{
 use super::deaths;
 use super::recycling::{self, RECLAIM, REFILL, WATERMARK};
 use crate::config::{BenchConfig, Length};
-use crate::families::commit::serve::serve;
 use crate::families::key_value::{KeyValueConfig, system};
+use crate::families::serving::serve;
 use crate::settings::{
     SABOTAGE, ServingMemory, Setting, Settings, Sizes, SystemConfig, broken, number, sabotage,
 };
@@ -24,7 +24,7 @@ pub(super) const PRISM_KV: System = System {
     coverage_of_crashes: &["shard_unavailable"],
     sabotages: || SABOTAGES.iter().map(|(name, _)| *name).collect(),
     trials,
-    single: Some(SingleRecords { record_bytes: SERVED_BYTES, one_copy: true, updates: None }),
+    single: Some(SingleRecords { record_bytes: SERVED_BYTES, one_copy: true }),
     serve: Ok(serve::<Node>),
     ..system::<Node>("prism", "prism-kv", "PRISM, SOSP '21")
 };

@@ -1,4 +1,4 @@
-use nicol_core::ids::{EngineId, Incarnation};
+use nicol_core::ids::{EngineId, Incarnation, Key, Version};
 use nicol_core::rng::{Purpose, Stream};
 
 use super::*;

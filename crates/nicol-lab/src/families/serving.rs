@@ -1,4 +1,5 @@
-//! An embedded cluster that runs transactions for a front, such as the RESP server's.
+//! An embedded cluster of a system that runs procedures for a front, such as the RESP server's: what
+//! systems that serve a store share, of whichever family.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,14 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::Result;
-use nicol_core::commit::{
-    Backend, CommitNode, CommitProtocol, Done, Request, Response, StoreMemory,
-};
+use nicol_core::commit::{CommitNode, CommitProtocol};
 use nicol_core::engine::Start;
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, HasDoorbell};
 use nicol_core::ids::{Key, Side, Version};
 use nicol_core::memory::Doorbell;
+use nicol_core::serving::{Backend, Done, Request, Response, StoreMemory};
 use nicol_core::system::{SystemNode, load_nodes};
 use nicol_core::txn::{Abort, Outcome, Procedures, Txn};
 use nicol_core::units::Bytes;
@@ -43,13 +43,13 @@ where
         let world = LiveCluster::launch(&config.live, &cluster)?;
         return Ok(Served { backend: cluster, world, keeper: None });
     };
-    let (life, updates) = (LogFolder::draw_life()?, stored.updates);
+    let (life, reading) = (LogFolder::draw_life()?, stored.reading);
     let view = &config.live.view;
     let (logs, table_bytes) = stored.begin(view, life)?;
     let world = LiveCluster::launch_on(&config.live, &cluster, logs)?;
     let pausable: Arc<dyn Pausable> = cluster.clone();
     let limit = config.log_bytes_max;
-    let made = (view.clone(), life, updates);
+    let made = (view.clone(), life, reading);
     let keeper = Keeper::new(stored.folder, pausable, made, limit, table_bytes);
     Ok(Served { backend: cluster, world, keeper: Some(keeper) })
 }
