@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use nicol_core::trace::{Limits, Recorded, Sink};
+use nicol_core::history::{Action, End, History, Key};
+use nicol_core::trace::{Limits, Recorded, Sink, What};
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
-use nicol_lab::trace::{timeline, write};
+use nicol_lab::systems::{self, System};
+use nicol_lab::trace::{messages_about, timeline, write};
 use nicol_lab::workloads::WorkloadSpec;
 use serde_json::Value;
 
@@ -200,4 +202,64 @@ fn a_timeline_has_the_one_sided_operations_about_a_key() {
         let all = timeline(&file[..], None).unwrap();
         assert!(about.len() < all.len() / 4, "{on}: {} of {}", about.len(), all.len());
     }
+}
+
+/// A short run of `system` on the first profile that has what it needs.
+fn run_of(system: &System) -> BenchConfig {
+    let accepts = |spec: &WorkloadSpec| (system.accepts)(system, spec).is_ok();
+    let spec = ["smallbank", "ycsb"].map(WorkloadSpec::named).into_iter().find(accepts);
+    let workload = WorkloadSpec { records: Some(60), ..spec.unwrap() };
+    let on = system.worlds().unwrap().into_iter().find(|world| *world != "threads").unwrap();
+    let config = BenchConfig {
+        length: Some(Length::Transactions(200)),
+        clients: Some(4),
+        ..BenchConfig::new(system.name, workload, on, 1)
+    };
+    if !system.one_server {
+        return config;
+    }
+    // Cores that share records send no messages but those of a scheduler.
+    let settings = vec!["scheduler=alnico".to_owned()];
+    BenchConfig { nodes: 1, replicas: 1, client_nodes: 1, settings, ..config }
+}
+
+/// The keys that were written, each of which another node has heard of.
+fn written_keys(history: &History) -> BTreeSet<u64> {
+    let acknowledged = history.operations.iter().filter(|operation| operation.end == End::Ok);
+    let writes = acknowledged.flat_map(|operation| match &operation.action {
+        Action::Put { write, .. } | Action::Delete { write, .. } => std::slice::from_ref(write),
+        Action::Txn(txn) => &txn.writes,
+        _ => &[],
+    });
+    let number = |key: &Key| match key {
+        Key::Number(number) => *number,
+        Key::Bytes(bytes) => panic!("a workload's key has eight bytes, not {bytes:?}"),
+    };
+    writes.map(|write| number(&write.key)).collect()
+}
+
+#[test]
+fn every_system_names_its_phases_and_the_keys_of_its_messages() {
+    let mut silent = Vec::new();
+    for system in systems::all() {
+        let (ran, recorded) = traced(&run_of(system), 10_000_000);
+        let name = system.name;
+        assert!(ran.report.check.held(), "{name}: {:?}", ran.report.check.violations);
+        let happened = || recorded.tracks.values().flatten().map(|event| event.what);
+        let phase =
+            |what| if let What::PhaseBegins { name, .. } = what { Some(name) } else { None };
+        let phases: BTreeSet<&str> = happened().filter_map(phase).collect();
+        let about = |what| if let What::About(key) = what { Some(key.0) } else { None };
+        let named: BTreeSet<u64> = happened().filter_map(about).collect();
+        let written = written_keys(&ran.history);
+        let unnamed = written.difference(&named).count();
+        let first = *written.first().unwrap();
+        let rows = messages_about(&recorded, first).unwrap().len();
+        if phases.len() < 2 || unnamed > 0 || rows == 0 {
+            let all = written.len();
+            silent
+                .push(format!("{name}: {phases:?}, {unnamed} of {all} keys unnamed, {rows} rows"));
+        }
+    }
+    assert!(silent.is_empty(), "{silent:#?}");
 }

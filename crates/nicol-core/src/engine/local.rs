@@ -70,6 +70,12 @@ impl<W: World> Local for Engine<W> {
         }
     }
 
+    fn about_each(&self, name: impl FnOnce(&mut dyn FnMut(Key))) {
+        if let Some(trace) = &self.0.trace {
+            name(&mut |key| trace.about(key));
+        }
+    }
+
     fn work(&self, work: Work) {
         self.0.world.charge(Charge::Work(work));
     }

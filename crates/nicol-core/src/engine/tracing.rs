@@ -30,7 +30,7 @@ pub(super) struct EngineTrace {
     /// The type and the keys of the message that is sent next, or the verb.
     described: RefCell<Description>,
     /// What the one-sided operation is about that is posted next.
-    about: Cell<Option<Key>>,
+    about: RefCell<Vec<Key>>,
     /// Messages to itself that were sent and not taken.
     loopback: RefCell<VecDeque<Flow>>,
     /// Tasks and calls, as last recorded.
@@ -57,7 +57,7 @@ impl EngineTrace {
             in_round: Cell::new(false),
             tasks: RefCell::default(),
             described: RefCell::default(),
-            about: Cell::default(),
+            about: RefCell::default(),
             loopback: RefCell::default(),
             counted: Cell::default(),
         }
@@ -119,12 +119,12 @@ impl EngineTrace {
 
     /// Notes a key that the one-sided operation posted next is about.
     pub(super) fn about(&self, key: Key) {
-        self.about.set(Some(key));
+        self.about.borrow_mut().push(key);
     }
 
     /// Notes what the one-sided operation is that is posted next.
     pub(super) fn describe_one_sided(&self, operation: &OneSided<'_>) {
-        let keys = self.about.take().into_iter().collect();
+        let keys = self.about.take();
         let name = Some(operation.name());
         self.described.replace(Description { kind: ONE_SIDED_KIND, name, keys });
     }

@@ -67,6 +67,11 @@ pub trait Local: Clone + 'static {
         let _not_traced = key;
     }
 
+    /// The same of several keys, which `name` hands over. Only called where a trace is taken.
+    fn about_each(&self, name: impl FnOnce(&mut dyn FnMut(Key))) {
+        let _not_traced = name;
+    }
+
     /// Charges a step's computation to this core: free in the live world.
     fn work(&self, work: Work);
 

@@ -188,6 +188,7 @@ async fn install_pending<F: Fabric>(
     worker: &Worker<F, Cicada>,
     sets: &mut Sets,
 ) -> Result<Pending, Abort> {
+    let _phase = worker.fabric.phase("install as pending");
     sets.writes.sort_unstable_by_key(|write| write.place);
     let (store, at) = (worker.store(), sets.timestamp);
     for index in 0..sets.writes.len() {
@@ -245,6 +246,7 @@ async fn validate<F: Fabric>(
     sets: &Sets,
     _: &Pending,
 ) -> Result<(), Abort> {
+    let _phase = worker.fabric.phase("validate");
     let (store, at) = (worker.store(), sets.timestamp);
     if worker.sabotage() != Sabotage::SkipsValidation {
         for read in &sets.reads {
@@ -376,6 +378,7 @@ impl Protocol for Cicada {
         fence(Ordering::SeqCst);
         validate(worker, sets, &pending).await?;
         worker.stall().await;
+        let _phase = worker.fabric.phase("commit the versions");
         // [Cicada17 3.4 step 4]
         for index in 0..sets.writes.len() {
             let Write { place, held, .. } = sets.writes[index];

@@ -73,6 +73,7 @@ impl<F: Fabric, P: Protocol> Coordinator<F, P> {
         open: &mut impl Interactive,
         rows: &mut Rows,
     ) -> Result<Executed, Abort> {
+        let _phase = self.worker.fabric.phase("execute");
         let mut executed = 0;
         for _ in 0..ROUNDS_MAX {
             let unread = txn.entries().iter().filter(|entry| !entry.fetched);

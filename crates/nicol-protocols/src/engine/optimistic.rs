@@ -83,6 +83,7 @@ pub(super) async fn lock_writes<F: Fabric, P: Protocol>(
     worker: &Worker<F, P>,
     sets: &mut Sets,
 ) -> Result<Locked, Abort> {
+    let _phase = worker.fabric.phase("lock the write set");
     sets.writes.sort_unstable_by_key(|write| write.place);
     let mut highest = 0;
     for index in 0..sets.writes.len() {
@@ -102,6 +103,7 @@ pub(super) async fn install<F: Fabric, P: Protocol>(
     _: Locked,
     word: u64,
 ) {
+    let _phase = worker.fabric.phase("install");
     for index in 0..sets.writes.len() {
         worker.fabric.access().await;
         let write = &sets.writes[index];

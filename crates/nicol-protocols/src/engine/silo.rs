@@ -44,6 +44,7 @@ async fn validate<F: Fabric>(
     sets: &Sets,
     locked: &Locked,
 ) -> Result<Validated, Abort> {
+    let _phase = worker.fabric.phase("validate");
     let mut highest = locked.highest.max(worker.newest.get());
     let sabotage = worker.sabotage();
     if sabotage != Sabotage::SkipsValidation {

@@ -99,6 +99,7 @@ async fn validate<F: Fabric>(
     sets: &Sets,
     at: u64,
 ) -> Result<(), Abort> {
+    let _phase = worker.fabric.phase("validate");
     let sabotage = worker.sabotage();
     if sabotage != Sabotage::SkipsValidation {
         for read in &sets.reads {

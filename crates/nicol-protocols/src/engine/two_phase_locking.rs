@@ -190,6 +190,7 @@ impl Protocol for TwoPhaseLocking {
     }
 
     async fn commit<F: Fabric>(worker: &Worker<F, Self>, sets: &mut Sets) -> Result<(), Abort> {
+        let _phase = worker.fabric.phase("install and unlock");
         worker.fabric.access().await;
         sets.validate_leaves(|node, version| worker.store().is_unchanged(node, version))?;
         worker.stall().await;

@@ -37,6 +37,7 @@ impl<F: Fabric> KeyValue for Client<F> {
     /// A client-read: local, and only stalled while the RDLock is taken. [MINOS24 III-D]
     async fn get(&self, key: Key, value: &mut Vec<u8>) -> Result<Got, Failure> {
         let member = &self.member;
+        let _phase = member.fabric.phase("III-D: client-read");
         member.fabric.work(Work::TableLookup);
         self.check_read(key)?;
         let read = |record: &mut Record| {

@@ -78,8 +78,8 @@ impl<F: Fabric> Member<F> {
                 }
                 Step::SpinPersisted => write.spin_until(|write| write.is_persisted()).await,
                 // [MINOS24 fig. 2 line 19, step e] Spin until all ACKs have come.
-                Step::SpinConsistent => write.spin_until(Write::is_consistent).await,
-                Step::SpinDurable => write.spin_until(Write::is_durable).await,
+                Step::SpinConsistent => self.spin_for_acks(write, Write::is_consistent).await,
+                Step::SpinDurable => self.spin_for_acks(write, Write::is_durable).await,
                 // "the glb_volatileTS and glb_durableTS are also updated"
                 Step::RaiseGlobalVolatile => self.raise_glb_volatile(key, ts).await,
                 Step::RaiseGlobalDurable => self.raise_glb_durable(key, ts).await,
@@ -95,8 +95,14 @@ impl<F: Fabric> Member<F> {
         }
     }
 
+    async fn spin_for_acks(&self, write: &Write, come: impl Fn(&Write) -> bool) {
+        let _phase = self.fabric.phase("step e: spin for ACKs");
+        write.spin_until(come).await;
+    }
+
     /// A new TS_WR. [MINOS24 III-A]
     pub(super) async fn issue_timestamp(&self, write: &Write) {
+        let _phase = self.fabric.phase("line 4: TS_WR");
         let (node, life) = (self.fabric.here().node, self.fabric.incarnation());
         let faithful = self.config().errata.timestamps;
         self.look_up();
@@ -108,6 +114,7 @@ impl<F: Fabric> Member<F> {
 
     /// handleObsolete at the coordinator. [MINOS24 fig. 2 lines 1 to 3]
     pub(super) async fn handle_obsolete(&self, write: &Write, newer: Obsolete) {
+        let _phase = self.fabric.phase("step a, c: handleObsolete");
         for &step in self.steps.obsolete_at_coordinator {
             self.spin(step, write.key, &newer).await;
         }

@@ -19,6 +19,7 @@ impl<F: Fabric> Member<F> {
     /// An INV. The steps that depend on the model stand in `model.rs`.
     pub(super) async fn follow(self: Rc<Self>, received: Received) {
         let open = self.node.begin();
+        let _phase = self.fabric.phase("line 26: INV");
         if self.is_of_this_view(received.inv.epoch).await {
             received.updating.replace(Some(self.node.begin_update()));
             if self.config().offload {
@@ -92,6 +93,7 @@ impl<F: Fabric> Member<F> {
         received: &Received,
         newer: Obsolete,
     ) {
+        let _phase = self.fabric.phase("step h: handleObsolete");
         received.updating.take();
         for &step in self.steps.obsolete_at_follower {
             match step {
@@ -131,6 +133,7 @@ impl<F: Fabric> Member<F> {
     /// A VAL, VAL_C or VAL_P. [MINOS24 fig. 2 line 41, steps l, m]
     pub(super) async fn validated(self: Rc<Self>, key: u64, ts: u64, steps: &'static [Step]) {
         let open = self.node.begin();
+        let _phase = self.fabric.phase("line 41: VAL");
         let (key, ts) = (Key(key), Timestamp::of_bits(ts));
         self.look_up();
         for &step in steps {

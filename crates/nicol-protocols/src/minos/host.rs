@@ -43,6 +43,7 @@ impl<F: Fabric> Member<F> {
     ///
     /// Errors: the SmartNIC is gone.
     async fn hand_over(&self, write: &Write, nic: EngineId) -> Result<(), FabricError> {
+        let _phase = self.fabric.phase("V-B1: at the SmartNIC");
         let followers = self.followers(write.key);
         let all = [NodeId(ALL)];
         let single = self.config().batching || followers.is_empty();

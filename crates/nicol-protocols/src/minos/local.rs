@@ -45,6 +45,7 @@ impl<F: Fabric> Member<F> {
 
     /// "Snatch RDLock".
     pub(super) async fn snatch_rd_lock(&self, inv: &Inv<'_>) {
+        let _phase = self.fabric.phase("snatch the RDLock");
         self.fabric.access().await;
         self.node.store().change(inv.key, |record| {
             // One that was validated here in the meantime has no VAL to come: it was sent again in a
@@ -62,6 +63,7 @@ impl<F: Fabric> Member<F> {
             record.wr_lock = true;
             free.then_some(())
         };
+        let _phase = self.fabric.phase("spin for the WRLock");
         loop {
             self.fabric.access().await;
             match self.node.store().take_or_watch(key, take) {
@@ -74,6 +76,7 @@ impl<F: Fabric> Member<F> {
     /// Updates volatile memory, and volatileTS.
     pub(super) async fn update_llc(&self, locked: &WrLocked, inv: &Inv<'_>) {
         assert_eq!(locked.0, inv.key, "the lock is the record's");
+        let _phase = self.fabric.phase("update the LLC");
         let bytes = inv.value.map_or(0, <[u8]>::len) as u32;
         self.fabric.work(Work::Copy { bytes });
         self.fabric.caught_up().await;
@@ -142,6 +145,7 @@ impl<F: Fabric> Member<F> {
 
     /// Releases the RDLock if `ts` still owns it; offloaded, once the vFIFO has drained. [MINOS24 V-B4]
     pub(super) async fn release_rd_lock(&self, key: Key, ts: Timestamp) {
+        let _phase = self.fabric.phase("release the RDLock");
         let ready = |record: &Record| record.rd_lock != Some(ts) || record.value_ts >= ts;
         if !self.hooks().releases_early() {
             self.spin_until(key, ready).await;
@@ -154,6 +158,7 @@ impl<F: Fabric> Member<F> {
     ///
     /// Errors: the log device has failed, for good.
     pub(super) async fn persist(self: &Rc<Self>, inv: &Inv<'_>) -> Result<(), FabricError> {
+        let _phase = self.fabric.phase("persist to NVM");
         let mut record = Vec::new();
         Logged::Update { key: inv.key, ts: inv.ts, value: inv.value }.emit(&mut record);
         self.persist_record(record).await?;

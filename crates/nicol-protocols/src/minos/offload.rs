@@ -61,6 +61,7 @@ impl<F: Fabric> Member<F> {
 
     /// Writes an update into the vFIFO; hardware takes it out again.
     async fn enqueue_volatile(self: &Rc<Self>, inv: &Inv<'_>) {
+        let _phase = self.fabric.phase("enqueue in the vFIFO");
         let entry = self.node.volatile_queue().enter(&self.fabric).await;
         let bytes = inv.value.map_or(0, <[u8]>::len);
         let filled = self.fabric.fill_queue_entry(bytes).await;
@@ -123,6 +124,7 @@ impl<F: Fabric> Member<F> {
         record: Vec<u8>,
     ) -> Result<(), FabricError> {
         let Some(queue) = &self.durable_queue else { return Err(FabricError::NoResources) };
+        let _phase = self.fabric.phase("enqueue in the dFIFO");
         let entry = self.node.durable_queue().enter(&self.fabric).await;
         let slot = queue.take().await;
         queue.write(&slot, &record);

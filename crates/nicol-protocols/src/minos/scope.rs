@@ -15,6 +15,7 @@ impl<F: Fabric> Member<F> {
     /// [PERSIST]sc at its coordinator: `write` counts the acknowledgements.
     pub(super) async fn persist_scope(self: Rc<Self>, write: Rc<Write>) {
         let open = self.node.begin();
+        let _phase = self.fabric.phase("[PERSIST]sc");
         // [MINOS24 fig. 3 vii] [PERSIST]sc to every follower.
         self.send_persist(&write);
         let scope = write.scope;
@@ -43,6 +44,7 @@ impl<F: Fabric> Member<F> {
     /// [PERSIST]sc at a follower.
     pub(super) async fn follow_persist(self: Rc<Self>, from: EngineId, persist: Persist) {
         let open = self.node.begin();
+        let _phase = self.fabric.phase("[PERSIST]sc: follower");
         let Persist { write, epoch, scope } = persist;
         // [MINOS24 fig. 3 viii] Persist all WRs of the scope, and the [PERSIST]sc; then [ACK_P]sc.
         if self.is_of_this_view(epoch).await && self.complete_scope(scope).await.is_ok() {

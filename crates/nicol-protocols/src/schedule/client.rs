@@ -117,7 +117,9 @@ impl<F: Fabric> CommitProtocol for Client<F> {
                 return Outcome::Aborted(Abort::Fabric(error));
             }
         }
+        let asked = fabric.phase("scheduled");
         let replied = fabric.call(target, &request, timeout).await;
+        drop(asked);
         let outcome = match replied {
             Ok(reply) => match Done::parse(reply.as_ref()) {
                 Ok(Done(outcome)) => outcome,

@@ -212,6 +212,11 @@ impl Message for Work<'_> {
         to.u32(self.reply_to.request.sequence);
         to.bytes(self.request);
     }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        let request = Request::parse(self.request);
+        request.iter().flat_map(|request| &request.keys).for_each(|(key, _)| each(*key));
+    }
 }
 
 impl<'a> Work<'a> {

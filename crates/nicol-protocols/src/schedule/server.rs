@@ -172,7 +172,9 @@ impl<F: Fabric, X: Executor> Server<F, X> {
                     }
                 }
             };
+            let running = self.fabric.phase("step 4: run");
             let (outcome, ended) = self.complete(&mut txn, &mut aborted).await;
+            drop(running);
             self.shared.transcripts.put(request.id, &mut txn);
             if let Some(scheduler) = scheduler
                 && self.shared.config.completion == Completion::Reply
@@ -219,6 +221,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
     /// Decides who gets a request. [AlNiCo22, implementation, step 3]
     fn decide(&self, header: &Header) -> Option<usize> {
         let shared = &self.shared;
+        let _phase = self.fabric.phase("step 3: decide");
         if header.long && shared.config.reserved > 0 {
             return Some(shared.reserved_for(&header.features));
         }
@@ -338,6 +341,7 @@ impl<F: Fabric, X: Executor> Server<F, X> {
         (0..3).for_each(|_| {
             self.fabric.work(CoreWork::Execute { keys: keys.min(u32::from(u16::MAX)) as u16 });
         });
+        let _phase = self.fabric.phase("Strife: plan");
         let plan = plan(&features, self.shared.ordinary());
         let mut taken: Vec<_> = taken.into_iter().map(Some).collect();
         batch.left = taken.len() - plan.residual.len();

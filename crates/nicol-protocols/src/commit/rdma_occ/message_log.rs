@@ -37,11 +37,11 @@ use nicol_core::exec::Signal;
 use nicol_core::fabric::{
     Delivery, Fabric, FabricError, HasDoorbell, Message, ReplyTo, RequestId, Service, Timeout, Work,
 };
-use nicol_core::ids::{EngineId, NodeId};
+use nicol_core::ids::{EngineId, Key, NodeId};
 use nicol_core::wire::Writer;
 
 use super::OPEN_MAX;
-use super::messages::{FramedLog, Letter, LetterHead};
+use super::messages::{AsItCame, Letter, LetterHead};
 use super::node::Node;
 use super::reach::{LogHandle, Reach};
 use super::rings::write_in_time;
@@ -54,6 +54,9 @@ const BATCH: usize = 64;
 const WAITING_MAX: usize = OPEN_MAX;
 /// Bytes in front of a record's message: how far the ring of the other direction has been read.
 const READ_BYTES: usize = 8;
+
+/// Hands over the keys that a letter is about, for traces.
+type Named<'a> = &'a dyn Fn(&mut dyn FnMut(Key));
 
 /// The message logs that one engine writes.
 pub(super) struct MessageLogs<F: Fabric> {
@@ -239,17 +242,19 @@ impl<F: Fabric> MessageLogs<F> {
         while let Some(part) = parts.next() {
             let last = parts.peek().is_none();
             let kind = if last { RecordKind::Message } else { RecordKind::Part };
-            self.write_part(to, kind, part, asker.take());
+            self.write_part(to, kind, part, asker.take(), &|each| message.keys(each));
         }
     }
 
-    /// Writes a record, now or when there is space for it; none to a node that is gone.
+    /// Writes a record, now or when there is space for it; none to a node that is gone. `keys` hands over
+    /// what the letter is about, for traces.
     fn write_part(
         self: &Rc<Self>,
         to: NodeId,
         kind: RecordKind,
         part: &[u8],
         asker: Option<ReplyTo>,
+        keys: Named<'_>,
     ) {
         if self.reach.is_gone(to) {
             return self.refuse(asker);
@@ -260,7 +265,7 @@ impl<F: Fabric> MessageLogs<F> {
             && outbox.has_space(part.len())
             && let Some(log) = self.message_log_handle(to)
         {
-            return self.post_part(log, kind, part, asker);
+            return self.post_part(log, kind, part, asker, keys);
         }
         let part = self.fabric.keep(part);
         outbox.waiting.borrow_mut().push_back(Waiting { kind, part, asker });
@@ -282,7 +287,15 @@ impl<F: Fabric> MessageLogs<F> {
         Some(LogHandle { node, rkey, size: self.to(node).tail.get().size() })
     }
 
-    fn post_part(&self, log: LogHandle, kind: RecordKind, part: &[u8], asker: Option<ReplyTo>) {
+    /// `keys` hands over what the letter is about, for traces.
+    fn post_part(
+        &self,
+        log: LogHandle,
+        kind: RecordKind,
+        part: &[u8],
+        asker: Option<ReplyTo>,
+        keys: Named<'_>,
+    ) {
         let outbox = self.to(log.node);
         let Framing { body, record } = &mut *self.framing.borrow_mut();
         body.clear();
@@ -299,6 +312,7 @@ impl<F: Fabric> MessageLogs<F> {
         }
         record.clear();
         let offset = tail.frame(kind, body, record);
+        self.fabric.about_each(keys);
         post(offset, tail.at(), record, asker);
         outbox.tail.set(tail);
         outbox.posted.notify();
@@ -322,7 +336,8 @@ impl<F: Fabric> MessageLogs<F> {
                 Some(log) if outbox.has_space(bytes) => {
                     let part = outbox.waiting.borrow_mut().pop_front();
                     if let Some(Waiting { kind, part, asker }) = part {
-                        self.post_part(log, kind, part.as_ref(), asker);
+                        // Whose letter it was is not known any more.
+                        self.post_part(log, kind, part.as_ref(), asker, &|_| {});
                     }
                     true
                 }
@@ -399,10 +414,10 @@ impl<F: Fabric> MessageLogs<F> {
                 let reply_to = Some(ReplyTo { engine: from, request });
                 if service.deliver(Delivery { from, reply_to, kind, body }).is_err() {
                     let head = LetterHead { letter: Letter::Refusal, request };
-                    self.write_letter(from.node, head, &FramedLog(&[]));
+                    self.write_letter(from.node, head, &AsItCame(&[]));
                 }
             }
-            Letter::Answer => self.fabric.reply(asked, &FramedLog(body)),
+            Letter::Answer => self.fabric.reply(asked, &AsItCame(body)),
             Letter::Refusal => self.fabric.refuse(asked, FabricError::Malformed),
         }
     }

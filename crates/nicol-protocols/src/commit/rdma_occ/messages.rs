@@ -6,6 +6,7 @@ use nicol_core::txn::{Txn, VALUE_MAX};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
 use crate::commit::messages::{LOG, Validate, each_key, parse_count};
+use crate::commit::writes::Writes;
 use crate::kit::{Item, Items};
 
 /// Coordinator to primary: lock keys at the versions read.
@@ -169,10 +170,31 @@ impl LetterHead {
     }
 }
 
-/// LOG, its body framed before; or any answer as it came.
+/// LOG, its body framed before.
 pub(super) struct FramedLog<'a>(pub(super) &'a [u8]);
 
 impl Message for FramedLog<'_> {
+    const KIND: u16 = LOG;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        to.bytes(self.0);
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        logged_keys(self.0, each);
+    }
+}
+
+/// The keys that a framed LOG installs, for traces.
+pub(super) fn logged_keys(body: &[u8], each: &mut dyn FnMut(Key)) {
+    let writes = Writes::parse(body);
+    writes.iter().flat_map(|writes| writes.keys()).for_each(each);
+}
+
+/// An answer as it came. Its kind says nothing.
+pub(super) struct AsItCame<'a>(pub(super) &'a [u8]);
+
+impl Message for AsItCame<'_> {
     const KIND: u16 = LOG;
 
     fn emit(&self, to: &mut Writer<'_>) {

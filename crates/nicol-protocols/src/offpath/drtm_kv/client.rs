@@ -121,10 +121,12 @@ impl<F: Fabric> Client<F> {
 
     async fn find(&self, server: Server, key: Key, copy: u64) -> Result<Option<Entry>, Reason> {
         let Engine { fabric, node, .. } = &*self.0;
+        let _phase = fabric.phase("READ the index");
         let mut bucket = bucket_of(key, node.config().buckets);
         for _ in 0..CHAIN_MAX {
             let (rkey, offset) = (server.keys.index, node.index_at(bucket, copy));
             let read = OneSided::Read { rkey, offset, len: BUCKET as u32 };
+            fabric.about(key);
             let read = fabric.one_sided(server.node, read).await.map_err(failed)?;
             let (entry, next) = search(read.as_ref(), key).map_err(malformed)?;
             if entry.is_some() || !node.config().hooks().follows_chains() {
@@ -160,8 +162,10 @@ impl<F: Fabric> Client<F> {
         value: &mut Vec<u8>,
     ) -> Result<bool, Reason> {
         let Engine { fabric, node, .. } = &*self.0;
+        let _phase = fabric.phase("READ the value");
         let bytes = extent_bytes(node.config().value_bytes);
         let read = OneSided::Read { rkey, offset, len: bytes as u32 };
+        fabric.about(key);
         let read = fabric.one_sided(server.node, read).await.map_err(failed)?;
         let trusts = node.config().hooks().trusts_extents();
         let found = match verify(read.as_ref(), key, address.version, trusts) {
@@ -186,7 +190,9 @@ impl<F: Fabric> Client<F> {
         let timeout = Timeout::After(self.0.node.config().timeout);
         for _ in 0..STALE_MAX {
             let to = self.engine_of(server.node, u64::from(self.0.fabric.here().core));
+            let asking = self.0.fabric.phase("ask the SoC");
             let answer = self.0.fabric.call(to, &Get(key), timeout).await.map_err(failed)?;
+            drop(asking);
             match Answer::parse(answer.as_ref()).map_err(malformed)? {
                 Answer::Absent => return Ok(false),
                 Answer::Value(found) => {
@@ -257,6 +263,7 @@ impl<F: Fabric> KeyValue for Client<F> {
     async fn put(&self, key: Key, value: &[u8]) -> Result<Option<Version>, Failure> {
         let server = self.reach(key).await.map_err(Failure::Aborted)?;
         let timeout = Timeout::After(self.0.node.config().timeout);
+        let _phase = self.0.fabric.phase("put");
         // Puts of a key meet on one engine.
         let to = self.engine_of(server.node, bucket_of(key, u64::MAX));
         match self.0.fabric.call(to, &Put { key, value }, timeout).await {

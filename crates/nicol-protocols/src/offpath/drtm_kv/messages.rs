@@ -61,6 +61,10 @@ impl Message for Get {
     fn emit(&self, to: &mut Writer<'_>) {
         to.u64(self.0.0);
     }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each(self.0);
+    }
 }
 
 impl Get {
@@ -83,6 +87,10 @@ impl Message for Put<'_> {
     fn emit(&self, to: &mut Writer<'_>) {
         to.u64(self.key.0);
         to.bytes(self.value);
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each(self.key);
     }
 }
 

@@ -99,6 +99,7 @@ impl<F: Fabric> Server<F> {
     }
 
     async fn read_all(&self, key: Key) -> Result<Option<Vec<u8>>, FabricError> {
+        let _phase = self.fabric.phase("A2: traverse the index");
         for _ in 0..STALE_MAX {
             let (mut bucket, mut address) =
                 (Some(bucket_of(key, self.node.config().buckets)), None);
@@ -137,6 +138,7 @@ impl<F: Fabric> Server<F> {
 
     /// Looks `key` up in the index, in this side's memory.
     async fn look_up(&self, key: Key) -> Option<ValueAddress> {
+        let _phase = self.fabric.phase("A3: look up in the index");
         self.fabric.work(Work::TableLookup);
         self.fabric.access().await;
         self.node.table().address(key)
@@ -148,6 +150,7 @@ impl<F: Fabric> Server<F> {
         key: Key,
         address: ValueAddress,
     ) -> Result<Option<Vec<u8>>, FabricError> {
+        let _phase = self.fabric.phase("server: read the value");
         let config = self.node.config();
         let bytes = extent_bytes(config.value_bytes);
         let values = self.node.table().values.clone();
@@ -163,6 +166,7 @@ impl<F: Fabric> Server<F> {
     }
 
     async fn answer_kept(&self, to: ReplyTo, key: Key) {
+        let _phase = self.fabric.phase("A5: answer from the cache");
         self.fabric.work(Work::TableLookup);
         self.fabric.access().await;
         let address = {
@@ -199,6 +203,7 @@ impl<F: Fabric> Server<F> {
     async fn install(&self, key: Key, value: &[u8]) -> Result<(), FabricError> {
         let (fabric, node) = (&self.fabric, &self.node);
         let config = node.config();
+        let _phase = fabric.phase("server: put");
         fabric.work(Work::TableApply);
         let address = loop {
             fabric.access().await;

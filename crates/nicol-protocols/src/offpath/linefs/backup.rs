@@ -24,6 +24,7 @@ impl<F: Fabric> Member<F> {
     pub(super) async fn take(&self, to: ReplyTo, chunk: Chunk) {
         let Self { fabric, node, memory, .. } = self;
         let side = fabric.here().side;
+        let _phase = fabric.phase("backup: take the chunk");
         fabric.access().await;
         if !node.state().admits(&chunk) {
             return fabric.refuse(to, FabricError::NoResources);
@@ -111,6 +112,7 @@ impl<F: Fabric> Member<F> {
     async fn publish_copies(&self, chunk: &Chunk, raw: &[u8]) -> Result<(), FabricError> {
         let Self { fabric, node, .. } = self;
         let writes = records(raw).map_err(|_| FabricError::Malformed)?;
+        let _phase = fabric.phase("backup: publish");
         let began = fabric.now();
         writes.iter().for_each(|_| fabric.work(Work::TableApply));
         fabric.access().await;

@@ -85,6 +85,17 @@ pub async fn unpack<F: Local>(
     if raw.len() == len { Ok(raw) } else { Err(Malformed { what: "the length of a chunk" }) }
 }
 
+/// What [`pack`] has made of `len` bytes, unpacked without any charge: for traces.
+///
+/// Errors: the bytes are not that.
+pub(super) fn unpacked(mut packed: &[u8], len: usize) -> Result<Vec<u8>, Malformed> {
+    let mut raw = Vec::new();
+    while !packed.is_empty() {
+        (_, packed) = unpack_block(packed, len - raw.len(), &mut raw)?;
+    }
+    Ok(raw)
+}
+
 /// Appends a block, packed if that makes it shorter; how many sequences it has.
 fn pack_block(block: &[u8], to: &mut Vec<u8>) -> u64 {
     let packed = lz4_flex::block::compress(block);

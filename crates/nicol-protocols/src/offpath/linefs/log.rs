@@ -14,7 +14,7 @@ use super::chain::Chain;
 use super::compress::Cost;
 use super::layout::{Record, record_bytes, records};
 use super::member::{Gone, Member};
-use super::messages::{Chunk, Slot, Submit, Way};
+use super::messages::{Chunk, Containing, Content, Slot, Submit, Way};
 use super::node::add_time;
 use super::standing::Verdict;
 use crate::kit::count;
@@ -95,6 +95,7 @@ impl<F: Fabric> Log<F> {
             return Err(Failure::Aborted(Reason::NoResources));
         }
         let _working = working.begin();
+        let _phase = fabric.phase("log: append");
         // [LineFS21] The client writes to its log in persistent memory.
         fabric.work(Work::TableLookup);
         fabric.work(Work::Copy { bytes: bytes as u32 });
@@ -217,6 +218,7 @@ impl<F: Fabric> Log<F> {
         let Sealed { shard, slot, bytes, by_host, .. } = sealed;
         let slot = *slot;
         let chain = self.member.node.state().led(*shard)?;
+        let _phase = self.member.fabric.phase("chain: replicate");
         let (raw, way) = (bytes.len() as u32, Way::along(*shard, &chain));
         if *by_host {
             // [OffPath23 A3] The host writes the chunk to the next host, without compressing it unless it
@@ -230,17 +232,18 @@ impl<F: Fabric> Log<F> {
             let chunk = Chunk { slot, raw, len, crc, way };
             let _replicated = self.member.pass_on(&chunk, bytes).await.ok()?;
         } else {
-            self.submit(&Submit { slot, len: raw, way }).await.ok()?;
+            self.submit(&Submit { slot, len: raw, way }, bytes).await.ok()?;
         }
         Some(chain)
     }
 
     /// [OffPath23 A1, A2] Has the SoC replicate what is in a slot; it acknowledges the log.
-    async fn submit(&self, submit: &Submit) -> Result<(), Gone> {
+    async fn submit(&self, submit: &Submit, bytes: &[u8]) -> Result<(), Gone> {
+        let message = Containing { message: submit, content: Content::Raw(bytes) };
         let Member { fabric, node, .. } = &*self.member;
         let to = self.member.engine_of(fabric.here().node, Side::Nic, submit.slot);
         loop {
-            if fabric.call(to, submit, Timeout::Never).await.is_ok() {
+            if fabric.call(to, &message, Timeout::Never).await.is_ok() {
                 return Ok(());
             }
             if !node.state().serves(submit.way.shard) {
@@ -254,6 +257,7 @@ impl<F: Fabric> Log<F> {
     /// the chain whose members have it; without it, the chunk is published unchecked.
     async fn publish(&self, sealed: &Sealed, held: Option<&Chain>) -> Verdict {
         let Member { fabric, node, .. } = &*self.member;
+        let _phase = fabric.phase("publish");
         let writes = records(&sealed.bytes);
         let writes = writes.unwrap_or_default();
         writes.iter().for_each(|_| fabric.work(Work::TableApply));

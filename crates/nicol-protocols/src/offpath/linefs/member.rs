@@ -11,7 +11,7 @@ use nicol_core::units::Nanos;
 
 use super::chain::Life;
 use super::memory::Memory;
-use super::messages::{Chunk, Hello, Keys, Slot, Way};
+use super::messages::{Chunk, Containing, Content, Hello, Keys, Slot, Way};
 use super::node::{Node, add_time};
 use crate::kit::count;
 
@@ -94,6 +94,7 @@ impl<F: Fabric> Member<F> {
     /// Cost: a WRITE, in pieces if so configured, and a call.
     pub(super) async fn pass_on(&self, chunk: &Chunk, bytes: &[u8]) -> Result<Replicated, Gone> {
         let Self { fabric, node, .. } = self;
+        let _phase = fabric.phase("chain: pass on");
         loop {
             let next = {
                 let state = node.state();
@@ -137,9 +138,20 @@ impl<F: Fabric> Member<F> {
         add_time(&times.write, &self.fabric, began);
         // [LineFS21, OffPath23 5.1] The backup acknowledges what is persistent there and behind it.
         let (to, began) = (self.engine_of(backup.node, here.side, chunk.slot), self.fabric.now());
-        let acknowledged = self.fabric.call(to, chunk, Timeout::Never).await;
+        let content = self.content_of(chunk, bytes);
+        let message = Containing { message: chunk, content };
+        let acknowledged = self.fabric.call(to, &message, Timeout::Never).await;
         add_time(&times.acknowledge, &self.fabric, began);
         acknowledged.map(drop)
+    }
+
+    /// How the bytes of a chunk are to be read that this engine passes on.
+    fn content_of<'a>(&self, chunk: &Chunk, bytes: &'a [u8]) -> Content<'a> {
+        let is_host = self.fabric.here().side == Side::Host;
+        match is_host && !self.node.config().host_compresses {
+            true => Content::Raw(bytes),
+            false => Content::Packed(bytes, chunk.raw as usize),
+        }
     }
 
     /// The bytes with one of them changed, by the planted faults that corrupt some chunks.

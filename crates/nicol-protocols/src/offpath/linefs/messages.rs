@@ -1,10 +1,13 @@
 //! Messages: of the chain, of a host to its SoC, of clients on other nodes.
 
+use std::borrow::Cow;
+
 use nicol_core::fabric::Message;
 use nicol_core::ids::{Epoch, Key, NodeId, RKey, ShardId};
 use nicol_core::wire::{Malformed, Reader, Writer};
 
 use super::chain::{Chain, Life, Page};
+use super::compress::unpacked;
 use super::layout::records;
 
 /// Which memory may I write chunks to?
@@ -190,6 +193,44 @@ impl Message for Done {
     fn emit(&self, _: &mut Writer<'_>) {}
 }
 
+/// A SUBMIT or a CHUNK, and the bytes of the chunk, which say whose blocks it has.
+pub(super) struct Containing<'a, M> {
+    pub(super) message: &'a M,
+    pub(super) content: Content<'a>,
+}
+
+/// The bytes of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content<'a> {
+    /// As they were written.
+    Raw(&'a [u8]),
+    /// Packed from so many.
+    Packed(&'a [u8], usize),
+}
+
+impl<M: Message> Message for Containing<'_, M> {
+    const KIND: u16 = M::KIND;
+
+    fn emit(&self, to: &mut Writer<'_>) {
+        self.message.emit(to);
+    }
+
+    fn name() -> &'static str {
+        M::name()
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        let raw = match self.content {
+            Content::Raw(bytes) => Ok(Cow::Borrowed(bytes)),
+            Content::Packed(bytes, len) => unpacked(bytes, len).map(Cow::Owned),
+        };
+        // What was damaged on the way names nothing.
+        let Ok(raw) = raw else { return };
+        let named = records(&raw).unwrap_or_default();
+        named.iter().for_each(|record| each(record.key));
+    }
+}
+
 impl Life {
     fn emit(self, to: &mut Writer<'_>) {
         to.u32(self.since.0);
@@ -322,6 +363,10 @@ impl Message for Write<'_> {
         to.u8(u8::from(self.value.is_some()));
         to.bytes(self.value.unwrap_or_default());
     }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each(self.key);
+    }
 }
 
 impl<'a> Write<'a> {
@@ -383,6 +428,10 @@ impl Message for Read {
 
     fn emit(&self, to: &mut Writer<'_>) {
         to.u64(self.0.0);
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        each(self.0);
     }
 }
 

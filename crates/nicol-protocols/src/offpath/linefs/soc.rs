@@ -26,6 +26,7 @@ impl<F: Fabric> Member<F> {
     async fn fetch(&self, submit: &Submit) -> Result<Vec<u8>, FabricError> {
         let Self { fabric, node, memory, .. } = self;
         let rkey = memory.log_key().ok_or(FabricError::NoResources)?;
+        let _phase = fabric.phase("SoC: fetch the chunk");
         let (offset, len) = (memory.offset_in_log(submit.slot), submit.len as usize);
         let began = fabric.now();
         let starts = (0..len).step_by(self.piece().min(len.max(1)));
@@ -70,6 +71,7 @@ impl<F: Fabric> Member<F> {
     /// Compresses a chunk on this core.
     pub(super) async fn compress(&self, raw: &[u8], cost: Cost) -> Vec<u8> {
         let Self { fabric, node, .. } = self;
+        let _phase = fabric.phase("compress");
         let began = fabric.now();
         let packed = pack(fabric, raw, cost).await.bytes;
         add_time(&node.counts.times.pack, fabric, began);

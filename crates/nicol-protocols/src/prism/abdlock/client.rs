@@ -55,9 +55,16 @@ struct Locked {
     replicas: Vec<Posted>,
 }
 
+/// A key and the block that it names.
+#[derive(Clone, Copy)]
+struct Block {
+    key: Key,
+    number: u64,
+}
+
 /// An operation under way.
 struct Operation<'a> {
-    block: u64,
+    block: Block,
     replicas: Vec<NodeId>,
     needed: usize,
     /// What a PUT writes.
@@ -114,7 +121,7 @@ impl<F: Fabric> Client<F> {
         let replicas = view.replicas_of(view.shard_of(key)).to_vec();
         let majority = replicas.len() / 2 + 1;
         Ok(Operation {
-            block: key.row(),
+            block: Block { key, number: key.row() },
             needed: config.hooks().needed(majority),
             replicas,
             new,
@@ -191,7 +198,7 @@ impl<F: Fabric> Client<F> {
     /// accepts.
     fn post<'v, G>(
         &self,
-        replicas: &[Posted],
+        (key, replicas): (Key, &[Posted]),
         needed: usize,
         verb: impl Fn(&Handles) -> OneSided<'v>,
         grants: G,
@@ -200,13 +207,17 @@ impl<F: Fabric> Client<F> {
         G: Fn(&Reply<F>) -> bool,
     {
         let verbs = self.0.node.config().verbs;
-        let post = |(node, handles): &Posted| verbs.post(&self.0.fabric, *node, verb(handles));
+        let post = |(node, handles): &Posted| {
+            self.0.fabric.about(key);
+            verbs.post(&self.0.fabric, *node, verb(handles))
+        };
         let completions: Vec<F::Completion> = replicas.iter().map(post).collect();
         join_quorum(completions, needed, grants)
     }
 
     /// Locks a block at a majority; `None` if it could not be had, and what was had is released.
     async fn lock(&self, operation: &mut Operation<'_>) -> Option<Locked> {
+        let _phase = self.0.fabric.phase("7.2 read phase: lock");
         let config = self.0.node.config();
         let known = operation.replicas.iter();
         let known = known.filter_map(|&node| Some((node, self.0.servers.handles(node)?)));
@@ -221,7 +232,8 @@ impl<F: Fabric> Client<F> {
         if !config.hooks().locks(operation.new.is_some()) {
             return Some(Locked { name, replicas: posted });
         }
-        let offset = config.lock(operation.block);
+        let Block { key, number } = operation.block;
+        let offset = config.lock(number);
         let swap = |handles: &Handles| OneSided::CompareSwap {
             rkey: handles.region,
             offset,
@@ -233,7 +245,7 @@ impl<F: Fabric> Client<F> {
             Ok(bytes) => hooks.acquired(word(bytes)),
             Err(_) => false,
         };
-        let mut replies = self.post(&posted, operation.needed, swap, grants);
+        let mut replies = self.post((key, &posted), operation.needed, swap, grants);
         let is_locked = (&mut replies).await;
         let mut granted = Vec::new();
         for (place, reply) in replies.outputs() {
@@ -254,7 +266,7 @@ impl<F: Fabric> Client<F> {
     /// Waits for the late answers, and releases all locks but `ours`.
     fn release_late<G: Fn(&Reply<F>) -> bool>(
         &self,
-        block: u64,
+        block: Block,
         name: Name,
         posted: Vec<Posted>,
         ours: Vec<NodeId>,
@@ -284,12 +296,14 @@ impl<F: Fabric> Client<F> {
         locked: &Locked,
         value: &mut Vec<u8>,
     ) -> Option<Tag> {
+        let _phase = self.0.fabric.phase("7.2 read phase: READ");
         let config = self.0.node.config();
-        let (offset, len) = (config.tag(operation.block), config.tagged_bytes() as u32);
+        let Block { key, number } = operation.block;
+        let (offset, len) = (config.tag(number), config.tagged_bytes() as u32);
         let read = |handles: &Handles| OneSided::Read { rkey: handles.region, offset, len };
         let verbs = config.verbs;
         let grants = move |reply: &Reply<F>| verbs.result(reply).is_ok();
-        let mut replies = self.post(&locked.replicas, operation.needed, read, grants);
+        let mut replies = self.post((key, &locked.replicas), operation.needed, read, grants);
         let is_read = (&mut replies).await;
         let mut newest = None;
         for (place, reply) in replies.outputs() {
@@ -319,6 +333,7 @@ impl<F: Fabric> Client<F> {
         tag: Tag,
         value: &[u8],
     ) -> bool {
+        let _phase = self.0.fabric.phase("7.2 write phase: WRITE");
         let config = self.0.node.config();
         let mut bytes = Vec::from(tag.0.to_le_bytes());
         bytes.extend_from_slice(value);
@@ -326,12 +341,13 @@ impl<F: Fabric> Client<F> {
         if config.hooks().unlocks_first() {
             self.release(operation.block, name, replicas.clone()).await;
         }
-        let offset = config.tag(operation.block);
+        let Block { key, number } = operation.block;
+        let offset = config.tag(number);
         let write =
             |handles: &Handles| OneSided::Write { rkey: handles.region, offset, bytes: &bytes };
         let verbs = config.verbs;
         let grants = move |reply: &Reply<F>| verbs.result(reply).is_ok();
-        let mut replies = self.post(&replicas, operation.needed, write, grants);
+        let mut replies = self.post((key, &replicas), operation.needed, write, grants);
         let is_written = (&mut replies).await;
         let mut answered = Vec::new();
         for (place, reply) in replies.outputs() {
@@ -350,7 +366,7 @@ impl<F: Fabric> Client<F> {
     /// Releases `late` once every WRITE has been answered.
     fn release_after<G: Fn(&Reply<F>) -> bool>(
         &self,
-        block: u64,
+        block: Block,
         name: Name,
         late: Vec<Posted>,
         replies: Replies<F, G>,
@@ -369,6 +385,7 @@ impl<F: Fabric> Client<F> {
 
     /// CASes the locks from the own name to 0; returns once a quorum has, or all have answered.
     async fn unlock(&self, operation: &Operation<'_>, locked: Locked) {
+        let _phase = self.0.fabric.phase("7.2 write phase: unlock");
         let Locked { name, replicas } = locked;
         let mut replies = self.post_unlocks(operation.block, name, &replicas, operation.needed);
         let _quorum = (&mut replies).await;
@@ -384,7 +401,7 @@ impl<F: Fabric> Client<F> {
         });
     }
 
-    fn unlock_later(&self, block: u64, name: Name, replicas: Vec<Posted>) {
+    fn unlock_later(&self, block: Block, name: Name, replicas: Vec<Posted>) {
         let (client, open) = (self.clone(), Open::begin(self.0.node.open()));
         self.0.fabric.spawn(async move {
             client.release(block, name, replicas).await;
@@ -393,7 +410,7 @@ impl<F: Fabric> Client<F> {
     }
 
     /// Releases what is held under `name`, and tries again where that is not answered.
-    async fn release(&self, block: u64, name: Name, mut replicas: Vec<Posted>) {
+    async fn release(&self, block: Block, name: Name, mut replicas: Vec<Posted>) {
         let verbs = self.0.node.config().verbs;
         for _ in 0..UNLOCKS_MAX {
             if replicas.is_empty() {
@@ -423,13 +440,13 @@ impl<F: Fabric> Client<F> {
 
     fn post_unlocks(
         &self,
-        block: u64,
+        block: Block,
         name: Name,
         replicas: &[Posted],
         needed: usize,
     ) -> Replies<F, impl Fn(&Reply<F>) -> bool + use<F>> {
         let config = self.0.node.config();
-        let (offset, verbs) = (config.lock(block), config.verbs);
+        let (offset, verbs) = (config.lock(block.number), config.verbs);
         let swap = |handles: &Handles| OneSided::CompareSwap {
             rkey: handles.region,
             offset,
@@ -437,7 +454,7 @@ impl<F: Fabric> Client<F> {
             new: 0,
         };
         let grants = move |reply: &Reply<F>| verbs.result(reply).is_ok();
-        self.post(replicas, needed.min(replicas.len()), swap, grants)
+        self.post((block.key, replicas), needed.min(replicas.len()), swap, grants)
     }
 
     fn note(&self, (node, handles): &Posted, error: FabricError) {

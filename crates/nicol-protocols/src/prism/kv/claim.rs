@@ -2,7 +2,7 @@
 //! asks the server. AMB-48
 
 use nicol_core::fabric::{Fabric, FabricError, Message, Timeout};
-use nicol_core::ids::EngineId;
+use nicol_core::ids::{EngineId, Key};
 use nicol_core::key_value::Reason;
 use nicol_core::units::Nanos;
 use nicol_core::wire::{Malformed, Reader, Writer};
@@ -27,6 +27,10 @@ impl Message for Claim<'_> {
 
     fn emit(&self, to: &mut Writer<'_>) {
         to.bytes(self.0);
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        Name::of(self.0).key().into_iter().for_each(each);
     }
 }
 
@@ -89,6 +93,7 @@ impl<F: Fabric> Client<F> {
     /// Cost: a round trip, and the server's work.
     pub(super) async fn claim(&self, server: &Server, name: Name<'_>) -> Result<Located, Reason> {
         let (fabric, node) = (&self.0.fabric, &self.0.node);
+        let _phase = fabric.phase("claim a slot");
         let (keeper, claim) = (EngineId::host(server.node, 0), Claim(name.bytes()));
         let mut wait = NOT_READY_WAIT;
         for _ in 0..NOT_READY_TRIES {

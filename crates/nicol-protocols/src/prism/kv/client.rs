@@ -47,6 +47,8 @@ pub(super) struct Engine<F: Fabric> {
 pub(super) struct Server {
     pub(super) node: NodeId,
     pub(super) handles: Rc<Handles>,
+    /// The key that the operation is about, if it is a workload's.
+    pub(super) key: Option<Key>,
 }
 
 /// Where a key is, or is to be.
@@ -169,6 +171,7 @@ impl<F: Fabric> Client<F> {
         let form = self.0.node.config().form();
         let (rkey, offset) = (server.handles.region, form.pointer_at(located.slot));
         let write = OneSided::Write { rkey, offset, bytes: &[0; WORD] };
+        server.key.into_iter().for_each(|key| self.0.fabric.about(key));
         let done = self.0.fabric.one_sided(server.node, write).await;
         done.map_err(|_| Failure::Unknown)?;
         self.report_replaced(server, located, located.words[form.pointer]);
@@ -180,7 +183,7 @@ impl<F: Fabric> Client<F> {
         let Engine { node, servers, .. } = &*self.0;
         let server = node.server_of(name);
         match servers.reach(server, || node.lost().contain(server)).await {
-            Ok(handles) => Ok(Server { node: server, handles }),
+            Ok(handles) => Ok(Server { node: server, handles, key: name.key() }),
             // It had the only copy.
             Err(Unreached::Lost) => Err(Reason::ShardUnavailable),
             Err(Unreached::Silent) => Err(Reason::Fabric(FabricError::Unreachable)),
@@ -197,6 +200,7 @@ impl<F: Fabric> Client<F> {
 
     /// READs what `slot` points to.
     async fn read_item(&self, server: &Server, slot: u64) -> Result<F::Payload, Reason> {
+        let _phase = self.0.fabric.phase("6.1 GET: READ");
         let (from, len) = (self.0.node.config().form().item_of(slot), self.item_bytes());
         let mut chain = Chain::default();
         chain.push(Primitive::Read { from, len }.under(server.handles.region));
@@ -216,6 +220,7 @@ impl<F: Fabric> Client<F> {
         name: Name<'_>,
         mut value: Option<&mut Vec<u8>>,
     ) -> Result<Located, Reason> {
+        let _phase = self.0.fabric.phase("6.1 PUT 1: slot");
         let head = ITEM_HEADER as u32 + name.bytes().len() as u32;
         let len = if value.is_some() { self.item_bytes() } else { head };
         let form = self.0.node.config().form();
@@ -281,6 +286,7 @@ impl<F: Fabric> Client<F> {
         mut item: Item<'_>,
     ) -> Result<(), Failure> {
         let Engine { fabric, node, .. } = &*self.0;
+        let _phase = fabric.phase("6.1 PUT 2, 3: ALLOCATE, CAS");
         item.stamp = self.next_stamp();
         let bytes = item.emit();
         if bytes.len() as u64 > node.config().largest_item() {
@@ -377,6 +383,7 @@ impl<F: Fabric> Client<F> {
         server: &Server,
         chain: &Chain,
     ) -> Result<F::Payload, FabricError> {
+        server.key.into_iter().for_each(|key| self.0.fabric.about(key));
         let done = self.0.fabric.one_sided(server.node, OneSided::Chain(chain)).await;
         if done.as_ref().is_err_and(|error| voids_handles(*error)) {
             self.0.servers.forget(server.node, &server.handles);

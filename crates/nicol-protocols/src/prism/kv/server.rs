@@ -35,7 +35,7 @@ impl<F: Fabric> Server<F> {
             let handles = Rc::new(server.hello());
             recycling::start(&server.fabric, &server.node);
             if server.node.config().reuses_slots() {
-                let own = client::Server { node: here.node, handles };
+                let own = client::Server { node: here.node, handles, key: None };
                 server.keeper = Some(Keeper::new(client.clone(), own));
             }
         }

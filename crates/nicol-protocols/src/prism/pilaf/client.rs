@@ -47,6 +47,8 @@ struct Engine<F: Fabric> {
 struct Server {
     node: NodeId,
     rkey: RKey,
+    /// The key that the operation is about, if it is a workload's.
+    key: Option<Key>,
 }
 
 /// Why a READ has not brought what it should.
@@ -132,11 +134,13 @@ impl<F: Fabric> Client<F> {
     }
 
     async fn read_entry(&self, server: Server, index: u64) -> Result<Entry, Unread> {
+        let _phase = self.0.fabric.phase("GET 1: READ the entry");
         let read = self.read(server, index * ENTRY, ENTRY as u32).await?;
         Entry::parse(&read).map_err(|_| Unread::Torn)
     }
 
     async fn read_extent(&self, server: Server, extent: &Extent) -> Result<Vec<u8>, Unread> {
+        let _phase = self.0.fabric.phase("GET 2: READ the extent");
         let read = self.read(server, extent.at, extent.len()).await?;
         if self.0.node.config().crc && crc32c::crc32c(&read) != extent.crc {
             return Err(Unread::Torn);
@@ -146,7 +150,8 @@ impl<F: Fabric> Client<F> {
 
     /// READs memory of `server`.
     async fn read(&self, server: Server, offset: u64, len: u32) -> Result<Vec<u8>, Unread> {
-        let Server { node, rkey } = server;
+        let Server { node, rkey, key } = server;
+        key.into_iter().for_each(|key| self.0.fabric.about(key));
         if self.0.node.config().reads == Reads::Verbs {
             let read = OneSided::Read { rkey, offset, len };
             return Ok(self.0.fabric.one_sided(node, read).await?.as_ref().to_vec());
@@ -191,6 +196,11 @@ impl<F: Fabric> Client<F> {
     }
 
     async fn ask(&self, server: Server, ask: Ask<'_>) -> Result<F::Payload, FabricError> {
+        let _phase = self.0.fabric.phase(match ask.what {
+            What::Put(_) => "PUT: RPC",
+            What::Delete => "DELETE: RPC",
+            What::Get => "GET: RPC",
+        });
         let timeout = Timeout::After(self.0.node.config().timeout);
         self.0.fabric.call(self.engine_of(server.node), &ask, timeout).await
     }
@@ -211,7 +221,7 @@ impl<F: Fabric> Client<F> {
                 return Err(Reason::ShardUnavailable);
             }
             if let Some(rkey) = rkeys.borrow()[server.index()] {
-                return Ok(Server { node: server, rkey });
+                return Ok(Server { node: server, rkey, key: Name::of(key).key() });
             }
             let answer = fabric.call(self.engine_of(server), &Hello, HELLO_TIMEOUT).await;
             let told = answer.ok().and_then(|answer| Opened::parse(answer.as_ref()).ok());

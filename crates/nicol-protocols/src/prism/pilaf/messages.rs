@@ -1,8 +1,10 @@
 //! Pilaf's messages: how a client learns the server's key, and the RPCs.
 
 use nicol_core::fabric::Message;
-use nicol_core::ids::RKey;
+use nicol_core::ids::{Key, RKey};
 use nicol_core::wire::{Malformed, Reader, Writer};
+
+use crate::prism::kv::name::Name;
 
 /// Client to server: which memory may I read?
 pub(super) const HELLO: u16 = 1;
@@ -70,6 +72,10 @@ impl Message for Ask<'_> {
         to.u32(self.key.len() as u32);
         to.bytes(self.key);
         to.bytes(value);
+    }
+
+    fn keys(&self, each: &mut dyn FnMut(Key)) {
+        Name::of(self.key).key().into_iter().for_each(each);
     }
 }
 

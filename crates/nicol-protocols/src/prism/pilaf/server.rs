@@ -124,6 +124,7 @@ impl<F: Fabric> Server<F> {
 
 /// PUT: the item into a new extent, then the entry. [PRISM21 6]
 async fn put<F: Fabric>(fabric: &F, node: &Node, item: &[u8], key: usize) -> Result<(), Refused> {
+    let _phase = fabric.phase("server: PUT");
     let at = node.table().take(item.len()).ok_or(Refused::Full)?;
     let region = node.table().region.clone();
     // A core writes line by line: a READ of an extent that is used again may see a part of it.

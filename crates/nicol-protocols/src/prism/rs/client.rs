@@ -154,6 +154,7 @@ impl<F: Fabric> Client<F> {
         block: u64,
         value: &mut Vec<u8>,
     ) -> Result<Found, Failure> {
+        let _phase = self.0.fabric.phase("7.1 read phase");
         let config = self.0.node.config();
         let replicas = self.replicas(key);
         let needed = self.quorum(&replicas);
@@ -161,7 +162,7 @@ impl<F: Fabric> Client<F> {
         loop {
             let chain = |handles: &Handles| chains::read(config, handles, block);
             let (posted, replies) = self.post(
-                &replicas,
+                (key, &replicas),
                 needed,
                 chain,
                 |reply| matches!(reply, Ok(reply) if chains::read_result(reply.as_ref()).is_ok()),
@@ -191,6 +192,7 @@ impl<F: Fabric> Client<F> {
         tag: Tag,
         value: &[u8],
     ) -> Result<(), Unwritten> {
+        let _phase = self.0.fabric.phase("7.1 write phase");
         let config = self.0.node.config();
         let mut left = self.replicas(key);
         let needed = self.quorum(&left);
@@ -200,7 +202,7 @@ impl<F: Fabric> Client<F> {
         loop {
             let chain = |handles: &Handles| chains::write(config, handles, block, tag, value);
             let missing = needed - acks.len();
-            let (posted, replies) = self.post(&left, missing, chain, |reply| {
+            let (posted, replies) = self.post((key, &left), missing, chain, |reply| {
                 let written =
                     |reply: &F::Payload| chains::write_result(config, reply.as_ref(), block, tag);
                 matches!(reply, Ok(reply) if written(reply).is_ok_and(|it| it.acknowledged.is_ok()))
@@ -248,7 +250,7 @@ impl<F: Fabric> Client<F> {
     /// `grants` accepts; nothing is posted where fewer can be.
     fn post<G>(
         &self,
-        replicas: &[NodeId],
+        (key, replicas): (Key, &[NodeId]),
         needed: usize,
         chain: impl Fn(&Handles) -> Chain,
         grants: G,
@@ -262,6 +264,7 @@ impl<F: Fabric> Client<F> {
             return (posted, None);
         }
         let post = |(node, handles): &Posted| {
+            self.0.fabric.about(key);
             self.0.fabric.one_sided(*node, OneSided::Chain(&chain(handles)))
         };
         let completions: Vec<F::Completion> = posted.iter().map(post).collect();

@@ -14,7 +14,7 @@ use super::open_txn::{OpenTxn, Record, Way};
 use super::validate::Validated;
 use crate::commit::log::{self, RecordKind};
 use crate::commit::rdma_occ::config::{LogContent, Primitive};
-use crate::commit::rdma_occ::messages::FramedLog;
+use crate::commit::rdma_occ::messages::{FramedLog, logged_keys};
 use crate::commit::rdma_occ::reach::LogHandle;
 use crate::commit::rdma_occ::rings::write_in_time;
 use crate::commit::survivor::{Survivor, Without};
@@ -217,7 +217,8 @@ impl<F: Fabric> Steps<F> {
             post(offset, start..bytes.len(), tail.at(), bytes);
         }
         let start = bytes.len();
-        let offset = tail.frame(RecordKind::Log, &bodies[body], bytes);
+        let offset = tail.frame(RecordKind::Log, &bodies[body.clone()], bytes);
+        self.fabric.about_each(|each| logged_keys(&bodies[body], each));
         post(offset, start..bytes.len(), tail.at(), bytes);
         ring.advance(tail);
     }
