@@ -1,6 +1,6 @@
 //! The project's own tasks:
-//! `cargo xtask ci [--quick] | golden [--bless] | instructions [--check | --bless] | tidy | papers |
-//! miri [--once] | peers [TIMES] | plans | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
+//! `cargo xtask ci [--quick] | golden [--bless] | histories | instructions [--check | --bless] | tidy |
+//! papers | miri [--once] | peers [TIMES] | plans | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
 #![forbid(unsafe_code)]
 
 mod cargo;
@@ -34,6 +34,7 @@ usage: cargo xtask TASK
                how it stands against the blessed counts
   instructions --check  counts Smallbank's alone and fails if they have grown, as the gate does
   instructions --bless  writes the counts to xtask/instructions.toml; say in the commit what moved
+  histories    every checker against trying every order, on 100,000 tiny histories and more each
   tidy         the rules that neither the compiler nor clippy knows
   papers       every step tag and every deviation from a paper, with its place
   miri         the tests of shared memory, interpreted: races and stale reads that x86 hides
@@ -71,6 +72,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["instructions"] => ci::instructions(&root()?, Counts::Show),
         ["instructions", "--check"] => ci::instructions(&root()?, Counts::Check),
         ["instructions", "--bless"] => ci::instructions(&root()?, Counts::Bless),
+        ["histories"] => histories(&root()?),
         ["tidy"] => tidy::run(&root()?),
         ["rtl"] => rtl::run(&root()?, rtl::Form::Whole),
         ["rtl", "--quick"] => rtl::run(&root()?, rtl::Form::Quick),
@@ -89,6 +91,14 @@ fn run(words: &[&str]) -> Result<()> {
         }
         _ => bail!("unknown task '{}'\n{USAGE}", words.join(" ")),
     }
+}
+
+/// Holds the checkers against exhaustive searches, in release, and prints how many histories were right.
+fn histories(root: &Path) -> Result<()> {
+    let mut cargo = cargo::command(root);
+    cargo.args(["test", "--release", "-p", "nicol-check"]);
+    cargo.args(["--test", "agreement", "--test", "exhaustive"]);
+    finish(cargo.args(["--", "--include-ignored", "--nocapture"]))
 }
 
 /// Holds the planner's bounds of drawn descriptions against the simulator's.

@@ -18,12 +18,12 @@ mod problem;
 mod search;
 mod versions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use nicol_core::history::{Action, End, History, Initial, Key, Operation, Read, Scan};
 
-pub(crate) use problem::{Op, Problem, Recovered, Value, single};
+pub(crate) use problem::{Op, Problem, Recovered, Value, initial, single};
 use search::Searched;
 
 /// Configurations that the search of one key visits at most.
@@ -169,7 +169,8 @@ impl Report {
 /// Judges the operations of a history; its crashes are [durability](crate::durability)'s. `states_max`
 /// bounds the search of each key: [`STATES_MAX`] unless memory is short (about 200 bytes each).
 pub fn check(history: &History, states_max: usize) -> Report {
-    let (problems, not_judged) = by_key(history, &history.operations);
+    let initial = in_order(&history.initial);
+    let (problems, not_judged) = by_key(&initial, &BTreeSet::new(), &history.operations);
     let mut report = Report { not_judged, ..Report::default() };
     for problem in problems.into_values() {
         report.keys += 1;
@@ -196,9 +197,13 @@ pub(crate) fn violation(key: &Key, found: Found) -> Violation {
     Violation { key: key.clone(), anomaly: found.anomaly, operations }
 }
 
-/// The value of `key` at the start of `history`, whose load is listed in the order of keys.
-pub(crate) fn initial(history: &History, key: &Key) -> Option<Value> {
-    problem::initial(&history.initial, key)
+/// What was loaded, in the order of keys.
+pub(crate) fn in_order(initial: &Initial) -> Initial {
+    let mut sorted = initial.clone();
+    if let Initial::Listed(loaded) = &mut sorted {
+        loaded.sort_by(|one, other| one.key.cmp(&other.key));
+    }
+    sorted
 }
 
 /// What a decider says of a key.
@@ -211,7 +216,10 @@ pub(crate) enum Decision {
 
 /// Decides one key.
 pub(crate) fn decide(problem: &Problem, states_max: usize) -> Decision {
-    let decided = versions::decide(problem).or_else(|| clusters::decide(problem));
+    let in_order = || versions::decide(problem).or_else(|| clusters::decide(problem));
+    // Only the search knows of writes that must come behind the recovered state.
+    let plain = !problem.unsure.iter().any(|op| op.after_recovery);
+    let decided = plain.then(in_order).flatten();
     match decided {
         Some(Ok(())) => Decision::Linearizable,
         Some(Err(found)) => Decision::Wrong(found),
@@ -226,18 +234,17 @@ pub(crate) fn decide(problem: &Problem, states_max: usize) -> Decision {
     }
 }
 
-/// The problem of each key, and how many transactions were left out.
+/// The problem of each key, and how many transactions were left out. `initial`: what was loaded, in the
+/// order of keys. `others`: further keys that may be there at the start, which a scan may miss.
 pub(crate) fn by_key<'h>(
-    history: &History,
-    operations: impl IntoIterator<Item = &'h Operation> + Clone,
+    initial: &Initial,
+    others: &BTreeSet<&Key>,
+    operations: impl IntoIterator<Item = &'h Operation>,
 ) -> (BTreeMap<Key, Problem>, usize) {
     let mut problems = BTreeMap::new();
     let mut not_judged = 0;
-    let (mut scans, mut sorted) = (Vec::new(), history.initial.clone());
-    if let Initial::Listed(loaded) = &mut sorted {
-        loaded.sort_by(|one, other| one.key.cmp(&other.key));
-    }
-    let fresh = |key: &Key| Problem::new(key.clone(), problem::initial(&sorted, key));
+    let mut scans = Vec::new();
+    let fresh = |key: &Key| Problem::new(key.clone(), problem::initial(initial, key));
     for operation in operations {
         match (problem::single(operation), &operation.action) {
             (Some((key, writes, value)), _) => {
@@ -250,7 +257,9 @@ pub(crate) fn by_key<'h>(
         }
     }
     for (_, scan) in &scans {
-        for key in scanned(&sorted, scan) {
+        let missed =
+            spoken_of(scan).map(|(first, last)| others.range::<Key, _>(first..=last).copied());
+        for key in scanned(initial, scan).chain(missed.into_iter().flatten()) {
             problems.entry(key.clone()).or_insert_with(|| fresh(key));
         }
     }

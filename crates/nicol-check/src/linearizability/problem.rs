@@ -72,6 +72,8 @@ pub(crate) struct Op {
     pub(crate) writes: bool,
     /// What was written, or read.
     pub(crate) value: Value,
+    /// May it, of unknown outcome, take effect only behind the recovered state?
+    pub(crate) after_recovery: bool,
 }
 
 /// The state that recovery found, and what must have taken effect before it.
@@ -120,7 +122,8 @@ impl Problem {
             _ => (End::Unknown, NEVER),
         };
         let Operation { id, client, sequence, invoked, .. } = *operation;
-        let op = Op { id, client, sequence, invoked, responded, writes, value };
+        let after_recovery = false;
+        let op = Op { id, client, sequence, invoked, responded, writes, value, after_recovery };
         match (end, writes) {
             (End::Ok, _) => self.certain.push(op),
             (End::Unknown, true) => self.unsure.push(op),

@@ -3,7 +3,8 @@
 //!
 //! A configuration is the set of operations that have taken effect and the value that they left;
 //! each is visited once. A read that may come now and fits the value comes now: no order with it
-//! later allows more. So only writes branch.
+//! later allows more. So only writes branch, and reads that tell the version of a write of which
+//! only they know it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +35,59 @@ struct Configuration {
     value: usize,
     /// What an unknown initial value is taken for; `None`: nobody reads it.
     guessed: Option<Value>,
+    versions: Versions,
+}
+
+/// The version that the value's write may have, and what later ones exceed. Where no operation tells
+/// one it stays as it is at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Versions {
+    least: u64,
+    most: u64,
+    floor: u64,
+}
+
+impl Versions {
+    const ANY: Self = Self { least: 0, most: u64::MAX, floor: 0 };
+
+    /// Those of a value of which a read, or the load, has told the version.
+    fn told(value: &Value) -> Self {
+        match value.version {
+            None => Self::ANY,
+            Some(floor) if value.is_absent() => Self { most: floor, floor, ..Self::ANY },
+            Some(version) => Self { least: version, most: version, floor: version },
+        }
+    }
+
+    /// Those after a write; `None` if its version is too low.
+    fn after_write(self, value: &Value) -> Option<Self> {
+        let least = self.floor + 1;
+        match value.version {
+            None => Some(Self { least, most: u64::MAX, floor: least }),
+            Some(version) if version >= least => {
+                Some(Self { least: version, most: version, floor: version })
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Those after a read of the value; `None` if its version does not fit.
+    fn after_read(self, read: &Value) -> Option<Self> {
+        let Self { least, most, floor } = self;
+        match read.version {
+            None => Some(self),
+            Some(version) if read.is_absent() => (version >= least).then_some(Self {
+                least,
+                most: most.min(version),
+                floor: floor.max(version),
+            }),
+            Some(version) => (least..=most).contains(&version).then_some(Self {
+                least: version,
+                most: version,
+                floor: floor.max(version),
+            }),
+        }
+    }
 }
 
 impl Configuration {
@@ -79,6 +133,8 @@ struct Search<'a> {
     read: Vec<Value>,
     /// For each write, the first one of the same value: orders that leave the same value are one.
     same: Vec<usize>,
+    /// Does any operation tell a version?
+    told: bool,
 }
 
 /// Decides `problem`, visiting at most `states_max` configurations.
@@ -89,15 +145,22 @@ pub(crate) fn decide(problem: &Problem, states_max: usize) -> Searched {
     let mut first = BTreeMap::new();
     let writes = problem.certain.iter().chain(&problem.unsure).enumerate();
     let same = writes.map(|(at, op)| *first.entry(op.value).or_insert(at)).collect();
-    let search = Search { problem, read: read.into_iter().collect(), same };
+    let values = problem.certain.iter().chain(&problem.unsure).map(|op| &op.value);
+    let recovered = problem.recovered.iter().map(|recovered| &recovered.value);
+    let told = values.chain(recovered).any(|value| value.version.is_some());
+    let search = Search { problem, read: read.into_iter().collect(), same, told };
     let load = problem.certain.len() + problem.unsure.len();
-    let start = |guessed| Configuration {
+    let start = |guessed: Option<Value>| Configuration {
         base: 0,
         window: Vec::new(),
         unsure: Vec::new(),
         recovered: problem.recovered.is_none(),
         value: load,
         guessed,
+        versions: match problem.initial.or(guessed).filter(|_| told) {
+            None => Versions::ANY,
+            Some(value) => Versions::told(&value),
+        },
     };
     let mut open = vec![start(None)];
     open.extend(guesses(problem).into_iter().map(|guess| start(Some(guess))));
@@ -163,8 +226,8 @@ impl Search<'_> {
         Enabled { certain, until }
     }
 
-    /// Does the value that `configuration` has fit `read`?
-    fn fits(&self, configuration: &Configuration, read: &Value) -> bool {
+    /// The versions after `read`, if the value that `configuration` has fits it.
+    fn fits(&self, configuration: &Configuration, read: &Value) -> Option<Versions> {
         let Problem { certain, unsure, initial, .. } = self.problem;
         let at = configuration.value;
         let value = match at.checked_sub(certain.len()) {
@@ -172,10 +235,14 @@ impl Search<'_> {
             Some(at) if at < unsure.len() => Some(unsure[at].value),
             Some(_) => initial.or(configuration.guessed),
         };
-        value.is_some_and(|value| value.may_be_version(read))
+        value.filter(|value| value.may_be_version(read))?;
+        match self.told {
+            true => configuration.versions.after_read(read),
+            false => Some(configuration.versions),
+        }
     }
 
-    /// Lets every read come that may come now. Returns what may come after them.
+    /// Lets every read come that may come now and tells nothing new. Returns what may come after them.
     fn take_reads(&self, configuration: &mut Configuration) -> Enabled {
         loop {
             let enabled = self.enabled(configuration);
@@ -185,28 +252,34 @@ impl Search<'_> {
                 if op.writes {
                     continue;
                 }
-                if self.fits(configuration, &op.value) {
+                if self.fits(configuration, &op.value) == Some(configuration.versions) {
                     configuration.finish(at);
                     taken = true;
                 }
             }
-            taken |= self.recover(configuration);
+            if self.recover(configuration) == Some(configuration.versions) {
+                configuration.recovered = true;
+                taken = true;
+            }
             if !taken {
                 return enabled;
             }
         }
     }
 
-    /// Takes the recovered state, a read that comes once what it follows has taken effect.
-    fn recover(&self, configuration: &mut Configuration) -> bool {
-        let Some(recovered) = self.problem.recovered.as_ref().filter(|_| !configuration.recovered)
-        else {
-            return false;
-        };
+    /// The versions after the recovered state, a read that comes once what it follows has taken effect:
+    /// if it may come now, and has not.
+    fn recover(&self, configuration: &Configuration) -> Option<Versions> {
+        let recovered = self.problem.recovered.as_ref().filter(|_| !configuration.recovered)?;
         let due = recovered.after.iter().all(|at| configuration.is_done(*at));
-        let taken = due && self.fits(configuration, &recovered.value);
-        configuration.recovered |= taken;
-        taken
+        due.then(|| self.fits(configuration, &recovered.value))?
+    }
+
+    fn after_write(&self, from: &Configuration, value: &Value) -> Option<Versions> {
+        match self.told {
+            true => from.versions.after_write(value),
+            false => Some(from.versions),
+        }
     }
 
     fn branch(&self, from: &Configuration, enabled: &Enabled, open: &mut Vec<Configuration>) {
@@ -215,22 +288,35 @@ impl Search<'_> {
             let is_read = self.read.iter().any(|read| op.value.may_be_version(read));
             let comes_after_its_client =
                 |before: usize| Problem::precedes(&certain[before], op) && !from.is_done(before);
-            if bit(&from.unsure, at) || op.invoked > enabled.until || !is_read {
+            let waits = op.after_recovery && !from.recovered;
+            if bit(&from.unsure, at) || op.invoked > enabled.until || !is_read || waits {
                 continue;
             }
             if enabled.certain.iter().any(|before| comes_after_its_client(*before)) {
                 continue;
             }
-            let mut next = from.clone();
+            let Some(versions) = self.after_write(from, &op.value) else { continue };
+            let mut next = Configuration { versions, ..from.clone() };
             set(&mut next.unsure, at);
             next.value = self.same[certain.len() + at];
             open.push(next);
         }
-        for &at in enabled.certain.iter().filter(|at| certain[**at].writes) {
-            let mut next = from.clone();
+        for &at in &enabled.certain {
+            let op = &certain[at];
+            let versions = match op.writes {
+                true => self.after_write(from, &op.value),
+                false => self.fits(from, &op.value),
+            };
+            let Some(versions) = versions else { continue };
+            let mut next = Configuration { versions, ..from.clone() };
             next.finish(at);
-            next.value = self.same[at];
+            if op.writes {
+                next.value = self.same[at];
+            }
             open.push(next);
+        }
+        if let Some(versions) = self.recover(from) {
+            open.push(Configuration { versions, recovered: true, ..from.clone() });
         }
     }
 }

@@ -31,14 +31,19 @@ struct Slots {
 /// Can `problem` be decided by versions? A read that found no record need not tell a floor: a scan
 /// knows none.
 fn applies(problem: &Problem) -> bool {
-    let told = |value: &Value| value.version.is_some();
-    problem.certain.iter().all(|op| told(&op.value) || is_unplaced(op))
+    let told = |value: &Value| value.version.is_some() || is_floorless(value);
+    problem.certain.iter().all(|op| op.value.version.is_some() || is_unplaced(op))
         && problem.recovered.as_ref().is_none_or(|recovered| told(&recovered.value))
 }
 
 /// Did this read find no record, and no version that says when?
 fn is_unplaced(op: &Op) -> bool {
-    !op.writes && op.value.is_absent() && op.value.version.is_none()
+    !op.writes && is_floorless(&op.value)
+}
+
+/// Is there no record, and nothing that says since when?
+fn is_floorless(read: &Value) -> bool {
+    read.is_absent() && read.version.is_none()
 }
 
 /// Decides `problem`; `None` if its versions do not tell.
@@ -48,7 +53,9 @@ pub(crate) fn decide(problem: &Problem) -> Option<Result<(), Found>> {
     }
     let decided = by_versions(problem);
     // A deletion of unknown outcome may explain an absence at any place.
-    let guessed = problem.certain.iter().any(is_unplaced)
+    let recovered = problem.recovered.as_ref();
+    let guessed = (problem.certain.iter().any(is_unplaced)
+        || recovered.is_some_and(|recovered| is_floorless(&recovered.value)))
         && problem.unsure.iter().any(|op| op.value.present != Some(true));
     (decided.is_ok() || !guessed).then_some(decided)
 }
@@ -64,7 +71,14 @@ fn by_versions(problem: &Problem) -> Result<(), Found> {
     slots.place_absences(problem, &mut places)?;
     in_order(problem, &places)?;
     if let Some(recovered) = &problem.recovered {
-        let own = place(&recovered.value, false);
+        let own = match is_floorless(&recovered.value) {
+            // The last place without a record is behind as much as any.
+            true => slots.absences(problem).last().copied().unwrap_or(0),
+            false => place(&recovered.value, false),
+        };
+        if own == 0 {
+            return Err(Found::at(Anomaly::WrongPresence, [0, 0]));
+        }
         if let Some(at) = recovered.after.iter().find(|at| places[**at] > own) {
             return Err(Found::at(Anomaly::NotLinearizable, [problem.certain[*at].id, 0]));
         }
@@ -126,7 +140,10 @@ impl Slots {
     fn add_unseen_deletions(&mut self, problem: &Problem) -> Result<(), Found> {
         let reads = problem.certain.iter();
         let reads = reads.filter(|op| !op.writes && op.value.is_absent() && !is_unplaced(op));
-        let recovered = problem.recovered.iter().filter(|found| found.value.is_absent());
+        let recovered = problem
+            .recovered
+            .iter()
+            .filter(|found| found.value.is_absent() && !is_floorless(&found.value));
         let mut floors: Vec<(u64, u64)> = reads
             .map(|op| (op.value.version.unwrap_or(0), op.id))
             .chain(recovered.map(|found| (found.value.version.unwrap_or(0), 0)))
@@ -155,6 +172,14 @@ impl Slots {
         Ok(())
     }
 
+    /// The places of reads at which there is no record, in their order.
+    fn absences(&self, problem: &Problem) -> Vec<usize> {
+        let at_first = problem.initial.is_none().then_some(1);
+        let slots = self.by_version.values().enumerate();
+        let absent = slots.filter(|(_, slot)| slot.value.is_absent());
+        at_first.into_iter().chain(absent.map(|(number, _)| 2 * (number + 1) + 1)).collect()
+    }
+
     /// Gives each read that found no record and has no version the first place that is behind all
     /// that precedes it, and at which there is no record: a later one would allow less.
     fn place_absences(&self, problem: &Problem, places: &mut [usize]) -> Result<(), Found> {
@@ -162,11 +187,7 @@ impl Slots {
         if !certain.iter().any(is_unplaced) {
             return Ok(());
         }
-        let at_first = problem.initial.is_none().then_some(1);
-        let slots = self.by_version.values().enumerate();
-        let absent = slots.filter(|(_, slot)| slot.value.is_absent());
-        let absent: Vec<usize> =
-            at_first.into_iter().chain(absent.map(|(number, _)| 2 * (number + 1) + 1)).collect();
+        let absent = self.absences(problem);
         let mut ended: Vec<usize> = (0..certain.len()).collect();
         ended.sort_by_key(|at| certain[*at].responded);
         let mut ended = ended.into_iter().peekable();

@@ -71,6 +71,42 @@ pub const KINDS: &[(&str, &[Persistency], Change)] = &[
         recovered.remove(random.below(recovered.len() as u64) as usize);
         true
     }),
+    ("nobody looked, and an acknowledged write is lost", &[Strict, Synch], |drawn, random| {
+        lose_unseen(drawn, random, |loss| loss.acknowledged && !loss.read && !loss.persisted)
+    }),
+    (
+        "nobody looked, and a write that was read is lost",
+        &[Strict, Synch, Renf],
+        |drawn, random| {
+            lose_unseen(drawn, random, |loss| loss.acknowledged && loss.read && !loss.persisted)
+        },
+    ),
+    ("nobody looked, and a persisted write is lost", &[Strict, Synch, Scope], |drawn, random| {
+        lose_unseen(drawn, random, |loss| loss.acknowledged && !loss.read && loss.persisted)
+    }),
+    ("nobody looked, and what nobody wrote is read", EVERY, |drawn, random| {
+        let (crash, key) = (random.below(2) as usize, random.below(KEYS));
+        let last = *drawn.states[key as usize].last().expect("the load");
+        let found = Found { present: true, digest: Some(7), ..drawn.shown(last) };
+        unlook(drawn, crash, key);
+        add_get(drawn, key, found);
+        true
+    }),
+    ("nobody looked, and what a crash before had replaced is read", EVERY, |drawn, random| {
+        let Some((key, older)) = replaced(drawn, random) else { return false };
+        drawn
+            .history
+            .operations
+            .retain(|one| one.invoked < drawn.history.crashes[1].at || number(one) != Some(key));
+        unlook(drawn, 1, key);
+        add_get(drawn, key, drawn.shown(older));
+        true
+    }),
+    ("nobody looked, and nothing is lost", NONE, |drawn, random| {
+        let (crash, key) = (random.below(2) as usize, random.below(KEYS));
+        unlook(drawn, crash, key);
+        last_reads(drawn, usize::MAX)
+    }),
     ("a write is acknowledged after the crash", NONE, late),
     ("operations stand in another order", NONE, |drawn, _| {
         drawn.history.operations.reverse();
@@ -184,8 +220,36 @@ fn lose(drawn: &mut Drawn, random: &mut Stream, fits: impl Fn(&Loss) -> bool) ->
     lose_at(drawn, random, fits).is_some()
 }
 
+/// Nobody looks at `key` after that crash, or a later one.
+fn unlook(drawn: &mut Drawn, crash: usize, key: u64) {
+    for crash in &mut drawn.history.crashes[crash..] {
+        crash.recovered.retain(|read| read.key != Key::Number(key));
+    }
+}
+
+/// A crash loses the newest state of a key that `fits`; nobody looks, but a get shows it.
+fn lose_unseen(drawn: &mut Drawn, random: &mut Stream, fits: impl Fn(&Loss) -> bool) -> bool {
+    let Some((key, _)) = lose_at(drawn, random, fits) else { return false };
+    let is_key = |read: &&Read| read.key == Key::Number(key);
+    let left = drawn.history.crashes[1].recovered.iter().find(is_key);
+    let Some(&Read { present, version, digest, .. }) = left else { return false };
+    let changed = drawn.history.crashes.iter().position(|crash| {
+        crash.recovered.iter().find(is_key).is_some_and(|read| read.digest == digest)
+    });
+    unlook(drawn, changed.unwrap_or(1), key);
+    add_get(drawn, key, Found { present, version, digest });
+    true
+}
+
 /// The second crash leaves a state that the first one had already replaced.
 fn resurrected(drawn: &mut Drawn, random: &mut Stream) -> bool {
+    let Some((key, older)) = replaced(drawn, random) else { return false };
+    recover(drawn, 1, key, older);
+    true
+}
+
+/// A state that another one had replaced when the first crash came.
+fn replaced(drawn: &Drawn, random: &mut Stream) -> Option<(u64, Wrote)> {
     let mut places = Vec::new();
     for key in 0..KEYS {
         let states = &drawn.states[key as usize];
@@ -197,9 +261,7 @@ fn resurrected(drawn: &mut Drawn, random: &mut Stream) -> bool {
             }
         }
     }
-    let Some(&(key, older)) = random.pick(&places) else { return false };
-    recover(drawn, 1, key, older);
-    true
+    random.pick(&places).copied()
 }
 
 /// A crash leaves what a put of that end, which did not take effect, would have written.
