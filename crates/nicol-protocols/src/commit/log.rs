@@ -276,7 +276,7 @@ impl LogReader {
     }
 
     /// The records read last, in the order of the log.
-    pub(super) fn records(&self) -> impl Iterator<Item = (RecordKind, &[u8])> {
+    pub(super) fn records(&self) -> impl ExactSizeIterator<Item = (RecordKind, &[u8])> {
         let mut start = 0;
         self.records.iter().map(move |&(kind, end)| {
             let body = &self.bodies[start..end];

@@ -22,19 +22,18 @@ use nicol_store::ordered::OrderedTable;
 /// Records that are loaded at a time.
 const LOAD_BATCH: usize = 64;
 
-/// Loads the records of `shard` a batch at a time: where their keys are at home is touched first,
-/// so that the cache misses of a batch overlap.
+/// Loads the records of `shard` a batch at a time: where each key of a batch is at home is touched
+/// first, so that their cache misses overlap.
 fn load_shard(
     source: &dyn RecordSource,
     shards: &dyn ShardMap,
     shard: ShardId,
-    touch: impl Fn(&[Key]),
+    touch: impl Fn(Key),
     load: impl Fn(Key, &[u8]),
 ) {
     let mut keys = Vec::with_capacity(LOAD_BATCH);
     let (mut values, mut ends) = (Vec::new(), Vec::with_capacity(LOAD_BATCH));
     let insert = |keys: &mut Vec<Key>, values: &mut Vec<u8>, ends: &mut Vec<usize>| {
-        touch(keys);
         let mut start = 0;
         for (&key, &end) in keys.iter().zip(&*ends) {
             load(key, &values[start..end]);
@@ -45,6 +44,7 @@ fn load_shard(
         ends.clear();
     };
     source.load(shards, shard, &mut |key, value| {
+        touch(key);
         keys.push(key);
         values.extend_from_slice(value);
         ends.push(values.len());

@@ -8,8 +8,8 @@ pub trait ShardTable {
     /// Deep copy. Requires exclusive access to the table.
     fn copy(&self) -> Self;
 
-    /// Prefetches where keys are at home.
-    fn touch(&self, keys: impl Iterator<Item = Key>);
+    /// Prefetches where a key is at home.
+    fn touch(&self, key: Key);
 
     /// Loads an initial record.
     fn load(&self, key: Key, value: &[u8]);
@@ -46,8 +46,8 @@ macro_rules! shard_table {
                 Self::copy(self)
             }
 
-            fn touch(&self, keys: impl Iterator<Item = Key>) {
-                Self::touch(self, keys);
+            fn touch(&self, key: Key) {
+                Self::touch(self, key);
             }
 
             fn load(&self, key: Key, value: &[u8]) {
@@ -99,9 +99,11 @@ impl<T: ShardTable> Replica<T> {
         Self { table: self.table.copy(), ordered: self.ordered.copy() }
     }
 
-    /// Prefetches where keys are at home in the hash table.
-    pub(super) fn touch(&self, keys: impl Iterator<Item = Key>) {
-        self.table.touch(keys.filter(|key| !key.is_ordered()));
+    /// Prefetches where a key is at home, if that is in the hash table.
+    pub(super) fn touch(&self, key: Key) {
+        if !key.is_ordered() {
+            self.table.touch(key);
+        }
     }
 
     /// Loads an initial record.

@@ -323,20 +323,16 @@ impl RemoteTable {
         load(&self.region, address + field::HOLDER as u64) == txn.0
     }
 
-    /// Prefetches the homes of `keys`, so that [`RemoteTable::load`] finds it in the cache. The
-    /// cache misses of different keys overlap.
+    /// Prefetches the home of `key`, so that [`RemoteTable::load`] finds it in the cache.
     ///
-    /// Cost: a hash and the cache misses of a bucket per key; several keys overlap.
-    pub fn touch(&self, keys: impl Iterator<Item = Key>) {
-        let touched = keys.fold(0, |seen, key| {
-            let home = self.geometry.bucket(key);
-            let slots = 0..self.geometry.bucket_slots();
-            let words = slots.map(|slot| {
-                load(&self.region, self.geometry.slot_offset(home, slot) + field::KEY as u64)
-            });
-            words.fold(seen, |seen, word| seen ^ word)
-        });
-        hint::black_box(touched);
+    /// Cost: a hash and the cache misses of a bucket, which nothing waits for: those of several keys
+    /// overlap.
+    pub fn touch(&self, key: Key) {
+        let home = self.geometry.bucket(key);
+        for slot in 0..self.geometry.bucket_slots() {
+            let key_at = self.geometry.slot_offset(home, slot) + field::KEY as u64;
+            hint::black_box(load(&self.region, key_at));
+        }
     }
 
     /// Looks for the slot of `key`, by header and key words alone.

@@ -273,7 +273,7 @@ impl SystemNode for Node {
         source: &dyn RecordSource,
     ) -> Replica {
         let replica = Self::empty(config, source);
-        let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
+        let touch = |key| replica.touch(key);
         load_shard(source, view, shard, touch, |key, value| replica.load(key, value));
         replica
     }

@@ -429,7 +429,7 @@ impl SystemNode for Node {
         let hashed = source.records_per_shard() - source.ordered_per_shard();
         let records = hashed + source.growth_per_shard();
         let replica = table_for(records, config);
-        let touch = |keys: &[Key]| replica.touch(keys.iter().copied());
+        let touch = |key| replica.touch(key);
         let load = |key, value: &[u8]| {
             replica.load(key, value);
             // A store that is read back may begin with more records than its tables have slots.

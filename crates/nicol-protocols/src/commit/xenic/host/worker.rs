@@ -29,23 +29,24 @@ impl<F: Fabric> ApplyLog for Worker<F> {
     const BATCHES: usize = 16;
 
     fn apply(&self, reader: &LogReader) {
-        for (kind, body) in reader.records() {
-            let writes = logged(body);
-            self.node.replica(writes.shard, kind).touch(writes.map(|(key, ..)| key));
-        }
-        for (kind, body) in reader.records() {
-            let writes = logged(body);
-            let replica = self.node.replica(writes.shard, kind);
-            let mut written = 0;
-            for (key, version, change) in writes {
+        // Every write is parsed, and its key's home prefetched, before the first is applied.
+        let records = reader.records();
+        let mut writes = Vec::with_capacity(records.len());
+        for (kind, body) in records {
+            let logged = logged(body);
+            let replica = self.node.replica(logged.shard, kind);
+            for (key, version, change) in logged {
                 let Some(value) = change.installed() else { continue };
-                self.fabric.work(Work::TableApply);
-                replica.apply(key, version, value);
-                written += 1;
+                replica.touch(key);
+                writes.push((replica, key, version, value));
             }
-            // A segment per insert keeps a doubling ahead of the inserts.
-            self.grow(written);
         }
+        for &(replica, key, version, value) in &writes {
+            self.fabric.work(Work::TableApply);
+            replica.apply(key, version, value);
+        }
+        // A segment per insert keeps a doubling ahead of the inserts.
+        self.grow(writes.len() as u64);
     }
 
     fn applied(&self, _records: u64, position: u64) {
