@@ -4,6 +4,7 @@
 //! | a protocol needs | use |
 //! |---|---|
 //! | to send to several nodes and wait for all of them | [`Calls`], and [`Selection`] for which node gets which keys |
+//! | to know the shard of each key of a transaction | [`KeyShards`] |
 //! | to know that no node refused | [`AllGranted`], which only [`Calls::gather`] makes |
 //! | to lock several records at their owner, all or none | [`lock_all`] |
 //! | to remember which nodes may hold locks of a transaction | [`HeldLocks`] |
@@ -34,5 +35,5 @@ pub(crate) use items::{Item, Items};
 pub(crate) use locks::{HeldLocks, lock_all};
 pub(crate) use lost_nodes::{LostNodes, VIEW_WAIT, follow_views};
 pub use recovered::{Counts, EachWrite, Recovered};
-pub(crate) use selection::Selection;
+pub(crate) use selection::{KeyShards, Selection};
 pub(crate) use single_record::outcome_of;

@@ -1,8 +1,58 @@
 //! Which keys of a transaction go into which message.
 
-use std::ops::Deref;
+use std::ops::{Deref, Index};
 
 use nicol_core::ids::ShardId;
+use nicol_core::txn::{Entry, Txn};
+use nicol_core::view::ShardMap;
+
+/// The shard of each key of a transaction, worked out once: several steps ask whose key is whose.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyShards(Vec<ShardId>);
+
+impl KeyShards {
+    /// Works out the shards of the keys that `txn` has been given since the last call.
+    ///
+    /// # Panics
+    /// If it has fewer than then: keys are only added, until [`KeyShards::clear`].
+    pub(crate) fn follow(&mut self, txn: &Txn, map: &impl ShardMap) {
+        let entries = txn.entries();
+        assert!(entries.len() >= self.0.len(), "keys are only added");
+        self.0.extend(entries[self.0.len()..].iter().map(|entry| map.shard_of(entry.key)));
+    }
+
+    /// Forgets all keys, for another transaction.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Of each key of `txn` its shard, if it is `wanted`.
+    ///
+    /// # Panics
+    /// If `txn` was given keys since the last [`KeyShards::follow`].
+    pub(crate) fn of(
+        &self,
+        txn: &Txn,
+        wanted: impl Fn(&Entry) -> bool,
+    ) -> impl Iterator<Item = Option<ShardId>> {
+        let entries = txn.entries();
+        assert!(entries.len() == self.0.len(), "the shard of every key is known");
+        self.0.iter().zip(entries).map(move |(&shard, entry)| wanted(entry).then_some(shard))
+    }
+
+    /// The shards of all keys.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ShardId> {
+        self.0.iter().copied()
+    }
+}
+
+impl Index<usize> for KeyShards {
+    type Output = ShardId;
+
+    fn index(&self, key: usize) -> &ShardId {
+        &self.0[key]
+    }
+}
 
 /// Indices of the keys of one shard, for one message to it, in ascending order. The buffer is kept
 /// from one message to the next.
@@ -18,8 +68,11 @@ impl Selection {
         shards: impl Iterator<Item = Option<ShardId>>,
     ) -> bool {
         self.0.clear();
-        let wanted = shards.enumerate().filter(|&(_, of)| of == Some(shard));
-        self.0.extend(wanted.map(|(index, _)| index));
+        for (index, of) in shards.enumerate() {
+            if of == Some(shard) {
+                self.0.push(index);
+            }
+        }
         !self.0.is_empty()
     }
 
@@ -85,6 +138,10 @@ impl Deref for Selection {
 
 #[cfg(test)]
 mod tests {
+    use nicol_core::ids::{Key, TableId};
+    use nicol_core::txn::ProcedureId;
+    use nicol_core::view::View;
+
     use super::*;
 
     /// The keys' shards; `9` is a key that is not wanted.
@@ -114,5 +171,32 @@ mod tests {
         let mut selection = Selection::default();
         assert_eq!(selection.next_shard(None, shards(&[9, 9])), None);
         assert_eq!(selection.next_shard(Some(ShardId(4)), shards(&[4, 2])), None);
+    }
+
+    #[test]
+    fn shards_follow_the_keys_that_are_added() {
+        let view = View::new(5, 1, 1, 1).unwrap();
+        let (mut txn, mut shards) = (Txn::default(), KeyShards::default());
+        let expected = |txn: &Txn| -> Vec<Option<ShardId>> {
+            txn.entries().iter().map(|entry| Some(view.shard_of(entry.key))).collect()
+        };
+        let keys = |from, to| (from..to).map(|row| Key::new(TableId(0), row));
+        for (first, end) in [(0, 4), (4, 40), (40, 40), (50, 51)] {
+            keys(first, end).for_each(|key| _ = txn.write(key));
+            shards.follow(&txn, &view);
+            assert_eq!(shards.of(&txn, |_| true).collect::<Vec<_>>(), expected(&txn));
+            assert!(shards.of(&txn, |entry| !entry.write).all(|shard| shard.is_none()));
+        }
+        txn.reset(ProcedureId(0), &[]);
+        shards.clear();
+        assert_eq!((shards.of(&txn, |_| true).count(), shards.iter().count()), (0, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "the shard of every key is known")]
+    fn a_key_without_its_shard_is_not_passed_over() {
+        let mut txn = Txn::default();
+        txn.read(Key::new(TableId(0), 1));
+        _ = KeyShards::default().of(&txn, |_| true).count();
     }
 }

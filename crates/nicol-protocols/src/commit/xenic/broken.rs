@@ -98,7 +98,7 @@ async fn install_whatever<F: Fabric>(coordinator: Rc<NicCoordinator<F>>, mut ope
     let ended = coordinator.commit_transaction(&mut open).await;
     if let Err(abort @ (Abort::Stale { .. } | Abort::ValidateLocked { .. })) = ended {
         coordinator.report(&mut open, Outcome::Aborted(abort));
-        coordinator.note_shards_updated(&mut open);
+        open.note_shards_updated();
         coordinator.install(&mut open).await;
     }
     coordinator.end(open, ended).await;

@@ -33,8 +33,8 @@ use crate::commit::Sabotage;
 use crate::commit::backups::Backups;
 use crate::commit::load_shard;
 use crate::commit::log::{LogMemory, RecordKind};
-use crate::commit::part::count_shards;
 use crate::commit::survivor::{Survival, Survivor, WithoutData};
+use crate::kit::KeyShards;
 use crate::schedule::Shared;
 use crate::steering::Choice;
 use losses::deny;
@@ -154,6 +154,11 @@ impl Node {
         self.shard
     }
 
+    /// Where keys live, and who holds which shard.
+    pub(super) fn view(&self) -> &View {
+        &self.view
+    }
+
     /// The shard of `key`.
     #[inline]
     pub(super) fn shard_of(&self, key: Key) -> ShardId {
@@ -163,11 +168,6 @@ impl Node {
     /// The node that holds the primary of `shard`.
     pub(super) fn primary_node(&self, shard: ShardId) -> NodeId {
         self.view.primary(shard)
-    }
-
-    /// The node that holds the primary of `key`.
-    pub(super) fn primary_of(&self, key: Key) -> NodeId {
-        self.primary_node(self.shard_of(key))
     }
 
     pub(super) fn write_counters(&self) -> &WriteCounters {
@@ -190,38 +190,21 @@ impl Node {
         if self.is_local(keys) { Ok(()) } else { Err(Malformed { what: "a key of another shard" }) }
     }
 
-    /// For each key of `txn` its shard, if the transaction updates it.
-    pub(super) fn shards_updated(&self, txn: &Txn) -> impl Iterator<Item = Option<ShardId>> {
-        let shard = |entry: &Entry| entry.is_updated().then(|| self.shard_of(entry.key));
-        txn.entries().iter().map(shard)
-    }
-
-    /// How many shards `txn` updates.
-    pub(super) fn count_shards_updated(&self, txn: &Txn) -> u16 {
-        count_shards(self.shards_updated(txn).flatten())
-    }
-
-    /// The LOGs that a transaction may lead to which another node executes for `coordinator`: calls
-    /// `each` with every shard of `shards` that it may write, and a backup of it. Both nodes go
-    /// through them in this order. `coordinator` logs to itself. [Xenic21 4.2.3]
-    pub(super) fn for_each_delegated_log(
+    /// The LOGs that a transaction may lead to which another node executes for `coordinator`: every
+    /// shard of `shards` that it may write, as `of` says of each of its keys, with each backup. Both
+    /// nodes go through them in this order. `coordinator` logs to itself. [Xenic21 4.2.3]
+    pub(super) fn delegated_logs(
         &self,
         txn: &Txn,
+        of: &KeyShards,
         shards: [Option<ShardId>; 2],
         coordinator: NodeId,
-        mut each: impl FnMut(ShardId, NodeId),
-    ) {
-        for shard in shards.into_iter().flatten() {
-            let mut write_set = txn.entries().iter().filter(|entry| entry.write);
-            if !write_set.any(|entry| self.shard_of(entry.key) == shard) {
-                continue;
-            }
-            for backup in self.view.backups(shard) {
-                if backup != coordinator {
-                    each(shard, backup);
-                }
-            }
-        }
+    ) -> impl Iterator<Item = (ShardId, NodeId)> {
+        let written =
+            |shard: &ShardId| of.of(txn, |entry| entry.write).any(|of| of == Some(*shard));
+        let written = shards.into_iter().flatten().filter(written);
+        let logs = written.flat_map(|shard| self.view.backups(shard).map(move |to| (shard, to)));
+        logs.filter(move |&(_, backup)| backup != coordinator)
     }
 
     pub(super) fn is_backup_of(&self, shard: ShardId) -> bool {

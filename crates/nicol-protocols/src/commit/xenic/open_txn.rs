@@ -6,11 +6,12 @@ use std::ops::{Deref, DerefMut};
 use nicol_core::exec::Signal;
 use nicol_core::fabric::{Fabric, ReplyTo, RequestId};
 use nicol_core::ids::{NodeId, ShardId};
-use nicol_core::txn::{Txn, Verdict};
+use nicol_core::txn::{Entry, Txn, Verdict};
 use nicol_store::host_table::ExhaustedSpace;
 
-use super::node::Path;
-use crate::kit::{Calls, HeldLocks, Selection};
+use super::node::{Node, Path};
+use crate::commit::part::count_shards;
+use crate::kit::{Calls, HeldLocks, KeyShards, Selection};
 
 /// Spare transaction states kept for reuse.
 const SPARE_MAX: usize = 4_096;
@@ -18,6 +19,8 @@ const SPARE_MAX: usize = 4_096;
 /// A transaction at its coordinator's NIC, or at the NIC that executes it for another one.
 pub(super) struct OpenTxn<F: Fabric> {
     pub(super) txn: Txn,
+    /// The shards of its keys.
+    pub(super) shards: KeyShards,
     /// Where the host waits for the next answer.
     pub(super) host: ReplyTo,
     /// What the host has decided, once it has executed.
@@ -54,6 +57,31 @@ pub(super) struct OpenTxn<F: Fabric> {
 }
 
 impl<F: Fabric> OpenTxn<F> {
+    /// Works out the shards of the keys that it has been given.
+    pub(super) fn place_keys(&mut self, node: &Node) {
+        self.shards.follow(&self.txn, node.view());
+    }
+
+    /// Notes how many shards it updates, for what its LOGs and COMMITs say.
+    pub(super) fn note_shards_updated(&mut self) {
+        self.shards_updated = count_shards(self.shards.of(&self.txn, Entry::is_updated).flatten());
+    }
+
+    /// Selects the keys of `shard` that are `wanted`.
+    pub(super) fn select(&mut self, shard: ShardId, wanted: impl Fn(&Entry) -> bool) {
+        self.keys.of(shard, self.shards.of(&self.txn, wanted));
+    }
+
+    /// Selects the keys of the first shard behind `last` that has any which are `wanted`, and returns
+    /// that shard.
+    pub(super) fn next_shard(
+        &mut self,
+        last: Option<ShardId>,
+        wanted: impl Fn(&Entry) -> bool,
+    ) -> Option<ShardId> {
+        self.keys.next_shard(last, self.shards.of(&self.txn, wanted))
+    }
+
     /// Notes which keys this round of EXECUTE fetches.
     pub(super) fn note_fetched(&mut self) {
         let entries = self.txn.entries();
@@ -156,6 +184,7 @@ impl<F: Fabric> OpenTxns<F> {
         let mut open = spare.unwrap_or_else(|| {
             Box::new(OpenTxn {
                 txn: Txn::default(),
+                shards: KeyShards::default(),
                 host,
                 decided: None,
                 turn: self.fabric.signal(),
@@ -185,6 +214,7 @@ impl<F: Fabric> OpenTxns<F> {
         assert!(open.calls.is_empty(), "a finished transaction has no calls");
         assert!(open.logs.is_empty(), "a finished transaction has logged");
         open.txn.reset(Default::default(), &[]);
+        open.shards.clear();
         open.decided = None;
         open.reported = false;
         open.rounds = 0;

@@ -44,7 +44,10 @@ impl<F: Fabric> NicCoordinator<F> {
             return Ok(());
         };
         match verdict {
-            Verdict::More => parse_txn_execute(delivery.body, &mut open.txn)?,
+            Verdict::More => {
+                parse_txn_execute(delivery.body, &mut open.txn)?;
+                open.place_keys(&self.node);
+            }
             Verdict::Commit => parse_txn_commit(delivery.body, &mut open.txn)?,
             Verdict::Refuse => {}
         }

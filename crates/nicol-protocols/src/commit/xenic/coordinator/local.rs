@@ -29,9 +29,11 @@ impl<F: Fabric> NicCoordinator<F> {
         open: &mut OpenTxn<F>,
     ) -> Result<bool, Malformed> {
         let refused = parse_txn_local(delivery.body, &mut open.txn)?;
+        open.place_keys(&self.node);
         let ranges = open.txn.range_versions().iter().map(|version| version.range.first());
-        let keys = open.txn.entries().iter().map(|entry| entry.key);
-        if !self.node.is_local(keys.chain(ranges)) {
+        if !open.shards.iter().all(|shard| self.node.is_primary(shard))
+            || !self.node.is_local(ranges)
+        {
             return Err(Malformed { what: "a local transaction with keys of another shard" });
         }
         Ok(refused)

@@ -92,8 +92,12 @@ impl<F: Fabric> NicCoordinator<F> {
         body: &[u8],
         host: ReplyTo,
     ) -> Result<Box<OpenTxn<F>>, Malformed> {
-        let parse = |open: &mut OpenTxn<F>| parse_txn_request(body, &mut open.txn);
-        self.parse_new(host, parse).map(|(open, _ship)| open)
+        let parse = |open: &mut OpenTxn<F>| {
+            parse_txn_request(body, &mut open.txn)?;
+            open.place_keys(&self.node);
+            Ok(())
+        };
+        self.parse_new(host, parse).map(|(open, ())| open)
     }
 
     /// A new transaction's state, filled by `parse`.
@@ -115,7 +119,7 @@ impl<F: Fabric> NicCoordinator<F> {
     /// Runs a transaction that its host has begun.
     async fn run(self: Rc<Self>, mut open: InHand<F>) {
         self.fabric.work(Work::TxnSetup);
-        let ended = match self.execution_shard(&open.txn) {
+        let ended = match self.execution_shard(&open) {
             // [Xenic21 4.2.3] One primary can execute it alone.
             Some(execution) => self.commit_multi_hop(&mut open, execution).await,
             None if self.node.config().combined_ops == CombinedOps::All => {
@@ -159,17 +163,21 @@ impl<F: Fabric> NicCoordinator<F> {
             return Err(Abort::NoResources);
         }
         open.rounds += 1;
-        let verdict = if open.txn.ship {
-            self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
-            self.procedures.execute(&mut open.txn)
-        } else {
-            self.execute_at_host(open).await
-        };
+        let verdict =
+            if open.txn.ship { self.execute_here(open) } else { self.execute_at_host(open).await };
         match verdict {
             Verdict::Commit => Ok(Computed::EveryWrite),
             Verdict::More => Ok(Computed::AddedKeys),
             Verdict::Refuse => Err(Abort::Refused),
         }
+    }
+
+    /// Execution logic on this core.
+    pub(super) fn execute_here(&self, open: &mut OpenTxn<F>) -> Verdict {
+        self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
+        let verdict = self.procedures.execute(&mut open.txn);
+        open.place_keys(&self.node);
+        verdict
     }
 
     /// Ends a transaction: what has not committed is reported as aborted and releases its locks.

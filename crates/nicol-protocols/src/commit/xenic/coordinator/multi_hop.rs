@@ -15,9 +15,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use nicol_core::fabric::{Fabric, FabricError, ReplyTo, RequestId, Timeout, Work};
+use nicol_core::fabric::{Fabric, FabricError, ReplyTo, RequestId, Timeout};
 use nicol_core::ids::ShardId;
-use nicol_core::txn::{Abort, Outcome, Txn, Verdict};
+use nicol_core::txn::{Abort, Entry, Outcome, Txn, Verdict};
 
 use super::NicCoordinator;
 use super::steps::Validated;
@@ -49,10 +49,12 @@ pub(super) struct Execution {
 }
 
 impl<F: Fabric> NicCoordinator<F> {
-    /// The shards of `txn` if one primary may execute it: that of its only shard, or the remote one
-    /// of this node's and one remote shard. `None`: the coordinator, one EXECUTE per shard; also if
-    /// there are values that this node has no space for, since another one would not know.
-    pub(super) fn execution_shard(&self, txn: &Txn) -> Option<Execution> {
+    /// The shards of a transaction if one primary may execute it: that of its only shard, or the
+    /// remote one of this node's and one remote shard. `None`: the coordinator, one EXECUTE per
+    /// shard; also if there are values that this node has no space for, since another one would not
+    /// know.
+    pub(super) fn execution_shard(&self, open: &OpenTxn<F>) -> Option<Execution> {
+        let txn = &open.txn;
         let allowed = self.node.config().multi_hop && self.node.exhausted_space().is_none();
         // Only in a single round with all keys in the initial request, on the user's annotation.
         let known = self.multi_round.borrow().contains(&txn.procedure);
@@ -60,8 +62,7 @@ impl<F: Fabric> NicCoordinator<F> {
             return None;
         }
         let mut execution = Execution::default();
-        for entry in txn.entries() {
-            let shard = self.node.shard_of(entry.key);
+        for shard in open.shards.iter() {
             let known = match self.node.is_primary(shard) {
                 true => &mut execution.own,
                 false => &mut execution.remote,
@@ -98,8 +99,7 @@ impl<F: Fabric> NicCoordinator<F> {
 
     /// Every key is of this shard, and is locked.
     async fn execute_alone(&self, open: &mut InHand<F>, read: ReadAtOnce) -> Result<(), Abort> {
-        self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
-        let verdict = self.procedures.execute(&mut open.txn);
+        let verdict = self.execute_here(open);
         self.server.unlock_shared(open);
         match verdict {
             Verdict::Commit => {
@@ -233,13 +233,13 @@ impl<F: Fabric> NicCoordinator<F> {
     /// Opens a request for each ack that a backup on another node will send.
     fn open_delegated_logs(&self, open: &mut OpenTxn<F>, execution: Execution) {
         let here = self.fabric.here();
-        let OpenTxn { txn, logs, .. } = open;
-        let shards = [execution.own, execution.remote];
-        self.node.for_each_delegated_log(txn, shards, here.node, |shard, backup| {
+        let OpenTxn { txn, shards, logs, .. } = open;
+        let concerned = [execution.own, execution.remote];
+        for (shard, backup) in self.node.delegated_logs(txn, shards, concerned, here.node) {
             let to = self.fabric.view().nic_of(backup, here.core);
             let (asker, reply) = self.fabric.open_delegated_call(to);
             logs.push(LogCall { shard, backup, delegated: asker.request }, reply);
-        });
+        }
     }
 
     /// Gives up the acks of shards that are not `updated`: P2 sends them no LOG.
@@ -264,7 +264,7 @@ impl<F: Fabric> NicCoordinator<F> {
         remote: ShardId,
     ) -> Result<(), Abort> {
         let updates = |shard: &ShardId| {
-            self.node.shards_updated(&open.txn).any(|updated| updated == Some(*shard))
+            open.shards.of(&open.txn, Entry::is_updated).any(|updated| updated == Some(*shard))
         };
         let updated = [execution.own, execution.remote].map(|shard| shard.filter(updates));
         self.abandon_logs(open, |shard| updated.contains(&Some(shard)));
@@ -280,15 +280,15 @@ impl<F: Fabric> NicCoordinator<F> {
             false => Timeout::After(self.node.config().timeout),
             true => Timeout::Never,
         };
-        self.note_shards_updated(open);
-        let shards = open.shards_updated;
-        let OpenTxn { logs, txn, keys, .. } = &mut *open;
+        open.note_shards_updated();
+        let OpenTxn { logs, txn, shards, shards_updated, keys, .. } = &mut *open;
         let mut selected = None;
         for &LogCall { shard, delegated, .. } in logs.iter() {
             if selected.replace(shard) != Some(shard) {
-                keys.of(shard, self.node.shards_updated(txn));
+                keys.of(shard, shards.of(txn, Entry::is_updated));
             }
-            self.fabric.retransmit(delegated, &Log { txn, shard, shards, keys }, timeout);
+            let log = Log { txn, shard, shards: *shards_updated, keys };
+            self.fabric.retransmit(delegated, &log, timeout);
         }
         self.log_on_this_node(open, remote, timeout);
         let logged = self.await_logs(open).await;
@@ -299,7 +299,7 @@ impl<F: Fabric> NicCoordinator<F> {
 
     /// If this node is a backup of P2's shard, its LOG need not travel: the writes are here.
     fn log_on_this_node(&self, open: &mut OpenTxn<F>, remote: ShardId, timeout: Timeout) {
-        self.select_updates(open, remote);
+        open.select(remote, Entry::is_updated);
         if !open.keys.is_empty() && self.node.is_backup_of(remote) {
             let backup = self.fabric.here().node;
             let call = LogCall { shard: remote, backup, delegated: RequestId::NONE };

@@ -3,7 +3,7 @@
 
 use nicol_core::fabric::{Fabric, FabricError, Message, RequestId, Timeout};
 use nicol_core::ids::{EngineId, ShardId};
-use nicol_core::txn::{Abort, Entry, Outcome, Txn};
+use nicol_core::txn::{Abort, Entry, Outcome};
 use nicol_core::units::Nanos;
 
 use super::NicCoordinator;
@@ -16,7 +16,7 @@ use crate::commit::xenic::config::CombinedOps;
 use crate::commit::xenic::messages::HostReply;
 use crate::commit::xenic::open_txn::{LogCall, OpenTxn, PrimaryCall};
 use crate::commit::xenic::server::ReadAtOnce;
-use crate::kit::{AllGranted, HeldLocks, Selection, VIEW_WAIT};
+use crate::kit::{AllGranted, HeldLocks, VIEW_WAIT};
 
 /// How long a request that found no free call slot waits before it tries again.
 pub(in crate::commit::xenic) const SLOT_WAIT: Nanos = Nanos::from_micros(5);
@@ -64,7 +64,7 @@ impl<F: Fabric> NicCoordinator<F> {
         open.note_fetched();
         self.node.check_served(&open.txn, |_, entry| !entry.fetched)?;
         let mut last = None;
-        while let Some(shard) = self.next_shard(open, last, |entry| !entry.fetched) {
+        while let Some(shard) = open.next_shard(last, |entry| !entry.fetched) {
             if open.keys.iter().any(|&index| open.txn.entries()[index].write) {
                 open.locks.asked(shard);
             }
@@ -85,9 +85,8 @@ impl<F: Fabric> NicCoordinator<F> {
     ) {
         if self.node.config().combined_ops == CombinedOps::None {
             for index in 0..open.txn.entries().len() {
-                let entry = &open.txn.entries()[index];
-                if wanted(entry) {
-                    let shard = self.node.shard_of(entry.key);
+                if wanted(&open.txn.entries()[index]) {
+                    let shard = open.shards[index];
                     open.keys.set(std::iter::once(index));
                     let reply = ask(open, shard);
                     let call = PrimaryCall { only: Some(index), ..PrimaryCall::to(shard) };
@@ -97,7 +96,7 @@ impl<F: Fabric> NicCoordinator<F> {
             return;
         }
         let mut last = None;
-        while let Some(shard) = self.next_shard(open, last, &wanted) {
+        while let Some(shard) = open.next_shard(last, &wanted) {
             let reply = ask(open, shard);
             open.calls.push(PrimaryCall::to(shard), reply);
             last = Some(shard);
@@ -106,12 +105,12 @@ impl<F: Fabric> NicCoordinator<F> {
 
     /// Takes what the primaries have read, and notes which of them hold locks now.
     pub(super) async fn gather_values(&self, open: &mut OpenTxn<F>) -> Result<AllGranted, Abort> {
-        let OpenTxn { calls, txn, keys, locks, exhausted, .. } = open;
+        let OpenTxn { calls, txn, shards, keys, locks, exhausted, .. } = open;
         let take = |call: PrimaryCall, reply: Result<F::Payload, FabricError>| {
             let PrimaryCall { shard, only, .. } = call;
             match only {
                 Some(index) => keys.set(std::iter::once(index)),
-                None => self.select(keys, txn, shard, |entry| !entry.fetched),
+                None => _ = keys.of(shard, shards.of(txn, |entry| !entry.fetched)),
             }
             let granted = reply.map_err(|error| self.node.failure(shard, error)).and_then(|body| {
                 parse_execute_reply(body.as_ref(), txn, keys)
@@ -166,10 +165,10 @@ impl<F: Fabric> NicCoordinator<F> {
         self.node.check_served(&open.txn, |_, entry| entry.write)?;
         let log = self.node.log(self.fabric.here().core);
         capacity::check_writes(open.exhausted, &open.txn, log.body_max())?;
-        self.note_shards_updated(open);
+        open.note_shards_updated();
         capacity::check_shards(open.shards_updated)?;
         let mut last = None;
-        while let Some(shard) = self.next_shard_updated(open, last) {
+        while let Some(shard) = open.next_shard(last, Entry::is_updated) {
             for backup in self.fabric.view().backups(shard) {
                 let timeout = Timeout::After(self.node.config().timeout);
                 let call = LogCall { shard, backup, delegated: RequestId::NONE };
@@ -179,11 +178,6 @@ impl<F: Fabric> NicCoordinator<F> {
             last = Some(shard);
         }
         Ok(self.await_logs(open).await)
-    }
-
-    /// Notes how many shards the transaction updates, for what its LOGs and COMMITs say.
-    pub(in crate::commit::xenic) fn note_shards_updated(&self, open: &mut OpenTxn<F>) {
-        open.shards_updated = self.node.count_shards_updated(&open.txn);
     }
 
     /// Waits for the acks of every backup that is left, and reports the outcome.
@@ -211,7 +205,7 @@ impl<F: Fabric> NicCoordinator<F> {
                         self.wait_for_slot().await;
                     }
                 }
-                self.select_updates(open, call.shard);
+                open.select(call.shard, Entry::is_updated);
                 reply = self.send_log(open, call, Timeout::Never, superseded).await;
             }
         }
@@ -294,7 +288,7 @@ impl<F: Fabric> NicCoordinator<F> {
     ) {
         let mut last = None;
         while let Some(shard) = open.locks.after(last) {
-            self.select_write_set(open, shard);
+            open.select(shard, |entry| entry.write);
             for number in 0..open.locks.to_fence(shard).len().max(1) {
                 let fenced = open.locks.to_fence(shard).get(number);
                 let fenced = fenced.copied().unwrap_or(RequestId::NONE);
@@ -317,7 +311,7 @@ impl<F: Fabric> NicCoordinator<F> {
                     FabricError::Unreachable => self.wait_for_view().await,
                     error => panic!("a primary refused to end a transaction: {error}"),
                 }
-                self.select_write_set(open, shard);
+                open.select(shard, |entry| entry.write);
                 reply = send(open, call).await;
             }
         }
@@ -373,47 +367,6 @@ impl<F: Fabric> NicCoordinator<F> {
     /// A request to the primary of `shard` that must take effect.
     fn demand<M: Message>(&self, shard: ShardId, message: &M) -> F::Completion {
         self.fabric.call(self.primary_nic(shard), message, Timeout::Never)
-    }
-
-    /// Selects the keys of the next shard that has any which `wanted` accepts.
-    pub(super) fn next_shard(
-        &self,
-        open: &mut OpenTxn<F>,
-        last: Option<ShardId>,
-        wanted: impl Fn(&Entry) -> bool,
-    ) -> Option<ShardId> {
-        let OpenTxn { keys, txn, .. } = open;
-        let shard_of = |entry: &Entry| wanted(entry).then(|| self.node.shard_of(entry.key));
-        keys.next_shard(last, txn.entries().iter().map(shard_of))
-    }
-
-    /// Selects the keys of the next shard that the transaction updates.
-    fn next_shard_updated(&self, open: &mut OpenTxn<F>, last: Option<ShardId>) -> Option<ShardId> {
-        let OpenTxn { keys, txn, .. } = open;
-        keys.next_shard(last, self.node.shards_updated(txn))
-    }
-
-    /// Selects the keys that the transaction updates in `shard`.
-    pub(super) fn select_updates(&self, open: &mut OpenTxn<F>, shard: ShardId) {
-        let OpenTxn { keys, txn, .. } = open;
-        keys.of(shard, self.node.shards_updated(txn));
-    }
-
-    /// Selects the write-set keys of `shard`.
-    fn select_write_set(&self, open: &mut OpenTxn<F>, shard: ShardId) {
-        let OpenTxn { keys, txn, .. } = open;
-        self.select(keys, txn, shard, |entry| entry.write);
-    }
-
-    fn select(
-        &self,
-        keys: &mut Selection,
-        txn: &Txn,
-        shard: ShardId,
-        wanted: impl Fn(&Entry) -> bool,
-    ) {
-        let shard_of = |entry: &Entry| wanted(entry).then(|| self.node.shard_of(entry.key));
-        keys.of(shard, txn.entries().iter().map(shard_of));
     }
 }
 

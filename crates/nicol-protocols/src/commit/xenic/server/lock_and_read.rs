@@ -22,9 +22,10 @@ impl<F: Fabric> NicServer<F> {
         open: &mut OpenTxn<F>,
         protect: bool,
     ) -> Result<ReadAtOnce, Abort> {
-        let OpenTxn { keys, txn, .. } = &mut *open;
-        let is_own = |&index: &usize| self.node.is_primary_of(txn.entries()[index].key);
-        keys.set((0..txn.entries().len()).filter(is_own));
+        match self.node.shard() {
+            Some(own) => open.select(own, |_| true),
+            None => open.keys.clear(),
+        }
         self.lock_own_keys(open, protect)?;
         let mut found = self.lookups.batch();
         let entries = open.txn.entries();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use nicol_core::exec::at_once;
 use nicol_core::fabric::{Fabric, FabricError, ReplyTo, Work};
 use nicol_core::ids::{EngineId, NodeId, ShardId, TxnId};
-use nicol_core::txn::{Abort, Txn, Verdict};
+use nicol_core::txn::{Abort, Entry, Verdict};
 use nicol_core::wire::Malformed;
 
 use super::NicServer;
@@ -14,6 +14,7 @@ use crate::commit::writes::Log;
 use crate::commit::xenic::capacity;
 use crate::commit::xenic::messages::ship::{ShipReply, parse_ship};
 use crate::commit::xenic::open_txn::OpenTxn;
+use crate::kit::KeyShards;
 
 /// A transaction that another NIC has shipped here.
 pub(super) enum RemoteExecution<F: Fabric> {
@@ -32,6 +33,7 @@ impl<F: Fabric> NicServer<F> {
     ) -> Result<(), Malformed> {
         let mut open = self.txns.open(reply_to);
         let parsed = parse_ship(body, &mut open.txn, &mut open.delegated);
+        open.place_keys(&self.node);
         if let Err(malformed) = parsed.and_then(|()| self.check_ship(&open, reply_to.engine.node)) {
             self.txns.close(open);
             return Err(malformed);
@@ -49,16 +51,17 @@ impl<F: Fabric> NicServer<F> {
     /// Is it new, are its keys of this node's and its coordinator's shards, and does it bring a
     /// request for every ack?
     fn check_ship(&self, open: &OpenTxn<F>, coordinator: NodeId) -> Result<(), Malformed> {
-        let txn = &open.txn;
-        let of_two = txn.entries().iter().all(|entry| match entry.fetched {
-            true => self.node.primary_of(entry.key) == coordinator,
-            false => self.node.is_primary_of(entry.key),
-        });
+        let OpenTxn { txn, shards, .. } = open;
+        let of_two =
+            txn.entries().iter().zip(shards.iter()).all(|(entry, shard)| match entry.fetched {
+                true => self.node.primary_node(shard) == coordinator,
+                false => self.node.is_primary(shard),
+            });
         if !of_two || coordinator == self.node.id() {
             return Err(Malformed { what: "a transaction to execute with keys of other shards" });
         }
-        let mut acks = 0;
-        self.node.for_each_delegated_log(txn, self.shards_of(txn), coordinator, |_, _| acks += 1);
+        let concerned = self.concerned(shards);
+        let acks = self.node.delegated_logs(txn, shards, concerned, coordinator).count();
         if acks != open.delegated.len() {
             return Err(Malformed { what: "a transaction to execute with other acks" });
         }
@@ -69,11 +72,8 @@ impl<F: Fabric> NicServer<F> {
     }
 
     /// The shards of a transaction that was shipped here: its coordinator's, then this node's.
-    fn shards_of(&self, txn: &Txn) -> [Option<ShardId>; 2] {
-        [false, true].map(|own| {
-            let mut shards = txn.entries().iter().map(|entry| self.node.shard_of(entry.key));
-            shards.find(|&shard| self.node.is_primary(shard) == own)
-        })
+    fn concerned(&self, shards: &KeyShards) -> [Option<ShardId>; 2] {
+        [false, true].map(|own| shards.iter().find(|&shard| self.node.is_primary(shard) == own))
     }
 
     async fn serve_ship(&self, mut open: Box<OpenTxn<F>>, reply_to: ReplyTo) {
@@ -107,7 +107,9 @@ impl<F: Fabric> NicServer<F> {
         let _read = self.lock_and_read(open, true).await.map_err(ShipReply::Denied)?;
         self.fabric.work(Work::Execute { keys: open.txn.entries().len() as u16 });
         let initial = open.txn.entries().len();
-        let denial = match self.procedures.execute(&mut open.txn) {
+        let verdict = self.procedures.execute(&mut open.txn);
+        open.place_keys(&self.node);
+        let denial = match verdict {
             Verdict::Commit => match self.check_writes(open) {
                 Ok(()) => {
                     self.unlock_shared(open);
@@ -125,22 +127,23 @@ impl<F: Fabric> NicServer<F> {
 
     /// Sends LOG to the backups of both shards on behalf of the coordinator: they ack there.
     fn log_for(&self, open: &mut OpenTxn<F>, coordinator: EngineId) {
-        let OpenTxn { txn, keys, delegated, .. } = open;
-        let shards = self.node.count_shards_updated(txn);
-        let own = self.shards_of(txn);
-        let (mut selected, mut requests) = (None, delegated.iter());
-        self.node.for_each_delegated_log(txn, own, coordinator.node, |shard, backup| {
-            // There are as many as LOGs: see `check_ship`.
-            let Some(&request) = requests.next() else { return };
+        open.note_shards_updated();
+        let OpenTxn { txn, shards, shards_updated, keys, delegated, .. } = open;
+        let concerned = self.concerned(shards);
+        let logs = self.node.delegated_logs(txn, shards, concerned, coordinator.node);
+        let mut selected = None;
+        // There are as many requests as LOGs: see `check_ship`.
+        for ((shard, backup), &request) in logs.zip(&*delegated) {
             if selected.replace(shard) != Some(shard) {
-                keys.of(shard, self.node.shards_updated(txn));
+                keys.of(shard, shards.of(txn, Entry::is_updated));
             }
             if !keys.is_empty() {
                 let asker = ReplyTo { engine: coordinator, request };
                 let to = self.fabric.view().nic_of(backup, self.fabric.here().core);
-                self.fabric.send_on_behalf_of(asker, to, &Log { txn, shard, shards, keys });
+                let log = Log { txn, shard, shards: *shards_updated, keys };
+                self.fabric.send_on_behalf_of(asker, to, &log);
             }
-        });
+        }
     }
 
     /// Answers a SHIP, and the requests for its outcome that came meanwhile.
