@@ -1,6 +1,6 @@
 //! The project's own tasks:
 //! `cargo xtask ci [--quick] | golden [--bless] | histories | instructions [--check | --bless] | tidy |
-//! papers | miri [--once] | peers [TIMES] | plans | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
+//! papers | miri [--once] | peers [redis] [TIMES] | plans | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
 #![forbid(unsafe_code)]
 
 mod cargo;
@@ -41,6 +41,8 @@ usage: cargo xtask TASK
   miri --once  the same with one order of threads instead of several
   peers [TIMES]  the simulator beside SimGrid, on one message pattern, TIMES (3) times in turns, where
                libsimgrid-dev is installed
+  peers redis [TIMES]  Smallbank on Nicol's threads beside a redis-server's, TIMES (3) times by turns,
+               where redis-server is installed
   plans        the planner's closed form against the simulator, for 200 drawn descriptions
   restarts     rounds of load, kill -9, harm to files and a start, and the same simulated
                [--rounds 200] [--seed 17] [--seeds 1000..2000]
@@ -82,6 +84,10 @@ fn run(words: &[&str]) -> Result<()> {
         ["miri", "--once"] => miri::run(&root()?, true),
         ["papers"] => papers::run(&root()?),
         ["peers"] => peers::run(&root()?, 3),
+        ["peers", "redis"] => peers::redis::run(&root()?, 3),
+        ["peers", "redis", times] => {
+            peers::redis::run(&root()?, times.parse().context("TIMES is a number")?)
+        }
         ["peers", times] => peers::run(&root()?, times.parse().context("TIMES is a number")?),
         ["plans"] => plans(&root()?),
         ["restarts", flags @ ..] => restarts::run(&root()?, &restarts::Extent::parse(flags)?),

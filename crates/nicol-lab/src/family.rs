@@ -69,12 +69,29 @@ pub(crate) trait Family: Sized + 'static {
         Vec::new()
     }
 
-    /// What is wrong with a history, by the family's promise, or why that cannot be decided.
-    fn judge(history: &History) -> Vec<String>;
+    /// What the checker of the history's promise says.
+    fn judge(history: &History) -> Judged;
 
     /// What it adds to a report, of what the nodes have counted.
     fn report(_counters: &Counters) -> Addition {
         Addition::default()
+    }
+}
+
+/// What a checker says of a history.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    /// What is wrong, or why that cannot be decided.
+    pub(crate) wrong: Vec<String>,
+    /// Acknowledged writes that came after what a crash of everything left, permitted or not, as far as
+    /// versions tell. `None` unless the promise is durability.
+    pub(crate) acknowledged_lost: Option<u64>,
+}
+
+impl Judged {
+    /// The findings on a promise that says nothing of crashes of everything.
+    pub(crate) fn of(wrong: Vec<String>) -> Self {
+        Self { wrong, acknowledged_lost: None }
     }
 }
 

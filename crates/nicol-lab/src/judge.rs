@@ -14,7 +14,7 @@ use nicol_core::view::ShardMap;
 use nicol_workload::driver::history;
 
 use crate::cluster::{Cluster, Quiet};
-use crate::family::{Built, Family};
+use crate::family::{Built, Family, Judged};
 use crate::parallel;
 use crate::report::Check;
 
@@ -49,12 +49,13 @@ pub(crate) fn judge<Y: Family>(cluster: &Cluster<Y>, settled: bool) -> (Check, H
         if let (Promise::Durable(_), true) = (promise, settled) {
             add_final_state(cluster, &mut judged);
         }
-        let mut violations = Y::judge(&judged);
+        let Judged { wrong: mut violations, acknowledged_lost } = Y::judge(&judged);
+        check.acknowledged_lost = acknowledged_lost;
         // Every node has been down, but only NICs have crashed.
         let nics_alone = !judged.crashes.is_empty() && cluster.hosts_live();
         let stronger = cluster.built.while_hosts_live.filter(|_| nics_alone);
         if let (Some(promise), true) = (stronger, violations.is_empty()) {
-            violations = Y::judge(&History { promise, ..judged.clone() });
+            violations = Y::judge(&History { promise, ..judged.clone() }).wrong;
         }
         if violations.is_empty() && settled && promise == Promise::Linearizable {
             violations = judge_survivors(cluster, &judged);
@@ -83,7 +84,7 @@ pub(crate) fn judge_read_back<Y: Family>(
             let mut told = history.clone();
             told.operations.push(reader(records, history));
             let mut state = Restored(records);
-            let mut wrong = Y::judge(&told);
+            let mut wrong = Y::judge(&told).wrong;
             wrong.extend(Y::invariants_of_read_back(&cluster.built.workload, &mut state));
             wrong
         }
@@ -226,7 +227,8 @@ fn judge_survivors<Y: Family>(cluster: &Cluster<Y>, history: &History) -> Vec<St
                 action: Action::Get { key, found: Some(found) },
             });
         }
-        wrong.extend(Y::judge(&read).into_iter().map(|line| format!("on node {}: {line}", id.0)));
+        let of_node = Y::judge(&read).wrong;
+        wrong.extend(of_node.into_iter().map(|line| format!("on node {}: {line}", id.0)));
     }
     wrong
 }

@@ -213,7 +213,8 @@ pub struct Promised {
 ///
 /// As an object: the family's promise (such as `serializable`; null if no history was recorded) and
 /// the number of operations checked, `invariants`, `replicas_converge`, `leaked_` with each name,
-/// `awaiting_recovery` if something does, and `violations`.
+/// `awaiting_recovery` if something does, `acknowledged_lost` where crashes of everything are judged,
+/// and `violations`.
 #[derive(Clone, Debug, Default)]
 pub struct Check {
     /// What the family promises.
@@ -233,6 +234,9 @@ pub struct Check {
     /// Records that log devices held after a crash of everything, over what was loaded; `None` if none was
     /// read back.
     pub read_back: Option<u64>,
+    /// Acknowledged writes that a crash of everything took, permitted by the model or not, as far as versions
+    /// tell; `None` where no promise speaks of such crashes.
+    pub acknowledged_lost: Option<u64>,
     /// What is wrong, in words; empty if nothing.
     pub violations: Vec<String>,
 }
@@ -257,6 +261,10 @@ impl Check {
             *self.awaiting_recovery.entry(name).or_default() += count;
         }
         self.read_back = further.read_back.or(self.read_back);
+        self.acknowledged_lost = match (self.acknowledged_lost, further.acknowledged_lost) {
+            (Some(one), Some(other)) => Some(one + other),
+            (one, other) => one.or(other),
+        };
         self.violations.extend(further.violations);
     }
 }
@@ -270,6 +278,9 @@ impl Serialize for Check {
         map.serialize_entry("replicas_converge", &self.replicas_converge)?;
         if let Some(records) = self.read_back {
             map.serialize_entry("read_back", &records)?;
+        }
+        if let Some(lost) = self.acknowledged_lost {
+            map.serialize_entry("acknowledged_lost", &lost)?;
         }
         for (name, count) in &self.leaked {
             map.serialize_entry(&format!("leaked_{name}"), count)?;

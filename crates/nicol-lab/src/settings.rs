@@ -78,6 +78,8 @@ pub struct Sizes<'a> {
     pub value_bytes: usize,
     /// What NICs have, where that is known.
     pub nic_memory: Option<Bytes>,
+    /// Does it run on threads, and not in simulated time?
+    pub live: bool,
 }
 
 /// The hidden key of systems that can be broken on purpose, so that a sweep can show that its

@@ -55,6 +55,9 @@ pub struct SweepReport {
     /// What only recovery may release, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub awaiting_recovery: BTreeMap<&'static str, u64>,
+    /// Acknowledged writes that crashes of everything took, permitted or not, of systems whose promise speaks
+    /// of them.
+    pub acknowledged_lost: u64,
     /// Runs whose log devices were read back after a crash of everything.
     pub read_back: u64,
     /// What each system did under each workload in each world.
@@ -117,6 +120,7 @@ impl SweepReport {
         self.refused += report.refused;
         self.checked_transactions += report.check.checked;
         self.read_back += u64::from(report.check.read_back.is_some());
+        self.acknowledged_lost += report.check.acknowledged_lost.unwrap_or(0);
         for (name, count) in &report.check.leaked {
             *self.leaked.entry(format!("leaked_{name}")).or_default() += count;
         }

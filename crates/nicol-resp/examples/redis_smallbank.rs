@@ -2,6 +2,7 @@
 //! with. The same six transactions, mix and hotspot; no replica.
 //!
 //! ```text
+//! cargo xtask peers redis      # both by turns; or by hand:
 //! redis-server --port 7777 --save '' --appendonly no &
 //! cargo run --release -p nicol-resp --example redis_smallbank -- 127.0.0.1:7777 64 300000 10
 //! ```

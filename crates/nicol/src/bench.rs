@@ -416,6 +416,9 @@ fn verdict(report: &BenchReport) -> String {
     for (name, count) in check.awaiting_recovery.iter().filter(|(_, count)| **count > 0) {
         lines.push(format!("awaiting recovery: {count} {}", shown(name)));
     }
+    if let Some(lost) = check.acknowledged_lost.filter(|lost| *lost > 0) {
+        lines.push(format!("acknowledged and lost by a crash of everything: {lost} writes"));
+    }
     lines.extend(check.violations.iter().map(|violation| format!("VIOLATION {violation}")));
     lines.join("\n")
 }

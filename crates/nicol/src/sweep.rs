@@ -281,7 +281,11 @@ fn config(
     config.system = system.name.to_owned();
     config.workload.shrink();
     // What the user sets comes later, and so holds.
-    config.settings.splice(0..0, (system.variation)(system, &config.workload, seed));
+    let mut varied = (system.variation)(system, &config.workload, seed);
+    // Only combined operations allow another node's NIC to execute all of a transaction.
+    let is_set = |key: &str| config.settings.iter().any(|setting| setting.starts_with(key));
+    varied.retain(|drawn| !drawn.starts_with("combined_ops=") || !is_set("multi_hop="));
+    config.settings.splice(0..0, varied);
     let threads = world == THREADS;
     // A turn of the machine's scheduler outlasts a short timeout: in every second live run calls
     // are given up that would have been answered, in the others nearly none.

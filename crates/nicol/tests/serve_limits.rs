@@ -54,6 +54,42 @@ fn a_fresh_server_takes_little_memory_and_answers_a_burst_at_once() {
     assert!(sum.abs_diff(info(&mut client, "used_memory")) < 1 << 20, "{sum}");
 }
 
+/// As `redis-benchmark -t set -r 100000 -c 50 -P 16` does, while others ask for 30 MB each and never read.
+#[test]
+fn nothing_is_unknown_under_load_beside_clients_that_do_not_read() {
+    const CONNECTIONS: u64 = 50;
+    const EACH: usize = 16;
+    const ROUNDS: u64 = 20;
+    let (_cluster, address) = live();
+    let mut client = Client::open(&address).unwrap();
+    client.ask(&command(&[b"SET", b"large", &[b'v'; 100_000]]), b"+OK\r\n");
+    let silent: Vec<Client> = (0..4)
+        .map(|_| {
+            let mut silent = Client::open(&address).unwrap();
+            silent.send(&b"GET large\r\n".repeat(300));
+            silent
+        })
+        .collect();
+    thread::scope(|scope| {
+        for connection in 0..CONNECTIONS {
+            let address = &address;
+            scope.spawn(move || {
+                let mut client = Client::open(address).unwrap();
+                for round in 0..ROUNDS {
+                    let number = |at: u64| (connection * ROUNDS + round) * 16 + at;
+                    let key = |at: u64| number(at).wrapping_mul(0x9e37_79b9_7f4a_7c15) % 100_000;
+                    let sets = (0..EACH as u64).map(|at| format!("SET key:{} xyz\r\n", key(at)));
+                    client.send(sets.collect::<String>().as_bytes());
+                    client.expect(&b"+OK\r\n".repeat(EACH));
+                }
+            });
+        }
+    });
+    assert_eq!(info(&mut client, "transactions_unknown"), 0);
+    assert!(info(&mut client, "transactions_submitted") >= CONNECTIONS * ROUNDS * EACH as u64);
+    drop(silent);
+}
+
 #[test]
 fn a_key_of_100_bytes_takes_at_most_1550_bytes_in_three_copies() {
     const KEYS: usize = 300_000;

@@ -25,16 +25,29 @@ pub enum Extent {
 
 /// The seed sweeps: every system on many seeds of the workloads that are hardest on a protocol,
 /// under message faults and under crashes; then every workload on a few.
-const SWEEPS: [&[&str]; 8] = [
+const SWEEPS: [&[&str]; 14] = [
     &["smallbank", "--on", WORLDS, "--seeds", "0..40"],
     &["churn", "--on", WORLDS, "--seeds", "0..40"],
     &["smallbank", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
     &["churn", "--on", WORLDS, "--faults", "messages,crashes", "--seeds", "0..20"],
     &["all", "--on", WORLDS, "--seeds", "4..7"],
+    &["all", "--on", "liquidio3", "--seeds", "7..10"],
     // Real threads.
     &["smallbank", "--on", "threads", "--faults", "messages,crashes", "--seeds", "0..4"],
+    &["churn", "--on", "threads", "--seeds", "0..4"],
     // What needs a log device.
     &["churn", "--on", "minos-snic", "--seeds", "0..20", "--system", MINOS],
+    &[
+        "ycsb",
+        "--on",
+        "minos-snic",
+        "--faults",
+        "messages,crashes",
+        "--seeds",
+        "0..20",
+        "--system",
+        MINOS,
+    ],
     // What reads by verbs, on cards that execute them, and on a card with cores beside the path.
     &[
         "ycsb",
@@ -47,7 +60,55 @@ const SWEEPS: [&[&str]; 8] = [
         "--system",
         READERS,
     ],
+    // Clients on nodes of their own.
+    &[
+        "ycsb",
+        "--records",
+        "16",
+        "--on",
+        "connectx5-40g",
+        "--client-nodes",
+        "2",
+        "--faults",
+        "messages,crashes",
+        "--seeds",
+        "0..20",
+        "--system",
+        APART,
+    ],
+    &[
+        "ycsb",
+        "--on",
+        "bluefield2",
+        "--nodes",
+        "3",
+        "--replicas",
+        "3",
+        "--client-nodes",
+        "2",
+        "--faults",
+        "messages,crashes",
+        "--seeds",
+        "0..5",
+        "--system",
+        CHAINS,
+    ],
+    // The cores of one server.
+    &[
+        "smallbank,churn-ordered",
+        "--on",
+        "innova2",
+        "--set",
+        "epoch_us=20",
+        "--seeds",
+        "0..10",
+        "--system",
+        "silo,tictoc,cicada,2pl",
+    ],
 ];
+const APART: &str = "drtm-kv:rnic,drtm-kv:a1,drtm-kv:a2,drtm-kv:a3,drtm-kv:a4,drtm-kv:a5,\
+                     drtm-kv:a4+a5,pilaf,prism-kv,prism-rs,abdlock";
+const CHAINS: &str = "linefs:a1,linefs:a2,linefs:a3,linefs:a2+a3";
 const CARDS: &str = "bluefield2,connectx5-40g";
 const READERS: &str = "drtm-kv:rnic,drtm-kv:a1,drtm-kv:a2,drtm-kv:a3,drtm-kv:a4,drtm-kv:a5,\
                        drtm-kv:a4+a5,pilaf,prism-kv";

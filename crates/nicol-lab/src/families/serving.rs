@@ -112,7 +112,7 @@ where
         let view = &config.live.view;
         let source = Loaded::new(records, view, config.capacity_per_shard);
         let value_bytes = System::SERVED_VALUE_BYTES as usize;
-        let sizes = Sizes { source: &source, value_bytes, nic_memory: None };
+        let sizes = Sizes { source: &source, value_bytes, nic_memory: None, live: true };
         let memory = ServingMemory {
             limit: config.memory,
             nodes: view.nodes() as u64,

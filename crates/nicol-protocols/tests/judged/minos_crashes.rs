@@ -88,7 +88,9 @@ fn what_the_weak_models_lose_with_their_nics_is_what_nobody_has_read() {
                 let ran = run(&config).unwrap();
                 assert!(ran.report.check.held(), "{:?}", ran.report.check.violations);
                 let Promise::Durable(model) = ran.history.promise else { panic!("no promise") };
-                durability::check(&ran.history, model, 1 << 20).acknowledged_lost as u64
+                let lost = durability::check(&ran.history, model, 1 << 20).acknowledged_lost as u64;
+                assert_eq!(ran.report.check.acknowledged_lost, Some(lost), "the report tells it");
+                lost
             });
             lost.sum()
         };

@@ -68,8 +68,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "memory|file:DIR", env = "NICOL_LOG_DEVICE")]
     pub log_device: Option<LogDevice>,
     /// Merge the logs into saved tables when they have this many bytes together [default:
-    /// 1073741824]. Meanwhile new logs grow to the same size at most, then commands wait. DIR takes up
-    /// to twice this size and four copies of the records.
+    /// 1073741824]. Meanwhile new logs grow to the same size, and by a few MB of what is under way then;
+    /// commands wait beyond it. DIR takes up to twice this size, these MB and four copies of the records.
     #[arg(long, value_name = "BYTES", env = "NICOL_LOG_BYTES")]
     #[arg(value_parser = clap::value_parser!(u64).range(LOG_BYTES))]
     pub log_bytes: Option<u64>,

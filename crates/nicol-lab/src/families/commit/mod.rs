@@ -33,7 +33,7 @@ pub use workloads::{BuiltWorkload, build};
 
 use crate::config::BenchConfig;
 use crate::families::serving;
-use crate::family::{Addition, Built, Counters, Family};
+use crate::family::{Addition, Built, Counters, Family, Judged};
 use crate::report::Promised;
 use crate::runner;
 use crate::settings::{Settings, Sizes, SystemConfig, apply, keys};
@@ -174,7 +174,7 @@ where
         );
         let BuiltWorkload { workload, value_bytes } = workloads::build(&spec, config.nodes)?;
         let source: Arc<dyn RecordSource> = workload.clone();
-        let sizes = Sizes { source: &*source, value_bytes, nic_memory };
+        let sizes = Sizes { source: &*source, value_bytes, nic_memory, live: config.is_live() };
         let mut system = N::Config::published(&config.system, &sizes);
         let mut engine = system.engines();
         apply(&config.settings, &mut system, &mut engine)?;
@@ -226,10 +226,10 @@ where
         clients.workload.audit_survivors(state)
     }
 
-    fn judge(history: &History) -> Vec<String> {
+    fn judge(history: &History) -> Judged {
         let report = serializability::check(history);
         let undecided = report.undecided.map(|why| format!("undecided: {why}"));
-        report.violations.iter().map(ToString::to_string).chain(undecided).collect()
+        Judged::of(report.violations.iter().map(ToString::to_string).chain(undecided).collect())
     }
 
     fn report(counters: &Counters) -> Addition {

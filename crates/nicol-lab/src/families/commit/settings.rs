@@ -23,6 +23,15 @@ use crate::settings::{
     number, sabotage, switch,
 };
 
+/// How long a phase waits on threads: they share cores, and where load made a phase take longer than
+/// the timeout of modelled hardware, transactions gave up and began anew for ever.
+const LIVE_TIMEOUT: Nanos = Nanos::from_millis(500);
+/// What `--set help` says of it.
+const TIMEOUT_US: Setting = (
+    "timeout_us",
+    "MICROSECONDS",
+    "timeout of a phase whose node does not answer [default: 20000; on threads 500000]",
+);
 /// Each NIC engine's log of a store that serves: capacity for the largest transaction twice over.
 const SERVING_LOG: Bytes = Bytes(16 << 20);
 /// The least that a table must have: a region of heap for each size of value, and its first slots.
@@ -147,7 +156,7 @@ impl Settings for XenicConfig {
         ("growth", "on|off", "double host tables when they are full"),
         ("table_bytes", "BYTES", "limit of one table's host memory"),
         ("log_bytes", "128..2^32", "each NIC core's log in host memory"),
-        ("timeout_us", "MICROSECONDS", "timeout of a phase whose node does not answer"),
+        TIMEOUT_US,
         (
             "scheduler",
             "none|alnico|alnico-cpu-2|alnico-cpu-n|static-partition|strife|round-robin",
@@ -237,10 +246,13 @@ impl Settings for XenicConfig {
 
 impl SystemConfig for XenicConfig {
     fn published(_: &str, sizes: &Sizes<'_>) -> Self {
-        let &Sizes { source, value_bytes, nic_memory } = sizes;
+        let &Sizes { source, value_bytes, nic_memory, live } = sizes;
         let records = source.records_per_shard() + source.growth_per_shard();
         let mut paper = Self::paper(records, value_bytes);
         paper.features = FeatureMap::of(source);
+        if live {
+            paper.timeout = LIVE_TIMEOUT;
+        }
         if let Some(memory) = nic_memory {
             // [Xenic21 4.3.3] Caching adapts to the capacity that there is.
             paper.index_objects = NicIndex::objects_in(memory, value_bytes);
@@ -335,7 +347,7 @@ impl Settings for RdmaOccConfig {
             "128..2^32",
             "each message log, if RPCs are WRITEs: one per host engine",
         ),
-        ("timeout_us", "MICROSECONDS", "timeout of a phase whose node does not answer"),
+        TIMEOUT_US,
     ];
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
@@ -440,10 +452,11 @@ fn set_memory(config: &mut RdmaOccConfig, key: &str, value: &str) -> Result<()> 
 
 impl SystemConfig for RdmaOccConfig {
     fn published(system: &str, sizes: &Sizes<'_>) -> Self {
-        let &Sizes { source, value_bytes, .. } = sizes;
+        let &Sizes { source, value_bytes, live, .. } = sizes;
         // Those of ordered tables need no slots.
         let hashed = source.records_per_shard() - source.ordered_per_shard();
         match Self::named(system, hashed + source.growth_per_shard(), value_bytes) {
+            Some(config) if live => Self { timeout: LIVE_TIMEOUT, ..config },
             Some(config) => config,
             None => unreachable!("{system} is listed among the systems"),
         }
@@ -457,5 +470,27 @@ impl SystemConfig for RdmaOccConfig {
         // One SEND per message, as in FaSST and DrTM+H: their messages gather the keys of one
         // transaction only. Frames for several transactions are Xenic's. [Xenic21 4.3.2, 5.7]
         EngineSettings { aggregation: Some(false), ..EngineSettings::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::workloads::{self, BuiltWorkload};
+    use super::*;
+    use crate::workloads::WorkloadSpec;
+
+    #[test]
+    fn on_threads_a_phase_waits_for_half_a_second() {
+        let spec = WorkloadSpec::named("smallbank");
+        let BuiltWorkload { workload, value_bytes } = workloads::build(&spec, 3).unwrap();
+        for (live, millis) in [(true, 500), (false, 20)] {
+            let sizes = Sizes { source: &*workload, value_bytes, nic_memory: None, live };
+            let timeout = Nanos::from_millis(millis);
+            assert_eq!(XenicConfig::published("xenic", &sizes).timeout, timeout);
+            for system in ["farm", "fasst", "drtm-r", "drtm-h"] {
+                assert_eq!(RdmaOccConfig::published(system, &sizes).timeout, timeout, "{system}");
+            }
+            assert!(TIMEOUT_US.2.contains(&format!("{millis}000")), "help tells both");
+        }
     }
 }

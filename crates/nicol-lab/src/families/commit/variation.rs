@@ -20,9 +20,31 @@ const SCARCE_INDICES: [u64; 3] = [1, 8, 64];
 /// Settings under which caches start empty, so that what they save is seen to work.
 const COLD: [&str; 2] = ["warm_index", "warm_addresses"];
 
+/// Settings that choose another way through a protocol, each drawn in one run in so many. What the
+/// paper does is left out.
+const WAY_ONE_IN: u64 = 8;
+const WAYS: [(&str, &[&str]); 5] = [
+    ("log_content", &["shard", "whole"]),
+    ("log_acks", &["on", "off"]),
+    ("combined_ops", &["keys", "off"]),
+    ("homes_per_hint", &["2", "4", "8", "16"]),
+    ("locks_until", &["primary"]),
+];
+
+/// The other ways of a run. They have a stream of their own, so that they move no other draw.
+fn ways(seed: u64) -> Vec<(&'static str, String)> {
+    let mut random = Stream::new(seed, Purpose::Variation, 1);
+    let drawn = WAYS.map(|(key, values)| {
+        let (chosen, value) = (random.below(WAY_ONE_IN) == 0, random.pick(values));
+        value.filter(|_| chosen).map(|value| (key, (*value).to_owned()))
+    });
+    drawn.into_iter().flatten().collect()
+}
+
 /// What a sweep varies besides faults, as settings drawn from `seed`: most runs have the memory
 /// that they need, the others a log that a few records fill and an index of a few objects, so that
-/// refusals and back-pressure are seen. Half of the runs start with empty caches.
+/// refusals and back-pressure are seen. Half of the runs start with empty caches, and some take
+/// another way than the paper's.
 pub(super) fn variation(system: &System, workload: &WorkloadSpec, seed: u64) -> Vec<String> {
     let mut random = Stream::new(seed, Purpose::Variation, 0);
     let mut varied = Vec::new();
@@ -37,7 +59,37 @@ pub(super) fn variation(system: &System, workload: &WorkloadSpec, seed: u64) -> 
     if random.below(2) == 0 {
         varied.extend(COLD.map(|cache| (cache, "off".to_owned())));
     }
+    varied.extend(ways(seed));
     let known = (system.settings)();
     varied.retain(|(key, _)| known.iter().any(|(name, ..)| name == key));
     varied.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::systems;
+
+    #[test]
+    fn every_other_way_is_drawn_in_about_one_of_eight_runs_where_the_system_has_it() {
+        let spec = WorkloadSpec::named("smallbank");
+        let of_xenic = ["combined_ops", "homes_per_hint", "locks_until"];
+        for (name, has) in [("xenic", &of_xenic[..]), ("farm", &["log_content", "log_acks"])] {
+            let system = systems::find(name).unwrap();
+            let drawn: Vec<String> =
+                (0..800).flat_map(|seed| variation(system, &spec, seed)).collect();
+            for (way, values) in WAYS {
+                let of_way = drawn.iter().filter_map(|setting| setting.split_once('='));
+                let of_way: Vec<_> = of_way.filter(|(key, _)| *key == way).collect();
+                let expected = if has.contains(&way) { 60..=140 } else { 0..=0 };
+                assert!(expected.contains(&of_way.len()), "{name}: {way} {} times", of_way.len());
+                for value in values.iter().filter(|_| has.contains(&way)) {
+                    assert!(
+                        of_way.iter().any(|(_, drawn)| drawn == value),
+                        "{name}: {way}={value}"
+                    );
+                }
+            }
+        }
+    }
 }

@@ -25,7 +25,7 @@ use nicol_workload::driver::{RunControl, RunResult};
 use nicol_workload::key_value::{KeyValueWorkload, spawn_clients};
 
 use crate::config::BenchConfig;
-use crate::family::{Built, Family};
+use crate::family::{Built, Family, Judged};
 use crate::report::Promised;
 use crate::runner;
 use crate::settings::{Sizes, SystemConfig, apply, keys};
@@ -109,7 +109,7 @@ where
         workloads::fit(&mut spec, N::VALUE_BYTES_MAX);
         let mut workload = workloads::build(&spec, config.nodes)?;
         let value_bytes = workload.value_bytes();
-        let sizes = Sizes { source: &workload, value_bytes, nic_memory };
+        let sizes = Sizes { source: &workload, value_bytes, nic_memory, live: config.is_live() };
         let mut system = N::Config::published(&config.system, &sizes);
         let mut engine = system.engines();
         apply(&config.settings, &mut system, &mut engine)?;
@@ -155,15 +155,18 @@ where
         workload.audit(state, is_known.then(|| result.totals().iter().sum()))
     }
 
-    fn judge(history: &History) -> Vec<String> {
+    fn judge(history: &History) -> Judged {
         match history.promise {
             Promise::Durable(model) => {
                 let report = durability::check(history, model, linearizability::STATES_MAX);
-                lines(&report.violations).chain(lines(&report.undecided)).collect()
+                Judged {
+                    wrong: lines(&report.violations).chain(lines(&report.undecided)).collect(),
+                    acknowledged_lost: Some(report.acknowledged_lost as u64),
+                }
             }
             _ => {
                 let report = linearizability::check(history, linearizability::STATES_MAX);
-                lines(&report.violations).chain(lines(&report.undecided)).collect()
+                Judged::of(lines(&report.violations).chain(lines(&report.undecided)).collect())
             }
         }
     }

@@ -4,6 +4,8 @@
 //! SimGrid is a Debian package that the gate does not need: where it is absent, this says so and runs
 //! nothing. Whoever runs it wants a machine that does nothing else.
 
+pub mod redis;
+
 use std::path::Path;
 use std::process::Command;
 

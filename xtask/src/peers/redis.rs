@@ -1,0 +1,115 @@
+//! `cargo xtask peers redis`: Smallbank on Nicol's threads beside Smallbank on a redis-server with
+//! WATCH/MULTI/EXEC, by turns: transactions per second, and their ratio.
+//!
+//! Nicol keeps three copies and runs its clients in its own process; Redis keeps one copy, and its
+//! clients come over the loopback. Where redis-server is absent, this says so and runs nothing.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::{cargo, finish};
+
+/// Customers of the bank, of both.
+const CUSTOMERS: &str = "100000";
+/// Connections of the clients of Redis, a thread each.
+const CONNECTIONS: &str = "64";
+/// Seconds of a run, of both.
+const SECONDS: &str = "5";
+/// How long a server may take to start.
+const START: Duration = Duration::from_secs(10);
+
+/// Runs both `times` times, by turns, and prints a line for each turn and one for all.
+pub fn run(root: &Path, times: u64) -> Result<()> {
+    ensure!(times > 0, "TIMES is 0: give at least 1");
+    let Some(server) = Server::start()? else {
+        println!("no redis-server, so nothing is compared: apt-get install redis-server");
+        return Ok(());
+    };
+    let built = ["build", "--release", "-p", "nicol", "--bin", "nicol"];
+    finish(cargo::command(root).args(built))?;
+    let built = ["build", "--release", "-p", "nicol-resp", "--example", "redis_smallbank"];
+    finish(cargo::command(root).args(built))?;
+    let release = cargo::target(root)?.join("release");
+    let mut ratios = Vec::new();
+    for turn in 1..=times {
+        let mut redis = Command::new(release.join("examples/redis_smallbank"));
+        redis.args([&server.address(), CONNECTIONS, CUSTOMERS, SECONDS]);
+        let redis = throughput(&mut redis)?;
+        let mut nicol = Command::new(release.join("nicol"));
+        nicol.args(["bench", "smallbank", "--records", CUSTOMERS, "--no-recorded-run"]);
+        nicol.args(["--seconds", SECONDS, "--format", "json"]);
+        let nicol = throughput(&mut nicol)?;
+        println!(
+            "turn {turn}: Nicol {nicol:.0} transactions a second in 3 copies, Redis {redis:.0} in one: \
+             {:.2} times",
+            nicol / redis
+        );
+        ratios.push(nicol / redis);
+    }
+    ratios.sort_by(f64::total_cmp);
+    let [least, most] = [ratios[0], ratios[ratios.len() - 1]];
+    println!(
+        "{times} turns: {least:.2} to {most:.2} times, median {:.2}",
+        ratios[ratios.len() / 2]
+    );
+    Ok(())
+}
+
+/// The transactions per second that a program's JSON object tells.
+fn throughput(command: &mut Command) -> Result<f64> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {errors}");
+    let told = String::from_utf8_lossy(&output.stdout);
+    let told: Value = serde_json::from_str(told.trim()).context("what the program prints")?;
+    told["throughput_per_s"].as_f64().with_context(|| format!("throughput_per_s in {told}"))
+}
+
+/// A redis-server of this command's own, which keeps nothing; ended when dropped.
+struct Server {
+    process: Child,
+    port: u16,
+}
+
+impl Server {
+    /// `None` if there is no redis-server.
+    fn start() -> Result<Option<Self>> {
+        // Nobody else asks for the port in between: the system hands out others first.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+        command.args(["--save", "", "--appendonly", "no"]).stdout(Stdio::null());
+        let process = match command.spawn() {
+            Ok(process) => process,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).context("cannot start redis-server"),
+        };
+        let server = Self { process, port };
+        let started = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if started.elapsed() > START {
+                bail!("redis-server does not answer at port {port}");
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Some(server))
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
