@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use nicol_core::history::{Action, End, History, Key};
-use nicol_core::trace::{Limits, Recorded, Sink, What};
+use nicol_core::trace::{Limits, Recorded, Sink, Step, Track, What};
 use nicol_lab::bench::{self, BenchConfig, BenchRun, Length};
 use nicol_lab::systems::{self, System};
 use nicol_lab::trace::{messages_about, timeline, write};
@@ -262,4 +262,72 @@ fn every_system_names_its_phases_and_the_keys_of_its_messages() {
         }
     }
     assert!(silent.is_empty(), "{silent:#?}");
+}
+
+/// The steps of MINOS in a run of 300 operations on `on`, in their order.
+fn steps(system: &str, on: &str) -> Vec<(Track, Step)> {
+    let workload = WorkloadSpec { records: Some(2), ..WorkloadSpec::named("ycsb") };
+    let threads = (on == "threads").then_some(2);
+    let config = BenchConfig { workload, system: system.to_owned(), threads, ..config(on, "none") };
+    let plain = bench::run(&config).unwrap().report;
+    let (ran, recorded) = traced(&config, 10_000_000);
+    assert_eq!(ran.report.trace_digest, plain.trace_digest);
+    assert!(sound(&written(&recorded)).names.contains("line 11: INV"));
+    let told = recorded.tracks.iter().flat_map(|(&track, events)| {
+        events.iter().filter_map(move |event| match event.what {
+            What::Step { step, place, .. } => Some((place, (track, step))),
+            _ => None,
+        })
+    });
+    let told: BTreeMap<u64, (Track, Step)> = told.collect();
+    assert!((0..told.len() as u64).eq(told.keys().copied()), "{on}: each has a place of its own");
+    told.into_values().collect()
+}
+
+/// Of a write with an INV, the lines of figure 2 or 8 at its coordinator, in their order.
+#[test]
+fn a_traced_run_tells_of_the_steps_that_writes_take() {
+    let host = [
+        "line 4: TS_WR",
+        "lines 8, 31: Snatch RDLock",
+        "lines 9, 32: WRLock",
+        "line 11: INV",
+        "lines 12, 34: update",
+        "lines 13, 15, 35, 36: release WRLock",
+        "Persist",
+        "spin until all ACK_C",
+        "release RDLock",
+        "VAL",
+        "return",
+    ];
+    let offloaded = [
+        "line 4: TS_WR",
+        "lines 8, 31: Snatch RDLock",
+        "line 11: INV",
+        "lines 12, 34: enqueue in vFIFO",
+        "Persist",
+        "spin until all ACK_C",
+        "return",
+        "release RDLock",
+        "VAL",
+    ];
+    for (system, lines) in [("minos-b:synch", &host[..]), ("minos-o:synch", &offloaded)] {
+        for on in ["minos-snic", "threads"] {
+            let told = steps(system, on);
+            let invited = told.iter().filter(|(_, step)| step.name == "line 11: INV");
+            let mut writes = 0;
+            for (track, invited) in invited {
+                let own = told.iter().filter(|(at, step)| {
+                    let write = (step.key, step.stamp) == (invited.key, invited.stamp);
+                    write && at.node() == track.node()
+                });
+                let own: Vec<&str> = own.map(|(_, step)| step.name).collect();
+                let mut rest = own.iter();
+                let all = lines.iter().all(|line| rest.any(|told| told == line));
+                assert!(all, "{system} on {on}: {own:?}");
+                writes += 1;
+            }
+            assert!(writes > 50, "{system} on {on}: {writes}");
+        }
+    }
 }

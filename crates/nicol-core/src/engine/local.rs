@@ -6,7 +6,7 @@ use super::{Charge, Completion, Engine, Payload, Timer, Wake, World};
 use crate::exec::Signal;
 use crate::fabric::{Completions, Local, Work};
 use crate::ids::{EngineId, Incarnation, Key};
-use crate::trace::Phase;
+use crate::trace::{Phase, Step};
 use crate::units::Nanos;
 use crate::view::View;
 
@@ -74,6 +74,16 @@ impl<W: World> Local for Engine<W> {
         if let Some(trace) = &self.0.trace {
             name(&mut |key| trace.about(key));
         }
+    }
+
+    fn step(&self, step: impl FnOnce() -> Step) {
+        if let Some(trace) = &self.0.trace {
+            trace.step(self.0.world.now(), self.0.incarnation, step());
+        }
+    }
+
+    fn records_steps(&self) -> bool {
+        self.0.trace.is_some()
     }
 
     fn work(&self, work: Work) {

@@ -10,9 +10,10 @@ use super::calls::ONE_SIDED_KIND;
 use super::{Engine, Inner, Operation, Transfer, World};
 use crate::exec::{Observer, TaskRef};
 use crate::fabric::{Message, OneSided, ReplyTo};
-use crate::ids::{EngineId, Key, NodeId};
+use crate::ids::{EngineId, Incarnation, Key, NodeId};
 use crate::trace::{
-    self, Flow, Phase, PhaseLog, Sink, TaskNumber, Tracer, Track, TransferKind, What, short_name,
+    self, Flow, Phase, PhaseLog, Sink, Step, TaskNumber, Tracer, Track, TransferKind, What,
+    short_name,
 };
 use crate::units::Nanos;
 use crate::wire::{Class, MessageHeader};
@@ -187,6 +188,13 @@ impl EngineTrace {
     pub(super) fn delivers_own(&self, at: Nanos, header: &MessageHeader) {
         let flow = self.loopback.borrow_mut().pop_front();
         self.delivers(at, flow, self.here, header);
+    }
+
+    /// A protocol has taken a step in this life.
+    #[cold]
+    pub(super) fn step(&self, at: Nanos, life: Incarnation, step: Step) {
+        let place = self.sink().number_step();
+        self.record(at, What::Step { step, life, place });
     }
 
     /// A transfer was asked for.

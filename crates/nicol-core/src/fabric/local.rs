@@ -5,7 +5,7 @@ use std::future::Future;
 use super::Work;
 use crate::exec::Signal;
 use crate::ids::{EngineId, Incarnation, Key};
-use crate::trace::Phase;
+use crate::trace::{Phase, Step};
 use crate::units::Nanos;
 use crate::view::View;
 
@@ -70,6 +70,18 @@ pub trait Local: Clone + 'static {
     /// The same of several keys, which `name` hands over. Only called where a trace is taken.
     fn about_each(&self, name: impl FnOnce(&mut dyn FnMut(Key))) {
         let _not_traced = name;
+    }
+
+    /// Records that the protocol has taken a step on a record. Call it where nothing was awaited since
+    /// the step changed memory. Only traces show it: where none is taken it costs a branch, and
+    /// `step` is not called.
+    fn step(&self, step: impl FnOnce() -> Step) {
+        let _not_traced = step;
+    }
+
+    /// Are steps recorded? For steps of which each has to be looked for.
+    fn records_steps(&self) -> bool {
+        false
     }
 
     /// Charges a step's computation to this core: free in the live world.

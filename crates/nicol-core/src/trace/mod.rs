@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 pub use sink::{Limits, Recorded, Sink, Tracer};
 
-use crate::ids::{EngineId, Key, NodeId, ReplyTo};
+use crate::ids::{EngineId, Epoch, Incarnation, Key, NodeId, ReplyTo, Version};
 use crate::units::Nanos;
 
 /// The recorder of an event. Events of one track are in the order of their times.
@@ -98,6 +98,21 @@ impl TransferKind {
     }
 }
 
+/// A step of a protocol on one record, as a program that follows the protocol step by step needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The step, named as its tag names it.
+    pub name: &'static str,
+    /// The record.
+    pub key: Key,
+    /// The timestamp of the write that takes the step; its writer is part of it.
+    pub stamp: Version,
+    /// The view in which it takes the step, where that matters; else 0.
+    pub view: Epoch,
+    /// The node that asked for the step; the own one if none did.
+    pub peer: NodeId,
+}
+
 /// What happened. A slice that begins on an engine ends before the one around it does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
@@ -160,6 +175,16 @@ pub enum What {
         task: Option<TaskNumber>,
         /// The phase.
         name: &'static str,
+    },
+    /// A protocol takes a step on a record.
+    Step {
+        /// The step.
+        step: Step,
+        /// The life of the engine's side.
+        life: Incarnation,
+        /// Its place among the steps of the whole run. In the simulator that is the order in which
+        /// they have changed memory; on threads it is the order in which they were recorded.
+        place: u64,
     },
     /// A transfer was asked for.
     TransferBegins {

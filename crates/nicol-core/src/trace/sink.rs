@@ -35,6 +35,8 @@ pub struct Sink {
     taken: AtomicU64,
     /// Frames and tasks that were numbered.
     numbered: (AtomicU64, AtomicU32),
+    /// Steps that were numbered.
+    steps: AtomicU64,
     /// The time of the first event that there was no room for.
     full_at: AtomicU64,
     tracks: Mutex<BTreeMap<Track, Vec<Event>>>,
@@ -66,6 +68,7 @@ impl Sink {
             limits,
             taken: AtomicU64::new(0),
             numbered: Default::default(),
+            steps: AtomicU64::new(0),
             full_at: AtomicU64::new(u64::MAX),
             tracks: Mutex::default(),
             kinds: Mutex::default(),
@@ -108,6 +111,11 @@ impl Sink {
     /// A number for a new task.
     pub fn number_task(&self) -> TaskNumber {
         self.numbered.1.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number for the next step of a protocol.
+    pub fn number_step(&self) -> u64 {
+        self.steps.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The frame in `buffer` leaves its sender as number `frame`.

@@ -59,6 +59,12 @@ pub(super) struct Args {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) keys: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stamp: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) view: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) life: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) duplicate: Option<bool>,
 }
 

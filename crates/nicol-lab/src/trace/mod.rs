@@ -226,10 +226,26 @@ impl TrackWriter {
                     ..self.at(&name, "i", at)
                 });
             }
+            What::Step { .. } => self.step(event, lines),
             What::Fault(fault) => {
                 lines.push(Line { s: Some("p".to_owned()), ..self.at(fault, "i", at) })
             }
         }
+    }
+
+    fn step(&self, event: &Event, lines: &mut Vec<Line>) {
+        let What::Step { step, life, place } = event.what else { return };
+        let args = Args {
+            value: Some(place),
+            keys: Some(vec![step.key.0.to_string()]),
+            stamp: Some(format!("{:x}", step.stamp.0)),
+            view: Some(step.view.0),
+            life: Some(life.0),
+            from: Some(format!("n{}", step.peer.0)),
+            ..Args::default()
+        };
+        let instant = self.at(step.name, "i", event.at);
+        lines.push(Line { s: Some("t".to_owned()), args: Some(args), ..instant });
     }
 
     /// The end of a message's flow. A duplicate of a message has none.

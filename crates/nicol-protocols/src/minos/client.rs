@@ -13,6 +13,8 @@ use nicol_core::view::Role;
 use super::member::Member;
 use super::messages::NO_SCOPE;
 use super::record::Record;
+use super::tags::Tag;
+use super::timestamp::Timestamp;
 use super::write::{Waiting, Write};
 
 /// A client's handle. Each clone has scopes of its own.
@@ -51,6 +53,7 @@ impl<F: Fabric> KeyValue for Client<F> {
         let got = self.read_when_free(key, read).await?;
         // Whoever has no lease may be left out of writes.
         self.check_read(key)?;
+        member.mark(Tag::Reads, key, Timestamp::of_bits(got.version.map_or(0, |told| told.0)));
         member.fabric.work(Work::Copy { bytes: value.len() as u32 });
         Ok(got)
     }

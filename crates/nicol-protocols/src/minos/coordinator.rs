@@ -9,6 +9,7 @@ use super::member::Member;
 use super::messages::{Val, ValC, ValP};
 use super::model::Step;
 use super::record::Record;
+use super::tags::Tag;
 use super::write::{Waiting, Write};
 use crate::kit::Open;
 
@@ -29,7 +30,7 @@ impl<F: Fabric> Member<F> {
         // [MINOS24 fig. 2 line 8] Snatch RDLock.
         self.snatch_rd_lock(&write.inv()).await;
         // [MINOS24 fig. 2 line 9] Spin for the WRLock.
-        let locked = self.spin_for_wr_lock(write.key).await;
+        let locked = self.spin_for_wr_lock(&write.inv()).await;
         // [MINOS24 fig. 2 line 10] Has it become obsolete since?
         let sent = match self.obsolete(&write.inv()).await {
             None => {
@@ -92,6 +93,17 @@ impl<F: Fabric> Member<F> {
                 Step::Return => self.return_to_client(write),
                 other => panic!("{other:?} is no step of a coordinator"),
             }
+            // The others are told of where they change the record.
+            let tells = !matches!(
+                step,
+                Step::RaiseGlobalVolatile
+                    | Step::RaiseGlobalDurable
+                    | Step::ReleaseRdLock
+                    | Step::Return
+            );
+            if tells {
+                self.mark(Tag::Marked(step), key, ts);
+            }
         }
     }
 
@@ -110,13 +122,14 @@ impl<F: Fabric> Member<F> {
         self.fabric.access().await;
         let issue = |record: &mut Record| record.issue(node, life, faithful);
         write.set_ts(self.node.store().change(write.key, issue));
+        self.mark(Tag::Issues, write.key, write.ts());
     }
 
     /// handleObsolete at the coordinator. [MINOS24 fig. 2 lines 1 to 3]
     pub(super) async fn handle_obsolete(&self, write: &Write, newer: Obsolete) {
         let _phase = self.fabric.phase("step a, c: handleObsolete");
         for &step in self.steps.obsolete_at_coordinator {
-            self.spin(step, write.key, &newer).await;
+            self.spin(step, &write.inv(), &newer).await;
         }
         self.node.note_obsolete(&write.inv());
     }
@@ -132,6 +145,9 @@ impl<F: Fabric> Member<F> {
     /// The client, or the host in its name, is told. In the weak models before the write has ended.
     pub(super) fn return_to_client(&self, write: &Write) {
         write.set_returned();
+        if !write.is_scope_end {
+            self.mark(Tag::Marked(Step::Return), write.key, write.ts());
+        }
         write.exchange().into_iter().for_each(|took| self.node.note_exchange(took));
         if let Waiting::Host(hosts) = &write.waiting {
             let left = std::mem::take(&mut *hosts.borrow_mut());

@@ -13,6 +13,7 @@ use super::model::Step;
 use super::received::Received;
 use super::record::Record;
 use super::send::tell;
+use super::tags::Tag;
 use super::timestamp::Timestamp;
 
 impl<F: Fabric> Member<F> {
@@ -21,6 +22,7 @@ impl<F: Fabric> Member<F> {
         let open = self.node.begin();
         let _phase = self.fabric.phase("line 26: INV");
         if self.is_of_this_view(received.inv.epoch).await {
+            self.mark_received(Tag::Receives, &received);
             received.updating.replace(Some(self.node.begin_update()));
             if self.config().offload {
                 self.follow_offloaded(&received).await;
@@ -50,7 +52,7 @@ impl<F: Fabric> Member<F> {
         // [MINOS24 fig. 2 line 31] Snatch RDLock.
         self.snatch_rd_lock(&inv).await;
         // [MINOS24 fig. 2 line 32] Spin for the WRLock.
-        let locked = self.spin_for_wr_lock(inv.key).await;
+        let locked = self.spin_for_wr_lock(&inv).await;
         // [MINOS24 fig. 2 line 33] Has it become obsolete since?
         if let Some(newer) = self.obsolete(&inv).await {
             // [MINOS24 fig. 2 line 36] Release the WRLock.
@@ -80,6 +82,7 @@ impl<F: Fabric> Member<F> {
                     if self.persist(&received.inv()).await.is_err() {
                         return;
                     }
+                    self.mark(Tag::Marked(step), received.inv.key, received.inv.ts);
                 }
                 step => self.send_ack(step, received),
             }
@@ -98,7 +101,7 @@ impl<F: Fabric> Member<F> {
         for &step in self.steps.obsolete_at_follower {
             match step {
                 Step::ConsistencySpin | Step::PersistencySpin => {
-                    self.spin(step, received.inv.key, &newer).await;
+                    self.spin(step, &received.inv(), &newer).await;
                 }
                 step => self.send_ack(step, received),
             }
@@ -112,8 +115,9 @@ impl<F: Fabric> Member<F> {
         // Who has joined since may have copied this node's records before this update: it is sent again
         // to all members of the newer view, and what is acknowledged there counts.
         if self.epoch() != epoch {
-            return;
+            return self.mark_received(Tag::Withholds(step), received);
         }
+        self.mark_received(Tag::Marked(step), received);
         let last = if self.config().model == Persistency::Strict {
             Step::SendAckP
         } else {
@@ -162,6 +166,7 @@ impl<F: Fabric> Member<F> {
     /// about to persist it, nobody knows: a node that recovers may have copied it.
     pub(super) async fn acknowledge_again(self: &Rc<Self>, received: &Received) {
         let inv = received.inv();
+        self.mark_received(Tag::HadAlready, received);
         // What came out of the own log is not locked before it is found to be unfinished.
         self.snatch_rd_lock(&inv).await;
         for &step in self.steps.follower {
@@ -172,6 +177,7 @@ impl<F: Fabric> Member<F> {
                     if !there && self.persist(&inv).await.is_err() {
                         return;
                     }
+                    self.mark(Tag::Marked(step), inv.key, inv.ts);
                 }
                 step => self.send_ack(step, received),
             }
@@ -182,6 +188,7 @@ impl<F: Fabric> Member<F> {
     pub(super) fn reject(self: &Rc<Self>, received: &Received) {
         let Inv { write, epoch, .. } = received.inv;
         self.node.count_rejected();
+        self.mark_received(Tag::Rejects, received);
         tell(&self.fabric, received.from, Reject { write, epoch });
     }
 

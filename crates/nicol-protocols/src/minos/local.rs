@@ -15,6 +15,7 @@ use super::member::Member;
 use super::messages::Inv;
 use super::model::Step;
 use super::record::Record;
+use super::tags::Tag;
 use super::timestamp::Timestamp;
 
 /// Proof that a write is obsolete: the volatileTS that made it so, which the spins wait for. AMB-16
@@ -23,7 +24,7 @@ pub(super) struct Obsolete(Timestamp);
 
 /// Proof of holding the WRLock of a record.
 #[must_use = "a write lock is released"]
-pub(super) struct WrLocked(Key);
+pub(super) struct WrLocked(Key, Timestamp);
 
 impl<F: Fabric> Member<F> {
     /// Finds a record by its key: once for each operation or message that names one. A SmartNIC, and
@@ -40,7 +41,9 @@ impl<F: Fabric> Member<F> {
             let obsolete = self.hooks().is_obsolete(record.is_obsolete(inv.ts));
             obsolete.then_some(record.volatile_ts)
         };
-        self.node.store().look(inv.key, newer).map(Obsolete)
+        let newer = self.node.store().look(inv.key, newer).map(Obsolete);
+        self.mark(if newer.is_some() { Tag::Obsolete } else { Tag::Current }, inv.key, inv.ts);
+        newer
     }
 
     /// "Snatch RDLock".
@@ -54,10 +57,11 @@ impl<F: Fabric> Member<F> {
                 record.snatch_rd_lock(inv.ts);
             }
         });
+        self.mark(Tag::Snatches, inv.key, inv.ts);
     }
 
     /// Spins until it has the WRLock.
-    pub(super) async fn spin_for_wr_lock(&self, key: Key) -> WrLocked {
+    pub(super) async fn spin_for_wr_lock(&self, inv: &Inv<'_>) -> WrLocked {
         let take = |record: &mut Record| {
             let free = !record.wr_lock;
             record.wr_lock = true;
@@ -66,8 +70,11 @@ impl<F: Fabric> Member<F> {
         let _phase = self.fabric.phase("spin for the WRLock");
         loop {
             self.fabric.access().await;
-            match self.node.store().take_or_watch(key, take) {
-                Ok(()) => return WrLocked(key),
+            match self.node.store().take_or_watch(inv.key, take) {
+                Ok(()) => {
+                    self.mark(Tag::Locks, inv.key, inv.ts);
+                    return WrLocked(inv.key, inv.ts);
+                }
                 Err((bell, rings)) => self.fabric.wait_for_doorbell(&bell, rings).await,
             }
         }
@@ -87,16 +94,19 @@ impl<F: Fabric> Member<F> {
                 record.update(inv.ts, inv.value);
             }
         });
+        self.mark(Tag::Updates, inv.key, inv.ts);
         self.node.note_scope(inv);
     }
 
     /// Releases the WRLock.
     pub(super) async fn release_wr_lock(&self, locked: WrLocked) {
         self.fabric.access().await;
-        self.node.store().change(locked.0, |record| {
+        let WrLocked(key, ts) = locked;
+        self.node.store().change(key, |record| {
             assert!(record.wr_lock, "a write lock is released once");
             record.wr_lock = false;
         });
+        self.mark(Tag::Unlocks, key, ts);
     }
 
     /// Waits until `done` of a record.
@@ -113,20 +123,19 @@ impl<F: Fabric> Member<F> {
     }
 
     /// ConsistencySpin, or PersistencySpin.
-    pub(super) async fn spin(&self, step: Step, key: Key, newer: &Obsolete) {
-        if !self.hooks().spins() {
-            return;
-        }
+    pub(super) async fn spin(&self, step: Step, inv: &Inv<'_>, newer: &Obsolete) {
         let Obsolete(target) = *newer;
         match step {
+            _ if !self.hooks().spins() => {}
             Step::ConsistencySpin => {
-                self.spin_until(key, |record| record.glb_volatile_ts >= target).await;
+                self.spin_until(inv.key, |record| record.glb_volatile_ts >= target).await;
             }
             Step::PersistencySpin => {
-                self.spin_until(key, |record| record.glb_durable_ts >= target).await;
+                self.spin_until(inv.key, |record| record.glb_durable_ts >= target).await;
             }
             other => panic!("{other:?} is no spin of an obsolete write"),
         }
+        self.mark(Tag::Marked(step), inv.key, inv.ts);
     }
 
     /// glb_volatileTS becomes TS_WR.
@@ -134,6 +143,7 @@ impl<F: Fabric> Member<F> {
         let faithful = self.config().errata.global_timestamps;
         self.fabric.caught_up().await;
         self.node.store().change(key, |record| record.raise_glb_volatile(ts, faithful));
+        self.mark(Tag::Marked(Step::RaiseGlobalVolatile), key, ts);
     }
 
     /// glb_durableTS becomes TS_WR.
@@ -141,6 +151,7 @@ impl<F: Fabric> Member<F> {
         let faithful = self.config().errata.global_timestamps;
         self.fabric.caught_up().await;
         self.node.store().change(key, |record| record.raise_glb_durable(ts, faithful));
+        self.mark(Tag::Marked(Step::RaiseGlobalDurable), key, ts);
     }
 
     /// Releases the RDLock if `ts` still owns it; offloaded, once the vFIFO has drained. [MINOS24 V-B4]
@@ -152,6 +163,7 @@ impl<F: Fabric> Member<F> {
         }
         self.fabric.access().await;
         self.node.store().change(key, |record| record.release_rd_lock(ts));
+        self.mark(Tag::Marked(Step::ReleaseRdLock), key, ts);
     }
 
     /// Persists an update: into the host's log, or into the dFIFO, which drains there.
@@ -182,11 +194,21 @@ impl<F: Fabric> Member<F> {
     }
 
     pub(super) async fn write_record(self: &Rc<Self>, record: Vec<u8>) -> Result<(), FabricError> {
-        if self.durable_queue.is_some() {
-            return self.enqueue_durable(record).await;
+        let told = if self.fabric.records_steps() { Logged::update_in(&record) } else { None };
+        let written = if self.durable_queue.is_some() {
+            self.enqueue_durable(record).await
+        } else {
+            self.write_to_log(&record).await
+        };
+        if let (Ok(()), Some((key, ts))) = (written, told) {
+            self.mark(Tag::IsDurable, key, ts);
         }
+        written
+    }
+
+    async fn write_to_log(&self, record: &[u8]) -> Result<(), FabricError> {
         let slot = self.log.take().await;
-        self.log.write(&slot, &record);
+        self.log.write(&slot, record);
         let offset = self.log.offset(&slot);
         let persisted = self.fabric.persist(self.log.region(), offset, record.len()).await;
         self.log.give(slot);

@@ -51,6 +51,14 @@ impl<'a> Logged<'a> {
         to.bytes(value);
     }
 
+    /// The key and the timestamp of the update at the front of `bytes`, if there is one.
+    pub(super) fn update_in(bytes: &[u8]) -> Option<(Key, Timestamp)> {
+        match Logged::parse(bytes) {
+            Ok(Logged::Update { key, ts, .. }) => Some((key, ts)),
+            _ => None,
+        }
+    }
+
     /// Reads the record at the front of `bytes`.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);

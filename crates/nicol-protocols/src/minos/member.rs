@@ -159,6 +159,9 @@ impl<F: Fabric> Member<F> {
     pub(super) fn await_acks(&self, write: &Write, followers: &[NodeId]) {
         let awaited = self.hooks().awaited(followers);
         write.await_acks(self.fabric.view().epoch().0.into(), awaited, self.fabric.now());
+        if !write.is_scope_end {
+            self.mark_invitation(&write.inv());
+        }
     }
 
     /// Sends it to these.

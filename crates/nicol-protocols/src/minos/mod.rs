@@ -18,6 +18,7 @@
 //! | section III-D | client-reads | `client.rs` |
 //! | section III-E | changes of view, replay, recovery | `views.rs`, `recovery.rs` |
 //! | | what a server's front asks for | `procedure.rs` |
+//! | | what a traced run tells of | `tags.rs` |
 //!
 //! Lines are those of figure 2; figure 8 has the same numbers. The figures' texts are reconstructed
 //! from section III-B.
@@ -52,6 +53,7 @@ mod scope;
 mod send;
 mod start;
 mod store;
+mod tags;
 mod timestamp;
 mod views;
 mod write;
@@ -59,7 +61,9 @@ mod write;
 pub use broken::Sabotage;
 pub use client::Client;
 pub use config::{Errata, Faithful, MinosConfig};
+pub use model::{Step, Steps};
 pub use node::{BREAKDOWN, Loaded, Node};
 pub use procedure::{OneRecord, logged_update};
 pub use record::Metadata;
 pub use store::Store;
+pub use tags::{EVERY_KEY, Tag};

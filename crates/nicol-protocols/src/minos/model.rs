@@ -6,8 +6,8 @@
 use nicol_core::history::Persistency;
 
 /// A step whose place depends on the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
     /// Waits until what made this write obsolete is in every node's volatile memory.
     ConsistencySpin,
     /// Waits until what made this write obsolete is durable on every node.
@@ -28,42 +28,93 @@ pub(super) enum Step {
     RaiseGlobalDurable,
     /// Releases the RDLock, if this write still owns it.
     ReleaseRdLock,
-    /// Sends one of these to every follower, or to the coordinator.
+    /// Sends VAL to every follower.
     SendVal,
+    /// The same of VAL_C.
     SendValC,
+    /// The same of VAL_P.
     SendValP,
+    /// Sends ACK to the coordinator.
     SendAck,
+    /// The same of ACK_C.
     SendAckC,
+    /// The same of ACK_P.
     SendAckP,
     /// The client-write returns to its client.
     Return,
+}
+
+impl Step {
+    /// Each.
+    pub const ALL: [Self; 17] = [
+        Self::ConsistencySpin,
+        Self::PersistencySpin,
+        Self::Persist,
+        Self::PersistInBackground,
+        Self::SpinPersisted,
+        Self::SpinConsistent,
+        Self::SpinDurable,
+        Self::RaiseGlobalVolatile,
+        Self::RaiseGlobalDurable,
+        Self::ReleaseRdLock,
+        Self::SendVal,
+        Self::SendValC,
+        Self::SendValP,
+        Self::SendAck,
+        Self::SendAckC,
+        Self::SendAckP,
+        Self::Return,
+    ];
+
+    /// Its name in a trace.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ConsistencySpin => "ConsistencySpin",
+            Self::PersistencySpin => "PersistencySpin",
+            Self::Persist => "Persist",
+            Self::PersistInBackground => "Persist in the background",
+            Self::SpinPersisted => "spin until persisted",
+            Self::SpinConsistent => "spin until all ACK_C",
+            Self::SpinDurable => "spin until all ACK_P",
+            Self::RaiseGlobalVolatile => "raise glb_volatileTS",
+            Self::RaiseGlobalDurable => "raise glb_durableTS",
+            Self::ReleaseRdLock => "release RDLock",
+            Self::SendVal => "VAL",
+            Self::SendValC => "VAL_C",
+            Self::SendValP => "VAL_P",
+            Self::SendAck => "ACK",
+            Self::SendAckC => "ACK_C",
+            Self::SendAckP => "ACK_P",
+            Self::Return => "return",
+        }
+    }
 }
 
 use Step::*;
 
 /// A model's steps. The letters are those of figures 2 and 3.
 #[derive(Debug)]
-pub(super) struct Steps {
+pub struct Steps {
     /// Of figure 2's lines 2 and 3: step a.
-    pub(super) obsolete_at_coordinator: &'static [Step],
+    pub obsolete_at_coordinator: &'static [Step],
     /// Lines 18 to 22: steps d, e, f, with the read lock's release between e and f.
-    pub(super) coordinator: &'static [Step],
+    pub coordinator: &'static [Step],
     /// The same of figure 8: the batched ACK ends the client-write at the host, and only then the
     /// read lock waits for the vFIFO. [MINOS24 V-C]
-    pub(super) offloaded: &'static [Step],
+    pub offloaded: &'static [Step],
     /// Lines 24, 25, 29, and 38 with 40: steps h, i, k.
-    pub(super) obsolete_at_follower: &'static [Step],
+    pub obsolete_at_follower: &'static [Step],
     /// Lines 39 and 40: steps j, k.
-    pub(super) follower: &'static [Step],
+    pub follower: &'static [Step],
     /// Lines 42 and 43, once a VAL or VAL_C has come: step l.
-    pub(super) on_val: &'static [Step],
+    pub on_val: &'static [Step],
     /// Once a VAL_P has come: step m.
-    pub(super) on_val_p: &'static [Step],
+    pub on_val_p: &'static [Step],
 }
 
 impl Steps {
     /// The steps of `model`.
-    pub(super) const fn of(model: Persistency) -> &'static Self {
+    pub const fn of(model: Persistency) -> &'static Self {
         match model {
             Persistency::Synch => &SYNCH,
             Persistency::Strict => &STRICT,

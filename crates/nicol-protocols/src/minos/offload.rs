@@ -9,6 +9,7 @@ use super::config::Faithful;
 use super::member::Member;
 use super::messages::Inv;
 use super::received::Received;
+use super::tags::Tag;
 use super::write::Write;
 
 impl<F: Fabric> Member<F> {
@@ -76,6 +77,7 @@ impl<F: Fabric> Member<F> {
         self.node.note_scope(inv);
         let (member, number) =
             (self.clone(), self.node.volatile_entries().fill(inv.key, inv.ts, inv.value));
+        self.mark(Tag::Enqueues, inv.key, inv.ts);
         self.fabric.spawn(async move {
             let open = member.node.begin();
             if member.drain_volatile(number).await.is_ok() {
@@ -102,6 +104,7 @@ impl<F: Fabric> Member<F> {
         }
         let Some(update) = entries.take(number) else { return Ok(()) };
         if bytes == Some(None) {
+            self.mark(Tag::Drains, update.key, update.ts);
             return Ok(());
         }
         store.change(update.key, |record| {
@@ -111,6 +114,7 @@ impl<F: Fabric> Member<F> {
                 record.volatile_ts = record.volatile_ts.max(update.ts);
             }
         });
+        self.mark(Tag::Drains, update.key, update.ts);
         Ok(())
     }
 

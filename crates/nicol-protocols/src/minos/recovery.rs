@@ -31,6 +31,7 @@ use super::log::{Logged, QUEUE_LABEL};
 use super::member::Member;
 use super::messages::{Inv, NO_SCOPE, SHIP};
 use super::node::Node;
+use super::tags::{EVERY_KEY, Tag};
 use super::timestamp::Timestamp;
 use super::views::is_orphan;
 
@@ -191,6 +192,7 @@ impl<F: Fabric> Member<F> {
             self.pause().await;
         }
         self.node.serve_again();
+        self.mark(Tag::Serves, EVERY_KEY, Timestamp::NONE);
         // Coordinators may have died in the meantime, when this node left replays to others.
         self.fabric.spawn(self.clone().replay_orphans());
         drop(open);
@@ -237,6 +239,7 @@ impl<F: Fabric> Member<F> {
                 }
                 record.rd_lock = record.rd_lock.filter(|owner| is_new(*owner));
             });
+            self.mark_record(key);
         }
         Some(())
     }
@@ -323,6 +326,7 @@ impl<F: Fabric> Member<F> {
                     }
                     record.release_up_to(ts);
                 });
+                self.mark_record(key);
             }
         }
     }
@@ -336,6 +340,7 @@ impl<F: Fabric> Member<F> {
                     record.release_rd_lock(owner);
                 }
             });
+            self.mark_record(key);
         }
     }
 
@@ -354,6 +359,7 @@ impl<F: Fabric> Member<F> {
                     record.snatch_rd_lock(record.value_ts);
                 }
             });
+            self.mark_record(key);
         }
     }
 
@@ -379,6 +385,7 @@ impl<F: Fabric> Member<F> {
             return Some(Some(shipped.owner));
         }
         self.node.store().change(key, |record| record.release_up_to(shipped.ts));
+        self.mark_record(key);
         Some(None)
     }
 
@@ -398,6 +405,7 @@ impl<F: Fabric> Member<F> {
                 record.release_up_to(shipped.ts);
             }
         });
+        self.mark_record(shipped.key);
     }
 
     async fn ship(

@@ -9,6 +9,7 @@ use super::log::Logged;
 use super::member::Member;
 use super::messages::{AckP, Persist, ScopeValP};
 use super::send::tell;
+use super::tags::Tag;
 use super::write::Write;
 
 impl<F: Fabric> Member<F> {
@@ -25,6 +26,8 @@ impl<F: Fabric> Member<F> {
                 write.spin_until(Write::is_durable).await;
                 // [MINOS24 fig. 3 vii] [VAL_P]sc to every follower.
                 self.tell_each(&self.all_followers(), ScopeValP { scope });
+                let writes = self.node.writes_of(scope);
+                writes.into_iter().for_each(|(key, ts)| self.mark(Tag::ScopeReturns, key, ts));
                 self.node.end_scope(scope);
                 self.return_to_client(&write);
             }
@@ -60,6 +63,7 @@ impl<F: Fabric> Member<F> {
     async fn complete_scope(self: &Rc<Self>, scope: u64) -> Result<(), FabricError> {
         for (key, ts) in self.node.writes_of(scope) {
             self.spin_until(key, |record| record.durable_ts >= ts).await;
+            self.mark(Tag::ScopeIsDurable, key, ts);
         }
         let mut record = Vec::new();
         Logged::Persist { scope }.emit(&mut record);

@@ -23,6 +23,7 @@ use super::record::Record;
 use super::recovery::{apply_medium, apply_volatile_entries};
 use super::relay::Relay;
 use super::store::{Store, digest_of};
+use super::tags::mark_restart;
 use super::timestamp::Timestamp;
 use crate::kit::counters;
 
@@ -172,6 +173,7 @@ impl SystemNode for Node {
             self.reload();
             apply_medium(self, revival);
             apply_volatile_entries(self);
+            mark_restart(fabric, self);
             fabric.spawn(member.recover(!revival.memory_is_durable));
         }
     }

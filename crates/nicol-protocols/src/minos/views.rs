@@ -11,6 +11,7 @@ use nicol_core::view::{SideState, View};
 use super::member::Member;
 use super::messages::NO_SCOPE;
 use super::record::Record;
+use super::tags::Tag;
 use super::timestamp::Timestamp;
 use super::write::Waiting;
 use crate::kit::follow_views;
@@ -27,6 +28,7 @@ impl<F: Fabric> Member<F> {
     fn learn(self: &Rc<Self>, view: &View) {
         let epoch = u64::from(view.epoch().0);
         self.node.note_epoch(self.fabric.here(), epoch);
+        self.mark_view();
         for write in self.open_writes() {
             if write.has_sent() && write.epoch.get() < epoch {
                 write.again.set(true);
@@ -95,6 +97,7 @@ impl<F: Fabric> Member<F> {
             std::cmp::Ordering::Equal => {
                 let write = self.open_write(key, value.as_deref(), NO_SCOPE, Waiting::Here);
                 write.set_ts(ts);
+                self.mark(Tag::Replays, key, ts);
                 if self.hooks().replays_as_new() {
                     self.issue_again(&write).await;
                 }
