@@ -41,6 +41,12 @@ mod flag {
     pub const ONE_OPERAND: u8 = 1 << 7;
 }
 
+/// Flags of the paper's header. [PRISM21 4.2]
+pub const PAPER_FLAGS: u32 = {
+    use flag::*;
+    (INDIRECT | DATA_INDIRECT | BOUNDED | CONDITIONAL | REDIRECT).count_ones()
+};
+
 /// The flags that an operation may carry.
 const fn allowed(code: u8) -> u8 {
     use flag::*;

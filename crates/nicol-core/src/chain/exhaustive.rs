@@ -1,17 +1,21 @@
-//! Every short chain of an alphabet, and every small compare-and-swap, against a plain model.
+//! Every short chain of an alphabet, longer ones that are drawn, and every small compare-and-swap, against
+//! a plain model.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::tests::{encoded, execute};
+use super::tests::{encoded, execute, is_malformed, random_step};
 use super::*;
 use crate::ids::{FreeListKey, RKey, Side};
 use crate::memory::{Access, Buffers, Compare, MaskedSwap, Region, RegionTable, SWAP_WORDS_MAX};
+use crate::rng::{Purpose, Stream, test_steps};
 use crate::units::Bytes;
 
 /// Words of the region: what is compared, two pointers, operands, results, buffers.
 const WORDS: usize = 16;
 const POINTER: u64 = 32;
+/// A pointer with a bound of zero.
+const BOUND_OF_ZERO: u64 = 80;
 const OPERAND: u64 = 48;
 const RESULT: u64 = 64;
 const BUFFERS: u64 = 96;
@@ -24,6 +28,8 @@ struct Model {
     words: [u64; WORDS],
     scratch: [u64; 4],
     popped: u64,
+    /// Has the operation that runs the region's key?
+    opens: bool,
 }
 
 /// The outcome of an operation, without the reason of a refusal.
@@ -35,13 +41,28 @@ enum Became {
     Refused,
 }
 
+impl Became {
+    /// Which of the four.
+    fn kind(&self) -> usize {
+        match self {
+            Self::Done(_) => 0,
+            Self::NotSwapped(_) => 1,
+            Self::Skipped => 2,
+            Self::Refused => 3,
+        }
+    }
+}
+
 impl Model {
     const fn new() -> Self {
-        Self { words: INITIAL, scratch: [0; 4], popped: 0 }
+        Self { words: INITIAL, scratch: [0; 4], popped: 0, opens: true }
     }
 
-    /// The words at an address; `None` if they do not lie in one memory, or are not aligned.
+    /// The words at an address; `None` if they do not lie in one memory, are not aligned, or need a key.
     fn at(&mut self, at: u64, words: usize) -> Option<&mut [u64]> {
+        if at < scratch(0) && !self.opens {
+            return None;
+        }
         let (base, all): (u64, &mut [u64]) =
             if at >= scratch(0) { (scratch(0), &mut self.scratch) } else { (0, &mut self.words) };
         let first = (at - base) / 8;
@@ -49,15 +70,25 @@ impl Model {
         if at.is_multiple_of(8) { all.get_mut(range) } else { None }
     }
 
+    /// The address that `target` means, and how many of so many words its bound allows.
     fn resolve(&mut self, target: Target, words: usize) -> Option<(u64, usize)> {
-        match target {
-            Target::At(at) => Some((at, words)),
-            Target::Indirect(at) => Some((self.at(at, 1)?[0], words)),
+        let (at, words) = match target {
+            Target::At(at) => return Some((at, words)),
+            Target::Indirect(at) => (self.at(at, 1)?[0], words),
             Target::Bounded(at) => {
                 let pointer = self.at(at, 2)?;
-                Some((pointer[0], words.min(pointer[1] as usize / 8)))
+                (pointer[0], words.min((pointer[1] / 8) as usize))
             }
-        }
+        };
+        // No pointer leads to scratch.
+        (at < scratch(0)).then_some((at, words))
+    }
+
+    /// The words at an address of the region that is aligned to all of them.
+    fn aligned(&mut self, target: Target, words: usize) -> Option<&mut [u64]> {
+        let (at, _) = self.resolve(target, words)?;
+        let fits = at < scratch(0) && at.is_multiple_of(8 * words as u64);
+        if fits { self.at(at, words) } else { None }
     }
 
     fn run(&mut self, key: RKey, steps: &[Step<'_>]) -> Vec<Became> {
@@ -65,9 +96,8 @@ impl Model {
         let run_one = |step: &Step<'_>| {
             let became = if step.conditional && !succeeded {
                 Became::Skipped
-            } else if step.rkey != key {
-                Became::Refused
             } else {
+                self.opens = step.rkey == key;
                 self.execute(step).unwrap_or(Became::Refused)
             };
             succeeded = matches!(became, Became::Done(_));
@@ -85,26 +115,30 @@ impl Model {
                 (self.at(at, words)?.to_vec(), true)
             }
             Primitive::Write { to, data } => {
-                let data = match data {
+                let asked = match data {
+                    Data::Inline(bytes) => bytes.len(),
+                    Data::From { len, .. } => len as usize,
+                };
+                let (at, words) = self.resolve(to, asked / 8)?;
+                let data: Vec<u64> = match data {
                     Data::Inline(bytes) => {
                         bytes.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect()
                     }
-                    Data::From { at, len } => self.at(at, len as usize / 8)?.to_vec(),
+                    Data::From { at, .. } => self.at(at, words)?.to_vec(),
                 };
-                let (at, words) = self.resolve(to, data.len())?;
                 self.at(at, words)?.copy_from_slice(&data[..words]);
                 (Vec::new(), true)
             }
             Primitive::CompareSwap { target, swap, compare_at, swap_at } => {
                 let words = swap.words();
-                let (at, _) = self.resolve(target, words)?;
+                self.aligned(target, words)?;
                 let operand = |model: &mut Self, from: Option<u64>, inline: &[u64]| match from {
                     Some(from) => model.at(from, words).map(|found| found.to_vec()),
                     None => Some(inline[..words].to_vec()),
                 };
                 let compare = operand(self, compare_at, &swap.compare)?;
                 let new = operand(self, swap_at, &swap.swap)?;
-                let found = self.at(at, words)?;
+                let found = self.aligned(target, words)?;
                 let previous = found.to_vec();
                 let holds = holds(swap.mode(), &compare, &previous, &swap.compare_mask);
                 for word in (0..words).filter(|_| holds) {
@@ -114,13 +148,15 @@ impl Model {
                 (previous, holds)
             }
             Primitive::FetchAdd { target, amount } => {
-                let (at, _) = self.resolve(target, 1)?;
-                let found = self.at(at, 1)?;
+                let found = self.aligned(target, 1)?;
                 let previous = found[0];
                 found[0] = previous.wrapping_add(amount);
                 (vec![previous], true)
             }
             Primitive::Allocate { data, .. } => {
+                if !self.opens || data.len() as u64 > BUFFER {
+                    return None;
+                }
                 let at = BUFFERS + self.popped * BUFFER;
                 self.popped = Some(self.popped + 1).filter(|popped| *popped <= 2)?;
                 for (place, chunk) in data.as_chunks().0.iter().enumerate() {
@@ -178,8 +214,8 @@ impl Ground {
         Self { regions, region, rkey, list }
     }
 
-    fn reset(&self) {
-        for (place, word) in (0..).zip(INITIAL) {
+    fn lay(&self, words: [u64; WORDS]) {
+        for (place, word) in (0..).zip(words) {
             self.region.store(place * 8, word).unwrap();
         }
     }
@@ -226,11 +262,15 @@ fn alphabet(ground: &Ground) -> Vec<Step<'static>> {
         Primitive::Read { from: Target::Indirect(POINTER), len: 16 },
         Primitive::Read { from: Target::Bounded(POINTER), len: 32 },
         Primitive::Read { from: at(WORDS as u64 * 8 - 8), len: 16 },
+        Primitive::Read { from: Target::Bounded(BOUND_OF_ZERO), len: 16 },
         Primitive::Write { to: at(POINTER), data: Data::Inline(&[8, 0, 0, 0, 0, 0, 0, 0]) },
         Primitive::Write {
             to: Target::Indirect(POINTER),
             data: Data::From { at: OPERAND, len: 8 },
         },
+        // Two words where the bound allows one, and two from the region.
+        Primitive::Write { to: Target::Bounded(POINTER), data: Data::Inline(&[4; 16]) },
+        Primitive::Write { to: at(RESULT), data: Data::From { at: OPERAND - 8, len: 16 } },
         Primitive::compare_swap(at(0), swap(Compare::Equal, 5, 9)),
         Primitive::CompareSwap {
             target: at(0),
@@ -274,25 +314,95 @@ fn every_chain_of_three_operations_does_what_a_plain_model_does() {
             for third in &alphabet {
                 let steps = [*first, *second, *third];
                 let mut model = Model::new();
-                ground.reset();
+                ground.lay(INITIAL);
                 let (expected, found) = (model.run(ground.rkey, &steps), ground.run(&steps));
                 assert_eq!(found, expected, "{steps:?}");
                 assert_eq!(ground.words(), model.words, "{steps:?}");
                 compared += 1;
-                for became in found {
-                    seen[match became {
-                        Became::Done(_) => 0,
-                        Became::NotSwapped(_) => 1,
-                        Became::Skipped => 2,
-                        Became::Refused => 3,
-                    }] += 1;
-                }
+                found.iter().for_each(|became| seen[became.kind()] += 1);
                 ground = ground.renew(model.popped > 0);
             }
         }
     }
     assert_eq!(compared, alphabet.len().pow(3));
     assert!(seen.iter().all(|&seen| seen > 10_000), "{seen:?}");
+}
+
+/// A drawn operation whose addresses and sizes are those of [`Ground`].
+fn drawn(rng: &mut Stream, ground: &Ground) -> Step<'static> {
+    const BYTES: [u8; 40] = [1; 40];
+    let place = |at: u64| match at {
+        512 => POINTER,
+        1_016 => WORDS as u64 * 8 - 8,
+        at => at,
+    };
+    let target = |target| match target {
+        Target::At(at) => Target::At(place(at)),
+        Target::Indirect(at) => Target::Indirect(place(at)),
+        Target::Bounded(at) => Target::Bounded(place(at)),
+    };
+    let whole = |len: usize| len / 8 * 8;
+    let mut step = loop {
+        let step = random_step(rng, &BYTES);
+        if !is_malformed(&step) {
+            break step;
+        }
+    };
+    step.primitive = match step.primitive {
+        Primitive::Read { from, len } => {
+            Primitive::Read { from: target(from), len: whole(len as usize) as u32 }
+        }
+        Primitive::Write { to, data } => {
+            let data = match data {
+                Data::Inline(bytes) => Data::Inline(&bytes[..whole(bytes.len())]),
+                Data::From { at, len } => {
+                    Data::From { at: place(at), len: whole(len as usize) as u32 }
+                }
+            };
+            Primitive::Write { to: target(to), data }
+        }
+        Primitive::CompareSwap { target: to, mut swap, compare_at, swap_at } => {
+            let (compare_at, swap_at) = (compare_at.map(place), swap_at.map(place));
+            // Words that are small are addresses and bounds of whole words.
+            swap.compare.iter_mut().chain(&mut swap.swap).for_each(|word| *word *= 8);
+            Primitive::CompareSwap { target: target(to), swap, compare_at, swap_at }
+        }
+        Primitive::FetchAdd { target: to, amount } => {
+            Primitive::FetchAdd { target: target(to), amount }
+        }
+        Primitive::Allocate { data, .. } => {
+            Primitive::Allocate { list: ground.list, data: &data[..whole(data.len())] }
+        }
+    };
+    step.redirect = step.redirect.map(place);
+    // One in eight presents a key that nobody has.
+    step.rkey = if rng.below(8) == 0 { RKey(ground.rkey.0 + 77) } else { ground.rkey };
+    step
+}
+
+/// Memory of pointers, bounds of whole words, and values that operands are compared with.
+fn drawn_words(rng: &mut Stream) -> [u64; WORDS] {
+    let of = [0, 8, 16, 24, 32, 64, 96, WORDS as u64 * 8, scratch(0), u64::MAX];
+    std::array::from_fn(|_| of[rng.below(of.len() as u64) as usize])
+}
+
+#[test]
+fn drawn_chains_of_four_to_six_operations_do_what_a_plain_model_does() {
+    let (mut ground, mut rng) = (Ground::new(), Stream::new(11, Purpose::Protocol, 0));
+    let mut seen = [0_u64; 4];
+    for _ in 0..test_steps(100_000) {
+        let words = drawn_words(&mut rng);
+        let count = 4 + rng.below(3);
+        let steps: Vec<_> = (0..count).map(|_| drawn(&mut rng, &ground)).collect();
+        let mut model = Model { words, ..Model::new() };
+        ground.lay(words);
+        let (expected, found) = (model.run(ground.rkey, &steps), ground.run(&steps));
+        assert_eq!(found, expected, "{steps:?} on {words:?}");
+        assert_eq!(ground.words(), model.words, "{steps:?} on {words:?}");
+        found.iter().for_each(|became| seen[became.kind()] += 1);
+        ground = ground.renew(model.popped > 0);
+    }
+    assert!(seen.iter().all(|&seen| seen > test_steps(2_000)), "{seen:?}");
 }
 
 /// Where four words lie behind the pointer, and where operands of as many may lie.

@@ -38,7 +38,7 @@ mod tests;
 #[cfg(test)]
 mod threads;
 
-pub use encode::Chain;
+pub use encode::{Chain, PAPER_FLAGS};
 pub(crate) use encoded::Encoded;
 pub use results::{ChainResults, Outcome};
 pub(crate) use results::{STATUS_OK, error_status, status_error};
@@ -46,7 +46,8 @@ pub use run::{ChainAccess, Touch, run};
 pub use step::{Data, Primitive, Step, Target};
 
 /// Operations of a chain at most: each runs in short, bounded time, and so does a chain
-/// [PRISM21 4.1]. The paper's longest, PRISM-RS's write, has four with AMB-12.
+/// [PRISM21 4.1]. The paper's longest, PRISM-RS's write, has four with AMB-12; the longest of all, a write
+/// check of PRISM-TX that stages its item, has five (decision 0029).
 pub const OPERATIONS_MAX: usize = 16;
 /// Bytes of a chain as sent, and of its results. The target buffers both, and refuses more with
 /// `NoResources` (receiver not ready) [PRISM21 4.2].

@@ -2,6 +2,7 @@
 //! it touches, and the target says when that may happen.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::results::Record;
 use super::{CHAIN_BYTES_MAX, Data, Encoded, Primitive, SCRATCH_BASE, SCRATCH_BYTES, Step, Target};
@@ -91,21 +92,44 @@ struct Execution<'a, R> {
 }
 
 /// The memory of one operation.
-struct Space {
+struct Space<'a> {
+    regions: &'a RegionTable,
     /// The region of its rkey, or why it may not access that. What only touches scratch needs none.
     found: Result<Registered, AccessError>,
+    /// [`RegionTable::revocations`] before it was found.
+    revocations: u64,
     rkey: RKey,
+    writes: bool,
     has_scratch: bool,
 }
 
-impl Space {
-    /// The region, unless a crash has taken it away since it was found.
+impl<'a> Space<'a> {
+    fn new(regions: &'a RegionTable, rkey: RKey, writes: bool, has_scratch: bool) -> Self {
+        let revocations = regions.revocations();
+        let found = regions.find(rkey, writes);
+        Self { regions, found, revocations, rkey, writes, has_scratch }
+    }
+
+    /// The region, unless its key has been taken back since it was found, or a crash has taken it away:
+    /// to be asked again after every wait.
     fn region(&self) -> Result<&Registered, AccessError> {
         match &self.found {
-            Ok(found) if found.region.is_lost() => Err(AccessError::Denied { rkey: self.rkey.0 }),
+            Ok(found) if found.region.is_lost() || self.is_revoked(found) => {
+                Err(AccessError::Denied { rkey: self.rkey.0 })
+            }
             Ok(found) => Ok(found),
             Err(error) => Err(*error),
         }
+    }
+
+    /// Is the key no longer that of the region `found`? It is looked up again only if any key has been
+    /// taken back meanwhile.
+    fn is_revoked(&self, found: &Registered) -> bool {
+        self.regions.revocations() != self.revocations
+            && !self
+                .regions
+                .find(self.rkey, self.writes)
+                .is_ok_and(|now| Arc::ptr_eq(&now.region, &found.region))
     }
 
     /// Checks a range of the region or of the scratch.
@@ -146,8 +170,7 @@ impl<R: ChainAccess> Execution<'_, R> {
     ) -> Result<bool, FabricError> {
         let writes = !matches!(step.primitive, Primitive::Read { .. });
         let redirects = step.redirect.is_some_and(|to| !is_scratch(to));
-        let found = self.regions.find(step.rkey, writes || redirects);
-        let space = Space { found, rkey: step.rkey, has_scratch: self.is_chain };
+        let space = Space::new(self.regions, step.rkey, writes || redirects, self.is_chain);
         let start = results.len();
         let output = |len: u64| step.redirect.map_or(Ok(()), |to| space.check(to, len));
         let denied = FabricError::AccessDenied;
@@ -174,7 +197,7 @@ impl<R: ChainAccess> Execution<'_, R> {
                     None => {}
                 }
                 let found = self.reach(&space, at, Touch::Atomic(swap.size())).await?;
-                let done = found.region.swap_atomic(at, &swap).map_err(denied)?;
+                let done = found.region.swap_atomic(at, &swap)?;
                 succeeded = done.swapped;
                 done.previous[..words].iter().for_each(|word| results.extend(word.to_le_bytes()));
             }
@@ -203,7 +226,7 @@ impl<R: ChainAccess> Execution<'_, R> {
 
     async fn write(
         &mut self,
-        space: &Space,
+        space: &Space<'_>,
         to: Target,
         data: Data<'_>,
         results: &mut Vec<u8>,
@@ -229,7 +252,7 @@ impl<R: ChainAccess> Execution<'_, R> {
     /// The address that `target` means, and how many of `len` bytes its bound allows.
     async fn resolve(
         &self,
-        space: &Space,
+        space: &Space<'_>,
         target: Target,
         len: u32,
     ) -> Result<(u64, u32), FabricError> {
@@ -252,7 +275,12 @@ impl<R: ChainAccess> Execution<'_, R> {
     }
 
     /// Reads words at an address.
-    async fn words(&self, space: &Space, at: u64, words: &mut [u64]) -> Result<(), FabricError> {
+    async fn words(
+        &self,
+        space: &Space<'_>,
+        at: u64,
+        words: &mut [u64],
+    ) -> Result<(), FabricError> {
         let mut bytes = [0; SWAP_WORDS_MAX * WORD];
         let bytes = &mut bytes[..words.len() * WORD];
         self.load(space, at, bytes).await?;
@@ -266,7 +294,7 @@ impl<R: ChainAccess> Execution<'_, R> {
     /// Appends `len` bytes at an address to `results`, if there is space.
     async fn fetch(
         &self,
-        space: &Space,
+        space: &Space<'_>,
         at: u64,
         len: u32,
         results: &mut Vec<u8>,
@@ -285,7 +313,7 @@ impl<R: ChainAccess> Execution<'_, R> {
     /// Reaches the memory of an operation: the access follows before anything else happens.
     async fn reach<'s>(
         &self,
-        space: &'s Space,
+        space: &'s Space<'_>,
         at: u64,
         touch: Touch,
     ) -> Result<&'s Registered, FabricError> {
@@ -294,7 +322,7 @@ impl<R: ChainAccess> Execution<'_, R> {
         space.region().map_err(FabricError::AccessDenied)
     }
 
-    async fn load(&self, space: &Space, at: u64, into: &mut [u8]) -> Result<(), FabricError> {
+    async fn load(&self, space: &Space<'_>, at: u64, into: &mut [u8]) -> Result<(), FabricError> {
         let len = into.len() as u64;
         if let Some(range) = space.scratch_range(at, len).map_err(FabricError::AccessDenied)? {
             into.copy_from_slice(&self.scratch[range]);
@@ -314,7 +342,7 @@ impl<R: ChainAccess> Execution<'_, R> {
         read.map_err(FabricError::AccessDenied)
     }
 
-    async fn save(&mut self, space: &Space, at: u64, bytes: &[u8]) -> Result<(), FabricError> {
+    async fn save(&mut self, space: &Space<'_>, at: u64, bytes: &[u8]) -> Result<(), FabricError> {
         let len = bytes.len() as u64;
         if let Some(range) = space.scratch_range(at, len).map_err(FabricError::AccessDenied)? {
             self.scratch[range].copy_from_slice(bytes);

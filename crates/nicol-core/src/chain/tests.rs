@@ -37,7 +37,7 @@ impl ChainAccess for Turns {
     }
 }
 
-fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+pub(super) fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -101,7 +101,7 @@ pub(super) fn random_step<'a>(rng: &mut Stream, bytes: &'a [u8]) -> Step<'a> {
 }
 
 /// Would a target refuse this operation whatever is in its memory?
-fn is_malformed(step: &Step<'_>) -> bool {
+pub(super) fn is_malformed(step: &Step<'_>) -> bool {
     let target = match step.primitive {
         Primitive::CompareSwap { target, .. } | Primitive::FetchAdd { target, .. } => target,
         Primitive::Write { .. } => return step.redirect.is_some(),

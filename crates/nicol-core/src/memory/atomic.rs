@@ -8,8 +8,14 @@ use std::ops::Range;
 use super::region::{AccessError, Region, WORD};
 use super::seqlock::SPAN;
 use super::swap::{MaskedSwap, SWAP_WORDS_MAX, Swapped};
+use crate::fabric::FabricError;
 
 const _: () = assert!((SWAP_WORDS_MAX * WORD) as u64 <= SPAN, "a swap lies within one span");
+
+/// How often a compare-and-swap of one word is tried against host code that changes the word in between.
+/// A change by a thread of the same machine takes tens of nanoseconds, so that these are a few
+/// microseconds in which the engine does nothing else.
+const SWAP_TRIES: u32 = 64;
 
 /// The parts of `offset..offset + len` that lie in different spans, as ranges from zero.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
@@ -65,31 +71,55 @@ impl Region {
     /// Compares and swaps at `offset`, atomically with respect to guarded accesses; for one word
     /// also to [`Region::compare_swap`] and the like, which host code uses. [PRISM21 3.3]
     ///
-    /// Time: bounded but for host code, each of whose changes of the one word in between makes it
-    /// compare again.
-    pub fn swap_atomic(&self, offset: u64, swap: &MaskedSwap) -> Result<Swapped, AccessError> {
-        self.check_swap(offset, swap)?;
+    /// Time: bounded (decision 0009). `NoResources` (receiver not ready), with nothing swapped, if host
+    /// code has changed the one word between each of [`SWAP_TRIES`] looks at it and the swap.
+    pub fn swap_atomic(&self, offset: u64, swap: &MaskedSwap) -> Result<Swapped, FabricError> {
+        let denied = FabricError::AccessDenied;
+        self.check_swap(offset, swap).map_err(denied)?;
         let offsets = (0..swap.words()).map(|word| offset + (word * WORD) as u64);
         let _held = self.seqlocks().hold(offset);
-        loop {
-            let mut previous = [0; SWAP_WORDS_MAX];
-            for (word, at) in offsets.clone().enumerate() {
-                previous[word] = self.load(at)?;
-            }
-            let Some(new) = swap.decide(&previous) else {
-                return Ok(Swapped { previous, swapped: false });
-            };
-            if swap.words() > 1 {
-                for (word, at) in offsets.enumerate() {
-                    self.store(at, new[word])?;
-                }
-                return Ok(Swapped { previous, swapped: true });
-            }
-            if self.compare_swap(offset, previous[0], new[0])? == previous[0] {
-                return Ok(Swapped { previous, swapped: true });
-            }
+        let mut previous = [0; SWAP_WORDS_MAX];
+        for (word, at) in offsets.clone().enumerate() {
+            previous[word] = self.load(at).map_err(denied)?;
         }
+        if swap.words() == 1 {
+            let mut exchange = |found, new| self.compare_swap(offset, found, new);
+            let done = swap_word(swap, previous[0], &mut exchange).map_err(denied)?;
+            return done.ok_or(FabricError::NoResources);
+        }
+        let Some(new) = swap.decide(&previous) else {
+            return Ok(Swapped { previous, swapped: false });
+        };
+        for (word, at) in offsets.enumerate() {
+            self.store(at, new[word]).map_err(denied)?;
+        }
+        Ok(Swapped { previous, swapped: true })
     }
+}
+
+/// Swaps one word that was last `found`, where host code may change it at any time: `exchange` compares
+/// it with its first operand, writes its second if they are equal, and returns the word before.
+///
+/// `None` if it has changed between each of [`SWAP_TRIES`] decisions and exchanges. Where every bit is
+/// compared for equality, that cannot be: a change of the word is the end of the comparison.
+fn swap_word(
+    swap: &MaskedSwap,
+    mut found: u64,
+    exchange: &mut impl FnMut(u64, u64) -> Result<u64, AccessError>,
+) -> Result<Option<Swapped>, AccessError> {
+    for _ in 0..SWAP_TRIES {
+        let mut previous = [0; SWAP_WORDS_MAX];
+        previous[0] = found;
+        let Some(new) = swap.decide(&previous) else {
+            return Ok(Some(Swapped { previous, swapped: false }));
+        };
+        let now = exchange(found, new[0])?;
+        if now == found {
+            return Ok(Some(Swapped { previous, swapped: true }));
+        }
+        found = now;
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -170,12 +200,44 @@ mod tests {
         let swap = MaskedSwap::new(Compare::Equal, [0; 4], [1; 4]);
         for offset in [8, 16, 24, 63] {
             let refused = region.swap_atomic(offset, &swap);
-            assert_eq!(refused, Err(AccessError::Misaligned { offset }));
+            let misaligned = AccessError::Misaligned { offset };
+            assert_eq!(refused, Err(FabricError::AccessDenied(misaligned)));
         }
         let refused = region.swap_atomic(64, &swap);
-        assert_eq!(refused, Err(AccessError::OutOfBounds { offset: 64, len: 32, size: 80 }));
+        let outside = AccessError::OutOfBounds { offset: 64, len: 32, size: 80 };
+        assert_eq!(refused, Err(FabricError::AccessDenied(outside)));
         assert!((0..10).all(|word| region.load(word * 8) == Ok(0)));
         assert!(MaskedSwap::of_words(Compare::Equal, 3).is_err());
+    }
+
+    /// Host code that changes the word before every exchange: the time is bounded all the same. [PRISM21 4.1]
+    #[test]
+    fn a_swap_ends_whatever_host_code_does_to_its_word() {
+        let run = |swap: &MaskedSwap, changes: u32| {
+            let (mut word, mut exchanges) = (5, 0);
+            let mut exchange = |found: u64, new: u64| {
+                exchanges += 1;
+                word += u64::from(exchanges <= changes) << 32;
+                let before = word;
+                word = if word == found { new } else { word };
+                Ok(before)
+            };
+            let done = swap_word(swap, 5, &mut exchange).unwrap();
+            (done.map(|done| done.swapped), exchanges, word)
+        };
+        let low = [0xffff_ffff];
+        let full = MaskedSwap::new(Compare::Equal, [5], [6]);
+        let masked = full.masked(low, low);
+        let greater = MaskedSwap::new(Compare::Greater, [u64::MAX], [7]);
+        for swap in [&masked, &greater] {
+            assert_eq!(run(swap, 0).0, Some(true));
+            assert_eq!(run(swap, SWAP_TRIES - 1).0, Some(true), "the last try is a try");
+            let (done, exchanges, word) = run(swap, u32::MAX);
+            assert_eq!((done, exchanges), (None, SWAP_TRIES), "{swap:?}");
+            assert_eq!(word, 5 + (u64::from(SWAP_TRIES) << 32), "nothing was swapped");
+        }
+        // Equality of every bit is decided by the first change.
+        assert_eq!(run(&full, u32::MAX), (Some(false), 1, 5 + (1 << 32)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The regions that a node lets others reach, by rkey, and the free lists in them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use super::buffers::{BufferUses, Buffers, ChainMark, Entered, FreeLists};
@@ -31,6 +32,8 @@ pub struct Registered {
 #[derive(Debug, Default)]
 pub struct RegionTable {
     regions: RwLock<BTreeMap<RKey, Registered>>,
+    /// How many keys have been taken back.
+    revocations: AtomicU64,
     lists: Mutex<FreeLists>,
     /// Regions that the fabric has seen, and whose memory they are: what a crash takes away.
     seen: Mutex<Vec<(Side, Weak<Region>)>>,
@@ -96,9 +99,20 @@ impl RegionTable {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes `rkey` back: later accesses are denied. Returns whether it was registered.
+    /// Takes `rkey` back: later accesses are denied, also those of an operation that is under way and
+    /// has found its region already. Returns whether it was registered.
     pub fn revoke(&self, rkey: RKey) -> bool {
-        self.regions.write().unwrap_or_else(PoisonError::into_inner).remove(&rkey).is_some()
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let was_registered = regions.remove(&rkey).is_some();
+        // After the removal: whoever sees the new count finds the key gone.
+        self.revocations.fetch_add(u64::from(was_registered), Ordering::Release);
+        was_registered
+    }
+
+    /// How many keys have been taken back so far: as long as that is the same, what
+    /// [`RegionTable::find`] has found is still registered, unless a crash has taken it away.
+    pub fn revocations(&self) -> u64 {
+        self.revocations.load(Ordering::Acquire)
     }
 
     /// The region of `rkey` if it allows reading, or also writing where `write` is set.
