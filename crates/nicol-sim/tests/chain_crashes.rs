@@ -1,7 +1,8 @@
-//! A server's engine, or its card, dies between any two events of the cluster while chains are under way,
-//! and so between any two accesses of a chain. Where the memory lives on, what the chain has done stays, what
-//! it has not done never happens, and its buffer is found again. Where the memory goes down with the card,
-//! the next life starts with memory of its own, which nothing of the last one reaches.
+//! A server's engine, or its card, dies between any two events of the cluster while chains are
+//! under way, and so between any two accesses of a chain. Where the memory lives on, what the chain
+//! has done stays, what it has not done never happens, and its buffer is found again. Where the
+//! memory goes down with the card, the next life starts with memory of its own, which nothing of
+//! the last one reaches.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -218,8 +219,8 @@ fn executor(profile: &str) -> Loss {
     Loss { node: SERVER, host: by_card, nic: true }
 }
 
-/// What a crash behind so many events has met, and how many buffers it has left that only the server could
-/// find: beyond those that PUTs with an answer have replaced.
+/// What a crash behind so many events has met, and how many buffers it has left that only the
+/// server could find: beyond those that PUTs with an answer have replaced.
 fn crash(profile: &str, events: u64) -> (Met, u64) {
     let (world, cluster) = started(profile);
     let mut left = events;

@@ -147,8 +147,8 @@ fn words_of(region: &Region) -> Vec<u64> {
     (0..SIZE / 8).map(|word| region.load(word * 8).unwrap()).collect()
 }
 
-/// A key is taken back while an operation that has found its region waits for memory: at each of its
-/// accesses. Nothing is read or written from then on.
+/// A key is taken back while an operation that has found its region waits for memory: at each of
+/// its accesses. Nothing is read or written from then on.
 #[test]
 fn a_key_that_is_taken_back_during_an_operation_opens_nothing_from_then_on() {
     let to = Target::Indirect(0);

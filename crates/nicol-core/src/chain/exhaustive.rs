@@ -1,5 +1,5 @@
-//! Every short chain of an alphabet, longer ones that are drawn, and every small compare-and-swap, against
-//! a plain model.
+//! Every short chain of an alphabet, longer ones that are drawn, and every small compare-and-swap,
+//! against a plain model.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -58,7 +58,8 @@ impl Model {
         Self { words: INITIAL, scratch: [0; 4], popped: 0, opens: true }
     }
 
-    /// The words at an address; `None` if they do not lie in one memory, are not aligned, or need a key.
+    /// The words at an address; `None` if they do not lie in one memory, are not aligned, or need a
+    /// key.
     fn at(&mut self, at: u64, words: usize) -> Option<&mut [u64]> {
         if at < scratch(0) && !self.opens {
             return None;

@@ -110,8 +110,8 @@ impl<'a> Space<'a> {
         Self { regions, found, revocations, rkey, writes, has_scratch }
     }
 
-    /// The region, unless its key has been taken back since it was found, or a crash has taken it away:
-    /// to be asked again after every wait.
+    /// The region, unless its key has been taken back since it was found, or a crash has taken it
+    /// away: to be asked again after every wait.
     fn region(&self) -> Result<&Registered, AccessError> {
         match &self.found {
             Ok(found) if found.region.is_lost() || self.is_revoked(found) => {
@@ -122,8 +122,8 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// Is the key no longer that of the region `found`? It is looked up again only if any key has been
-    /// taken back meanwhile.
+    /// Is the key no longer that of the region `found`? It is looked up again only if any key has
+    /// been taken back meanwhile.
     fn is_revoked(&self, found: &Registered) -> bool {
         self.regions.revocations() != self.revocations
             && !self

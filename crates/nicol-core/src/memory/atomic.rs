@@ -12,9 +12,9 @@ use crate::fabric::FabricError;
 
 const _: () = assert!((SWAP_WORDS_MAX * WORD) as u64 <= SPAN, "a swap lies within one span");
 
-/// How often a compare-and-swap of one word is tried against host code that changes the word in between.
-/// A change by a thread of the same machine takes tens of nanoseconds, so that these are a few
-/// microseconds in which the engine does nothing else.
+/// How often a compare-and-swap of one word is tried against host code that changes the word in
+/// between. A change by a thread of the same machine takes tens of nanoseconds, so that these are a
+/// few microseconds in which the engine does nothing else.
 const SWAP_TRIES: u32 = 64;
 
 /// The parts of `offset..offset + len` that lie in different spans, as ranges from zero.
@@ -71,8 +71,8 @@ impl Region {
     /// Compares and swaps at `offset`, atomically with respect to guarded accesses; for one word
     /// also to [`Region::compare_swap`] and the like, which host code uses. [PRISM21 3.3]
     ///
-    /// Time: bounded (decision 0009). `NoResources` (receiver not ready), with nothing swapped, if host
-    /// code has changed the one word between each of [`SWAP_TRIES`] looks at it and the swap.
+    /// Time: bounded (decision 0009). `NoResources` (receiver not ready), with nothing swapped, if
+    /// host code has changed the one word between each of [`SWAP_TRIES`] looks at it and the swap.
     pub fn swap_atomic(&self, offset: u64, swap: &MaskedSwap) -> Result<Swapped, FabricError> {
         let denied = FabricError::AccessDenied;
         self.check_swap(offset, swap).map_err(denied)?;
@@ -97,11 +97,12 @@ impl Region {
     }
 }
 
-/// Swaps one word that was last `found`, where host code may change it at any time: `exchange` compares
-/// it with its first operand, writes its second if they are equal, and returns the word before.
+/// Swaps one word that was last `found`, where host code may change it at any time: `exchange`
+/// compares it with its first operand, writes its second if they are equal, and returns the word
+/// before.
 ///
-/// `None` if it has changed between each of [`SWAP_TRIES`] decisions and exchanges. Where every bit is
-/// compared for equality, that cannot be: a change of the word is the end of the comparison.
+/// `None` if it has changed between each of [`SWAP_TRIES`] decisions and exchanges. Where every bit
+/// is compared for equality, that cannot be: a change of the word is the end of the comparison.
 fn swap_word(
     swap: &MaskedSwap,
     mut found: u64,
@@ -210,7 +211,8 @@ mod tests {
         assert!(MaskedSwap::of_words(Compare::Equal, 3).is_err());
     }
 
-    /// Host code that changes the word before every exchange: the time is bounded all the same. [PRISM21 4.1]
+    /// Host code that changes the word before every exchange: the time is bounded all the same.
+    /// [PRISM21 4.1]
     #[test]
     fn a_swap_ends_whatever_host_code_does_to_its_word() {
         let run = |swap: &MaskedSwap, changes: u32| {

@@ -99,8 +99,8 @@ impl RegionTable {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes `rkey` back: later accesses are denied, also those of an operation that is under way and
-    /// has found its region already. Returns whether it was registered.
+    /// Takes `rkey` back: later accesses are denied, also those of an operation that is under way
+    /// and has found its region already. Returns whether it was registered.
     pub fn revoke(&self, rkey: RKey) -> bool {
         let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
         let was_registered = regions.remove(&rkey).is_some();

@@ -1,8 +1,10 @@
-//! Latencies: C1.07 to C1.09, C1.18, C1.19, C3.01 to C3.03.
+//! Latencies: C1.07 to C1.09, C1.18, C1.19, C2.04, C3.01 to C3.05, C3.07 to C3.11.
 
 use std::sync::Arc;
 
+use nicol_core::chain::{PAPER_FLAGS, SCRATCH_BYTES};
 use nicol_core::ids::Side;
+use nicol_core::memory::{CHAINS_MAX, SWAP_WORDS_MAX, WORD};
 use nicol_core::units::{BitsPerSec, Bytes, Picos};
 use nicol_core::view::ViewError;
 
@@ -188,13 +190,12 @@ pub(super) fn null_rpcs(
     Ok(lines)
 }
 
-/// C3.01 to C3.03 on this profile's link, and the switch of C3.08.
+/// C3.01 to C3.03 on this profile's link; in PRISM's testbeds what two READs take beyond an RPC,
+/// too.
 pub(super) fn verbs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
     const NOTE: &str = "measured on this profile's link, plus what the bytes take longer there";
     let time_of_512 = |rate: BitsPerSec| rate.transfer_time(Bytes(512)).0 as f64;
     const SWITCH_NS: f64 = 600.0;
-    /// More than that of any cable within a rack.
-    const CABLE: Picos = Picos(50_000);
     let here = time_of_512(profile.link.rate.value);
     let slower = |gbps| time_of_512(BitsPerSec::from_gbps(gbps)) - here;
     let switch = 2.0 * profile.link.latency.value.0 as f64 / 1e3;
@@ -213,11 +214,66 @@ pub(super) fn verbs(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError>
         line("C3.02", "by how much the READ is faster", 43.0, (1.0 - read_us / rpc_us) * 1e2, "%"),
         line("C3.03", "READ of 512 B at 25 Gbps without a switch", 2.5, direct_us, "us"),
     ];
-    if profile.verbs.chains.is_some() && profile.link.latency.value > CABLE {
-        let what = "what the switch adds to a round trip";
-        lines.push(CheckLine::new("C3.08", what, (0.6, 0.6), switch / 1e3, "us"));
+    if profile.verbs.chains.is_some() {
+        let what = "by how much two READs one after the other are slower";
+        lines.push(line("C3.02", what, 0.8, 2.0 * read_us - rpc_us, "us"));
     }
     Ok(lines)
+}
+
+/// Latency of a link beyond that of any cable within a rack.
+const CABLE: Picos = Picos(50_000);
+
+/// C3.07, C3.08: what networks add to a READ of 512 B, this profile's switch among them.
+pub(super) fn networks(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
+    let read_at = |latency: Picos| {
+        let mut there = Profile::clone(profile);
+        there.link.latency.value = latency;
+        round_trip(&Arc::new(there), Action::Read(Side::Host), Side::Host, 512)
+    };
+    let none = read_at(Picos(0))?;
+    let own = profile.link.latency.value;
+    let mut networks = vec![
+        ("C3.07", "what a rack's switch adds to a READ", 0.6, Picos(300_000)),
+        ("C3.07", "what three tiers of switches add to a READ", 3.0, Picos(1_500_000)),
+        ("C3.07", "what the network of a data centre adds to a READ", 24.0, Picos(12_000_000)),
+    ];
+    if own > CABLE {
+        networks.push(("C3.08", "what the switch adds to a READ", 0.6, own));
+    }
+    let line = |(id, what, us, latency): (&'static str, &str, f64, Picos)| {
+        let added = (read_at(latency)? - none) / 1e3;
+        Ok(CheckLine::new(id, what, (us, us), added, "us"))
+    };
+    networks.into_iter().map(line).collect()
+}
+
+/// C3.09 to C3.11: what a card keeps for chains, the widest compare-and-swap, the flags of a
+/// header, and the testbed's machines.
+pub(super) fn limits(profile: &Arc<Profile>) -> Vec<CheckLine> {
+    const CARD_MEMORY: usize = 256 << 10;
+    let scratch = SCRATCH_BYTES as f64;
+    let held = (CARD_MEMORY / SCRATCH_BYTES) as f64;
+    let swap = (SWAP_WORDS_MAX * WORD) as f64;
+    let cores = profile.cores.nic.value as f64;
+    let memory = profile.cores.nic_memory.value.0 as f64 / 1e9;
+    let line = |id, what: &str, published: f64, found, unit| {
+        CheckLine::new(id, what, (published, published), found, unit)
+    };
+    let mut lines = vec![
+        line("C3.09", "scratch of a chain", 32.0, scratch, "B"),
+        line("C3.09", "chains whose scratch fits 256 KB of a card", 8_192.0, held, "chains"),
+        line("C3.09", "chains under way at most", 8_192.0, f64::from(CHAINS_MAX), "chains"),
+        line("C3.10", "the widest compare-and-swap", 32.0, swap, "B"),
+        line("C3.10", "flags of a header", 5.0, f64::from(PAPER_FLAGS), "flags"),
+        line("C3.11", "cores that execute chains", 16.0, cores, "cores"),
+        line("C3.11", "memory of a machine", 96.0, memory, "GB"),
+    ];
+    if profile.link.latency.value <= CABLE {
+        let gbps = profile.link.rate.value.0 as f64 / 1e9;
+        lines.push(line("C3.11", "link between two machines", 25.0, gbps, "Gbps"));
+    }
+    lines
 }
 
 /// C1.09: the orderings among verbs and messages.

@@ -145,6 +145,10 @@ pub fn run(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError> {
             lines.extend(latency::verb_orderings(profile)?);
         }
         lines.extend(latency::verbs(profile)?);
+        if profile.verbs.chains.is_some() {
+            lines.extend(latency::networks(profile)?);
+            lines.extend(latency::limits(profile));
+        }
         if chains_by == OneSidedBy::HostCores {
             lines.extend(latency::software_chains(profile)?);
         }

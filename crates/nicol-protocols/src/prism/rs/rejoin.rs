@@ -29,23 +29,26 @@ use super::replica::Replica;
 use crate::prism::messages::{Handles, Rejoin};
 use crate::prism::tag::Tag;
 
-/// How long a REJOIN waits for its answer, and how long the next attempt waits after a failed one.
+/// How long a REJOIN waits for its answer.
 const REJOIN_TIMEOUT: Nanos = Nanos::from_millis(2);
-const REJOIN_WAIT: Nanos = Nanos::from_micros(200);
-/// Attempts after which a node stays away: too many others are gone.
-const ATTEMPTS_MAX: u32 = 2_000;
+/// How long the next attempt waits after a failed one: at first, and at most.
+const WAIT_FIRST: Nanos = Nanos::from_micros(200);
+const WAIT_MOST: Nanos = Nanos::from_micros(6_400);
 
 /// Another replica, ready to be copied from.
 type Source = (NodeId, Handles);
 
-/// Copies what `node` replicates, and lets it serve.
+/// Copies what `node` replicates, and lets it serve: as soon as enough others are there, however
+/// long that takes.
 pub(super) async fn rejoin<F: Fabric>(fabric: F, node: Arc<Node>) {
-    for _ in 0..ATTEMPTS_MAX {
+    let mut wait = WAIT_FIRST;
+    loop {
         let mut replica = Replica::new(node.config(), fabric.view().nodes());
         if copy(&fabric, &node, &mut replica).await.is_ok() {
             return node.serve_again(replica);
         }
-        fabric.sleep_until(fabric.now() + REJOIN_WAIT).await;
+        fabric.sleep_until(fabric.now() + wait).await;
+        wait = Nanos((wait.0 * 2).min(WAIT_MOST.0));
     }
 }
 

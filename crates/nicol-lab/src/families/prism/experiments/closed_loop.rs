@@ -1,15 +1,16 @@
 //! One server, and closed-loop clients on up to eleven other machines: what figures 3, 4, 9 and 10
 //! share. [PRISM21 6.2, 8.3]
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result};
 use nicol_core::ids::Side;
 use nicol_core::units::Nanos;
 use serde_json::{Value, json};
 
 use super::load::Point;
+use super::steady::{self, Windows};
 use super::testbed::Testbed;
 use crate::config::{BenchConfig, Length};
-use crate::experiments::{Chart, Context, Form, Scale, Table, rounded};
+use crate::experiments::{Chart, Context, Scale, Table, rounded};
 use crate::systems;
 use crate::workloads::WorkloadSpec;
 
@@ -39,6 +40,8 @@ pub(super) const CLIENTS: [&[usize]; 2] =
     [&[1, 11, 22, 44, 88, 176, 352, 704, 1_408], &[1, 22, 88, 352]];
 /// Records: the paper has 8 million.
 pub(super) const RECORDS: [u64; 2] = [1_000_000, 20_000];
+/// The measured time at least.
+const WINDOW: [Nanos; 2] = [Nanos::from_millis(2), Nanos::from_micros(400)];
 /// Bytes of memory that a record takes at most, in buffers, slots and a table's free space.
 const RECORD_MEMORY: u64 = 2_400;
 
@@ -55,12 +58,6 @@ pub(super) struct Run<'r> {
     pub(super) what: String,
 }
 
-/// The warm-up and the measured time.
-fn windows(form: Form, on: &Testbed) -> (Nanos, Nanos) {
-    let of = |span: [u64; 2]| Nanos::from_micros(form.of(span) * on.stretch);
-    (of([200, 50]), of([2_000, 200]))
-}
-
 impl Run<'_> {
     fn config(&self, context: &Context<'_>) -> BenchConfig {
         let form = context.options.form;
@@ -69,7 +66,6 @@ impl Run<'_> {
             value_bytes: Some(VALUE_BYTES),
             ..self.spec.clone()
         };
-        let (warmup, window) = windows(form, self.on);
         let client_nodes = self.clients.min(CLIENT_NODES);
         BenchConfig {
             settings: self.settings.iter().map(ToString::to_string).collect(),
@@ -79,8 +75,7 @@ impl Run<'_> {
             host_engines: Some(CORES),
             nic_engines: Some(self.on.engines(Side::Nic).min(CORES)),
             clients: Some(self.clients / client_nodes),
-            length: Some(Length::Time(window)),
-            warmup: Some(warmup),
+            length: Some(Length::Time(form.of(WINDOW))),
             ..BenchConfig::new(self.system, spec, &self.on.name, context.options.seed)
         }
     }
@@ -89,13 +84,13 @@ impl Run<'_> {
     pub(super) fn measure(&self, context: &Context<'_>) -> Result<Point> {
         let config = self.config(context);
         let system = systems::find(self.system)?;
-        let name = format!("prism closed loop {:016x} {config:?}", self.on.digest());
+        let name = format!("prism steady closed loop {:016x} {config:?}", self.on.digest());
         let memory = context.options.form.of(RECORDS) * RECORD_MEMORY;
         context.point(&name, memory, || {
-            let report = (system.run)(system, &config)?.report;
-            let what = &self.what;
-            ensure!(report.committed > 0, "{what}: nothing took effect in the measured time");
-            Ok(Point::of(&report, what))
+            let run = |windows: Windows| Ok((system.run)(system, &windows.of(&config))?.report);
+            let least = context.options.form.of(WINDOW);
+            let report = steady::measure(self.clients, least, run);
+            Ok(Point::of(&report.with_context(|| self.what.clone())?, &self.what))
         })
     }
 }
@@ -108,11 +103,8 @@ pub(super) fn row(system: &str, clients: usize, point: &Point) -> Vec<Value> {
 }
 
 /// Says for how long it was measured.
-pub(super) fn assume_time(context: &Context<'_>, table: &mut Table, on: &Testbed) {
-    let (warmup, window) = windows(context.options.form, on);
-    let span = |span: Nanos| format!("{} us", span.0 / 1_000);
-    table.assume("warm-up", span(warmup), "simulated");
-    table.assume("measured time", span(window), "simulated; the published length is not given");
+pub(super) fn assume_time(context: &Context<'_>, table: &mut Table) {
+    steady::assume(table, context.options.form.of(WINDOW));
 }
 
 /// Says how many cores a client machine has.

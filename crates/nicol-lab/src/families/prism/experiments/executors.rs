@@ -137,7 +137,7 @@ fn every_series(context: &Context<'_>) -> Result<Vec<Series>> {
     let mut every = Vec::new();
     for system in context.systems() {
         if !OF_CHAINS.contains(&system) {
-            every.push(Series { system, executor: VERBS, on: Testbed::beside_others(context)? });
+            every.push(Series { system, executor: VERBS, on: Testbed::new(context)? });
             continue;
         }
         for executor in Executor::EVERY {
@@ -190,7 +190,7 @@ fn key_value(context: &Context<'_>, mix: Mix) -> Result<Table> {
     };
     let clients = context.options.form.of(CLIENTS);
     let mut table = measured(context, &every_series(context)?, clients, measure, of_load)?;
-    key_values::assume(context, &mut table, &Testbed::beside_others(context)?);
+    key_values::assume(context, &mut table);
     Ok(table)
 }
 
@@ -222,7 +222,7 @@ fn transactions_of_load(context: &Context<'_>) -> Result<Table> {
     };
     let clients = context.options.form.of(CLIENTS);
     let mut table = measured(context, &every_series(context)?, clients, measure, of_load)?;
-    transactions::assume(context, &mut table, &Testbed::beside_others(context)?);
+    transactions::assume(context, &mut table);
     Ok(table)
 }
 
@@ -244,6 +244,6 @@ fn peaks(context: &Context<'_>) -> Result<Table> {
     };
     let row = |zipf: u8, point: &Point| vec![share(zipf), rounded(point.throughput, 0)];
     let mut table = measured(context, &every_series(context)?, form.of(ZIPF), measure, row)?;
-    transactions::assume(context, &mut table, &Testbed::beside_others(context)?);
+    transactions::assume(context, &mut table);
     Ok(table)
 }

@@ -52,7 +52,7 @@ fn throughput_and_latency(context: &Context<'_>, mix: Mix) -> Result<Table> {
         .map(&points, |&(system, clients)| measure(context, (system, mix), on, clients))?;
     let mut table = context.table();
     on.assume(&mut table);
-    assume(context, &mut table, on);
+    assume(context, &mut table);
     for ((system, clients), point) in points.iter().zip(found) {
         table.push(row(system, *clients, &point));
         table.judge(point.violations);
@@ -78,8 +78,8 @@ pub(super) fn measure(
 }
 
 /// What these figures assume.
-pub(super) fn assume(context: &Context<'_>, table: &mut Table, on: &Testbed) {
-    assume_time(context, table, on);
+pub(super) fn assume(context: &Context<'_>, table: &mut Table) {
+    assume_time(context, table);
     let reason = "the paper has 8 million; accesses are uniform";
     table.assume("records", context.options.form.of(RECORDS), reason);
     assume_cores(table);

@@ -5,6 +5,7 @@ use nicol_core::units::Nanos;
 use nicol_workload::ycsb::Popularity;
 use serde::{Deserialize, Serialize};
 
+use super::steady::{self, Windows};
 use super::testbed::Testbed;
 use crate::config::{BenchConfig, Length};
 use crate::experiments::{Context, Form, Table};
@@ -16,9 +17,8 @@ use crate::workloads::WorkloadSpec;
 const CLIENT_NODES_MAX: usize = 11;
 /// Bytes of an object. [PRISM21 7.4, 8.3]
 const VALUE_BYTES: u32 = 512;
-/// The measured time, and the part before it.
+/// The measured time at least.
 const WINDOW: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_micros(500)];
-const WARM_UP: [Nanos; 2] = [Nanos::from_millis(1), Nanos::from_micros(100)];
 /// Bytes of memory per object and copy, rounded up, and what a run needs besides.
 const FOOTPRINT: u64 = 1_200;
 const BASE: u64 = 600 << 20;
@@ -77,7 +77,6 @@ impl Load {
             client_nodes,
             clients: Some(per_node),
             length: Some(Length::Time(form.of(WINDOW))),
-            warmup: Some(form.of(WARM_UP)),
             ..BenchConfig::new(system, self.spec(form), &on.name, context.options.seed)
         })
     }
@@ -87,12 +86,13 @@ impl Load {
         let config = self.config(context, system, on)?;
         let objects = context.options.form.of(self.objects);
         let memory = objects * self.servers as u64 * FOOTPRINT + BASE;
-        let run = format!("prism {:016x} {config:?}", on.digest());
+        let run = format!("prism steady {:016x} {config:?}", on.digest());
         let system = systems::find(system)?;
+        let least = context.options.form.of(WINDOW);
         context.point(&run, memory, || {
-            let report = (system.run)(system, &config)?.report;
+            let run = |windows: Windows| Ok((system.run)(system, &windows.of(&config))?.report);
+            let report = steady::measure(self.clients, least, run)?;
             let what = format!("{} with {} clients a node", report.system, report.clients_per_node);
-            ensure!(report.committed > 0, "{what}: nothing took effect in the measured time");
             Ok(Point::of(&report, &what))
         })
     }
@@ -115,10 +115,7 @@ impl Point {
 /// Says in `table` what these figures assume.
 pub(super) fn assume(context: &Context<'_>, table: &mut Table, load: &Load) {
     let form = context.options.form;
-    let span = |span: Nanos| format!("{} us", span.0 / 1_000);
-    table.assume("warm-up", span(form.of(WARM_UP)), "simulated");
-    let reason = "simulated; the published length is not given";
-    table.assume("measured time", span(form.of(WINDOW)), reason);
+    steady::assume(table, form.of(WINDOW));
     let reason = "of 512 B each; the paper has 8 million, which as many simulated servers with a \
                   copy each do not hold on one machine";
     table.assume("objects", form.of(load.objects), reason);

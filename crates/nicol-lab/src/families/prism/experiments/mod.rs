@@ -6,6 +6,7 @@ mod interface;
 mod key_values;
 mod load;
 mod registers;
+mod steady;
 mod testbed;
 mod transactions;
 

@@ -10,9 +10,6 @@ use super::SWITCHED;
 use crate::experiments::{Context, Table, digest};
 use crate::profiles;
 
-/// 1,408 clients of PRISM-TX have their turn about four times while a BlueField is measured.
-const STRETCH: u64 = 8;
-
 /// What executes chains at servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Executor {
@@ -41,9 +38,6 @@ impl Executor {
 pub(super) struct Testbed {
     /// As `--on` takes it.
     pub(super) name: String,
-    /// By how much longer the closed loops run on it than on the paper's: a transaction of many clients
-    /// takes longer where few slow cores execute all of them.
-    pub(super) stretch: u64,
     profiles: Vec<Arc<Profile>>,
 }
 
@@ -51,12 +45,7 @@ impl Testbed {
     /// The profile that the options name, or the applications' testbed.
     pub(super) fn new(context: &Context<'_>) -> Result<Self> {
         let name = base(context).to_owned();
-        Ok(Self { profiles: vec![Arc::new(profiles::load(&name)?)], name, stretch: 1 })
-    }
-
-    /// The same one beside those whose executors differ.
-    pub(super) fn beside_others(context: &Context<'_>) -> Result<Self> {
-        Ok(Self { stretch: STRETCH, ..Self::new(context)? })
+        Ok(Self { profiles: vec![Arc::new(profiles::load(&name)?)], name })
     }
 
     /// The same network, with servers whose chains `executor` executes.
@@ -69,7 +58,7 @@ impl Testbed {
              verbs.chains says that, such as {SWITCHED}"
         );
         let on = |name: String| -> Result<Self> {
-            Ok(Self { profiles: vec![Arc::new(profiles::load(&name)?)], name, stretch: STRETCH })
+            Ok(Self { profiles: vec![Arc::new(profiles::load(&name)?)], name })
         };
         match executor {
             Executor::Software => on(executing(base, &clients, false)),
@@ -82,7 +71,7 @@ impl Testbed {
                     format!("bluefield1-25g:link.latency={latency}ns:link.rate={rate}Mbps");
                 let profiles = vec![Arc::new(profiles::load(&server)?), clients.clone()];
                 let name = format!("server={server},client={base}");
-                Ok(Self { name, stretch: STRETCH, profiles })
+                Ok(Self { name, profiles })
             }
         }
     }

@@ -88,8 +88,8 @@ impl Case {
 }
 
 /// "We use only a single shard": one server.
-pub(super) fn assume(context: &Context<'_>, table: &mut Table, on: &Testbed) {
-    assume_time(context, table, on);
+pub(super) fn assume(context: &Context<'_>, table: &mut Table) {
+    assume_time(context, table);
     let objects = context.options.form.of(RECORDS);
     table.assume("objects", objects, "of 512 B each; the paper has 8 million");
     let reason = "\"short read-modify-write transactions\": the shortest";
@@ -110,7 +110,7 @@ fn figure_9(context: &Context<'_>) -> Result<Table> {
     let found = context.pool.map(&cases, |case| case.measure(context, on))?;
     let mut table = context.table();
     on.assume(&mut table);
-    assume(context, &mut table, on);
+    assume(context, &mut table);
     for (case, point) in cases.iter().zip(found) {
         table.push(row(case.system, case.clients, &point));
         table.judge(point.violations);
@@ -131,7 +131,7 @@ fn figure_10(context: &Context<'_>) -> Result<Table> {
     let found = context.pool.map(&cases, |case| case.measure(context, on))?;
     let mut table = context.table();
     on.assume(&mut table);
-    assume(context, &mut table, on);
+    assume(context, &mut table);
     for (cases, points) in cases.chunks(clients.len()).zip(found.chunks(clients.len())) {
         let peak = points.iter().map(|point| point.throughput).fold(0.0, f64::max);
         let zipf = rounded(f64::from(cases[0].zipf_percent) / 100.0, 2);
