@@ -21,8 +21,8 @@ pub const BREAKDOWN: &str = "breakdown";
 /// Bits of a scope's name that number it; those above name the node and its life.
 const SCOPE_BITS: u32 = 36;
 
-/// The records of a shard as they are loaded, which all replicas share.
-pub type Loaded = Arc<Vec<(Key, Box<[u8]>)>>;
+/// The records of a shard as they are loaded. All replicas share them until they write them.
+pub type Loaded = Arc<Vec<(Key, Arc<[u8]>)>>;
 
 /// It serves.
 pub(super) const READY: u8 = 0;

@@ -28,8 +28,9 @@ pub(super) struct Record {
     /// The timestamp of the value: in the offloaded form it lags behind volatileTS until the vFIFO has
     /// drained.
     pub(super) value_ts: Timestamp,
-    /// `None`: there is none, or it was removed.
-    pub(super) value: Option<Box<[u8]>>,
+    /// `None`: there is none, or it was removed. What is loaded is shared with the other replicas of the
+    /// process, whose memory would else be mostly copies that nobody writes.
+    pub(super) value: Option<Arc<[u8]>>,
     /// Rung after each change, once somebody waits for one.
     pub(super) bell: Option<Arc<Doorbell>>,
 }
@@ -69,7 +70,7 @@ impl Record {
     }
 
     /// A record as it is loaded.
-    pub(super) fn loaded(value: &[u8]) -> Self {
+    pub(super) fn loaded(value: impl Into<Arc<[u8]>>) -> Self {
         let loaded = Timestamp::LOADED;
         Self {
             volatile_ts: loaded,
@@ -150,9 +151,9 @@ impl Record {
     /// The value alone.
     pub(super) fn land(&mut self, ts: Timestamp, value: Option<&[u8]>) {
         self.value_ts = ts;
-        match (&mut self.value, value) {
+        match (self.value.as_mut().and_then(Arc::get_mut), value) {
             (Some(old), Some(new)) if old.len() == new.len() => old.copy_from_slice(new),
-            (old, new) => *old = new.map(Into::into),
+            (_, new) => self.value = new.map(Into::into),
         }
     }
 
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_youngest_write_owns_the_read_lock_and_only_it_releases_it() {
-        let mut record = Record::loaded(b"0");
+        let mut record = Record::loaded(*b"0");
         let (older, younger) = (Timestamp::new(1, NODE, LIFE), Timestamp::new(2, NODE, LIFE));
         record.snatch_rd_lock(older);
         record.snatch_rd_lock(younger);
@@ -199,20 +200,20 @@ mod tests {
     #[test]
     fn the_value_outlives_those_who_work_on_it_and_locks_and_vouchers_do_not() {
         let (old, new) = (Timestamp::new(1, NODE, LIFE), Timestamp::new(2, NODE, LIFE));
-        let mut record = Record::loaded(b"0");
+        let mut record = Record::loaded(*b"0");
         record.snatch_rd_lock(old);
         record.update(old, Some(b"1"));
         record.raise_glb_volatile(old, Faithful::Fixed);
         (record.wr_lock, record.volatile_ts, record.durable_ts) = (true, new, new);
         record.keep_value();
-        let left = Metadata { value_ts: old.bits(), ..Record::loaded(b"0").metadata() };
+        let left = Metadata { value_ts: old.bits(), ..Record::loaded(*b"0").metadata() };
         assert_eq!(record.metadata(), Metadata { volatile_ts: old.bits(), ..left });
         assert_eq!(record.value.as_deref(), Some(&b"1"[..]));
     }
 
     #[test]
     fn timestamps_of_one_node_are_unique_but_as_printed() {
-        let mut record = Record::loaded(b"0");
+        let mut record = Record::loaded(*b"0");
         let mut issue = |faithful| record.issue(NODE, LIFE, faithful);
         assert!(issue(Faithful::Fixed) < issue(Faithful::Fixed));
         assert_eq!(issue(Faithful::Paper), issue(Faithful::Paper));
@@ -222,7 +223,7 @@ mod tests {
     fn global_timestamps_never_go_back_but_as_printed() {
         let (one, two) = (Timestamp::new(1, NODE, LIFE), Timestamp::new(2, NODE, LIFE));
         for (faithful, left) in [(Faithful::Fixed, two), (Faithful::Paper, one)] {
-            let mut record = Record::loaded(b"0");
+            let mut record = Record::loaded(*b"0");
             record.raise_glb_volatile(two, faithful);
             record.raise_glb_volatile(one, faithful);
             assert_eq!(record.glb_volatile_ts, left);

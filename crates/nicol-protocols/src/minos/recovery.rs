@@ -17,6 +17,7 @@
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nicol_core::engine::Revival;
@@ -98,7 +99,7 @@ struct Shipped {
     glb_durable_ts: Timestamp,
     /// The owner of its read lock; [`Timestamp::NONE`] if it is free.
     owner: Timestamp,
-    value: Option<Box<[u8]>>,
+    value: Option<Arc<[u8]>>,
 }
 
 /// Records of the sender that differ from the receiver's or are under way, in the order of their keys.

@@ -95,8 +95,9 @@ impl SystemNode for Node {
             for shard in view.shard_ids().filter(holds) {
                 let records = &shards[usize::from(shard.0)];
                 loaded.push(records.clone());
-                let insert =
-                    |(key, value): &(Key, Box<[u8]>)| store.insert(*key, Record::loaded(value));
+                let insert = |(key, value): &(Key, Arc<[u8]>)| {
+                    store.insert(*key, Record::loaded(value.clone()))
+                };
                 records.iter().for_each(insert);
             }
         }
@@ -304,7 +305,7 @@ mod tests {
         let copies = (Store::new(), Vec::new());
         let node = Node::build(NodeId(1), &view, &config, Loaded::default(), copies);
         let ts = |version| Timestamp::new(version, NodeId(0), nicol_core::ids::Incarnation::FIRST);
-        node.store.insert(KEY, Record::loaded(b"loaded"));
+        node.store.insert(KEY, Record::loaded(*b"loaded"));
         node.store.change(KEY, |record| record.update(ts(1), Some(b"landed")));
         node.store.change(KEY, |record| record.snatch_rd_lock(ts(2)));
         node.volatile_entries.fill(KEY, ts(2), Some(b"queued"));
