@@ -39,6 +39,15 @@ impl Errata {
     };
 }
 
+/// What a SmartNIC does with a request when all entries of its vFIFO are in use. [MINOS24 V-B1]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It waits for one; beyond so many that wait it is rejected.
+    Wait,
+    /// It is rejected, and whoever sent it sends it again.
+    Reject,
+}
+
 /// How a MINOS system runs. Every point between MINOS-B and MINOS-O is one of these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinosConfig {
@@ -54,6 +63,8 @@ pub struct MinosConfig {
     pub broadcast: bool,
     /// Entries of each of the vFIFO and the dFIFO; `None`: as many as are asked for.
     pub queue_entries: Option<u32>,
+    /// What a full vFIFO does with a request.
+    pub when_full: WhenFull,
     /// Is a record on the replicas of its shard only? Else on every node. [MINOS24 II-A]
     pub sharded: bool,
     /// Writes of a client in a scope: the paper gives none.
@@ -86,6 +97,8 @@ impl MinosConfig {
             broadcast: offload,
             // Table III.
             queue_entries: Some(5),
+            // "can reject": what Table III's five entries are worth in the figures is what waits there.
+            when_full: WhenFull::Wait,
             sharded: false,
             scope_writes: 10,
             value_bytes,

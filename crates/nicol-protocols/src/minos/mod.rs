@@ -60,7 +60,7 @@ mod write;
 
 pub use broken::Sabotage;
 pub use client::Client;
-pub use config::{Errata, Faithful, MinosConfig};
+pub use config::{Errata, Faithful, MinosConfig, WhenFull};
 pub use model::{Step, Steps};
 pub use node::{BREAKDOWN, Loaded, Node};
 pub use procedure::{OneRecord, logged_update};

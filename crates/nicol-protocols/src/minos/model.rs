@@ -2,6 +2,18 @@
 //!
 //! This page is all that differs between them. `coordinator.rs` and `follower.rs` hold what does not,
 //! and what each step does.
+//!
+//! | model | returns after | RDLock freed after | follower | ends with | spins |
+//! |---|---|---|---|---|---|
+//! | Synch | persist, ACK | persist, ACK | persist, ACK | VAL | both |
+//! | Strict | persist, ACK_C, ACK_P | persist, ACK_C | ACK_C, persist, ACK_P | VAL_C, _P | both |
+//! | REnf | ACK_C | ACK_C, ACK_P, persist | ACK_C, persist, ACK_P | VAL | both |
+//! | Event | ACK_C | ACK_C | ACK_C, persist | VAL_C | one |
+//! | Scope | as Event, then \[PERSIST\]sc | as Event | as Event | as Event | one |
+//!
+//! Returns, RDLock: the coordinator's own persist, and an ACK of every follower. Where its persist is
+//! not named it runs in the background. Spins: what an obsolete write waits for, consistency and
+//! persistency of what made it so, or consistency alone.
 
 use nicol_core::history::Persistency;
 

@@ -11,16 +11,18 @@ use nicol_core::fabric::{Fabric, HasDoorbell};
 use nicol_core::ids::Key;
 use nicol_core::memory::Doorbell;
 
+use super::config::WhenFull;
 use super::timestamp::Timestamp;
 
-/// Writes that wait for an entry of a queue, at most; further requests are rejected. Several times the
-/// writes that a node of the paper's runs has under way.
+/// Writes that wait for an entry of a queue where they may wait, at most; further requests are rejected.
+/// Several times the writes that a node of the paper's runs has under way.
 pub(super) const QUEUE_WAITERS_MAX: u32 = 256;
 
 /// One of the queues. What stands in its entries is its users'.
 #[derive(Debug)]
 pub(super) struct Queue {
     entries: Option<u32>,
+    when_full: WhenFull,
     used: AtomicU32,
     waiting: AtomicU32,
     left: Arc<Doorbell>,
@@ -33,14 +35,20 @@ pub(super) struct Entry(());
 
 impl Queue {
     /// A queue of so many entries; `None`: as many as are asked for.
-    pub(super) fn new(entries: Option<u32>) -> Self {
+    pub(super) fn new(entries: Option<u32>, when_full: WhenFull) -> Self {
         let left = Arc::default();
-        Self { entries, used: AtomicU32::new(0), waiting: AtomicU32::new(0), left }
+        Self { entries, when_full, used: AtomicU32::new(0), waiting: AtomicU32::new(0), left }
     }
 
-    /// Is nobody else allowed to wait?
+    /// Is a request to be rejected? One that is not may still have to wait: what was free when it asked
+    /// may be taken when it enters.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) >= QUEUE_WAITERS_MAX
+        match self.when_full {
+            WhenFull::Wait => self.waiting.load(Ordering::Relaxed) >= QUEUE_WAITERS_MAX,
+            WhenFull::Reject => {
+                self.entries.is_some_and(|most| self.used.load(Ordering::Relaxed) >= most)
+            }
+        }
     }
 
     /// Takes an entry; waits until one is free.

@@ -14,7 +14,7 @@ use nicol_core::units::Bytes;
 use nicol_core::view::{Halves, Role, ShardMap, View};
 
 use super::client::Client;
-use super::config::MinosConfig;
+use super::config::{MinosConfig, WhenFull};
 use super::log::{LOG_SLOTS, Slots};
 use super::member::Member;
 use super::node::{BREAKDOWN, Breakdown, LOST, Loaded, Node, READY, RECOVERED, Shipping};
@@ -122,11 +122,12 @@ impl SystemNode for Node {
                 .flat_map(|side| 0..view.engines(id, side))
                 .map(|_| AtomicU64::new(0))
                 .collect(),
-            volatile_queue: Queue::new(config.queue_entries),
+            volatile_queue: Queue::new(config.queue_entries, config.when_full),
             volatile_entries: VolatileEntries::default(),
             is_whole: AtomicBool::new(true),
             memory_kept: AtomicBool::new(false),
-            durable_queue: Queue::new(config.queue_entries),
+            // Its requests have been let in already.
+            durable_queue: Queue::new(config.queue_entries, WhenFull::Wait),
             config: config.clone(),
             scopes: Mutex::default(),
             scope_numbers: AtomicU64::new(0),

@@ -4,7 +4,7 @@
 use nicol_lab::bench::{BenchConfig, Length, run};
 use nicol_lab::workloads::WorkloadSpec;
 
-use crate::support::{few_records, held, short};
+use crate::support::{each_minos, few_records, held, short};
 
 const MODELS: [&str; 5] = ["synch", "strict", "renf", "event", "scope"];
 const PLACES: [&str; 2] = ["minos-b", "minos-o"];
@@ -132,6 +132,20 @@ fn a_write_that_is_rejected_is_sent_again() {
         assert!(report.counters["smartnic"]["rejected"] > 0, "{:?}", report.counters);
         assert_eq!((report.aborted, report.failed), (0, 0), "{:?}", report.abort_reasons);
     }
+}
+
+/// With `when_full=reject` five entries are enough for that, and for all clients in the end.
+#[test]
+fn a_full_queue_rejects_where_it_may_not_let_wait() {
+    each_minos(1, |system, seed| {
+        let mut config = config(system, "minos-snic:dma.write_latency=20us", seed);
+        config.settings = vec!["when_full=reject".to_owned()];
+        (config.clients, config.length) = (Some(20), Some(Length::Transactions(1_200)));
+        let report = held(&config);
+        let rejected = report.counters["smartnic"]["rejected"];
+        assert_eq!(rejected > 0, system.starts_with("minos-o"), "{system}: {rejected}");
+        assert_eq!((report.aborted, report.failed, report.unknown), (0, 0, 0), "{system}");
+    });
 }
 
 /// The same code with real threads, whose engines share a node's records.

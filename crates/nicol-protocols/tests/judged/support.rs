@@ -1,6 +1,7 @@
 //! What these tests have in common.
 
 use nicol_core::faults::{Crash, CrashScope};
+use nicol_core::history::Persistency;
 use nicol_core::units::Nanos;
 use nicol_lab::bench::{BenchConfig, BenchRun, Length, run};
 use nicol_lab::report::BenchReport;
@@ -16,6 +17,15 @@ pub fn short(system: &str, workload: WorkloadSpec, on: &str, seed: u64) -> Bench
         length: Some(Length::Transactions(600)),
         warmup: Some(Nanos::ZERO),
         ..BenchConfig::new(system, workload, on, seed)
+    }
+}
+
+/// Each model of MINOS in both places, on so many seeds.
+pub fn each_minos(seeds: u64, mut run: impl FnMut(&str, u64)) {
+    for place in ["minos-b", "minos-o"] {
+        for model in Persistency::ALL {
+            (0..seeds).for_each(|seed| run(&format!("{place}:{}", model.name()), seed));
+        }
     }
 }
 

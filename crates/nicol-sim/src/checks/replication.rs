@@ -155,6 +155,9 @@ pub(super) fn lines(profile: &Arc<Profile>) -> Result<Vec<CheckLine>, ViewError>
         return Ok(lines);
     }
     let nic = Side::Nic;
+    let slower = profile.cores.nic_slowdown_permille.value as f64 / 1_000.0;
+    let what = "clock of a host core to that of a NIC core: 2.1 GHz to 2.0 GHz";
+    lines.push(line("C5.03", what, 1.05, slower, ""));
     let (inv, all) = (time(nic, Timed::Send(INV, 1))?, time(nic, Timed::Send(INV, 4))?);
     let near = one_way(profile, nic, 16)?;
     let bytes = f64::from(LONG as u32);

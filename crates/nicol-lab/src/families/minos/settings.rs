@@ -3,7 +3,7 @@
 use anyhow::{Result, bail, ensure};
 use nicol_core::history::{Persistency, Promise};
 use nicol_core::units::{Bytes, Nanos};
-use nicol_protocols::minos::{Errata, Faithful, MinosConfig};
+use nicol_protocols::minos::{Errata, Faithful, MinosConfig, WhenFull};
 
 use super::{SABOTAGES, SERVED_BYTES, parts};
 use crate::families::key_value::KeyValueConfig;
@@ -18,6 +18,7 @@ impl Settings for MinosConfig {
         ("batching", "on|off", "do host and SmartNIC exchange one INV and one ACK a write"),
         ("broadcast", "on|off", "does the card send the copies of an INV or VAL"),
         ("queue_entries", "1..2^20|unlimited", "entries of each of the vFIFO and the dFIFO"),
+        ("when_full", "wait|reject", "what a vFIFO without a free entry does with a request"),
         ("sharded", "on|off", "is a record on --replicas nodes only, whose clients ask for it"),
         ("scope_writes", "1..1000", "writes of a client in a scope, of the scope model"),
         ("timeout_us", "MICROSECONDS", "how long a client waits, where messages may be lost"),
@@ -31,6 +32,13 @@ impl Settings for MinosConfig {
             "broadcast" => self.broadcast = switch(value)?,
             "queue_entries" if value == "unlimited" => self.queue_entries = None,
             "queue_entries" => self.queue_entries = Some(number(value, 1, 1 << 20)? as u32),
+            "when_full" => {
+                self.when_full = match value {
+                    "wait" => WhenFull::Wait,
+                    "reject" => WhenFull::Reject,
+                    _ => bail!("'{value}': choose wait or reject"),
+                }
+            }
             "sharded" => self.sharded = switch(value)?,
             "scope_writes" => self.scope_writes = number(value, 1, 1_000)? as u32,
             "timeout_us" => self.timeout = Nanos::from_micros(number(value, 1, 1 << 32)?),
