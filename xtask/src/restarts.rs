@@ -13,7 +13,8 @@ use crate::{cargo, finish};
 /// How much is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Rounds of load on a `nicol serve`, `kill -9` at any instant, harm to its files, and a start.
+    /// Rounds of load on a `nicol serve`, `kill -9` at any instant, harm to its files, and a start; and a
+    /// tenth as many of each system of MINOS.
     pub rounds: u64,
     /// The seed of those rounds.
     pub seed: u64,
@@ -52,6 +53,7 @@ pub fn run(root: &Path, extent: &Extent) -> Result<()> {
     let Extent { rounds, seed, seeds } = extent;
     for (package, target, test) in [
         ("nicol", "restarts", "a_server_that_is_killed_200_times_has_everything_acknowledged"),
+        ("nicol", "minos", "what_a_model_promises_is_there_after_200_kills"),
         (
             "nicol-protocols",
             "it",

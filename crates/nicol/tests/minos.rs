@@ -2,12 +2,15 @@
 
 mod live;
 
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use live::client::{Client, command, folder, kill};
+use live::harm::{Harm, harm};
 use live::single::takes_single_operations_only;
 use live::{LIVE, live_with};
+use nicol_core::rng::{Purpose, Stream};
 
 /// Clients of a round, and the keys of each.
 const CLIENTS: usize = 4;
@@ -31,9 +34,18 @@ struct Key {
     sent: u64,
 }
 
-/// Sets its keys to ever higher numbers until the server is gone. Where `reads`, only what a GET has
-/// returned is promised, else what is acknowledged.
-fn load(address: &str, client: usize, reads: bool, mut keys: [Key; KEYS]) -> [Key; KEYS] {
+/// What a model promises that a crash of everything leaves. A front ends no scopes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Promised {
+    Acknowledged,
+    /// What a GET has returned.
+    Read,
+    /// Nothing, but what an earlier start has found.
+    Found,
+}
+
+/// Sets its keys to ever higher numbers until the server is gone.
+fn load(address: &str, client: usize, promised: Promised, mut keys: [Key; KEYS]) -> [Key; KEYS] {
     let mut connection = Client::open(address);
     loop {
         for (number, key) in keys.iter_mut().enumerate() {
@@ -42,9 +54,13 @@ fn load(address: &str, client: usize, reads: bool, mut keys: [Key; KEYS]) -> [Ke
             if !connection.send(&set) || connection.reply().is_none() {
                 return keys;
             }
-            if !reads {
-                key.promised = key.sent;
-                continue;
+            match promised {
+                Promised::Read => {}
+                Promised::Acknowledged => {
+                    key.promised = key.sent;
+                    continue;
+                }
+                Promised::Found => continue,
             }
             if !connection.send(&format!("GET c{client}-k{number}\r\n")) {
                 return keys;
@@ -57,44 +73,72 @@ fn load(address: &str, client: usize, reads: bool, mut keys: [Key; KEYS]) -> [Ke
     }
 }
 
-#[test]
-fn what_a_model_promises_is_there_after_kill_9() {
-    for (system, reads) in [
-        ("minos-b:synch", false),
-        ("minos-o:synch", false),
-        ("minos-o:strict", false),
-        ("minos-o:renf", true),
-    ] {
-        let dir = folder(&format!("minos-{}", system.replace(':', "-")));
-        // Short logs, so that they are shortened while it serves.
-        let more = ["--system", system, "--log-bytes", "400000"];
-        let mut known = [[Key::default(); KEYS]; CLIENTS];
-        for round in 0..3 {
-            let (server, address) = live_with(&mut command(&dir, &more));
-            for (client, keys) in known.iter_mut().enumerate() {
-                let mut connection = Client::open(&address);
-                for (number, key) in keys.iter_mut().enumerate() {
-                    let found = connection.ask(&format!("GET c{client}-k{number}")).remove(0);
-                    let found = found.map_or(0, |value| value.parse().unwrap());
-                    let Key { promised, sent } = *key;
-                    let name = format!("{system} round {round} client {client} key {number}");
-                    assert!((promised..=sent).contains(&found), "{name}: {found} not in {key:?}");
-                    *key = Key { promised: found, sent };
-                }
-            }
-            thread::scope(|scope| {
-                let (address, before) = (&address, known);
-                let clients: Vec<_> = (0..CLIENTS)
-                    .map(|client| scope.spawn(move || load(address, client, reads, before[client])))
-                    .collect();
-                thread::sleep(Duration::from_millis(400));
-                kill(server);
-                for (keys, client) in known.iter_mut().zip(clients) {
-                    *keys = client.join().unwrap();
-                }
-            });
-            let written: u64 = known.iter().flatten().map(|key| key.promised).sum();
-            assert!(written > 0, "{system}: nothing was promised");
+/// So many rounds of load, `kill -9`, harm to one node's files and a start, of each system.
+fn rounds(name: &str, count: u64, seed: u64) {
+    use Promised::{Acknowledged, Found, Read};
+    let models = [
+        ("synch", Acknowledged),
+        ("strict", Acknowledged),
+        ("renf", Read),
+        ("event", Found),
+        ("scope", Found),
+    ];
+    let rng = &mut Stream::new(seed, Purpose::Workload, 0);
+    for place in ["minos-b", "minos-o"] {
+        for (model, promised) in models {
+            let system = format!("{place}:{model}");
+            let dir = folder(&format!("{name}-{place}-{model}"));
+            rounds_of(&system, promised, count, &dir, rng);
         }
     }
+}
+
+fn rounds_of(system: &str, promised: Promised, count: u64, dir: &Path, rng: &mut Stream) {
+    // Short logs, so that they are shortened while it serves.
+    let more = ["--system", system, "--log-bytes", "400000"];
+    let mut known = [[Key::default(); KEYS]; CLIENTS];
+    let mut sets = 0;
+    for round in 0..count {
+        let (server, address) = live_with(&mut command(dir, &more));
+        for (client, keys) in known.iter_mut().enumerate() {
+            let mut connection = Client::open(&address);
+            for (number, key) in keys.iter_mut().enumerate() {
+                let found = connection.ask(&format!("GET c{client}-k{number}")).remove(0);
+                let found = found.map_or(0, |value| value.parse().unwrap());
+                let Key { promised, sent } = *key;
+                let name = format!("{system} round {round} client {client} key {number}");
+                assert!((promised..=sent).contains(&found), "{name}: {found} not in {key:?}");
+                *key = Key { promised: found, sent };
+            }
+        }
+        let before: u64 = known.iter().flatten().map(|key| key.sent).sum();
+        thread::scope(|scope| {
+            let (address, before) = (&address, known);
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|client| scope.spawn(move || load(address, client, promised, before[client])))
+                .collect();
+            thread::sleep(Duration::from_millis(100 + rng.below(300)));
+            kill(server);
+            for (keys, client) in known.iter_mut().zip(clients) {
+                *keys = client.join().unwrap();
+            }
+        });
+        sets += known.iter().flatten().map(|key| key.sent).sum::<u64>() - before;
+        harm(dir, Harm::ALL[round as usize % Harm::ALL.len()], rng);
+    }
+    println!("{system}: {count} rounds, {sets} SETs");
+    assert!(sets > 5 * count, "{system}: {sets} SETs in {count} rounds");
+}
+
+#[test]
+fn what_a_model_promises_is_there_after_kill_9_and_harm_to_files() {
+    rounds("minos", 3, 17);
+}
+
+#[test]
+#[ignore = "minutes: cargo xtask restarts runs it, after a change to logs or recovery"]
+fn what_a_model_promises_is_there_after_200_kills() {
+    let asked = |name| std::env::var(name).ok().map(|text| text.parse().unwrap());
+    let count = asked("NICOL_RESTART_ROUNDS").unwrap_or(200_u64).div_ceil(10);
+    rounds("minos-long", count, asked("NICOL_RESTART_SEED").unwrap_or(17));
 }

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use live::client::{Client, command, folder, kill};
+use live::harm::{Harm, harm};
 use live::{LIVE, live_with};
 use nicol_core::rng::{Purpose, Stream};
 
@@ -145,58 +146,6 @@ fn settle(done: &mut Done, found: Option<&str>) {
     *done = Done { asked: last.unwrap(), acknowledged: last.unwrap() };
 }
 
-/// What happens to the files between two rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Harm {
-    None,
-    /// The end of one log is cut off.
-    Cut,
-    /// A byte of one log is another one.
-    Flip,
-    /// A byte of one file of the tables is another one.
-    FlipTables,
-    /// One log is not there.
-    Lose,
-}
-
-/// The newest run's folder that has this log: a server may have been killed while it began a run, after
-/// it had made some of its logs.
-fn newest(dir: &Path, log: &str) -> PathBuf {
-    let runs = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    let number = |path: &PathBuf| {
-        let name = path.file_name()?.to_str()?.strip_prefix("run-")?;
-        path.join(log).exists().then(|| name.parse::<u32>().ok())?
-    };
-    runs.filter(|path| number(path).is_some()).max_by_key(number).unwrap()
-}
-
-fn harm(dir: &Path, harm: Harm, rng: &mut Stream) {
-    let log = format!("node-{}.log", rng.below(3));
-    let run = newest(dir, &log);
-    let log = run.join(log);
-    match harm {
-        Harm::None => {}
-        Harm::Cut => {
-            let mut bytes = fs::read(&log).unwrap();
-            let body = bytes.len() as u64 - 60;
-            bytes.truncate(bytes.len() - rng.below(body.min(3_000) + 1) as usize);
-            fs::write(&log, bytes).unwrap();
-        }
-        Harm::Flip => flip(&log, rng),
-        // A run that was begun while serving may have none yet.
-        Harm::FlipTables if !run.join("tables-1").exists() => {}
-        Harm::FlipTables => flip(&run.join(format!("tables-{}", 1 + rng.below(2))), rng),
-        Harm::Lose => fs::remove_file(&log).unwrap(),
-    }
-}
-
-fn flip(path: &Path, rng: &mut Stream) {
-    let mut bytes = fs::read(path).unwrap();
-    let at = rng.below(bytes.len() as u64) as usize;
-    bytes[at] ^= 1 << rng.below(8);
-    fs::write(path, bytes).unwrap();
-}
-
 /// The seed of the rounds in the gate.
 const SEED: u64 = 17;
 
@@ -245,8 +194,7 @@ fn rounds(name: &str, count: u64, seed: u64) {
         thread::sleep(deadline.saturating_duration_since(Instant::now()));
         kill(server);
         known = loads.into_iter().map(|load| load.join().unwrap()).collect();
-        let harms = [Harm::None, Harm::Cut, Harm::Flip, Harm::FlipTables, Harm::Lose];
-        harm(&dir, harms[round as usize % 5], rng);
+        harm(&dir, Harm::ALL[round as usize % Harm::ALL.len()], rng);
     }
     let commits: u64 = known.iter().map(|known| known.commits).sum();
     println!("{count} rounds, {commits} acknowledged bursts, of {count} starts: {told:?}");

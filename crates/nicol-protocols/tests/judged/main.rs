@@ -11,6 +11,7 @@ mod farm_in_prism;
 mod linefs;
 mod minos;
 mod minos_crashes;
+mod minos_views;
 mod pilaf;
 mod planned;
 mod prism_kv;

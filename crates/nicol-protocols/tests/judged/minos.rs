@@ -148,6 +148,22 @@ fn a_full_queue_rejects_where_it_may_not_let_wait() {
     });
 }
 
+/// Hosts, NICs and nodes crash between the rounds of engines that are threads, and return.
+#[test]
+fn every_model_survives_crashes_on_threads() {
+    let mut crashes = 0;
+    each_minos(2, |system, seed| {
+        let mut config = config(system, "threads", seed);
+        config.workload.records = Some(20);
+        config.threads = Some(2);
+        config.faults = ["crashes", "messages,crashes"][seed as usize % 2].parse().unwrap();
+        let report = held(&config);
+        crashes += config.drawn_faults().crashes.len();
+        assert!(report.committed > 0, "{system}, seed {seed}");
+    });
+    assert!(crashes >= 10, "{crashes}");
+}
+
 /// The same code with real threads, whose engines share a node's records.
 #[test]
 fn every_model_is_linearizable_on_threads() {

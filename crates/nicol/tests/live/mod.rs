@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod client;
+pub mod harm;
 pub mod single;
 
 use std::io::{BufRead, BufReader};
