@@ -48,7 +48,9 @@ pub fn run(root: &Path, times: u64) -> Result<()> {
             let took = simgrid(&program, model)?;
             took.print(&format!("SimGrid, network model {model}"));
         }
-        simulated(&nicol)?.print("Nicol, minos-b:synch, judged");
+        simulated(&nicol, &[])?.print("Nicol, minos-b:synch, judged");
+        let told = "Nicol, minos-b:synch, without a history";
+        simulated(&nicol, &["--no-recorded-run"])?.print(told);
     }
     Ok(())
 }
@@ -75,13 +77,13 @@ fn simgrid(program: &Path, model: &str) -> Result<Took> {
 }
 
 /// The same requests on the same hardware, with records, locks, timestamps, logs and a history that is
-/// judged: all of it counts.
-fn simulated(nicol: &Path) -> Result<Took> {
+/// judged, unless `more` says otherwise: all of it counts.
+fn simulated(nicol: &Path, more: &[&str]) -> Result<Took> {
     let mut command = Command::new(nicol);
     command.args(["bench", "ycsb", "--system", "minos-b:synch", "--on", "minos-snic"]);
     command.args(["--clients", "5", "--records", "20000", "--value-bytes", "1024"]);
     command.args(["--read-percent", "50", "--warmup", "0", "--format", "json"]);
-    command.args(["--nodes", &NODES.to_string()]);
+    command.args(["--nodes", &NODES.to_string()]).args(more);
     command.args(["--transactions", &(NODES * REQUESTS).to_string()]);
     let (told, cpu_s) = timed(&command)?;
     let told: Value = serde_json::from_str(&told).context("the report")?;
