@@ -1,6 +1,7 @@
 //! The project's own tasks:
-//! `cargo xtask ci [--quick] | golden [--bless] | histories | instructions [--check | --bless] | tidy |
-//! papers | miri [--once] | peers [redis] [TIMES] | plans | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
+//! `cargo xtask ci [--quick] | explore [FLAGS] | golden [--bless] | histories |
+//! instructions [--check | --bless] | tidy | papers | miri [--once] | peers [redis] [TIMES] |
+//! plans | restarts [FLAGS] | rtl [--quick] | tlc [--quick]`.
 #![forbid(unsafe_code)]
 
 mod cargo;
@@ -28,6 +29,9 @@ usage: cargo xtask TASK
   ci           everything that the gate (.ci/run) checks, in its order
   ci --quick   the same without the release build and what needs it, and without the tests that
                passed before and are unchanged since
+  explore      every order of messages, persists and crashes of concurrent writes of MINOS, as far as
+               a bound of states for each model and place, and what is broken on purpose
+               [--quick] [--states N] [--only WORDS]
   golden       runs every experiment in its quick form and compares it with its golden table
   golden --bless  writes the golden tables anew; say in the commit what moved, and why
   instructions  counts what a transaction executes, live and simulated, with callgrind, and shows
@@ -69,6 +73,7 @@ fn run(words: &[&str]) -> Result<()> {
     match words {
         ["ci"] => ci::run(&root()?, ci::Extent::Full),
         ["ci", "--quick"] => ci::run(&root()?, ci::Extent::Quick),
+        ["explore", flags @ ..] => explore(&root()?, flags),
         ["golden"] => ci::golden(&root()?, ci::Tables::Compare),
         ["golden", "--bless"] => ci::golden(&root()?, ci::Tables::Bless),
         ["instructions"] => ci::instructions(&root()?, Counts::Show),
@@ -105,6 +110,13 @@ fn histories(root: &Path) -> Result<()> {
     cargo.args(["test", "--release", "-p", "nicol-check"]);
     cargo.args(["--test", "agreement", "--test", "exhaustive"]);
     finish(cargo.args(["--", "--include-ignored", "--nocapture"]))
+}
+
+/// Explores MINOS: `crates/nicol-protocols/examples/explore`.
+fn explore(root: &Path, flags: &[&str]) -> Result<()> {
+    let mut cargo = cargo::command(root);
+    cargo.args(["run", "--quiet", "--release", "-p", "nicol-protocols", "--example", "explore"]);
+    finish(cargo.arg("--").args(flags))
 }
 
 /// Holds the planner's bounds of drawn descriptions against the simulator's.

@@ -138,6 +138,14 @@ impl Medium {
         &self.writes
     }
 
+    /// Of that, the writes that are synced, and whole.
+    pub fn synced(&self) -> impl Iterator<Item = &MediumWrite> {
+        let is_pending = |write: &MediumWrite| {
+            self.pending.binary_search_by_key(&write.sequence, |&(sequence, _)| sequence).is_ok()
+        };
+        self.writes.iter().filter(move |write| write.intact && !is_pending(write))
+    }
+
     /// Writes that are not synced.
     pub fn pending(&self) -> usize {
         self.pending.len()
@@ -180,6 +188,7 @@ mod tests {
             .collect();
         sequences.iter().step_by(2).for_each(|&sequence| medium.sync(sequence));
         assert_eq!(medium.pending(), 5);
+        assert!(medium.synced().map(|write| write.sequence).eq([1, 3, 5, 7, 9]));
         medium.crash(|_| true, &mut Stream::new(seed, Purpose::Medium, 0));
         medium
     }

@@ -54,6 +54,9 @@ pub struct SimConfig {
     /// Do frames between nodes wait on the wire until [`SimCluster::release`] lets them arrive? For
     /// tests that explore the orders of arrival.
     pub holds_frames: bool,
+    /// Do completions of persists, of the NIC's queues and of crossings to the other side wait until
+    /// [`SimCluster::complete`] lets them reach their engines? For such tests as well.
+    pub holds_completions: bool,
     /// Do log devices say that a write is durable without syncing it? For negative tests only.
     #[doc(hidden)]
     pub syncs_nothing: bool,
@@ -95,6 +98,7 @@ impl SimConfig {
             view_service: false,
             keeps_content: false,
             holds_frames: false,
+            holds_completions: false,
             syncs_nothing: false,
             sabotage: CrashSabotage::None,
         }
@@ -156,7 +160,7 @@ impl SimCluster {
     /// If there is no profile for a node, or a node has more engines on a side than its profile has
     /// cores; ask [`Profile::check_node`] first where a user chose the numbers.
     pub fn new(config: SimConfig) -> Self {
-        let (syncs_nothing, holds_frames) = (config.syncs_nothing, config.holds_frames);
+        let SimConfig { syncs_nothing, holds_frames, holds_completions, .. } = config;
         let SimConfig { view, profiles, seed, faults, mut tuning, sabotage, trace, .. } = config;
         let trace = trace.map(|sink| HardwareTrace::new(&sink, view.node_ids()));
         if let Some(trace) = &trace {
@@ -184,6 +188,7 @@ impl SimCluster {
             nodes: models.iter().map(|model| NodeHardware::new(&model.profile)).collect(),
             frames: Slab::default(),
             held: Vec::new(),
+            held_completions: Vec::new(),
             vectors: Slab::default(),
             verbs: Slab::default(),
             faults: Faults::new(faults, seed, 0),
@@ -200,6 +205,7 @@ impl SimCluster {
         let mut shared = Shared::new(view.with_halves(known), models, tuning, unreliable, state);
         (shared.keeps_content, shared.detect_after) = (keeps_content, detect_after);
         (shared.syncs_nothing, shared.holds_frames) = (syncs_nothing, holds_frames);
+        shared.holds_completions = holds_completions;
         shared.keeps_unsynced = sabotage == CrashSabotage::MediumKeepsAll;
         shared.ignores_fences = sabotage == CrashSabotage::FenceIgnored;
         shared.trace = trace;
@@ -350,7 +356,7 @@ impl SimCluster {
                     Next::Done
                 }
                 Event::DmaCompleted(number) => {
-                    shared.dma_completed(state, number);
+                    shared.dma_completes(state, number);
                     Next::Done
                 }
                 Event::Verb(number) => {

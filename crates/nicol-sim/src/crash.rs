@@ -46,6 +46,11 @@ impl SimCluster {
         self.shared.state.borrow().media[node.index()].writes().to_vec()
     }
 
+    /// Of that, what a crash leaves in any case: writes that are synced, and whole.
+    pub fn synced_writes(&self, node: NodeId) -> Vec<MediumWrite> {
+        self.shared.state.borrow().media[node.index()].synced().cloned().collect()
+    }
+
     pub(crate) fn planned_crash(&self, index: usize) {
         let losses = {
             let state = &mut *self.shared.state.borrow_mut();

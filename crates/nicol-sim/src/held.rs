@@ -1,6 +1,7 @@
-//! Frames that are held on the wire until a test releases them, so that it can explore every order of
-//! arrival.
+//! Frames that are held on the wire, and completions that are held at their devices, until a test releases
+//! them, so that it can explore every order in which they reach an engine.
 
+use nicol_core::engine::{Operation, Transfer};
 use nicol_core::history::digest;
 use nicol_core::ids::EngineId;
 use nicol_core::wire::Frame;
@@ -8,6 +9,9 @@ use nicol_core::wire::Frame;
 use crate::cluster::SimCluster;
 use crate::in_flight::{FrameInFlight, Launch, Stage};
 use crate::kernel::Event;
+use crate::persists::Device;
+use crate::state::State;
+use crate::world::Shared;
 
 /// A frame that waits. Equal ones have the same effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +26,110 @@ pub struct Held {
     pub digest: u64,
 }
 
+/// What has been made durable or moved, and whose engine does not know yet. Equal ones have the same
+/// effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HeldCompletion {
+    /// Who waits for it.
+    pub engine: EngineId,
+    /// What it was.
+    pub of: Completes,
+    /// Its bytes.
+    pub bytes: u64,
+    /// A hash of what is written; an access that the caller makes itself has none to tell.
+    pub digest: u64,
+}
+
+/// What a completion that is held is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Completes {
+    /// A write to the node's log device. It is not synced before it is released.
+    Log,
+    /// A write to the NIC's durable queue: the same.
+    DurableQueue,
+    /// An entry of the NIC's volatile queue has been filled.
+    VolatileQueue,
+    /// A crossing to the other side's memory that its caller makes itself: an entry that drains.
+    Crossing,
+}
+
+impl Completes {
+    /// What is held; `None` for transfers that never are.
+    fn of(operation: &Operation) -> Option<Self> {
+        match (&operation.transfer, Device::of(operation)) {
+            (Transfer::DmaTouch { .. }, _) => Some(Self::Crossing),
+            (Transfer::Persist { .. } | Transfer::Fill { .. }, device) => Some(match device {
+                Device::Log => Self::Log,
+                Device::DurableQueue => Self::DurableQueue,
+                Device::VolatileQueue => Self::VolatileQueue,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl Shared {
+    /// Vector `number` is complete: it ends, or is held if its kind is.
+    pub(crate) fn dma_completes(&self, state: &mut State, number: u32) {
+        let first = state.vectors.get_mut(number).operations.first();
+        if self.holds_completions && first.and_then(Completes::of).is_some() {
+            state.held_completions.push(number);
+        } else {
+            self.dma_completed(state, number);
+        }
+    }
+
+    fn held_completion(&self, state: &mut State, number: u32) -> Option<HeldCompletion> {
+        // Nobody waits for what an engine has asked for that has crashed since.
+        if self.is_orphan(state, number) {
+            return None;
+        }
+        let vector = state.vectors.get_mut(number);
+        let first = vector.operations.first()?;
+        let bytes = vector.operations.iter().map(|operation| match operation.transfer {
+            Transfer::DmaTouch { len, .. } => u64::from(len),
+            _ => operation.persisted_bytes(),
+        });
+        let bytes = bytes.sum();
+        let engine = self.engines[vector.engine as usize];
+        let digest = vector
+            .operations
+            .iter()
+            .fold(0, |sum: u64, operation| sum.rotate_left(7) ^ digest(&operation.buffer));
+        Some(HeldCompletion { engine, of: Completes::of(first)?, bytes, digest })
+    }
+}
+
 impl SimCluster {
+    /// The completions that wait, in the order in which their devices have ended them. See
+    /// [`SimConfig::holds_completions`](crate::SimConfig::holds_completions).
+    pub fn held_completions(&self) -> Vec<HeldCompletion> {
+        let state = &mut *self.shared.state.borrow_mut();
+        let numbers = state.held_completions.clone();
+        numbers.iter().filter_map(|number| self.shared.held_completion(state, *number)).collect()
+    }
+
+    /// Lets the first completion reach its engine that is equal to `held`. What it makes durable is durable
+    /// from now on.
+    ///
+    /// # Panics
+    /// If none waits.
+    pub fn complete(&self, held: HeldCompletion) {
+        let state = &mut *self.shared.state.borrow_mut();
+        let numbers = state.held_completions.clone();
+        let is_meant = |number: &u32| self.shared.held_completion(state, *number) == Some(held);
+        let place = numbers.iter().position(is_meant);
+        assert!(place.is_some(), "{held:?} does not wait");
+        let number = state.held_completions.remove(place.unwrap_or_default());
+        self.shared.dma_completed(state, number);
+    }
+
+    /// How many frames and completions wait.
+    pub fn held_count(&self) -> usize {
+        let state = self.shared.state.borrow();
+        state.held.len() + state.held_completions.len()
+    }
+
     /// The frames that wait, in the order in which they have left their nodes. See
     /// [`SimConfig::holds_frames`](crate::SimConfig::holds_frames).
     pub fn held(&self) -> Vec<Held> {

@@ -32,7 +32,7 @@ pub mod view_service;
 mod world;
 
 pub use cluster::{RunEnd, SimCluster, SimConfig};
-pub use held::Held;
+pub use held::{Completes, Held, HeldCompletion};
 #[doc(hidden)]
 pub use hw::PciePackets;
 pub use lives::PCIE_DETECTION;

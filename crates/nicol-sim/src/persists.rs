@@ -12,7 +12,7 @@ use crate::world::Shared;
 
 /// What takes a write that is no transfer between the sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Device {
+pub(crate) enum Device {
     /// The node's log device.
     Log,
     /// The NIC's volatile queue. [MINOS24 V-B4]
@@ -23,7 +23,7 @@ enum Device {
 
 impl Device {
     /// The memory that a persist names says which.
-    fn of(operation: &Operation) -> Self {
+    pub(crate) fn of(operation: &Operation) -> Self {
         match &operation.transfer {
             Transfer::Fill { .. } => Self::VolatileQueue,
             Transfer::Persist { region, .. } if region.owner() == Some(Side::Nic) => {

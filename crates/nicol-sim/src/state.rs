@@ -87,6 +87,8 @@ pub struct State {
     pub frames: Slab<FrameInFlight>,
     /// Of these, those that wait on the wire until they are released.
     pub held: Vec<u32>,
+    /// Vectors whose completions wait until a test releases them.
+    pub held_completions: Vec<u32>,
     /// Vectors of transfers under way.
     pub vectors: Slab<Vector>,
     /// Verbs under way.

@@ -43,6 +43,8 @@ pub struct Shared {
     pub(crate) keeps_content: bool,
     /// Do frames between nodes wait on the wire until they are released?
     pub(crate) holds_frames: bool,
+    /// See [`SimConfig::holds_completions`](crate::SimConfig::holds_completions).
+    pub(crate) holds_completions: bool,
     /// Broken on purpose: no write is ever synced.
     pub(crate) syncs_nothing: bool,
     /// Broken on purpose: a crash leaves every write on the medium that was submitted.
@@ -75,6 +77,7 @@ impl Shared {
             detect_after: None,
             keeps_content: false,
             holds_frames: false,
+            holds_completions: false,
             syncs_nothing: false,
             keeps_unsynced: false,
             ignores_fences: false,

@@ -10,7 +10,7 @@ use nicol_core::ids::{EngineId, NodeId};
 use nicol_core::memory::Region;
 use nicol_core::units::{Bytes, Nanos, Picos};
 use nicol_core::view::View;
-use nicol_sim::{Profile, RunEnd, SimCluster, SimConfig};
+use nicol_sim::{Completes, Profile, RunEnd, SimCluster, SimConfig};
 
 /// A profile whose log device takes 10 us and 1 us per KiB.
 fn slow_device() -> Profile {
@@ -70,6 +70,33 @@ fn durable_takes_the_device_s_time_after_the_write_has_landed() {
     let (plain, durable) = (written_in(slow_device(), false), written_in(slow_device(), true));
     // The device's time, and up to a microsecond for the round that goes on to it.
     assert!((12_000..13_000).contains(&(durable - plain)), "{plain} ns, {durable} ns");
+}
+
+/// A completion that is held reaches nobody, and its write is not synced, until it is released.
+#[test]
+fn what_is_held_is_not_durable_before_it_is_released() {
+    let view = View::new(1, 1, 1, 1).unwrap();
+    let mut config = SimConfig::new(view, Arc::new(slow_device()), 1);
+    (config.holds_completions, config.keeps_content) = (true, true);
+    let cluster = SimCluster::new(config);
+    let region = Arc::new(Region::for_log(Bytes(2_048), 3));
+    let took_ns = Arc::new(AtomicU64::new(0));
+    cluster.start(&Arc::new(Writing { region, durable: true, took_ns: took_ns.clone() }));
+    let run = || cluster.run_until(&mut |_| false, cluster.now() + Nanos::from_millis(1));
+    run();
+    let held = cluster.held_completions();
+    assert_eq!(
+        held.iter().map(|held| (held.of, held.bytes)).collect::<Vec<_>>(),
+        [(Completes::Log, 2_048)]
+    );
+    assert_eq!((cluster.held_count(), took_ns.load(Ordering::Relaxed)), (1, 0));
+    assert_eq!(cluster.medium_writes(NodeId(0)).len(), 1);
+    assert!(cluster.synced_writes(NodeId(0)).is_empty());
+    cluster.complete(held[0]);
+    run();
+    assert_eq!(cluster.synced_writes(NodeId(0))[0].bytes, [7; 2_048]);
+    assert!(cluster.held_completions().is_empty());
+    assert!(took_ns.load(Ordering::Relaxed) > 0);
 }
 
 #[test]

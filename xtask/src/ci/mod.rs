@@ -177,6 +177,7 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
             let mut nicol = Command::new(binary(&target, "release"));
             finish(nicol.arg("museum").stdout(Stdio::null()))
         })?;
+        step("exploration", || crate::explore(root, &["--quick"]))?;
         step("TLA+", || crate::tlc::run(root, crate::tlc::Form::Quick))?;
         step("golden tables", || run_experiments(root, &target, Tables::Compare))?;
         step("instructions", || {
@@ -198,8 +199,8 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
     println!("== all steps: {:.1} s", started.elapsed().as_secs_f64());
     if extent == Extent::Quick {
         println!(
-            "== left out: release build, seed sweeps, museum, TLA+, golden tables, instructions, \
-             determinism, examples in documentation (cargo xtask ci)"
+            "== left out: release build, seed sweeps, museum, exploration, TLA+, golden tables, \
+             instructions, determinism, examples in documentation (cargo xtask ci)"
         );
     }
     println!("{counts}");

@@ -5,7 +5,6 @@ mod crashes;
 mod errata;
 mod hot_keys;
 mod log_forms;
-mod minos;
 mod rdma_crashes;
 mod restart;
 mod sizes;
