@@ -10,7 +10,7 @@ use nicol_core::ids::{EngineId, Key, NodeId, RKey, Side, Version};
 use nicol_core::key_value::{Failure, Got, KeyValue, Reason};
 use nicol_core::units::Nanos;
 
-use super::config::{Index, Reads, Sabotage};
+use super::config::{Index, Reads};
 use super::layout::{ENTRY, Entry, Extent};
 use super::messages::{Answer, Ask, Hello, Opened, What};
 use super::node::Node;
@@ -89,7 +89,7 @@ impl<F: Fabric> Client<F> {
         while let Some(index) = next {
             match self.probe(server, index, key, value).await {
                 Ok(Some(found)) => return Ok(found),
-                Ok(None) if config.sabotage == Sabotage::ProbesOnce => return Ok(false),
+                Ok(None) if !config.hooks().probes_on() => return Ok(false),
                 Ok(None) => next = probes.next(),
                 Err(Unread::Torn) if torn < TORN_MAX => {
                     torn += 1;
@@ -125,7 +125,7 @@ impl<F: Fabric> Client<F> {
         let item = self.read_extent(server, &extent).await?;
         // [PRISM21 6 GET 3] Verify the key.
         let (found, bytes) = item.split_at_checked(extent.key as usize).ok_or(Unread::Torn)?;
-        if found != key && config.sabotage != Sabotage::TrustsEntries {
+        if !config.hooks().is_found(found == key) {
             count(&self.0.node.counts.collisions);
             return Ok(None);
         }

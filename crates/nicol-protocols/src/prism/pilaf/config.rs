@@ -2,6 +2,8 @@
 
 use nicol_core::units::Nanos;
 
+use super::broken::{Hooks, Sabotage};
+
 /// How a hash table resolves collisions. [PRISM21 6]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Index {
@@ -45,27 +47,12 @@ pub struct PilafConfig {
     pub sabotage: Sabotage,
 }
 
-/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// None.
-    None,
-    /// A GET takes what an entry points to for its key's.
-    TrustsEntries,
-    /// A search ends at the first entry.
-    ProbesOnce,
-    /// A PUT is acknowledged before it is made.
-    AcknowledgesEarly,
-    /// Some PUTs are acknowledged and not made.
-    LosesPuts,
-    /// Replaced extents are not freed.
-    KeepsExtents,
-    /// A DELETE makes its entry look unused, so that searches end there.
-    EmptiesEntries,
-}
-
 impl PilafConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks::new(self.sabotage)
+    }
+
     /// The paper's choices for so many items of so many bytes at most.
     pub fn paper(items: u64, item_bytes: u64) -> Self {
         Self {

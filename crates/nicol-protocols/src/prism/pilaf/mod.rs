@@ -12,6 +12,7 @@
 //! one torn reads again. With [`Reads::Chains`] READs go to whatever executes chains at the server,
 //! which is PRISM's software in its testbeds: `pilaf-software`.
 
+mod broken;
 mod client;
 mod config;
 mod layout;
@@ -21,8 +22,8 @@ mod server;
 mod start;
 mod table;
 
-pub use client::Client;
 #[doc(hidden)]
-pub use config::Sabotage;
+pub use broken::Sabotage;
+pub use client::Client;
 pub use config::{Index, PilafConfig, Reads};
 pub use node::Node;

@@ -4,19 +4,11 @@ use std::sync::Arc;
 
 use nicol_core::fabric::{Delivery, Fabric, FabricError, ReplyTo, Service, Work};
 use nicol_core::memory::AccessError;
-use nicol_core::units::Nanos;
 use nicol_core::wire::Malformed;
 
-use super::config::Sabotage;
 use super::layout::Extent;
 use super::messages::{ASK, Answer, Ask, HELLO, Opened, What};
 use super::node::Node;
-
-/// One PUT in so many is lost by the sabotage that loses some.
-const LOST_ONE_IN: u64 = 8;
-
-/// How long a PUT that is acknowledged early is not made.
-const GAP: Nanos = Nanos::from_micros(10);
 
 /// What a host engine of a server answers.
 pub(super) struct Server<F> {
@@ -25,7 +17,7 @@ pub(super) struct Server<F> {
 }
 
 /// Why an RPC is refused.
-enum Refused {
+pub(super) enum Refused {
     /// No extent is free, or the table is full.
     Full,
     /// The memory is gone.
@@ -96,23 +88,9 @@ impl<F: Fabric> Server<F> {
         let key = key.len();
         fabric.work(Work::TableApply);
         fabric.work(Work::Copy { bytes: bytes.len() as u32 });
-        let sabotage = node.config().sabotage;
-        let loses = sabotage == Sabotage::LosesPuts && fabric.random() % LOST_ONE_IN == 0;
-        let early = sabotage == Sabotage::AcknowledgesEarly;
-        if early || loses {
-            fabric.reply(to, &Answer(None));
-        }
-        if loses {
-            return;
-        }
         let working = node.begin();
         self.fabric.spawn(async move {
-            if early {
-                fabric.sleep_until(fabric.now() + GAP).await;
-            }
-            let put = put(&fabric, &node, &bytes, key).await;
-            match put {
-                _ if early => {}
+            match put(&fabric, &node, &bytes, key).await {
                 Ok(()) => fabric.reply(to, &Answer(None)),
                 Err(Refused::Full) => fabric.refuse(to, FabricError::NoResources),
                 Err(Refused::Lost) => fabric.refuse(to, FabricError::Unreachable),
@@ -123,7 +101,12 @@ impl<F: Fabric> Server<F> {
 }
 
 /// PUT: the item into a new extent, then the entry. [PRISM21 6]
-async fn put<F: Fabric>(fabric: &F, node: &Node, item: &[u8], key: usize) -> Result<(), Refused> {
+pub(super) async fn put<F: Fabric>(
+    fabric: &F,
+    node: &Node,
+    item: &[u8],
+    key: usize,
+) -> Result<(), Refused> {
     let _phase = fabric.phase("server: PUT");
     let at = node.table().take(item.len()).ok_or(Refused::Full)?;
     let region = node.table().region.clone();

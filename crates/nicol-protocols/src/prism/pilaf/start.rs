@@ -1,15 +1,14 @@
 //! How the engines of a node start.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use nicol_core::fabric::Fabric;
 use nicol_core::ids::Side;
 use nicol_core::key_value::{KeyValueNode, Offered};
 
+use super::broken::server::service;
 use super::client::Client;
 use super::node::Node;
-use super::server::Server;
 use crate::kit::follow_views;
 
 impl KeyValueNode for Node {
@@ -24,7 +23,7 @@ impl KeyValueNode for Node {
         let node = self.clone();
         fabric.spawn(follow_views(fabric.clone(), move |view| node.lost().learn(view)));
         if self.is_server() {
-            fabric.serve(Rc::new(Server { fabric: fabric.clone(), node: self.clone() }));
+            fabric.serve(service(fabric, self));
         }
         Some(Client::new(fabric.clone(), self.clone()))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nicol_core::memory::{AccessError, Region};
 use nicol_core::units::Bytes;
 
-use super::config::{Index, PilafConfig, Sabotage};
+use super::config::{Index, PilafConfig};
 use super::layout::{ENTRY, Entry, Extent};
 use crate::prism::kv::Hash;
 use crate::prism::kv::name::Name;
@@ -116,8 +116,7 @@ impl Table {
             },
         };
         self.region.write(index * ENTRY, &Entry::Item(extent).emit())?;
-        let keeps = self.config.sabotage == Sabotage::KeepsExtents;
-        if let Some(old) = replaced.filter(|_| !keeps) {
+        if let Some(old) = replaced.filter(|_| self.config.hooks().frees_replaced()) {
             self.give(old);
         }
         Ok(true)
@@ -126,10 +125,8 @@ impl Table {
     /// Removes `key`.
     pub(super) fn remove(&mut self, key: &[u8]) -> Result<(), AccessError> {
         let Found::At(index, old) = self.find(key) else { return Ok(()) };
-        let left = match self.config.sabotage {
-            Sabotage::EmptiesEntries => Entry::Unused,
-            _ => Entry::Deleted,
-        };
+        let empties = self.config.hooks().empties_entries();
+        let left = if empties { Entry::Unused } else { Entry::Deleted };
         self.region.write(index * ENTRY, &left.emit())?;
         self.give(old.at);
         Ok(())

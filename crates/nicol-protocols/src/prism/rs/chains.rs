@@ -3,9 +3,9 @@
 use nicol_core::chain::{Chain, ChainResults, Data, Outcome, Primitive, Target, scratch};
 use nicol_core::fabric::FabricError;
 use nicol_core::ids::RKey;
-use nicol_core::memory::{Compare, MaskedSwap};
+use nicol_core::memory::MaskedSwap;
 
-use super::config::{Blocks, RsConfig, Sabotage, TAG};
+use super::config::{Blocks, RsConfig, TAG};
 use super::layout::{Metadata, buffer};
 use crate::prism::Faithful;
 use crate::prism::messages::{Handles, Unused};
@@ -93,11 +93,7 @@ pub(super) fn write(
 
 /// The CAS of the element at `at`, both of whose operands are in tmp.
 fn swap(config: &RsConfig, at: u64) -> Primitive<'static> {
-    let (mode, tag) = match config.sabotage {
-        // Nothing is compared, and nothing equals nothing.
-        Sabotage::SwapsAlways => (Compare::Equal, 0),
-        _ => (Compare::Greater, u64::MAX),
-    };
+    let (mode, tag) = config.hooks().swap_if();
     let all = u64::MAX;
     let swap = match config.sizes {
         Blocks::Fixed => MaskedSwap::new(mode, [0; 2], [0; 2]).masked([tag, 0], [all; 2]),
@@ -132,7 +128,7 @@ pub(super) fn write_result(
     let written = |acknowledged, unused| Ok(Written { acknowledged, unused });
     match results.outcome(at::CAS) {
         // "The CAS operation returns the old value of tag_i|addr_i", which is no longer in use.
-        Outcome::Done(_) if config.sabotage == Sabotage::KeepsOldBuffers => written(Ok(()), None),
+        Outcome::Done(_) if !config.hooks().reports_replaced() => written(Ok(()), None),
         done @ Outcome::Done(_) => {
             let [stamp, offset, ..] = done.words();
             written(Ok(()), unused([offset, stamp]))

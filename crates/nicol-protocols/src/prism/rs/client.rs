@@ -13,7 +13,7 @@ use nicol_core::units::Nanos;
 use nicol_core::view::{REPLICAS_MAX, ShardMap};
 
 use super::chains;
-use super::config::{Blocks, Sabotage};
+use super::config::Blocks;
 use super::node::Node;
 use crate::kit::{Open, count};
 use crate::prism::messages::Handles;
@@ -63,10 +63,9 @@ impl<F: Fabric> KeyValue for Client<F> {
         let block = self.block(key)?;
         // [PRISM21 7.1 read phase] the most recent tag and value of f + 1 replicas.
         let found = self.read_phase(key, block, value).await?;
-        let sabotage = self.0.node.config().sabotage;
-        let skips = sabotage == Sabotage::SkipsWriteBack;
-        let written = found.everywhere && !self.0.node.config().always_write_back;
-        if !(written || skips) {
+        let config = self.0.node.config();
+        let needed = !found.everywhere || config.always_write_back;
+        if config.hooks().writes_back(needed) {
             // [PRISM21 7.1 write phase] the same to f + 1 replicas, so that no later GET finds less.
             let wrote = self.write_phase(key, block, found.tag, value).await;
             wrote.map_err(|unwritten| Failure::Aborted(unwritten.why))?;
@@ -126,23 +125,16 @@ impl<F: Fabric> Client<F> {
 
     /// A tag that exceeds `found`, and that no other write has.
     fn next_tag(&self, found: Tag) -> Tag {
-        if self.0.node.config().sabotage == Sabotage::ReusesTimestamps {
-            return Tag::new(found.ts().max(1), self.0.writer);
-        }
         // DEVIATION [PRISM21 7.1 write phase]: not ts_max + 1 where this engine has chosen that
         // before, because its clients share an id and might give two values one tag.
-        let ts = found.ts().max(self.0.last_ts.get()) + 1;
+        let ts = self.0.node.config().hooks().timestamp(found.ts(), self.0.last_ts.get());
         self.0.last_ts.set(ts);
         Tag::new(ts, self.0.writer)
     }
 
     /// Replicas that a phase waits for: f + 1 of 2f + 1.
     fn quorum(&self, replicas: &[NodeId]) -> usize {
-        let majority = replicas.len() / 2 + 1;
-        match self.0.node.config().sabotage {
-            Sabotage::SmallQuorum => (majority - 1).max(1),
-            _ => majority,
-        }
+        self.0.node.config().hooks().needed(replicas.len() / 2 + 1)
     }
 
     /// Finds the most recent tag and value of a quorum; the value into `value`.

@@ -2,6 +2,7 @@
 
 use nicol_core::units::Nanos;
 
+use super::broken::{Hooks, Sabotage};
 use crate::prism::Faithful;
 use crate::prism::pool::SizeClass;
 use crate::prism::recycling::Recycling;
@@ -46,29 +47,12 @@ pub struct RsConfig {
     pub sabotage: Sabotage,
 }
 
-/// Ways to break the protocol on purpose, so that a sweep can show that its checkers see it.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// None.
-    None,
-    /// A GET does not write back what it has read.
-    SkipsWriteBack,
-    /// Phases wait for f replicas.
-    SmallQuorum,
-    /// Replicas take what they are sent, however old.
-    SwapsAlways,
-    /// A PUT does not exceed the timestamp that it has read.
-    ReusesTimestamps,
-    /// Clients do not report the buffers that they have replaced.
-    KeepsOldBuffers,
-    /// A replica that has come back serves before it has copied anything.
-    RejoinsEmpty,
-    /// A replica does not look for what clients have left that have died.
-    ForgetsTheDead,
-}
-
 impl RsConfig {
+    /// What the steps ask where a planted fault may decide otherwise.
+    pub(super) const fn hooks(&self) -> Hooks {
+        Hooks::new(self.sabotage)
+    }
+
     /// The paper's choices for so many blocks of so many bytes.
     pub const fn paper(blocks: u64, value_bytes: u64) -> Self {
         Self {

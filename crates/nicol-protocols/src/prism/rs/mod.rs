@@ -15,6 +15,7 @@
 //! clients of one engine share an id, so that timestamps may skip (`client.rs`, `next_tag`); a GET may
 //! save its write phase, if it is told to (AMB-40); a replica that was lost may come back.
 
+mod broken;
 mod chains;
 mod client;
 mod config;
@@ -25,6 +26,8 @@ mod replica;
 mod server;
 mod start;
 
+#[doc(hidden)]
+pub use broken::Sabotage;
 pub use client::Client;
-pub use config::{Blocks, RsConfig, Sabotage};
+pub use config::{Blocks, RsConfig};
 pub use node::{Loaded, Node};

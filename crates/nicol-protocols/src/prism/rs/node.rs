@@ -8,7 +8,7 @@ use nicol_core::ids::{Key, NodeId, ShardId, TableId};
 use nicol_core::units::Nanos;
 use nicol_core::view::{ShardMap, View};
 
-use super::config::{RsConfig, Sabotage};
+use super::config::RsConfig;
 use super::replica::Replica;
 use crate::prism::pool::BufferPool;
 use crate::prism::recycling::{Recycled, Recycles, Recycling};
@@ -94,7 +94,7 @@ impl Recycles for Node {
     }
 
     fn looks_after_the_dead(&self) -> bool {
-        self.config.sabotage != Sabotage::ForgetsTheDead
+        self.config.hooks().looks_after_the_dead()
     }
 
     async fn scan<F: Fabric>(&self, fabric: &F, after: Nanos) -> usize {

@@ -22,12 +22,11 @@ use nicol_core::ids::{EngineId, NodeId, ShardId};
 use nicol_core::units::Nanos;
 use nicol_core::view::REPLICAS_MAX;
 
+use super::broken::rejoin::fill;
 use super::chains;
-use super::config::Sabotage;
 use super::node::Node;
 use super::replica::Replica;
 use crate::prism::messages::{Handles, Rejoin};
-use crate::prism::tag::Tag;
 
 /// How long a REJOIN waits for its answer.
 const REJOIN_TIMEOUT: Nanos = Nanos::from_millis(2);
@@ -61,6 +60,10 @@ async fn copy<F: Fabric>(
     replica: &mut Replica,
 ) -> Result<(), FabricError> {
     let view = fabric.view().clone();
+    if !node.config().hooks().copies() {
+        fill(node, &view, replica);
+        return Ok(());
+    }
     let held: Vec<ShardId> =
         view.shard_ids().filter(|&shard| view.replicas_of(shard).contains(&node.id())).collect();
     let mut others: Vec<NodeId> =
@@ -68,22 +71,13 @@ async fn copy<F: Fabric>(
     others.sort_unstable();
     others.dedup();
     others.retain(|other| *other != node.id());
-    let sources = if node.config().sabotage == Sabotage::RejoinsEmpty {
-        Vec::new()
-    } else {
-        fence(fabric, &others).await
-    };
+    let sources = fence(fabric, &others).await;
     sources.iter().for_each(|(_, handles)| replica.learn(&handles.lives));
     for shard in held {
         let replicas = view.replicas_of(shard);
         let needed = replicas.len() / 2 + 1;
         let near = sources.iter().filter(|(source, _)| replicas.contains(source));
         let near: Vec<&Source> = near.take(needed).collect();
-        if node.config().sabotage == Sabotage::RejoinsEmpty {
-            let zero = vec![0; node.config().value_bytes as usize];
-            node.blocks_of(shard).for_each(|block| replica.load(block, Tag::LOADED, &zero));
-            continue;
-        }
         if near.len() < needed {
             return Err(FabricError::Unreachable);
         }
